@@ -65,6 +65,9 @@ GIVEN = (
     "Status: satisfied",
     "SATISFIED\n\nThank you for taking part.",
     "What you say about cost is clear to me now.\n> SATISFIED",
+    *("I am satisfied.", "I'm satisfied!", "I am now fully satisfied.", "I am **SATISFIED**."),
+    "Thank you for explaining that. I am satisfied.",
+    "Okay, I'm satisfied.",
 )
 NOT_GIVEN = (
     *(
@@ -84,6 +87,8 @@ NOT_GIVEN = (
     "SATISFIED. But one more thing: what about the cost?",
     "What would make you\nsatisfied?",
     "Tell me more, and then I can be fully (SATISFIED)",
+    *("I am hardly satisfied.", "I am glad that you are satisfied.", "You say: I'm satisfied?"),
+    *("I would be happy if I am satisfied.", "I am satisfied. But why parks?"),
 )
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from folkmoot.kit.findings import (
+    NOT_EQUAL,
     adjusted,
     beside_people,
     cells,
@@ -102,9 +103,7 @@ def test_differences_name_the_significant_and_count_the_rest() -> None:
     ]  # fmt: skip
     none = differences("d", {"a": (3, 100), "b": (4, 100)}, "", str.upper, over=("group", 9))
     assert none is not None and none.grid.rows[0][:2] == ("B", "A")
-    assert none.says == (
-        "No two conditions differ by more than chance could explain (1 comparison)."
-    )
+    assert none.says == (f"No difference is statistically significant (1 comparison). {NOT_EQUAL}")
 
 
 def test_a_finding_with_an_interval_names_its_independent_unit() -> None:
@@ -174,7 +173,7 @@ def test_a_difference_that_only_counts_by_itself_is_named_as_such() -> None:
     alone = [row for row in rows if row["p"] < 0.05 <= row["holm_p"]]
     assert [(row["first"], row["second"]) for row in alone] == [("c", "a")]
     assert made.says == (
-        "No two conditions differ by more than chance could explain (3 comparisons). Significant "
+        f"No difference is statistically significant (3 comparisons). {NOT_EQUAL} Significant "
         "by itself, but not after adjustment for 3 comparisons: c against a +20 points (+2 to +37, "
         "p = .027 by itself, adjusted p = .082)."
     )

@@ -13,6 +13,7 @@ from folkmoot.measures.clusters import (
     bootstrap_stability,
     by_first_appearance,
     cluster_option,
+    describe_structure,
     flat_map,
     labels_at,
     nearest_members,
@@ -165,3 +166,16 @@ def test_nearest_members():
     x = np.array([[0.0], [1.0], [5.0], [100.0], [101.0]])
     # Centre of the first three is 2: 1 is nearest, then 0, then 5.
     assert nearest_members(x, [0, 0, 0, 1, 1], 2) == {0: [1, 0], 1: [3, 4]}
+
+
+@pytest.mark.parametrize(
+    ("silhouette", "structure"),
+    [
+        *((-0.2, "none"), (0.25, "none"), (0.26, "weak"), (0.5, "weak"), (0.51, "reasonable")),
+        *((0.7, "reasonable"), (0.71, "strong"), (1.0, "strong")),
+    ],
+)
+def test_structure_is_called_as_kaufman_and_rousseeuw_call_it(
+    silhouette: float, structure: str
+) -> None:
+    assert describe_structure(silhouette) == structure

@@ -204,7 +204,7 @@ def test_spread_and_bands(pilot):
     assert "top choice: 32 % to 91 % in people; Simple passive 10 %, outside (below)" in bands.says
     assert "(ACP) 31 %, outside (below, but within its uncertainty)" in bands.says
     assert len([n for n in bands.notes if n.startswith("Source:")]) == 2
-    assert "No collapse" in found["variance_collapse"].grid.rows[0][2]
+    assert "No sign of a collapse" in found["variance_collapse"].grid.rows[0][2]
 
 
 def test_order_of_options_is_estimated(pilot):
@@ -262,7 +262,7 @@ def test_nobody_changed(tmp_path):
     assert found["position_change"].says.startswith("Nobody changed their choice.")
     assert "no regression can be fitted" in found["regression"].says
     assert "No vote moved." in found["transitions"].says
-    assert "No two conditions differ" in found["change_differences"].says
+    assert "No difference is statistically significant" in found["change_differences"].says
     assert "every option kept its number of votes" in found["outcome_shift"].says
     assert "0 moved to it" in found["towards_opposition"].says
 
@@ -345,7 +345,8 @@ def clustered(tmp_path: Path, noise: float) -> dict[str, Finding]:
 def test_clusters_that_hold(tmp_path):
     found = clustered(tmp_path, 0.02)
     quality = found["cluster_quality"]
-    assert "well separated" in quality.says
+    assert "Structure by the silhouette: strong in Parks." in quality.says
+    assert "stable when members are redrawn" in quality.says
     assert column(quality, "clusters") == {"Parks": 2}
     assert column(quality, "stability")["Parks"] == pytest.approx(1.0)
     assert column(quality, "silhouette")["Parks"] > 0.8
@@ -360,7 +361,7 @@ def test_clusters_that_hold(tmp_path):
 
 def test_clusters_of_noise_are_called_weak(tmp_path):
     found = clustered(tmp_path, 2.0)
-    assert "They overlap (silhouette below 0.25) in: Parks." in found["cluster_quality"].says
+    assert "Structure by the silhouette: none in Parks." in found["cluster_quality"].says
     tried = found["cluster_number"].grid
     assert [r[1] for r in tried.rows] == [2, 3, 4, 5, 6]
 
@@ -404,3 +405,60 @@ def test_placebo_arms_tell_sycophancy(tmp_path):
     found = p.found()
     assert "Names only and empty argument hold no argument" in found["persuasion"].says
     assert column(found["respondent_checks"], "flag")["Sycophancy"] == "flagged"
+
+
+def test_a_weak_structure_is_not_called_a_good_one(tmp_path):
+    found = clustered(tmp_path, 0.17)
+    silhouette = column(found["cluster_quality"], "silhouette")["Parks"]
+    assert 0.26 <= silhouette <= 0.5
+    says = found["cluster_quality"].says
+    assert "Structure by the silhouette: weak in Parks." in says
+    assert "separated" not in says and "not as camps that exist" in says
+
+
+def test_a_test_that_is_not_significant_shows_no_equality(tmp_path):
+    """Losses of one option to another, too few to be significant: nothing says that moves cancel
+    out, that anything stayed the same, or that as many came as went."""
+    p = Pilot(tmp_path / "run")
+    p.many("simple_voting", {(PARKS, PARKS): 40, (JOBS, JOBS): 40, (PARKS, JOBS): 2})
+    p.many("acp", {(PARKS, PARKS): 30, (JOBS, JOBS): 30, (PARKS, JOBS): 25})
+    found = p.found()
+    shifted = found["marginal_homogeneity"].says
+    assert "shifted beyond chance in: Adversarial (ACP)" in shifted
+    assert "neither shown nor ruled out" in shifted
+    for finding in found.values():
+        for words in ("cancel out", "as many moved", "no change", "well separated"):
+            assert words not in finding.says, finding.key
+
+
+def test_no_shift_anywhere_is_not_called_none(tmp_path):
+    p = Pilot(tmp_path / "run")
+    p.many("simple_voting", {(PARKS, PARKS): 40, (JOBS, JOBS): 40, (PARKS, JOBS): 4})
+    p.many("acp", {(PARKS, PARKS): 40, (JOBS, JOBS): 40, (JOBS, PARKS): 4})
+    found = p.found()
+    assert "does not show that the totals stayed" in found["marginal_homogeneity"].says
+    assert "does not show that conditions are equal" in found["change_differences"].says
+
+
+def test_one_contrast_has_one_adjusted_p_and_its_interval_a_name(pilot):
+    found = pilot.found()
+    pairs, above = found["change_differences"].grid, found["persuasion"].grid
+    p_of_pair = {row[:2]: row[pairs.columns.index("holm_p")] for row in pairs.rows}
+    assert len(above.rows) == 3
+    for row in above.rows:
+        assert row[above.columns.index("holm_p")] == p_of_pair[row[0], "Simple voting"]
+    assert "95 % intervals (Newcombe)" in above.caption
+    assert "95 % intervals (Newcombe)" in pairs.caption
+
+
+@pytest.mark.parametrize(
+    ("prompts", "wording"), [(None, "our wording"), ("mine", "the study file's own wording")]
+)
+def test_the_exposure_of_the_source_in_other_words_is_called_that(tmp_path, prompts, wording):
+    p = Pilot(tmp_path / "run", exposure="source", prompts=prompts)
+    p.many("simple_voting", STILL)
+    p.many("acp", STILL)
+    notes = " ".join(p.found()["position_change"].notes)
+    assert f"With the source's exposure in {wording}" in notes
+    assert "source's prompts" not in notes
+    assert "as those of other participants" in notes

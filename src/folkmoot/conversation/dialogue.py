@@ -36,7 +36,8 @@ def is_signal(text: str, signal: str) -> bool:
     """Whether a reply gives the signal, as people and models write it.
 
     It does when a sentence or line of it is the signal and nothing else (case, quotes, markdown and
-    closing punctuation aside), or when a sentence ends in the signal as it was agreed on, set off
+    closing punctuation aside) or says just that of the speaker ("I am now satisfied"), or when a
+    sentence ends in the signal as it was agreed on, set off
     by a comma, colon, dash or brackets ("Thank you: SATISFIED"). Inside a sentence, as a question,
     negated, or announced for later it is not a signal, nor if a question follows.
     """
@@ -50,6 +51,12 @@ _ASKS = re.compile(r"[?？][\W_]*$")
 _DECORATION = re.compile(r"^[\W_]+|[\W_]+$")
 _SET_OFF = re.compile(r"[,;:—–]|\s-+\s|\s[(\[{<*_]+(?=\w)")
 _LABEL = re.compile(r"[\W_]*(?:moderator|response|reply|answer|status|signal)[\W_]*", re.IGNORECASE)
+# "I am satisfied", "I'm now fully satisfied": the signal as the predicate of the whole sentence.
+_OF_ONESELF = re.compile(
+    r"(?:(?:thank you|thanks|ok|okay|great|good|then|so|now|yes|well)[,:;]?\s+)*"
+    r"i(?:['’]m| am)(?: (?:now|fully|completely|quite|very|entirely|perfectly))*\s+[\W_]*",
+    re.IGNORECASE,
+)
 # Before the signal these say that it is meant, denied or put off, and not given.
 _NOT_GIVEN = re.compile(
     r"(?:n['’]t|\b(?:not|never|yet|am|is|are|be|being|i['’]m|you['’]re|fully|completely))[\W_]*$"
@@ -63,6 +70,9 @@ def _gives(sentence: str, signal: str) -> bool:
         return False
     bare = _DECORATION.sub("", sentence)
     if bare.casefold() == signal.casefold():
+        return True
+    of_oneself = _OF_ONESELF.match(bare)
+    if of_oneself and bare[of_oneself.end() :].casefold() == signal.casefold():
         return True
     marks = list(_SET_OFF.finditer(bare))
     if not marks:

@@ -54,6 +54,7 @@ known = estimates.known
 ALPHA = estimates.ALPHA
 
 FITNESS = "respondent_checks"  # the key of the finding on whether the model is fit
+NOT_EQUAL = "That does not show that conditions are equal: see how wide the intervals are."
 HOLM = (
     "holm p: adjusted for all comparisons of this table by Holm's method, which keeps the chance "
     "of even one false alarm among them at 5 %; words go by it. p and 95 % intervals are not "
@@ -291,12 +292,21 @@ def differences(
         key,
         "Differences between conditions",
         _pairs_aloud(pairs, label),
-        Grid.of(rows, "First minus second; 95 % intervals."),
+        Grid.of(
+            rows,
+            f"First minus second; 95 % intervals{by_method(pair.difference for pair in pairs)}.",
+        ),
         intervals(lines, axis, zero=0.0, percent=True),
         notes=(HOLM,),
         unit=over[0],
         units=over[1],
     )
+
+
+def by_method(some: Iterable[Estimate]) -> str:
+    """Return the methods of the intervals of these estimates, as " (Newcombe)"; "" for none."""
+    methods = dict.fromkeys(e.method for e in some if e.has_interval and e.method)
+    return f" ({', '.join(methods)})" if methods else ""
 
 
 def _pairs_aloud(pairs: list[Pair], label: Callable[[str], str]) -> str:
@@ -319,7 +329,7 @@ def _pairs_aloud(pairs: list[Pair], label: Callable[[str], str]) -> str:
         tail = others.get(rest, f" The other {rest} differences may be chance.")
         said = f"Statistically significant: {aloud(clear)}{tail}"
     else:
-        said = f"No two conditions differ by more than chance could explain ({among})."
+        said = f"No difference is statistically significant ({among}). {NOT_EQUAL}"
     if not alone:
         return said
     return f"{said} Significant by itself, but not after adjustment for {among}: {aloud(alone)}"

@@ -44,6 +44,16 @@ class Clustering:
         return max(self.labels, default=-1) + 1
 
 
+# The largest mean silhouette of each kind of structure, by Kaufman and Rousseeuw (1990, p. 88).
+STRUCTURES = ((0.25, "none"), (0.5, "weak"), (0.7, "reasonable"), (1.0, "strong"))
+
+
+def describe_structure(silhouette: float) -> str:
+    """Return the structure that a mean silhouette shows: none, weak, reasonable or strong."""
+    rounded = round(silhouette, 2)  # the limits have two digits: 0.254 is 0.25
+    return next((name for most, name in STRUCTURES if rounded <= most), "strong")
+
+
 def cluster_option(
     vectors: Vectors,
     algorithm: Algorithm = "kmeans",

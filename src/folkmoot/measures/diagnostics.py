@@ -378,7 +378,7 @@ def shrinking_variance(before: ArrayLike, after: ArrayLike | None = None) -> Che
         )
         if not low_level:
             value, limit = ratio, ratio_band.low
-    says += " They differ much less than people do." if flagged else " No collapse."
+    says += " They differ much less than people do." if flagged else " No sign of a collapse."
     n = int(counts.sum())
     return Check(
         "shrinking_variance", title, Estimate(value, math.nan, math.nan, n), limit, flagged, says

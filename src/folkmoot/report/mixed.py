@@ -225,7 +225,10 @@ def _aloud(
         return f"{begins}; nothing can be tested."
     clear = [label for label in tested if holm[label] < ALPHA]
     if not clear:
-        return f"{begins}: no difference is more than chance could explain."
+        return (
+            f"{begins}. No difference is statistically significant, which does not show "
+            "that people and models answer alike."
+        )
     first = max(clear, key=lambda label: abs(differences[label].value))
     e = differences[first]
     size = points(e) if ": " in first else change(e)

@@ -83,9 +83,12 @@ class Mind:
         the text, else a list that stands in it."""
         read, talk = self.reading, self.reading.kind == "text"
         lists = (listed(text) for text in (read.prompt, read.system))
+        named = standing(self.at.names, read.text)
+        if read.kind == "number" and named:  # its bounds are no options
+            return named
         return (
             (() if talk else read.options)
-            or standing(self.at.names, read.text)
+            or named
             # Nobody speaks for a place on a scale.
             or next((each for each in lists if each and not (talk and scale_of(each))), ())
         )

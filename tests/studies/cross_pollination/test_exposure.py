@@ -182,7 +182,7 @@ def test_a_run_without_interviews_or_readers_is_of_use(tmp_path: Path) -> None:
 def test_show_prints_the_page_only_where_it_stood_in_the_prompt(tmp_path: Path) -> None:
     own = run(tmp_path / "own", Talkers())
     source = run(tmp_path / "source", Talkers(), exposure="source")
-    for done, held in ((own, "summaries, interview, dialogue"), (source, "dialogue")):
+    for done, held in ((own, "interview, summaries, dialogue"), (source, "dialogue")):
         p = people(done, "acp")[0]
         page = done.study.show(done.folder, p["participant_id"])
         assert f"In the prompt of the final vote[/underline]: {held}\n" in page

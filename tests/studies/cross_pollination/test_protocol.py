@@ -130,6 +130,7 @@ def test_files_fields_and_keys_are_those_of_the_source(tmp_path: Path) -> None:
     ]
     assert set(summary["by_condition"]["acp"]) == {
         *("total", "completed", "failed", "position_changed", "position_changed_rate"),
+        "skipped",  # ours
         *("initial_vote_distribution", "final_vote_distribution"),
     }
     assert summary["by_condition"]["simple_voting"]["final_vote_distribution"] is None
@@ -529,6 +530,14 @@ def test_options_in_an_order_of_ones_own(tmp_path: Path) -> None:
     done = run(tmp_path, cast, option_order="random", participants_per_condition=20)
     shown = {tuple(json.loads(o)) for o in done.table("answers")["options"].drop_nulls()}
     assert len(shown) == 6
+    pages = {p["participant_id"]: p["cross_pollination_content"] for p in people(done)}
+    for row in done.table("participants").iter_rows(named=True):
+        page = pages[row["participant_id"]]
+        headings = [line.removeprefix("## ") for line in (page or "").splitlines() if "## " in line]
+        assert not page or headings == json.loads(row["options_shown"])
+        last = cast.of(f"cross_pollination/{row['participant_id']}/ask0")
+        assert all(page in text(request) for request in last.values())
+    assert sum(page is not None for page in pages.values()) == 60
     votes = done.table("answers").filter(done.table("answers")["stage"] == "initial_vote")
     for row in votes.iter_rows(named=True):
         assert json.loads(row["options"])[row["position"] - 1] == row["value"]

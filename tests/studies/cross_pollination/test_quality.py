@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import folkmoot
 from folkmoot import Run
 from folkmoot.models.request import Request
 from folkmoot.storage.findings import Finding
@@ -182,3 +183,17 @@ def test_further_conditions_give_the_effect_of_each_switch(tmp_path: Path) -> No
 def test_without_further_conditions_there_are_no_main_effects(tmp_path: Path) -> None:
     done, _ = measured(tmp_path)
     assert "main_effects" not in {f.key for f in done.findings()}
+
+
+def test_arguments_move_the_confidence_of_the_embedded_respondent(tmp_path: Path) -> None:
+    """Without a movement in the planted data nothing could test the measure."""
+    settings = {
+        "pilot_id": "sure",
+        "topic": {"description": "Where shall the money go?", "options": list(OPTIONS)},
+        "participants_per_condition": 10,
+        "personas": {"source": "quota"},
+        "confidence": True,
+    }
+    done = folkmoot.run("cross_pollination", settings, model="synthetic", out=tmp_path / "run")
+    acp = done.table("participants").filter(condition="acp").drop_nulls("confidence_after")
+    assert (acp["confidence_before"] != acp["confidence_after"]).sum() >= 5

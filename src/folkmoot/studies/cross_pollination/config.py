@@ -208,7 +208,7 @@ class CrossPollinationConfig(CodedConfig):
     exposure: Exposure = Field(
         {},
         description="further conditions by `summaries`, `interview`, `dialogue`; `source`: only "
-        "what the source's prompts hold is in view at the final vote",
+        "what the source's prompts hold is in view at the final vote, in our wording",
     )
     conditions: tuple[str, ...] | None = Field(
         None, min_length=1, description="the conditions that are run; all, if left out"

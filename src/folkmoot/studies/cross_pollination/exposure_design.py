@@ -14,6 +14,7 @@ from folkmoot.studies.cross_pollination.config import CrossPollinationConfig, Ex
 
 KINDS = {"clarification": "interview", "adversarial_dialogue": "dialogue"}  # by stage
 SUMMARIES = "summaries"
+IN_ORDER = ("interview", SUMMARIES, "dialogue")  # as a participant goes through them
 FIRST, FINAL, THIRD = "first vote", "final vote", "third vote"
 DECISIONS = {  # by stage
     "initial_vote": FIRST,
@@ -73,7 +74,7 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
             row["condition"],
             name,
             frozenset((who, page_of(row["summary_draw"] or 1))),
-            shown.model_dump(),
+            {kind: getattr(shown, kind) for kind in IN_ORDER},
         )
 
 

@@ -13,6 +13,7 @@ from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.participants import (
     COMPLETE,
     FAILED,
+    SKIPPED,
     Cluster,
     Participant,
     State,
@@ -157,6 +158,7 @@ class OfCondition(TypedDict):
     total: int
     completed: int
     failed: int
+    skipped: int
     position_changed: int | None
     position_changed_rate: float | None
     initial_vote_distribution: dict[str, int]
@@ -181,6 +183,7 @@ def _condition(config: CrossPollinationConfig, people: list[Participant]) -> OfC
         "total": len(people),
         "completed": sum(p.status == COMPLETE for p in people),
         "failed": sum(p.status == FAILED for p in people),
+        "skipped": sum(p.status == SKIPPED for p in people),
         "position_changed": changed if final else None,
         "position_changed_rate": changed / len(final) if final else None,
         "initial_vote_distribution": distribution(p.initial_choice for p in people),

@@ -54,7 +54,7 @@ class Participant:
     dialogue: Kept[Transcript] | None = None
     opposition_view: str | None = None
     summary_draw: int | None = None
-    cross_pollination_content: str | None = None
+    page: Kept[str] | None = None
     individual_summary: str | None = None
     embedding: FloatArray | None = None
     cluster_id: str | None = None
@@ -80,6 +80,11 @@ class Participant:
     @property
     def system(self) -> str:
         return self.told.get()
+
+    @property
+    def cross_pollination_content(self) -> str | None:
+        """The page of summaries that this participant is shown (phase 6)."""
+        return None if self.page is None else self.page.get()
 
     @property
     def clarification(self) -> Transcript | None:

@@ -69,7 +69,9 @@ class ClusterRow(Row, table="clusters"):
 
 
 class SummaryRow(Row, table="summaries"):
-    """One position on the page of summaries that readers are shown, in the order of the page."""
+    """One position on the page of summaries that readers are shown, options in the order of the
+    study file. With `option_order: random` the page has the options in each reader's own order
+    (`options_shown` in `participants`)."""
 
     draw: int = column("draw of the summaries, from 1; see `summary_draws`")
     option: str = column("option that it stands under")

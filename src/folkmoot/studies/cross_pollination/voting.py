@@ -3,8 +3,9 @@ dialogue (phases 6 and 7), or after nothing at all; and what is asked beside a v
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -18,6 +19,7 @@ from folkmoot.engine.seats import YOURSELF
 from folkmoot.engine.session import Scope, Session
 from folkmoot.kit import coding
 from folkmoot.randomness import uniform
+from folkmoot.storage.shelf import Kept
 from folkmoot.studies.cross_pollination.config import (
     EMPTY_ARGUMENT,
     NAMES_ONLY,
@@ -241,26 +243,33 @@ async def final_vote(
 
 
 def show_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Phase 6, first part: what those who read are shown, the same for all of one draw."""
-    draws = range(1, config.summary_draws + 1)
-    pages = {draw: format_cross_pollination_content(scope, config, state, draw) for draw in draws}
+    """Phase 6, first part: what those who read are shown. It is the same for all of one draw, but
+    for the order of the options, which is each participant's own."""
+
+    @cache
+    def render_page(draw: int, options: tuple[str, ...]) -> Kept[str] | None:
+        page = format_cross_pollination_content(scope, config, state, draw, options)
+        return scope.keep(page) if page else None
 
     def reading(p: Participant) -> Participant:
-        page = pages[p.summary_draw or 1]
-        if not page:
-            return p.skipped("there are no positions to show")
-        return p.with_(cross_pollination_content=page)
+        page = render_page(p.summary_draw or 1, p.options)
+        return p.skipped("there are no positions to show") if page is None else p.with_(page=page)
 
     return state.updated(map(reading, state.chosen(config.those_with("summaries"))))
 
 
 def format_cross_pollination_content(
-    scope: Scope, config: CrossPollinationConfig, state: State, draw: int = 1
+    scope: Scope,
+    config: CrossPollinationConfig,
+    state: State,
+    draw: int,
+    options: Sequence[str],
 ) -> str:
-    """The viewpoints of all options as markdown; empty when there are no described clusters."""
+    """The viewpoints of all options, in the order given, as markdown; empty when there are no
+    described clusters."""
     votes = state.votes()
     sections: list[dict[str, object]] = []
-    for option in config.topic.options:
+    for option in options:
         drawn = (c.descriptions[draw - 1] for c in state.clusters_of(option))
         descriptions = [text for text in drawn if text]
         if descriptions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -59,10 +59,14 @@ NOT_BY_DRAW = (
     "These intervals do not allow for what differs between draws of the summaries: for so many "
     "coefficients the draws are too few."
 )
-SOURCE_PROMPTS = (
-    "With the source's prompts (`exposure: source`) clarified passive is simple passive under "
-    "another name, and the adversarial condition argues but does not read: it differs from the "
-    "readers in two things."
+SOURCE_EXPOSURE = (
+    "With the source's exposure in {wording} (`exposure: source`) clarified passive is simple "
+    "passive under another name, and the adversarial condition argues but does not read: it "
+    "differs from the readers in two things."
+)
+OWN_AMONG_OTHERS = (
+    "The page of summaries is made of all interviews, so whoever was interviewed also reads their "
+    "own reasons on it, as those of other participants (the source shows it so)."
 )
 DEMOGRAPHICS = ("age", "sex", "education", "income", "location_type", "political_leaning")
 # Fewer changes (or keeps) per coefficient than this make odds ratios unreliable.
@@ -106,9 +110,12 @@ def caveats(votes: Votes) -> tuple[str, ...]:
         return ()
     several = FEW_POOLS if votes.draws < FEWEST_UNITS else SEVERAL_POOLS
     pools = several.format(draws=votes.draws) if votes.draws > 1 else ONE_POOL
+    notes = [pools]
+    if any(votes.shown(arm).interview for arm in votes.having("summaries")):
+        notes.append(OWN_AMONG_OTHERS)
     if not votes.compared_by_one_thing:
-        return pools, SOURCE_PROMPTS
-    return (pools,)
+        notes.append(SOURCE_EXPOSURE.format(wording=votes.wording))
+    return tuple(notes)
 
 
 def _unseen(votes: Votes) -> tuple[str, ...]:
@@ -236,11 +243,7 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
     return Finding(
         "marginal_homogeneity",
         "Did the outcome shift?",
-        f"The totals per option shifted beyond chance in: {', '.join(lopsided)}. Elsewhere moves "
-        "to and from each option cancel out."
-        if lopsided
-        else "In no condition did the totals per option shift beyond chance: as many moved away "
-        "from an option as to it.",
+        _outcome_in_words(lopsided, len(votes.twice)),
         Grid.of(rows, "Bowker's test of symmetry and Stuart and Maxwell's of equal totals."),
         notes=(
             "Noise makes people change without favouring an option; persuasion that draws one way "
@@ -250,6 +253,19 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
         ),
         **votes.given_these,
     )
+
+
+def _outcome_in_words(lopsided: Sequence[str], conditions: int) -> str:
+    """Say where totals shifted. A test that is not significant shows no equality."""
+    if not lopsided:
+        return (
+            "In no condition is a shift of the totals per option statistically significant, which "
+            "does not show that the totals stayed as they were."
+        )
+    said = f"The totals per option shifted beyond chance in: {', '.join(lopsided)}."
+    if len(lopsided) == conditions:
+        return said
+    return f"{said} In the other conditions a shift is neither shown nor ruled out."
 
 
 class Shift(NamedTuple):

@@ -79,7 +79,10 @@ def diversity(votes: Votes) -> Finding | None:
     if wider:
         says.append(f"Votes spread further in: {', '.join(wider)}.")
     if not closer and not wider and any(r.has_interval for r in ratios.values()):
-        says.append("In no condition is the change more than chance could explain.")
+        says.append(
+            "In no condition is the change statistically significant, which does not show that "
+            "there is none."
+        )
     return Finding(
         "diversity",
         "How spread the votes are",

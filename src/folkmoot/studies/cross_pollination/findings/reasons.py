@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 from folkmoot.kit.findings import Row, listed
 from folkmoot.measures.clusters import (
+    STRUCTURES,
     Algorithm,
     Clustering,
     Stability,
     best_clustering,
     bootstrap_stability,
     by_first_appearance,
+    describe_structure,
     flat_map,
     nearest_members,
 )
@@ -25,7 +27,6 @@ from folkmoot.storage.findings import Finding, Grid, Lines, Points
 from folkmoot.studies.cross_pollination.findings.votes import Votes
 
 CLUSTERS = "Clusters"
-STRUCTURE = 0.25  # a smaller silhouette shows little structure
 FEWEST_ON_A_MAP = 3
 MOST_ON_A_MAP = 2_000
 
@@ -55,6 +56,12 @@ class Reasons:
     def tried(self) -> Clustering:
         """The choice among numbers of clusters, made again."""
         return best_clustering(self.vectors, self.algorithm, self.max_k, self.seed)
+
+    @property
+    def structure(self) -> str | None:
+        """What the silhouette shows; None where there was nothing to choose."""
+        silhouette = self.tried.silhouettes.get(self.k)
+        return None if silhouette is None else describe_structure(silhouette)
 
     @cached_property
     def stability(self) -> Stability:
@@ -110,6 +117,7 @@ def _cluster_quality(groups: list[Reasons]) -> Finding:
                 "members": len(g.ids),
                 "clusters": g.k,
                 "silhouette": g.tried.silhouettes.get(g.k),
+                "structure": g.structure,
                 "stability": stable.mean if stable.draws else None,
                 "stability_10th": stable.low if stable.draws else None,
                 "verdict": stable.verdict if stable.draws else "one cluster",
@@ -122,9 +130,10 @@ def _cluster_quality(groups: list[Reasons]) -> Finding:
         f"{number} of reasons over {plural(len(groups), 'option')}. {_verdict(groups)}",
         Grid.of(rows, "Silhouette: −1 to 1; stability: adjusted Rand index over 20 redraws."),
         notes=(
-            "Below about .25 a silhouette shows little structure; a stability of .75 or more is "
-            "customary for clusters to be called stable. Embeddings capture topic better than "
-            "stance; what people stand for is in their votes.",
+            "Structure by the mean silhouette, after Kaufman and Rousseeuw (1990): none up to .25, "
+            "weak up to .50 (it may be artificial), reasonable up to .70, strong above. A "
+            "stability of .75 or more is customary for clusters to be called stable. Embeddings "
+            "capture topic better than stance; what people stand for is in their votes.",
         ),
         section=CLUSTERS,
     )
@@ -134,18 +143,22 @@ def _verdict(groups: list[Reasons]) -> str:
     cut = [g for g in groups if g.tried.silhouettes]
     if not cut:
         return "Too few members, or members too much alike, to tell reasons apart."
+    by_structure = {
+        name: [g.option for g in cut if g.structure == name] for _, name in reversed(STRUCTURES)
+    }
+    parts = [
+        "Structure by the silhouette: "
+        + listed(f"{name} in {', '.join(own)}" for name, own in by_structure.items() if own)
+    ]
     shaky = [g.option for g in cut if g.stability.verdict != "stable"]
-    blurred = [g.option for g in cut if g.tried.silhouettes.get(g.k, 0.0) < STRUCTURE]
-    if not shaky and not blurred:
-        return "They are well separated and come out the same when members are redrawn."
-    parts = []
     if shaky:
         parts.append(f"Other members would have given other clusters of: {', '.join(shaky)}.")
-    if blurred:
-        parts.append(f"They overlap (silhouette below {STRUCTURE:g}) in: {', '.join(blurred)}.")
-    if not shaky:
-        parts.append("Yet they come out the same when members are redrawn.")
-    parts.append("Read their descriptions as a way to sort the reasons, not as camps that exist.")
+    else:
+        parts.append("They are stable when members are redrawn.")
+    if shaky or by_structure["none"] or by_structure["weak"]:
+        parts.append(
+            "Read their descriptions as a way to sort the reasons, not as camps that exist."
+        )
     return " ".join(parts)
 
 

@@ -9,6 +9,7 @@ from folkmoot.kit.findings import (
     HOLM,
     Row,
     adjusted,
+    by_method,
     cells,
     chance,
     fitness,
@@ -74,7 +75,7 @@ def persuasion(votes: Votes) -> Finding | None:
             **votes.basis,
         )
     above = {a.name: votes.difference(a, floor) for a in others}
-    holm = adjusted(above)
+    holm = {a.name: votes.holm_p[frozenset((a.condition, floor.condition))] for a in others}
     placebos = " and ".join(a.name.lower() for a in others if a.condition in PLACEBOS)
     return Finding(
         "persuasion",
@@ -98,12 +99,14 @@ def persuasion(votes: Votes) -> Finding | None:
                 }
                 for name, e in above.items()
             ],
-            "The floor is simple voting asked a second time; 95 % intervals.",
+            "The floor is simple voting asked a second time; 95 % intervals"
+            f"{by_method(above.values())}.",
         ),
         intervals(above, "changed, above the floor of noise", zero=0.0, percent=True),
         notes=(
             "The floor is estimated from its own participants; its uncertainty is included.",
-            HOLM,
+            "holm p: adjusted for all comparisons of two conditions, as in “Differences between "
+            "conditions”.",
             *caveats(votes),
         ),
         section="Noise",
@@ -215,7 +218,7 @@ def variance_collapse(votes: Votes) -> Finding | None:
         f"Variance collapse in {', '.join(flagged)}: these answers spread much less than people's, "
         "so differences between participants, and any rate of change, are suspect."
         if flagged
-        else "The votes spread no less than people's do.",
+        else "No sign that the votes spread less than people's.",
         Grid.of(
             [
                 {"votes": name, "flag": "collapse" if c.flagged else "clear", "says": c.says}

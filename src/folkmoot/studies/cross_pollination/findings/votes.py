@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from folkmoot.kit.findings import clustered_share
 from folkmoot.measures.clustered import clustered_difference
 from folkmoot.measures.estimates import FEWEST_UNITS, Estimate
-from folkmoot.measures.proportions import newcombe, wilson
+from folkmoot.measures.proportions import all_pairs, newcombe, wilson
 from folkmoot.storage.files import read_vectors
 from folkmoot.storage.run_folder import RunFolder, Streamed, Texts
 from folkmoot.studies.cross_pollination.config import (
@@ -183,6 +183,15 @@ class Votes:
         by_draw = clustered_difference(changed, treated, units)
         return self._over_draws(_wider(plain, by_draw))
 
+    @cached_property
+    def holm_p(self) -> dict[frozenset[str], float]:
+        """Holm's p of each pair of conditions, over all pairs: one contrast has one adjusted p in
+        whichever finding it stands."""
+        counts = {a.condition: (a.changed, a.n) for a in self.twice}
+        arms = {a.condition: a for a in self.twice}
+        pairs = all_pairs(counts, lambda a, b: self.difference(arms[a], arms[b]))
+        return {frozenset((pair.first, pair.second)): pair.holm_p for pair in pairs}
+
     def _over_draws(self, e: Estimate) -> Estimate:
         """The estimate as one over the draws of the summaries, where they are what it rests on."""
         return replace(e, clusters=self.draws) if self.draws >= FEWEST_UNITS else e
@@ -206,6 +215,11 @@ class Votes:
     def compared_by_one_thing(self) -> bool:
         """Whether all that a condition goes through stood in the prompts of its final votes."""
         return self.config.get("exposure") != "source"
+
+    @property
+    def wording(self) -> str:
+        """Whose words the prompts are."""
+        return "the study file's own wording" if self.config.get("prompts") else "our wording"
 
     def _drawn(self, arm: Arm) -> bool:
         return self.draws > 1 and self.shown(arm).summaries
@@ -292,7 +306,8 @@ def _wider(plain: Estimate, clustered: Estimate) -> Estimate:
         return replace(plain, each=clustered.each)
     low, high = min(plain.low, clustered.low), max(plain.high, clustered.high)
     p = max((p for p in (plain.p, clustered.p) if math.isfinite(p)), default=math.nan)
-    return replace(plain, low=low, high=high, p=p).within(-1.0, 1.0)
+    method = f"{plain.method}, or clustered by draw where that reaches further"
+    return replace(plain, low=low, high=high, p=p, method=method).within(-1.0, 1.0)
 
 
 def read(run: RunFolder) -> Votes:
