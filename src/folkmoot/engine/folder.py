@@ -19,6 +19,7 @@ from folkmoot.engine.shards import SHARDS, merge_shards, shards_in
 from folkmoot.errors import RunExists, RunLocked, StorageError
 from folkmoot.files import storage_errors
 from folkmoot.storage.files import write_text
+from folkmoot.storage.manifest import software
 from folkmoot.storage.run_folder import (
     JOURNAL,
     LOG,
@@ -96,6 +97,16 @@ def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
         f"{path} is missing or empty, though this run has made calls: continuing would "
         "ask everything again. Put the journal back, or start a new run with --out"
     )
+
+
+def describe_other_version(run: RunFolder) -> str:
+    """Name the version of Folkmoot that made a run and the present one; empty if they are equal."""
+    # The plan is as old as the run; each process that goes on with it writes the manifest anew.
+    made, now = run.plan.get("software") or run.manifest.get("software", {}), software()
+    if made.get("source") == now["source"]:
+        return ""
+    by = f"Folkmoot {made.get('folkmoot', 'unknown')}, source {made.get('source', 'unknown')}"
+    return f"made by {by}; this is {now['folkmoot']}, source {now['source']}"
 
 
 def _asked_nothing(folder: Path) -> bool:

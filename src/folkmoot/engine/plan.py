@@ -10,6 +10,7 @@ from folkmoot.errors import DriftError, ForeignJournal
 from folkmoot.hints import shortened
 from folkmoot.randomness import digest
 from folkmoot.storage.files import dumps, write_text
+from folkmoot.storage.manifest import software
 
 
 class Plan:
@@ -29,7 +30,13 @@ class Plan:
                 raise ForeignJournal(f"{path}: not a plan of a run; left as it is.") from error
         else:
             self.started_at = started_at
-            self._data = {"started_at": started_at, "sealed": {}, "changes": []}
+            made_by = {name: software()[name] for name in ("folkmoot", "source")}
+            self._data = {
+                "started_at": started_at,
+                "software": made_by,
+                "sealed": {},
+                "changes": [],
+            }
 
     def sealed(self, name: str) -> Mapping[str, object]:
         """A part of the design as it was sealed before; empty where it was not."""
@@ -69,12 +76,12 @@ def _mend(what: str) -> str:
     if not what.startswith("prompts."):
         return (
             "Restore the study file as it was, go on with the version of Folkmoot that started the "
-            "run (manifest.json names it)"
+            "run"
         )
     prompt = what.removeprefix("prompts.").split(" was ")[0]
     return (
         "The wording is no longer that of the run. To keep the old one, install the version of "
-        "Folkmoot that started the run (manifest.json names it), or put its prompt "
+        "Folkmoot that started the run, or put its prompt "
         f"{prompt}.md into a folder and name that under `prompts:`. Otherwise restore the prompt"
     )
 

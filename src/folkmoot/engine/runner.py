@@ -23,13 +23,19 @@ from folkmoot.engine.cluster.refusals import refuse
 from folkmoot.engine.consent import Consent
 from folkmoot.engine.event_loop import Stopper, run_to_end
 from folkmoot.engine.execution import Execution, RunOptions, execute, sending_rehearsed
-from folkmoot.engine.folder import discard_unasked, held_folder, open_folder, settle
+from folkmoot.engine.folder import (
+    describe_other_version,
+    discard_unasked,
+    held_folder,
+    open_folder,
+    settle,
+)
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.seats import Seats
 from folkmoot.engine.study import Study, check_study, find_study, findings_of, seats_of
 from folkmoot.engine.study_file import StudyFile, load_study_file, validate
 from folkmoot.engine.withdrawal import withdraw_pending, withdrawals
-from folkmoot.errors import BudgetReached, InputError, Problem
+from folkmoot.errors import BudgetReached, DriftError, InputError, Problem
 from folkmoot.models.catalog import LOCAL
 from folkmoot.models.request import Provider
 from folkmoot.storage.findings import Finding
@@ -148,6 +154,7 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
         _rehearse_sending(found)
     folder = folder_of(found, options)
     new = open_folder(folder, resume=options.resume)
+    other_version = describe_other_version(RunFolder(folder)) if options.resume else ""
     try:
         with held_folder(folder):
             if options.resume and withdrawals(folder):
@@ -162,6 +169,13 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
         if new:
             discard_unasked(folder)
         raise
+    except DriftError as error:
+        if not other_version:
+            raise
+        raise DriftError(
+            f"{error}\nThe run was {other_version}. Its requests are those of that version: to go on with "
+            "the run as it was planned, install that version."
+        ) from error
     return Run(RunFolder(folder), found.study)
 
 

@@ -24,6 +24,7 @@ import polars as pl
 
 from folkmoot.engine.event_loop import run_to_end
 from folkmoot.engine.execution import SOME_TIME, Execution, RunOptions, execute
+from folkmoot.engine.folder import describe_other_version
 from folkmoot.engine.journal import Entry, JournalReader, Replay
 from folkmoot.engine.plan import first_difference
 from folkmoot.engine.preflight import asked_in
@@ -40,7 +41,7 @@ from folkmoot.models.scripted import Scripted
 from folkmoot.randomness import digest
 from folkmoot.storage import amendments
 from folkmoot.storage.files import write_json
-from folkmoot.storage.manifest import sha256, software
+from folkmoot.storage.manifest import sha256
 from folkmoot.storage.run_folder import (
     JOURNAL,
     LOG,
@@ -277,11 +278,8 @@ def _as_it_was_run(run: RunFolder, study: Study | None) -> tuple[StudyFile, Prov
 
 def _other_code(run: RunFolder) -> str:
     """In words, that the run was made by other code than this; empty if it was not."""
-    was, now = run.manifest.get("software", {}), software()
-    if was.get("source") == now["source"]:
-        return ""
-    made = f"{was.get('folkmoot', 'unknown')}, source {was.get('source', 'unknown')}"
-    return f" (made by Folkmoot {made}; this is {now['folkmoot']}, source {now['source']})"
+    other = describe_other_version(run)
+    return f" ({other})" if other else ""
 
 
 def _compare(run: RunFolder, rebuilt: RunFolder, found: Verification) -> None:
