@@ -99,8 +99,11 @@ def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
     )
 
 
-def describe_other_version(run: RunFolder) -> str:
+def describe_other_version(folder: Path) -> str:
     """Name the version of Folkmoot that made a run and the present one; empty if they are equal."""
+    if not (folder / PLAN).exists():
+        return ""
+    run = RunFolder(folder)
     # The plan is as old as the run; each process that goes on with it writes the manifest anew.
     made, now = run.plan.get("software") or run.manifest.get("software", {}), software()
     if made.get("source") == now["source"]:

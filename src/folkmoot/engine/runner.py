@@ -154,7 +154,7 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
         _rehearse_sending(found)
     folder = folder_of(found, options)
     new = open_folder(folder, resume=options.resume)
-    other_version = describe_other_version(RunFolder(folder)) if options.resume else ""
+    other_version = describe_other_version(folder) if options.resume else ""
     try:
         with held_folder(folder):
             if options.resume and withdrawals(folder):
@@ -173,8 +173,8 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
         if not other_version:
             raise
         raise DriftError(
-            f"{error}\nThe run was {other_version}. Its requests are those of that version: to go on with "
-            "the run as it was planned, install that version."
+            f"{error}\nThe run was {other_version}. To go on with its own requests, install the "
+            "version that made it."
         ) from error
     return Run(RunFolder(folder), found.study)
 

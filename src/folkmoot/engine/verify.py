@@ -278,7 +278,7 @@ def _as_it_was_run(run: RunFolder, study: Study | None) -> tuple[StudyFile, Prov
 
 def _other_code(run: RunFolder) -> str:
     """In words, that the run was made by other code than this; empty if it was not."""
-    other = describe_other_version(run)
+    other = describe_other_version(run.path)
     return f" ({other})" if other else ""
 
 
