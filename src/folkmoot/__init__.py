@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from folkmoot.conversation.answers import Json, JsonList, Missing, Text
+    from folkmoot.conversation.answers import Json, JsonList, Missing, Text, with_ways_out
     from folkmoot.conversation.choices import Choice, Number
     from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
     from folkmoot.engine.config import StudyConfig
@@ -64,11 +64,12 @@ __all__ = [
     "find_maker",
     "load",
     "run",
+    "with_ways_out",
 ]
 
 # Imported when first used, so that `folkmoot --help` need not wait for the scientific libraries.
 _HOME = {
-    "conversation.answers": ("Json", "JsonList", "Missing", "Text"),
+    "conversation.answers": ("Json", "JsonList", "Missing", "Text", "with_ways_out"),
     "conversation.choices": ("Choice", "Number"),
     "conversation.transcript": ("EMPTY", "Speaker", "Transcript", "Utterance"),
     "engine.config": ("BaseModel", "StudyConfig"),
