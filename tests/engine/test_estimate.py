@@ -156,6 +156,5 @@ def test_check_says_where_a_rehearsal_stopped(tmp_path: Path) -> None:
     )
     (tmp_path / "mine.yaml").write_text("study: ./mine.py\n")
     shown = CliRunner().invoke(app, ["check", str(tmp_path / "mine.yaml"), "--trust"])
-    assert (
-        shown.exit_code == 0 and "forgotten" in shown.output and "Calls     unknown" in shown.output
-    )
+    assert shown.exit_code == 2 and "forgotten" in shown.output
+    assert "mine.py:3" in shown.output and "No mistakes" not in shown.output

@@ -277,7 +277,7 @@ async def talks(session: Session) -> None:
 
 
 def test_seats_with_models_of_their_own_count_by_seat(server: ServerThread) -> None:
-    run = folkmoot.run(Study("own", "Own", Own, talks), {}, out="own")
+    run = folkmoot.run(Study("own", "Own", Own, talks), {"models": {"ann": "gpt-4o"}}, out="own")
     assert run.manifest["synthetic_roles"] == ["bob"]
     assert "gpt-4o as ann" in run.manifest["note"]
 

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColu
 
 from folkmoot.cli.console import clean, err, out, warn
 from folkmoot.cli.run import KEY_WARNING, TerminalProgress
+from folkmoot.cli.study_files import print_models_note
 from folkmoot.cli.tables import grid_view
 from folkmoot.conversation.answers import Missing
 from folkmoot.engine.config import StudyConfig
@@ -200,5 +201,7 @@ def _enriched(
             seed=seed,
             progress=progress,
         )
-        run = run_study(from_python(BUILD, {"lines": lines}, options), options)
+        found = from_python(BUILD, {"lines": lines}, options)
+        print_models_note(err(), found)
+        run = run_study(found, options)
     return [Persona.from_json(row) for row in run.folder.json(PEOPLE)["personas"]]

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from folkmoot.cli.console import clean, end_now, err, out, safe, warn
-from folkmoot.cli.study_files import consent, rehearsal
+from folkmoot.cli.study_files import consent, print_models_note, rehearsal
 from folkmoot.cli.tables import print_findings, synthetic_panel
 from folkmoot.engine.event_loop import Stopper
 from folkmoot.engine.execution import RunOptions
@@ -38,7 +38,15 @@ from folkmoot.engine.progress import (
     duration,
     pace,
 )
-from folkmoot.engine.runner import Run, folder_of, load, providers_of, run_study, seated
+from folkmoot.engine.runner import (
+    Run,
+    check_models,
+    folder_of,
+    load,
+    providers_of,
+    run_study,
+    seated,
+)
 from folkmoot.engine.study_file import StudyFile
 from folkmoot.errors import InputError, NothingUsable
 from folkmoot.measures.estimates import dollars, plural
@@ -211,6 +219,8 @@ def run_command(
     if options.resume and is_grid(folder_of(found, options)):
         grid_command(path, options, (), None, trust, preflight)
         return
+    print_models_note(err(), found)
+    check_models(found, options)  # before the dry run: a missing key is no matter of seconds
     for note in found.study.notes(found.config):
         err().print(f"[cyan]Note:[/] {escape(clean(note))}", soft_wrap=True)
     wanted = False if preflight is None and options.resume else preflight
@@ -265,7 +275,7 @@ def _samples(
         return [()] * len(runs)
     cost, found = 0.0, []
     for file, options in runs:
-        total = rehearsal(file, options.model)
+        total = rehearsal(file, options.model or file.override)
         paid = {name: resolve(name, file.config.endpoints) for name in total.models}
         cost += sum(cost_of(paid[name], *tokens) or 0.0 for name, tokens in total.models.items())
         asked = (one for one in total.samples if not is_local(one.model) and one.model != HUMAN)
@@ -306,6 +316,7 @@ def grid_command(
     def samples(
         runs: Sequence[tuple[StudyFile, RunOptions]], repeats: int, new: bool
     ) -> list[tuple[Request, ...]]:
+        print_models_note(err(), runs[0][0])
         return _samples(runs, preflight if new or preflight is not None else False, repeats)
 
     with progress:

@@ -8,20 +8,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import typer
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from folkmoot.cli.console import clean, err, out, resume_line, safe, warn
 from folkmoot.cli.tables import grid_view
+from folkmoot.engine.authors import mistake_of
 from folkmoot.engine.consent import Consent, loading, model_files, sending
 from folkmoot.engine.estimate import ASSUMED_LATENCY, SYNTHETIC_LATENCY, Estimate, rehearsed
 from folkmoot.engine.execution import RunOptions
+from folkmoot.engine.model_choice import choose_models
 from folkmoot.engine.progress import duration
 from folkmoot.engine.providers import blind, unpriced
-from folkmoot.engine.runner import providers_of
+from folkmoot.engine.runner import folder_of, providers_of
 from folkmoot.engine.study import Study, find_study, installed_studies
 from folkmoot.engine.study_file import StudyFile, load_study_file
-from folkmoot.errors import InputError, Problem
+from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.files import write_bytes
 from folkmoot.kit.polis import read_polis
 from folkmoot.measures.estimates import dollars, plural
@@ -59,45 +62,70 @@ def _agreed(sentences: Sequence[str]) -> bool:
 def check_command(
     path: Path, model: str | None, overrides: tuple[str, ...], trust: bool, preview: bool
 ) -> None:
-    """Print what a run of this file would do. Raises InputError with every mistake."""
+    """Print what a run of this file would do. Raises InputError with every mistake, those that only
+    the dry run shows included."""
     agreed = consent(path, trust)
+    options = RunOptions(model=model, overrides=overrides)
     found = load_study_file(path, overrides, models=model is None, consent=agreed)
-    providers = providers_of(found, RunOptions(model=model))
+    found = choose_models(found, options, folder_of(found, options))
+    providers = providers_of(found, options)
     wishes = sending(found.config, providers, overrides)
     wishes += map(loading, model_files(providers, overrides))
     providers.refuse_unencrypted()
-    specs = [resolve(name, found.config.endpoints) for name in _models(found, model)]
+    names = list(dict.fromkeys(providers.named()))
+    specs = [resolve(name, found.config.endpoints) for name in names]
     images = found.study.images(found.config)
-    if problems := blind(found.config, _models(found, model), images, str(path)):
+    if problems := blind(found.config, names, images, str(path)):
         raise InputError(problems)
     for spec in specs:
         if spec.provider == ON_THIS_MACHINE:
             providers.open(spec.name)  # raises where what it needs is not installed
-    if problems := unpriced(found.config, _models(found, model)):
+    if problems := unpriced(found.config, names):
         raise InputError(problems)
-    console = out()
-    for wish in wishes:
-        console.print(f"[yellow]Caution:[/] this file {escape(clean(wish))}", soft_wrap=True)
+    if preview and found.study.preview is None:
+        raise InputError(f"--preview: the study type {found.study.name} has none")
     embeds = [providers.embedding_model(str(path))] if found.study.embeds else []
     embedding = [resolve(name, found.config.endpoints) for name in embeds]
+    if trust:
+        agreed.require_sending(path, found.config, providers, overrides)
+        agreed.require_model_files(path, providers, overrides)
+    console = out()
+    print_models_note(console, found)
+    for wish in wishes:
+        console.print(f"[yellow]Caution:[/] this file {escape(clean(wish))}", soft_wrap=True)
+    _print_missing_keys(console, [*specs, *embedding])
+    total = rehearsal(found, model, embeds[0] if embeds else LOCAL)
     console.print(
         f"[green]No mistakes[/] in {escape(str(path))} ({escape(found.study.title)})",
         soft_wrap=True,
     )
     for note in found.study.notes(found.config):
         console.print(f"[cyan]Note:[/] {escape(clean(note))}", soft_wrap=True)
-    if trust:
-        agreed.require_sending(path, found.config, providers, overrides)
-        agreed.require_model_files(path, providers, overrides)
     if preview:
         _print_preview(found)
-    _print_estimate(found, model, specs, embedding)
+    _print_estimate(found, total, specs, embedding)
+
+
+def print_models_note(console: Console, found: StudyFile) -> None:
+    """Print what the user should read first about the choice of models, if anything."""
+    if found.models_note:
+        note = escape(clean(found.models_note))
+        console.print(f"[yellow]Models:[/] {note}", soft_wrap=True)
+
+
+def _print_missing_keys(console: Console, specs: Sequence[ModelSpec]) -> None:
+    lacking = [spec for spec in specs if spec.key_needed and not find_key(spec)]
+    for variables in dict.fromkeys(spec.key_env for spec in lacking):
+        console.print(
+            f"[yellow]No key:[/] set {escape(' or '.join(variables))} in the environment or in "
+            ".env before you run this study.",
+            soft_wrap=True,
+        )
 
 
 def _print_preview(found: StudyFile) -> None:
     """Print prompts as they would be sent, each under a line that says whose it is."""
-    if found.study.preview is None:
-        raise InputError(f"--preview: the study type {found.study.name} has none")
+    assert found.study.preview is not None
     console = out()
     for one in found.study.preview(found.config, found.prompts()):
         console.print(f"[bold cyan]{escape(clean(one.title))}[/]", soft_wrap=True)
@@ -112,14 +140,13 @@ def _print_preview(found: StudyFile) -> None:
 
 def _print_estimate(
     found: StudyFile,
-    model: str | None,
+    total: Estimate,
     specs: Sequence[ModelSpec],
     embedding: Sequence[ModelSpec],
 ) -> None:
     console = out()
     config = found.config
     local = all(spec.local for spec in specs)
-    total = rehearsal(found, model, embedding[0].name if embedding else LOCAL)
     stages = total.stages
     seconds = total.seconds(
         concurrency=1 if local else config.concurrency,
@@ -146,35 +173,26 @@ def _print_estimate(
     else:
         console.print("Calls     unknown (a rehearsal with the embedded respondent made none)")
     console.print(f"Folder    {OUTPUTS / escape(clean(found.run_id))}")
-    lacking = [s for s in (*specs, *embedding) if s.key_needed and not find_key(s)]
-    for variables in dict.fromkeys(s.key_env for s in lacking):
-        console.print(
-            f"[yellow]No key:[/] set {escape(' or '.join(variables))} in the environment or in "
-            ".env before you run this study.",
-            soft_wrap=True,
-        )
-
-
-def _models(found: StudyFile, override: str | None) -> list[str]:
-    """Every model that a run of this file would ask."""
-    if override:
-        return [override]
-    config = found.config
-    seats = [*config.models.values(), *found.study.seat_models(config)]
-    if config.model or not found.study.seat_models(config):
-        seats.insert(0, config.model or LOCAL)
-    return list(dict.fromkeys(seats))
 
 
 def rehearsal(found: StudyFile, model: str | None, embedding: str = LOCAL) -> Estimate:
-    """What a rehearsal counts; nothing, with a warning, where it fails."""
+    """What a dry run counts. Raises what a mistake in a study of the user's own raises, and
+    InputError where the dry run fails in another way: the run would fail, too, and have paid."""
     try:
         return rehearsed(found, model, embedding)
-    except InputError:
+    except (InputError, StorageError):
         raise
-    except Exception as error:  # the study's own code, before the embedded respondent's answers
-        warn(f"the rehearsal of the study failed: {type(error).__name__}: {error}")
-        return Estimate(())
+    except Exception as error:
+        if mistake_of(error) is not None:  # the command line names its file and line
+            raise
+        raise InputError(
+            Problem(
+                "the dry run failed, so the run would fail, too, after calls that cost money: "
+                f"{type(error).__name__}: {error}",
+                file=str(found.path),
+                hint="nothing was asked; `folkmoot run` with --no-preflight makes no dry run",
+            )
+        ) from error
 
 
 def _cached(total: Estimate, found: StudyFile) -> str:

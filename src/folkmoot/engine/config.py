@@ -42,7 +42,8 @@ class StudyConfig(BaseModel):
     model: str | None = Field(
         None,
         min_length=1,
-        description="model that answers, `provider/model`; default: `synthetic`",
+        description="model that answers, `provider/model`; default: `DEFAULT_MODEL` in the "
+        "environment or `.env`, else `synthetic`",
     )
     models: dict[str, str] = Field(
         default_factory=dict, description="other models for single roles: role → model"

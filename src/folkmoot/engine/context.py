@@ -158,17 +158,21 @@ class RunContext:
         """The model of a seat: command line, then the speaker's own, then the role's, then all."""
         key = (named, role)
         if key not in self.played:
-            own = named or self.config.models.get(role) or self.config.model
+            asked = self.providers.seat_model(named)
+            own = asked or self.config.models.get(role) or self.config.model
             override, default = self.providers.override, self.providers.default
             self.played[key] = override or own or default
             if not (override or own) and not all(map(is_local, self.config.models.values())):
                 self.warn((), f"no model is named for the role {role}: {default} answers")
+            if named and asked is None and not override:
+                who = self.played[key]
+                self.warn((), f"nobody asked for {named}, which a seat names: {who} answers")
         return self.played[key]
 
     def model_of(self, role: str, named: str | None = None) -> str:
         """The model that answers a role, in a seat that names its own (`named`) or not, even if it
         is never asked."""
-        own = named or self.config.model_for(role)
+        own = self.providers.seat_model(named) or self.config.model_for(role)
         return self.providers.override or own or self.providers.default
 
     def embedded_respondent(self, role: str) -> bool:

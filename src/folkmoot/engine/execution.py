@@ -306,9 +306,20 @@ def design_of(found: StudyFile, providers: Providers, sealed: Mapping[str, Any])
         "settings": settings,
         "model": providers.default,
         "models": {} if providers.override else dict(found.config.models),
+        **_sealed_seats(found, providers, sealed),
         "embedding_model": None if isinstance(embedding, Problem) else embedding,
         "prompts": found.prompts().hashes(),
     }
+
+
+def _sealed_seats(
+    found: StudyFile, providers: Providers, sealed: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The models that seats name by themselves. Plans of earlier versions do not hold them."""
+    if sealed and "seat_models" not in sealed:
+        return {}
+    seats = [] if providers.override else found.study.seat_models(found.config)
+    return {"seat_models": seats}
 
 
 async def _finish(

@@ -198,7 +198,7 @@ def run_grid(
     folder = folder_of(first, options)
     axes, repeats = _design(folder, options, given, repeats)
     grid = RunGrid(folder, axes, repeats, tuple(cells_of(axes, repeats, first.config.random_seed)))
-    found = {cell.name: _load(source, options, cell) for cell in grid.cells}
+    found = {cell.name: _load(source, options, cell, folder) for cell in grid.cells}
     budget = options.budget if options.budget is not None else first.config.budget_usd
     providers = {}
     for name, (file, how) in found.items():
@@ -240,8 +240,11 @@ def _design(
     return axes, repeats
 
 
-def _load(source: Path, options: RunOptions, cell: Cell) -> tuple[StudyFile, RunOptions]:
-    """The study of a cell, and how it is run. The grid's budget is not the cell's."""
+def _load(
+    source: Path, options: RunOptions, cell: Cell, folder: Path
+) -> tuple[StudyFile, RunOptions]:
+    """The study of a cell of the grid in this folder, and how it is run. The grid's budget is not
+    the cell's."""
     model = cell.settings.get("model", options.model)
     overrides = [f"{k}={v}" for k, v in cell.settings.items() if k != "model"]
     own = replace(
@@ -252,7 +255,7 @@ def _load(source: Path, options: RunOptions, cell: Cell) -> tuple[StudyFile, Run
         overrides=(*options.overrides, *overrides),
     )
     try:
-        found = load(source, own)
+        found = load(source, own, _sealed_cell(folder, cell))
     except InputError as error:
         if not cell.settings:
             raise
@@ -261,6 +264,15 @@ def _load(source: Path, options: RunOptions, cell: Cell) -> tuple[StudyFile, Run
         raise InputError(problems) from error
     config = found.config.model_copy(update={"budget_usd": None, "budget_calls": None})
     return replace(found, config=config), own
+
+
+def _sealed_cell(grid: Path, cell: Cell) -> Path:
+    """The folder of the cell, or of one that began: its sealed plan names the models of all."""
+    own = cell_folder(grid, cell)
+    if (own / PLAN).exists():
+        return own
+    begun = sorted((grid / CELLS).glob(f"*/{PLAN}"))
+    return begun[0].parent if begun else own
 
 
 def _write(grid: RunGrid, source: Path, seed: int) -> None:

@@ -15,6 +15,7 @@ from folkmoot.models.catalog import (
     ModelSpec,
     embedding_for,
     is_local,
+    on_this_machine,
     open_provider,
     reads_text_alone,
     resolve,
@@ -31,7 +32,8 @@ class Providers:
     """The models of a run. `override` (--model) takes every seat, embeddings as far as it can.
 
     A study that names no model is answered by the embedded respondent: nobody's money is spent
-    without being asked.
+    without being asked. `seats`: the models that seats name by themselves and that are asked
+    (`Study.seat_models`).
     """
 
     def __init__(
@@ -55,6 +57,15 @@ class Providers:
         self.default = override or config.model or LOCAL
         self.secrets: set[str] = {key} if key else set()
 
+    def seat_model(self, named: str | None) -> str | None:
+        """The model that a seat names by itself, if it is asked. A study type may name models in
+        its code: they are asked only where the user named a hosted model for the run, or this
+        one."""
+        config = self._config
+        if named is None or is_local(named) or names_hosted_model(config):
+            return named
+        return named if named in (*config.models.values(), *self._seats) else None
+
     @property
     def scripted(self) -> bool:
         """Whether the caller's own provider answers everything, whatever the models are called."""
@@ -71,9 +82,8 @@ class Providers:
         seats = {} if self.override else dict(self._config.models)
         if not seats:
             return self.default
-        return ", ".join(
-            f"{role} {name}" for role, name in {**seats, "others": self.default}.items()
-        )
+        named = {**seats, "others": self.default}
+        return ", ".join(f"{role} {name}" for role, name in named.items())
 
     @cached_property
     def embedding(self) -> str | Problem:
@@ -150,9 +160,7 @@ class Providers:
     def named(self) -> list[str]:
         if self.override:
             return [self.override]
-        others = [*self._config.models.values(), *self._seats]
-        # A study whose seats all name their models has no use for the default.
-        return others if self._config.model is None and self._seats else [self.default, *others]
+        return [self.default, *self._config.models.values(), *self._seats]
 
     def addresses(self) -> list[tuple[str, str | None, str]]:
         """Every model that is asked over a network, each of its addresses, and the names of the
@@ -225,6 +233,12 @@ class Providers:
         """The key given with `--key`, if this model takes it."""
         main = resolve(self.default, self._config.endpoints)
         return self._key if spec.key_env == main.key_env else None
+
+
+def names_hosted_model(config: StudyConfig) -> bool:
+    """Whether a study file names a model for the run that does not answer on this machine."""
+    name = config.model
+    return name is not None and not is_local(name) and not on_this_machine(name)
 
 
 def blind(

@@ -6,6 +6,7 @@ The command line and `folkmoot.run` are its users; `execution.py` does the work.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import tempfile
 import warnings
@@ -30,6 +31,7 @@ from folkmoot.engine.folder import (
     open_folder,
     settle,
 )
+from folkmoot.engine.model_choice import choose_models
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.seats import Seats
 from folkmoot.engine.study import Study, check_study, find_study, findings_of, seats_of
@@ -41,6 +43,7 @@ from folkmoot.models.request import Provider
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import OUTPUTS, RunFolder
 
+_log = logging.getLogger(__name__)
 REHEARSED_CALLS = 2_000  # of a study that has no limit
 UNSERVED = "`folkmoot run` serves them; from Python give host=folkmoot.view.seat.host()"
 
@@ -89,10 +92,12 @@ class Run:
         return findings_of(self.study, self.folder)
 
 
-def load(source: Path | str, options: RunOptions) -> StudyFile:
-    """The study file with the command line's settings in it. Raises InputError, writes nothing."""
+def load(source: Path | str, options: RunOptions, folder: Path | None = None) -> StudyFile:
+    """The study file with the command line's settings and its models in it. `folder`: where the run
+    lies, if not where `folder_of` says. Raises InputError, writes nothing."""
     named = options.model is None and options.provider is None
     found = load_study_file(source, options.as_overrides(), models=named, consent=options.consent)
+    found = choose_models(found, options, folder or folder_of(found, options))
     providers = providers_of(found, options)
     options.consent.require_sending(found.path, found.config, providers, options.overrides)
     if not providers.scripted:
@@ -108,7 +113,9 @@ def from_python(study: Study, settings: Mapping[str, object], options: RunOption
     changes.update(random_seed=options.seed, batch=options.batch or None)
     config = config.model_copy(update={k: v for k, v in changes.items() if v is not None})
     here = Path.cwd() / f"{study.name}.yaml"
-    return limited(StudyFile(here, study, config, dict(settings)), options.limit)
+    found = StudyFile(here, study, config, dict(settings))
+    found = choose_models(found, options, folder_of(found, options))
+    return limited(found, options.limit)
 
 
 def limited(found: StudyFile, limit: int | None) -> StudyFile:
@@ -119,8 +126,7 @@ def limited(found: StudyFile, limit: int | None) -> StudyFile:
         raise InputError("--limit: must be at least 1")
     if found.study.limit is None:
         raise InputError(f"--limit: the study type {found.study.name} cannot be limited")
-    config = found.study.limit(found.config, limit)
-    return StudyFile(found.path, found.study, config, found.raw)
+    return replace(found, config=found.study.limit(found.config, limit))
 
 
 def seated(found: StudyFile, names: Sequence[str]) -> StudyFile:
@@ -131,7 +137,7 @@ def seated(found: StudyFile, names: Sequence[str]) -> StudyFile:
     given = {"ids": tuple(names), "count": None, "role": None, "condition": None}
     config = found.config.model_copy(update={"seats": were.model_copy(update=given)})
     seats_of(found.study, config, found.folder)  # raises where there is no such seat
-    return StudyFile(found.path, found.study, config, found.raw)
+    return replace(found, config=config)
 
 
 def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = None) -> Run:
@@ -141,7 +147,6 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
     FatalModelError, StorageError; whatever is raised, every reply that was paid for is kept.
     """
     providers = providers_of(found, options)
-    images = found.study.images(found.config)
     if options.executor is not None:
         scripted, models = options.provider is not None, providers.named()
         refuse(options.executor, found.config, models, key=options.key, scripted=scripted)
@@ -149,7 +154,7 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
         raise InputError(
             Problem("people have seats, and nobody serves their pages", key="seats", hint=UNSERVED)
         )
-    providers.check(embeds=found.study.embeds, images=images, file=str(found.path))
+    check_models(found, options)
     if options.executor is not None:
         _rehearse_sending(found)
     folder = folder_of(found, options)
@@ -196,8 +201,16 @@ def providers_of(found: StudyFile, options: RunOptions) -> Providers:
     """The models of a run of this file."""
     seats = found.study.seat_models(found.config)
     part = found.study.respondent
-    given = (options.model, options.key, options.provider)
+    given = (options.model or found.override, options.key, options.provider)
     return Providers(found.config, *given, seats, respondent=part)
+
+
+def check_models(found: StudyFile, options: RunOptions) -> None:
+    """Raise InputError for every model of a run that is unknown, has no key, or cannot do what the
+    study needs."""
+    images = found.study.images(found.config)
+    providers = providers_of(found, options)
+    providers.check(embeds=found.study.embeds, images=images, file=str(found.path))
 
 
 def folder_of(found: StudyFile, options: RunOptions) -> Path:
@@ -253,6 +266,8 @@ def run(
     else:
         kind = study if isinstance(study, Study) else find_study(str(study))
         found = from_python(kind, settings or {}, options)
+    if found.models_note:
+        _log.warning(found.models_note)
     return run_study(found, options, stopper)
 
 

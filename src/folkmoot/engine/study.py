@@ -81,7 +81,11 @@ class Study(Generic[Config]):
     findings    results from the tables of a finished run
     show        rich markup for `folkmoot show RUN [ID]`; None means the generic one
     load        reader for file types of its own (`suffixes`), gives the config
-    seat_models models that seats of the study name by themselves, so that they can be checked
+    seat_models models that seats of the study name by themselves and that are asked, so that they
+                can be checked: those that the file names, and where the file names a hosted `model`
+                for the run, those that the study type itself names
+    source_model the model that the study's source uses by default; it is named to a user who names
+                none, and never asked unless the user says so
     places      the participants whom people could play (config, folder of the study file)
     planned     from the sealed parts (name → data) to the rows of tables that they foresee
     rooms       where addresses name the conversation of several that a call is of, and the columns
@@ -124,6 +128,7 @@ class Study(Generic[Config]):
     load: Callable[[Path], Config] | None = None
     suffixes: tuple[str, ...] = ()
     seat_models: Callable[[Config], list[str]] = lambda _config: []
+    source_model: str = ""
     places: Callable[[Config, Path], Sequence[Playable]] = lambda _config, _folder: ()
     planned: Callable[[Mapping[str, object]], list[PlannedRows]] = lambda _sealed: []
     rooms: str = ""

@@ -60,12 +60,18 @@ MOST_BYTES = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class StudyFile:
-    """A study file that holds no mistake. `raw`: its keys with overrides, without defaults."""
+    """A study file that holds no mistake. `raw`: its keys with overrides, without defaults.
+
+    `override`: the model that takes every seat on a resume, as the sealed plan has it.
+    `models_note`: what the user should read about the choice of models (`model_choice`).
+    """
 
     path: Path
     study: Study
     config: StudyConfig
     raw: Mapping[str, object]
+    override: str | None = None
+    models_note: str = ""
 
     @property
     def folder(self) -> Path:

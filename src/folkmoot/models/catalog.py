@@ -196,7 +196,7 @@ def resolve(
         return ModelSpec(name, LOCAL, name, key_needed=False, local=True)
     if name in (WORD_VECTORS, "wordllama"):
         return ModelSpec(WORD_VECTORS, "wordllama", WORD_VECTORS, key_needed=False, local=True)
-    if name == ON_THIS_MACHINE or name.startswith(f"{ON_THIS_MACHINE}:"):
+    if on_this_machine(name):
         return ModelSpec(name, ON_THIS_MACHINE, name, key_needed=False)
     if name == HOSTED:
         return _hosted(name, endpoints)
@@ -228,6 +228,11 @@ def resolve(
 def is_local(name: str) -> bool:
     """Whether this is the embedded respondent."""
     return name == LOCAL or name.startswith(f"{LOCAL}/")
+
+
+def on_this_machine(name: str) -> bool:
+    """Whether this is a model that Folkmoot itself serves on this machine."""
+    return name == ON_THIS_MACHINE or name.startswith(f"{ON_THIS_MACHINE}:")
 
 
 # By their vendors' documentation. Of others the server decides when it is shown an image.

@@ -140,6 +140,7 @@ def test_a_level_that_is_described_and_not_run_is_told() -> None:
 
 
 def test_seat_models_are_those_that_seats_and_moderators_name() -> None:
-    study = config(levels=["2-2", 4], level_settings={4: {"moderator": "o9"}})
-    assert seat_models(study) == ["exaone-4.0", *FIVE_MODELS[:4], "o9"]
+    own = {"levels": ["2-2", 4], "level_settings": {4: {"moderator": "o9"}}}
+    assert seat_models(config(**own, model="gpt-4o")) == ["exaone-4.0", *FIVE_MODELS[:4], "o9"]
+    assert seat_models(config(**own)) == ["o9"] == seat_models(config(**own, model="synthetic"))
     assert seat_models(config(levels=[1, "2-1"])) == []

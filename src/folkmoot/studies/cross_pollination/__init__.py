@@ -45,6 +45,7 @@ STUDY = Study(
     config=CrossPollinationConfig,
     protocol=protocol,
     prompts=Path(__file__).parent / "prompts",
+    source_model="gpt-4o",
     recognises=_recognises,
     run_id=lambda config: config.pilot_id,
     size=size,

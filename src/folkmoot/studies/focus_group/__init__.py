@@ -29,6 +29,7 @@ STUDY = Study(
     config=DiscussionConfig,
     protocol=protocol,
     prompts=Path(__file__).parent / "prompts",
+    source_model="anthropic/claude-sonnet-4-20250514",
     recognises=_recognises,
     check=check,
     notes=notes,

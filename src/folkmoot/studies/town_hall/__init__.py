@@ -7,7 +7,7 @@ from pathlib import Path
 from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.town_hall.answers import takes_up
-from folkmoot.studies.town_hall.config import TownHallConfig
+from folkmoot.studies.town_hall.config import SOURCE_MODEL, TownHallConfig
 from folkmoot.studies.town_hall.exposure_design import EXPOSURE
 from folkmoot.studies.town_hall.findings import findings
 from folkmoot.studies.town_hall.preparation import (
@@ -43,6 +43,7 @@ STUDY: Study[TownHallConfig] = Study(
     takes_up=takes_up,
     show=show,
     seat_models=seat_models,
+    source_model=SOURCE_MODEL,
     limit=limit,
     tables=(*TABLES, ExposureRow),
     afterwards=EXPOSURE,

@@ -15,7 +15,7 @@ from folkmoot.kit.coding import CodedConfig
 from folkmoot.randomness import generator
 from folkmoot.studies.town_hall.answers import InteractionType
 
-DEFAULT_MODEL = "gemini-3-flash"
+SOURCE_MODEL = "gemini-3-flash"
 MAIN_LEVELS = ("1", "2-1", "3", "4")
 
 
@@ -158,7 +158,7 @@ class TownHallConfig(CodedConfig):
     }
 
     model: str | None = Field(
-        DEFAULT_MODEL,
+        None,
         min_length=1,
         description="model of the planner, and of every seat for which a level names none",
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from folkmoot.engine.providers import names_hosted_model
 from folkmoot.engine.study import PlannedRows
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
@@ -83,10 +84,18 @@ def template() -> dict[str, str | bytes]:
 
 
 def seat_models(config: TownHallConfig) -> list[str]:
-    """Models that the levels' seats and moderators name by themselves."""
+    """Models that the levels' seats and moderators name by themselves and that are asked.
+
+    The levels of the source name five vendors' models. They are asked where the file names a hosted
+    `model`; else only those that stand in the file itself.
+    """
     levels = levels_of(config)
     named = [m for level in levels for m in level.models]
     named += [lv.moderator for lv in levels if lv.moderator not in ("none", "model")]
+    if not names_hosted_model(config):
+        settings = config.level_settings.values()
+        in_file = {m for of in settings for m in (*(of.models or ()), of.moderator)}
+        named = [name for name in named if name in in_file]
     return list(dict.fromkeys(named))
 
 
