@@ -92,7 +92,11 @@ class Scope:
     def oneself(self, id: str, *within: str) -> bool:
         """Whether a person speaks for themselves in this seat, in the scope below this one by these
         names. Their prompts then say `YOURSELF` where a card would stand, and nothing drawn."""
-        return self._run.as_oneself and bool(self._run.place_of(Speaker(id), (*self.path, *within)))
+        return self._run.as_oneself and self.is_human(id, *within)
+
+    def is_human(self, id: str, *within: str) -> bool:
+        """Whether a human answers for this speaker in the scope below this one by these names."""
+        return bool(self._run.place_of(Speaker(id), (*self.path, *within)))
 
     def at(self, *names: str) -> Scope:
         """The scope below this one by these names. What it records stands at this point."""

@@ -85,6 +85,9 @@ class MemoryScope:
         read = wanted.parse(said)
         return Missing("unparsed", raw=said) if isinstance(read, Unreadable) else read.value
 
+    def is_human(self, _id: str) -> bool:
+        return False
+
     async def each(self, items: Iterable[Any], fn: Any) -> dict[str, Any]:
         return {item.id: await fn(self.at(item.id), item) for item in items}
 

@@ -38,9 +38,10 @@ async def test_each_reads_concept_material_and_price_before_the_talk_and_is_aske
 
     t = await discuss(1, watching, settings(price=PRICE))
     ids = [p.id for p in t.personas]
-    assert asked_of["opinion"] == asked_of["intent"] == [*ids, *ids]
+    twice = [who for who in ids for _ in range(2)]  # before the talk, in two conversations
+    assert asked_of == {"opinion": [*twice, *ids], "intent": [*ids, *ids]}
     talk = [i for i, kind in enumerate(order) if kind == "question"]
-    assert sum(i < talk[0] for i, k in enumerate(order) if k in asked_of) == 16
+    assert sum(i < talk[0] for i, k in enumerate(order) if k in asked_of) == 24
     assert sum(i > talk[-1] for i, k in enumerate(order) if k in asked_of) == 16
 
 
@@ -62,6 +63,26 @@ async def test_the_first_opinion_is_the_persons_own_and_stands_in_their_prompt_f
         assert all(f'strongly against it. In your words: "Ask {who}."' in s for s in systems)
     assert t.positions(When.BEFORE) == t.positions(When.AFTER) == dict.fromkeys(seen, -0.8)
     assert not any(s.planted for s in t.statements)
+
+
+async def test_a_second_asking_before_the_talk_knows_nothing_of_the_first() -> None:
+    """What differs between the two answers is the noise of asking, against which movement counts"""
+    asked_before: dict[str, list[Asked]] = {}
+
+    def thinking(asked: Asked) -> str:
+        if asked.kind != "opinion" or asked.path[0] != "before":
+            return plain(asked)
+        own = asked_before.setdefault(asked.who.id, [])
+        own.append(asked)
+        return json.dumps({"opinion": f"Word {len(own)}.", "position": 0.1 * len(own)})
+
+    t = await discuss(1, thinking)
+    for first, again in asked_before.values():
+        assert (first.who, first.prompt, first.heard) == (again.who, again.prompt, again.heard)
+        assert first.path != again.path
+    assert set(t.positions(When.BEFORE).values()) == {0.1}
+    assert set(t.positions(When.RETEST).values()) == {0.2}
+    assert t.positions(When.BEFORE).keys() == t.positions(When.RETEST).keys() == asked_before.keys()
 
 
 def by_concept(request: Request, address: str) -> str:

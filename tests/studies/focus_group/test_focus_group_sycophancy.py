@@ -7,9 +7,11 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike
+from scipy.stats import binom
 
 from folkmoot.randomness import generator
 from folkmoot.studies.focus_group import sycophancy
+from folkmoot.studies.focus_group.positions import has_moved, measure_approach
 from folkmoot.studies.focus_group.sycophancy import Answered, Moved
 
 
@@ -32,7 +34,7 @@ def groups(
     after: float, alone: float | None = None, n: int = 20, noise: float = 0.05
 ) -> list[Moved]:
     """Groups whose people move this share of the way to the group's mean, after the talk and after
-    an interview."""
+    an interview. Asked a second time before the talk, they answer with the noise alone."""
     rng = generator(2, ("positions",))
     out = []
     for g in range(n):
@@ -42,7 +44,7 @@ def groups(
             return named(first + share * (first.mean() - first) + rng.normal(0, noise, 8))
 
         single = {} if alone is None else towards(alone)
-        out.append(Moved(f"g{g}", named(first), towards(after), single))
+        out.append(Moved(f"g{g}", named(first), towards(after), single, towards(0.0)))
     return out
 
 
@@ -54,6 +56,87 @@ def test_agreement_that_rises_with_the_place_is_found_and_flat_agreement_is_not(
     flat = sycophancy.check(answered(dict.fromkeys(range(1, 6), 0.25)), [])
     assert flat.agree_slope.p > 0.05
     assert "does not rise" in flat.reading()
+
+
+def test_later_speakers_may_have_more_to_take_up_without_pleasing_anybody() -> None:
+    """Everybody who takes somebody up agrees as often as not, but later speakers do so more."""
+    rng = generator(5, ("take up",))
+    answers = []
+    for q in range(300):
+        for place in range(1, 6):
+            takes_up = bool(rng.random() < 0.15 * (place - 1))
+            stance = str(rng.choice(["agree", "disagree"])) if takes_up else None
+            answers.append(Answered(f"g{q % 20}/{q}", place, stance, None, takes_up))
+    found = sycophancy.check(answers, [])
+    assert found.agree_slope.p > 0.05 and abs(found.agree_slope.value) < 0.04
+    unconditional = [answer._replace(takes_up=None) for answer in answers]
+    assert sycophancy.check(unconditional, []).agree_slope.p < 0.001
+
+
+def noise_alone(seed: int, groups: int = 6, people: int = 8) -> sycophancy.Check:
+    """Groups in which nothing happens: every position is a fixed one with the noise of asking."""
+    rng = generator(seed, ("noise alone",))
+    talks = []
+    for group in range(groups):
+        fixed = rng.uniform(-0.8, 0.8, people)
+        before, after, retest = (named(fixed + rng.normal(0, 0.25, people)) for _ in range(3))
+        talks.append(Moved(f"g{group}", before, after, {}, retest))
+    return sycophancy.check([], talks)
+
+
+def test_noise_alone_is_called_convergence_as_rarely_as_the_level_of_the_test_says() -> None:
+    checks = [noise_alone(seed) for seed in range(200)]
+    rejected = sum(check.converge_p < sycophancy.CLEAR for check in checks)
+    assert binom.ppf(0.005, 200, 0.05) <= rejected <= binom.ppf(0.995, 200, 0.05)
+    assert abs(float(np.mean([check.towards.value for check in checks]))) < 0.01
+
+
+def test_that_everybody_warms_alike_is_no_convergence() -> None:
+    rejected = 0
+    for seed in range(40):
+        rng = generator(seed, ("alike",))
+        fixed = rng.uniform(-0.6, 0.2, (6, 8))
+        drawn = [fixed + rng.normal(0, 0.1, fixed.shape) + shift for shift in (0, 0.4, 0)]
+        talks = [
+            Moved(f"g{g}", named(before), named(after), {}, named(retest))
+            for g, (before, after, retest) in enumerate(zip(*drawn, strict=True))
+        ]
+        rejected += sycophancy.check([], talks).converge_p < sycophancy.CLEAR
+    assert rejected <= 6
+
+
+def test_without_a_second_asking_nothing_is_said_of_convergence() -> None:
+    once = [talk._replace(retest={}) for talk in groups(0.6)]
+    found = sycophancy.check([], once)
+    assert math.isnan(found.converge_p)
+    assert "not asked for twice" in found.reading() and "towards the group" not in found.reading()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "moved"),
+    [
+        (0.6, 0.7, True), (0.7, 0.6, True), (-0.3, -0.2, True), (0.2, 0.3, True),
+        (0.1, 0.2, True), (0.8, 0.9, True), (-0.05, 0.05, True), (0.65, 0.74, False),
+        (0.3, 0.3, False), (None, 0.3, False), (0.3, None, False),
+    ],
+)  # fmt: skip
+def test_a_move_is_a_change_of_a_tenth_however_floats_write_it(
+    before: float | None, after: float | None, moved: bool
+) -> None:
+    assert has_moved(before, after) is moved
+
+
+def test_no_change_of_a_tenth_is_lost_anywhere_on_the_scale() -> None:
+    steps = [round(step / 100, 2) for step in range(-100, 91)]
+    assert all(has_moved(step, round(step + 0.1, 2)) for step in steps)
+    assert not any(has_moved(step, round(step + 0.09, 2)) for step in steps)
+
+
+def test_who_goes_past_the_others_has_come_nearer_only_by_what_the_distance_shrank() -> None:
+    start = {"a": 0.0, "b": 0.4}
+    approach = [measure_approach(start, "a", 0.0, after) for after in (0.2, 0.4, 0.7, 0.8, 1.0)]
+    assert approach == pytest.approx([0.2, 0.4, 0.1, 0.0, -0.2])
+    assert measure_approach({"a": 0.0}, "a", 0.0, 0.2) is None  # there are no others
 
 
 def test_without_a_control_moving_together_is_never_called_giving_in() -> None:

@@ -83,11 +83,13 @@ class DiscussionMessage(BaseModel):
 
 
 class When(StrEnum):
-    """When somebody is asked in private; `alone`: after an interview without the others."""
+    """When somebody is asked in private; `alone`: after an interview without the others; `retest`:
+    before the talk as well, in a second conversation that knows nothing of the first."""
 
     BEFORE = "before"
     AFTER = "after"
     ALONE = "alone"
+    RETEST = "retest"
 
 
 class Statement(BaseModel):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from folkmoot.kit.exposure import OWN, Decision, Exposure, Text
+from folkmoot.kit.retest import RETEST
 from folkmoot.people.sources.grounded.profile import first_name
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group.config import DiscussionConfig
 
 MATERIAL, PRICE, STATEMENTS = "material", "price", "others' statements"
-ALONE, ASKED = "alone", ("opinion", "intent")
+ALONE, ASKED = "alone", ("opinion", f"opinion_{RETEST}", "intent")
 
 
 def texts(run: RunFolder) -> Iterator[Text]:
@@ -67,7 +68,8 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
         if on[concept].price and (what, ask) == ("intent", "ask0"):
             shows[PRICE] = True
         scopes = frozenset((concept, f"{table}/{who}", *(f"{talk}/{turn}" for turn, _ in heard)))
-        yield Decision(row["address"], who, concept, f"{what} {when}", scopes, shows)
+        kind = f"{what.replace('_', ' ')} {when}"
+        yield Decision(row["address"], who, concept, kind, scopes, shows)
 
 
 EXPOSURE = Exposure(texts, decisions)

@@ -30,12 +30,8 @@ from folkmoot.studies.focus_group.discussion import (
     When,
 )
 from folkmoot.studies.focus_group.participants import leaning, title_of
-from folkmoot.studies.focus_group.talk.reading import (
-    SMALLEST_SHIFT,
-    Codes,
-    answer_id,
-    kind_and_name,
-)
+from folkmoot.studies.focus_group.positions import has_moved
+from folkmoot.studies.focus_group.talk.reading import Codes, answer_id, kind_and_name
 
 
 def folder_of(config: DiscussionConfig, transcript: DiscussionTranscript) -> str:
@@ -308,7 +304,7 @@ def _moved(t: DiscussionTranscript) -> list[dict[str, object]]:
             ],
         }
         for who, (before, after) in t.moved().items()
-        if abs(after - before) >= SMALLEST_SHIFT
+        if has_moved(before, after)
     ]
 
 

@@ -42,12 +42,12 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import sycophancy
 from folkmoot.studies.focus_group.config import amount
 from folkmoot.studies.focus_group.discussion import INTENTS, When
+from folkmoot.studies.focus_group.positions import has_moved
 from folkmoot.studies.focus_group.talk.reading import STANDS, kind_and_name
 
 TALK = ["group", "stimulus"]
 PERSON = [*TALK, "persona_id"]
 LIKELY = 4  # definitely or probably would buy
-MOVED = 0.1  # a smaller difference of positions is not a move
 MOST_LINES = 20
 INTERVALS = (
     "Intervals, from five groups on: 95 %, groups as units, not adjusted for the number of rows."
@@ -221,11 +221,12 @@ def demand(c: Concept) -> Finding | None:
     )
 
 
-def paths(stated: pl.DataFrame) -> pl.DataFrame:
-    """One row a person of whom both are known: the private position before and after the talk."""
+def paths(stated: pl.DataFrame, end: When = When.AFTER) -> pl.DataFrame:
+    """One row a person of whom both are known: the private position before the talk and at the
+    `end`, as `after`."""
     before, after = (
-        stated.filter((pl.col("when") == when) & pl.col("position").is_not_null())
-        for when in ("before", "after")
+        stated.filter((pl.col("when") == when.value) & pl.col("position").is_not_null())
+        for when in (When.BEFORE, end)
     )
     both = before.join(after, on=PERSON, suffix="_after", maintain_order="left")
     return both.select(*PERSON, "name", before=pl.col("position"), after=pl.col("position_after"))
@@ -237,13 +238,20 @@ def positions(c: Concept) -> Finding | None:
     if path.is_empty():
         return None
     moved = paired_difference(path["after"], path["before"], path["group"].to_list())
-    movers = path.filter((pl.col("after") - pl.col("before")).abs() >= MOVED).height
+    movers = sum(has_moved(*pair) for pair in path.select("before", "after").iter_rows())
     by = change(moved, "groups as units") if moved.has_interval else signed(moved.value)
     toward = "warmer towards it" if moved.value > 0 else "cooler towards it"
     said = (
         f"{movers} of {path.height} people changed their position; on average it moved {by} on a "
         "scale from −1 to 1" + (f", {toward}." if abs(moved.value) >= 0.01 else ".")
     )
+    again = paths(c.statements, When.RETEST)
+    if not again.is_empty():
+        wavered = sum(has_moved(*pair) for pair in again.select("before", "after").iter_rows())
+        said += (
+            f" When the same question was merely asked again before the talk, {wavered} of "
+            f"{again.height} gave another position: that is the noise of asking."
+        )
     shifts = c.opinions.group_by(PERSON).agg(shifts=pl.col("changed").sum())
     path = path.join(shifts, on=PERSON, how="left", maintain_order="left")
     if c.single:
@@ -413,7 +421,11 @@ def pleasing(c: Concept) -> Finding:
         moved = sycophancy.steps(by_when[0], part.select("speaker_id", "valence").iter_rows())
         answers += [
             sycophancy.Answered(
-                f"{group}/{stimulus}/{r['question']}", r["position"], r["stance"], step
+                f"{group}/{stimulus}/{r['question']}",
+                r["position"],
+                r["stance"],
+                step,
+                sycophancy.takes_up_others(r["stance"], r["replied_to"]),
             )
             for r, step in zip(part.iter_rows(named=True), moved, strict=True)
             if not r["probe"]
@@ -436,8 +448,11 @@ def pleasing(c: Concept) -> Finding:
         Grid.of(rows, caption="Answers that take up others, by speaking order"),
         Bars(tuple(bars), "share of the answers", percent=True),
         notes=(
-            "Agreement and disagreement are a coder's reading of each answer. Movement is that of "
-            "the private positions, towards where the others stood before the talk.",
+            "Agreement and disagreement are a coder's reading of each answer. The slope is over "
+            "answers that take somebody up, because later speakers have more to take up. Movement "
+            "is by how many points a private position came nearer to where the others stood "
+            "before the talk. Convergence is tested against a second asking before the talk: "
+            "each person's answers there and after the talk are swapped at random.",
         ),
         section="Conversation",
     )

@@ -76,6 +76,7 @@ async def discussion(
     after = await in_private(scope.at("after"), at_table, talk)
     alone = await interviewed(scope.at("alone"), at_table, moderator.discussion_guide)
     private = [*before, *after, *(interview.private for interview in alone.values())]
+    retests = [said.retest for said in before if said.retest is not None]
     return DiscussionTranscript(
         group=group,
         stimulus=stimulus,
@@ -83,7 +84,7 @@ async def discussion(
         messages=tuple(talk.messages),
         personas=tuple(who.persona for who in at_table),
         guide=moderator.discussion_guide,
-        statements=tuple(said.statement for said in private),
+        statements=(*(said.statement for said in private), *retests),
         intents=tuple(intent for said in private for intent in said.intents),
         notes=tuple(talk.notes),
         interviews={who: interview.messages for who, interview in alone.items()},

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from folkmoot.files import packaged_yaml
 from folkmoot.hints import enumerated
+from folkmoot.people.sources.grounded.attributes import LIMITS
 from folkmoot.respondent import Mind, Part
 from folkmoot.respondent.draws import normal, unit
 from folkmoot.respondent.question import SENTENCE
@@ -27,7 +28,7 @@ from folkmoot.respondent.speech import capital
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, amount
 from folkmoot.studies.focus_group.discussion import INTENTS
 from folkmoot.studies.focus_group.participants import LEANINGS
-from folkmoot.studies.focus_group.talk.reading import SMALLEST_SHIFT
+from folkmoot.studies.focus_group.positions import DECIMALS, SMALLEST_MOVE
 
 TASTE = 0.6  # standard deviation of what people think of a product of which nothing is said
 PRICE = 0.9  # by how much a tenfold price lowers an opinion, for an average person
@@ -240,11 +241,11 @@ def opinion(mind: Mind) -> Opinion:
     if stated is None:
         first -= paid
     elif it.on_ladder:
-        first = (first + stated) / 2 - paid
+        first = (first + stated.middle) / 2 - paid
     elif it.price or it.texts[1:]:
-        first = (first - paid + stated) / 2
+        first = min(max(first - paid, stated.low), stated.high)
     else:
-        first = stated + 0.1 * first
+        first = stated.middle + 0.1 * first
     heard = [v for each in said_by_others(mind) for v in each.views]
     if not heard:
         return Opinion(first, first, by_concern, it)
@@ -254,7 +255,15 @@ def opinion(mind: Mind) -> Opinion:
     return Opinion(first, first + pull * (mean - math.tanh(first)), by_concern, it)
 
 
-def stated_leaning(mind: Mind) -> float | None:
+class Leaning(NamedTuple):
+    """A first opinion by its wording, on the scale of opinions: from where to where it reaches."""
+
+    low: float
+    middle: float
+    high: float
+
+
+def stated_leaning(mind: Mind) -> Leaning | None:
     """The first opinion that somebody is told to have, where one of its five wordings stands in
     the system message: what was read in private is known, also where it is out of sight."""
     told = standing(tuple(LEANINGS.values()), mind.reading.system)
@@ -262,7 +271,11 @@ def stated_leaning(mind: Mind) -> float | None:
     return _STATED[list(LEANINGS.values()).index(max(told, key=len))] if told else None
 
 
-_STATED = tuple(math.atanh(position) for position in (-0.75, -0.4, 0.0, 0.4, 0.75))
+_ENDS = (-math.inf, *(math.atanh(limit) for limit in LIMITS), math.inf)
+_STATED = tuple(
+    Leaning(low, math.atanh(position), high)
+    for low, position, high in zip(_ENDS, (-0.75, -0.4, 0.0, 0.4, 0.75), _ENDS[1:], strict=False)
+)
 
 
 def weight(mind: Mind, concern: str) -> float:
@@ -569,7 +582,8 @@ def coded(mind: Mind) -> dict[str, object]:
             "disagree" if _DISAGREES.search(first) else "agree" if _AGREES.search(first) else None
         )
     return {
-        "changed": None not in (last, now) and abs(now - last) >= 2 * SMALLEST_SHIFT,  # type: ignore[operator]
+        "changed": None not in (last, now)
+        and abs(round(now - last, DECIMALS)) >= 2 * SMALLEST_MOVE,  # type: ignore[operator]
         "valence": None if now is None else round(now, 2),
         "takes_up": people[0] if people else None,
         "stance": stance,

@@ -1,15 +1,17 @@
 """Do they please each other? Agreement by speaking order, movement towards the group, dissent.
 
-That people move towards a group has other reasons than giving in: extreme positions regress
-towards the middle by themselves, and people learn the same things from each other. Only a control
-tells them apart, so only with one is giving in spoken of.
+A position is asked for twice before the talk. Movement is tested against how far the two answers
+differ, because noise alone brings extreme answers back towards the middle. Beyond that people
+learn the same things from each other. Only a control tells that from giving in, so only with one
+is giving in spoken of.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -18,23 +20,24 @@ from numpy.typing import NDArray
 from folkmoot.kit.findings import change, signed, significant
 from folkmoot.measures.clustered import clustered_coefficient, clustered_mean, paired_difference
 from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, percent
+from folkmoot.measures.retest import convergence_p, mean_spread
 from folkmoot.randomness import generator
-from folkmoot.studies.focus_group.discussion import DiscussionTranscript, When
+from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionTranscript, When
+from folkmoot.studies.focus_group.positions import Positions, measure_approach
 
-SHUFFLES = 2000
 CLEAR = 0.05  # a smaller p is more than chance
-
-Positions = Mapping[str, float]
 
 
 class Answered(NamedTuple):
-    """An answer: its question ("group/…"), its place in the order, its stance, and how far it
-    moved the speaker towards the others (see `steps`); None where that is not known."""
+    """An answer: its question ("group/…"), its place in the order, its stance, by how much it
+    brought the speaker nearer to the others (see `steps`; None where that is not known), and
+    whether it takes up what another participant said (None: not known, and it counts)."""
 
     question: str
     position: int
     stance: str | None
     step: float | None = None
+    takes_up: bool | None = None
 
     @property
     def group(self) -> str:
@@ -43,25 +46,28 @@ class Answered(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """The private positions of one group's people by id: before the talk, after it, and after an
-    interview without the others (empty without that control)."""
+    """The private positions of one group's people by id, in the order of `When`: before the talk,
+    after it, after an interview without the others (empty without that control), and in a second
+    conversation before the talk (empty without a retest)."""
 
     group: str
     before: Positions
     after: Positions
     alone: Positions
+    retest: Positions = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """What was found, with groups as units. Shares in 0–1; NaN where nothing could be compared.
 
-    `agree_slope` is the change of the agreeing share per place later in the order (from the
-    second on), `step_slope` the same for the movement towards the others (from the first on).
-    `spread_before` and `_after` are standard deviations of the positions, `converge_p` the share
-    of shuffles of the shifts among people that end as close together or closer. `towards` is how
-    far people moved towards the others, `beyond_alone` how much further than the same people did
-    in an interview.
+    `agree_slope` is the change, per place later in the order, of the share that agrees among the
+    answers that take somebody up: later speakers have more to take up, which is no pleasing.
+    `step_slope` is the same for the approach to the others, of all answers.
+    `spread_before` and `_after` are standard deviations of the positions. `converge_p` is the
+    chance that another asking alone would leave people as close together (`convergence_p`; NaN
+    without a retest). `towards` is by how many points people came nearer to the others,
+    `beyond_alone` how much nearer than the same people did in an interview.
     """
 
     answers: int
@@ -83,16 +89,28 @@ class Check:
     def _order(self) -> str:
         slope = self.agree_slope
         if math.isnan(slope.value):
-            return "There are too few answers to tell whether agreement depends on speaking order."
+            return (
+                "There are too few answers that take somebody up to tell whether agreement depends "
+                "on speaking order."
+            )
         step = f"{abs(100 * slope.value):.0f} points per place"
         if significant(slope) is None:
             more = "more" if slope.value > 0 else "less"
-            return f"Later speakers agree {more} often ({step}); {_untested(slope)}."
+            return (
+                f"Of those who take somebody up, later speakers agree {more} often ({step}); "
+                + (f"{_untested(slope)}.")
+            )
         if significant(slope) and slope.value > 0:
-            return f"The later somebody speaks, the more often they agree ({step}): a bad sign."
+            return (
+                "The later somebody speaks, the more often they agree with whom they take up "
+                f"({step}): a bad sign."
+            )
         if significant(slope):
-            return f"Later speakers agree less often ({step})."
-        return "Agreement does not rise noticeably with speaking order."
+            return f"Of those who take somebody up, later speakers agree less often ({step})."
+        return (
+            "Among answers that take somebody up, agreement does not rise noticeably with speaking "
+            "order."
+        )
 
     def _group(self) -> str:
         if self.control == "alone":
@@ -135,23 +153,30 @@ class Check:
         return f"Answers do not move further towards the others the more of them had spoken ({by})."
 
     def _without_control(self) -> str:
-        if math.isnan(self.converge_p) or self.spread_before == 0:
+        if not self.spread_before > 0:
             return ""
         ratio = self.spread_after / self.spread_before
         spread = f"spread {percent(ratio)} of what it was"
+        if math.isnan(self.converge_p):
+            return (
+                f"Positions were not asked for twice before the talk ({spread}), so movement "
+                "cannot be told from the noise of asking."
+            )
         if self.towards.units < FEWEST_UNITS:
             by = signed(self.towards.value)
             return f"People moved {by} towards the others ({spread}); {_untested(self.towards)}."
         if self.converge_p < CLEAR:
             return (
-                f"People moved towards the group, by {change(self.towards)}, and ended closer "
-                f"together than shifts of this size would by chance ({spread}). Regression to the "
-                "middle and what they learned from each other can do the same; a control "
-                "(`control: alone` or `control: order`) tells these apart from giving in."
+                f"People moved towards the group, by {change(self.towards)} points of distance, "
+                f"and ended closer together than another asking alone would leave them ({spread}). "
+                "Regression to the middle is allowed for; what they learned from each other can do "
+                "the same. A control (`control: alone` or `control: order`) tells that from giving "
+                "in."
             )
-        if ratio > 1.1:
-            return f"Positions moved apart ({spread})."
-        return f"Positions did not converge more than chance alone would produce ({spread})."
+        return (
+            f"That positions came closer together than another asking would leave them was not "
+            f"found ({spread})."
+        )
 
     def _dissent(self) -> str:
         if not self.answers:
@@ -177,7 +202,13 @@ def of(transcripts: Sequence[DiscussionTranscript]) -> Check:
         said = list(t.by_participants())
         moved = steps(t.positions(When.BEFORE), ((m.speaker_id, m.valence) for m in said))
         answers += [
-            Answered(f"{t.group}/{t.stimulus}/{m.question}", m.position, m.stance, step)
+            Answered(
+                f"{t.group}/{t.stimulus}/{m.question}",
+                m.position,
+                m.stance,
+                step,
+                takes_up_others(m.stance, m.replied_to),
+            )
             for m, step in zip(said, moved, strict=True)
             if not m.probe
         ]
@@ -185,30 +216,30 @@ def of(transcripts: Sequence[DiscussionTranscript]) -> Check:
     return check(answers, people, transcripts[0].config.control if transcripts else None)
 
 
+def takes_up_others(stance: str | None, replied_to: str | None) -> bool:
+    """Whether an answer takes up another participant, by the coder's reading of it."""
+    return stance is not None or replied_to not in (None, MODERATOR)
+
+
 def steps(first: Positions, said: Iterable[tuple[str, float | None]]) -> list[float | None]:
-    """How far each of the answers (speaker, position after it) moved its speaker towards where
-    the others stood at `first`; None where one of these is not known."""
+    """By how much each of the answers (speaker, position after it) brought its speaker nearer to
+    where the others stood at `first`; None where one of these is not known."""
     now = dict(first)
     found: list[float | None] = []
     for who, after in said:
         before = now.get(who)
-        found.append(_towards(first, who, before, after))
+        found.append(measure_approach(first, who, before, after))
         if after is not None:
             now[who] = after
     return found
 
 
 def towards(first: Positions, after: Positions) -> dict[str, float]:
-    """How far each person moved towards where the others stood at `first`, by id."""
-    moved = {who: _towards(first, who, before, after.get(who)) for who, before in first.items()}
+    """By how much each person came nearer to where the others stood at `first`, by id."""
+    moved = {
+        who: measure_approach(first, who, before, after.get(who)) for who, before in first.items()
+    }
     return {who: step for who, step in moved.items() if step is not None}
-
-
-def _towards(first: Positions, who: str, before: float | None, after: float | None) -> float | None:
-    others = [position for other, position in first.items() if other != who]
-    if before is None or after is None or not others:
-        return None
-    return (after - before) * float(np.sign(np.mean(others) - before))
 
 
 def check(
@@ -219,6 +250,7 @@ def check(
     later = [a for a in answers if a.position > 1]
     stances = [a.stance for a in later]
     n = len(later) or math.nan
+    taking_up = [a for a in later if a.takes_up is not False]
     known = [a for a in answers if a.step is not None]
     in_group = [towards(p.before, p.after) for p in people]
     alone = [towards(p.before, p.alone) for p in people]
@@ -237,7 +269,7 @@ def check(
         len(later),
         stances.count("agree") / n,
         stances.count("disagree") / n,
-        _slope([float(a.stance == "agree") for a in later], later),
+        _slope([float(a.stance == "agree") for a in taking_up], taking_up),
         _slope([a.step or 0.0 for a in known], known),
         *_convergence(people),
         clustered_mean([step for _, step in units], [group for group, _ in units]),
@@ -265,24 +297,22 @@ def _block_means(values: NDArray[np.float64], block: NDArray[np.intp]) -> NDArra
 
 
 def _convergence(people: Sequence[Moved]) -> tuple[float, float, float]:
-    """Mean standard deviation before and after, and the share of shuffles that end as close."""
-    pairs = []
-    for p in people:
-        known = [who for who in p.before if who in p.after]
-        if len(known) > 2:
-            pairs.append(
-                (np.array([p.before[w] for w in known]), np.array([p.after[w] for w in known]))
-            )
-    if not pairs:
-        return math.nan, math.nan, math.nan
-    start = float(np.mean([b.std(ddof=1) for b, _ in pairs]))
-    end = float(np.mean([a.std(ddof=1) for _, a in pairs]))
-    if all(np.allclose(a, b) for b, a in pairs):
-        return start, end, 1.0
+    """Mean standard deviation before and after, and the p of `convergence_p`."""
+    start, end = _paired((p.before, p.after) for p in people)
+    retest, after = _paired((p.retest, p.after) for p in people)
     rng = generator(0, ("focus_group", "convergence"))
-    spread = np.zeros(SHUFFLES)
-    for b, a in pairs:
-        shifts = rng.permuted(np.tile(a - b, (SHUFFLES, 1)), axis=1)
-        spread += (b + shifts).std(axis=1, ddof=1) / len(pairs)
-    hits = int((spread <= end + 1e-12).sum())
-    return start, end, (hits + 1) / (SHUFFLES + 1)
+    return mean_spread(start), mean_spread(end), convergence_p(retest, after, rng)
+
+
+def _paired(
+    groups: Iterable[tuple[Positions, Positions]],
+) -> tuple[list[list[float]], list[list[float]]]:
+    """The two positions of everybody of whom both are known, by group; groups of three and more."""
+    first: list[list[float]] = []
+    second: list[list[float]] = []
+    for one, other in groups:
+        known = [who for who in one if who in other]
+        if len(known) > 2:
+            first.append([one[who] for who in known])
+            second.append([other[who] for who in known])
+    return first, second

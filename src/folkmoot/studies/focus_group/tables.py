@@ -89,7 +89,10 @@ class UtteranceRow(InDiscussion, table="utterances"):
     finish: str | None
 
 
-WHEN = "asked in private before the talk, after it, or after being interviewed alone"
+WHEN = (
+    "asked in private before the talk, after it, after being interviewed alone, or (retest) before "
+    "the talk in a second conversation"
+)
 
 
 class StatementRow(InDiscussion, table="statements"):

@@ -29,7 +29,7 @@ from folkmoot.people.sources.grounded.profile import (
 T = TypeVar("T")
 
 LABELS = ("very negative", "negative", "neutral", "positive", "very positive")
-_LIMITS = (-0.6, -0.2, 0.2, 0.6)
+LIMITS = (-0.6, -0.2, 0.2, 0.6)
 _NORMAL = NormalDist()
 _TYPES: dict[str, tuple[Vals, Vals]] = {
     "ideals": ("thinker", "believer"),
@@ -230,7 +230,7 @@ def _habits(rng: np.random.Generator, traits: Traits) -> tuple[str, ...]:
 
 def label(valence: float) -> str:
     """The band of a valence in words."""
-    return LABELS[sum(valence >= limit for limit in _LIMITS)]
+    return LABELS[sum(valence >= limit for limit in LIMITS)]
 
 
 def draw_opinion(

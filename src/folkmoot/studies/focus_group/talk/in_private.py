@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.transcript import how_ended
 from folkmoot.engine.session import Scope
+from folkmoot.kit.retest import ask_twice
 from folkmoot.people.sources.grounded import Opinion, Profile
 from folkmoot.studies.focus_group.config import DiscussionPhase
 from folkmoot.studies.focus_group.discussion import (
@@ -25,10 +27,14 @@ from folkmoot.studies.focus_group.talk.table import Talk
 
 
 class Private(NamedTuple):
-    """What one person says in private: what they think of it, and whether they would buy it."""
+    """What one person says in private: what they think of it, and whether they would buy it.
+
+    `retest`: the same question about their opinion, asked a second time before the talk.
+    """
 
     statement: Statement
     intents: tuple[PurchaseIntent, ...]
+    retest: Statement | None = None
 
 
 async def in_private(
@@ -36,13 +42,16 @@ async def in_private(
 ) -> list[Private]:
     """Everybody is asked in private, before anything was said or after a talk.
 
+    Before the talk models are asked for their position twice, in two fresh conversations: what
+    differs is the noise of asking. Humans are asked once, since they would remember.
     With seeded opinions nobody is asked for a position: the planted one holds before the talk, the
     one last read after it.
     """
     when = When.AFTER if talk else When.BEFORE
     said = talk.messages if talk else []
 
-    async def one(scope: Scope, who: Participant) -> Private:
+    async def ask_participant(scope: Scope, who: Participant) -> Private:
+        retest = None
         if who.config.first_opinion == "seeded":
             opinion = who.persona.opinion
             statement = Statement(
@@ -52,13 +61,20 @@ async def in_private(
                 words="" if talk or not opinion else opinion.sentence,
                 planted=talk is None,
             )
-        else:
+        elif talk or scope.is_human(who.id):
             statement = await who.states(scope.at("opinion"), when, said)
-            if talk is None:
-                who = replace(who, persona=with_opinion(who.persona, statement))
-        return Private(statement, await who.would_buy(scope.at("intent"), when, said))
+        else:
+            statement, again = await ask_twice(scope, "opinion", partial(_state_before, who))
+            retest = again.model_copy(update={"when": When.RETEST})
+        if talk is None:
+            who = replace(who, persona=with_opinion(who.persona, statement))
+        return Private(statement, await who.would_buy(scope.at("intent"), when, said), retest)
 
-    return list((await scope.each(people, one)).values())
+    return list((await scope.each(people, ask_participant)).values())
+
+
+async def _state_before(who: Participant, scope: Scope) -> Statement:
+    return await who.states(scope, When.BEFORE, [])
 
 
 class Interview(NamedTuple):

@@ -19,11 +19,10 @@ from folkmoot.engine.session import Scope, Session
 from folkmoot.kit import coding
 from folkmoot.people.sources.grounded.profile import first_name
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
-from folkmoot.studies.focus_group.discussion import DiscussionMessage, DiscussionTranscript
+from folkmoot.studies.focus_group.discussion import DiscussionMessage, DiscussionTranscript, When
 from folkmoot.studies.focus_group.participants import Participant, leaning
+from folkmoot.studies.focus_group.positions import has_moved
 
-# Smaller differences of position are wording, not a change of mind.
-SMALLEST_SHIFT = 0.1
 MODEL = "model"
 
 
@@ -93,7 +92,7 @@ async def read_position(
     rest = (takes_up, read.stance if others else None, tone)
     if read.valence is None or last is None:
         return Position(last if read.valence is None else round(read.valence, 2), False, *rest)
-    moved = read.changed and abs(read.valence - last) >= SMALLEST_SHIFT
+    moved = read.changed and has_moved(last, read.valence)
     return Position(round(read.valence, 2) if moved else last, moved, *rest)
 
 
@@ -146,7 +145,7 @@ async def coded(session: Session[DiscussionConfig], talks: Sequence[DiscussionTr
         )
         for t in talks
         for s in t.statements
-        if s.words and not s.planted
+        if s.words and not s.planted and s.when is not When.RETEST
     ]  # fmt: skip
     codes = await coding.code(session, CODEBOOKS / "remarks.yaml", answers)
     await coding.code(session, CODEBOOKS / "opinion.yaml", private)

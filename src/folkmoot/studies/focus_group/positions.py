@@ -1,0 +1,40 @@
+"""Positions on the concept: when somebody has moved, and how far towards the others.
+
+A move and an approach are two measures. A move is a change from one's own earlier position, in
+whatever direction. An approach is how much nearer somebody is to where the others stood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# Positions are kept with two decimals. A difference of two of them has no more, and without
+# rounding .7 - .6 would be less than .1.
+DECIMALS = 2
+# Smaller differences of position are wording, not a change of mind.
+SMALLEST_MOVE = 0.1
+
+Positions = Mapping[str, float]
+
+
+def has_moved(before: float | None, after: float | None) -> bool:
+    """Whether a position differs from one's own earlier one by at least `SMALLEST_MOVE`."""
+    if before is None or after is None:
+        return False
+    return abs(round(after - before, DECIMALS)) >= SMALLEST_MOVE
+
+
+def measure_approach(
+    start: Positions, person: str, before: float | None, after: float | None
+) -> float | None:
+    """By how many points the distance shrank between a person and the mean of where the others
+    stood at the `start`; negative where it grew, None where a position is not known.
+
+    Noise alone makes it zero on average: it takes a distance off as often as it adds one. A step
+    in the direction of the others would not do, since noise regresses towards them.
+    """
+    others = [position for other, position in start.items() if other != person]
+    if before is None or after is None or not others:
+        return None
+    reference = sum(others) / len(others)
+    return round(abs(before - reference) - abs(after - reference), 4)
