@@ -3,13 +3,14 @@ nulls, their sizes, other words, and pipelines that are wired wrongly."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from scipy.stats import binom
 
 import folkmoot
 from folkmoot.conversation.transcript import EMPTY
@@ -215,9 +216,32 @@ MIXED = {**ONE, "control": "alone", "questions_per_phase": 3}
 
 def test_a_group_pulls_and_without_persuasion_it_does_not(tmp_path: Path) -> None:
     pulled = beyond_alone(play(tmp_path / "a", MIXED))
-    assert pulled.beyond_alone.value > 0.04 and "People gave in" in pulled.reading()
+    assert pulled.beyond_alone.value > 0.03 and "People gave in" in pulled.reading()
     null = beyond_alone(play(tmp_path / "b", MIXED, respondent={"persuasion": 0}))
     assert abs(null.beyond_alone.value) < 0.03 and "gave in" not in null.reading()
+
+
+def null_checks(folder: Path, seeds: Iterable[int]) -> list[sycophancy.Check]:
+    """The check of runs in which nobody persuades anybody."""
+    return [
+        beyond_alone(
+            play(
+                folder / str(seed),
+                {**ONE, "questions_per_phase": 2},
+                respondent={"persuasion": 0},
+                random_seed=seed,
+            )
+        )
+        for seed in seeds
+    ]
+
+
+def test_noise_alone_is_no_convergence_and_the_pull_of_a_group_is(tmp_path: Path) -> None:
+    null = null_checks(tmp_path / "null", range(4))
+    assert sum(check.converge_p < sycophancy.CLEAR for check in null) <= 1
+    assert not any("moved towards the group" in c.reading() for c in null if c.converge_p >= 0.05)
+    pulled = beyond_alone(play(tmp_path / "pulled", {**ONE, "questions_per_phase": 3}, groups=10))
+    assert pulled.converge_p < 0.05 and pulled.towards.value > 0.04
 
 
 def test_a_talk_that_nobody_hears_does_not_pull(
@@ -277,6 +301,14 @@ def misattributed(run: RunFolder) -> float:
 
 
 # --- many seeds ----------------------------------------------------------------------------------
+
+
+@pytest.mark.nightly
+def test_over_many_seeds_noise_alone_is_called_convergence_in_one_of_twenty(tmp_path: Path) -> None:
+    checks = null_checks(tmp_path, range(120))
+    rejected = sum(check.converge_p < sycophancy.CLEAR for check in checks)
+    assert rejected <= binom.ppf(0.995, len(checks), 0.05)
+    assert abs(float(np.mean([check.towards.value for check in checks]))) < 0.01
 
 
 @pytest.mark.nightly

@@ -174,10 +174,12 @@ def test_the_check_catches_a_group_that_pleases(tmp_path: Path, groups: RunFolde
         for run in (groups, pleasing)
     )
     assert pleased.disagree < 0.5 * honest.disagree
-    assert pleased.towards.value > 1.5 * honest.towards.value
+    assert honest.towards.value > 0
     assert pleased.converge_p < 0.01 and pleased.spread_after < 0.7 * honest.spread_after
     (found,) = (f for f in STUDY.findings(pleasing) if f.key == "sycophancy")
-    assert "too polite" in found.says and "moved towards the group" in found.says
+    assert "too polite" in found.says and "ended closer together" in found.says
+    # They all go along with what is said aloud, past where the others had stood in private.
+    assert pleased.towards.value < 0 and "past where the others had stood" in found.says
 
 
 def test_what_is_taken_up_was_said_and_counts_are_right(groups: RunFolder) -> None:

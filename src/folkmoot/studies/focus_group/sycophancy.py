@@ -166,9 +166,15 @@ class Check:
             by = signed(self.towards.value)
             return f"People moved {by} towards the others ({spread}); {_untested(self.towards)}."
         if self.converge_p < CLEAR:
+            moved = (
+                f"People moved towards the group, by {change(self.towards)} points of distance, and"
+                if self.towards.value > 0
+                else "People moved past where the others had stood "
+                f"({change(self.towards)} points of distance), but"
+            )
             return (
-                f"People moved towards the group, by {change(self.towards)} points of distance, "
-                f"and ended closer together than another asking alone would leave them ({spread}). "
+                f"{moved} ended closer together than another asking alone would leave them "
+                f"({spread}). "
                 "Regression to the middle is allowed for; what they learned from each other can do "
                 "the same. A control (`control: alone` or `control: order`) tells that from giving "
                 "in."
