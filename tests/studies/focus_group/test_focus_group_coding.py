@@ -70,8 +70,27 @@ def test_objections_and_needs_are_counted_by_people_over_all_groups(tmp_path: Pa
 def test_a_topline_says_that_the_embedded_coder_supports_nothing(tmp_path: Path) -> None:
     run = play(tmp_path, "num_personas: 3\n", provider=None, model="synthetic")
     note = run.json("topline.json")["coding_note"]
-    assert "support no finding" in note and note[1:] in run.text("topline.md")
-    assert note in findings(run)["remarks"].says
+    assert "support no finding" in note and note in run.text("topline.md")
+
+
+def test_codes_of_the_embedded_coder_are_never_laid_out_like_findings(tmp_path: Path) -> None:
+    """One line says what would stand there; the codes themselves are in their table alone."""
+    concepts = (
+        "stimuli:\n  - {name: a, product_concept: An oven}\n  - {name: b, product_concept: A box}\n"
+    )
+    run = play(tmp_path, f"num_personas: 3\n{concepts}", provider=None, model="synthetic")
+    codes = run.table("codes")
+    given = codes.filter(codes["codebook"] == "remarks")["code"].unique().to_list()
+    assert len([code for code in given if code and code.startswith("objection")]) >= 1
+    said = findings(run)
+    for key in ("remarks_a", "remarks_b", "words_and_positions_a", "words_and_positions_b"):
+        assert "would stand here" in said[key].says and "support no finding" in said[key].says
+        assert said[key].grid.rows == () and said[key].chart is None and not said[key].headline
+    text = run.text("topline.md")
+    assert "would stand here" in text
+    assert "### Objections\n" not in text and "Most frequent objection" not in text
+    for concept in run.json("topline.json")["concepts"]:
+        assert concept["objections"] == concept["needs"] == concept["themes"] == []
 
 
 def test_nobody_tells_the_coder_of_group_concept_or_person(tmp_path: Path) -> None:

@@ -166,6 +166,13 @@ class Codings:
             return f"{EMBEDDED_NOTE} {self.who}"
         return self.who
 
+    def describe_withheld(self, content: str) -> str:
+        """The one line that stands in place of a finding which no embedded code may fill.
+
+        `content` is what codes of a model or a human would show there, as the start of a sentence.
+        """
+        return f"{content} would stand here. {EMBEDDED_NOTE}"
+
     @property
     def who(self) -> str:
         """Who coded, and how far others agree, in a sentence or two."""

@@ -60,8 +60,11 @@ def write_topline(
         f"{t.group}/{t.stimulus}": f"{folder_of(session.config, t)}transcript.html"
         for t in transcripts
     }
-    data = topline(transcripts, pages, codes)
-    if codes and session.synthetic(CODER):
+    embedded = bool(codes) and session.synthetic(CODER)
+    # Codes of the embedded coder are in the table `codes`; laid out here they would look like
+    # findings.
+    data = topline(transcripts, pages, {} if embedded else codes)
+    if embedded:
         data["coding_note"] = EMBEDDED_NOTE
     session.write_json("topline.json", {"mark": mark, **data} if mark else data)
     session.write_text("topline.md", topline_page(data, mark))

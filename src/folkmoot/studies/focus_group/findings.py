@@ -52,6 +52,7 @@ MOST_LINES = 20
 INTERVALS = (
     "Intervals, from five groups on: 95 %, groups as units, not adjusted for the number of rows."
 )
+WITHHELD_REMARKS = "Objections, needs and themes, by how many people raised them, with quotes,"
 GOOD, FAIR = 0.8, 0.667  # Krippendorff's customary limits: for conclusions, for tentative ones
 NEUTRAL = 0.05  # nearer to zero than this is neither for nor against
 
@@ -80,6 +81,12 @@ class Concept:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
         more |= {"unit": "group", "units": self.said["group"].n_unique()}
         return Finding(key, title, *about, **more)
+
+    def withheld(self, key: str, title: str, says: str, section: str) -> Finding:
+        """What stands in place of a finding of codes that support none: one line, no figure."""
+        if self.several:
+            key, title = f"{key}_{self.name}", f"{title} ({self.name})"
+        return Finding(key, title, says, Grid((), ()), section=section)
 
     @property
     def answers(self) -> pl.DataFrame:
@@ -310,6 +317,10 @@ def said_about(c: Concept) -> Finding | None:
     read = c.codes.get("remarks")
     if read is None or read.coder is None:
         return None
+    title = "What do they object to, need and talk about?"
+    if not read.supports:
+        withheld = read.describe_withheld(WITHHELD_REMARKS)
+        return c.withheld("remarks", title, withheld, "Objections")
     everyone, groups = c.people.height, c.people["group"].n_unique()
     raised: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
     for r in c.answers.iter_rows(named=True):
@@ -335,13 +346,13 @@ def said_about(c: Concept) -> Finding | None:
     said = " ".join(says[kind] for kind in ("objection", "need") if kind in says)
     return c.finding(
         "remarks",
-        "What do they object to, need and talk about?",
-        f"{said} The quotes with their turns are in topline.md." if read.supports else read.note,
+        title,
+        f"{said} The quotes with their turns are in topline.md.",
         Grid.of(rows),
         Bars(tuple((name, kind, float(len(by))) for (kind, name), by in raised.items()), "people"),
         notes=(read.note, INTERVALS),
         section="Objections",
-        headline=read.supports,
+        headline=True,
     )
 
 
@@ -467,6 +478,10 @@ def words_and_positions(c: Concept) -> Finding | None:
     read = c.codes.get("opinion")
     if read is None or read.coder is None:
         return None
+    title = "Do words and positions agree?"
+    if not read.supports:
+        withheld = read.describe_withheld("The agreement of stated positions and coded words")
+        return c.withheld("words_and_positions", title, withheld, "Positions")
     both = [
         (r["position"], STANDS[stance])
         for r in c.statements.filter(pl.col("position").is_not_null()).iter_rows(named=True)
@@ -480,11 +495,9 @@ def words_and_positions(c: Concept) -> Finding | None:
     same = float(np.mean(sides[0] == sides[1]))
     return c.finding(
         "words_and_positions",
-        "Do words and positions agree?",
+        title,
         "The stated position and the coded words are on the same side in "
-        f"{percent(same)} of {len(both)} private statements; {_alpha_aloud(alpha)}"
-        if read.supports
-        else read.note,
+        f"{percent(same)} of {len(both)} private statements; {_alpha_aloud(alpha)}",
         Grid.of(
             [
                 {
