@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,15 @@ from folkmoot.engine.study import Study
 from folkmoot.errors import FatalModelError, InputError, RefusedError
 from folkmoot.models.request import Message, Reply, Request
 from folkmoot.models.scripted import Scripted
+from folkmoot.studies.focus_group.discussion import INTENTS
+from folkmoot.studies.focus_group.participants import with_own_opinions
+from folkmoot.studies.focus_group.respondent import sentences, views
 from folkmoot.studies.focus_group.simulator import (
     DiscussionSimulator,
     LLMClient,
     MockLLMClient,
 )
-from tests.studies.focus_group.at_hand import people, settings
+from tests.studies.focus_group.at_hand import PROMPTS, people, settings
 
 SYSTEM = "You are Ann, a 40-year-old nurse. You like to save money."
 
@@ -73,13 +77,77 @@ async def test_a_client_of_ones_own_is_asked_everything_with_what_was_heard() ->
         num_personas=4, max_responses_per_question=3, temperature=0.4, phases=["exploration"]
     )
     transcript = await DiscussionSimulator(config, client, at_table).run()
-    assert transcript.personas == at_table
+    assert tuple(with_own_opinions(transcript.personas, config)) == at_table
+    assert all(person.opinion for person in transcript.personas)  # each was asked for their own
     said = [m.content for m in transcript.messages]
     answers = [s for s in client.seen if "The moderator asks:" in s[1]]
     assert len(answers) == sum(m.by_participant for m in transcript.messages)
     assert {s[2] for s in answers} == {0.4}
     assert all(line in answers[-1][1] for line in said[:-1])
     assert said[-1] not in answers[-1][1]
+
+
+class Passing(MockLLMClient):
+    """A subclass that looks at what it is asked and leaves the reply to the embedded respondent."""
+
+    def __init__(self) -> None:  # without the parent's
+        self.seen: list[str] = []
+
+    async def complete(
+        self,
+        system_prompt: str,
+        user_prompt: str,
+        temperature: float = 0.9,
+        max_tokens: int = 300,
+    ) -> str:
+        self.seen.append(user_prompt)
+        return await super().complete(system_prompt, user_prompt, temperature, max_tokens)
+
+
+class Idle(MockLLMClient):
+    """A subclass with nothing of its own."""
+
+
+async def test_the_mock_answers_alike_by_itself_in_a_subclass_and_in_another_client() -> None:
+    config = settings(random_seed=3, num_personas=4, max_responses_per_question=3)
+    expected = await DiscussionSimulator(config).run()
+    passing, recording = Passing(), Recording()
+    assert expected == await DiscussionSimulator(config, Idle()).run()
+    for client in (passing, recording):
+        found = await DiscussionSimulator(config, client).run()
+        assert [m.content for m in found.messages] == [m.content for m in expected.messages]
+        assert found.statements == expected.statements and found.intents == expected.intents
+        assert client.seen
+
+
+async def test_an_overridden_complete_is_always_asked() -> None:
+    class Own(MockLLMClient):
+        async def complete(self, *_: object, **__: object) -> str:
+            return "Mine."
+
+    config = settings(num_personas=3, max_responses_per_question=3, phases=["exploration"])
+    on_instance = MockLLMClient()
+    on_instance.complete = Own().complete  # type: ignore[method-assign]
+    for client in (Own(), on_instance):
+        found = await DiscussionSimulator(config, client).run()
+        assert {m.content for m in found.by_participants()} == {"Mine."}
+
+
+async def test_called_by_itself_the_mock_gives_the_answer_that_is_asked_for() -> None:
+    config = settings()
+    mock = MockLLMClient(config)
+    view = {
+        "concept": config.product_concept,
+        "stimulus": config.stimulus_material,
+        "price": "299 dollars",
+    }
+    asked = PROMPTS.render("private_opinion", talked=False, alone=False, **view)
+    opinion = json.loads(await mock.complete(SYSTEM, asked))
+    assert -1 <= opinion["position"] <= 1 and opinion["opinion"]
+    intent = PROMPTS.render("purchase_intent", options=INTENTS, **view)
+    assert await mock.complete(SYSTEM, intent) in INTENTS
+    said = await mock.complete(SYSTEM, 'The moderator asks: "What comes to mind with the oven?"')
+    assert any(views(sentence) for sentence in sentences(said)), said
 
 
 async def test_what_a_client_raises_ends_the_discussion() -> None:

@@ -5,25 +5,34 @@ transcript = await DiscussionSimulator(DiscussionConfig(product_concept=…, cat
 
 from __future__ import annotations
 
-import asyncio
+import re
 import tempfile
+from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import folkmoot
-from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.answers import Json, Missing
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
 from folkmoot.errors import InputError, RefusedError
-from folkmoot.models.request import Request
+from folkmoot.models.request import Message, Pointers, ProviderSettings, Request, StudyPart
 from folkmoot.models.scripted import Scripted
 from folkmoot.people.sources.grounded import Profile
+from folkmoot.randomness import digest
+from folkmoot.respondent import Respondent
 from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.config import DiscussionConfig
-from folkmoot.studies.focus_group.discussion import DiscussionTranscript
+from folkmoot.studies.focus_group.discussion import INTENTS, DiscussionTranscript
 from folkmoot.studies.focus_group.files import TranscriptFormatter
+from folkmoot.studies.focus_group.participants import PrivateOpinion
 from folkmoot.studies.focus_group.protocol import protocol
+from folkmoot.studies.focus_group.respondent import PART
+from folkmoot.studies.focus_group.talk.moderator import NextQuestion, PhaseGuide
+from folkmoot.studies.focus_group.talk.reading import OpinionReading
 
 TEMPERATURE = 0.9
 MAX_TOKENS = 300
@@ -57,10 +66,31 @@ class LLMClient:
         return said
 
 
-class MockLLMClient(LLMClient):
-    """The embedded respondent: no key, no network; the same prompts give the same words."""
+class _Asked(NamedTuple):
+    """A request that a client answers in a simulator, and the respondent that it may ask."""
 
-    def __init__(self) -> None: ...
+    request: Request
+    address: str
+    respondent: Respondent
+
+
+# A client gets two texts. What else the engine knows of a request (the answer type, the speaker)
+# goes past it here, so that a client which asks the embedded respondent gets the same reply.
+_ASKED: ContextVar[_Asked | None] = ContextVar("asked", default=None)
+
+
+class MockLLMClient(LLMClient):
+    """The embedded respondent: no key, no network; the same prompts give the same words.
+
+    In a simulator it answers like `--model synthetic`, also from a subclass that calls
+    `super().complete`. Called by itself it goes by the texts: `config` tells it which words are the
+    concept, the material and the price.
+    """
+
+    config: DiscussionConfig | None = None
+
+    def __init__(self, config: DiscussionConfig | None = None) -> None:
+        self.config = config
 
     async def complete(
         self,
@@ -70,21 +100,68 @@ class MockLLMClient(LLMClient):
         max_tokens: int = MAX_TOKENS,
     ) -> str:
         """The respondent's reply; never raises."""
-        return await asyncio.to_thread(
-            folkmoot.call_llm,
-            "synthetic",
-            None,
-            user_prompt,
-            system=system_prompt,
-            temperature=temperature,
-            max_tokens=max_tokens,
-        )
+        asked = _ASKED.get()
+        if asked is None:
+            request = infer_request(system_prompt, user_prompt, temperature, max_tokens)
+            address = digest(system_prompt, user_prompt).hex()
+            asked = _Asked(request, address, make_respondent(self.config))
+        else:
+            request = asked.request
+            if (system_prompt, user_prompt) != flatten_messages(request.messages):
+                messages = (Message("system", system_prompt), Message("user", user_prompt))
+                request = replace(request, messages=messages)
+            request = replace(request, temperature=temperature, max_tokens=max_tokens)
+        reply = await asked.respondent.complete(request, address=asked.address)
+        return reply.text
+
+
+def make_respondent(config: DiscussionConfig | None) -> Respondent:
+    """The embedded respondent of a focus group; without a config it knows no product."""
+    if config is None:
+        nameless = replace(PART, names=lambda _config: ())
+        return Respondent(ProviderSettings(study=StudyPart(nameless, None)))
+    settings = ProviderSettings(
+        seed=config.random_seed, options=config.respondent, study=StudyPart(PART, config)
+    )
+    return Respondent(settings)
+
+
+# The answers of a focus group in JSON, and who gives them.
+_ANSWERS = (
+    ("participant", Json(PrivateOpinion)),
+    ("moderator", Json(NextQuestion)),
+    ("moderator", Json(PhaseGuide)),
+    ("coder", Json(OpinionReading)),
+)
+_MODERATES = re.compile(r"\byou are (?:the|a) moderator\b", re.IGNORECASE)
+
+
+def infer_request(
+    system_prompt: str, user_prompt: str, temperature: float, max_tokens: int
+) -> Request:
+    """A request from two texts alone.
+
+    The answer type is the one whose options, or whose field names, all stand in the prompt.
+    """
+    messages = (Message("system", system_prompt), Message("user", user_prompt))
+    role = "moderator" if _MODERATES.search(system_prompt) else "participant"
+    asked, schema = Pointers(role, system_prompt, "text"), None
+    if all(option in user_prompt for option in INTENTS):
+        asked = Pointers(role, system_prompt, "choice", INTENTS)
+    elif "JSON" in user_prompt:
+        for speaker, answer in _ANSWERS:
+            required = answer.model.model_json_schema()["required"]
+            if all(re.search(rf"\b{name}\b", user_prompt) for name in required):
+                persona = system_prompt if speaker == "participant" else ""
+                asked, schema = Pointers(speaker, persona, "json"), answer.schema
+                break
+    return Request("synthetic", messages, temperature, max_tokens, schema, asked=asked)
 
 
 @dataclass(frozen=True)
 class DiscussionSimulator:
     """One group on one concept. Without personas they are recruited; without a client, or with a
-    MockLLMClient, the embedded respondent answers.
+    MockLLMClient, the embedded respondent answers. A `complete` of one's own is always asked.
     """
 
     config: DiscussionConfig
@@ -102,27 +179,41 @@ class DiscussionSimulator:
         study = replace(STUDY, protocol=partial(protocol, invited=self.personas))
         settings = self.config.model_dump(mode="json", exclude_unset=True)
         client = self.llm_client
-        if client is None or type(client) is MockLLMClient:
+        if client is None or _is_plain_mock(client):
             answers: dict[str, object] = {"model": "synthetic"}
         else:
-            answers = {"provider": Scripted(partial(_answer, client))}
+            respondent = make_respondent(self.config)
+            answers = {"provider": Scripted(partial(_answer, client, respondent))}
         with tempfile.TemporaryDirectory() as folder:
             run = await folkmoot.arun(study, settings, out=Path(folder) / "run", **answers)
             return TranscriptFormatter.from_json(run.folder.text("transcript.json"))
 
 
-async def _answer(client: LLMClient, request: Request, _address: str) -> str:
-    """A request of the engine, put to a client: what was heard goes into the user prompt, the
+def _is_plain_mock(client: LLMClient) -> bool:
+    """Whether a client answers as the embedded respondent does, with no `complete` of its own."""
+    return type(client).complete is MockLLMClient.complete and "complete" not in vars(client)
+
+
+async def _answer(client: LLMClient, respondent: Respondent, request: Request, address: str) -> str:
+    """Put a request of the engine to a client."""
+    token = _ASKED.set(_Asked(request, address, respondent))
+    try:
+        return await client.complete(
+            *flatten_messages(request.messages),
+            TEMPERATURE if request.temperature is None else request.temperature,
+            MAX_TOKENS if request.max_tokens is None else request.max_tokens,
+        )
+    finally:
+        _ASKED.reset(token)
+
+
+def flatten_messages(messages: Sequence[Message]) -> tuple[str, str]:
+    """The system prompt, and all other messages as one user prompt: what was heard, with the
     speaker's own turns after "You: "."""
-    system = "\n\n".join(m.content for m in request.messages if m.role == "system")
+    system = "\n\n".join(m.content for m in messages if m.role == "system")
     heard = "\n\n".join(
         f"You: {m.content}" if m.role == "assistant" else m.content
-        for m in request.messages
+        for m in messages
         if m.role != "system"
     )
-    return await client.complete(
-        system,
-        heard,
-        TEMPERATURE if request.temperature is None else request.temperature,
-        MAX_TOKENS if request.max_tokens is None else request.max_tokens,
-    )
+    return system, heard
