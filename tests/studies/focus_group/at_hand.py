@@ -83,6 +83,8 @@ class MemoryScope:
         if isinstance(said, Missing):
             return said
         read = wanted.parse(said)
+        if isinstance(read, Missing):
+            return read
         return Missing("unparsed", raw=said) if isinstance(read, Unreadable) else read.value
 
     def is_human(self, _id: str) -> bool:

@@ -14,12 +14,15 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
 from folkmoot.conversation.answers import (
+    WAYS_OUT,
     JsonList,
     Missing,
     Parsed,
     Unreadable,
     object_schema,
+    parse_way_out,
     pin_schema,
+    with_ways_out,
 )
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.spoken import folded
@@ -208,7 +211,8 @@ async def ask_coder(scope: Scope, role: str, book: Codebook, text: Text) -> tupl
     got = await scope.ask(coder, text.text, answer=wanted, temperature=0.0)
     if not isinstance(got, Missing):
         return got
-    return wanted.salvaged(got.raw) or (Coded("", refused=got.reason),)
+    way_out = got.reason in WAYS_OUT
+    return (() if way_out else wanted.salvaged(got.raw)) or (Coded("", refused=got.reason),)
 
 
 def system_prompt(book: Codebook, text: Text) -> str:
@@ -303,7 +307,7 @@ class Codes:
     @property
     def schema(self) -> dict[str, object]:
         fields: dict[str, dict[str, object]] = {
-            "code": {"type": "string", "enum": list(self.book.names)},
+            "code": {"type": "string", "enum": list(self._codes_with_ways_out())},
             **{
                 slot: {"type": "string", "enum": [*self.text.slots[slot], EVERY]}
                 for slot in self.book.slots
@@ -313,11 +317,19 @@ class Codes:
         item = object_schema("Code", fields)
         return object_schema("Codes", {"codes": {"type": "array", "items": item}})
 
+    def _codes_with_ways_out(self) -> tuple[str, ...]:
+        """The codes, with the ways out where exactly one is wanted (else a list may be empty)."""
+        return with_ways_out(self.book.names) if self.book.choose == "one" else self.book.names
+
     def parse(self, reply: str) -> Parsed[tuple[Coded, ...]] | Unreadable | Missing:
         read = JsonList(_Item, name="codes").parse(reply)
         if not isinstance(read, Parsed):
             return read
-        codes = self._checked(read.value)
+        ways_out = [way for item in read.value if (way := self._way_out(item)) is not None]
+        coded = [item for item in read.value if self._way_out(item) is None]
+        if ways_out and not coded:
+            return ways_out[0]
+        codes = self._checked(coded)
         problems = [c.refused for c in codes if c.refused]
         problems += [f"{r.was!r} could not be read" for r in read.repairs if r.dropped]
         if problems or (self.book.choose == "one" and not codes):
@@ -332,6 +344,9 @@ class Codes:
         """The codes of a reply that is still not right, the wrong ones with the reason."""
         read = JsonList(_Item, name="codes").parse(reply)
         return self._checked(read.value) if isinstance(read, Parsed) else ()
+
+    def _way_out(self, item: _Item) -> Missing | None:
+        return None if self.book.code(item.code) else parse_way_out(item.code)
 
     def _checked(self, items: Iterable[_Item]) -> tuple[Coded, ...]:
         found: dict[tuple[object, ...], Coded] = {}

@@ -33,8 +33,9 @@ class DiscussionMessage(BaseModel):
     `position` the answers to one question; `asks` holds the ids of those whom a question asks by
     name; `rung` is 1 for a probe of an answer (why?), 2 for one of the answer to that (why does
     that matter?), and the same for their answers; `stance` is how it takes up others (`agree`,
-    `disagree` or None), as the coder reads it; `finish` how the reply ended, None for words of the
-    guide.
+    `disagree` or None), as the coder reads it; `reading_missing` why the coder's reading of the
+    position is not known, so that `valence` is the one known before; `finish` how the reply ended,
+    None for words of the guide.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -59,6 +60,7 @@ class DiscussionMessage(BaseModel):
     rung: int = 0
     stance: str | None = None
     surprising: bool = False
+    reading_missing: str | None = None
     finish: str | None = None
 
     @property
@@ -94,7 +96,9 @@ class When(StrEnum):
 
 class Statement(BaseModel):
     """What somebody says in private of the concept: a position in −1 … 1 with their own words, or
-    why there is none. `planted`: it was drawn by what the person is like, not asked for."""
+    why there is none (`declined`, `cannot_say`, `unparsed`, …).
+
+    `planted`: it was drawn by what the person is like, not asked for."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -264,6 +264,14 @@ def _intent(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
         "price": group[0].config.price,
         "counts": {o: counts[o] for o in INTENTS},
         "answered": len(given),
+        "unanswered": dict(
+            Counter(
+                i.missing or "unknown"
+                for t in group
+                for i in t.intents
+                if i.when is When.AFTER and not i.ladder and i.answer is None
+            )
+        ),
         "would_buy_share_before": _share(before),
     }
     if given:

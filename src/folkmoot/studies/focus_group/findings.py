@@ -53,6 +53,7 @@ INTERVALS = (
     "Intervals, from five groups on: 95 %, groups as units, not adjusted for the number of rows."
 )
 WITHHELD_REMARKS = "Objections, needs and themes, by how many people raised them, with quotes,"
+READ_FROM_FIRST_REPLY = ("exact", "stated")
 GOOD, FAIR = 0.8, 0.667  # Krippendorff's customary limits: for conclusions, for tentative ones
 NEUTRAL = 0.05  # nearer to zero than this is neither for nor against
 
@@ -62,6 +63,7 @@ class Concept:
     """All groups' talk about one concept. `suffix` marks keys and titles where there are several.
 
     `single`: one group talked, so its people are shown; of many groups their means.
+    `clarified`: see `find_clarified_intents`; None if the run does not tell.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Concept:
     single: bool
     several: bool
     control: str | None = None
+    clarified: pl.DataFrame | None = None
 
     def finding(self, key: str, title: str, *about: Any, **more: Any) -> Finding:
         """A finding over groups; key and title name the concept where there are several."""
@@ -100,7 +103,7 @@ def findings(run: RunFolder) -> list[Finding]:
     said, opinions, stated = (run.table(t) for t in ("utterances", "opinions", "statements"))
     stimuli = said["stimulus"].unique(maintain_order=True).to_list()
 
-    codes = codings(run)
+    codes, clarified = codings(run), find_clarified_intents(run)
     concepts = [
         Concept(
             stimulus,
@@ -113,6 +116,7 @@ def findings(run: RunFolder) -> list[Finding]:
             single=said.select(TALK).unique().height == 1,
             several=len(stimuli) > 1,
             control=run.config.get("control"),
+            clarified=clarified,
         )
         for stimulus in stimuli
     ]
@@ -135,13 +139,40 @@ def findings(run: RunFolder) -> list[Finding]:
     )
 
 
+def find_clarified_intents(run: RunFolder) -> pl.DataFrame | None:
+    """The private answers about buying, by person and time, that the first reply did not state by
+    itself; None in a run that does not record how answers were read."""
+    if not run.has_table("answers") or "how" not in (answers := run.table("answers")).columns:
+        return None
+    rows = [
+        dict(zip((*PERSON, "when"), (group, stimulus, person, when), strict=True))
+        for address, how in answers.filter(kind="choice").select("address", "how").iter_rows()
+        if how not in READ_FROM_FIRST_REPLY and address.endswith("/intent/ask0")
+        for _, group, stimulus, when, person, *_ in (address.split("/"),)
+    ]
+    return pl.DataFrame(rows, schema=dict.fromkeys((*PERSON, "when"), pl.String))
+
+
 def purchase_intent(c: Concept) -> Finding | None:
-    """The private answers before and after the talk; None if nobody gave one after it."""
-    own = c.intents.filter(~pl.col("ladder") & pl.col("answer").is_not_null())
+    """The private answers before and after the talk; None if nobody was asked after it."""
+    asked = c.intents.filter(~pl.col("ladder"))
+    own = asked.filter(pl.col("answer").is_not_null())
     parts = {when: own.filter(pl.col("when") == when) for when in own["when"].unique()}
     after = parts.get("after", own.clear())
+    missing = asked.filter((pl.col("when") == "after") & pl.col("answer").is_null())["missing"]
+    unanswered = describe_missing(missing)
+    title = "Would they buy it?"
     if after.is_empty():
-        return None
+        if not unanswered:
+            return None
+        return c.finding(
+            "purchase_intent",
+            title,
+            f"Nobody said whether they would buy it: {unanswered}.",
+            Grid((), ()),
+            section="Purchase intent",
+            headline=True,
+        )
     likely = clustered_share((after["score"] >= LIKELY).to_list(), after["group"].to_list())
     both = parts.get("before", own.clear()).join(after, on=PERSON, suffix="_after")
     moved = paired_difference(
@@ -154,13 +185,19 @@ def purchase_intent(c: Concept) -> Finding | None:
         when: {o: part.filter(pl.col("answer") == o).height for o in INTENTS}
         for when, part in sorted(parts.items(), key=lambda item: list(When).index(When(item[0])))
     }
-    return c.finding(
-        "purchase_intent",
-        "Would they buy it?",
+    said = (
         f"{share(likely)} would definitely or probably buy it{f' at {price}' if price else ''}, "
         f"asked in private after the talk; {after.height} people in "
         f"{'one group' if groups == 1 else plural(groups, 'group')}."
-        + (f" Before the talk it was {percent(first)}: {points(moved)}." if both.height else ""),
+    )
+    if unanswered:
+        said += f" Not counted: {unanswered}."
+    if both.height:
+        said += f" Before the talk it was {percent(first)}: {points(moved)}."
+    return c.finding(
+        "purchase_intent",
+        title,
+        f"{said}{_from_first_replies(c, after)}",
         Grid.of(
             [
                 {"answer": o}
@@ -176,6 +213,25 @@ def purchase_intent(c: Concept) -> Finding | None:
         notes=("Stated intent overstates what people buy; use it to compare concepts.",),
         section="Purchase intent",
         headline=True,
+    )
+
+
+def _from_first_replies(c: Concept, after: pl.DataFrame) -> str:
+    """What the intent comes to without the answers for which a second request was needed."""
+    if c.clarified is None:
+        return ""
+    strict = after.join(c.clarified, on=[*PERSON, "when"], how="anti")
+    if strict.height == after.height:
+        return ""
+    if strict.is_empty():
+        return " No first reply stated an option by itself; all answers were clarified."
+    every, exact = ((part["score"] >= LIKELY).to_numpy().mean() for part in (after, strict))
+    differs = (every > 0.5) != (exact > 0.5)
+    return (
+        f" By first replies alone it is {percent(exact)} of "
+        f"{plural(strict.height, 'person', 'people')}"
+        f"{', and the conclusion differs' if differs else ''}; the others were asked which option "
+        "they had stated."
     )
 
 
@@ -242,8 +298,19 @@ def paths(stated: pl.DataFrame, end: When = When.AFTER) -> pl.DataFrame:
 def positions(c: Concept) -> Finding | None:
     """From where to where: of one group its people, of many their means."""
     path = paths(c.statements)
-    if path.is_empty():
+    asked = c.statements.filter(pl.col("when").is_in(["before", "after"]))
+    unknown = describe_missing(asked.filter(pl.col("position").is_null())["missing"])
+    if path.is_empty() and not unknown:
         return None
+    if path.is_empty():
+        return c.finding(
+            "positions",
+            "What moved?",
+            f"Nobody's position is known both before and after the talk ({unknown}).",
+            Grid((), ()),
+            section="Positions",
+            headline=True,
+        )
     moved = paired_difference(path["after"], path["before"], path["group"].to_list())
     movers = sum(has_moved(*pair) for pair in path.select("before", "after").iter_rows())
     by = change(moved, "groups as units") if moved.has_interval else signed(moved.value)
@@ -259,6 +326,8 @@ def positions(c: Concept) -> Finding | None:
             f" When the same question was merely asked again before the talk, {wavered} of "
             f"{again.height} gave another position: that is the noise of asking."
         )
+    if unknown:
+        said += f" Statements without a position, not counted: {unknown}."
     shifts = c.opinions.group_by(PERSON).agg(shifts=pl.col("changed").sum())
     path = path.join(shifts, on=PERSON, how="left", maintain_order="left")
     if c.single:
@@ -283,9 +352,30 @@ def positions(c: Concept) -> Finding | None:
             if planted
             else "Positions before and after are each person's own, stated in private; the path "
             "between them is a coder's reading of the answers.",
+            *_unread_answers(c),
         ),
         section="Positions",
         headline=True,
+    )
+
+
+def describe_missing(reasons: pl.Series) -> str:
+    """How many answers are missing for each reason: "2 cannot_say, 1 declined"."""
+    counts = reasons.fill_null("unknown").alias("reason").value_counts().sort("reason")
+    return ", ".join(f"{count} {reason}" for reason, count in counts.iter_rows())
+
+
+def _unread_answers(c: Concept) -> tuple[str, ...]:
+    """A note on the answers whose position the coder could not say; runs of earlier versions do not
+    record them."""
+    if "reading_missing" not in c.said.columns:
+        return ()
+    unread = c.answers["reading_missing"].drop_nulls()
+    if unread.is_empty():
+        return ()
+    return (
+        f"The coder gave no position for {len(unread)} of {plural(c.answers.height, 'answer')} "
+        f"({describe_missing(unread)}); the one known before is kept there.",
     )
 
 

@@ -9,9 +9,16 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from folkmoot.conversation.answers import Json, Missing, pin_schema
+from folkmoot.conversation.answers import (
+    CANNOT_SAY,
+    WAYS_OUT,
+    Json,
+    Missing,
+    parse_way_out,
+    pin_schema,
+)
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.spoken import own_part
 from folkmoot.conversation.transcript import Speaker, Transcript
@@ -33,6 +40,7 @@ from folkmoot.studies.focus_group.discussion import (
     When,
     heard,
 )
+from folkmoot.studies.focus_group.positions import DECIMALS
 
 ANSWER_TOKENS = 300
 # The source's chances of taking up a question unasked, by extraversion.
@@ -219,7 +227,16 @@ class PrivateOpinion(BaseModel):
     )
 
     opinion: Annotated[str, Field(min_length=1)]
-    position: Annotated[float, Field(ge=-1, le=1)]
+    position: Annotated[float | None, Field(ge=-1, le=1)]
+
+    @field_validator("position", mode="before")
+    @classmethod
+    def _or_unknown(cls, value: object) -> object:
+        return value if parse_way_out(value, POSITION_WAYS_OUT) is None else None
+
+
+POSITION_WAYS_OUT = (*WAYS_OUT, CANNOT_SAY)
+PRIVATE_OPINION = Json(PrivateOpinion, may_decline=True)
 
 
 @dataclass(frozen=True)
@@ -340,12 +357,17 @@ class Participant:
             **self._in_view(self.config.price),
         )
         said = await scope.ask(
-            self.speaker(scope), prompt, heard=self._latest(context), answer=Json(PrivateOpinion)
+            self.speaker(scope), prompt, heard=self._latest(context), answer=PRIVATE_OPINION
         )
         if isinstance(said, Missing):
             return Statement(persona_id=self.id, when=when, missing=said.reason)
+        if said.position is None:
+            return Statement(persona_id=self.id, when=when, words=said.opinion, missing=CANNOT_SAY)
         return Statement(
-            persona_id=self.id, when=when, position=round(said.position, 2), words=said.opinion
+            persona_id=self.id,
+            when=when,
+            position=round(said.position, DECIMALS),
+            words=said.opinion,
         )
 
     async def would_buy(

@@ -28,11 +28,11 @@ from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.discussion import INTENTS, DiscussionTranscript
 from folkmoot.studies.focus_group.files import TranscriptFormatter
-from folkmoot.studies.focus_group.participants import PrivateOpinion
+from folkmoot.studies.focus_group.participants import PRIVATE_OPINION
 from folkmoot.studies.focus_group.protocol import protocol
 from folkmoot.studies.focus_group.respondent import PART
 from folkmoot.studies.focus_group.talk.moderator import NextQuestion, PhaseGuide
-from folkmoot.studies.focus_group.talk.reading import OpinionReading
+from folkmoot.studies.focus_group.talk.reading import OPINION_READING
 
 TEMPERATURE = 0.9
 MAX_TOKENS = 300
@@ -128,10 +128,10 @@ def make_respondent(config: DiscussionConfig | None) -> Respondent:
 
 # The answers of a focus group in JSON, and who gives them.
 _ANSWERS = (
-    ("participant", Json(PrivateOpinion)),
+    ("participant", PRIVATE_OPINION),
     ("moderator", Json(NextQuestion)),
     ("moderator", Json(PhaseGuide)),
-    ("coder", Json(OpinionReading)),
+    ("coder", OPINION_READING),
 )
 _MODERATES = re.compile(r"\byou are (?:the|a) moderator\b", re.IGNORECASE)
 

@@ -86,6 +86,10 @@ class UtteranceRow(InDiscussion, table="utterances"):
     probe: bool = column("a follow-up to one answer, or the answer to it")
     rung: int = column("1: a probe for the reason, or its answer; 2: for why that matters; else 0")
     surprising: bool = column("change of mind, disagreement, or a tone against the position")
+    reading_missing: str | None = column(
+        "why the coder's reading of the position is not known (declined, cannot_say, unparsed, …); "
+        "the valence is then the one known before"
+    )
     finish: str | None
 
 

@@ -7,13 +7,22 @@ lexicon; objections, needs, themes and private stances by codebooks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from folkmoot.conversation.answers import Json, Missing, Parsed, pin_schema
+from folkmoot.conversation.answers import (
+    CANNOT_SAY,
+    WAYS_OUT,
+    Json,
+    Missing,
+    Parsed,
+    parse_way_out,
+    pin_schema,
+)
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope, Session
 from folkmoot.kit import coding
@@ -21,7 +30,7 @@ from folkmoot.people.sources.grounded.profile import first_name
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
 from folkmoot.studies.focus_group.discussion import DiscussionMessage, DiscussionTranscript, When
 from folkmoot.studies.focus_group.participants import Participant, leaning
-from folkmoot.studies.focus_group.positions import has_moved
+from folkmoot.studies.focus_group.positions import DECIMALS, has_moved
 
 MODEL = "model"
 
@@ -35,22 +44,44 @@ class OpinionReading(BaseModel):
         ConfigDict(frozen=True, extra="ignore"),
     )
 
-    changed: bool
+    changed: bool | None
     valence: Annotated[float | None, Field(ge=-1, le=1)]
     takes_up: str | None = None
-    stance: Literal["agree", "disagree"] | None = None
+    stance: Literal["agree", "disagree", "none_of_these", "declined"] | None = None
     sentiment: Annotated[float | None, Field(ge=-1, le=1)] = None
+
+    @field_validator("changed", "valence", "sentiment", mode="before")
+    @classmethod
+    def _or_unknown(cls, value: object) -> object:
+        return value if parse_way_out(value, (*WAYS_OUT, CANNOT_SAY)) is None else None
+
+    @field_validator("stance", mode="before")
+    @classmethod
+    def _as_listed(cls, value: object) -> object:
+        """Read a stance as options are read elsewhere: case, quotes and closing marks aside."""
+        if not isinstance(value, str):
+            return value
+        name = "_".join(re.findall(r"[^\W_]+", value.casefold()))
+        return None if name in _NO_STANCE else name
+
+
+# Words for "neither" where null was asked for.
+_NO_STANCE = ("", "none", "null", "neither", "nothing", "no_stance", "n_a")
+STANCES = ("agree", "disagree")
+OPINION_READING = Json(OpinionReading, may_decline=True)
 
 
 class Position(NamedTuple):
     """What the coder reads from an answer: where the speaker stands (−1 … 1; None: not known),
-    whether the answer moved it, whose message it takes up, whether it agrees with it, its tone."""
+    whether the answer moved it, whose message it takes up, whether it agrees with it, its tone;
+    `missing`: why the position could not be read."""
 
     valence: float | None
     changed: bool = False
     takes_up: DiscussionMessage | None = None
     stance: str | None = None
     sentiment: float | None = None
+    missing: str | None = None
 
 
 async def read_position(
@@ -83,27 +114,31 @@ async def read_position(
         with_sentiment=who.config.sentiment == MODEL,
     )
     coder = Speaker("coder", "Coder", role="coder", system=scope.prompt("coder_system"))
-    read = await scope.ask(coder, prompt, answer=Json(OpinionReading), temperature=0.0)
+    read = await scope.ask(coder, prompt, answer=OPINION_READING, temperature=0.0)
     if isinstance(read, Missing):
-        return Position(last)
+        return Position(last, missing=read.reason)
     name = (read.takes_up or "").casefold()
     takes_up = next((m for m in reversed(others) if m.speaker_name.casefold() == name), None)
     tone = None if read.sentiment is None else round(read.sentiment, 3)
-    rest = (takes_up, read.stance if others else None, tone)
-    if read.valence is None or last is None:
-        return Position(last if read.valence is None else round(read.valence, 2), False, *rest)
-    moved = read.changed and has_moved(last, read.valence)
-    return Position(round(read.valence, 2) if moved else last, moved, *rest)
+    stance = read.stance if others and read.stance in STANCES else None
+    rest = (takes_up, stance, tone)
+    if read.valence is None:
+        return Position(last, False, *rest, missing=CANNOT_SAY)
+    if last is None:
+        return Position(round(read.valence, DECIMALS), False, *rest)
+    moved = bool(read.changed) and has_moved(last, read.valence)
+    missing = CANNOT_SAY if read.changed is None else None
+    return Position(round(read.valence, DECIMALS) if moved else last, moved, *rest, missing)
 
 
 def takes_up(place: Sequence[str], reply: str, names: Mapping[str, str]) -> list[tuple[str, str]]:
     """Whom an answer takes up, and how: (stance, id), as the coder read it. Empty for any other
     reply."""
-    read = Json(OpinionReading).parse(reply) if place[-1] == "position" else None
+    read = OPINION_READING.parse(reply) if place[-1] == "position" else None
     if not isinstance(read, Parsed) or not read.value.takes_up:
         return []
     named = read.value.takes_up.casefold()
-    how = read.value.stance or "takes up"
+    how = read.value.stance if read.value.stance in STANCES else "takes up"
     others = ((id, first_name(name)) for id, name in names.items() if id not in place)
     return [(how, id) for id, name in others if name.casefold() == named]
 

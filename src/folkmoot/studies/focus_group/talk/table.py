@@ -151,6 +151,7 @@ class Talk:
                 rung=asked.rung,
                 stance=now.stance,
                 surprising=reading.surprising(now.stance, felt, last, now.changed),
+                reading_missing=now.missing,
                 finish=how_ended(at),
             )
         )

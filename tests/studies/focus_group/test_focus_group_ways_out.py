@@ -1,0 +1,163 @@
+"""Nobody is forced: declined, unknown and other answers are recorded as such and counted apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from folkmoot.conversation.answers import Missing, Parsed
+from folkmoot.models.request import Request
+from folkmoot.models.scripted import Scripted
+from folkmoot.storage.findings import Finding
+from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.focus_group import STUDY
+from folkmoot.studies.focus_group.participants import PRIVATE_OPINION
+from folkmoot.studies.focus_group.talk.reading import OPINION_READING
+from tests.studies.focus_group.at_hand import Asked, coded, discuss, plain
+from tests.studies.focus_group.test_focus_group_run import play, reply
+
+SMALL = "num_personas: 4\nmax_responses_per_question: 3\nquestions_per_phase: 1\n"
+REFUSALS = (
+    "As an assistant I have no money and buy nothing.",
+    "Das möchte ich nicht beantworten.",
+    "I would rather not say.",
+)
+
+
+def title(request: Request) -> str:
+    return str((request.schema or {}).get("title", ""))
+
+
+def refusing_intent(request: Request, address: str) -> str:
+    """Everybody declines to say whether they would buy it, in plain words of several languages."""
+    if "/intent/" not in address:
+        return reply(request, address)
+    if request.schema is not None:
+        schema = json.dumps(request.schema)
+        assert '"none_of_these"' in schema and '"declined"' in schema
+        return json.dumps({"stated": "declined"})
+    return REFUSALS[len(address) % len(REFUSALS)]
+
+
+def findings(run: RunFolder) -> dict[str, Finding]:
+    return {f.key: f for f in STUDY.findings(run)}
+
+
+def test_declined_intents_are_null_with_the_reason_and_no_option(tmp_path: Path) -> None:
+    run = play(tmp_path, SMALL, provider=Scripted(refusing_intent))
+    intents = run.table("intents")
+    assert intents["answer"].null_count() == intents.height == 8
+    assert set(intents["missing"]) == {"declined"} and intents["score"].null_count() == 8
+    (concept,) = run.json("topline.json")["concepts"]
+    assert concept["purchase_intent"]["unanswered"] == {"declined": 4}
+    assert set(concept["purchase_intent"]["counts"].values()) == {0}
+    assert "Nobody said whether they would buy it: 4 declined" in (
+        findings(run)["purchase_intent"].says
+    )
+    written = json.loads(run.text("transcript.json"))["intents"]
+    assert {(i["answer"], i["missing"]) for i in written} == {(None, "declined")}
+
+
+def test_intents_that_were_clarified_stand_beside_those_of_the_first_reply(tmp_path: Path) -> None:
+    def vague(request: Request, address: str) -> str:
+        if "/intent/" in address and "p_0001" not in address:
+            if request.schema is None:
+                return "Honestly, that depends on a great many things in my life."
+            return json.dumps({"stated": "Definitely would buy"})
+        return "Definitely would not buy" if "/intent/" in address else reply(request, address)
+
+    says = findings(play(tmp_path, SMALL, provider=Scripted(vague)))["purchase_intent"].says
+    assert "75 %" in says
+    assert "By first replies alone it is 0 % of 1 person, and the conclusion differs" in says
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"declined": True}, "declined"),
+        ({"declined": True, "opinion": "No.", "position": 1}, "declined"),
+        ({"opinion": "I do not know such things.", "position": None}, "cannot_say"),
+        ({"opinion": "I do not know such things.", "position": "cannot say"}, "cannot_say"),
+        ({"opinion": "None of it.", "position": "none_of_these"}, "cannot_say"),
+    ],
+)
+def test_a_position_that_nobody_states_is_unknown_and_never_undecided(
+    tmp_path: Path, said: dict[str, object], reason: str
+) -> None:
+    def silent(request: Request, address: str) -> str:
+        if title(request) == "PrivateOpinion" and "p_0002" in address:
+            return json.dumps(said)
+        return reply(request, address)
+
+    scripted = Scripted(silent, keep=True)
+    run = play(tmp_path, SMALL, provider=scripted)
+    own = run.table("statements").filter(pl.col("persona_id") == "p_0002")
+    assert own["position"].null_count() == own.height == 3
+    assert set(own["missing"]) == {reason}
+    # It was said the first time, and not asked for again.
+    assert not [a for a, _ in scripted.seen if a.startswith("discussion/") and ".r" in a]
+    assert f"not counted: 2 {reason}." in findings(run)["positions"].says
+
+
+@pytest.mark.parametrize("answer", [PRIVATE_OPINION, OPINION_READING])
+def test_the_schemas_that_are_sent_let_everybody_decline_first(answer: object) -> None:
+    schema = answer.schema  # type: ignore[attr-defined]
+    assert next(iter(schema["properties"])) == "declined"
+    closed = {
+        name: field
+        for name, field in schema["properties"].items()
+        if name not in ("declined", "opinion", "takes_up")
+    }
+    for name, field in closed.items():
+        assert {"type": "null"} in field["anyOf"], name
+    if "stance" in closed:
+        options = next(part["enum"] for part in closed["stance"]["anyOf"] if "enum" in part)
+        assert {"none_of_these", "declined"} <= set(options)
+
+
+@pytest.mark.parametrize(
+    ("said", "stance"),
+    [
+        ("Agree", "agree"), ("DISAGREE", "disagree"), (" agree. ", "agree"),
+        ("“disagree”", "disagree"), ("none", None), ("None", None), ("null", None),
+        ("neither", None), ("", None), (None, None),
+        ("none_of_these", None), ("Declined", None),
+    ],
+)  # fmt: skip
+async def test_a_stance_is_read_like_any_other_enumeration(
+    said: str | None, stance: str | None
+) -> None:
+    read = OPINION_READING.parse(json.dumps({"changed": False, "valence": 0.1, "stance": said}))
+    assert isinstance(read, Parsed)
+
+    def coding(asked: Asked) -> str:
+        return coded(valence=0.1, stance=said) if asked.kind == "coder" else plain(asked)
+
+    t = await discuss(3, coding)
+    said_later = list(t.by_participants())[3:]
+    assert {m.stance for m in said_later} == {stance}
+    assert {m.reading_missing for m in said_later} == {None}
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: json.dumps({"declined": True}), "declined"),
+        (lambda: json.dumps({"changed": None, "valence": 0.9}), "cannot_say"),
+        (lambda: json.dumps({"changed": "cannot say", "valence": 0.9}), "cannot_say"),
+        (coded, "cannot_say"),
+        (lambda: Missing("unparsed"), "unparsed"),
+    ],
+)
+async def test_a_reading_that_the_coder_cannot_give_keeps_the_position_and_says_why(
+    make: Callable[[], str | Missing], reason: str
+) -> None:
+    t = await discuss(3, lambda asked: make() if asked.kind == "coder" else plain(asked))
+    before = {s.persona_id: s.position for s in t.statements if s.when == "before"}
+    said = list(t.by_participants())
+    assert {m.reading_missing for m in said} == {reason}
+    assert all(m.valence == before[m.speaker_id] and not m.changed_mind for m in said)
