@@ -8,6 +8,7 @@ interval and no p.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import sys
@@ -92,6 +93,7 @@ def votes(folder: Path) -> Rows:
 
 
 def persuasion(folder: Path) -> Rows:
+    """Against the floor; p is adjusted for all pairs of conditions."""
     counts = {row["condition"]: row for row in position_change(folder)}
     people = {label(arm): (own.status == "complete").sum() for arm, own in _voters(folder).items()}
     floor = counts.pop("Simple voting")
@@ -112,8 +114,13 @@ def persuasion(folder: Path) -> Rows:
                 "p": p,
             }
         )
-    holms = multipletests([row["p"] for row in rows], method="holm")[1]
-    return [{**row, "holm_p": p} for row, p in zip(rows, holms, strict=True)]
+    others = []
+    for first, second in itertools.combinations(counts.values(), 2):
+        sides = [(arm["changed"], people[arm["condition"]]) for arm in (second, first)]
+        pairs = (*sides[0], *sides[1])
+        others.append(newcombe_p(pairs, second["changed_rate"] - first["changed_rate"]))
+    holms = multipletests([*(row["p"] for row in rows), *others], method="holm")[1]
+    return [{**row, "holm_p": p} for row, p in zip(rows, holms, strict=False)]
 
 
 def newcombe(pairs: tuple, alpha: float) -> tuple[float, float]:
