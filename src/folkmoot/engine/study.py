@@ -21,6 +21,7 @@ from folkmoot.engine.hypotheses import Hypothesis, hypotheses_finding
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.seats import Playable, taken
 from folkmoot.engine.session import Session
+from folkmoot.engine.strict_answers import StrictTables, add_strict_findings
 from folkmoot.engine.study_code import load_study_code
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
@@ -79,6 +80,9 @@ class Study(Generic[Config]):
     size        how large the design is (config, folder of the study file), for `folkmoot power`;
                 None where the settings don't say
     findings    results from the tables of a finished run
+    strict_tables  its tables without some answers, from the run and the rows of `answers` to leave
+                out: findings are also computed from these (`engine/strict_answers.py`). None: no
+                finding rests on a single choice or number
     show        rich markup for `folkmoot show RUN [ID]`; None means the generic one
     load        reader for file types of its own (`suffixes`), gives the config
     seat_models models that seats of the study name by themselves and that are asked, so that they
@@ -124,6 +128,7 @@ class Study(Generic[Config]):
     preview: Callable[[Config, PromptLibrary], list[Preview]] | None = None
     size: Callable[[Config, Path], DesignSize | None] = lambda _config, _folder: None
     findings: Callable[[RunFolder], list[Finding]] = lambda _run: []
+    strict_tables: StrictTables | None = None
     show: Callable[[RunFolder, str | None], str] | None = None
     load: Callable[[Path], Config] | None = None
     suffixes: tuple[str, ...] = ()
@@ -220,12 +225,16 @@ def findings_of(study: Study, run: RunFolder) -> list[Finding]:
     study of the user's own is raised, so that its line can be named: the tables are written.
     """
     stated = _stated(run)
-    try:
+
+    def compute(run: RunFolder) -> list[Finding]:
         found = study.findings(run)
         if not stated:
             return found
         others = (replace(f, title=f"{f.title} (exploratory)") for f in found)
         return [hypotheses_finding(run, stated), *others]
+
+    try:
+        return add_strict_findings(compute(run), run, study.strict_tables, compute)
     except Exception as error:
         lack = run.unusable or f"they need more than the run has so far ({error})"
         key = "partial"

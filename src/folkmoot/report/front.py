@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import polars as pl
 
 from folkmoot.engine.hypotheses import SECTION as STATED
+from folkmoot.engine.strict_answers import COMPARED
 from folkmoot.engine.study import Study
 from folkmoot.hints import enumerated
 from folkmoot.kit.exposure import ExposureRow, differences
@@ -115,7 +116,9 @@ def front(
 def answers(findings: Sequence[Finding]) -> list[Finding]:
     """The main findings that answer the question: hypotheses stated beforehand, then those that
     draw an estimate, then the rest. What is wrong with the run or the model is for the lights."""
-    main = [f for f in findings if f.headline and f.says and not f.alarms and f.key != FITNESS]
+    about_trust = (FITNESS, COMPARED)
+    main = [f for f in findings if f.headline and f.says and not f.alarms]
+    main = [f for f in main if f.key not in about_trust]
     return sorted(main, key=lambda f: (f.section != STATED, not isinstance(f.chart, Intervals)))
 
 
@@ -279,6 +282,8 @@ def _cautions(run: RunFolder, findings: Sequence[Finding]) -> Iterator[Light]:
             flagged = [str(row[0]).lower() for row in finding.grid.rows if row[at] == "flagged"]
             if flagged:
                 yield Light("amber", f"Flags about the model: {', '.join(flagged)}.")
+        if finding.key == COMPARED and finding.headline:
+            yield Light("amber", finding.says)
     few = [f"{f.title} ({f.counted})" for f in findings if f.illustrates]
     if few:
         yield Light("amber", f"Too few independent units for a test: {few[0]}.")

@@ -125,6 +125,9 @@ class Finding:
     them (`Effects`, `Noise`, `Attrition`, `Human bands`, …). `notes` are caveats and sources,
     `alarms` what makes the run not what it says it is: they are shown in red.
 
+    `conclusion` is what the finding concludes where neither an interval nor a test says it (the
+    most voted option, say), in words that change only with it.
+
     `unit` names what is independent of each other in this finding ("participant", "group",
     "session"), its noun first, and `units` counts it. Whoever gives an interval must name it
     (ValueError). With fewer than five units a finding is an illustration: it says so, and keeps
@@ -142,6 +145,7 @@ class Finding:
     alarms: tuple[str, ...] = ()
     unit: str = ""
     units: int = 0
+    conclusion: str = ""
 
     def __post_init__(self) -> None:
         if not (self.unit and self.units) and _has_intervals(self):

@@ -10,6 +10,8 @@ import polars as pl
 import pytest
 
 from folkmoot.conversation.answers import Missing, Parsed
+from folkmoot.engine.strict_answers import COMPARED
+from folkmoot.engine.study import findings_of
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.storage.findings import Finding
@@ -70,9 +72,13 @@ def test_intents_that_were_clarified_stand_beside_those_of_the_first_reply(tmp_p
             return json.dumps({"stated": "Definitely would buy"})
         return "Definitely would not buy" if "/intent/" in address else reply(request, address)
 
-    says = findings(play(tmp_path, SMALL, provider=Scripted(vague)))["purchase_intent"].says
+    run = play(tmp_path, SMALL, provider=Scripted(vague))
+    found = {f.key: f for f in findings_of(STUDY, run)}
+    says = found["purchase_intent"].says
     assert "75 %" in says
-    assert "By first replies alone it is 0 % of 1 person, and the conclusion differs" in says
+    assert "The conclusion differs with exact and stated answers only (2 of 8 answers)" in says
+    (row,) = [r for r in found[COMPARED].grid.rows if r[0] == "Would they buy it?"]
+    assert "0 % (no interval)" in str(row[2]) and "1 people in" in str(row[2])
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.exposure_design import EXPOSURE
 from folkmoot.studies.cross_pollination.findings import findings
+from folkmoot.studies.cross_pollination.findings.votes import strict_tables
 from folkmoot.studies.cross_pollination.participants import places
 from folkmoot.studies.cross_pollination.preparation import (
     cut,
@@ -51,6 +52,7 @@ STUDY = Study(
     size=size,
     places=places,
     findings=findings,
+    strict_tables=strict_tables,
     planned=_planned,
     embeds=True,
     show=show,

@@ -9,7 +9,7 @@ from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.exposure_design import EXPOSURE
-from folkmoot.studies.focus_group.findings import findings
+from folkmoot.studies.focus_group.findings import findings, strict_tables
 from folkmoot.studies.focus_group.participants import places
 from folkmoot.studies.focus_group.preparation import check, cut, notes, planned, size, template
 from folkmoot.studies.focus_group.protocol import protocol
@@ -36,6 +36,7 @@ STUDY = Study(
     size=size,
     places=places,
     findings=findings,
+    strict_tables=strict_tables,
     planned=planned,
     rooms="discussion/{group}/{stimulus}",
     takes_up=takes_up,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from folkmoot.engine.journal import name_in
 from folkmoot.kit.coding import Codings, codings
 from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import (
@@ -31,6 +32,7 @@ from folkmoot.kit.findings import (
     share,
     shares,
     signed,
+    significant,
     who_to_whom,
 )
 from folkmoot.measures.agreement import krippendorff_alpha
@@ -53,7 +55,6 @@ INTERVALS = (
     "Intervals, from five groups on: 95 %, groups as units, not adjusted for the number of rows."
 )
 WITHHELD_REMARKS = "Objections, needs and themes, by how many people raised them, with quotes,"
-READ_FROM_FIRST_REPLY = ("exact", "stated")
 GOOD, FAIR = 0.8, 0.667  # Krippendorff's customary limits: for conclusions, for tentative ones
 NEUTRAL = 0.05  # nearer to zero than this is neither for nor against
 
@@ -63,7 +64,6 @@ class Concept:
     """All groups' talk about one concept. `suffix` marks keys and titles where there are several.
 
     `single`: one group talked, so its people are shown; of many groups their means.
-    `clarified`: see `find_clarified_intents`; None if the run does not tell.
     """
 
     name: str
@@ -76,7 +76,6 @@ class Concept:
     single: bool
     several: bool
     control: str | None = None
-    clarified: pl.DataFrame | None = None
 
     def finding(self, key: str, title: str, *about: Any, **more: Any) -> Finding:
         """A finding over groups; key and title name the concept where there are several."""
@@ -103,7 +102,7 @@ def findings(run: RunFolder) -> list[Finding]:
     said, opinions, stated = (run.table(t) for t in ("utterances", "opinions", "statements"))
     stimuli = said["stimulus"].unique(maintain_order=True).to_list()
 
-    codes, clarified = codings(run), find_clarified_intents(run)
+    codes = codings(run)
     concepts = [
         Concept(
             stimulus,
@@ -116,7 +115,6 @@ def findings(run: RunFolder) -> list[Finding]:
             single=said.select(TALK).unique().height == 1,
             several=len(stimuli) > 1,
             control=run.config.get("control"),
-            clarified=clarified,
         )
         for stimulus in stimuli
     ]
@@ -139,18 +137,28 @@ def findings(run: RunFolder) -> list[Finding]:
     )
 
 
-def find_clarified_intents(run: RunFolder) -> pl.DataFrame | None:
-    """The private answers about buying, by person and time, that the first reply did not state by
-    itself; None in a run that does not record how answers were read."""
-    if not run.has_table("answers") or "how" not in (answers := run.table("answers")).columns:
-        return None
-    rows = [
-        dict(zip((*PERSON, "when"), (group, stimulus, person, when), strict=True))
-        for address, how in answers.filter(kind="choice").select("address", "how").iter_rows()
-        if how not in READ_FROM_FIRST_REPLY and address.endswith("/intent/ask0")
-        for _, group, stimulus, when, person, *_ in (address.split("/"),)
-    ]
-    return pl.DataFrame(rows, schema=dict.fromkeys((*PERSON, "when"), pl.String))
+def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
+    """`intents` without the answers that are left out.
+
+    Their addresses end in `group/concept/when/who/intent/ask0`, with the price of the ladder before
+    `ask0`.
+    """
+    asked = set()
+    intent = (pl.col("kind") == "choice") & pl.col("address").str.contains("/intent/")
+    for address in excluded.filter(intent)["address"]:
+        _, group, concept, when, who, _, *price, _ask = map(name_in, address.split("/"))
+        asked.add((group, concept, when, who, *price))
+    intents = run.table("intents")
+    keys = intents.select(*TALK, "when", "persona_id", "ladder", "price").iter_rows()
+    left_out = pl.Series(
+        [
+            (*key, f"{amount(price):g}") in asked if ladder else tuple(key) in asked
+            for *key, ladder, price in keys
+        ],
+        dtype=pl.Boolean,
+    )
+    kept = pl.when(~pl.lit(left_out)).then(pl.col("answer", "score"))
+    return {"intents": intents.lazy().with_columns(kept)}
 
 
 def purchase_intent(c: Concept) -> Finding | None:
@@ -197,7 +205,7 @@ def purchase_intent(c: Concept) -> Finding | None:
     return c.finding(
         "purchase_intent",
         title,
-        f"{said}{_from_first_replies(c, after)}",
+        said,
         Grid.of(
             [
                 {"answer": o}
@@ -213,26 +221,16 @@ def purchase_intent(c: Concept) -> Finding | None:
         notes=("Stated intent overstates what people buy; use it to compare concepts.",),
         section="Purchase intent",
         headline=True,
+        conclusion=_conclude_intent(likely, moved),
     )
 
 
-def _from_first_replies(c: Concept, after: pl.DataFrame) -> str:
-    """What the intent comes to without the answers for which a second request was needed."""
-    if c.clarified is None:
-        return ""
-    strict = after.join(c.clarified, on=[*PERSON, "when"], how="anti")
-    if strict.height == after.height:
-        return ""
-    if strict.is_empty():
-        return " No first reply stated an option by itself; all answers were clarified."
-    every, exact = ((part["score"] >= LIKELY).to_numpy().mean() for part in (after, strict))
-    differs = (every > 0.5) != (exact > 0.5)
-    return (
-        f" By first replies alone it is {percent(exact)} of "
-        f"{plural(strict.height, 'person', 'people')}"
-        f"{', and the conclusion differs' if differs else ''}; the others were asked which option "
-        "they had stated."
-    )
+def _conclude_intent(likely: Estimate, moved: Estimate) -> str:
+    """Say on which side of one half the intent lies, and where it moved if chance does not tell."""
+    side = "most would buy it" if likely.value > 0.5 else "at most half would buy it"
+    if math.isnan(moved.value) or not moved.value or significant(moved) is False:
+        return side
+    return f"{side}, {'more' if moved.value > 0 else 'fewer'} than before the talk"
 
 
 def demand(c: Concept) -> Finding | None:
@@ -658,6 +656,7 @@ def compared(stated: pl.DataFrame, stimuli: list[str]) -> Finding:
         notes=(HOLM,),
         section="Concept test",
         headline=True,
+        conclusion=f"{best} does best",
         unit="group",
         units=groups,
     )

@@ -9,7 +9,7 @@ from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.exposure_design import EXPOSURE
-from folkmoot.studies.negotiation.findings import findings
+from folkmoot.studies.negotiation.findings import findings, strict_tables
 from folkmoot.studies.negotiation.participants import places
 from folkmoot.studies.negotiation.preparation import check, cut, planned, size, template
 from folkmoot.studies.negotiation.protocol import protocol
@@ -36,6 +36,7 @@ STUDY = Study(
     size=size,
     places=places,
     findings=findings,
+    strict_tables=strict_tables,
     planned=planned,
     rooms="negotiation/{group_id}-{condition}",
     show=show,

@@ -8,6 +8,7 @@ from typing import cast
 import polars as pl
 from pydantic import JsonValue
 
+from folkmoot.engine.journal import name_in
 from folkmoot.kit import coding
 from folkmoot.kit import findings as kit
 from folkmoot.kit.exposure import exposure
@@ -47,10 +48,72 @@ def findings(run: RunFolder) -> list[Finding]:
         _satisfaction(data, _language(run.table("preferences"))),
         (_contrast(data, measure) for measure in _COMPARED),
         [_by_type(run.table("measures")), _conflicts(data, decisions), _process(data)],
+        _confirmations(run.table("confirmations")),
         [_mediator(decisions), _counterfactuals(run.table("counterfactuals"), decisions)],
         [_score_ballots(decisions), *coded_findings(run), coding.finding(run)],
         _board(decisions),
         exposure(run),
+    )
+
+
+def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
+    """`confirmations` without the words that are left out.
+
+    Their addresses are `negotiation/group-condition/topic/confirm/member/ask0`. C5 keeps C4's word
+    on a decision that it does not change, and asks nothing then.
+    """
+    keys = ["group_id", "condition", "topic", "member_id"]
+    asked = _confirmed_at(excluded["address"])
+    answered = _confirmed_at(run.table("answers")["address"])
+    left_out = [
+        (group, condition if (group, condition, *rest) in answered else "C4", *rest) in asked
+        for group, condition, *rest in run.table("confirmations").select(keys).iter_rows()
+    ]
+    is_kept = ~pl.lit(pl.Series(left_out, dtype=pl.Boolean))
+    words = run.table("confirmations").lazy()
+    return {
+        "confirmations": words.with_columns(pl.when(is_kept).then(pl.col("confirmed", "refused")))
+    }
+
+
+def _confirmed_at(addresses: pl.Series) -> set[tuple[str, ...]]:
+    """(group, condition, topic, member) of each address at which a member was asked to confirm."""
+    found = set[tuple[str, ...]]()
+    for address in addresses:
+        _, session, *rest = map(name_in, address.split("/"))
+        if len(rest) == 4 and rest[1] == "confirm":
+            group, _, condition = session.rpartition("-")
+            found.add((group, condition, rest[0], rest[2]))
+    return found
+
+
+def _confirmations(words: pl.DataFrame) -> Finding | None:
+    """How many members confirm what is on record."""
+    known = words.drop_nulls("confirmed")
+    conditions = known["condition"].unique(maintain_order=True).to_list()
+    of = {condition: known.filter(condition=condition) for condition in conditions}
+    confirmed = {
+        condition: kit.clustered_share(own["confirmed"].to_list(), own["group_id"].to_list())
+        for condition, own in of.items()
+    }
+    if not confirmed:
+        return None
+    return Finding(
+        "confirmations",
+        "Do members confirm what is on record?",
+        "Confirmed as what the talk came to: "
+        + kit.listed(f"{condition} {kit.share(e)}" for condition, e in confirmed.items()),
+        Grid.of(
+            [
+                {"condition": condition, "words": e.n, **kit.cells(e, "confirmed_share", "_share")}
+                for condition, e in confirmed.items()
+            ],
+            "Of the members who answered; 95 % intervals, groups as units.",
+        ),
+        kit.intervals(confirmed, "confirmed", percent=True),
+        section="Process",
+        unit="group",
+        units=known["group_id"].n_unique(),
     )
 
 

@@ -9,7 +9,7 @@ from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.workbook.checks import cells_with_images
 from folkmoot.studies.workbook.config import WorkbookConfig
 from folkmoot.studies.workbook.exposure_design import EXPOSURE
-from folkmoot.studies.workbook.findings import findings
+from folkmoot.studies.workbook.findings import findings, strict_tables
 from folkmoot.studies.workbook.preparation import check, limit, load, notes, planned, preview, size
 from folkmoot.studies.workbook.protocol import places, protocol
 from folkmoot.studies.workbook.respondent import PART
@@ -32,6 +32,7 @@ STUDY = Study(
     images=cells_with_images,
     preview=preview,
     findings=findings,
+    strict_tables=strict_tables,
     planned=planned,
     rooms="sessions/{experiment_id}.{session}",
     show=show,

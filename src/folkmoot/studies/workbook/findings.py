@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from folkmoot.engine.journal import name_in
 from folkmoot.kit import findings as kit
 from folkmoot.kit.exposure import exposure
 from folkmoot.measures.clustered import clustered_difference, clustered_mean, paired_difference
@@ -80,6 +81,32 @@ def findings(run: RunFolder) -> list[Finding]:
         fitness(run, responses),
         exposure(run),
     )
+
+
+def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
+    """`responses` without the values that are left out, and `computed` without the values of the
+    sessions in which there is one: they may be made of it.
+
+    Addresses are `sessions/experiment.number/task/…`.
+    """
+    asked = {
+        (where.rpartition(".")[0], task, who)
+        for address, who in excluded.select("address", "speaker_id").iter_rows()
+        for _, where, task, *_ in [[name_in(part) for part in address.split("/")]]
+    }
+    responses = run.table("responses")
+    keys = responses.select("experiment_id", "task_id", "participant_id").iter_rows()
+    left_out = pl.Series([key in asked for key in keys], dtype=pl.Boolean)
+    played = ["experiment_id", "session"]
+    tables = {
+        "responses": responses.lazy().with_columns(
+            pl.when(~pl.lit(left_out)).then(pl.col("value", "number", "status", "position"))
+        )
+    }
+    if run.has_table("computed"):
+        sessions = responses.filter(left_out).select(played).unique().lazy()
+        tables["computed"] = run.lazy("computed").join(sessions, on=played, how="anti")
+    return tables
 
 
 def _arms(design: Workbook, sessions: pl.DataFrame) -> list[str]:
@@ -376,6 +403,7 @@ def option_shares(
                 section="Answers",
                 unit="session",
                 units=_units(mine),
+                conclusion=f'most often "{top}"',
             )
         )
     return findings

@@ -184,6 +184,7 @@ def tallies(votes: Votes) -> Finding | None:
         f"({percent(first[top] / sum(first))}).",
         Grid.of(rows, "First → final votes; a single number where there was no final vote."),
         headline=True,
+        conclusion=f"most voted “{votes.options[top]}”",
     )
 
 

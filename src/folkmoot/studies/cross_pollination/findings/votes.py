@@ -332,6 +332,33 @@ def read(run: RunFolder) -> Votes:
     return Votes(run, options, tuple(arms), config, ended)
 
 
+# Column of `participants` → the stages in which it is voted on.
+VOTED_IN = {
+    "initial_choice": ("initial_vote",),
+    "final_choice": ("cross_pollination", "adversarial_dialogue", "second_vote"),
+    "delayed_choice": ("delayed_vote",),
+}
+
+
+def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
+    """`participants` without the votes that are left out, and without the change from or to one."""
+    votes = excluded.filter(role="participant", kind="choice")
+    left_out = {
+        column: pl.col("participant_id").is_in(
+            votes.filter(pl.col("stage").is_in(stages))["speaker_id"].implode()
+        )
+        for column, stages in VOTED_IN.items()
+    }
+    left_out["position_changed"] = left_out["initial_choice"] | left_out["final_choice"]
+    people = run.lazy("participants")
+    blank = {
+        column: pl.when(is_left_out).then(None).otherwise(pl.col(column))
+        for column, is_left_out in left_out.items()
+        if column in people.collect_schema().names()
+    }
+    return {"participants": people.with_columns(**blank)}
+
+
 def _rows(run: RunFolder, table: str, but: tuple[str, ...] = ()) -> Collection[dict[str, object]]:
     return Streamed(run.lazy(table).drop(but, strict=False)) if run.has_table(table) else ()
 
