@@ -12,6 +12,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.contract.small import small_study
+from tests.default_signals import with_default_signals
 
 FOLKMOOT = [sys.executable, "-m", "folkmoot"]
 
@@ -44,7 +45,9 @@ def test_the_mend_that_it_names_opens_the_seat(tmp_path: Path) -> None:
 
 def served(command: list[str], folder: Path) -> tuple[subprocess.Popen[str], str]:
     """A process that serves seats, and the link of the first one."""
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder)
+    process = subprocess.Popen(
+        with_default_signals(*command), stderr=subprocess.PIPE, text=True, cwd=folder
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("Seat "):

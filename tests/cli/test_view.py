@@ -12,9 +12,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.default_signals import with_default_signals
+
 
 def start(*words: str) -> subprocess.Popen[str]:
-    command = (sys.executable, "-m", "folkmoot", "view", *words)
+    command = with_default_signals(sys.executable, "-m", "folkmoot", "view", *words)
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

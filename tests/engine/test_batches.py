@@ -28,6 +28,7 @@ from folkmoot.engine.runner import Run, from_python, load, run_study
 from folkmoot.engine.verify import verify_run
 from folkmoot.errors import BudgetReached, FatalModelError, QuotaExhausted, RunPaused
 from folkmoot.storage.run_folder import RunFolder
+from tests.default_signals import with_default_signals
 from tests.servers.batches import BatchPlan, Job
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -349,7 +350,9 @@ def test_ctrl_c_leaves_the_batch_running_and_says_how_to_come_back(tmp_path: Pat
         values = settings(server, study="own.py")
         (tmp_path / "study.yaml").write_text(json.dumps(values), "utf-8")
         words = [sys.executable, "-m", "folkmoot", "run", "study.yaml", "--out", "run"]
-        stopped = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        stopped = subprocess.Popen(
+            with_default_signals(*words), cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        )
         wait_until(
             lambda: bool(server.model.batches.jobs) and server.model.batches.jobs[0].looks > 0
         )

@@ -15,6 +15,7 @@ from folkmoot.engine.journal import JournalReader
 from folkmoot.errors import StorageError
 from folkmoot.models.openai_chat import encode
 from folkmoot.models.request import Message, Request
+from tests.default_signals import with_default_signals
 from tests.servers.answers import digest_of
 from tests.waiting import wait_until
 
@@ -96,7 +97,7 @@ class CommandLine:
 
     def start(self, *args: object, **more: Any) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [str(Path(sys.executable).with_name("folkmoot")), *map(str, args)],
+            with_default_signals(Path(sys.executable).with_name("folkmoot"), *args),
             env=self.env,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from folkmoot.randomness import generator
+from tests.default_signals import with_default_signals
 from tests.faults.conftest import Serve
 from tests.faults.lab import CommandLine, journaled, panel, pilot, resume_line, tables
 from tests.servers.faults import FaultPlan
@@ -249,7 +250,7 @@ def test_a_terminal_that_is_closed_loses_no_reply(
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     process = subprocess.Popen(
-        [Path(sys.executable).with_name("folkmoot"), *map(str, run_it(study, out))],
+        with_default_signals(Path(sys.executable).with_name("folkmoot"), *run_it(study, out)),
         env=line.env,
         stdin=theirs,
         stdout=theirs,

@@ -28,6 +28,7 @@ from folkmoot.engine.runner import Run
 from folkmoot.models.catalog import HUMAN
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view import seat
+from tests.default_signals import with_default_signals
 from tests.view.conftest import CHROMIUM, FLAGS
 from tests.waiting import wait_until
 
@@ -466,7 +467,7 @@ async def test_a_newcomer_tries_each_example(study: str, more: list[str], tmp_pa
     """`folkmoot try` as it is typed: the first questions come, can be answered, and the page holds
     nothing that others said for themselves."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "folkmoot", "try", str(EXAMPLES / study), *more],
+        with_default_signals(sys.executable, "-m", "folkmoot", "try", EXAMPLES / study, *more),
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=tmp_path,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )  # fmt: skip
