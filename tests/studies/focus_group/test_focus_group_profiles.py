@@ -104,6 +104,49 @@ def test_what_is_given_is_kept(key: str) -> None:
         )
 
 
+def test_survey_answers_are_kept_as_the_person_gave_them(tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_text(
+        "name,age,gender,income,politics,education\n"
+        "Ann Lee,35-44,genderfluid,40k,Democrat,BA\n"
+        "Bo Ray,65+,prefer not to say,prefer not to say,prefer not to say,prefer not to say\n"
+    )
+    scripted = Scripted(reply, keep=True)
+    run = play(tmp_path, AT_TABLE, provider=scripted)
+    systems = {r.messages[0].content for a, r in scripted.seen if "/says/" in a}
+    ann, bo = (
+        next(s for s in systems if s.startswith(f"You are {n}")) for n in ("Ann Lee", "Bo Ray")
+    )
+    assert "You are a nonbinary person with a bachelor's degree" in ann
+    assert "sex: genderfluid" in ann and "income: 40k" in ann
+    assert "politically you are liberal" in ann and "political leaning: Democrat" in ann
+    assert "prefer not to say" not in bo
+    people = {r["name"]: r for r in run.table("personas").iter_rows(named=True)}
+    assert 35 <= people["Ann Lee"]["age"] <= 44 and people["Ann Lee"]["income_usd"] == 40_000
+    assert people["Ann Lee"]["sex"] == "X" and people["Bo Ray"]["age"] >= 65
+
+
+def test_nobody_of_another_country_is_filled_up_from_americans(tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_text(
+        "name,age,sex,town,country\nAnn Lee,41,F,Ulm,Germany\nBo Ray,52,M,,Germany\n"
+    )
+    with pytest.raises(InputError) as caught:
+        play(tmp_path, AT_TABLE)
+    places = [p for p in caught.value.problems if p.key == "location"]
+    assert [p.where for p in places] == ["3"] and "Americans" in places[0].hint
+
+
+def test_a_blank_place_in_a_table_of_places_stays_blank(tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_text("name,age,town\nAnn Lee,41,Ulm\nBo Ray,52,\n")
+    scripted = Scripted(reply, keep=True)
+    run = play(tmp_path, AT_TABLE, provider=scripted)
+    people = {r["name"]: r["location"] for r in run.table("personas").iter_rows(named=True)}
+    assert people == {"Ann Lee": "Ulm", "Bo Ray": ""}
+    bo = next(r.messages[0].content for _, r in scripted.seen if "You are Bo" in str(r.messages))
+    assert re.search(r"^You are Bo Ray, a 52-year-old .* who lives [^,]*\.$", bo, re.MULTILINE)
+    assert " in ." not in bo and ", California" not in bo
+    assert "in ," not in run.text("transcript.md")
+
+
 def test_a_row_whose_column_holds_words_elsewhere_is_still_read_as_numbers(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text("name,age\nAnn Lee,41\nBo Ray,old\n")
     with pytest.raises(InputError) as caught:

@@ -202,7 +202,8 @@ def _templates() -> Environment:
 
 
 def _about(p: Profile) -> str:
-    return f"{p.age}, {p.occupation}, lives {p.household} in {p.location}"
+    place = f" in {p.location}" if p.location else ""
+    return f"{p.age}, {p.occupation}, lives {p.household}{place}"
 
 
 def _escape(text: str) -> str:

@@ -29,7 +29,14 @@ from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile, character
 from folkmoot.people.sources.grounded.attributes import label
 from folkmoot.people.sources.grounded.panel import read_panel
-from folkmoot.people.sources.grounded.profile import LISTED, Given, first_name
+from folkmoot.people.sources.grounded.profile import (
+    LISTED,
+    Given,
+    first_name,
+    without_answers_not_given,
+    without_invented_places,
+)
+from folkmoot.people.sources.grounded.survey_answers import read_sex
 from folkmoot.randomness import generator
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, Stimulus, amount
 from folkmoot.studies.focus_group.discussion import (
@@ -146,9 +153,10 @@ def profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, object]]:
     if config.personas == "grounded":
         return []
     path = folder / Path(config.personas).expanduser()
-    rows = []
+    rows: list[dict[str, object]] = []
     for persona in table.read(path):
-        known = {"id": persona.id, "name": persona.name, **persona.demographics, **persona.extra}
+        row = {"id": persona.id, "name": persona.name, **persona.demographics, **persona.extra}
+        known = without_answers_not_given(row)
         described = table.describe(persona.name, persona.demographics, persona.extra)
         own = [persona.text, persona.base] if persona.text != described else []
         told = [*dict.fromkeys(own), str(known.get("background", ""))]
@@ -156,14 +164,15 @@ def profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, object]]:
             f"{key.replace('_', ' ')}: {value}"
             for key, value in known.items()
             if key not in Given.model_fields
-            or (key == "income" and as_listed(value, LISTED[key]) not in LISTED[key])
+            or (key in LISTED and as_listed(value, LISTED[key]) not in LISTED[key])
+            or (key == "sex" and read_sex(value) == "X")
             or key == "income_usd"
             or (own and key in persona.demographics)
         ]
         known["described"] = bool(own)
         known["background"] = " ".join(f"{t.rstrip('.')}." for t in told if t)
         rows.append({key: value for key, value in known.items() if value not in (None, "")})
-    return rows
+    return without_invented_places(rows)
 
 
 def with_different_names(

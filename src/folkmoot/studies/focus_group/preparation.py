@@ -13,8 +13,8 @@ from folkmoot.measures.estimates import FEWEST_UNITS
 from folkmoot.measures.power import DesignSize
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded.generator import check_quotas
-from folkmoot.people.sources.grounded.panel import read_panel
-from folkmoot.people.sources.grounded.profile import check_profile
+from folkmoot.people.sources.grounded.panel import check_foreign_gaps, read_panel
+from folkmoot.people.sources.grounded.profile import check_profile, group_problems
 from folkmoot.studies.focus_group.config import DiscussionConfig, amount
 from folkmoot.studies.focus_group.discussion import MODERATOR
 from folkmoot.studies.focus_group.participants import different_names, profiles
@@ -42,10 +42,12 @@ def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
         return [*problems, *(_at_personas(p) for p in error.problems)]
     path = folder / Path(config.personas).expanduser()
     first = table.first_line(path)
+    in_rows: list[Problem] = []
     for line, row in enumerate(rows, first):
-        problems += [replace(p, file=str(path)) for p in check_profile(row, str(line))]
+        found = [*check_profile(row, str(line)), *check_foreign_gaps(row, str(line))]
+        in_rows += [replace(p, file=str(path)) for p in found]
         if config.first_opinion == "asked":
-            problems += [
+            in_rows += [
                 Problem(
                     "an opinion is given, but each is asked for their own",
                     file=str(path),
@@ -56,6 +58,7 @@ def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
                 for key in ("valence", "opinion")
                 if key in row
             ]
+    problems += group_problems(in_rows)
     if any(row["id"] == MODERATOR for row in rows):
         problems.append(Problem(f"no profile can have the id {MODERATOR!r}", key="personas"))
     if len(rows) < config.num_personas:

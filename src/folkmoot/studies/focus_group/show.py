@@ -56,7 +56,7 @@ def _talk(said: pl.DataFrame, people: pl.DataFrame, group: str, stimulus: str) -
     color = {p["persona_id"]: _COLORS[i % len(_COLORS)] for i, p in enumerate(at_table)}
     lines = [
         f"[{color[p['persona_id']]}]{escape(p['name'])}[/] [dim]{p['persona_id']}, {p['age']}, "
-        f"{escape(p['occupation'])}, {escape(p['location'])}[/dim]"
+        f"{escape(', '.join(filter(None, (p['occupation'], p['location']))))}[/dim]"
         for p in at_table
     ]
     phase = None
@@ -73,13 +73,17 @@ def _talk(said: pl.DataFrame, people: pl.DataFrame, group: str, stimulus: str) -
     return "\n".join(lines)
 
 
+def _place(person: Mapping[str, str]) -> str:
+    return f" in {escape(person['location'])}" if person["location"] else ""
+
+
 def _person(said: pl.DataFrame, opinions: pl.DataFrame, p: Mapping[str, str]) -> str:
     mine = pl.col("group") == p["group"]
     own = said.filter(mine & (pl.col("speaker_id") == p["persona_id"]))
     path = opinions.filter(mine & (pl.col("persona_id") == p["persona_id"]))
     lines = [
         f"[bold]{escape(p['name'])}[/bold], {p['age']}, {escape(p['occupation'])}",
-        f"[dim]lives {escape(p['household'])} in {escape(p['location'])}; "
+        f"[dim]lives {escape(p['household'])}{_place(p)}; "
         f"{escape(p['education'])}; {escape(p['income'])}; {p['vals']}; {p['adoption']}[/dim]",
     ]
     for stimulus in path["stimulus"].unique(maintain_order=True):

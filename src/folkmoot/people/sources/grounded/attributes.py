@@ -58,7 +58,10 @@ def draw_traits(rng: np.random.Generator, age: int, sex: str, fixed: Fixed) -> T
 
 
 def mean_z(trait: str, age: int, sex: str, terms: Fixed) -> float:
-    """What age and sex alone let one expect, in standard deviations."""
+    """What age and sex alone let one expect, in standard deviations; of who is nonbinary, for whom
+    there are no figures, the middle of women and men."""
+    if sex == "X":
+        return (mean_z(trait, age, "F", terms) + mean_z(trait, age, "M", terms)) / 2
     half = terms["women_minus_men"][trait] / 2
     slope = terms["per_decade"][sex][trait] * (age - terms["pivot_age"]) / 10
     return float((half if sex == "F" else -half) + slope)

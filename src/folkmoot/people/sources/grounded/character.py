@@ -68,8 +68,8 @@ def introduction(profile: Profile) -> str:
     """The first paragraph after "You are": name, age, work, home. One sentence."""
     age = f"{profile.age}-year-old"
     return (
-        f"{profile.name}, {article(age)} {age} {profile.occupation} who lives "
-        f"{profile.household} in {profile.location}."
+        f"{profile.name}, {article(age)} {age} {profile.occupation} who lives {profile.household}"
+        f"{f' in {profile.location}' if profile.location else ''}."
     )
 
 

@@ -30,6 +30,7 @@ from folkmoot.people.sources.grounded.profile import (
     Profile,
     check_profile,
     first_name,
+    group_problems,
 )
 from folkmoot.people.sources.names import draw_names
 
@@ -77,7 +78,7 @@ class PersonaGenerator:
         """
         problems = [p for i, row in enumerate(rows, 1) for p in check_profile(row, f"profile {i}")]
         if problems:
-            raise InputError(problems)
+            raise InputError(group_problems(problems))
         known = [Given.model_validate(row).model_dump(exclude_none=True) for row in rows]
         seeds: list[int] = rng.integers(2**63, size=len(rows)).tolist()
         drawn = [

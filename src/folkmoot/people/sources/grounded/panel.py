@@ -12,7 +12,13 @@ import numpy as np
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.people.sources import table
-from folkmoot.people.sources.grounded.profile import Given, check_profile
+from folkmoot.people.sources.grounded.profile import (
+    Given,
+    check_profile,
+    group_problems,
+    without_answers_not_given,
+    without_invented_places,
+)
 
 # What must stand in a table of another country: what it lacks would be drawn from Americans.
 COMPLETE = (
@@ -58,21 +64,29 @@ def read_panel(path: Path) -> Panel:
         if weight is None:
             hint = "give a number of 0 or more"
             found.append(Problem("not a weight", where=str(line), key="weight", hint=hint))
-        if str(row.get("country", "")).strip().casefold() not in _AMERICAN:
-            found += _gaps(row, str(line))
+        found += check_foreign_gaps(row, str(line))
         problems += [replace(p, file=str(path)) for p in found]
         rows.append(row)
         weights.append(weight or 0.0)
     if not problems and not sum(weights):
         problems.append(Problem("all weights are 0", str(path), key="weight"))
     if problems:
-        raise InputError(problems)
-    known = (Given.model_validate(row).model_dump(exclude_none=True) for row in rows)
+        raise InputError(group_problems(problems))
+    known = (
+        Given.model_validate(row).model_dump(exclude_none=True)
+        for row in without_invented_places(map(without_answers_not_given, rows))
+    )
     return Panel(tuple(known), tuple(weights))
 
 
-def _gaps(row: Mapping[str, object], line: str) -> list[Problem]:
-    missing = [key for key in COMPLETE if row.get(key) is None]
+def check_foreign_gaps(row: Mapping[str, object], line: str) -> list[Problem]:
+    """What a row of another country's table lacks: nobody of it is filled up from Americans."""
+    if str(row.get("country", "")).strip().casefold() in _AMERICAN:
+        return []
+    given = without_answers_not_given(row)
+    missing = [key for key in COMPLETE if given.get(key) in (None, "")]
+    if given.get("income_usd") is not None:
+        missing = [key for key in missing if key != "income"]
     hint = "fill it in: what another country's table lacks would be drawn from Americans"
     return [Problem("empty", where=line, key=key, hint=hint) for key in missing]
 

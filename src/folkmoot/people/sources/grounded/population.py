@@ -64,7 +64,10 @@ def band_of(age: int, bands: Mapping[str, object]) -> str:
 
 
 # What is known of somebody, in the order in which it decides who else they are like.
-_KNOWN = ("sex", "age", "race", "education", "income_usd", "income", "household", "occupation")
+_KNOWN = (
+    *("sex", "age", "age_band", "race", "education", "income_usd", "income"),
+    *("household", "occupation"),
+)
 _NEAR_YEARS = 3
 _NEAR_INCOME = 0.25  # of the logarithm
 
@@ -99,6 +102,10 @@ class Population:
         return chosen
 
     def _alike(self, key: str, value: Any, chosen: Mask | None) -> Mask:
+        if key == "age_band":
+            ages, (low, high) = self._column("age"), value
+            off = np.maximum(np.maximum(low - ages, ages - high), 0)
+            return np.asarray(off <= (off if chosen is None else off[chosen]).min())
         column = self._column("income_usd" if key == "income" else key)
         if key == "age":
             off = np.abs(column - int(value))
@@ -145,7 +152,8 @@ def draw_circumstances(rng: np.random.Generator, data: Figures, fixed: Fixed) ->
     """Demographics: somebody of the population who is as the person is known to be; place and
     politics by themselves and by age."""
     row = united_states().like(fixed, rng.random())
-    age = int(fixed.get("age", row["age"]))
+    low, high = fixed.get("age_band", (row["age"], row["age"]))
+    age = int(fixed.get("age", min(max(row["age"], low), high)))
     usd = int(fixed.get("income_usd", row["income_usd"]))
     income = str(fixed.get("income", fifth(usd)))
     location_type = str(fixed.get("location_type", _pick(rng, data["location_type"]["shares"])))

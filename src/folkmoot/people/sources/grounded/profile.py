@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from folkmoot.errors import Problem
 from folkmoot.people.enrichment import (
@@ -15,14 +24,23 @@ from folkmoot.people.enrichment import (
     LocationType,
     PoliticalLeaning,
     as_listed,
-    one_letter,
 )
 from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona
+from folkmoot.people.sources.grounded.survey_answers import (
+    HIGHEST_AGE,
+    LOWEST_AGE,
+    is_not_given,
+    read_age_band,
+    read_dollars,
+    read_listed,
+    read_sex,
+)
 
 TRAITS = ("openness", "conscientiousness", "extraversion", "agreeableness", "neuroticism")
 
 TITLES = ("dr", "prof", "professor", "mr", "mrs", "ms", "miss", "sir", "rev")
 
+Sex = Literal["F", "M", "X"]  # X: nonbinary
 Score = Annotated[int, Field(ge=0, le=100)]
 Valence = Annotated[float, Field(ge=-1, le=1)]
 Vals = Literal[
@@ -103,16 +121,17 @@ LISTED: dict[str, tuple[str, ...]] = {
 class Given(BaseModel):
     """What is known of a real person; the rest is drawn. Other columns are no part of it.
 
-    Case and apostrophes of listed values are forgiven, as are "female", "$52,000" and an `income`
-    in dollars, which is `income_usd`.
+    Values are read as surveys have them (`survey_answers`): an `income` in dollars is `income_usd`,
+    an age in a band is `age_band`, and who preferred not to say has said nothing.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
 
     id: str | None = None
     name: str | None = None
-    age: Annotated[int, Field(ge=16, le=110)] | None = None
-    sex: Literal["F", "M"] | None = None
+    age: Annotated[int, Field(ge=LOWEST_AGE, le=HIGHEST_AGE)] | None = None
+    age_band: tuple[int, int] | None = None
+    sex: Sex | None = None
     education: Education | None = None
     income: Income | None = None
     income_usd: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
@@ -139,31 +158,89 @@ class Given(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _dollars(cls, row: Any) -> Any:
-        row = dict(row)
-        if "income" in row and "income_usd" not in row and str(_dollars(row["income"])).isdigit():
-            row["income_usd"] = row.pop("income")
+    def _as_answered(cls, row: Any) -> Any:
+        row = without_answers_not_given(row)
+        if "income" in row and "income_usd" not in row:
+            dollars = _dollars(row["income"])
+            if isinstance(dollars, int):
+                row["income_usd"] = dollars
+                del row["income"]
+        if band := read_age_band(row.get("age")):
+            row["age_band"] = band
+            del row["age"]
         return row
 
     @field_validator("income_usd", mode="before")
     @classmethod
-    def _without_sign(cls, value: object) -> object:
+    def _as_dollars(cls, value: object) -> object:
         return _dollars(value)
 
     @field_validator("sex", mode="before")
     @classmethod
-    def _one_letter(cls, value: object) -> object:
-        return one_letter(value)
+    def _as_sex(cls, value: object) -> object:
+        return read_sex(value)
 
     @field_validator(*LISTED, mode="before")
     @classmethod
-    def _as_listed(cls, value: object) -> object:
-        return as_listed(value, (v for values in LISTED.values() for v in values))
+    def _as_listed(cls, value: object, info: ValidationInfo) -> object:
+        key = str(info.field_name)
+        return as_listed(read_listed(key, value), LISTED[key])
 
     @field_validator("race", mode="before")
     @classmethod
     def _as_race(cls, value: object) -> object:
         return as_listed(value, RACES)
+
+
+# Columns in the person's own words, or the researcher's.
+_IN_OWN_WORDS = ("id", "name", "opinion", "background", "described")
+
+
+def without_answers_not_given(row: Mapping[str, object]) -> dict[str, object]:
+    """A row without the columns in which the person said that they give no answer."""
+    asked = [key for key in Given.model_fields if key not in _IN_OWN_WORDS]
+    return {key: value for key, value in row.items() if not (key in asked and is_not_given(value))}
+
+
+def without_invented_places(rows: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
+    """The rows of a table; where others of it say where they live, an empty place stays empty.
+
+    It would be drawn among American places, and the table may be of any country.
+    """
+    known = [dict(row) for row in rows]
+    if any(row.get("location") for row in known):
+        for row in known:
+            row["location"] = row.get("location") or ""
+    return known
+
+
+# So many problems of one kind are listed one by one; of more, the kind is told once.
+FEW_PROBLEMS = 3
+LISTED_EXAMPLES = 5
+
+
+def group_problems(problems: Sequence[Problem]) -> list[Problem]:
+    """Problems with those of one kind (column and hint) told as one, with examples and lines."""
+    kinds: dict[tuple[str, str, str], list[Problem]] = {}
+    for problem in problems:
+        kinds.setdefault((problem.file, problem.key, problem.hint), []).append(problem)
+    grouped: list[Problem] = []
+    for of_kind in kinds.values():
+        if len(of_kind) <= FEW_PROBLEMS:
+            grouped += of_kind
+            continue
+        lines: dict[str, list[str]] = {}
+        for problem in of_kind:
+            lines.setdefault(problem.message, []).append(problem.where)
+        told = [
+            f"{message} (line {where[0]}{f' and {len(where) - 1} more' * (len(where) > 1)})"
+            for message, where in list(lines.items())[:LISTED_EXAMPLES]
+        ]
+        rest = len(lines) - LISTED_EXAMPLES
+        more = f"; and {rest} more values" if rest > 0 else ""
+        message = f"{len(of_kind)} rows: {'; '.join(told)}{more}"
+        grouped.append(replace(of_kind[0], message=message))
+    return grouped
 
 
 def check_profile(row: Mapping[str, object], where: str) -> list[Problem]:
@@ -186,27 +263,30 @@ def _wanted(key: str) -> str:
             "; or dollars a year" if key == "income" else ""
         )
     return {
-        "age": "a whole number from 16 to 110",
-        "sex": "F (female) or M (male)",
-        "income_usd": "dollars a year, a whole number",
+        "age": f"a whole number from {LOWEST_AGE} to {HIGHEST_AGE}, or a band such as 35-44",
+        "sex": "F (female) or M (male), or nonbinary",
+        "income_usd": "dollars a year, a whole number or a band such as 40k-50k",
         "valence": "a number from -1 to 1",
     }.get(key, "a whole number from 0 to 100")
 
 
 def _dollars(value: object) -> object:
-    return value.strip().removeprefix("$").replace(",", "") if isinstance(value, str) else value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    found = read_dollars(value)
+    return value if found is None else found
 
 
 class Profile(_Frozen):
-    """A grounded persona. `household` and `location` are phrases, `income_usd` dollars a year of
-    the household, `race` one of `RACES` or what a table of the user's own says,
+    """A grounded persona. `household` and `location` (empty: not known) are phrases, `income_usd`
+    dollars a year of the household, `race` one of `RACES` or what a table of the user's own says,
     `background` what a real profile says in free text; `described` says that these words describe
     the whole person, so that circumstances that were drawn might contradict them."""
 
     id: str
     name: str
     age: int
-    sex: Literal["F", "M"]
+    sex: Sex
     education: Education
     income: Income
     income_usd: int
@@ -241,7 +321,9 @@ class Profile(_Frozen):
         return Persona(
             id=self.id,
             text=text,
-            base=f"{self.name}, {self.age}, {self.occupation}, {self.location}",
+            base=", ".join(
+                filter(None, (self.name, str(self.age), self.occupation, self.location))
+            ),
             demographics=self.demographics(),
             source=self.source,
             name=self.name,

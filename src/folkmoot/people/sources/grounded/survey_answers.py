@@ -1,0 +1,144 @@
+"""Answers as surveys have them, read into the values of a profile.
+
+People answer in bands ("35-44"), in round sums ("40k"), in other words than ours ("BA"), or not at
+all ("prefer not to say"). What is read here is told to nobody by these words alone: a band of an
+income stays in the person's background as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from folkmoot.files import packaged_yaml
+
+LOWEST_AGE, HIGHEST_AGE = 16, 110
+
+# No answer to a question of a survey, folded by `fold_answer`. It counts as an empty cell.
+_NOT_GIVEN = re.compile(
+    r"(?:i )?(?:would |d )?(?:prefer|rather|choose|chose|wish|want|like)(?:s|d|red)? not (?:to )?"
+    r"(?:say|answer|disclose|respond|reply|share|specify|tell|state|declare|give)\b.*"
+    r"|(?:decline|refuse)[sd]?(?: to (?:say|answer|state|respond|disclose))?|declined to .*"
+    r"|no (?:answer|response|reply|opinion|information|data)|not (?:given|stated|specified|known"
+    r"|answered|available|applicable|reported|disclosed|provided|asked|sure)|unsure"
+    r"|(?:do ?n t|do not|dont) know.*|dk|dk na|na|n a|nan|null|none given|unknown|undisclosed"
+    r"|unspecified|missing|skipped|no comment|withheld|-+|\?+|"
+)
+
+
+@lru_cache(maxsize=1)
+def _values() -> dict[str, dict[str, str]]:
+    """Key of a profile → folded word → the value that it means."""
+    data: dict[str, dict[str, list[str]]] = packaged_yaml(__file__, "survey_answers.yaml")
+    return {
+        key: {fold_answer(word): value for value, words in of.items() for word in words}
+        for key, of in data.items()
+    }
+
+
+def fold_answer(value: str) -> str:
+    """Lower case with single spaces; marks other than ? count as spaces, stops as nothing."""
+    text = value.casefold().replace(".", "").replace("’", "'")
+    return re.sub(r"[^\w?]+", " ", text).strip()
+
+
+def is_not_given(value: object) -> bool:
+    """Whether a cell says that the person gave no answer."""
+    if not isinstance(value, str) or not value:
+        return False
+    return bool(_NOT_GIVEN.fullmatch(fold_answer(value)))
+
+
+def read_sex(value: object) -> object:
+    """F, M or X (nonbinary) for the words that people write; whatever else it is, as it is."""
+    if not isinstance(value, str):
+        return value
+    text = re.sub(r"^(?:cis|trans)(?:gender)?\s+|\s+(?:cis|trans\w*)$", "", fold_answer(value))
+    return _values()["sex"].get(text, value)
+
+
+def read_listed(key: str, value: object) -> object:
+    """The listed value that other words of surveys mean; whatever else it is, as it is."""
+    known = _values().get(key, {})
+    return known.get(fold_answer(value), value) if isinstance(value, str) else value
+
+
+_AGE = r"(\d{1,3})(?:\s*(?:years?(?: old)?|yrs?|y/?o))?"
+_YEARS = r"(?:\s*(?:years?(?: old)?|yrs?|y/?o))?"
+_UPWARDS = r"(?:\s*\+|\s*(?:and|or|&)\s*(?:over|older|above|more|up|greater|higher)|\s*plus)"
+_DOWN_TO = r"(?:under|below|less than|younger than|up to|<)\s*"
+_UP_FROM = r"(?:over|above|more than|older than|>)\s*"
+_TO = r"\s*(?:-|–|—|to|through|until)\s*"
+
+
+def read_age_band(value: object) -> tuple[int, int] | None:
+    """(lowest, highest) of "35-44", "65 and over", "under 25" or "30s"; None if it is no band."""
+    if not isinstance(value, str):
+        return None
+    text = " ".join(value.casefold().split())
+    low, high = LOWEST_AGE, HIGHEST_AGE
+    if found := re.fullmatch(
+        rf"(?:between )?(\d{{1,3}}){_YEARS}(?:{_TO}| and )(\d{{1,3}}){_YEARS}", text
+    ):
+        low, high = int(found[1]), int(found[2])
+    elif found := re.fullmatch(rf"(\d{{1,3}}){_YEARS}{_UPWARDS}{_YEARS}", text):
+        low = int(found[1])
+    elif found := re.fullmatch(rf"{_UP_FROM}(\d{{1,3}}){_YEARS}", text):
+        low = int(found[1]) + 1
+    elif found := re.fullmatch(rf"{_DOWN_TO}(\d{{1,3}}){_YEARS}", text):
+        high = int(found[1]) - (not text.startswith("up to"))
+    elif found := re.fullmatch(r"(\d{1,3})\s*(?:or|and) (?:younger|under|less|below)", text):
+        high = int(found[1])
+    elif found := re.fullmatch(r"(?:in (?:my|his|her|their) |the )?([1-9]0)['’]?s", text):
+        low, high = int(found[1]), int(found[1]) + 9
+    else:
+        return None
+    low, high = max(low, LOWEST_AGE), min(high, HIGHEST_AGE)
+    return (low, high) if low <= high else None
+
+
+_SUM = r"\$?\s*(\d{1,3}(?:[, ]\d{3})+|\d+)(\.\d+)?\s*(k|m|thousand|million)?"
+_PER_YEAR = re.compile(
+    r"(?:\s*(?:us ?d|usd|us dollars|dollars?))?"
+    r"(?:\s*(?:/|per|a|an|each|p)?\s*(?:years?|yr|annum|annually|yearly|pa))?$"
+)
+_PER_MONTH = re.compile(r"\s*(?:/|per|a|each|p)?\s*(?:months?|mo|monthly|pm)$")
+_TIMES = {None: 1, "k": 1_000, "thousand": 1_000, "m": 1_000_000, "million": 1_000_000}
+# What an open band ("under 20k", "150k and more") is taken to be, in parts of its limit.
+_BELOW, _ABOVE = 2 / 3, 4 / 3
+
+
+def read_dollars(value: object) -> int | None:
+    """Dollars a year of "40k", "$40,000 - $49,999", "under 20k" or "3,000 a month" (a band is its
+    middle); None if it is no sum."""
+    if not isinstance(value, str):
+        return None
+    text = " ".join(value.casefold().split())
+    months = 1
+    if _PER_MONTH.search(text):
+        text, months = _PER_MONTH.sub("", text), 12
+    text = _PER_YEAR.sub("", text).strip()
+    if found := re.fullmatch(_SUM, text):
+        amount = _amount(found.groups())
+    elif found := re.fullmatch(rf"(?:between )?{_SUM}(?:{_TO}| and ){_SUM}", text):
+        low, high = found.groups()[:3], found.groups()[3:]
+        # "40-50k" says the unit once.
+        unit = low[2] or (high[2] if float(low[0].replace(",", "")) < 1000 else None)
+        amount = (_amount((*low[:2], unit)) + _amount(high)) / 2
+    elif found := re.fullmatch(rf"{_DOWN_TO}{_SUM}", text) or re.fullmatch(
+        rf"{_SUM}\s*(?:or|and) (?:less|under|below)", text
+    ):
+        amount = _BELOW * _amount(found.groups())
+    elif found := re.fullmatch(rf"{_UP_FROM}{_SUM}", text) or re.fullmatch(
+        rf"{_SUM}{_UPWARDS}", text
+    ):
+        amount = _ABOVE * _amount(found.groups())
+    else:
+        return None
+    return round(amount * months)
+
+
+def _amount(parts: tuple[str | None, ...]) -> float:
+    whole, fraction, unit = parts
+    number = float(re.sub("[, ]", "", str(whole)) + (fraction or ""))
+    return number * _TIMES[unit]
