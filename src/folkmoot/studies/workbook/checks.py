@@ -6,7 +6,7 @@ They need the model only, so that they run when a workbook is read and again aft
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
 from folkmoot.errors import Problem
@@ -22,6 +22,13 @@ from folkmoot.studies.workbook.config import (
     WorkbookConfig,
     special_role,
 )
+from folkmoot.studies.workbook.expressions import (
+    BadExpression,
+    in_order,
+    known_after,
+    names_used,
+    parse_expression,
+)
 from folkmoot.studies.workbook.participants import (
     Experiment,
     TaskInPlay,
@@ -35,17 +42,17 @@ from folkmoot.studies.workbook.placeholders import (
     NAMESPACES,
     OPTIONS,
     UNDEFINED,
-    BadExpression,
     TemplateProblem,
     check_names,
-    in_order,
     names_in,
-    names_used,
-    parse_expression,
     render,
-    sources,
 )
-from folkmoot.studies.workbook.sessions import NOT_AVAILABLE, known_beforehand
+from folkmoot.studies.workbook.sessions import (
+    NOT_AVAILABLE,
+    PERSONAL_NAMES,
+    SHARED_NAMES,
+    known_beforehand,
+)
 
 MOST_PERMUTATIONS_CHECKED = 1_000
 _SEND_AS = "save it as PNG, JPEG, GIF or WebP"
@@ -207,8 +214,11 @@ def _names(workbook: Workbook, problems: Problems) -> None:
 def _computed(workbook: Workbook, problems: Problems) -> None:
     variables = {t.var_name for t in workbook.tasks if t.type != "context"}
     constants = {c.name for c in workbook.constants}
-    names = variables | constants | {c.name for c in workbook.computed}
+    own = variables | constants | {c.name for c in workbook.computed}
+    always = {*PERSONAL_NAMES, *SHARED_NAMES}
+    names = own | always | {n for n in workbook.profiles.names if n.isidentifier()}
     shared = constants | {c.name for c in workbook.computed if c.scope == "session"}
+    shared |= {*SHARED_NAMES} - own
     before = len(problems.found)
     for item in workbook.computed:
         where = item.at.get("expression", "")
@@ -218,7 +228,7 @@ def _computed(workbook: Workbook, problems: Problems) -> None:
             problems.add(f"the expression cannot be read: {error}", where, error.hint)
             continue
         for name in sorted(names_used(tree) - names):
-            hint = did_you_mean(name, sorted(names), "name a variable or a constant")
+            hint = did_you_mean(name, sorted(names), "name a variable, a constant or a column")
             problems.add(f"nothing is called {name}", where, hint)
     if len(problems.found) == before:
         try:
@@ -314,50 +324,57 @@ def _prompts(workbook: Workbook, problems: Problems) -> None:
     constants = {c.name for c in workbook.constants}
     personal = {t.var_name for t in workbook.tasks}
     personal |= {c.name for c in workbook.computed if c.scope == "participant"}
+    since = _orders_known(workbook)
+    named = constants | since.keys()
     for task in workbook.tasks:
         where = task.at.get("llm_text", "")
-        earlier, later = _answers_known(task, workbook)
         by_role = {"": task.llm_text} if isinstance(task.llm_text, str) else task.llm_text
+        known = named if task.type == "context" else named | {OPTIONS}
         for role, text in by_role.items():
             _placeholders(role, where, constants, {"constant": constants}, problems)
-            known = constants | earlier
-            if special_role(role):
-                # A special role has no answers of its own, so it is told session values only.
-                known -= personal
-            if task.type != "context":
-                known = known | {OPTIONS}
-            unknown = (earlier | later) - known
-            _placeholders(text, where, known | unknown, _attributes(workbook, role), problems)
-            _in_time(task, text, unknown, problems)
+            _placeholders(text, where, known, _attributes(workbook, role), problems)
+            # A special role has no answers of its own, so it is told session values only.
+            untold = personal - constants if special_role(role) else set()
+            _in_time(task, text, since, untold, problems)
 
 
-def _answers_known(task: Task, workbook: Workbook) -> tuple[set[str], set[str]]:
-    """Variables and computed values that are known when a task starts, and those that are not."""
+def _orders_known(workbook: Workbook) -> dict[str, int | None]:
+    """The task_order after which each variable and computed value is known; None: from the start.
+
+    A computed value is known after the last of the variables that it rests on.
+    """
     asked = [t for t in workbook.tasks if t.type != "context"]
-    variables = {t.var_name for t in asked}
-    before = {t.var_name for t in asked if t.task_order < task.task_order}
-    if task.type == "context":
-        before = set()
+    orders = sorted({t.task_order for t in asked})
+    place_of = {order: place for place, order in enumerate(orders)}
+    places = {t.var_name: place_of[t.task_order] for t in asked}
     try:
-        behind = sources(workbook.computed)
+        places |= known_after(in_order(workbook.computed), places)
     except BadExpression:  # reported with its own cell; here it would only be an echo
-        behind = {c.name: frozenset() for c in workbook.computed}
-    ready = before | {name for name, used in behind.items() if used & variables <= before}
-    return ready, (variables | set(behind)) - ready
+        places |= dict.fromkeys((c.name for c in workbook.computed), -1)
+    return {name: None if place < 0 else orders[place] for name, place in places.items()}
 
 
-def _in_time(task: Task, text: str, later: set[str], problems: Problems) -> None:
+def _in_time(
+    task: Task,
+    text: str,
+    since: Mapping[str, int | None],
+    untold: Collection[str],
+    problems: Problems,
+) -> None:
     where = task.at.get("llm_text", "")
     try:
         names, _ = names_in(text)
     except TemplateProblem:  # reported already
         return
-    for name in sorted(names & later):
-        problems.add(
-            f"{name} is not known yet when {task.task_id} is asked (or not to this role)",
-            where,
-            "it needs a task_order below this one's; equal ones are shuffled",
-        )
+    for name in sorted(names & since.keys()):
+        order = since[name]
+        early = order is not None and (task.type == "context" or order >= task.task_order)
+        if early or name in untold:
+            problems.add(
+                f"{name} is not known yet when {task.task_id} is asked (or not to this role)",
+                where,
+                "it needs a task_order below this one's; equal ones are shuffled",
+            )
     if OPTIONS in names and task.response_options is None and task.type != "context":
         hint = f"fill in {task.at.get('response_options', OPTIONS)} or leave the words out"
         problems.add(f"the prompt says {{{OPTIONS}}}, but there are none", where, hint)

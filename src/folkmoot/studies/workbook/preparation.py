@@ -22,6 +22,7 @@ from folkmoot.randomness import generator
 from folkmoot.studies.workbook.answers import Words
 from folkmoot.studies.workbook.checks import cells_with_images, design_problems
 from folkmoot.studies.workbook.config import Workbook, WorkbookConfig, settings_of
+from folkmoot.studies.workbook.expressions import in_order
 from folkmoot.studies.workbook.participants import (
     Experiment,
     Seat,
@@ -33,7 +34,6 @@ from folkmoot.studies.workbook.participants import (
     experiments,
     manual_columns,
 )
-from folkmoot.studies.workbook.placeholders import in_order
 from folkmoot.studies.workbook.protocol import ordered_tasks, sessions_of
 from folkmoot.studies.workbook.sessions import (
     SessionState,

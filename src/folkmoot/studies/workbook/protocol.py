@@ -21,6 +21,7 @@ from folkmoot.engine.session import Scope, Session
 from folkmoot.errors import InputError
 from folkmoot.randomness import generator
 from folkmoot.studies.workbook.config import Task, WorkbookConfig
+from folkmoot.studies.workbook.expressions import in_order
 from folkmoot.studies.workbook.files import Files, session_record
 from folkmoot.studies.workbook.participants import (
     Experiment,
@@ -30,7 +31,6 @@ from folkmoot.studies.workbook.participants import (
     assign,
     experiments,
 )
-from folkmoot.studies.workbook.placeholders import in_order
 from folkmoot.studies.workbook.sessions import (
     CUT,
     CUT_ROUNDS,
@@ -139,6 +139,8 @@ async def play_session(scope: Scope, played: Played, reasks: int) -> SessionStat
             break
         state.rounds += 1
         await ROUNDS[task.task.type](scope.at(task.task.task_id), state, task)
+        state.finish_task(task)
+    state.finish()
     if state.ended != "completed":
         limit = f"max_conversation_length ({settings.max_conversation_length})"
         if state.ended == CUT_ROUNDS:

@@ -4,6 +4,7 @@ put to one speaker, and how what came of it is kept.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -24,6 +25,7 @@ from folkmoot.studies.workbook.config import (
     Scalar,
     number_text,
 )
+from folkmoot.studies.workbook.expressions import Scene, evaluate_for, known_after
 from folkmoot.studies.workbook.participants import (
     Experiment,
     Seat,
@@ -35,13 +37,16 @@ from folkmoot.studies.workbook.placeholders import (
     NAMESPACES,
     OPTIONS,
     NotThere,
-    Scene,
     TemplateProblem,
-    evaluate,
     names_in,
     normalise_options,
     render,
 )
+
+# What expressions know of a participant and of a session beside the names of the workbook.
+PERSONAL_NAMES = ("role",)
+SHARED_NAMES = ("treatment", "session", "members")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d+)?")
 
 NOT_AVAILABLE = NotThere("not available")
 SOMEBODY_ELSES = NotThere("…")  # in a question as those hear it to whom it is not put
@@ -66,7 +71,11 @@ class Response:
 
 @dataclass
 class SessionState:
-    """The state of one session. `reasks`: how often an answer may be asked for again."""
+    """The state of one session. `reasks`: how often an answer may be asked for again.
+
+    `computed` comes in dependency order. Each value is calculated once, after the task that gives
+    the last answer it rests on, and stored.
+    """
 
     experiment: Experiment
     plan: SessionPlan
@@ -83,7 +92,20 @@ class SessionState:
     ended: str = "completed"
     stopped_in: str = ""
     _values: dict[tuple[str, str], Given | Missing] = field(default_factory=dict)
-    _memo: dict[tuple[str, str | None], Scalar | Missing | None] = field(default_factory=dict)
+    _calculated: dict[tuple[str, str | None], Scalar | Missing] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._tasks = {task.var_name: task for task in self.order}
+        self._seats = {seat.id: seat for seat in self.plan.seats}
+        self._personal, self._shared = self._names_in_expressions()
+        self._places = {task.var_name: place for place, task in enumerate(self.order)}
+        ready = known_after(self.computed, self._places)
+        self._waiting: dict[int, list[Computed]] = {}
+        for item in self.computed:
+            self._waiting.setdefault(ready[item.name], []).append(item)
+            not_yet = dict.fromkeys(self._holders(item), Missing("not_yet"))
+            self._calculated |= {(item.name, holder): why for holder, why in not_yet.items()}
+        self._calculate(-1)
 
     @property
     def seats(self) -> tuple[Seat, ...]:
@@ -114,7 +136,6 @@ class SessionState:
         """The session ends here; what was not asked stays missing."""
         if self.ended == "completed":
             self.ended, self.stopped_in = why, task.task.task_id
-            self._memo.clear()
 
     def tell(self, ids: Sequence[str], utterance: Utterance) -> None:
         """These hear it."""
@@ -122,41 +143,84 @@ class SessionState:
             self.heard[who] = self.heard.get(who, EMPTY) + utterance
 
     def note(self, response: Response) -> None:
-        """Keep a participant's answer; computed values that rest on it are made anew."""
+        """Keep a participant's answer."""
         self.responses.append(response)
         self._values[(response.task.var_name, response.speaker_id)] = response.given
-        self._memo.clear()
+
+    def finish_task(self, task: TaskInPlay) -> None:
+        """Calculate the values whose last answer this task gave."""
+        self._calculate(self._places[task.var_name])
+
+    def finish(self) -> None:
+        """Calculate the values that rest on answers which a limit kept from being asked for."""
+        for place in sorted(self._waiting):
+            self._calculate(place)
+
+    def _calculate(self, place: int) -> None:
+        scene = self.scene()
+        for item in self._waiting.pop(place, []):
+            holders = self._holders(item)
+            values = evaluate_for(item.expression, scene, holders)
+            for holder, value in zip(holders, values, strict=True):
+                self._calculated[item.name, holder] = value
+
+    def _holders(self, item: Computed) -> list[str | None]:
+        """Who has a value of this kind: every participant, or the session (None)."""
+        return [*self._seats] if item.scope == "participant" else [None]
 
     def scene(self) -> Scene:
         """What expressions can see now."""
         return Scene(
             participants=[s.id for s in self.seats],
-            personal=frozenset(
-                {t.var_name for t in self.order}
-                | {c.name for c in self.computed if c.scope == "participant"}
-            ),
-            shared=frozenset(c.name for c in self.computed if c.scope == "session"),
+            personal=self._personal,
+            shared=self._shared,
             constants=self.experiment.constants,
             value=self.value,
         )
 
-    def value(self, name: str, participant: str | None) -> Scalar | Missing | None:
-        """A variable or computed value; None for who was never meant to have one."""
-        key = (name, participant)
-        if key not in self._memo:
-            self._memo[key] = self._find(name, participant)
-        return self._memo[key]
+    def _names_in_expressions(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The names that differ between participants, and those that are one for the session.
 
-    def _find(self, name: str, participant: str | None) -> Scalar | Missing | None:
-        item = next((c for c in self.computed if c.name == name), None)
-        if item is not None:
-            who = participant if item.scope == "participant" else None
-            return evaluate(item.expression, self.scene(), who)
-        task = next((t for t in self.order if t.var_name == name), None)
-        seat = next((s for s in self.seats if s.id == participant), None)
-        if task is None or seat is None or seat.role not in task.prompts:
+        A variable, constant or computed value of the workbook goes before a name that is always
+        there, and that before a column of the profiles.
+        """
+        own = {*self._tasks, *self.experiment.constants, *(c.name for c in self.computed)}
+        columns = set(self.experiment.workbook.profiles.names) - own - {*SHARED_NAMES}
+        personal = {c.name for c in self.computed if c.scope == "participant"}
+        shared = {c.name for c in self.computed if c.scope == "session"}
+        return (
+            frozenset({*self._tasks, *personal, *columns} | ({*PERSONAL_NAMES} - own)),
+            frozenset(shared | ({*SHARED_NAMES} - own)),
+        )
+
+    def value(self, name: str, participant: str | None) -> Scalar | Missing | None:
+        """A variable or another value that expressions know; None for who was never meant to have
+        one. `participant` is None for a value of the session."""
+        if (name, participant) in self._calculated:
+            return self._calculated[name, participant]
+        if name in self._shared:
+            always: dict[str, Scalar] = {
+                "treatment": self.plan.treatment,
+                "session": typed(self.plan.label),
+                "members": len(self.seats),
+            }
+            return always[name]
+        seat = self._seats.get(participant or "")
+        if name not in self._personal or seat is None:
             return None
-        given = self._values.get((name, seat.id))
+        task = self._tasks.get(name)
+        if task is not None:
+            return self._answer(task, seat)
+        if name in PERSONAL_NAMES:
+            return seat.role
+        profiles = self.experiment.workbook.profiles
+        cell = profiles.rows[seat.row][profiles.names.index(name)]
+        return typed(cell) if cell else Missing("blank")
+
+    def _answer(self, task: TaskInPlay, seat: Seat) -> Scalar | Missing | None:
+        if seat.role not in task.prompts:
+            return None
+        given = self._values.get((task.var_name, seat.id))
         if given is None:
             return Missing("not_yet" if self.ended == "completed" else CUT)
         if isinstance(given, Missing):
@@ -190,6 +254,13 @@ class SessionState:
             else:
                 values[name] = SOMEBODY_ELSES if seat is None else shown(self.value(name, seat))
         return values
+
+
+def typed(text: str) -> Scalar:
+    """A cell of the profiles as a number if it is written as one; `007` and `10%` are texts."""
+    if not _NUMBER.fullmatch(text):
+        return text
+    return float(text) if "." in text else int(text)
 
 
 def known_beforehand(
