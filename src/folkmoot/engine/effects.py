@@ -190,9 +190,9 @@ def answer_row(
     given = getattr(wanted, "options", None)
     options = given if isinstance(given, tuple) else None  # of JSON they are by field
     value = got.value
-    closed = wanted.kind in SHORT
-    scored = closed and not isinstance(value, Missing)
-    recorded = str(value) if scored else None
+    closed = getattr(wanted, "closed", wanted.kind in SHORT)
+    scored = wanted.kind in SHORT and not isinstance(value, Missing)
+    recorded = str(value) if closed and not isinstance(value, Missing) else None
     if isinstance(value, Missing) and value.reason in (*WAYS_OUT, CANNOT_SAY):
         recorded = value.reason
     return {
@@ -230,7 +230,7 @@ def _how_read(wanted: Answer[T], got: Exchange[T]) -> str | None:
             return "unreadable"
     elif got.parse_step == "minimal":
         return "unreadable"
-    elif wanted.kind == "text":
+    elif wanted.kind == "text" or not getattr(wanted, "closed", True):
         return None
     if got.reasks:
         return "clarified"
@@ -243,12 +243,12 @@ def _compare_with_first_reply(wanted: Answer[T], got: Exchange[T]) -> str | None
     find_mentioned = getattr(wanted, "mentioned", None)
     if find_mentioned is None:
         return None
-    mentioned = set(find_mentioned(got.said))
+    mentioned = set(map(str, find_mentioned(got.said)))
     if not got.reasks and not isinstance(got.value, Missing):
-        mentioned.add(got.value)  # it may have been named by its number alone
+        mentioned.add(str(got.value))  # it may have been named by its number alone
     if len(mentioned) > 1:
         return "several"
-    return "none" if not mentioned else "same" if got.value in mentioned else "other"
+    return "none" if not mentioned else "same" if str(got.value) in mentioned else "other"
 
 
 @lru_cache(maxsize=10_000)

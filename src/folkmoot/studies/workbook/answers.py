@@ -332,6 +332,9 @@ class Given:
         """The answer as others see it."""
         return self.value if isinstance(self.value, str) else number_text(self.value)
 
+    def __str__(self) -> str:
+        return self.text
+
     @property
     def usable(self) -> bool:
         """Whether calculations may rest on it."""
@@ -375,10 +378,14 @@ class WorkbookAnswer:
         return isinstance(self.choices, Range) or self.var_type in ("integer", "float")
 
     @property
+    def closed(self) -> bool:
+        """Whether the answer is one of the options or a number."""
+        return self.numeric or isinstance(self.choices, Listed)
+
+    @property
     def short(self) -> bool:
         """Whether the beginning of an answer may be another answer, should it be cut."""
-        closed = self.numeric or isinstance(self.choices, Listed)
-        return closed and self.validate and not self.as_json
+        return self.closed and self.validate and not self.as_json
 
     @property
     def schema(self) -> dict[str, object] | None:
@@ -397,15 +404,12 @@ class WorkbookAnswer:
         }
 
     def _response_schema(self) -> dict[str, object]:
-        if isinstance(self.choices, Listed) and self.validate:
-            return {"type": "string", "enum": list(self.order)}
-        if self.numeric and self.validate:
-            kind = "integer" if self.var_type == "integer" else "number"
-            schema: dict[str, object] = {"type": kind}
-            if isinstance(self.choices, Range):
-                schema |= {"minimum": self.choices.low, "maximum": self.choices.high}
-            return schema
-        return {"type": "string"}
+        """No list of values and no bounds: a refusal must be sayable. The reply is checked here,
+        and asked for again as often as the workbook's format says."""
+        if not (self.numeric and self.validate):
+            return {"type": "string"}
+        kind = "integer" if self.var_type == "integer" else "number"
+        return {"anyOf": [{"type": kind}, {"type": "string"}]}
 
     def parse(self, reply: str) -> Parsed[Given] | Unreadable | Missing:
         """Read a reply. Without validation everything but an empty reply is an answer."""
@@ -427,6 +431,13 @@ class WorkbookAnswer:
         if self.validate:
             return problem
         return Parsed(Given(text.strip(), "unchecked", score), "unformatted")
+
+    def mentioned(self, reply: str) -> frozenset[str]:
+        """Return the options, or the numbers within the bounds, that a reply names anywhere."""
+        plain = self._plain()
+        if isinstance(plain, Number):
+            return frozenset(number_text(_whole(n)) for n in plain.mentioned(reply))
+        return plain.mentioned(reply) if isinstance(plain, Choice) else frozenset()
 
     def last(self, reply: str) -> Given | Missing:
         """What is kept when validation failed to the last: that answer, marked invalid."""

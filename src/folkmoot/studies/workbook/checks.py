@@ -326,10 +326,11 @@ def _prompts(workbook: Workbook, problems: Problems) -> None:
     personal |= {c.name for c in workbook.computed if c.scope == "participant"}
     since = _orders_known(workbook)
     named = constants | since.keys()
+    with_options = named | {OPTIONS}
     for task in workbook.tasks:
         where = task.at.get("llm_text", "")
         by_role = {"": task.llm_text} if isinstance(task.llm_text, str) else task.llm_text
-        known = named if task.type == "context" else named | {OPTIONS}
+        known = named if task.type == "context" else with_options
         for role, text in by_role.items():
             _placeholders(role, where, constants, {"constant": constants}, problems)
             _placeholders(text, where, known, _attributes(workbook, role), problems)

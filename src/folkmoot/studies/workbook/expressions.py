@@ -99,7 +99,7 @@ class Scene:
     value: Callable[[str, str | None], Scalar | Missing | None]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=32_768)
 def parse_expression(text: str) -> ast.expr:
     """The tree of an expression. Raises BadExpression when it holds more than arithmetic."""
     if len(text) > MAX_EXPRESSION:

@@ -79,7 +79,8 @@ _ENVIRONMENT = _environment()
 _PLAIN = Environment()  # to look into a template before it is guarded; renders nothing
 
 
-@lru_cache(maxsize=4096)
+# As many as a very long workbook has: to compile a text takes a hundred times as long as to use it.
+@lru_cache(maxsize=32_768)
 def _compiled(text: str) -> tuple[Template, frozenset[str], frozenset[tuple[str, str]]]:
     """The template, the names it uses, and the (namespace, attribute) pairs."""
     if len(text) > MAX_TEMPLATE:

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from folkmoot.respondent import Mind, Part
 from folkmoot.respondent.answering import bounds_of, choice, number
@@ -98,10 +98,11 @@ def _object(mind: Mind) -> object:
     if kind == "choice":
         return _choice(mind)
     text = _number(mind) if kind == "number" else _talk(mind)
-    field: Mapping[str, object] = mind.schema.get("properties", {}).get("response", {})
-    if field.get("type") == "integer":
+    field: Mapping[str, Any] = mind.schema.get("properties", {}).get("response", {})
+    types = {part.get("type") for part in field.get("anyOf", ())}
+    if "integer" in types:
         return {"response": round(float(text))}
-    return {"response": float(text) if field.get("type") == "number" else text}
+    return {"response": float(text) if "number" in types else text}
 
 
 # --- giving -------------------------------------------------------------------------------------
