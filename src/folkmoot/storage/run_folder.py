@@ -31,6 +31,11 @@ AT_ONCE = 20_000  # rows of a large table that are read at once
 RENAMED = {"rung": "parse_step", "rungs": "parse_steps"}  # in the answers of earlier versions
 SEATS = "seats.json"  # links of the people who take part: for the run's owner alone
 PEOPLE = "people.json"  # what recruitment sites call these people; no export takes it along
+# The files that the program writes into run folders and folders of grids, for any study type.
+WRITTEN_BY_ALL = (
+    *(STUDY_FILE, PLAN, MANIFEST, CODEBOOK, JOURNAL, LOG, LOG_LINES, PERSONAS, SEATS, PEOPLE),
+    *("amendments.jsonl", "grid.json", "report.html", "report.pdf"),
+)
 
 
 def cache_of(run: Path) -> Path:

@@ -29,7 +29,13 @@ from folkmoot.conversation.answers import (
 )
 from folkmoot.conversation.choices import NOT_COUNTED, Choice, Number, alike, listed
 from folkmoot.hidden_characters import hidden_in
-from folkmoot.studies.workbook.config import MAX_TEXT, Scalar, VarType, number_text
+from folkmoot.studies.workbook.config import (
+    MAX_TEXT,
+    Scalar,
+    VarType,
+    number_text,
+    written_label,
+)
 
 MAX_DEPTH = 20
 MAX_ITEMS = 10_000
@@ -41,6 +47,10 @@ _DICT = re.compile(r"\{\s*(?:[\"'“”‘’]|\}|[\w.+-]+\s*:)")
 _TUPLE = re.compile(r"\(\s*[-+.\d]")
 # Two numbers and one of the two parentheses: a range that lost the other, not a text.
 _HALF = re.compile(r"\([-+.\d\s]+,[-+.\d\s]*|[-+.\d\s]+,[-+.\d\s]*\)")
+
+
+# Python's `range(11)` or `list(range(0, 101, 10))`, of plain whole numbers.
+_COUNTED = re.compile(r"(?:list\s*\(\s*)?range\s*\([-+\d\s,]*\)(?:\s*\))?")
 
 
 class NotALiteral(ValueError):
@@ -59,6 +69,8 @@ def looks_like_literal(text: str) -> bool:
     if stripped.startswith("["):
         return True
     if _HALF.fullmatch(stripped) or re.fullmatch(r"\(\s*\)", stripped):
+        return True
+    if _COUNTED.fullmatch(stripped):
         return True
     return bool(_TUPLE.match(stripped) and stripped.endswith(")")) or looks_like_dict(stripped)
 
@@ -124,6 +136,7 @@ def _lines_joined(text: str) -> str:
 def _evaluate(text: str) -> object:
     try:
         tree = ast.parse(text, mode="eval")
+        tree = ast.fix_missing_locations(_CountedOut().visit(tree))
         _only_literals(tree.body, text)
         return ast.literal_eval(tree)
     except NotALiteral:
@@ -133,6 +146,29 @@ def _evaluate(text: str) -> object:
         raise NotALiteral(f"{error.msg} near `{near}`") from error
     except (ValueError, TypeError, RecursionError, MemoryError) as error:
         raise NotALiteral("not a plain list, tuple or dict") from error
+
+
+class _CountedOut(ast.NodeTransformer):
+    """Writes `range(11)` and `list(range(11))` out as the list of its numbers."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if _is_call(node, "list") and len(node.args) == 1 and _is_call(node.args[0], "range"):
+            return self.visit_Call(node.args[0])
+        if not _is_call(node, "range"):
+            return node
+        bounds = [ast.literal_eval(argument) for argument in node.args]
+        if not all(type(bound) is int and abs(bound) <= MAX_NUMBER for bound in bounds):
+            raise NotALiteral("range(…) takes whole numbers")
+        numbers = range(*bounds)
+        if len(numbers) > MAX_ITEMS:
+            raise NotALiteral(f"more than {MAX_ITEMS:,} items")
+        return ast.List([ast.Constant(number) for number in numbers], ast.Load())
+
+
+def _is_call(node: ast.AST, name: str) -> TypeGuard[ast.Call]:
+    """Whether a node calls the function of that name with plain arguments."""
+    called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    return called and node.func.id == name and not node.keywords  # type: ignore[attr-defined]
 
 
 def _only_literals(tree: ast.AST, text: str) -> None:
@@ -231,7 +267,7 @@ def read_options(text: str) -> Options | dict[str, Options]:
 def _role(key: object) -> str:
     if not isinstance(key, str):
         raise NotALiteral(f"the key {key!r} is not a role label")
-    return key.strip()
+    return written_label(key.strip())
 
 
 def _single(value: object) -> Options:

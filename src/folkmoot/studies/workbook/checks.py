@@ -12,6 +12,7 @@ from itertools import islice
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.models.images import NOT_TAKEN, Image, images_in
+from folkmoot.storage.run_folder import WRITTEN_BY_ALL
 from folkmoot.studies.workbook.answers import Listed, Options, Range
 from folkmoot.studies.workbook.config import (
     SPECIAL_ROLES,
@@ -147,6 +148,7 @@ def design_problems(
     `seated=False` leaves the assignment out, which makes no sense of sheets that are wrong.
     """
     problems = Problems()
+    _file_names(workbook, problems)
     _endpoint(workbook, problems)
     _names(workbook, problems)
     _computed(workbook, problems)
@@ -172,6 +174,22 @@ def design_problems(
             seed = workbook.settings.random_seed if seed is None else seed
             problems.found += assign(experiment, seed)[1]
     return list(dict.fromkeys(problems.found))
+
+
+def _file_names(workbook: Workbook, problems: Problems) -> None:
+    """No file of an experiment has the name of one that every run writes.
+
+    Case does not count: there are file systems for which it does not.
+    """
+    if count_permutations(workbook) > MOST_PERMUTATIONS_CHECKED:
+        return  # each name then ends in a number
+    taken = {name.casefold() for name in WRITTEN_BY_ALL}
+    for experiment in experiment_ids(workbook):
+        for name in (f"{experiment}.json", f"{experiment}.csv"):
+            if name.casefold() in taken:
+                message = f"the experiment would write {name}, which every run writes for itself"
+                where = workbook.settings.at.get("experiment_id", "")
+                problems.add(message, where, "choose another experiment_id")
 
 
 def _endpoint(workbook: Workbook, problems: Problems) -> None:

@@ -32,11 +32,19 @@ MAX_TEXT = 100_000  # characters in one cell; Excel itself stops at 32,767
 FACILITATOR = "Facilitator"
 SUMMARIZER = "Summarizer"
 SPECIAL_ROLES = (FACILITATOR, SUMMARIZER)
+_BRITISH = {"summariser": SUMMARIZER}
 
 
 def special_role(label: str) -> str | None:
     """The special role that a label names (case does not matter), or None for a user's own."""
-    return next((s for s in SPECIAL_ROLES if s.casefold() == label.strip().casefold()), None)
+    folded = label.strip().casefold()
+    named = (s for s in SPECIAL_ROLES if s.casefold() == folded)
+    return next(named, _BRITISH.get(folded))
+
+
+def written_label(label: str) -> str:
+    """A role's label with the British spelling of a special role as the format writes it."""
+    return _BRITISH.get(label.strip().casefold(), label)
 
 
 def number_text(value: float) -> str:

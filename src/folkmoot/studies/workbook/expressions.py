@@ -217,9 +217,7 @@ def evaluate_for(
     return [_calculated(tree, evaluator, participant) for participant in participants]
 
 
-def _calculated(
-    tree: ast.expr, evaluator: _Evaluator, participant: str | None
-) -> Scalar | Missing:
+def _calculated(tree: ast.expr, evaluator: _Evaluator, participant: str | None) -> Scalar | Missing:
     try:
         result = evaluator.value_for(participant, tree)
     except _Absent as error:

@@ -15,7 +15,7 @@ from folkmoot.files import csv_text
 from folkmoot.studies.workbook.answers import Given, Value, position
 from folkmoot.studies.workbook.config import Scalar, WorkbookConfig
 from folkmoot.studies.workbook.participants import Experiment
-from folkmoot.studies.workbook.sessions import Response, SessionState
+from folkmoot.studies.workbook.sessions import EMPTY_PROMPT, Response, SessionState
 from folkmoot.studies.workbook.tables import unasked, variables
 
 NO_ANSWER = "NA"
@@ -257,7 +257,7 @@ def to_csv(experiment: Experiment, records: Sequence[SessionRecord]) -> str:
                     *(_speculation(answers.get(n)) for n in speculated),
                     *(_computed(name, person, session) for name in computed),
                     ";".join(n for n, a in answers.items() if a["status"] == "invalid"),
-                    ";".join(n for n, a in answers.items() if a["status"] == "missing"),
+                    ";".join(n for n, a in answers.items() if _is_missing(a)),
                     *(person["profile"][name] for name in profile),
                 ]
             )
@@ -286,7 +286,14 @@ def _speculation(answer: AnswerRecord | None) -> int | str:
 def _value(answer: AnswerRecord | None) -> Value | None:
     if answer is None:
         return ""
-    return NO_ANSWER if answer["status"] == "missing" else answer["value"]
+    if _is_missing(answer):
+        return NO_ANSWER
+    return "" if answer["status"] == "missing" else answer["value"]
+
+
+def _is_missing(answer: AnswerRecord) -> bool:
+    """Whether there is no answer to a question that was asked."""
+    return answer["status"] == "missing" and answer.get("missing") != EMPTY_PROMPT
 
 
 def _computed(name: str, person: PersonRecord, session: SessionRecord) -> Scalar:

@@ -28,6 +28,7 @@ from folkmoot.storage.findings import Bars, Finding, Grid, Lines
 from folkmoot.storage.run_folder import RunFolder, Streamed
 from folkmoot.studies.workbook.answers import Listed, NotALiteral, read_options
 from folkmoot.studies.workbook.config import Workbook, WorkbookConfig
+from folkmoot.studies.workbook.sessions import EMPTY_PROMPT
 
 MOST_MEASURES = 12
 MOST_BARS = 12
@@ -423,6 +424,7 @@ def _by_arm(
 
 def quality(responses: pl.DataFrame) -> Finding:
     """How far the answers can be trusted: validation, missing ones, speculation."""
+    responses = responses.filter(pl.col("missing").ne_missing(EMPTY_PROMPT))
     rows = []
     for name in responses["var_name"].unique(maintain_order=True).to_list():
         mine = responses.filter(var_name=name)

@@ -1,9 +1,9 @@
-"""Placeholders of a workbook's texts: a narrow sandbox of Jinja that fills in values and no more."""
+"""Placeholders of a workbook's texts: a narrow sandbox of Jinja that only fills in values."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 
 from jinja2 import Environment, Template, TemplateError, nodes
@@ -22,6 +22,7 @@ NAMESPACES = ("constant", "treatment", "role")
 FILTERS = ("upper", "lower", "capitalize", "title", "trim", "round", "int", "float", "abs")
 
 _RESERVED = ("self", "super", "caller", "loop", "varargs", "kwargs")
+_TESTS = re.compile(r"\{%[-+]?\s*(?:el)?if\s+(.*?)\s*[-+]?%\}", re.DOTALL)
 _SINGLE = re.compile(r"(?<![{\w])\{\s*([A-Za-z_]\w*)\s*\}(?!\})")
 
 Filter = Callable[..., object]
@@ -182,6 +183,54 @@ def render(text: str, values: Mapping[str, object]) -> str:
     if BROKEN.search(filled):
         raise TemplateProblem("the filled text holds a broken character", "correct the placeholder")
     return filled
+
+
+def empty_branches(text: str) -> list[str]:
+    """The branches of a text in which nothing remains of it, as it writes them.
+
+    A text that always holds some words, or a value, has none.
+    """
+    text = normalise_options(text)
+    if "{%" not in text:
+        return []
+    is_empty, branches = _empty_in(_PLAIN.parse(text).body, iter(_TESTS.findall(text)))
+    return branches if is_empty else []
+
+
+def _empty_in(body: Sequence[nodes.Node], tests: Iterator[str]) -> tuple[bool, list[str]]:
+    """Whether nothing may remain of these nodes, and in which branches.
+
+    `tests`: the conditions in the order of the text, which is the order of the nodes.
+    """
+    is_empty, branches = True, list[str]()
+    for node in body:
+        if isinstance(node, nodes.If):
+            empty, inner = _empty_in_if(node, tests)
+            is_empty, branches = is_empty and empty, branches + inner
+        else:
+            is_empty = is_empty and not _says_something(node)
+    return is_empty, branches
+
+
+def _empty_in_if(node: nodes.If, tests: Iterator[str]) -> tuple[bool, list[str]]:
+    is_empty, branches = False, list[str]()
+    for branch in (node, *node.elif_):
+        condition = f"if {next(tests)}"
+        empty, inner = _empty_in(branch.body, tests)
+        if empty:
+            is_empty = True
+            branches += [f"{condition}, {deeper}" for deeper in inner] or [condition]
+    empty, inner = _empty_in(node.else_, tests)
+    if empty:
+        is_empty = True
+        branches += inner or ["else"]
+    return is_empty, branches
+
+
+def _says_something(node: nodes.Node) -> bool:
+    """Whether a node outputs words or a value."""
+    parts = node.nodes if isinstance(node, nodes.Output) else [node]
+    return any(not isinstance(p, nodes.TemplateData) or bool(p.data.strip()) for p in parts)
 
 
 def check_names(

@@ -5,7 +5,8 @@ and what `folkmoot check --preview` prints.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,14 @@ from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.transcript import EMPTY, messages_for
 from folkmoot.engine.study import PlannedRows, Preview
 from folkmoot.errors import InputError, Problem
+from folkmoot.measures.estimates import plural
 from folkmoot.measures.power import DesignSize
 from folkmoot.models.images import shown_in
 from folkmoot.randomness import generator
-from folkmoot.studies.workbook.answers import Words
+from folkmoot.studies.workbook.answers import Listed, Words
 from folkmoot.studies.workbook.checks import cells_with_images, design_problems
 from folkmoot.studies.workbook.config import Workbook, WorkbookConfig, settings_of
-from folkmoot.studies.workbook.expressions import in_order
+from folkmoot.studies.workbook.expressions import in_order, names_used, parse_expression
 from folkmoot.studies.workbook.participants import (
     Experiment,
     Seat,
@@ -34,8 +36,15 @@ from folkmoot.studies.workbook.participants import (
     experiments,
     manual_columns,
 )
+from folkmoot.studies.workbook.placeholders import (
+    OPTIONS,
+    TemplateProblem,
+    empty_branches,
+    names_in,
+)
 from folkmoot.studies.workbook.protocol import ordered_tasks, sessions_of
 from folkmoot.studies.workbook.sessions import (
+    EMPTY_PROMPT,
     SessionState,
     by_facilitator,
     participant,
@@ -137,9 +146,11 @@ def notes(config: WorkbookConfig) -> list[str]:
         *workbook.notes,
         *about_model,
         *([f"the constants make {count} experiments"] if count > 1 else []),
+        *_constant_notes(workbook, count),
         *_seat_notes(first, config.random_seed),
         *_limit_notes(first),
         *_option_notes(first),
+        *_branch_notes(workbook),
         *_image_notes(config),
         *_column_notes(workbook),
     ]
@@ -205,6 +216,51 @@ def _limit_notes(experiment: Experiment) -> list[str]:
     return found
 
 
+def _constant_notes(workbook: Workbook, count: int) -> list[str]:
+    """Constants that no text and no expression uses: they only multiply the experiments."""
+    used = set().union(*(names_used(parse_expression(c.expression)) for c in workbook.computed))
+    for text in _templates(workbook):
+        with suppress(TemplateProblem):  # the checks report it
+            names, attributes = names_in(text)
+            used |= names | {name for space, name in attributes if space == "constant"}
+    found = []
+    for constant in workbook.constants:
+        if constant.name not in used:
+            added = count - count // len(constant.values)
+            adds = f"it adds {plural(added, 'experiment')} that say the same" if added else ""
+            where = constant.at.get("name", "")
+            said = f"{where}: no text uses the constant {constant.name}"
+            found.append(f"{said}; {adds}" if adds else said)
+    return found
+
+
+def _templates(workbook: Workbook) -> Iterator[str]:
+    """Every text in which a constant may stand."""
+    for part in (*workbook.treatments, *workbook.roles):
+        yield from (part.label, part.description, *part.extra.values())
+    for task in workbook.tasks:
+        by_role = {"": task.llm_text} if isinstance(task.llm_text, str) else task.llm_text
+        yield from (*by_role, *by_role.values(), task.response_options or "")
+
+
+def _branch_notes(workbook: Workbook) -> list[str]:
+    """The branches of prompts in which nothing is asked."""
+    found = []
+    for task in workbook.tasks:
+        by_role = {"": task.llm_text} if isinstance(task.llm_text, str) else task.llm_text
+        for role, text in by_role.items():
+            branches = empty_branches(text) if task.type != "context" else []
+            if branches:
+                where = task.at.get("llm_text", "")
+                whose = f" of {role}" if role else ""
+                found.append(
+                    f"{where}: the prompt{whose} is empty in {plural(len(branches), 'branch', 'branches')} "
+                    f"({'; '.join(branches)}): there {task.task_id} asks nothing, and the answer "
+                    f"is missing with the reason {EMPTY_PROMPT}"
+                )
+    return found
+
+
 def _speakers(task: TaskInPlay, experiment: Experiment) -> int:
     """About how many speak in a task (roles are taken to be dealt evenly)."""
     speaking = [experiment.roles[label] for label in task.prompts if label in experiment.roles]
@@ -218,6 +274,12 @@ def _option_notes(experiment: Experiment) -> list[str]:
     found = []
     for play in experiment.tasks.values():
         options = play.options.values() if isinstance(play.options, dict) else [play.options]
+        asked = play.task.type != "context"
+        if play.task.randomize_response_order and asked and not _has_list(options):
+            found.append(
+                f"{play.task.at.get('randomize_response_order')}: there is no list of options "
+                "whose order could be randomized; it changes nothing"
+            )
         if play.task.validate_response and any(isinstance(o, Words) for o in options):
             what = play.task.var_type or "text"
             found.append(
@@ -225,6 +287,10 @@ def _option_notes(experiment: Experiment) -> list[str]:
                 f"being {what}; a range like (0, 10) or a list is enforced"
             )
     return found
+
+
+def _has_list(options: Iterable[object]) -> bool:
+    return any(isinstance(one, Listed) for one in options)
 
 
 def _image_notes(config: WorkbookConfig) -> list[str]:
@@ -285,8 +351,9 @@ def preview(config: WorkbookConfig, prompts: PromptLibrary) -> list[Preview]:
 
 
 def _first_task(state: SessionState, who: Seat | str) -> TaskInPlay | None:
-    """The first task that is put to a speaker, in the order of its session."""
-    return next((task for task in _asked(state) if who in state.in_play(task)), None)
+    """The first task that is put to a speaker, in the order of its session, by what is known."""
+    in_turn = (task for task in _asked(state) if who in state.in_play(task))
+    return next((task for task in in_turn if wording(state, task, who, OPTIONS).text), None)
 
 
 def _asked(state: SessionState) -> list[TaskInPlay]:

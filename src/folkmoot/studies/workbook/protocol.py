@@ -38,6 +38,7 @@ from folkmoot.studies.workbook.sessions import (
     SessionState,
     ask_seat,
     ask_special,
+    asked_in,
     brief_speakers,
     by_facilitator,
     question_aloud,
@@ -138,7 +139,8 @@ async def play_session(scope: Scope, played: Played, reasks: int) -> SessionStat
         if state.ended != "completed":
             break
         state.rounds += 1
-        await ROUNDS[task.task.type](scope.at(task.task.task_id), state, task)
+        in_play = asked_in(state, task)
+        await ROUNDS[task.task.type](scope.at(task.task.task_id), state, task, in_play)
         state.finish_task(task)
     state.finish()
     if state.ended != "completed":
@@ -152,9 +154,10 @@ async def play_session(scope: Scope, played: Played, reasks: int) -> SessionStat
     return state
 
 
-async def discussion(scope: Scope, state: SessionState, task: TaskInPlay) -> None:
+async def discussion(
+    scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[Seat | str]
+) -> None:
     """One question to the group; then each speaks in turn and hears those before."""
-    in_play = state.in_play(task)
     for seat in state.seats:
         if seat in in_play:
             put = wording(state, task, seat, "")
@@ -175,10 +178,11 @@ async def discussion(scope: Scope, state: SessionState, task: TaskInPlay) -> Non
             state.tell([s.id for s in state.seats if s is not who], asked.aloud)
 
 
-async def public_question(scope: Scope, state: SessionState, task: TaskInPlay) -> None:
+async def public_question(
+    scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[Seat | str]
+) -> None:
     """Put to each in turn. The answers so far stand before the question; who has answered already
     hears later ones at once."""
-    in_play = state.in_play(task)
     question_aloud(state, task, in_play)
     answers: list[Utterance] = []
     present = [s.id for s in state.seats if s not in in_play]
@@ -201,13 +205,14 @@ async def public_question(scope: Scope, state: SessionState, task: TaskInPlay) -
             answers.append(said)
 
 
-async def private_question(scope: Scope, state: SessionState, task: TaskInPlay) -> None:
+async def private_question(
+    scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[Seat | str]
+) -> None:
     """Put to each alone, side by side; answers are hidden until the round ends.
 
     A special role speaks where the dict has it and hears those before it. When the round is over
     everybody hears everything, unless the layout keeps private answers private.
     """
-    in_play = state.in_play(task)
     question_aloud(state, task, in_play)
     aloud: list[Utterance] = []
 

@@ -52,6 +52,7 @@ NOT_AVAILABLE = NotThere("not available")
 SOMEBODY_ELSES = NotThere("…")  # in a question as those hear it to whom it is not put
 Prompts = Callable[..., str]  # (name, **variables) → the prompt of that name, filled in
 CUT, CUT_ROUNDS = "conversation_length", "rounds"  # why a session ended before its end
+EMPTY_PROMPT = "empty_prompt"  # why somebody was not asked: nothing remained of the task's text
 
 
 @dataclass(frozen=True)
@@ -224,7 +225,7 @@ class SessionState:
         if given is None:
             return Missing("not_yet" if self.ended == "completed" else CUT)
         if isinstance(given, Missing):
-            return given
+            return None if given.reason == EMPTY_PROMPT else given
         if not given.usable:
             return Missing("invalid")
         if task.task.var_type in ("integer", "float") and isinstance(given.value, str):
@@ -435,6 +436,17 @@ def wording(state: SessionState, task: TaskInPlay, who: Seat | str, options: str
 
     `who` may be a role's label: then it is the question as those hear it to whom it is not put.
     """
+    filled, names, said = _filled(state, task, who, options)
+    shown = (image.words for image in images_in(f"{filled}\n{options}"))
+    # What somebody answered is words, whatever address is in it.
+    images = tuple(words for words in shown if not any(words in text for text in said))
+    return Wording(filled, OPTIONS in names, images)
+
+
+def _filled(
+    state: SessionState, task: TaskInPlay, who: Seat | str, options: str
+) -> tuple[str, frozenset[str], list[str]]:
+    """A task's prompt filled in, the names in it, and the answers that were filled in."""
     label = who.role if isinstance(who, Seat) else special_label(state, who)
     text = normalise_options(task.prompts[label])
     names, _ = names_in(text)
@@ -446,11 +458,26 @@ def wording(state: SessionState, task: TaskInPlay, who: Seat | str, options: str
         # The values of this session break the text (a division by zero, say): without them it
         # was checked, so the participant reads that they are not available.
         filled = render(text, {**values, **dict.fromkeys(answers, NOT_AVAILABLE)}).strip()
-    # What somebody answered is words, whatever address is in it.
-    said = [str(values[name]) for name in answers]
-    shown = (image.words for image in images_in(f"{filled}\n{options}"))
-    images = tuple(words for words in shown if not any(words in text for text in said))
-    return Wording(filled, OPTIONS in names, images)
+    return filled, names, [str(values[name]) for name in answers]
+
+
+def asked_in(state: SessionState, task: TaskInPlay) -> list[Seat | str]:
+    """Who is asked in a task, in order: those of whose prompt something remains.
+
+    A text may hold nothing for some of them (`{% if give_1 > 5 %}Why?{% endif %}`). They sit out,
+    and their answer is missing with that reason.
+    """
+    asked: list[Seat | str] = []
+    for who in state.in_play(task):
+        if _filled(state, task, who, OPTIONS)[0]:
+            asked.append(who)
+        elif isinstance(who, Seat):
+            skipped = Missing(EMPTY_PROMPT)
+            state.note(Response(task, state.rounds, who.id, who.role, skipped))
+        else:
+            skipped = Missing(EMPTY_PROMPT)
+            state.special_replies.append(Response(task, state.rounds, who, who, skipped))
+    return asked
 
 
 def question_aloud(state: SessionState, task: TaskInPlay, in_play: Sequence[Seat | str]) -> None:
@@ -459,6 +486,8 @@ def question_aloud(state: SessionState, task: TaskInPlay, in_play: Sequence[Seat
     if first is None:
         return
     put = wording(state, task, first.role, "")
+    if not put.text:  # it depends on who is asked
+        return
     question = by_facilitator(put.text, task, put.images)
     state.said.append(question)
     state.tell([*state.specials, *(s.id for s in state.seats if s not in in_play)], question)

@@ -95,7 +95,8 @@ class Answered(InSession, table="responses"):
     )
     position: int | None = column("place of the chosen option in the order shown, from 1")
     missing: str | None = column(
-        "why there is no answer; conversation_length: the session was cut before"
+        "why there is no answer; conversation_length: the session was cut before; empty_prompt: "
+        "nothing remained of the task's text for this participant, so that nothing was asked"
     )
     finish: str | None
 

@@ -29,6 +29,7 @@ from folkmoot.studies.workbook.config import (
     COMPUTED_SCOPES,
     FACILITATOR,
     STRATEGIES,
+    SUMMARIZER,
     TASK_TYPES,
     VAR_TYPES,
     Computed,
@@ -45,6 +46,7 @@ from folkmoot.studies.workbook.config import (
     Treatment,
     VarType,
     Workbook,
+    written_label,
 )
 from folkmoot.studies.workbook.spreadsheet.layouts import (
     COLUMNS,
@@ -316,6 +318,7 @@ def _described(row: Row, kind: type[D], layout: Layout, problems: Problems) -> D
     what = "role" if issubclass(kind, Role) else "treatment"
     column = f"{what}_description"
     label = row.required(f"{what}_label", problems)
+    label = written_label(label) if what == "role" else label
     row.required(column, problems)
     text, where = row.long_text(column).strip(), row.at(column)
     extra: dict[str, str] = {}
@@ -340,6 +343,9 @@ def _check_roles(roles: Sequence[Role], sheet: Sheet, problems: Problems) -> Non
     if not any(r.special == FACILITATOR for r in roles):
         hint = f"add a row {FACILITATOR} with a description; it asks the questions"
         problems.add(f"the role {FACILITATOR} is missing", f"{sheet.name}!A2", hint)
+    for twice in [r for r in roles if r.label == SUMMARIZER][1:]:
+        where = twice.at.get("role_label", "")
+        problems.add(f"duplicate role {SUMMARIZER}", where, "keep one of them")
     if all(r.special for r in roles):
         where = f"{sheet.name}!A{len(roles) + 2}"
         hint = "add a row such as Participant with its description"
@@ -413,7 +419,7 @@ def _llm_text(row: Row, problems: Problems) -> str | dict[str, str]:
     bad = [k for k, v in value.items() if not (isinstance(k, str) and isinstance(v, str) and v)]
     for key in bad:
         problems.add(f"the prompt of {key!r} is not a text", where, "quote it")
-    return {k.strip(): v for k, v in value.items() if k not in bad}
+    return {written_label(k.strip()): v for k, v in value.items() if k not in bad}
 
 
 def _constant(row: Row, problems: Problems) -> Constant | None:

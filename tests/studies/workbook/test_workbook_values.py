@@ -1,0 +1,203 @@
+"""Computed values: calculated once and in order, with bounded work, from answers and the design."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from folkmoot.conversation.answers import Missing
+from folkmoot.studies.workbook.checks import design_problems
+from folkmoot.studies.workbook.config import Computed
+from folkmoot.studies.workbook.expressions import (
+    BadExpression,
+    Scene,
+    evaluate,
+    evaluate_for,
+    in_order,
+)
+from tests.studies.workbook.test_workbook_play import TASKS, play, requests, rows
+from tests.studies.workbook.workbook_builder import good, mistakes, player, put, read, task
+
+
+def computed(*items: tuple[str, str, str]) -> dict[str, list[list[Any]]]:
+    """A workbook with these computed values, and a question after the offers."""
+    book = good()
+    book["computed"] += [list(item) for item in items]
+    return book
+
+
+def test_a_long_chain_in_any_order_is_the_same_in_the_prompt_and_in_the_table(
+    tmp_path: Path,
+) -> None:
+    n = 3_000
+    chain = [(f"c{k}", "participant", f"c{k - 1} + 1") for k in range(n, 0, -1)]
+    book = put(computed(*chain, ("c0", "participant", "offer")), f"{TASKS}!F5", "It is {{ c3000 }}")
+    provider = player(number=7)
+    run = play(book, tmp_path, provider, limit=1)
+    shown = [r.messages[-1].content for r in requests(provider, "market.1/m/")]
+    stored = run.table("computed").filter(name="c3000")["number"].to_list()
+    assert shown and all("It is 3007" in text for text in shown)
+    assert stored == [3007.0] * 4
+    assert {row["c3000"] for row in rows(run)} == {"3007"}
+
+
+def test_a_long_circle_is_named() -> None:
+    items = [
+        Computed(name=f"c{k}", scope="session", expression=f"c{(k + 1) % 3000}")
+        for k in range(3000)
+    ]
+    with pytest.raises(BadExpression, match=r"circle: c\d+ → c\d+"):
+        in_order(items)
+    with pytest.raises(BadExpression, match=r"circle: (a → b → a|b → a → b)"):
+        in_order(
+            [
+                Computed(name="a", scope="session", expression="b"),
+                Computed(name="b", scope="session", expression="a"),
+            ]
+        )
+
+
+class Asked(Counter[str]):
+    """Answers of many people, which count how often each is looked up."""
+
+    def __call__(self, name: str, who: str | None) -> Any:
+        self[str(who)] += 1
+        return int(str(who))
+
+
+NESTED = "sum(sum(give)) + mean(others(sum(others(give)))) + max(others(give)) + give"
+
+
+@pytest.mark.parametrize("text", ["sum(sum(give))", "sum(others(give))", NESTED])
+def test_the_work_of_an_expression_grows_with_the_people_and_no_faster(text: str) -> None:
+    people = [str(n) for n in range(400)]
+    asked = Asked()
+    scene = Scene(people, frozenset({"give"}), frozenset(), {}, asked)
+    values = evaluate_for(text, scene, people)
+    assert all(isinstance(value, (int, float)) for value in values)
+    assert max(asked.values()) <= 2 * text.count("give") + 2
+    total = sum(range(400))
+    if text == "sum(sum(give))":
+        assert set(values) == {400 * total}
+
+
+numbers = st.one_of(
+    st.integers(-(10**14), 10**14),  # so that the sum of all is not too large
+    st.floats(-1e14, 1e14, allow_nan=False),
+    st.booleans(),
+)
+
+
+@given(st.lists(numbers, min_size=1, max_size=8), st.sampled_from(["sum", "mean", "min", "max"]))
+def test_others_are_combined_as_if_each_were_looked_up(values: list[Any], name: str) -> None:
+    people = [str(n) for n in range(len(values))]
+    scene = Scene(
+        people, frozenset({"x"}), frozenset(), {}, lambda _name, who: values[int(who or 0)]
+    )
+    plain = {
+        "sum": lambda v: math.fsum(v) if any(isinstance(x, float) for x in v) else sum(v),
+        "mean": lambda v: math.fsum(v) / len(v),
+        "min": min,
+        "max": max,
+    }[name]
+    for n, person in enumerate(people):
+        rest = values[:n] + values[n + 1 :]
+        found = evaluate(f"{name}(others(x))", scene, person)
+        if rest or name == "sum":
+            expected = plain(rest)
+            assert found == expected and (
+                isinstance(expected, bool) or type(found) is type(expected)
+            )
+        else:
+            assert isinstance(found, Missing)
+
+
+def test_somebody_without_a_value_keeps_it_from_all_but_themselves() -> None:
+    given = {"a": 4, "b": Missing("invalid"), "c": 10}
+    scene = Scene([*given], frozenset({"x"}), frozenset(), {}, lambda _n, who: given[who or ""])
+    assert evaluate("sum(others(x))", scene, "b") == 14
+    others = evaluate("sum(others(x))", scene, "a")
+    assert isinstance(others, Missing) and others.detail == "x of b: invalid"
+
+
+def test_the_design_and_the_profiles_may_be_used(tmp_path: Path) -> None:
+    book = computed(
+        ("buys", "participant", "role == 'Buyer'"),
+        ("buyers", "session", "count(role == 'Buyer')"),
+        ("calm", "session", "treatment == 'calm'"),
+        ("second", "session", "session == 2"),
+        ("people", "session", "members"),
+        ("older", "participant", "age - mean(age)"),
+        ("lives", "participant", "town"),
+        ("weighted", "participant", "offer * age if role == 'Buyer' else 0"),
+        ("unknown", "participant", "income + 1"),
+        ("anybody", "session", "sum(income)"),
+    )
+    for row, extra in zip(book["agent_profiles"], ["income", "What?", *[None] * 8], strict=True):
+        row.append(extra)
+    run = play(book, tmp_path)
+    seats = {r["participant_id"]: r for r in run.table("assignment").to_dicts()}
+    for row in rows(run):
+        seat = seats[row["ID"]]
+        buyer = seat["role"] == "Buyer"
+        assert row["buys"] == str(int(buyer)) and row["buyers"] == "2" and row["people"] == "4"
+        assert row["calm"] == str(int(seat["treatment"] == "calm"))
+        assert row["second"] == str(int(seat["session"] == "2"))
+        own = [int(p[1:]) for p, s in seats.items() if s["session"] == seat["session"]]
+        assert float(row["older"]) == pytest.approx(int(row["ID"][1:]) - sum(own) / 4)
+        assert row["lives"] == f"Town {row['ID'][1:]}"
+        assert row["weighted"] == str(5 * (20 + int(row["ID"][1:])) if buyer else 0)
+        assert row["unknown"] == row["anybody"] == "NA"
+
+
+def test_the_workbooks_own_names_go_before_those_of_the_design(tmp_path: Path) -> None:
+    book = computed(("size", "session", "members"), ("years", "participant", "age"))
+    book["constants"].append(["members", "[7]"])
+    book["computed"].append(["age", "participant", "offer"])
+    run = play(book, tmp_path)
+    assert {(row["size"], row["years"]) for row in rows(run)} == {("7", "5")}
+
+
+@pytest.mark.parametrize(
+    ("expression", "says"),
+    [("age", "age differs between"), ("role", "role differs between"), ("agee", "mean age?")],
+)
+def test_what_differs_between_people_is_no_value_of_a_session(
+    tmp_path: Path, expression: str, says: str
+) -> None:
+    found = mistakes(computed(("x", "session", expression)), tmp_path)
+    assert len(found) == 1 and says in found[0], found
+
+
+def calls_of_a_check(tasks: int, folder: Path) -> int:
+    """How many functions of Python a check of so many tasks and computed values calls."""
+    book = good()
+    for k in range(tasks):
+        text = f"You gave {{{{ c{k - 1} }}}}. And now?" if k else "And now?"
+        book[TASKS].append(task(f"x{k}", "private_question", 10 + k, text, f"v{k}"))
+        book["computed"].append([f"c{k}", "participant", f"c{k - 1} + v{k}" if k else "v0"])
+    workbook = read(book, folder).workbook
+    counted = Counter[str]()
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        counted[event] += 1
+
+    sys.setprofile(count)
+    try:
+        assert design_problems(workbook) == []
+    finally:
+        sys.setprofile(None)
+    return counted["call"]
+
+
+def test_a_check_takes_time_in_proportion_to_the_tasks(tmp_path: Path) -> None:
+    few, many = (calls_of_a_check(n, tmp_path) for n in (100, 400))
+    assert many < 5 * few
