@@ -22,8 +22,8 @@ from folkmoot.studies.workbook.answers import (
     show,
 )
 from folkmoot.studies.workbook.config import Computed, Task
-from folkmoot.studies.workbook.expressions import BadExpression, Scene, evaluate, in_order
 from folkmoot.studies.workbook.participants import assign, balanced, experiments
+from folkmoot.studies.workbook.placeholders import BadExpression, Scene, evaluate, in_order
 from folkmoot.studies.workbook.protocol import realised_order
 from tests.studies.workbook.workbook_builder import good, mistakes, put, read, setting
 

@@ -11,9 +11,15 @@ import pytest
 
 from folkmoot.errors import InputError
 from folkmoot.studies.workbook.answers import NotALiteral, read_literal
-from folkmoot.studies.workbook.expressions import Scene, evaluate, parse_expression
 from folkmoot.studies.workbook.files import harmless, harmless_csv
-from folkmoot.studies.workbook.placeholders import MAX_OUTPUT, TemplateProblem, render
+from folkmoot.studies.workbook.placeholders import (
+    MAX_OUTPUT,
+    Scene,
+    TemplateProblem,
+    evaluate,
+    parse_expression,
+    render,
+)
 from folkmoot.studies.workbook.preparation import check, load
 from folkmoot.studies.workbook.spreadsheet import sheets
 from tests.bounded import bounded
@@ -137,7 +143,7 @@ IS_FINE = ["give ** 2 / 4", "min(2)", "mean(2) + 1", "2 ** 10", "give / (2 - 1)"
 
 def test_expressions_are_arithmetic_only() -> None:
     setup = """
-from folkmoot.studies.workbook.expressions import BadExpression, Scene, evaluate, parse_expression
+from folkmoot.studies.workbook.placeholders import BadExpression, Scene, evaluate, parse_expression
 scene = Scene(["a", "b"], frozenset({"give"}), frozenset(), {"n": 2}, lambda name, who: 3)
 """
     body = """

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from folkmoot.conversation.answers import Missing
 from folkmoot.studies.workbook.checks import design_problems
 from folkmoot.studies.workbook.config import Computed
-from folkmoot.studies.workbook.expressions import (
+from folkmoot.studies.workbook.placeholders import (
     BadExpression,
     Scene,
     evaluate,

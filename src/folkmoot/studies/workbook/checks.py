@@ -23,13 +23,6 @@ from folkmoot.studies.workbook.config import (
     WorkbookConfig,
     special_role,
 )
-from folkmoot.studies.workbook.expressions import (
-    BadExpression,
-    in_order,
-    known_after,
-    names_used,
-    parse_expression,
-)
 from folkmoot.studies.workbook.participants import (
     Experiment,
     TaskInPlay,
@@ -43,9 +36,14 @@ from folkmoot.studies.workbook.placeholders import (
     NAMESPACES,
     OPTIONS,
     UNDEFINED,
+    BadExpression,
     TemplateProblem,
     check_names,
+    in_order,
+    known_after,
     names_in,
+    names_used,
+    parse_expression,
     render,
 )
 from folkmoot.studies.workbook.sessions import (

@@ -24,7 +24,6 @@ from folkmoot.randomness import generator
 from folkmoot.studies.workbook.answers import Listed, Words
 from folkmoot.studies.workbook.checks import cells_with_images, design_problems
 from folkmoot.studies.workbook.config import Workbook, WorkbookConfig, settings_of
-from folkmoot.studies.workbook.expressions import in_order, names_used, parse_expression
 from folkmoot.studies.workbook.participants import (
     Experiment,
     Seat,
@@ -40,7 +39,10 @@ from folkmoot.studies.workbook.placeholders import (
     OPTIONS,
     TemplateProblem,
     empty_branches,
+    in_order,
     names_in,
+    names_used,
+    parse_expression,
 )
 from folkmoot.studies.workbook.protocol import ordered_tasks, sessions_of
 from folkmoot.studies.workbook.sessions import (
@@ -253,8 +255,9 @@ def _branch_notes(workbook: Workbook) -> list[str]:
             if branches:
                 where = task.at.get("llm_text", "")
                 whose = f" of {role}" if role else ""
+                count = plural(len(branches), "branch", "branches")
                 found.append(
-                    f"{where}: the prompt{whose} is empty in {plural(len(branches), 'branch', 'branches')} "
+                    f"{where}: the prompt{whose} is empty in {count} "
                     f"({'; '.join(branches)}): there {task.task_id} asks nothing, and the answer "
                     f"is missing with the reason {EMPTY_PROMPT}"
                 )

@@ -21,7 +21,6 @@ from folkmoot.engine.session import Scope, Session
 from folkmoot.errors import InputError
 from folkmoot.randomness import generator
 from folkmoot.studies.workbook.config import Task, WorkbookConfig
-from folkmoot.studies.workbook.expressions import in_order
 from folkmoot.studies.workbook.files import Files, session_record
 from folkmoot.studies.workbook.participants import (
     Experiment,
@@ -31,6 +30,7 @@ from folkmoot.studies.workbook.participants import (
     assign,
     experiments,
 )
+from folkmoot.studies.workbook.placeholders import in_order
 from folkmoot.studies.workbook.sessions import (
     CUT,
     CUT_ROUNDS,

@@ -25,7 +25,6 @@ from folkmoot.studies.workbook.config import (
     Scalar,
     number_text,
 )
-from folkmoot.studies.workbook.expressions import Scene, evaluate_for, known_after
 from folkmoot.studies.workbook.participants import (
     Experiment,
     Seat,
@@ -37,7 +36,10 @@ from folkmoot.studies.workbook.placeholders import (
     NAMESPACES,
     OPTIONS,
     NotThere,
+    Scene,
     TemplateProblem,
+    evaluate_for,
+    known_after,
     names_in,
     normalise_options,
     render,
