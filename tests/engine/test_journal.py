@@ -169,14 +169,14 @@ def kept(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
-        ("UPDATE entries SET reply = 'never said' WHERE address = 'b'", "entries at b were"),
-        ("UPDATE entries SET finish = 'length' WHERE address = 'c'", "entries at c were"),
-        ("UPDATE entries SET address = 'z' WHERE address = 'c'", "entries at z were"),
+        ("UPDATE entries SET reply = 'never said' WHERE address = 'b'", "b: changed since"),
+        ("UPDATE entries SET finish = 'length' WHERE address = 'c'", "c: changed since"),
+        ("UPDATE entries SET address = 'z' WHERE address = 'c'", "z: changed since"),
         ("DELETE FROM entries WHERE address = 'b'", "added or removed"),
         (
-            "INSERT INTO entries SELECT 'd', kind, fingerprint, request, 'x', blob, finish, 0, 0, "
-            "0, 0, 0, 1, '', '', '', 0, seal FROM entries WHERE address = 'a'",
-            "entries at d were",
+            "INSERT INTO entries SELECT 4, 'd', kind, fingerprint, request, 'x', blob, finish, 0, "
+            "0, 0, 0, 0, 1, '', '', '', 0, content, seal FROM entries WHERE address = 'a'",
+            "d: changed since",
         ),
     ],
 )
@@ -193,13 +193,18 @@ def test_a_journal_that_was_changed_is_not_gone_on_from(
 
 def test_a_reader_names_what_was_changed_and_changes_nothing(kept: Path) -> None:
     with JournalReader(kept) as journal:
-        assert journal.changed() == [] and journal.changed_texts() == 0
+        assert journal.damage() == []
         digest = journal.content_digest()
     forge(kept, "UPDATE entries SET cost_usd = 0.5 WHERE address = 'b'")  # not in the digest
     forge(kept, "UPDATE texts SET text = 'another prompt'")
     before = sorted((p.name, p.read_bytes()) for p in kept.parent.iterdir())
     with JournalReader(kept) as journal:
-        assert journal.changed() == ["b"] and journal.changed_texts() == 1
+        damaged = [str(damage) for damage in journal.damage()]
+        assert "b: changed since written" in damaged
+        assert [d for d in damaged if "a long text" in d] == [
+            f"{address}: a long text of the request changed since written or is gone"
+            for address in "abc"
+        ]
         assert journal.content_digest() == digest
     assert sorted((p.name, p.read_bytes()) for p in kept.parent.iterdir()) == before
 
@@ -208,7 +213,8 @@ def older(path: Path, form: int) -> None:
     """Make a journal one of an earlier format: no seals, no digest, tokens in every row."""
     with closing(sqlite3.connect(path)) as db, db:
         for table in ("entries", "superseded"):
-            db.execute(f"ALTER TABLE {table} DROP COLUMN seal")
+            for column in ("seal", "content"):
+                db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         db.execute("DELETE FROM meta WHERE key != 'format'")
         db.execute("UPDATE meta SET value = ?", (str(form),))
 
@@ -254,5 +260,5 @@ def test_what_is_written_keeps_its_seal_whatever_it_is(
             journal.close()
             digest = journal.content_digest()
         with JournalReader(path) as reader:
-            assert reader.changed() == [] and reader.content_digest() == digest
+            assert reader.damage() == [] and reader.content_digest() == digest
         Journal(path).close()

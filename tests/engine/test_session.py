@@ -610,7 +610,7 @@ def test_a_setting_that_a_later_version_adds_stops_no_run_begun_before(tmp_path:
     study = Study("trial", "Trial", Now, protocol)
     folkmoot.run(study, {}, resume=True, **how)
     assert model.calls == 1
-    with pytest.raises(DriftError, match=r"settings.pauses was not there, is now 1.*manifest.json"):
+    with pytest.raises(DriftError, match=r"settings.pauses was not there, is now 1.*version of F"):
         folkmoot.run(study, {"pauses": 1}, resume=True, **how)
     with pytest.raises(DriftError, match=r"settings.rounds was 2, is now 3"):
         folkmoot.run(study, {"rounds": 3}, resume=True, **how)

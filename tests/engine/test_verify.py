@@ -20,13 +20,14 @@ import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.context import RunContext
+from folkmoot.engine.integrity import Chain, hash_content, hash_entry
 from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.journal_file import SELECT, content_in, keep_digest, seal_of
+from folkmoot.engine.journal_file import SELECT
 from folkmoot.engine.study import registered, study_of_run
-from folkmoot.engine.verify import verify_run
+from folkmoot.engine.verify import digests_of, verify_run
 from folkmoot.models.scripted import Scripted
 from folkmoot.report.deviations import deviations
-from folkmoot.storage.manifest import sha256
+from folkmoot.storage.manifest import seal_manifest, sha256
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import small_study
 from tests.engine.test_journal import older
@@ -70,24 +71,43 @@ def change_json(path: Path, change: Callable[[Any], object]) -> None:
 
 def hashed_anew(folder: Path) -> None:
     """Cover up: the manifest with the hashes of the files as they are now."""
-    path = folder / "manifest.json"
-    change_json(
-        path, lambda m: m.update(hashes={name: sha256(folder / name) for name in m["hashes"]})
-    )
+    manifest_anew(folder)
 
 
 def change_journal(folder: Path, statement: str, *, cover_up: bool = False) -> None:
     with closing(sqlite3.connect(folder / "journal.sqlite")) as db, db:
         assert db.execute(statement).rowcount
     if cover_up:  # seals, digests and all, as somebody who knows the format might
-        with closing(sqlite3.connect(folder / "journal.sqlite")) as db, db:
-            rows = db.execute(SELECT).fetchall()
-            sealed = [(seal_of(row), row[0]) for row in rows]
-            db.executemany("UPDATE entries SET seal = ? WHERE address = ?", sealed)
-            keep_digest(db, content_in(db))
-        with JournalReader(folder / "journal.sqlite") as journal:
-            digest = journal.content_digest()
-        change_json(folder / "manifest.json", lambda m: m.update(journal_digest=digest))
+        hash_journal_anew(folder / "journal.sqlite")
+        manifest_anew(folder)
+
+
+def hash_journal_anew(path: Path) -> None:
+    """Cover up: an undamaged journal with the entries as they are now."""
+    with closing(sqlite3.connect(path)) as db, db:
+        rows = db.execute(f"{SELECT} ORDER BY number").fetchall()
+        db.execute("DELETE FROM entries")
+        chain = Chain()
+        for row in rows:
+            content = hash_content(row)
+            seal = hash_entry(chain.length + 1, row, content)
+            marks = ", ".join("?" * (len(row) + 3))
+            cells = (chain.length + 1, *row, content, seal)
+            db.execute(f"INSERT INTO entries VALUES ({marks})", cells)
+            chain = chain.add(seal)
+        db.execute("UPDATE meta SET value = ? WHERE key = 'chain'", (str(chain),))
+
+
+def manifest_anew(folder: Path) -> None:
+    """Cover up: the manifest with the hashes, the digests and the seal of what is there now."""
+    run = RunFolder(folder)
+    with JournalReader(folder / "journal.sqlite") as journal:
+        content, record = digests_of(run, journal)
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text("utf-8"))
+    manifest["hashes"] = {name: sha256(folder / name) for name in manifest["hashes"]}
+    manifest |= {"journal_digest": content, "record_digest": record}
+    path.write_text(json.dumps(seal_manifest(manifest), indent=2), "utf-8")
 
 
 @pytest.mark.parametrize("study", sorted(registered()))
@@ -100,7 +120,7 @@ def test_every_study_type_can_be_verified(study: str, tmp_path: Path) -> None:
     found = verify_run(RunFolder(folder))
     assert found.differences == [] and found.not_compared == []
     written = {p.relative_to(folder).as_posix() for p in folder.rglob("*.*") if p.is_file()}
-    not_hashed = {"manifest.json", "journal.sqlite", "run.log", "log.jsonl", ".lock"}
+    not_hashed = {"manifest.json", "journal.sqlite", ".lock"}
     assert set(RunFolder(folder).manifest["hashes"]) == written - not_hashed
     assert found.tables == len(RunFolder(folder).tables()) > 0 and found.files > 2
     assert tree(tmp_path) == before
@@ -109,7 +129,9 @@ def test_every_study_type_can_be_verified(study: str, tmp_path: Path) -> None:
 def test_a_run_as_it_was_left_is_verified_on_the_command_line(run: Path) -> None:
     code, said = verify(run)
     assert code == 0, said
-    assert "Verified" in said and RunFolder(run).manifest["journal_digest"] in said
+    assert "Consistent" in said and "Verified" not in said
+    assert RunFolder(run).manifest["journal_digest"] in said
+    assert RunFolder(run).manifest["record_digest"] in said
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         folkmoot.load(run)
@@ -219,9 +241,9 @@ ONE = f"address = (SELECT min(address) FROM entries WHERE {SAID})"
 def test_a_changed_reply_is_seen_by_verify_report_load_and_resume(run: Path) -> None:
     change_journal(run, f"UPDATE entries SET reply = 'I was never asked.' WHERE {ONE}")
     with JournalReader(run / "journal.sqlite") as journal:
-        (address,) = journal.changed()
+        ((address, _),) = journal.damage()
     code, said = verify(run)
-    assert code == 4 and f"changed since they were written: {address}" in said
+    assert code == 4 and f"{address}: changed since written" in said
     assert "journal.sqlite was changed after the run" in reported(run)
     with pytest.warns(UserWarning, match=r"journal\.sqlite was changed"):
         folkmoot.load(run)
@@ -235,8 +257,8 @@ def test_a_changed_cost_and_a_changed_prompt_are_seen(run: Path) -> None:
     change_journal(run, f"UPDATE entries SET cost_usd = 9 WHERE {ONE}")
     change_journal(run, "UPDATE texts SET text = text || ' Vote for the park.'")
     code, said = verify(run)
-    assert code == 4 and "changed since they were written" in said
-    assert "long texts changed" in said and "another request than was sent" in said
+    assert code == 4 and "changed since written" in said
+    assert "a long text of the request changed" in said
 
 
 def test_a_reply_that_was_changed_with_all_its_hashes_contradicts_the_tables(run: Path) -> None:
@@ -257,8 +279,8 @@ def test_entries_that_were_taken_or_added_with_all_their_hashes(run: Path) -> No
     assert code == 4 and f"{address} is not in the journal" in said
     with closing(sqlite3.connect(run / "journal.sqlite")) as db, db:
         marks = ", ".join("?" * len(whole))
-        db.execute(f"INSERT INTO entries VALUES ({marks})", whole)
-        db.execute(f"INSERT INTO entries VALUES ({marks})", ("zz/more/ask0", *whole[1:]))
+        db.execute(f"INSERT INTO entries VALUES ({marks})", (90_000, *whole[1:]))
+        db.execute(f"INSERT INTO entries VALUES ({marks})", (90_001, "zz/more/ask0", *whole[2:]))
     change_journal(run, "UPDATE meta SET value = value WHERE key = 'format'", cover_up=True)
     code, said = verify(run)
     assert code == 4 and "does not ask for: zz/more/ask0" in said
@@ -307,6 +329,9 @@ def of_earlier_code(run: Path) -> None:
         del manifest["software"]["source"]
         kept = {n: h for n, h in manifest["hashes"].items() if n.endswith((".csv", "plan.json"))}
         manifest["hashes"] = kept
+        del manifest["seal"], manifest["record_digest"]
+        with JournalReader(run / "journal.sqlite") as journal:
+            manifest["journal_digest"] = journal.content_digest()
 
     change_json(run / "manifest.json", forget)
 
@@ -327,6 +352,8 @@ def test_what_other_code_makes_otherwise_is_no_forgery(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change_json(run / "manifest.json", lambda m: m["software"].update(source="other"))
+    change_json(run / "plan.json", lambda plan: plan["software"].update(source="other"))
+    manifest_anew(run)
     record = RunContext.record
 
     def otherwise(self: RunContext, rows: Any, table: str, row: Any) -> None:

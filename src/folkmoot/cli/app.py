@@ -338,11 +338,17 @@ def show(
 
 @app.command()
 @guarded
-def verify(run: RunArg) -> None:
+def verify(
+    run: RunArg,
+    digest: Annotated[
+        str,
+        typer.Option("--digest", metavar="HEX", help="Compare with a digest published elsewhere."),
+    ] = "",
+) -> None:
     """Rebuild a run from its journal and compare it with its files."""
     from folkmoot.cli.results import verify_command
 
-    verify_command(run)
+    verify_command(run, digest)
 
 
 @app.command()

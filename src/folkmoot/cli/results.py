@@ -171,17 +171,20 @@ def _journal(run: RunFolder) -> JournalReader:
     return JournalReader(path)
 
 
-def verify_command(name: str) -> None:
-    """Print differences and what could not be compared; exit 4 if there is either."""
+def verify_command(name: str, digest: str) -> None:
+    """Print differences and what could not be compared; exit 4 if there is either. `digest`: one
+    of the run's, as it was published elsewhere."""
     grid = find_grid(name)
+    if grid is not None and digest:
+        raise InputError("--digest: is of one run; name a cell of the grid")
     runs = [find_run(name)] if grid is None else [run for _, run in grid.finished().values()]
-    verified = [_verify(run) for run in runs]
-    if not all(verified):
+    consistent = [_verify(run, digest) for run in runs]
+    if not all(consistent):
         raise typer.Exit(EXIT_DIFFERS)
 
 
-def _verify(run: RunFolder) -> bool:
-    found = verify_run(run)
+def _verify(run: RunFolder, digest: str) -> bool:
+    found = verify_run(run, published=digest)
     for folder, coding in verify_codings(run):
         found.differences += [f"{folder}: {d}" for d in coding.differences]
         found.not_compared += [f"{folder}: {d}" for d in coding.not_compared]
@@ -190,6 +193,7 @@ def _verify(run: RunFolder) -> bool:
         (f"[red]{plural(len(found.differences), 'difference')}:[/]", found.differences),
         ("[yellow]Not compared:[/]", found.not_compared),
         ("Amended since the run:", found.amended),
+        ("Note:", found.notes),
     ):
         if lines:
             console.print(title)
@@ -204,11 +208,27 @@ def _verify(run: RunFolder) -> bool:
             plural(found.files, "file"),
         )
     )
-    said = "[green]Verified[/]" if found.verified else "Compared"
+    said = "Compared"
+    if found.consistent:
+        said = "[green]Verified[/]" if found.verified else "[green]Consistent[/]"
     console.print(f"{said}: {escape(str(run.path))}, {compared}.", soft_wrap=True)
-    if found.journal_digest:
-        console.print(f"Digest of the journal: {found.journal_digest}", soft_wrap=True)
-    return found.verified
+    if found.content_digest:
+        console.print(f"Content digest: {found.content_digest}", soft_wrap=True)
+    if found.record_digest:
+        console.print(f"Record digest:  {found.record_digest}", soft_wrap=True)
+    if found.consistent and not found.verified:
+        console.print(
+            "Nothing in the folder contradicts anything else in it. Who can change the folder can "
+            "change its digests too: compare with a published one by --digest.",
+            soft_wrap=True,
+        )
+    if found.verified and digest.strip().lower() == found.content_digest:
+        console.print(
+            "The content digest is of requests and replies. Usage, cost, times and the plan are in "
+            "the record digest alone.",
+            soft_wrap=True,
+        )
+    return found.consistent
 
 
 def withdraw_command(name: str, seat: str) -> None:

@@ -116,6 +116,7 @@ class RunContext:
     recorded_at: dict[str, tuple[str, int] | None] = field(default_factory=dict)  # first rows
     forgotten: list[ProtocolError] = field(default_factory=list)  # awaits
     written: set[str] = field(default_factory=set)  # files of the study's own
+    held_files: dict[Path, Path] | None = None  # file → where it waits; None: nothing is held back
     halted: BaseException | None = None
     large: bool = False  # whether memory is worth a process more
     longer: ModelUse = field(default_factory=ModelUse)  # calls that asked again for cut replies
@@ -277,12 +278,32 @@ class RunContext:
         self.progress(Notice(f"{'/'.join(path)}: {message}" if path else message, "warning"))
 
     def write_json(self, name: str, data: object) -> None:
-        write_json(self._inside(name), data)
-        self.written.add(name)
+        write_json(self._place_for(name), data)
 
     def write_text(self, name: str, text: str) -> None:
-        write_text(self._inside(name), text)
+        write_text(self._place_for(name), text)
+
+    def _place_for(self, name: str) -> Path:
+        """Where to write a file of the study: aside, while files are held back."""
+        target = self._inside(name)
         self.written.add(name)
+        if self.held_files is None:
+            return target
+        # A file that is not there yet is written at once, since the study may read it back.
+        aside = target.with_name(f".{target.name}.held") if target.exists() else target
+        return self.held_files.setdefault(target, aside)
+
+    def write_held_files(self) -> None:
+        """Put the files that were held back in their places, and hold back no more."""
+        held, self.held_files = self.held_files or {}, None
+        for target, aside in held.items():
+            if aside != target:
+                aside.replace(target)
+
+    def discard_held_files(self) -> None:
+        """Remove the files that are still held back."""
+        for aside in (self.held_files or {}).values():
+            aside.unlink(missing_ok=True)
 
     def record(self, place: Place, table: str, row: Mapping[str, object]) -> None:
         """Add a row to a table, at this place among the rows of the protocol."""

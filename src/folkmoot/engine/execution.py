@@ -10,7 +10,7 @@ import contextlib
 import os
 import time
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from folkmoot.engine.desk import Desk
 from folkmoot.engine.event_loop import Stopper, interruptible
 from folkmoot.engine.folder import open_journal, write_settings
 from folkmoot.engine.gateway import Gateway, uncountable
+from folkmoot.engine.integrity import digest_of_run
 from folkmoot.engine.journal import Journal, JournalReader, Replay
 from folkmoot.engine.plan import Plan
 from folkmoot.engine.preflight import preflight
@@ -48,11 +49,13 @@ from folkmoot.models.keys import scrub
 from folkmoot.models.request import Provider, Request
 from folkmoot.respondent.knobs import planted
 from folkmoot.storage.files import write_json
-from folkmoot.storage.manifest import RunFacts, file_hashes, manifest
+from folkmoot.storage.manifest import RunFacts, file_hashes, manifest, seal_manifest
 from folkmoot.storage.recording import Recording
 from folkmoot.storage.rows import declared, meanings
 from folkmoot.storage.run_folder import (
     CODEBOOK,
+    LOG,
+    LOG_LINES,
     MANIFEST,
     PERSONAS,
     PLAN,
@@ -136,10 +139,12 @@ async def execute(execution: Execution) -> None:
     """Run the study from where it stands to its end, or until something stops it.
 
     Whatever is raised, replies in flight are awaited, all replies are on the disk, and the log and
-    the manifest say how it ended.
+    the manifest say how it ended. A resume that fails before anything new was put into the journal
+    leaves every file as it was: until then log, settings and the study's files are held back.
     """
     secrets = execution.providers.secrets
-    log = RunLog(execution.folder, scrub=lambda text: scrub(text, secrets))
+    held = execution.options.resume
+    log = RunLog(execution.folder, scrub=lambda text: scrub(text, secrets), held=held)
     progress = broadcast(execution.options.progress, log)
     began = time.monotonic()
     async with contextlib.AsyncExitStack() as stack:
@@ -148,32 +153,71 @@ async def execute(execution: Execution) -> None:
         stack.callback(journal.close)
         context = _context(execution, journal, progress)
         stack.callback(context.forget_rows)
+        stack.callback(context.discard_held_files)
+
+        _hold_back(execution, context, log)
         if context.desk is not None and execution.options.host is not None:
             await stack.enter_async_context(execution.options.host(context.desk))
-        outcome: Outcome = "failed"
-        message = ""
+        end = _End(progress, secrets)
         try:
             await _protocol(execution, context)
-            outcome = "done"
+            end.outcome = "done"
         except BaseException as error:
-            outcome, message = _ended_by(error)
+            end.by(error)
             if isinstance(error, (KeyboardInterrupt, CancelledError)):
                 raise RunInterrupted from None
             raise
         finally:
             try:
-                unusable = await _finish(execution, context, outcome, time.monotonic() - began)
-                message = message or unusable
+                if held and end.outcome in ("failed", "interrupted") and not journal.changed:
+                    await _let_go(context)
+                else:
+                    journal.tell_change()
+                    await _finish(execution, context, end, began)
             except BaseException as error:
-                outcome, message = _ended_by(error)
+                end.by(error)
                 if isinstance(error, Exception):  # what is left to do: to say so
-                    await _finish(execution, context, outcome, time.monotonic() - began)
+                    await _finish(execution, context, end, began)
                 raise
             finally:
                 await context.gateway.close()
                 if context.desk is not None:
                     execution.stopper.halt = context.desk.let_go
-                progress(RunEnded(outcome, scrub(message, secrets)))
+                end.tell()
+
+
+@dataclass
+class _End:
+    """How a process ended; told once, and again only if that changes."""
+
+    progress: Progress
+    secrets: Collection[str]
+    outcome: Outcome = "failed"
+    message: str = ""
+    told: Outcome | None = None
+
+    def by(self, error: BaseException) -> None:
+        self.outcome, self.message = _ended_by(error)
+
+    def tell(self, unusable: str = "") -> None:
+        if self.told != self.outcome:
+            self.told = self.outcome
+            self.progress(RunEnded(self.outcome, scrub(self.message or unusable, self.secrets)))
+
+
+def _hold_back(execution: Execution, context: RunContext, log: RunLog) -> None:
+    """On a resume, write no file before the journal changes, or the run ends well."""
+
+    def begin_writing() -> None:
+        log.release()
+        write_settings(execution.folder, execution.found.config)  # it may call in another way
+        context.write_held_files()
+
+    if execution.options.resume:
+        context.held_files = {}
+        context.journal.before_change = begin_writing
+    else:
+        begin_writing()
 
 
 def _journal(execution: Execution) -> Journal | Replay:
@@ -202,16 +246,19 @@ def _context(execution: Execution, journal: Journal | Replay, progress: Progress
     if config.budget_usd is not None and unpriced and execution.replay is None:
         raise InputError(unknown_cost(unpriced))
     seats = seats_of(found.study, config, found.folder)
-    desk = None
-    if seats and config.seats is not None and execution.options.host is not None:
-        readers = tuple(m for m in dict.fromkeys(providers.named()) if not is_local(m))
-        desk = Desk(seats, config.seats, folder, readers)
-    gateway = Gateway(journal, providers.open, config, progress, execution.allowance, desk)
     plan = Plan(
         folder / PLAN,
         started_at=time_of_day(),
         accept_changes=execution.options.accept_changes,
     )
+    plan.seal("design", design_of(found, providers, plan.sealed("design")))
+    if seats:
+        plan.seal("seats", [place.name for place in seats])
+    desk = None
+    if seats and config.seats is not None and execution.options.host is not None:
+        readers = tuple(m for m in dict.fromkeys(providers.named()) if not is_local(m))
+        desk = Desk(seats, config.seats, folder, readers)
+    gateway = Gateway(journal, providers.open, config, progress, execution.allowance, desk)
     now = time_of_day if execution.replay is None else lambda: SOME_TIME
     return RunContext(
         config,
@@ -237,12 +284,8 @@ def unknown_cost(models: Sequence[str]) -> str:
 
 
 async def _protocol(execution: Execution, context: RunContext) -> None:
-    """Seal the design, then the study itself, stoppable by Ctrl-C."""
+    """Run the study itself, stoppable by Ctrl-C."""
     found, providers = execution.found, execution.providers
-    context.plan.seal("design", design_of(found, providers, context.plan.sealed("design")))
-    if context.seats:
-        context.plan.seal("seats", [place.name for place in context.seats])
-    write_settings(execution.folder, found.config)  # a resume may call in another way
     context.progress(
         RunStarted(
             found.run_id,
@@ -322,19 +365,25 @@ def _sealed_seats(
     return {"seat_models": seats}
 
 
-async def _finish(
-    execution: Execution, context: RunContext, outcome: Outcome, seconds: float
-) -> str:
+async def _let_go(context: RunContext) -> None:
+    """Close what a process holds that changed nothing."""
+    context.gateway.stop(Halted("the run is over"))
+    await context.gateway.drain()
+    context.plan.restore()
+    context.journal.close()
+
+
+async def _finish(execution: Execution, context: RunContext, end: _End, began: float) -> None:
     """Keep every reply; write tables of what is done or paused, and the manifest in any case.
 
     The tables of a paused run hold what there is; the manifest says `paused`, and so does whatever
-    is made from them. They are written anew when the run goes on to its end. Returns why nothing in
-    a finished run is usable; empty when something is.
+    is made from them. They are written anew when the run goes on to its end. How it ended is told
+    before the manifest is written, which holds the hashes of the logs.
     """
-    gateway = context.gateway
+    outcome = end.outcome
     try:
-        gateway.stop(Halted("the run is over"))
-        await gateway.drain()
+        context.gateway.stop(Halted("the run is over"))
+        await context.gateway.drain()
         context.plan.write()
         context.journal.close()
         tables: dict[str, pl.LazyFrame] = {}
@@ -345,14 +394,14 @@ async def _finish(
                 tables[name] = write_table(context.folder / TABLES, name, table)
             _write_codebook(execution, tables)
         unusable = _unusable(execution, tables) if outcome == "done" else ""
+        end.tell(unusable)
+        seconds = time.monotonic() - began
         facts = _facts(execution, context, outcome, seconds, unusable)
-        write_json(context.folder / MANIFEST, manifest(facts, tables))
+        write_json(context.folder / MANIFEST, seal_manifest(manifest(facts, tables)))
     except Exception:
         # What stopped the run matters more than what stopped the tidying up.
         if outcome == "done":
             raise
-        return ""
-    return unusable
 
 
 def _afterwards(
@@ -399,7 +448,7 @@ def _facts(
     unusable: str,
 ) -> RunFacts:
     found = execution.found
-    written = [PLAN, STUDY_FILE, CODEBOOK, PERSONAS, *context.written]
+    written = [PLAN, STUDY_FILE, CODEBOOK, PERSONAS, LOG, LOG_LINES, *context.written]
     tables = (p.relative_to(context.folder).as_posix() for p in _tables(context.folder))
     return RunFacts(
         run_id=found.run_id,
@@ -421,6 +470,7 @@ def _facts(
         study_file=_relative(found.path, context.folder),
         hashes=file_hashes(context.folder, {*written, *tables}),
         journal_digest=context.journal.content_digest(),
+        record_digest=digest_of_run(context.journal.record_digest(), context.plan.data),
         handed_in=_handed_in(context),
         broken=_broken_replies(context),
         planted=_planted(found) if context.synthetic_roles() else {},

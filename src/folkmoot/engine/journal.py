@@ -14,31 +14,38 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from folkmoot.engine.journal_file import (
-    BATCHES,
-    BROKEN,
+from folkmoot.engine.integrity import (
+    BINDING_FORMAT,
+    COLUMNS,
     NAMES,
+    Damage,
+    digest_of_content,
+    digest_of_record,
+    find_damage,
+    intact,
+)
+from folkmoot.engine.journal_file import (
     SELECT,
     Batch,
     BrokenReply,
     Entry,
     as_part,
+    chain_in,
     commit,
-    content_in,
-    content_of,
     into_one_file,
-    keep_digest,
     name_in,
     open_file,
     open_to_read,
-    recorded_digest,
-    seal_of,
     storage_error,
+    supersede,
+    write_batch,
+    write_broken,
 )
 from folkmoot.errors import DriftError, ForeignJournal, NotJournaled, StorageError
 from folkmoot.models.catalog import HUMAN
@@ -130,26 +137,55 @@ class JournalReader:
         row = self._reader.execute(asked, (address,)).fetchone()
         return float(row[0]) if row else 0.0
 
-    @property
+    @cached_property
     def format(self) -> int:
         """The version of the file's format."""
         return int(self._reader.execute("SELECT value FROM meta WHERE key='format'").fetchone()[0])
+
+    def _rows(
+        self, where: str, given: Sequence[object] = (), table: str = "entries"
+    ) -> Iterator[tuple[Any, ...]]:
+        """The cells of entries. Raises ForeignJournal at one that changed since it was written."""
+        if self.format < BINDING_FORMAT:
+            yield from self._reader.execute(f"SELECT {NAMES} FROM {table} {where}", given)
+            return
+        sealed = f"SELECT number, {NAMES}, content, seal FROM {table} {where}"
+        for row in self._reader.execute(sealed, given):
+            if not intact(row):
+                raise ForeignJournal(
+                    f"{self.path}: the entry at {row[1]} changed since it was written; "
+                    "`folkmoot verify` says what is damaged"
+                )
+            yield row[1 : 1 + len(COLUMNS)]
+
+    def _entries(
+        self, where: str, given: Sequence[object] = (), table: str = "entries"
+    ) -> Iterator[Entry]:
+        for row in self._rows(where, given, table):
+            yield Entry._make((*row[:3], self._expand(json.loads(row[3])), *row[4:]))
 
     def superseded(self) -> int:
         """Entries that were asked for again under --accept-changes."""
         return int(self._reader.execute("SELECT count(*) FROM superseded").fetchone()[0])
 
     def content_digest(self) -> str:
-        """A hash of all requests and replies by address; times and costs left out.
+        """SHA-256 over all requests and replies in order of address; times and costs left out.
 
-        A sum over entries, so that each is hashed as it is written and none need be read back.
+        In formats before 4 a sum of hashes, which can be forged. It holds where `damage` is empty.
         """
-        return f"{content_in(self._reader):032x}"
+        return digest_of_content(self._reader, self.format)
 
-    def recorded_digest(self) -> str | None:
-        """The digest as it was at the last commit; None in formats that did not keep it."""
-        found = recorded_digest(self._reader)
-        return None if found is None else f"{found:032x}"
+    def record_digest(self) -> str:
+        """SHA-256 over everything in the journal; empty in formats before 4."""
+        return digest_of_record(self._reader, self.format)
+
+    def damage(self) -> list[Damage]:
+        """Everything that is not as it was written: the check of resume, report and `verify`."""
+        self._reader.text_factory = _as_text
+        try:
+            return find_damage(self._reader, self.format)
+        finally:
+            self._reader.text_factory = str
 
     def addresses(self) -> list[str]:
         """All addresses, in order."""
@@ -157,10 +193,8 @@ class JournalReader:
 
     def messages(self, address: str) -> list[Message]:
         """What was sent at an address, in order; empty where nothing was asked."""
-        row = self._reader.execute(
-            "SELECT request FROM entries WHERE address = ?", (address,)
-        ).fetchone()
-        request = self._expand(json.loads(row[0])) if row else {}
+        row = next(self._rows("WHERE address = ?", (address,)), None)
+        request = self._expand(json.loads(row[3])) if row else {}
         return [Message(m["role"], m["content"]) for m in request.get("messages", ())]
 
     def holding(self, name: str, *, whole: bool = True) -> list[str]:
@@ -192,7 +226,7 @@ class JournalReader:
 
     def at(self, address: str, *, whole: bool = True) -> Entry | None:
         """The entry at an address; unless `whole`, long texts of its request are left as hashes."""
-        row = self._reader.execute(f"{SELECT} WHERE address = ?", (address,)).fetchone()
+        row = next(self._rows("WHERE address = ?", (address,)), None)
         if row is None:
             return None
         request = json.loads(row[3])
@@ -211,25 +245,19 @@ class JournalReader:
         """The number of the row that was written last; 0 in an empty journal."""
         return int(self._reader.execute("SELECT max(rowid) FROM entries").fetchone()[0] or 0)
 
-    def changed(self) -> list[str]:
-        """Addresses of entries that were changed since they were written, as far as seals tell."""
-        columns = [row[1] for row in self._reader.execute("PRAGMA table_info(entries)")]
-        if "seal" not in columns:
-            return []
-        rows = self._reader.execute(f"SELECT {NAMES}, seal FROM entries ORDER BY address")
-        return [row[0] for row in rows if seal_of(row[:-1]) != row[-1]]
-
-    def changed_texts(self) -> int:
-        """How many of the long texts are no longer those of their hashes."""
-        rows = self._reader.execute("SELECT hash, text FROM texts")
-        return sum(digest(text) != key for key, text in rows)
-
     def batches(self) -> dict[str, Batch]:
         """What was handed in to vendors' batch interfaces, by name."""
         if not self._has("batches"):
             return {}
         rows = self._reader.execute(f"SELECT {', '.join(Batch._fields)} FROM batches")
         return {row[0]: Batch._make(row) for row in rows}
+
+    def keys_of(self, batch: str) -> list[str]:
+        """Which requests stand in a batch."""
+        rows = self._reader.execute(
+            "SELECT key FROM batched WHERE batch = ? ORDER BY key", (batch,)
+        )
+        return [row[0] for row in rows]
 
     def batch_of(self, key: str) -> str | None:
         """The name of the batch in which a request stands."""
@@ -268,22 +296,22 @@ class JournalReader:
 
     def entries(self, kind: str | None = None) -> Iterable[Entry]:
         """All committed entries in address order, requests expanded (for exports and checks)."""
-        where = " WHERE kind = ?" if kind else ""
-        args = (kind,) if kind else ()
-        for row in self._reader.execute(f"{SELECT}{where} ORDER BY address", args):
-            yield Entry(row[0], row[1], row[2], self._expand(json.loads(row[3])), *row[4:])
+        where, given = ("WHERE kind = ?", (kind,)) if kind else ("", ())
+        return self._entries(f"{where} ORDER BY address", given)
 
     def everything(self, table: str) -> Iterable[tuple[Entry, float]]:
-        """All of `entries` or `superseded`, requests expanded, with when they were superseded."""
+        """All of `entries` or `superseded` in the order in which they went there, requests
+        expanded, with when they were superseded."""
         at = "at" if table == "superseded" else "0.0"
-        for *row, when in self._reader.execute(f"SELECT {NAMES}, {at} FROM {table}"):
-            yield Entry._make((*row[:3], self._expand(json.loads(row[3])), *row[4:])), when
+        times = self._reader.execute(f"SELECT {at} FROM {table} ORDER BY rowid").fetchall()
+        entries = self._entries("ORDER BY rowid", table=table)
+        for entry, (when,) in zip(entries, times, strict=True):
+            yield entry, when
 
     def under(self, prefix: str) -> Iterable[Entry]:
         """The entries whose addresses begin so, in the order in which they were put."""
         where = "WHERE substr(address, 1, ?) = ? ORDER BY rowid"
-        for row in self._reader.execute(f"{SELECT} {where}", (len(prefix), prefix)):
-            yield Entry(row[0], row[1], row[2], self._expand(json.loads(row[3])), *row[4:])
+        return self._entries(where, (len(prefix), prefix))
 
     def row_of(self, address: str) -> int:
         """The number of the row of an address; 0 where there is none."""
@@ -294,22 +322,27 @@ class JournalReader:
         """The entries of a scope and the scopes in it, in order, without their requests."""
         where = "WHERE address >= ? AND address < ? ORDER BY address"
         inside = (f"{scope}/", f"{scope}0")  # "0" follows "/"
-        for row in self._reader.execute(f"{SELECT} {where}", inside):
-            yield Entry(row[0], row[1], row[2], {}, *row[4:])
+        for row in self._rows(where, inside):
+            yield Entry._make((*row[:3], {}, *row[4:]))
 
     def after(self, row: int) -> Iterable[Entry]:
         """The entries of the rows after this one, in the order in which they were put."""
-        for cells in self._reader.execute(f"{SELECT} WHERE rowid > ? ORDER BY rowid", (row,)):
-            yield Entry._make((*cells[:3], self._expand(json.loads(cells[3])), *cells[4:]))
+        return self._entries("WHERE rowid > ? ORDER BY rowid", (row,))
 
     def _expand(self, value: Any) -> Any:
         """A stored request with its long texts put back."""
         if isinstance(value, dict):
             if set(value) == {"$text"}:
+                key = bytes.fromhex(value["$text"])
                 found = self._reader.execute(
-                    "SELECT text FROM texts WHERE hash = ?", (bytes.fromhex(value["$text"]),)
+                    "SELECT text FROM texts WHERE hash = ?", (key,)
                 ).fetchone()
-                return found[0] if found else value
+                if found is None or digest(found[0]) != key:
+                    raise ForeignJournal(
+                        f"{self.path}: a long text of a request changed since it was written or is "
+                        "gone; `folkmoot verify` says of which"
+                    )
+                return found[0]
             return {k: self._expand(v) for k, v in value.items()}
         if isinstance(value, list):
             return [self._expand(v) for v in value]
@@ -325,9 +358,15 @@ class Replay(JournalReader):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.asked: set[str] = set()
+        self.changed = False
+        self.before_change: Callable[[], None] | None = None
 
     def content_digest(self) -> str:
         """Empty: that of the journal itself is the reader's to say."""
+        return ""
+
+    def record_digest(self) -> str:
+        """Empty as well."""
         return ""
 
     def lookup(
@@ -339,6 +378,9 @@ class Replay(JournalReader):
             raise NotJournaled(f"{address} is not in the journal")
         self.asked.add(address)
         return found
+
+    def tell_change(self) -> None:
+        """Nothing is ever changed."""
 
     def put(self, entry: Entry) -> None:
         raise NotJournaled(f"{entry.address} is not in the journal")
@@ -361,10 +403,15 @@ class Journal(JournalReader):
             self._reader.execute("SELECT 1 FROM entries LIMIT 1").fetchone() is not None
         )
         try:
-            self._content = self._unchanged() if self._resuming else 0  # with what was put since
+            if self._resuming:
+                self._check()
+            self._chain = chain_in(self._reader)  # with what was put since
         except StorageError:
             self._reader.close()
             raise
+        self._digests = ("", "")
+        self.changed = False  # by this process
+        self.before_change: Callable[[], None] | None = None
         self._queue: queue.SimpleQueue[Entry | _Told | Callable[[], None] | None]
         self._queue = queue.SimpleQueue()
         self._error: StorageError | None = None
@@ -373,9 +420,19 @@ class Journal(JournalReader):
         self._thread = threading.Thread(target=self._write, name="journal", daemon=True)
         self._thread.start()
 
+    def tell_change(self) -> None:
+        """Call `before_change`, once."""
+        tell, self.before_change = self.before_change, None
+        if tell is not None:
+            tell()
+
     def content_digest(self) -> str:
         """As the reader's, of what is committed: ask when it is closed."""
-        return f"{self._content % 2**128:032x}"
+        return self._digests[0]
+
+    def record_digest(self) -> str:
+        """As the reader's, of what is committed: ask when it is closed."""
+        return self._digests[1]
 
     def lookup(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
@@ -389,25 +446,21 @@ class Journal(JournalReader):
     ) -> Entry | None:
         if not self.accept_changes:
             return super()._drifted(address, stored, request)
+        self.changed = True
+        self.tell_change()
         self._queue.put(lambda: self._supersede(address))
         return None
 
-    def _unchanged(self) -> int:
-        """The digest of the entries. Raises ForeignJournal when it is not the one written down."""
-        try:
-            found = content_in(self._reader)
-            if found == recorded_digest(self._reader):
-                return found
-            changed = self.changed()
-        except sqlite3.Error as error:
-            raise storage_error(self.path, error) from None
-        named = ", ".join(changed[:MOST_NAMED]) + (", …" if len(changed) > MOST_NAMED else "")
-        what = (
-            f"the entries at {named} were changed" if changed else "entries were added or removed"
-        )
+    def _check(self) -> None:
+        """Raise ForeignJournal where anything is not as it was written."""
+        damage = self.damage()
+        if not damage:
+            return
+        more = "; …" if len(damage) > MOST_NAMED else ""
         raise ForeignJournal(
-            f"{self.path}: {what} since they were written, so the run would continue from what was "
-            "never said. Put the journal back as it was, or start a new run with --out."
+            f"{self.path}: {'; '.join(map(str, damage[:MOST_NAMED]))}{more}. The run would "
+            "continue from what was never said. Put the journal back as it was, or have the "
+            "damaged answers asked again: `folkmoot verify --repair`."
         )
 
     def put(self, entry: Entry) -> None:
@@ -418,6 +471,8 @@ class Journal(JournalReader):
         """
         if self._error is not None:
             raise self._error
+        self.changed = True
+        self.tell_change()
         self._queue.put(entry)
         if self._queue.qsize() >= MOST_WAITING:
             written = threading.Event()
@@ -439,29 +494,19 @@ class Journal(JournalReader):
         Nothing of it is in the digest: how a run was sent is not part of what was said.
         """
 
-        def write(db: sqlite3.Connection) -> None:
-            for statement in filter(str.strip, BATCHES.split(";")):
-                db.execute(statement)
-            marks = ", ".join("?" * len(batch))
-            db.execute(f"INSERT OR REPLACE INTO batches VALUES ({marks})", batch)
-            rows = ((key, batch.name) for key in keys)
-            db.executemany("INSERT OR REPLACE INTO batched VALUES (?, ?)", rows)
-
-        return self._write_beside(write)
+        return self._write_beside(lambda db: write_batch(db, batch, keys))
 
     def put_broken(self, broken: BrokenReply) -> Future[None]:
         """Write down a reply that broke off; done when it is on the disk. A resume counts it
         against the budget. It is not in the digest: nothing was said."""
 
-        def write(db: sqlite3.Connection) -> None:
-            db.execute(BROKEN)
-            db.execute("INSERT INTO broken VALUES (?, ?, ?, ?)", broken)
-
-        return self._write_beside(write)
+        return self._write_beside(lambda db: write_broken(db, broken))
 
     def _write_beside(self, write: Callable[[sqlite3.Connection], None]) -> Future[None]:
         """Have the writer thread write what is no entry, in a transaction of its own."""
         done: Future[None] = Future()
+        self.changed = True
+        self.tell_change()
 
         def write_now() -> None:
             try:
@@ -487,8 +532,7 @@ class Journal(JournalReader):
             self._queue.put(None)
             self._last.set()
             self._thread.join()
-            if self._resuming:  # not all of it was written here
-                self._content = sum(map(content_of, map(Entry._make, self._reader.execute(SELECT))))
+            self._digests = super().content_digest(), super().record_digest()
             self._reader.close()
         if self._error is not None:
             raise self._error
@@ -508,9 +552,11 @@ class Journal(JournalReader):
             group, notices, open_for_more = self._next_group()
             try:
                 if group and self._error is None:
-                    self._content = commit(db, group, stored, self._content)
+                    self._chain = commit(db, group, stored, self._chain)
             except sqlite3.Error as error:
                 self._error = storage_error(self.path, error)
+            except StorageError as error:
+                self._error = error
             for notice in notices:
                 notice()
         into_one_file(db)
@@ -552,14 +598,12 @@ class Journal(JournalReader):
 
     def _supersede(self, address: str) -> None:
         with self._db:
-            row = self._db.execute(f"{SELECT} WHERE address = ?", (address,)).fetchone()
-            self._db.execute(
-                "INSERT INTO superseded SELECT *, ? FROM entries WHERE address = ?",
-                (time.time(), address),
-            )
-            self._db.execute("DELETE FROM entries WHERE address = ?", (address,))
-            self._content -= content_of(Entry._make(row))
-            keep_digest(self._db, self._content)
+            self._chain = supersede(self._db, address, time.time(), self._chain)
+
+
+def _as_text(stored: bytes) -> str:
+    """Text of a journal that may be damaged: what is no UTF-8 stays recognisable."""
+    return stored.decode("utf-8", "surrogateescape")
 
 
 class _Told(NamedTuple):

@@ -1,30 +1,41 @@
 """The file of a journal: one SQLite database (WAL, synchronous=FULL), readable with any sqlite3.
 
 Schema:
-    meta(key, value)               format, the software that made the file, digest of the entries
+    meta(key, value)               format, the software that made the file, hashes of the tables
     texts(hash, text)              long texts, once each; `{"$text": hash}` in a request points here
-    entries(address, kind, …)      one row an effect; kind is ask, embed or compute
-    superseded(…, at)              entries replaced under --accept-changes, kept
+    entries(number, address, …)    one row an effect; kind is ask, embed or compute
+    superseded(…, at, gone)        entries replaced under --accept-changes, kept
     batches(name, model, id, …)    what was handed in to a vendor's batch interface; no replies
     batched(key, batch)            which request (`Outbox`'s key) stands in which batch
     broken(at, address, …)         replies that broke off and may have been billed, and their bound
 
-Formats 1 and 2 had no seals and no digest, and format 1 hashed requests in another way: they are
-read, but their runs cannot go on.
+What the hashes are of is said in `integrity.py`. Format 3 had weaker ones, formats 1 and 2 had
+none, and format 1 hashed requests in another way: they are read, but their runs cannot go on.
 
-Used by `journal.py` alone.
+Used by `journal.py`, `withdrawal.py` and `repair.py`.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from folkmoot import json_text
+from folkmoot.engine.integrity import (
+    COLUMNS,
+    NAMES,
+    Chain,
+    add_broken,
+    hash_batches,
+    hash_content,
+    hash_entry,
+    hash_superseding,
+    kept_in_meta,
+)
 from folkmoot.errors import EmptyJournal, ForeignJournal, StorageError
 from folkmoot.randomness import digest
 
@@ -41,8 +52,8 @@ CREATE TABLE IF NOT EXISTS broken(
 );
 """
 APPLICATION_ID = 0x464D4F54  # "FMOT"
-FORMAT = 3
-READABLE = (1, 2, 3)
+FORMAT = 4
+READABLE = (1, 2, 3, 4)
 INLINE_TEXT = 200  # shorter texts are cheaper inline than behind a hash
 STORED = 20_000  # hashes of which it is remembered that their text is stored
 
@@ -50,14 +61,15 @@ _SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE texts(hash BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE entries(
-    address TEXT PRIMARY KEY, kind TEXT NOT NULL, fingerprint BLOB NOT NULL,
+    number INTEGER PRIMARY KEY, address TEXT NOT NULL UNIQUE, kind TEXT NOT NULL,
+    fingerprint BLOB NOT NULL,
     request TEXT NOT NULL, reply TEXT NOT NULL, blob BLOB, finish TEXT NOT NULL,
     input_tokens INTEGER, output_tokens INTEGER, cached_tokens INTEGER,
     cost_usd REAL, latency_s REAL NOT NULL, attempts INTEGER NOT NULL,
     model_asked TEXT NOT NULL, model_served TEXT NOT NULL, request_id TEXT NOT NULL,
-    started_at REAL NOT NULL, seal BLOB NOT NULL
+    started_at REAL NOT NULL, content BLOB NOT NULL, seal BLOB NOT NULL
 );
-CREATE TABLE superseded AS SELECT *, 0.0 AS at FROM entries WHERE 0;
+CREATE TABLE superseded AS SELECT *, 0.0 AS at, 0 AS gone FROM entries WHERE 0;
 """
 
 
@@ -121,12 +133,6 @@ class BrokenReply(NamedTuple):
     max_usd: float | None
 
 
-def content_of(entry: Entry) -> int:
-    """A hash (128 bits) of what was asked and what came back, without what it took."""
-    parts = (entry.address, entry.fingerprint, entry.finish, entry.reply, entry.blob or b"")
-    return int.from_bytes(digest(*parts), "big")
-
-
 def _as_stored(e: Entry, request: str) -> tuple[object, ...]:
     """The cells of an entry as SQLite will give them back: types as in the schema."""
     used = (e.input_tokens, e.output_tokens, e.cached_tokens)
@@ -139,20 +145,60 @@ def _as_stored(e: Entry, request: str) -> tuple[object, ...]:
     )
 
 
-def seal_of(row: Sequence[object]) -> bytes:
-    """16 bytes that change when any cell of a stored row (in the order of COLUMNS) does."""
-    cells = [c for c in row if not isinstance(c, bytes)]
-    return digest(json_text.encode(cells), *(c for c in row if isinstance(c, bytes)))
-
-
-COLUMNS = Entry._fields
-NAMES = ", ".join(COLUMNS)
-INSERT = f"INSERT INTO entries({NAMES}, seal) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"
+assert Entry._fields == COLUMNS
+INSERT = (
+    f"INSERT INTO entries(number, {NAMES}, content, seal) "
+    f"VALUES ({', '.join('?' * (len(COLUMNS) + 3))})"
+)
 SELECT = f"SELECT {NAMES} FROM entries"
 
 
+class _Cursor(sqlite3.Cursor):
+    """A cursor that tells damage as an error of ours, wherever it is met."""
+
+    def execute(self, *given: Any) -> Self:
+        with _telling(self):
+            return super().execute(*given)
+
+    def fetchone(self) -> Any:
+        with _telling(self):
+            return super().fetchone()
+
+    def fetchall(self) -> list[Any]:
+        with _telling(self):
+            return super().fetchall()
+
+    def __next__(self) -> Any:
+        try:
+            return super().__next__()
+        except sqlite3.Error as error:
+            raise _told(self, error) from None
+
+
+class _Connection(sqlite3.Connection):
+    """A connection to a journal: what SQLite cannot read is a ForeignJournal."""
+
+    path: Path
+
+    def execute(self, *given: Any) -> _Cursor:
+        return self.cursor(_Cursor).execute(*given)
+
+
 @contextmanager
-def _opening(path: Path, where: str | Path, **how: Any) -> Iterator[sqlite3.Connection]:
+def _telling(cursor: sqlite3.Cursor) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _told(cursor, error) from None
+
+
+def _told(cursor: sqlite3.Cursor, error: sqlite3.Error) -> StorageError:
+    db = cursor.connection
+    return storage_error(db.path if isinstance(db, _Connection) else Path(), error)
+
+
+@contextmanager
+def _opening(path: Path, where: str | Path, **how: Any) -> Iterator[_Connection]:
     """A connection that is closed where the file is refused.
 
     Left open, it would leave its write-ahead log beside the file, and SQLite would read that log
@@ -160,8 +206,9 @@ def _opening(path: Path, where: str | Path, **how: Any) -> Iterator[sqlite3.Conn
     """
     try:
         with ExitStack() as refused:
-            db = sqlite3.connect(where, check_same_thread=False, **how)
+            db = sqlite3.connect(where, check_same_thread=False, factory=_Connection, **how)
             refused.callback(db.close)
+            db.path = path
             yield db
             refused.pop_all()
     except sqlite3.Error as error:
@@ -186,7 +233,7 @@ def open_file(path: Path) -> sqlite3.Connection:
                 facts = {
                     "format": str(FORMAT),
                     "software": version("folkmoot"),
-                    "digest": f"{0:032x}",
+                    "chain": str(Chain()),
                 }
                 db.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -201,12 +248,6 @@ def open_to_read(path: Path) -> sqlite3.Connection:
         if not _format_of(db, path):
             raise EmptyJournal(f"{path}: is empty.")
         return db
-
-
-def recorded_digest(db: sqlite3.Connection) -> int | None:
-    """The digest of the entries as it was at the last commit; None where the format has none."""
-    row = db.execute("SELECT value FROM meta WHERE key = 'digest'").fetchone()
-    return None if row is None else int(row[0], 16)
 
 
 def _format_of(db: sqlite3.Connection, path: Path) -> int:
@@ -229,14 +270,49 @@ def _format_of(db: sqlite3.Connection, path: Path) -> int:
     return int(found)
 
 
-def content_in(db: sqlite3.Connection) -> int:
-    """The sum of the contents of all entries: whatever their order, it is the same."""
-    return sum(map(content_of, map(Entry._make, db.execute(SELECT)))) % 2**128
+def chain_in(db: sqlite3.Connection) -> Chain:
+    """The chain over the entries as it was at the last commit."""
+    count, _, value = kept_in_meta(db, "chain").partition(" ")
+    return Chain(int(count), bytes.fromhex(value))
 
 
-def keep_digest(db: sqlite3.Connection, content: int) -> None:
-    """Write down the digest, in the transaction of what changed it."""
-    db.execute("UPDATE meta SET value = ? WHERE key = 'digest'", (f"{content % 2**128:032x}",))
+def keep_in_meta(db: sqlite3.Connection, key: str, value: str) -> None:
+    """Write down a hash, in the transaction of what changed it."""
+    db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+
+def write_batch(db: sqlite3.Connection, batch: Batch, keys: Iterable[str]) -> None:
+    """Write a batch down, and which requests stand in it."""
+    for statement in filter(str.strip, BATCHES.split(";")):
+        db.execute(statement)
+    marks = ", ".join("?" * len(batch))
+    db.execute(f"INSERT OR REPLACE INTO batches VALUES ({marks})", batch)
+    rows = ((key, batch.name) for key in keys)
+    db.executemany("INSERT OR REPLACE INTO batched VALUES (?, ?)", rows)
+    keep_in_meta(db, "batches", hash_batches(db))
+
+
+def write_broken(db: sqlite3.Connection, broken: BrokenReply) -> None:
+    """Write down a reply that broke off."""
+    db.execute(BROKEN)
+    db.execute("INSERT INTO broken VALUES (?, ?, ?, ?)", broken)
+    row = db.execute(
+        "SELECT at, address, model, max_usd FROM broken ORDER BY rowid DESC"
+    ).fetchone()
+    keep_in_meta(db, "broken", add_broken(kept_in_meta(db, "broken"), row))
+
+
+def supersede(db: sqlite3.Connection, address: str, at: float, chain: Chain) -> Chain:
+    """Move an entry to `superseded`, in a transaction of the caller's; the chain after it."""
+    number = chain.length + 1
+    db.execute(
+        "INSERT INTO superseded SELECT *, ?, ? FROM entries WHERE address = ?",
+        (at, number, address),
+    )
+    db.execute("DELETE FROM entries WHERE address = ?", (address,))
+    chain = chain.add(hash_superseding(number, address, at))
+    keep_in_meta(db, "chain", str(chain))
+    return chain
 
 
 def _pragmas(db: sqlite3.Connection) -> None:
@@ -256,7 +332,7 @@ def into_one_file(db: sqlite3.Connection) -> None:
 
 def storage_error(path: Path, error: sqlite3.Error) -> StorageError:
     text = str(error)
-    if "not a database" in text or "malformed" in text or "encrypted" in text:
+    if any(sign in text for sign in ("not a database", "malformed", "encrypted", "UTF-8")):
         return ForeignJournal(f"{path}: corrupt or not a journal ({text}); left as it is.")
     if "full" in text or "disk I/O" in text:
         return StorageError(f"{path}: the disk is full ({text}). Free some space and --resume.")
@@ -265,8 +341,8 @@ def storage_error(path: Path, error: sqlite3.Error) -> StorageError:
     return StorageError(f"{path}: {text}")
 
 
-def commit(db: sqlite3.Connection, group: list[Entry], stored: set[bytes], content: int) -> int:
-    """One transaction for a group; the digest of all entries after it, given that before it.
+def commit(db: sqlite3.Connection, group: list[Entry], stored: set[bytes], chain: Chain) -> Chain:
+    """One transaction for a group; the chain over all entries after it, given that before it.
 
     `stored` holds hashes of texts that are in the file already.
     """
@@ -290,12 +366,14 @@ def commit(db: sqlite3.Connection, group: list[Entry], stored: set[bytes], conte
     rows = []
     for e in group:
         row = _as_stored(e, json_text.encode(shorten(dict(e.request))).decode())
-        rows.append((*row, seal_of(row)))
-    content += sum(map(content_of, group))
+        content = hash_content(row)
+        seal = hash_entry(chain.length + 1, row, content)
+        rows.append((chain.length + 1, *row, content, seal))
+        chain = chain.add(seal)
     with db:
         db.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?)", texts)
         db.executemany(INSERT, rows)
-        keep_digest(db, content)
+        keep_in_meta(db, "chain", str(chain))
     if len(stored) > STORED:
         stored.clear()
-    return content
+    return chain

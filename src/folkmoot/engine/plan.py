@@ -22,6 +22,7 @@ class Plan:
         self._path = path
         self._accept = accept_changes
         self._unwritten = False
+        self._before: str | None = None  # what stood in the file, where this process wrote it anew
         if path.exists():
             try:
                 self._data = json.loads(path.read_text("utf-8"))
@@ -37,6 +38,11 @@ class Plan:
                 "sealed": {},
                 "changes": [],
             }
+
+    @property
+    def data(self) -> Mapping[str, object]:
+        """The plan as it stands in the file, once it is written."""
+        return dict(self._data)
 
     def sealed(self, name: str) -> Mapping[str, object]:
         """A part of the design as it was sealed before; empty where it was not."""
@@ -68,8 +74,15 @@ class Plan:
     def write(self) -> None:
         """Write what was sealed since the last write to disk. Raises StorageError."""
         if self._unwritten:
+            if self._before is None and self._path.exists():
+                self._before = self._path.read_text("utf-8")
             write_text(self._path, dumps(self._data))
             self._unwritten = False
+
+    def restore(self) -> None:
+        """Put back the file as this process found it: no effect came of what it wrote."""
+        if self._before is not None:
+            write_text(self._path, self._before)
 
 
 def _mend(what: str) -> str:

@@ -324,7 +324,8 @@ class RunLog:
     Single calls are not logged (the journal has them): each tenth of a stage's items gets a line,
     and every `every` seconds one says how far the run is. Lines are appended, so a resumed run
     goes on in the same files.
-    `scrub` takes secrets out of every text before it is written.
+    `scrub` takes secrets out of every text before it is written. `held`: nothing is written, and no
+    file is opened, before `release`; a log that is never released leaves no trace.
     """
 
     def __init__(
@@ -332,17 +333,38 @@ class RunLog:
         folder: Path,
         *,
         scrub: Callable[[str], str] = lambda text: text,
+        held: bool = False,
         every: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._folder = folder
+        self._held: list[tuple[str, str]] = []
         self._scrub = scrub
         self._every = every
         self._clock = clock
         self._last = clock()
         self.tally = Tally(clock)
         self.path = folder / LOG
-        self._text: TextIO = self.path.open("a", encoding="utf-8", buffering=1)
-        self._json: TextIO = (folder / LOG_LINES).open("a", encoding="utf-8", buffering=1)
+        self._files: tuple[TextIO, TextIO] | None = None
+        if not held:
+            self.release()
+
+    def release(self) -> None:
+        """Write what was held back; from now on each line is written at once."""
+        if self._files is None:
+            names = (self.path, self._folder / LOG_LINES)
+            text, lines = (p.open("a", encoding="utf-8", buffering=1) for p in names)
+            self._files = text, lines
+            for held in self._held:
+                self._append(*held)
+            self._held.clear()
+
+    def _append(self, text: str, line: str) -> None:
+        if self._files is None:
+            self._held.append((text, line))
+            return
+        for file, added in zip(self._files, (text, line), strict=True):
+            file.write(added)
 
     def __call__(self, event: Event) -> None:
         self.tally(event)
@@ -364,8 +386,9 @@ class RunLog:
         return f"{stage.name}: {stage.done:,} of {stage.total:,} done"
 
     def close(self) -> None:
-        with storage_errors(self.path), self._text, self._json:
-            pass
+        if self._files is not None:
+            with storage_errors(self.path), self._files[0], self._files[1]:
+                pass
 
     def _write(self, text: str, level: Level, event: Event | None) -> None:
         self._last = self._clock()
@@ -388,5 +411,7 @@ class RunLog:
         if event is None or isinstance(event, (Notice, RunEnded)):
             data["models"] = {name: use.to_json() for name, use in self.tally.models.items()}
         with storage_errors(self.path):
-            self._text.write(f"{stamp} {level.upper():7} {self._scrub(text)}\n")
-            self._json.write(self._scrub(json.dumps(data, ensure_ascii=False)) + "\n")
+            self._append(
+                f"{stamp} {level.upper():7} {self._scrub(text)}\n",
+                self._scrub(json.dumps(data, ensure_ascii=False)) + "\n",
+            )

@@ -37,7 +37,7 @@ from folkmoot.engine.seats import Seats
 from folkmoot.engine.study import Study, check_study, find_study, findings_of, seats_of
 from folkmoot.engine.study_file import StudyFile, load_study_file, validate
 from folkmoot.engine.withdrawal import withdraw_pending, withdrawals
-from folkmoot.errors import BudgetReached, DriftError, InputError, Problem
+from folkmoot.errors import BudgetReached, DriftError, ForeignJournal, InputError, Problem
 from folkmoot.models.catalog import LOCAL
 from folkmoot.models.request import Provider
 from folkmoot.storage.findings import Finding
@@ -174,10 +174,10 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
         if new:
             discard_unasked(folder)
         raise
-    except DriftError as error:
+    except (DriftError, ForeignJournal) as error:
         if not other_version:
             raise
-        raise DriftError(
+        raise type(error)(
             f"{error}\nThe run was {other_version}. To go on with its own requests, install the "
             "version that made it."
         ) from error

@@ -25,6 +25,7 @@ import polars as pl
 from folkmoot.engine.event_loop import run_to_end
 from folkmoot.engine.execution import SOME_TIME, Execution, RunOptions, execute
 from folkmoot.engine.folder import describe_other_version
+from folkmoot.engine.integrity import BINDING_FORMAT, digest_of_run
 from folkmoot.engine.journal import Entry, JournalReader, Replay
 from folkmoot.engine.plan import first_difference
 from folkmoot.engine.preflight import asked_in
@@ -40,8 +41,8 @@ from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.randomness import digest
 from folkmoot.storage import amendments
-from folkmoot.storage.files import write_json
-from folkmoot.storage.manifest import sha256
+from folkmoot.storage.files import read_json, write_json
+from folkmoot.storage.manifest import SEAL, seal_manifest, sha256
 from folkmoot.storage.run_folder import (
     JOURNAL,
     LOG,
@@ -65,29 +66,43 @@ OF_THE_DAY = frozenset(
             "software",
             "hashes",
         ),
-        *("journal_digest", "study_file"),
+        *("journal_digest", "record_digest", "seal", "study_file"),
     }
 )
+
+
+DIGESTS = ("content digest", "record digest")
 
 
 @dataclass
 class Verification:
     """The result. `differences`: what is not as the run left it, or as its journal says;
     `not_compared`: what could not be compared, and why; `amended`: what people changed since,
-    beside the run and not in it; the rest counts what was compared."""
+    beside the run and not in it; `notes`: how far the digests bind; `digest_matches`: whether one
+    of the two digests is the published one, None where none was given; the rest counts what was
+    compared."""
 
     differences: list[str] = field(default_factory=list)
     not_compared: list[str] = field(default_factory=list)
     amended: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     entries: int = 0
     tables: int = 0
     files: int = 0
-    journal_digest: str = ""
+    content_digest: str = ""
+    record_digest: str = ""
+    digest_matches: bool | None = None
+
+    @property
+    def consistent(self) -> bool:
+        """Whether everything was compared, and nothing contradicts anything else in the folder."""
+        return not self.differences and not self.not_compared
 
     @property
     def verified(self) -> bool:
-        """Whether everything was compared, and nothing differs."""
-        return not self.differences and not self.not_compared
+        """Whether the run is consistent and has the digest that was published elsewhere. Without
+        one, somebody who changed everything in the folder together would not be seen."""
+        return self.consistent and self.digest_matches is True
 
 
 def changed_since(run: RunFolder) -> list[str]:
@@ -95,20 +110,28 @@ def changed_since(run: RunFolder) -> list[str]:
     path = run.path / JOURNAL
     try:
         with JournalReader(path) as journal:
-            found, kept = journal.content_digest(), journal.recorded_digest()
+            damage = journal.damage()
+            now = ("", "") if damage else digests_of(run, journal)
     except StorageError as error:
         why = str(error) if path.exists() else f"{JOURNAL} is gone"
         return [*_changed_files(run), f"{why}: requests and replies cannot be looked up."]
-    was = run.manifest.get("journal_digest")
-    if left := _last_withdrawal(run):
-        was = left["journal_digest"]
-    if kept == found != was and not run.finished:
+    found = [f"{JOURNAL} was changed after the run: {one}." for one in damage]
+    kept = {**run.manifest, **_last_withdrawal(run)}
+    was = kept.get("journal_digest"), kept.get("record_digest")
+    if not damage and now[0] != was[0] and not run.finished:
         return []  # a later process was killed: the manifest is of an earlier state
-    return [*_changed_files(run), *amendments.changed(run.path)] + [
-        f"{JOURNAL} was changed after the run: its digest is {found}, recorded was {recorded}."
-        for recorded in dict.fromkeys((kept, was))
-        if recorded and recorded != found
-    ]
+    if not damage:
+        found += [
+            f"{JOURNAL} or {PLAN} was changed after the run: its {name} is {new}, was {old}."
+            for name, new, old in zip(DIGESTS, now, was, strict=True)
+            if old and old != new
+        ]
+    return [*_changed_files(run), *amendments.changed(run.path), *found]
+
+
+def digests_of(run: RunFolder, journal: JournalReader) -> tuple[str, str]:
+    """Content digest and record digest of a run whose journal is undamaged."""
+    return journal.content_digest(), digest_of_run(journal.record_digest(), run.plan)
 
 
 def load(folder: str | Path) -> RunFolder:
@@ -122,18 +145,27 @@ def load(folder: str | Path) -> RunFolder:
     return run
 
 
-def verify_run(run: RunFolder, study: Study | None = None) -> Verification:
+def verify_run(run: RunFolder, study: Study | None = None, *, published: str = "") -> Verification:
     """Replay a run and compare. Needs no key and no network, and writes nothing in the run folder.
 
-    `study`: the type, where it is neither installed nor a file beside the run.
+    `study`: the type, where it is neither installed nor a file beside the run. `published`: a
+    digest of the run that was published elsewhere.
     """
     found = Verification(changed_since(run))
     with suppress(StorageError):  # it was named among the differences
         found.amended = amendments.described(run.path)
     try:
         with JournalReader(run.path / JOURNAL) as journal:
-            found.entries, found.journal_digest = len(journal), journal.content_digest()
+            if journal.damage():  # it was named among the differences
+                found.not_compared.append(
+                    "The journal is damaged, so the run is not rebuilt from it. `folkmoot verify "
+                    "--repair` sets the damaged answers aside, to be asked again."
+                )
+                return found
+            found.entries = len(journal)
+            found.content_digest, found.record_digest = digests_of(run, journal)
             found.differences += _forged_entries(journal)
+            _compare_with_published(found, journal.format, published.strip().lower())
     except StorageError:
         found.not_compared.append("Without its journal the run cannot be rebuilt.")
         return found
@@ -166,6 +198,9 @@ class _NotRebuiltError(Exception):
 
 def _changed_files(run: RunFolder) -> list[str]:
     found = []
+    written = read_json(run.path / MANIFEST) if run.has(MANIFEST) else {}
+    if written.get(SEAL, "") != seal_manifest(written)[SEAL] and SEAL in written:
+        found.append(f"{MANIFEST} was changed after the run: its seal does not fit.")
     hashes = {**run.manifest.get("hashes", {}), **_last_withdrawal(run).get("hashes", {})}
     for name, was in hashes.items():
         path = run.path / name
@@ -193,17 +228,27 @@ def _gone(run: RunFolder) -> list[str]:
     ]
 
 
+def _compare_with_published(found: Verification, form: int, published: str) -> None:
+    if form < BINDING_FORMAT:
+        told = found.not_compared if published else found.notes
+        told.append(
+            f"The digest does not bind: the journal is of format {form}, whose digest is a sum of "
+            "hashes and can be forged."
+        )
+    elif published:
+        found.digest_matches = published in (found.content_digest, found.record_digest)
+        if not found.digest_matches:
+            found.differences.append(
+                f"The run is not the published one: neither of its digests is {published}."
+            )
+
+
 def _forged_entries(journal: JournalReader) -> list[str]:
-    """Entries whose seal, text or fingerprint does not fit."""
-    found = []
-    if changed := journal.changed():
-        found.append(f"{JOURNAL}: changed since they were written: {some_of(changed)}.")
-    if texts := journal.changed_texts():
-        found.append(f"{JOURNAL}: {plural(texts, 'long text')} changed since written.")
+    """Entries whose request is not the one that the fingerprint was made of."""
     asked = [e.address for e in journal.entries() if not _fits(e)]
-    if asked and journal.format > 1:
-        found.append(f"{JOURNAL}: another request than was sent stands at {some_of(asked)}.")
-    return found
+    if not asked or journal.format == 1:
+        return []
+    return [f"{JOURNAL}: another request than was sent stands at {some_of(asked)}."]
 
 
 def _fits(entry: Entry) -> bool:
@@ -215,7 +260,7 @@ def _fits(entry: Entry) -> bool:
         return digest(asked["model"], *asked["texts"]) == entry.fingerprint
     try:
         return Request.from_json(asked).fingerprint() == entry.fingerprint
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         return False
 
 

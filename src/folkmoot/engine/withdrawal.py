@@ -27,8 +27,10 @@ import polars as pl
 from pydantic import JsonValue, ValidationError
 
 from folkmoot.engine.desk import WITHDRAWN, recruitment_ids, seats_in, write_private
+from folkmoot.engine.integrity import digest_of_run
 from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.journal_file import Entry, commit, keep_digest, open_file
+from folkmoot.engine.journal_copy import copy_journal, discard_copy, replace_journal
+from folkmoot.engine.journal_file import Entry
 from folkmoot.engine.seats import OwnCard, Playable, own_card_at
 from folkmoot.errors import InputError, Problem
 from folkmoot.models.catalog import HUMAN
@@ -222,12 +224,14 @@ def withdraw(run: RunFolder, place: Playable, by: str) -> None:
     rewrite(run.path, lambda line: json.dumps(words.all_in(json.loads(line)), ensure_ascii=False))
     with closing(JournalReader(run.path / JOURNAL)) as journal:
         now = journal.content_digest()
+        record = digest_of_run(journal.record_digest(), run.plan)
     data = {
         "seat": place.name,
         "answers": len(mine),
         "entries": changed,
         "addresses": sorted(theirs),
         "journal_digest": now,
+        "record_digest": record,
         "hashes": {n: sha256(run.path / n) for n in run.manifest.get("hashes", {}) if run.has(n)},
     }
     amend(run.path, [Amendment(KIND, by, time_of_day(), data)])
@@ -386,41 +390,20 @@ def _change_journal(path: Path, words: Words) -> int:
 
     A new file takes the place of the old one, so that no page of it keeps what was deleted.
     """
-    new = path.with_name(f".{path.name}.new")
-    new.unlink(missing_ok=True)
     count = 0
-    with closing(JournalReader(path)) as old, closing(open_file(new)) as db:
-        content, stored = 0, set[bytes]()
-        for table in ("superseded", "entries"):
-            entries, when = [], []
-            for entry, at in old.everything(table):
-                changed = _changed_entry(entry, words)
-                count += changed != entry
-                entries.append(changed)
-                when.append(at)
-            if table == "entries":
-                content = commit(db, entries, stored, 0)
-            elif entries:
-                commit(db, entries, stored, 0)
-                with db:
-                    db.execute("INSERT INTO superseded SELECT *, 0.0 FROM entries")
-                    db.executemany(
-                        "UPDATE superseded SET at = ? WHERE address = ?",
-                        [(at, e.address) for e, at in zip(entries, when, strict=True)],
-                    )
-                    db.execute("DELETE FROM entries")
-        with db:
-            keep_digest(db, content)
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    if not count:
-        for left in new.parent.glob(f"{new.name}*"):
-            left.unlink()
-        return 0
-    for beside in ("-wal", "-shm"):
-        path.with_name(path.name + beside).unlink(missing_ok=True)
-    new.replace(path)
-    for left in new.parent.glob(f"{new.name}*"):
-        left.unlink()
+
+    def change(entry: Entry) -> Entry:
+        nonlocal count
+        changed = _changed_entry(entry, words)
+        count += changed != entry
+        return changed
+
+    with closing(JournalReader(path)) as old:
+        new = copy_journal(old, change)
+    if count:
+        replace_journal(path, new)
+    else:
+        discard_copy(new)
     return count
 
 

@@ -6,6 +6,7 @@ Pure functions of the data they are given; the runner writes what they return.
 from __future__ import annotations
 
 import hashlib
+import json
 import platform
 import re
 import sys
@@ -25,6 +26,7 @@ from folkmoot.models.request import NOT_MOVED, NOT_READ
 
 SYNTHETIC_MARK, HUMAN_MARK, MIXED_MARK = "SYNTHETIC", "HUMAN", "MIXED"
 NO_FINDINGS = "These are not findings about people."
+SEAL = "seal"  # SHA-256 of the manifest without this key and without AMENDED
 AMENDED = "amendments"  # count and digest of what people changed since (amendments.py)
 SYNTHETIC_NOTE = (
     "The embedded respondent answered: a model of opinion dynamics with planted effects. "
@@ -122,6 +124,7 @@ class RunFacts:
     study_file: str = ""  # as seen from the run folder
     hashes: Mapping[str, str] = field(default_factory=dict)
     journal_digest: str = ""
+    record_digest: str = ""
     earlier: Mapping[str, Any] = field(default_factory=dict)  # the manifest of the process before
     # Calls that asked once more for a cut reply, with twice the limit.
     asked_longer: ModelUse = field(default_factory=ModelUse)
@@ -176,6 +179,7 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, o
         },
         "hashes": dict(facts.hashes),
         "journal_digest": facts.journal_digest,
+        "record_digest": facts.record_digest,
         **({AMENDED: earlier[AMENDED]} if AMENDED in earlier else {}),
         "software": software(),
     }
@@ -315,6 +319,14 @@ def direct_dependencies(package: str) -> list[str]:
         return []
     names = (re.match(r"[\w.-]+", text) for text in listed if "extra ==" not in text)
     return sorted({name[0] for name in names if name})
+
+
+def seal_manifest(data: Mapping[str, object]) -> dict[str, object]:
+    """The manifest with its seal, by which `verify` sees that it is as it was written."""
+    sealed = {name: value for name, value in data.items() if name not in (SEAL, AMENDED)}
+    # What is hashed is what a reader of the file gets.
+    text = json.dumps(json.loads(json.dumps(sealed)), sort_keys=True)
+    return {**data, SEAL: hashlib.sha256(text.encode()).hexdigest()}
 
 
 def file_hashes(folder: Path, names: Iterable[str]) -> dict[str, str]:

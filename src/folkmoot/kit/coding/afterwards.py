@@ -136,6 +136,6 @@ def verify_codings(run: RunFolder) -> Iterator[tuple[str, Verification]]:
             yield name, Verification([f"{name} is gone."])
             continue
         found = verify_run(RunFolder(folder), study_of(run))
-        if found.journal_digest != made.data["journal_digest"]:
+        if found.content_digest != made.data["journal_digest"]:
             found.differences.append(f"{name}: its journal has changed since it was amended.")
         yield name, found

@@ -1,0 +1,313 @@
+"""The one integrity check of a journal, for resume, report and `verify`, and the hashes behind it.
+
+Every entry has two SHA-256 hashes: of its content (address, request, reply, model served) and of
+the whole row (usage, cost, times, attempts too), its seal. The digests of a run are SHA-256 over
+these in order of address. A chain over the seals in the order in which entries were written, kept
+in `meta` with every commit, shows entries that were added or removed, also after a crash.
+
+All this finds damage and changes by hand. It does not bind somebody who computes every hash anew:
+only a digest that was published elsewhere does.
+
+Journals of formats 1 to 3 have a 128-bit sum of hashes in place of these, which can be forged.
+
+Used by `journal_file.py`, `journal.py` and `repair.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import orjson
+
+from folkmoot import json_text
+from folkmoot.randomness import digest
+
+BINDING_FORMAT = 4  # the first format with SHA-256 hashes
+MAX_STRUCTURE_PROBLEMS = 5
+
+# The cells of an entry in the order of its columns; `Entry` in journal_file.py names the same.
+COLUMNS = (
+    *("address", "kind", "fingerprint", "request", "reply", "blob", "finish"),
+    *("input_tokens", "output_tokens", "cached_tokens", "cost_usd", "latency_s", "attempts"),
+    *("model_asked", "model_served", "request_id", "started_at"),
+)
+NAMES = ", ".join(COLUMNS)
+_TEXT_REFERENCE = re.compile(r'\{"\$text":"([0-9a-f]*)"\}')
+
+Cells = Sequence[object]
+
+
+class Damage(NamedTuple):
+    """One thing in a journal that is not as it was written. `address` is empty where it belongs to
+    no entry."""
+
+    address: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.address}: {self.problem}" if self.address else self.problem
+
+
+class Chain(NamedTuple):
+    """How many events the journal holds (entries written and superseded), and a hash over them."""
+
+    length: int = 0
+    value: bytes = bytes(32)
+
+    def add(self, event: bytes) -> Chain:
+        return Chain(self.length + 1, hashlib.sha256(self.value + event).digest())
+
+    def __str__(self) -> str:
+        return f"{self.length} {self.value.hex()}"
+
+
+def hash_content(cells: Cells) -> bytes:
+    """SHA-256 of what was asked and what came back, without what it took."""
+    address, kind, fingerprint, request, reply, blob, finish = cells[:7]
+    return _sha256((address, kind, request, reply, finish, cells[14]), fingerprint, blob)
+
+
+def hash_entry(number: int, cells: Cells, content: bytes) -> bytes:
+    """The seal of an entry: SHA-256 of its content and of all other cells of its row."""
+    return _sha256((number, *cells[7:14], *cells[15:]), content)
+
+
+def hash_superseding(number: int, address: str, at: float) -> bytes:
+    """The hash of the event that an entry was superseded."""
+    return _sha256(("superseded", number, address, at))
+
+
+def hash_rows(rows: Iterable[Cells]) -> str:
+    """SHA-256 of rows of a small table."""
+    return _sha256([list(row) for row in rows]).hex()
+
+
+def _sha256(values: Sequence[object], *blobs: object) -> bytes:
+    """SHA-256 of JSON and of bytes or None after it. Raises TypeError for any other type."""
+    made = hashlib.sha256(orjson.dumps(values))
+    for blob in blobs:
+        if blob is None:
+            made.update(b"-")
+        elif isinstance(blob, bytes):
+            made.update(b"%d:" % len(blob))
+            made.update(blob)
+        else:
+            raise TypeError(f"bytes were written, {type(blob).__name__} is there")
+    return made.digest()
+
+
+def digest_of_run(record: str, plan: object) -> str:
+    """The record digest of a run: over its journal's, and its plan as it was sealed."""
+    return hash_rows([[record, json.dumps(plan, sort_keys=True)]]) if record else ""
+
+
+def digest_of_content(db: sqlite3.Connection, form: int) -> str:
+    """The content digest: equal for equal requests and replies, whatever the order of calls."""
+    if form < BINDING_FORMAT:
+        return f"{_sum_of_contents(db):032x}"
+    return _hash_column(db, "content")
+
+
+def digest_of_record(db: sqlite3.Connection, form: int) -> str:
+    """The record digest: over everything that the journal holds. Empty for earlier formats."""
+    if form < BINDING_FORMAT:
+        return ""
+    superseded = db.execute("SELECT seal, gone, at FROM superseded ORDER BY number").fetchall()
+    beside = [kept_in_meta(db, name) for name in ("batches", "broken")]
+    return hash_rows(
+        [
+            [_hash_column(db, "seal"), *beside],
+            *([bytes(seal).hex(), gone, at] for seal, gone, at in superseded),
+        ]
+    )
+
+
+def _hash_column(db: sqlite3.Connection, column: str) -> str:
+    made = hashlib.sha256(f"folkmoot {column}\n".encode())
+    for (value,) in db.execute(f"SELECT {column} FROM entries ORDER BY address"):
+        made.update(value)
+    return made.hexdigest()
+
+
+def kept_in_meta(db: sqlite3.Connection, key: str) -> str:
+    row = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return "" if row is None else str(row[0])
+
+
+def hash_batches(db: sqlite3.Connection) -> str:
+    """SHA-256 of what was handed in to vendors' batch interfaces; empty where nothing was."""
+    if not has_table(db, "batches"):
+        return ""
+    rows = db.execute("SELECT * FROM batches ORDER BY name").fetchall()
+    keys = db.execute("SELECT key, batch FROM batched ORDER BY key").fetchall()
+    return hash_rows([*rows, *keys])
+
+
+def hash_broken(db: sqlite3.Connection) -> str:
+    """A hash over the replies that broke off, one after the other; empty where there are none."""
+    made = ""
+    if has_table(db, "broken"):
+        for row in db.execute("SELECT at, address, model, max_usd FROM broken ORDER BY rowid"):
+            made = add_broken(made, row)
+    return made
+
+
+def add_broken(before: str, row: Cells) -> str:
+    """The hash over replies that broke off with one more of them."""
+    return hash_rows([[before], row])
+
+
+def has_table(db: sqlite3.Connection, name: str) -> bool:
+    return db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
+
+
+def find_damage(db: sqlite3.Connection, form: int) -> list[Damage]:
+    """Everything in a journal that is not as it was written, as far as its hashes tell.
+
+    `db` gives text that is no UTF-8 as such (`text_factory`), so that its address can be named.
+    """
+    try:
+        broken = [row[0] for row in db.execute(f"PRAGMA integrity_check({MAX_STRUCTURE_PROBLEMS})")]
+    except sqlite3.Error as error:
+        return [Damage("", f"the file cannot be read as a database: {error}")]
+    found = [] if broken == ["ok"] else [Damage("", f"damaged file: {text}") for text in broken]
+    try:
+        found += _damaged_texts(db)
+        found += _damaged_rows(db) if form >= BINDING_FORMAT else _damaged_before(db, form)
+    except sqlite3.Error as error:
+        found.append(Damage("", f"the file cannot be read to its end: {error}"))
+    return list(dict.fromkeys(found))
+
+
+def _damaged_texts(db: sqlite3.Connection) -> list[Damage]:
+    """Entries with long texts that are gone or are no longer those of their hashes."""
+    intact = set[str]()
+    found = []
+    for key, text in db.execute("SELECT hash, text FROM texts"):
+        if isinstance(key, bytes) and isinstance(text, str) and _is_of_hash(text, key):
+            intact.add(key.hex())
+        else:
+            found.append("")
+    for table in ("entries", "superseded"):
+        for address, request in db.execute(f"SELECT address, request FROM {table}"):
+            named = _TEXT_REFERENCE.findall(request) if isinstance(request, str) else []
+            if not intact.issuperset(named):
+                found.append(str(address))
+    problem = "a long text of the request changed since written or is gone"
+    users = dict.fromkeys(filter(None, found))
+    if found and not users:
+        return [Damage("", "a long text that no request uses changed since written")]
+    return [Damage(address, problem) for address in users]
+
+
+def _is_of_hash(text: str, key: bytes) -> bool:
+    try:
+        return digest(text) == key
+    except UnicodeEncodeError:
+        return False
+
+
+def _damaged_rows(db: sqlite3.Connection) -> list[Damage]:
+    """Entries that changed since they were written; entries that were added or removed."""
+    found: list[Damage] = []
+    gone: list[tuple[int, bytes]] = []
+    for table, more in (("entries", ""), ("superseded", ", at, gone")):
+        rows = db.execute(f"SELECT number, {NAMES}, content, seal{more} FROM {table}")
+        found += (
+            Damage(_named(row[1]), "changed since written") for row in rows if not intact(row)
+        )
+    superseded = "SELECT address, at, gone FROM superseded ORDER BY gone"
+    for address, at, number in db.execute(superseded):
+        try:
+            gone.append((number, hash_superseding(number, address, at)))
+        except TypeError:
+            found.append(Damage(_named(address), "changed since written"))
+    if not found and _chain(db, gone) != kept_in_meta(db, "chain"):
+        found.append(Damage("", "entries were added or removed since they were written"))
+    for name, hash_table in (("batches", hash_batches), ("broken", hash_broken)):
+        try:
+            same = hash_table(db) == kept_in_meta(db, name)
+        except TypeError:
+            same = False
+        if not same:
+            found.append(Damage("", f"the table {name} changed since written"))
+    return found
+
+
+def _named(address: object) -> str:
+    return address if isinstance(address, str) else repr(address)
+
+
+def intact(row: Cells) -> bool:
+    """Whether a row (number, cells, content, seal, …) has the hashes that it was written with."""
+    number, cells = row[0], row[1 : 1 + len(COLUMNS)]
+    content, seal = row[1 + len(COLUMNS) : 3 + len(COLUMNS)]
+    try:
+        return (
+            isinstance(number, int)
+            and hash_content(cells) == content
+            and hash_entry(number, cells, content) == seal
+        )
+    except (TypeError, ValueError):  # a cell is of another type than was written
+        return False
+
+
+def _chain(db: sqlite3.Connection, gone: Sequence[tuple[int, bytes]]) -> str:
+    """The chain over all events, from the tables."""
+    rows = "SELECT number, seal FROM entries UNION ALL SELECT number, seal FROM superseded"
+    written = db.execute(f"SELECT number, seal FROM ({rows}) ORDER BY number")
+    chain = Chain()
+    for number, event in _in_order(written, gone):
+        if number != chain.length + 1:
+            return ""
+        chain = chain.add(event)
+    return str(chain)
+
+
+def _in_order(
+    written: Iterable[tuple[int, bytes]], gone: Iterable[tuple[int, bytes]]
+) -> Iterator[tuple[int, bytes]]:
+    waiting = list(gone)[::-1]
+    for number, event in written:
+        while waiting and waiting[-1][0] < number:
+            yield waiting.pop()
+        yield number, event
+    yield from reversed(waiting)
+
+
+# --- formats 1 to 3 -----------------------------------------------------------------------------
+
+
+def _damaged_before(db: sqlite3.Connection, form: int) -> list[Damage]:
+    """What seals of 16 bytes and the sum of hashes tell; formats 1 and 2 have neither."""
+    if form < 3:
+        return []
+    rows = db.execute(f"SELECT {NAMES}, seal FROM entries ORDER BY address")
+    found = [
+        Damage(_named(row[0]), "changed since written")
+        for row in rows
+        if _seal_before(row[:-1]) != row[-1]
+    ]
+    kept = kept_in_meta(db, "digest")
+    if not found and kept and kept != f"{_sum_of_contents(db):032x}":
+        found.append(Damage("", "entries were added or removed since they were written"))
+    return found
+
+
+def _seal_before(cells: Cells) -> bytes | None:
+    try:
+        text = json_text.encode([c for c in cells if not isinstance(c, bytes)])
+    except ValueError:
+        return None
+    return digest(text, *(c for c in cells if isinstance(c, bytes)))
+
+
+def _sum_of_contents(db: sqlite3.Connection) -> int:
+    parts = "address, fingerprint, finish, reply, coalesce(blob, x'')"
+    contents = (digest(*row) for row in db.execute(f"SELECT {parts} FROM entries"))
+    return sum(int.from_bytes(content, "big") for content in contents) % 2**128
