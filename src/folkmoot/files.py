@@ -8,6 +8,7 @@ import io
 import os
 import secrets
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -75,7 +76,8 @@ def misread(columns: Sequence[str], mark: str = ",") -> str:
                 mend = f"save it with {marks[mark]} between the columns"
                 return f"its columns are separated by {called}; {mend}"
     names = [c.partition("_duplicated_")[0] for c in columns]  # so polars tells them apart
-    twice = next((c for n, c in enumerate(names) if c and c in names[:n]), "")
+    count = Counter(names)
+    twice = next((name for name in names if name and count[name] > 1), "")
     return f"two columns are called {twice}; leave one out" if twice else ""
 
 

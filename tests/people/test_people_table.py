@@ -135,3 +135,15 @@ def test_one_long_text_in_every_row_is_refused(tmp_path: Path) -> None:
     pl.DataFrame({"text": texts}).write_parquet(path)
     with pytest.raises(InputError, match="more than 200,000,000 characters up to here"):
         read(path)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
+def test_a_table_of_too_many_columns_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(table, "MAX_COLUMNS", 50)
+    path = tmp_path / f"wide.{kind}"
+    wide = pl.DataFrame({f"c{k}": [1] for k in range(51)})
+    {"csv": wide.write_csv, "parquet": wide.write_parquet, "jsonl": wide.write_ndjson}[kind](path)
+    with pytest.raises(InputError, match="51 columns, the limit is 50"):
+        read(path)

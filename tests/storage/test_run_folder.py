@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from folkmoot.errors import StorageError
@@ -89,3 +90,16 @@ def test_a_large_table_is_read_part_by_part_as_often_as_asked(
     assert len(streamed) == 50 and list(streamed) == list(streamed) == rows
     with pytest.raises(StorageError, match=r"no table ballots; tables: votes"):
         run.lazy("ballots")
+
+
+def test_a_small_table_that_would_fill_the_memory_is_refused(folder: Path) -> None:
+    rows = pl.select(pl.repeat(1, 4_000_000, dtype=pl.Int8).alias("n"))
+    wide = rows.select(*(pl.col("n").alias(f"n{k}") for k in range(4)))
+    path = folder / "tables" / "votes.parquet"
+    wide.write_parquet(path, compression="zstd")
+    assert path.stat().st_size < 100_000
+    for read in (RunFolder(folder).table, RunFolder(folder).lazy):
+        with pytest.raises(StorageError, match="4,000,000 rows in"):
+            read("votes")
+    wide.head(1_000_000).write_parquet(path)
+    assert RunFolder(folder).table("votes").height == 1_000_000

@@ -28,6 +28,8 @@ LOG_LINES = "log.jsonl"
 TABLES = "tables"
 PERSONAS = "personas.json"  # drawn once; later processes read it back
 AT_ONCE = 20_000  # rows of a large table that are read at once
+# The most regular table that a run can write has about 16 cells in a byte.
+MOST_CELLS_A_BYTE, MOST_CELLS_UNASKED = 64, 5_000_000
 RENAMED = {"rung": "parse_step", "rungs": "parse_steps"}  # in the answers of earlier versions
 SEATS = "seats.json"  # links of the people who take part: for the run's owner alone
 PEOPLE = "people.json"  # what recruitment sites call these people; no export takes it along
@@ -203,6 +205,7 @@ class RunFolder:
             known = ", ".join(self.tables()) or "none yet; has the run finished?"
             raise StorageError(f"{self.path}: no table {name}; tables: {known}")
         try:
+            self._refuse_inflated(path)
             rows = pl.read_parquet(path, glob=False)
         except (OSError, pl.exceptions.PolarsError) as error:
             raise StorageError(f"{path}: cannot be read: {error}") from error
@@ -212,8 +215,36 @@ class RunFolder:
         """A table that is read only as far as it is asked for."""
         if not self.has_table(name):
             return self.table(name).lazy()  # which says what there is
-        rows = pl.scan_parquet(self.path / TABLES / f"{name}.parquet", glob=False)
+        path = self.path / TABLES / f"{name}.parquet"
+        try:
+            self._refuse_inflated(path)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise StorageError(f"{path}: cannot be read: {error}") from error
+        rows = pl.scan_parquet(path, glob=False)
         return rows.rename(RENAMED, strict=False) if name == "answers" else rows
+
+    def _refuse_inflated(self, path: Path) -> None:
+        """Raise StorageError for a table that says far more cells than its bytes can hold.
+
+        A forged file of a megabyte can say that it has a hundred million equal rows, which would
+        fill the memory.
+        """
+        if path in self._measured:
+            return
+        table = pl.scan_parquet(path, glob=False)
+        rows = int(table.select(pl.len()).collect().item())
+        cells, size = rows * len(table.collect_schema()), path.stat().st_size
+        if cells > max(MOST_CELLS_UNASKED, MOST_CELLS_A_BYTE * size):
+            raise StorageError(
+                f"{path}: says {rows:,} rows in {size:,} bytes, which no run writes; it would fill "
+                "the memory"
+            )
+        self._measured.add(path)
+
+    @cached_property
+    def _measured(self) -> set[Path]:
+        """The tables that were found to be no larger than they look."""
+        return set()
 
     def rows(self, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:
         """The rows of a table, these columns of them, a part at a time in memory."""

@@ -135,6 +135,8 @@ def test_json_replies_with_a_speculation_score() -> None:
     read = wanted.parse('```json\n{"response": "7", "speculation_score": 30}\n```')
     assert isinstance(read, Parsed)
     assert (read.value.value, read.value.score) == (7, 30)
+    unrated = wanted.parse('{"response": 7, "speculation_score": null}')
+    assert isinstance(unrated, Parsed) and unrated.value.score is None
     for reply in ('{"response": 7}', '{"response": 7, "speculation_score": 130}', "7"):
         assert isinstance(wanted.parse(reply), Unreadable)
     assert wanted.schema is not None

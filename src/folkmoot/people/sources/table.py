@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona, article
 TEXT_COLUMNS = ("text", "persona", "enriched_persona", "description", "profile")
 MAX_BYTES = 500_000_000
 MAX_PEOPLE = 1_000_000
+MAX_COLUMNS = 10_000  # far more than any survey asks; each column costs work of its own
 MAX_CHARACTERS = 200_000_000  # every row of a Parquet file can hold one long text
 BASE_COLUMNS = ("base_persona", "base")
 # What surveys call the demographics. Left under its own name, such a column would be told beside a
@@ -107,12 +109,15 @@ def _frame(path: Path) -> pl.DataFrame:
             rows = pl.scan_parquet(path).select(pl.len()).collect().item()
             if rows > MAX_PEOPLE:
                 raise InputError(Problem(f"{rows:,} rows, the limit is {MAX_PEOPLE:,}", str(path)))
+            _check_columns(path, len(pl.read_parquet_schema(path)))
         if kind in {".csv", ".tsv"}:
             return _separated(path, "," if kind == ".csv" else "\t")
         if kind in {".parquet", ".pq"}:
             return pl.read_parquet(path)
         if kind in {".jsonl", ".ndjson"}:
-            return pl.read_ndjson(path, infer_schema_length=None)
+            table = pl.read_ndjson(path, infer_schema_length=None)
+            _check_columns(path, table.width)
+            return table
     except FileNotFoundError as error:
         raise InputError(Problem("no such file", file=str(path))) from error
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -128,7 +133,14 @@ def _frame(path: Path) -> pl.DataFrame:
     )
 
 
+def _check_columns(path: Path, count: int) -> None:
+    if count > MAX_COLUMNS:
+        raise InputError(Problem(f"{count:,} columns, the limit is {MAX_COLUMNS:,}", str(path)))
+
+
 def _separated(path: Path, mark: str) -> pl.DataFrame:
+    header = pl.read_csv(path, separator=mark, infer_schema=False, n_rows=0)
+    _check_columns(path, header.width)
     cells = pl.read_csv(path, separator=mark, infer_schema=False)
     if wrong := misread(cells.columns, mark):
         raise InputError(Problem(wrong, str(path), "1"))
@@ -156,9 +168,12 @@ def _clean(column: str) -> str:
 def _meant(columns: Sequence[str]) -> dict[str, str]:
     """Column → what it is known by: the first of several that mean the same."""
     meant = {column: _clean(column) for column in columns}
+    taken = Counter(meant.values())
     for column, name in list(meant.items()):
-        if (known := ALSO_CALLED.get(name, name)) not in meant.values():
+        if not taken[known := ALSO_CALLED.get(name, name)]:
             meant[column] = known
+            taken[known] += 1
+            taken[name] -= 1
     return meant
 
 

@@ -430,7 +430,8 @@ class WorkbookAnswer:
             return None
         fields: dict[str, object] = {"response": self._response_schema()}
         if self.speculation:
-            fields["speculation_score"] = {"type": "integer", "minimum": 0, "maximum": 100}
+            score = {"type": "integer", "minimum": 0, "maximum": 100}
+            fields["speculation_score"] = {"anyOf": [score, {"type": "null"}]}
         return {
             "title": "WorkbookResponse",
             "type": "object",
@@ -506,7 +507,8 @@ class WorkbookAnswer:
         said = parsed.value.response
         text = str(said) if isinstance(said, (str, bool)) else number_text(said)
         text = BROKEN.sub("\ufffd", text)
-        if self.speculation and score is None:
+        withheld = rated is None and "speculation_score" in parsed.value.model_fields_set
+        if self.speculation and score is None and not withheld:
             problem = Unreadable(
                 "The JSON did not fit: speculation_score must be a whole number from 0 to 100. "
                 f"{ALL_FIELDS}"
