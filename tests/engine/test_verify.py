@@ -427,3 +427,97 @@ def test_a_manifest_without_its_hashes_is_not_verified(run: Path) -> None:
     change_json(run / "manifest.json", lambda m: (m.pop("hashes"), m.pop("journal_digest")))
     code, said = verify(run)
     assert code == 4 and "hashes is null" in said and "journal_digest is null" in said
+
+
+# --- a forger who recomputes everything ---------------------------------------------------------
+
+
+def digests(folder: Path) -> tuple[str, str]:
+    manifest = RunFolder(folder).manifest
+    return manifest["journal_digest"], manifest["record_digest"]
+
+
+def verify_with(folder: Path, digest: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["verify", str(folder), "--digest", digest])
+    return done.exit_code, " ".join(done.output.split())
+
+
+def run_anew(folder: Path) -> None:
+    """Have the program itself write tables, files, plan and manifest from the forged journal."""
+    study = str(folder.parent / "cross_pollination.yaml")
+    words = ["run", study, "--model", "synthetic", "--out", str(folder), "--resume"]
+    done = CliRunner().invoke(app, [*words, "--accept-changes"])
+    assert done.exit_code == 0, done.output
+
+
+def test_a_run_that_was_forged_whole_is_consistent_but_not_the_published_one(run: Path) -> None:
+    published = digests(run)
+    vote = "address LIKE '%initial_vote%' OR address LIKE 'vote%' OR kind = 'ask'"
+    options = ("Park improvements", "Youth job training", "Safer streets")
+    for number, option in enumerate(options):
+        change_journal(
+            run,
+            f"UPDATE entries SET reply = '{options[number - 1]}', latency_s = 1 "
+            f"WHERE reply = '{option}' AND latency_s != 1 AND ({vote})",
+        )
+    hash_journal_anew(run / "journal.sqlite")
+    run_anew(run)
+    manifest_anew(run)
+    code, said = verify(run)
+    assert code == 0 and "Consistent" in said and "Verified" not in said, said
+    assert not set(digests(run)) & set(published)
+    for digest in published:
+        code, said = verify_with(run, digest)
+        assert code == 4 and "The run is not the published one" in said
+
+
+def test_a_published_digest_verifies_the_run_that_it_is_of(run: Path) -> None:
+    content, record = digests(run)
+    code, said = verify_with(run, record.upper())
+    assert code == 0 and "Verified" in said and "in the record digest alone" not in said
+    code, said = verify_with(run, content)
+    assert code == 0 and "Verified" in said and "in the record digest alone" in said
+    code, said = verify_with(run, content[:-1])
+    assert code == 4 and "is not the published one" in said
+
+
+@pytest.mark.parametrize("what", ["cost_usd = 2.5", "attempts = 9", "started_at = started_at + 60"])
+def test_usage_cost_and_times_are_in_the_record_digest(run: Path, what: str) -> None:
+    content, record = digests(run)
+    change_journal(run, f"UPDATE entries SET {what} WHERE {ONE}", cover_up=True)
+    assert digests(run)[0] == content
+    code, said = verify_with(run, record)
+    assert code == 4 and "is not the published one" in said
+
+
+def test_a_plan_that_was_sealed_anew_is_not_the_published_one(run: Path) -> None:
+    _, record = digests(run)
+    change_json(run / "plan.json", lambda plan: plan.update(started_at="2020-01-01T00:00:00+00:00"))
+    change_json(run / "manifest.json", lambda m: m.update(started_at="2020-01-01T00:00:00+00:00"))
+    manifest_anew(run)
+    code, said = verify_with(run, record)
+    assert code == 4 and "is not the published one" in said
+
+
+@pytest.mark.parametrize("name", ["run.log", "log.jsonl"])
+def test_a_changed_log_is_seen(run: Path, name: str) -> None:
+    forge(run / name)
+    code, said = verify(run)
+    assert code == 4 and f"{name} was changed after the run" in said
+
+
+@pytest.mark.parametrize("key", ["wall_seconds", "processes", "finished_at", "software", "hashes"])
+def test_what_the_manifest_alone_holds_is_sealed(run: Path, key: str) -> None:
+    change_json(run / "manifest.json", lambda m: m.update({key: None}))
+    code, said = verify(run)
+    assert code != 0 and "Traceback" not in said
+    assert "manifest.json" in said
+
+
+def test_a_run_of_an_earlier_format_says_that_its_digest_does_not_bind(tmp_path: Path) -> None:
+    archive = Path(__file__).parents[1] / "report" / "earlier" / "format_3" / "town_hall.zip"
+    shutil.unpack_archive(archive, tmp_path / "run")
+    digest = RunFolder(tmp_path / "run").manifest["journal_digest"]
+    assert "The digest does not bind: the journal is of format 3" in verify(tmp_path / "run")[1]
+    code, said = verify_with(tmp_path / "run", digest)
+    assert code == 4 and "does not bind" in said and "Verified" not in said

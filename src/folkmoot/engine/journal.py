@@ -31,6 +31,7 @@ from folkmoot.engine.integrity import (
     intact,
 )
 from folkmoot.engine.journal_file import (
+    FORMAT,
     SELECT,
     Batch,
     BrokenReply,
@@ -47,7 +48,7 @@ from folkmoot.engine.journal_file import (
     write_batch,
     write_broken,
 )
-from folkmoot.errors import DriftError, ForeignJournal, NotJournaled, StorageError
+from folkmoot.errors import DriftError, EmptyJournal, ForeignJournal, NotJournaled, StorageError
 from folkmoot.models.catalog import HUMAN
 from folkmoot.models.request import Message
 from folkmoot.randomness import digest
@@ -397,14 +398,13 @@ class Journal(JournalReader):
     """
 
     def __init__(self, path: Path, *, accept_changes: bool = False) -> None:
+        _refuse_damaged(path)
         super().__init__(path, open_file(path))
         self.accept_changes = accept_changes
         self._resuming = (
             self._reader.execute("SELECT 1 FROM entries LIMIT 1").fetchone() is not None
         )
         try:
-            if self._resuming:
-                self._check()
             self._chain = chain_in(self._reader)  # with what was put since
         except StorageError:
             self._reader.close()
@@ -450,18 +450,6 @@ class Journal(JournalReader):
         self.tell_change()
         self._queue.put(lambda: self._supersede(address))
         return None
-
-    def _check(self) -> None:
-        """Raise ForeignJournal where anything is not as it was written."""
-        damage = self.damage()
-        if not damage:
-            return
-        more = "; …" if len(damage) > MOST_NAMED else ""
-        raise ForeignJournal(
-            f"{self.path}: {'; '.join(map(str, damage[:MOST_NAMED]))}{more}. The run would "
-            "continue from what was never said. Put the journal back as it was, or have the "
-            "damaged answers asked again: `folkmoot verify --repair`."
-        )
 
     def put(self, entry: Entry) -> None:
         """Queue an entry for the next commit. Raises StorageError if an earlier one failed.
@@ -599,6 +587,28 @@ class Journal(JournalReader):
     def _supersede(self, address: str) -> None:
         with self._db:
             self._chain = supersede(self._db, address, time.time(), self._chain)
+
+
+def _refuse_damaged(path: Path) -> None:
+    """Raise ForeignJournal where anything in a journal of this format is not as it was written.
+
+    It is opened to read alone: a refusal leaves no file of SQLite's beside it.
+    """
+    if not path.exists() or not path.stat().st_size:
+        return
+    try:
+        with JournalReader(path) as journal:
+            damage = journal.damage() if journal.format == FORMAT else []
+    except EmptyJournal:
+        return
+    if not damage:
+        return
+    more = "; …" if len(damage) > MOST_NAMED else ""
+    raise ForeignJournal(
+        f"{path}: {'; '.join(map(str, damage[:MOST_NAMED]))}{more}. The run would continue from "
+        "what was never said. Put the journal back as it was, or have the damaged answers asked again: "
+        "`folkmoot verify --repair`."
+    )
 
 
 def _as_text(stored: bytes) -> str:
