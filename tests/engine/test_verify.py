@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import folkmoot
+from folkmoot import Choice, Scope, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.context import RunContext
@@ -442,33 +443,42 @@ def verify_with(folder: Path, digest: str) -> tuple[int, str]:
     return done.exit_code, " ".join(done.output.split())
 
 
-def run_anew(folder: Path) -> None:
-    """Have the program itself write tables, files, plan and manifest from the forged journal."""
-    study = str(folder.parent / "cross_pollination.yaml")
-    words = ["run", study, "--model", "synthetic", "--out", str(folder), "--resume"]
-    done = CliRunner().invoke(app, [*words, "--accept-changes"])
-    assert done.exit_code == 0, done.output
+def votes_of(model: Scripted, folder: Path, *, resume: bool = False) -> Study:
+    """43 votes, each of which is a row."""
+
+    async def protocol(session: Session) -> None:
+        async def vote(scope: Scope, number: int) -> None:
+            choice = Choice(("Park", "School", "Road"))
+            said = await scope.ask(Speaker(f"p_{number:04}"), "Which one?", answer=choice)
+            scope.record("votes", {"participant": number, "vote": said})
+
+        await session.at("votes").each(range(43), vote)
+
+    study = Study("votes", "Votes", StudyConfig, protocol)
+    folkmoot.run(study, {}, out=folder, provider=model, resume=resume)
+    return study
 
 
-def test_a_run_that_was_forged_whole_is_consistent_but_not_the_published_one(run: Path) -> None:
-    published = digests(run)
-    vote = "address LIKE '%initial_vote%' OR address LIKE 'vote%' OR kind = 'ask'"
-    options = ("Park improvements", "Youth job training", "Safer streets")
-    for number, option in enumerate(options):
-        change_journal(
-            run,
-            f"UPDATE entries SET reply = '{options[number - 1]}', latency_s = 1 "
-            f"WHERE reply = '{option}' AND latency_s != 1 AND ({vote})",
-        )
-    hash_journal_anew(run / "journal.sqlite")
-    run_anew(run)
-    manifest_anew(run)
-    code, said = verify(run)
-    assert code == 0 and "Consistent" in said and "Verified" not in said, said
-    assert not set(digests(run)) & set(published)
+def test_a_run_that_was_forged_whole_is_consistent_but_not_the_published_one(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "run"
+    model = Scripted(lambda _request, address: "Park" if address.endswith("/1/ask0") else "School")
+    study = votes_of(model, folder)
+    published = digests(folder)
+    with closing(sqlite3.connect(folder / "journal.sqlite")) as db, db:
+        db.execute("UPDATE entries SET reply = 'Road' WHERE number > 3")
+    hash_journal_anew(folder / "journal.sqlite")
+    # The program itself writes tables, files, plan and manifest from the forged journal.
+    votes_of(model, folder, resume=True)
+    run = RunFolder(folder)
+    assert run.table("votes")["vote"].to_list().count("Road") == 40
+    found = verify_run(run, study)
+    assert found.consistent and not found.verified and found.differences == []
     for digest in published:
-        code, said = verify_with(run, digest)
-        assert code == 4 and "The run is not the published one" in said
+        found = verify_run(run, study, published=digest)
+        assert not found.consistent and not found.verified
+        assert "The run is not the published one" in found.differences[0]
 
 
 def test_a_published_digest_verifies_the_run_that_it_is_of(run: Path) -> None:

@@ -603,11 +603,11 @@ def _refuse_damaged(path: Path) -> None:
         return
     if not damage:
         return
+    named = "; ".join(map(str, damage[:MOST_NAMED]))
     more = "; …" if len(damage) > MOST_NAMED else ""
     raise ForeignJournal(
-        f"{path}: {'; '.join(map(str, damage[:MOST_NAMED]))}{more}. The run would continue from "
-        "what was never said. Put the journal back as it was, or have the damaged answers asked again: "
-        "`folkmoot verify --repair`."
+        f"{path}: {named}{more}. The run would continue from what was never said. Put the journal "
+        "back as it was, or have the damaged answers asked again: `folkmoot verify --repair`."
     )
 
 

@@ -201,7 +201,8 @@ def _changed_files(run: RunFolder) -> list[str]:
     written = read_json(run.path / MANIFEST) if run.has(MANIFEST) else {}
     if written.get(SEAL, "") != seal_manifest(written)[SEAL] and SEAL in written:
         found.append(f"{MANIFEST} was changed after the run: its seal does not fit.")
-    hashes = {**run.manifest.get("hashes", {}), **_last_withdrawal(run).get("hashes", {})}
+    recorded = run.manifest.get("hashes"), _last_withdrawal(run).get("hashes")
+    hashes = {k: v for part in recorded if isinstance(part, Mapping) for k, v in part.items()}
     for name, was in hashes.items():
         path = run.path / name
         if not path.is_file():
@@ -266,7 +267,10 @@ def _fits(entry: Entry) -> bool:
 
 def _replay(run: RunFolder, study: Study | None, scratch: Path) -> list[str]:
     """Run once more from the journal, in a scratch folder; what it holds beyond the run."""
-    found, providers = _as_it_was_run(run, study)
+    try:
+        found, providers = _as_it_was_run(run, study)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _NotRebuiltError(f"{MANIFEST} or {PLAN} is damaged: {error!r}") from error
     plan = {"sealed": {}, "changes": run.plan.get("changes", [])}
     write_json(scratch / PLAN, {"started_at": run.plan.get("started_at", ""), **plan})
     if run.has(PERSONAS):
