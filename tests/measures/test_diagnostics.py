@@ -57,10 +57,35 @@ def test_nothing_to_check_is_said_and_not_passed(check):
     assert check([]).flagged is None
 
 
-def test_refusals():
-    assert refusals([*GOOD, *[row(missing="refused")] * 10]).flagged
-    assert refusals(GOOD, ["I'm sorry, but I can't take part in this."] * 9).flagged
+@pytest.mark.parametrize(
+    ("refused", "called"),
+    [
+        ({"missing": "declined", "how": "refused"}, "declined 10"),
+        ({"missing": "none_of_these", "how": "clarified", "reasks": 1}, "none_of_these 10"),
+        ({"missing": "cannot_say", "how": "exact"}, "cannot_say 10"),
+        ({"missing": "content_filter", "how": "refused"}, "refused by the provider 10"),
+        ({"missing": "refused", "finish": "refused:safety"}, "refused by the provider 10"),
+        ({"missing": "refused"}, "refused by the provider 10"),  # of an earlier version
+    ],
+)
+def test_refusals_are_ways_out_and_what_the_provider_refused(refused, called):
+    found = refusals([*GOOD, *[row(**refused)] * 10])
+    assert found.flagged and called in found.says
+    assert not off_list([*GOOD, *[row(**refused)] * 10]).flagged
+
+
+def test_phrases_of_refusal_are_counted_and_decide_nothing():
+    found = refusals(GOOD, ["I'm sorry, but I can't take part in this."] * 9 + ["Parks."])
+    assert found.flagged is False
+    assert "Possible refusals by English phrases: 9 of 10 texts" in found.says
+    said = [row(said="I'm sorry, but I can't take part in this.") for _ in range(20)]
+    assert refusals([*GOOD, *said]).flagged is False
     assert not refusals(GOOD, ["I can't imagine life without parks."] * 9).flagged
+
+
+def test_an_answer_that_cannot_be_read_is_no_refusal():
+    found = refusals([*GOOD, *[row(missing="unparsed", how="unreadable")] * 10])
+    assert found.flagged is False and found.value.value == 0
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,12 @@ class StudyConfig(BaseModel):
         100, description="with `batch: auto`, the fewest calls that are worth a batch"
     )
     batch_poll_seconds: Seconds = Field(60.0, description="how often to check on a batch")
+    max_instruction_failures: Share = Field(
+        0.2,
+        description="share of a model's first replies that may need a further request, repeat "
+        "themselves or be cut; above it the report says that the model did not follow the "
+        "instructions",
+    )
     prompts: str | None = Field(
         None, min_length=1, description="folder of prompts of your own that replace shipped ones"
     )

@@ -70,6 +70,16 @@ GROUP_SECONDS = 0.02  # how long a group waits for company
 MOST_WAITING = 2 * GROUP  # entries that are not on the disk yet
 
 
+class FirstReply(NamedTuple):
+    """What a model replied to a question at first, and whether the question was asked again because
+    the reply could not be read."""
+
+    model: str
+    text: str
+    finish: str
+    asked_again: bool
+
+
 class JournalReader:
     """A journal opened to read, in any format ever written. Use as a context manager, or call
     `close`.
@@ -241,6 +251,23 @@ class JournalReader:
             (row, most),
         )
         return found.fetchall()
+
+    def first_replies(self) -> Iterator[FirstReply]:
+        """The first reply to each question, in order of address."""
+        asked_again = {
+            row[0].removesuffix(".r1")
+            for row in self._reader.execute(
+                "SELECT address FROM entries WHERE kind = 'ask' AND address LIKE '%.r1'"
+            )
+        }
+        replies = self._reader.execute(
+            "SELECT address, model_asked, reply, finish FROM entries WHERE kind = 'ask' "
+            "ORDER BY address"
+        )
+        for address, model, text, finish in replies:
+            # Further requests end in .r1, .long and the like; a question's own name has no dot.
+            if "." not in address.rpartition("/")[2]:
+                yield FirstReply(model, text, finish, address in asked_again)
 
     def last_row(self) -> int:
         """The number of the row that was written last; 0 in an empty journal."""

@@ -98,34 +98,48 @@ ACQUIESCENCE = 0.10
 CLEAN_STEPS = frozenset({"exact", "normalised", "number", "named", "fenced"})
 
 
-def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
-    """Replies that decline: filtered or refused by the provider, or text that begs off.
+WAYS_OUT = ("declined", "none_of_these", "cannot_say")
+BY_PROVIDER = "refused by the provider"
 
-    `texts`: utterances and free answers, in which a refusal is no error of form.
+
+def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
+    """Answers in which a way out was taken or that the provider refused, in any language.
+
+    `texts`: utterances and free answers. English phrases of refusal in them are only counted
+    ("possible refusals") and decide nothing.
     """
-    outright = share_check(
+    reasons = Counter(filter(None, map(_refused, answers)))
+    check = share_check(
         "refusals",
         "Refusals",
-        sum(1 for r in answers if _refused(r)),
+        reasons.total(),
         len(answers),
         REFUSALS,
-        "declined to answer",
+        "gave no answer by a way out or were refused",
     )
-    in_words = share_check(
-        "refusals",
-        "Refusals",
-        sum(1 for t in texts if looks_like_refusal(t)),
-        len(texts),
-        REFUSALS,
-        "in free text declined to answer",
-    )
-    known = [c for c in (outright, in_words) if c.value is not None]
-    return max(known, key=lambda c: c.value.value if c.value else 0.0, default=outright)
+    says = check.says
+    if reasons:
+        counted = ", ".join(f"{reason} {reasons[reason]:,}" for reason in sorted(reasons))
+        says = f"{says.removesuffix('.')} ({counted})."
+    if texts:
+        possible = sum(1 for text in texts if looks_like_refusal(text))
+        says += (
+            f" Possible refusals by English phrases: {possible:,} of "
+            f"{plural(len(texts), 'text')}; this count decides nothing."
+        )
+    return replace(check, says=says)
 
 
-def _refused(row: Row) -> bool:
+def _refused(row: Row) -> str:
+    """Return why an answer was refused: the way out, or that it was the provider; else empty."""
     reason = str(row.get("missing") or "")
-    return any(word in reason for word in ("refus", "filter", "declin", "safety"))
+    if reason in WAYS_OUT:
+        return reason
+    if row.get("how") == "refused" or str(row.get("finish") or "").startswith("refused"):
+        return BY_PROVIDER
+    # Of runs of earlier versions; the words are those of providers' finish reasons.
+    of_provider = any(word in reason for word in ("refus", "filter", "declin", "safety"))
+    return BY_PROVIDER if of_provider else ""
 
 
 def malformed(answers: Collection[Row]) -> Check:
@@ -161,11 +175,11 @@ def cut(answers: Collection[Row]) -> Check:
 
 
 def off_list(answers: Collection[Row]) -> Check:
-    """Choices and numbers that were not on the list at the first reply."""
+    """Choices and numbers that were not on the list at the first reply; refusals are not meant."""
     bad = [
         bool(r.get("reasks") or r.get("parse_step") == "missing")
         for r in answers
-        if r.get("kind") in ("choice", "number")
+        if r.get("kind") in ("choice", "number") and not _refused(r)
     ]
     return share_check(
         "off_list", "Answers off the list", sum(bad), len(bad), REASKED, "were not on the list"
@@ -252,6 +266,55 @@ def _yes_or_no(options: str) -> bool:
     """Whether the options that a cell lists are a yes and a no."""
     listed = {option.casefold() for option in json.loads(options)}
     return bool(listed & YES and listed & NO)
+
+
+# A passage repeats itself if it stands so often in a row, with so many words in all.
+TIMES_IN_A_ROW, WORDS_IN_A_LOOP, LONGEST_PASSAGE = 4, 20, 60
+_WORD = re.compile(r"\w+")
+
+
+def repeats_itself(text: str) -> bool:
+    """Whether a passage of up to 60 words stands at least 4 times in a row, 20 words or more in
+    all. Of a whole JSON object its texts are looked at, since its fields may repeat."""
+    return any(map(_loops, _texts_in(text)))
+
+
+def _texts_in(reply: str) -> list[str]:
+    bare = re.sub(r"^\s*```\w*\n(.*)\n```\s*$", r"\1", reply, flags=re.DOTALL)
+    if not bare.lstrip().startswith(("{", "[")):
+        return [reply]
+    try:
+        found = [json.loads(bare)]
+    except (ValueError, RecursionError):
+        return [reply]
+    texts = []
+    for value in found:  # grows as it goes
+        if isinstance(value, str):
+            texts.append(value)
+        elif isinstance(value, dict):
+            found += value.values()
+        elif isinstance(value, list):
+            found += value
+    return texts
+
+
+def _loops(text: str) -> bool:
+    words = _WORD.findall(text.casefold())
+    if len(words) < WORDS_IN_A_LOOP:
+        return False
+    # Most replies repeat few runs of four words, and need no further look.
+    fours = {tuple(words[n : n + 4]) for n in range(len(words) - 3)}
+    if len(words) - 3 - len(fours) < WORDS_IN_A_LOOP // 2:
+        return False
+    numbers = {word: n for n, word in enumerate(dict.fromkeys(words))}
+    ids = np.array([numbers[word] for word in words])
+    for passage in range(1, min(LONGEST_PASSAGE, len(words) // TIMES_IN_A_ROW) + 1):
+        same = np.flatnonzero(ids[passage:] != ids[:-passage])
+        ends = np.concatenate(([-1], same, [len(ids) - passage]))
+        repeated = int(np.diff(ends).max()) - 1 + passage  # words of the longest run of passages
+        if repeated >= max(TIMES_IN_A_ROW * passage, WORDS_IN_A_LOOP):
+            return True
+    return False
 
 
 # From where on a figure is flagged: shares, or differences of shares.

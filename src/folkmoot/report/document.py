@@ -13,6 +13,7 @@ from folkmoot.kit.findings import FITNESS, fitness, found
 from folkmoot.measures.diagnostics import of_answers
 from folkmoot.report.charts import svgs
 from folkmoot.report.front import Front, answers, front
+from folkmoot.report.instructions import check_instructions
 from folkmoot.report.mixed import people_and_models
 from folkmoot.report.pooled import Found, pooled
 from folkmoot.report.trust import Trust, trust
@@ -70,7 +71,7 @@ def document(run: RunFolder, known: Sequence[Finding] = ()) -> Document:
         findings.append(fitness(of_answers(Streamed(run.lazy("answers")))))
     if "coding" not in {f.key for f in findings}:
         findings += found(coding.finding(run))
-    findings += found([people_and_models(run)])
+    findings += found([people_and_models(run), check_instructions(run)])
     name = _title(run.config) or study.title
     trusted = trust(run, study)
     return Document(

@@ -18,6 +18,7 @@ from folkmoot.hints import enumerated
 from folkmoot.kit.exposure import ExposureRow, differences
 from folkmoot.kit.findings import FITNESS
 from folkmoot.measures.estimates import percent, plural
+from folkmoot.report.instructions import KEY as INSTRUCTIONS
 from folkmoot.report.samples import EVERYBODY, PLAINER, condition_name
 from folkmoot.storage.findings import ILLUSTRATION, Finding, Intervals
 from folkmoot.storage.manifest import MIXED_MARK
@@ -235,7 +236,8 @@ def lights(
     run: RunFolder, findings: Sequence[Finding], deviations: Sequence[str]
 ) -> Iterator[Light]:
     """Every reason for caution, the gravest first; one green light where there is none."""
-    found = [*_grave(run, deviations), *_cautions(run, findings)]
+    found = [Light("red", alarm) for f in findings if f.key == INSTRUCTIONS for alarm in f.alarms]
+    found += [*_grave(run, deviations), *_cautions(run, findings)]
     if not found:
         answers = run.manifest.get("answers", {}).get("count", 0)
         found = [

@@ -1,0 +1,116 @@
+"""A model that does not follow the instructions is named, in red, before anything else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import folkmoot
+from folkmoot.engine.study import study_of_run
+from folkmoot.measures.diagnostics import repeats_itself
+from folkmoot.models.request import Reply, Request, Usage
+from folkmoot.models.scripted import Scripted
+from folkmoot.report.document import document
+from folkmoot.report.front import lights
+from folkmoot.report.html import write_report
+from folkmoot.report.instructions import NOT_FOLLOWED, check_instructions
+from folkmoot.storage.run_folder import RunFolder
+from tests.studies.cross_pollination.test_protocol import JOBS, SETTINGS, Cast, number
+
+SENTENCE = "I think that the park is the better choice for all of us."
+FAILURES = ("unclear", "looped", "cut")
+
+
+def answered(failure: str, people: int, folder: Path, **settings: Any) -> RunFolder:
+    """A run in which the first vote of so many of its 24 people fails in this way."""
+    cast = Cast()
+
+    def reply(request: Request, address: str) -> str | Reply:
+        first = address.startswith("initial_vote") and number(address) <= people
+        if first and failure == "unclear" and ".r" not in address:
+            return "That depends on a great many things."
+        if first and failure == "looped" and ".r" not in address:
+            return " ".join([SENTENCE] * 6)
+        if first and failure == "cut" and not address.endswith(".long"):
+            return Reply(JOBS[:3], Usage(10, 10, 0), "scripted", finish="length")
+        if "Which of these options did you state" in request.messages[-1].content:
+            return json.dumps({"stated": JOBS})
+        return cast(request, address)
+
+    config = {**SETTINGS, "conditions": ["simple_voting"], **settings}
+    done = folkmoot.run("cross_pollination", config, out=folder / "run", provider=Scripted(reply))
+    return done.folder
+
+
+ALONE = {"participants_per_condition": 24, "disagreement_threshold": 1.0}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_model_that_fails_too_often_is_named_in_red_at_the_top(
+    failure: str, tmp_path: Path
+) -> None:
+    run = answered(failure, 6, tmp_path, **ALONE)
+    finding = check_instructions(run)
+    assert finding is not None and finding.headline
+    (alarm,) = finding.alarms
+    assert alarm.startswith(NOT_FOLLOWED) and "25 % of 24 first replies failed" in alarm
+    row = dict(zip(finding.grid.columns, finding.grid.rows[0], strict=True))
+    assert row["first_replies"] == 24
+    assert row["cut"] == (6 if failure == "cut" else 0)
+    assert row["repeated_themselves"] == (6 if failure == "looped" else 0)
+    first, *_ = lights(run, [finding], [])
+    assert first.colour == "red" and first.reason == alarm
+    made = document(run)
+    assert made.front is not None and made.front.colour == "red"
+    page = write_report(run).read_text("utf-8")
+    assert page.index(NOT_FOLLOWED) < page.index('id="findings"')
+
+
+def test_a_model_below_the_limit_is_not_named(tmp_path: Path) -> None:
+    run = answered("unclear", 4, tmp_path, **ALONE)
+    finding = check_instructions(run)
+    assert finding is not None and not finding.alarms and not finding.headline
+    assert "17 % of 24 first replies failed: 4 needed a further request" in finding.says
+    assert not any(NOT_FOLLOWED in light.reason for light in document(run).front.lights)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("limit", "named"), [(0.1, True), (0.5, False)])
+def test_the_share_is_the_study_files(limit: float, named: bool, tmp_path: Path) -> None:
+    run = answered("unclear", 6, tmp_path, max_instruction_failures=limit, **ALONE)
+    finding = check_instructions(run)
+    assert finding is not None and bool(finding.alarms) is named
+    assert study_of_run(run).name == "cross_pollination"
+
+
+LOOPS = (
+    " ".join([SENTENCE] * 4),
+    "I agree. " * 12,
+    "Parks. First I say this. " + "and so on and on " * 8,
+    "no " * 40,
+    json.dumps({"reason": f"{SENTENCE} " * 5, "vote": "yes"}),
+    '{"reason": "' + f"{SENTENCE} " * 5,
+)
+PLAIN = (
+    SENTENCE,
+    f"{SENTENCE} {SENTENCE}",
+    "no no no no no",
+    json.dumps({f"resident_{n}": {"vote": "yes", "reason": "good"} for n in range(30)}),
+    json.dumps({"votes": [{"choice": "yes", "reason": ""}] * 40}),
+    "```json\n" + json.dumps({"votes": [{"choice": "yes"}] * 40}) + "\n```",
+    "\n".join(f"{n}. Street number {n} needs light number {n}." for n in range(30)),
+    "Parks give shade. Parks give rest. Parks give play. Parks cost money, and so do streets, "
+    "and so do jobs, and so do schools, but parks last longer than most of what a town can buy.",
+)
+
+
+@pytest.mark.parametrize("text", LOOPS)
+def test_a_passage_again_and_again_is_a_loop(text: str) -> None:
+    assert repeats_itself(text)
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_lists_and_figures_of_speech_are_no_loop(text: str) -> None:
+    assert not repeats_itself(text)
