@@ -7,10 +7,10 @@ import socket
 import threading
 from typing import NamedTuple, Self
 
-import uvicorn
 from starlette.applications import Starlette
 
-from folkmoot.view import server as view_server
+from folkmoot.view import connections
+from folkmoot.view.connections import ConnectionLimits
 from tests.waiting import wait_until
 
 
@@ -23,12 +23,11 @@ class Answer(NamedTuple):
 class PageServer:
     """An app at `url`. Use as a context manager."""
 
-    def __init__(self, app: Starlette) -> None:
-        self._socket = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, app: Starlette, limits: ConnectionLimits | None = None) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=connections.BACKLOG)
         self.port = int(self._socket.getsockname()[1])
         self.url = f"http://127.0.0.1:{self.port}"
-        config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
-        self._server = view_server.PageServer(config)
+        self._server = connections.PageServer(app, limits)
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True
         )

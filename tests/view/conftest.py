@@ -17,7 +17,7 @@ from folkmoot.view.pages import Reader
 from folkmoot.view.shelf import Shelf
 from folkmoot.view.site import Guard, site
 from tests.contract.small import small_study
-from tests.servers.pages import PageServer
+from tests.servers.pages import Answer, PageServer
 from tests.waiting import wait_until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
@@ -69,6 +69,20 @@ def found_in(server: PageServer, run: str, query: str) -> str:
 
     wait_until(indexed, lambda: found)
     return found
+
+
+def made_in(server: PageServer, path: str, **headers: str) -> Answer:
+    """A page that is made in a process of its own, once it is made."""
+    got: Answer | None = None
+
+    def made() -> bool:
+        nonlocal got
+        got = server.get(path, **headers)
+        return "Reading the " not in got.text and "Making the " not in got.text
+
+    wait_until(made, lambda: got)
+    assert got is not None
+    return got
 
 
 @pytest.fixture(scope="session")

@@ -92,6 +92,24 @@ def test_the_pages_of_a_run_move_until_it_is_over(browser: Browser, held: Held) 
         runs.close()
 
 
+def test_eight_tabs_of_one_browser_follow_a_run(browser: Browser, held: Held) -> None:
+    """A browser opens six connections to one server: no page may hold one while nothing happens."""
+    with reader(held.folder.parent) as server, browser.new_context() as window:
+        tabs = [window.new_page() for _ in range(8)]
+        statuses: list[int] = []
+        for number, tab in enumerate(tabs):
+            tab.goto(f"{server.url}/run/tea/-/" if number % 4 else server.url)
+            expect(tab.locator(".state.running").first).to_be_visible()
+        tabs[-1].on("response", lambda reply: statuses.append(reply.status))
+        with tabs[-1].expect_response(lambda reply: reply.status == 304):
+            pass  # it asks again, and has nothing to show
+        held.let_go()
+        for tab in tabs:
+            expect(tab.locator(".state.done").first).to_be_visible()
+        expect(tabs[-1].locator("#findings")).not_to_contain_text("Reading the findings")
+        assert set(statuses) <= {200, 286, 304}
+
+
 def test_who_was_asked_so_far_can_be_read(held: Held) -> None:
     with reader(held.folder.parent) as server:
         people = server.get("/run/tea/-/people").text

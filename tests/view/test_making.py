@@ -17,7 +17,7 @@ from folkmoot.view.making import make
 from folkmoot.view.overview import FINDINGS
 from folkmoot.view.shelf import standing
 from tests.contract.small import small_study
-from tests.view.conftest import found_in, reader
+from tests.view.conftest import found_in, made_in, reader
 from tests.view.test_pages import Page
 
 
@@ -73,7 +73,7 @@ def test_a_paused_run_is_partial_and_can_be_read(paused: Path, tmp_path: Path) -
     with reader(paused.parent) as server:
         assert "paused, can be resumed" in server.get("/").text
         overview = server.get("/run/paused/-/").text
-        assert "budget" in overview and "sse-connect" not in overview
+        assert "budget" in overview and "every 2s" not in overview
         people = server.get("/run/paused/-/people").text
         assert "36 people" in people and "simple_passive" in people
         person = server.get("/run/paused/-/person?id=p_0001").text
@@ -96,7 +96,7 @@ def test_code_of_the_users_own_that_is_not_trusted_is_not_run(
     with reader(paused.parent) as server:
         for page in ("", "people", "rooms", "person?id=p_0001"):
             assert server.get(f"/run/paused/-/{page}").status == 200
-        told = server.get("/run/paused/-/findings", **{"hx-request": "true"})
+        told = made_in(server, "/run/paused/-/findings", **{"hx-request": "true"})
         assert told.status == 200 and told.text.startswith('<p class="alarm">')
         assert "could not be computed" in told.text  # where the page shows findings
     assert not touched.exists()

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
-from folkmoot.conversation.transcript import Speaker, Transcript, Utterance, messages_for
-from folkmoot.engine.desk import CLOSED, WITHDRAWN, Chair, Desk, Question, Scene
+from folkmoot.conversation.transcript import Utterance
+from folkmoot.engine.desk import CLOSED, WITHDRAWN
 from folkmoot.engine.seats import Playable, Seats
-from folkmoot.models.request import Json, Request
-from folkmoot.view import seat
+from folkmoot.models.request import Json
+from tests.view.asking import asking, served
 from tests.view.conftest import CHROMIUM
 from tests.view.test_seat import chromium
 
@@ -46,52 +44,6 @@ FORM: Json = {
     },
     "required": ["overall_stance", "full_statement"],
 }
-SAID = (
-    Utterance("A", "Deliveries reach us before eight, so a closed lane would not hurt.", "Mara"),
-    Utterance("p_1", "My shop lives from people who come by car.", "Me"),
-    Utterance(
-        "B", "The bus comes twice an hour. That is not enough for those who work late.", "Jo"
-    ),
-)
-
-
-def asking(
-    desk: Desk,
-    chair: Chair,
-    prompt: str,
-    form: str,
-    offered: tuple[str, ...] = (),
-    *,
-    said: tuple[Utterance, ...] = SAID,
-    system: str = "You are Ines, a baker in the old town. You have two children.",
-    schema: Json | None = None,
-    images: tuple[str, ...] = (),
-    problem: str = "",
-) -> Question:
-    """A question that is put to the person in this seat."""
-    who = Speaker(chair.place.id, "Me", system=system)
-    messages = messages_for(who, Transcript(said), prompt)
-    request = Request("human", messages, schema=schema, images=images)
-    address = f"talk/{chair.place.id}/ask{len(desk._scenes)}"
-    scene = Scene(who, said, prompt, form, offered, len(messages), lambda _: problem)
-    desk.expect(chair.place, address, scene)
-    return desk.put(address, request)
-
-
-@asynccontextmanager
-async def served(
-    folder: Path, settings: Seats, *places: Playable
-) -> AsyncIterator[tuple[Desk, dict[str, str]]]:
-    """A desk whose pages are served, and the links to them."""
-    links: dict[str, str] = {}
-
-    def say(line: str) -> None:
-        name, _, link = line.removeprefix("Seat ").partition(": ")
-        links[name] = link
-
-    desk = Desk(places, settings, folder, ("openai/gpt-4o",), clock=lambda: 0.0)
-    async with seat.host(say=say, linger=0)(desk):
-        yield desk, links
 
 
 async def no_markup(page: Page, alerts: list[str]) -> None:

@@ -71,7 +71,7 @@ class Question:
 
 @dataclass(eq=False)
 class Chair:
-    """One seat during a run. `version` rises whenever its page changes."""
+    """One seat during a run. `changed` is set whenever its page changes."""
 
     place: Playable
     token: str
@@ -79,7 +79,6 @@ class Chair:
     agreed: bool = False
     ended: str = ""  # why there are no more questions; `done` at the end of the run
     left: float | None = None  # seconds to arrive
-    version: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     here: bool = False  # its page was open while this process ran
     told_end: bool = False
@@ -88,7 +87,6 @@ class Chair:
 
     def turn(self) -> None:
         """Wake the pages that wait for a change."""
-        self.version += 1
         self.changed.set()
         self.changed = asyncio.Event()
 

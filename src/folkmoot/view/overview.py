@@ -43,14 +43,18 @@ class Overviews:
         self._one = asyncio.Lock()
         self._wanted: dict[Path, asyncio.Task[Path]] = {}
 
-    def soon(self, run: Path) -> asyncio.Task[Path]:
-        """What `of` will give. One that is done is given once, so that the next call looks again
-        whether the run has changed."""
-        task = self._wanted.get(run) or asyncio.create_task(self.of(run))
-        self._wanted[run] = task
-        if task.done():
-            del self._wanted[run]
-        return task
+    async def within(self, run: Path, seconds: float) -> Path | None:
+        """What `of` gives, or None where it takes longer; it is made meanwhile, for who asks again.
+        Raises InputError as `of` does."""
+        task = self._wanted.get(run)
+        if task is None:
+            task = self._wanted[run] = asyncio.ensure_future(self.of(run))
+            task.add_done_callback(_note_error)
+        await asyncio.wait({task}, timeout=seconds)
+        if not task.done():
+            return None
+        self._wanted.pop(run, None)  # the next one looks again whether the run has changed
+        return task.result()
 
     async def of(self, run: Path) -> Path:
         """The folder in which `findings.html` and, where there is something to report,
@@ -67,6 +71,12 @@ class Overviews:
                 else:  # where the run was written to meanwhile, it is made again
                     write_text(made, state)
         return folder
+
+
+def _note_error(task: asyncio.Task[Path]) -> None:
+    """Take the error of a task that nobody may ask for again, which asyncio would log."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _make(run: Path, folder: Path) -> None:

@@ -6,9 +6,8 @@ query, so that it can hold any character.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial, wraps
 from inspect import iscoroutinefunction
 from pathlib import Path
@@ -22,10 +21,8 @@ from starlette.requests import Request
 from starlette.responses import (
     FileResponse,
     HTMLResponse,
-    PlainTextResponse,
     RedirectResponse,
     Response,
-    StreamingResponse,
 )
 from starlette.routing import Route
 
@@ -50,10 +47,22 @@ from folkmoot.view.people import UTTERANCES, ids_of, journal_of, names_in, table
 from folkmoot.view.person import person
 from folkmoot.view.search import PER_PAGE, Searches
 from folkmoot.view.shelf import Shelf, UnderWay, held, opened, standing
-from folkmoot.view.site import UNREADABLE, environment, moving, page
+from folkmoot.view.site import (
+    UNREADABLE,
+    LivePart,
+    answer_poll,
+    answer_unchanged,
+    draw_live_part,
+    environment,
+    is_shown,
+    keep_if_unreadable,
+    page,
+    tag_of,
+)
 from folkmoot.view.talk import Room, base_of, drawer, in_room, room_columns, rooms, said
 from folkmoot.view.underway import addressed, rooms_so_far, so_far
 
+PATIENCE_SECONDS = 0.5  # for what takes its time, before the page asks again later
 AROUND = 6  # utterances before and after the one that a link leads to
 REPORT = "report.html"
 # A report has its style and drawings in itself, and no script.
@@ -79,26 +88,26 @@ class Reader:
     def routes(self) -> list[Route]:
         """Address → page."""
         of_run: dict[str, Callable[[Request], object]] = {
-            "": self.run,
-            "live": self.live_run,
+            "": _steady(self.run),
+            "live": keep_if_unreadable(self.live_run),
             "findings": self.findings,
             "report": self.report,
-            "file": self.file,
-            "people": self.people,
-            "person": self.person,
-            "rooms": self.rooms,
-            "room": self.room,
-            "room/live": self.live_room,
-            "said": self.said,
-            "call": self.call,
-            "search": self.search,
+            "file": _steady(self.file),
+            "people": _steady(self.people),
+            "person": _steady(self.person),
+            "rooms": _steady(self.rooms),
+            "room": _steady(self.room),
+            "room/live": keep_if_unreadable(self.live_room),
+            "said": _steady(self.said),
+            "call": _steady(self.call),
+            "search": _steady(self.search),
         }
         return [
             Route("/", _steady(self.runs)),
-            Route("/live", self.live_runs),
+            Route("/live", keep_if_unreadable(self.live_runs)),
             Route("/beside", _steady(self.beside)),
             Route("/search", _steady(self.search_all)),
-            *(Route(f"/run/{{name:path}}/-/{path}", _steady(way)) for path, way in of_run.items()),
+            *(Route(f"/run/{{name:path}}/-/{path}", way) for path, way in of_run.items()),
         ]
 
     # --- all runs ------------------------------------------------------------------------------
@@ -106,14 +115,14 @@ class Reader:
     def runs(self, _request: Request) -> Response:
         if self.shelf.one:
             return RedirectResponse(_base(self.shelf.names()[0]) + "/", 303)
-        found = {"runs": self.shelf.standings(), "root": str(self.shelf.root)}
-        return page("runs.html.j2", found)
+        return page("runs.html.j2", {"part": self._runs(), "root": str(self.shelf.root)})
 
-    async def live_runs(self, request: Request) -> Response:
-        def drawn() -> tuple[str, bool]:
-            return _rendered("_runs.html.j2", {"runs": self.shelf.standings()}), False
+    def live_runs(self, request: Request) -> Response:
+        """The table of runs, where it has changed."""
+        return answer_poll(request, self._runs())
 
-        return StreamingResponse(moving(request, "runs", drawn), media_type="text/event-stream")
+    def _runs(self) -> LivePart:
+        return draw_live_part("_runs.html.j2", {"runs": self.shelf.standings()})
 
     # --- one run -------------------------------------------------------------------------------
 
@@ -126,6 +135,7 @@ class Reader:
             "run.html.j2",
             {
                 **shown,
+                "part": draw_live_part("_progress.html.j2", shown),
                 "title": title_of(config) or run.id,
                 "study": study.read_text("utf-8", "replace") if study.is_file() else "",
                 "started": str(sealed.get("started_at", ""))[:16].replace("T", " "),
@@ -134,32 +144,26 @@ class Reader:
             },
         )  # fmt: skip
 
-    async def live_run(self, request: Request) -> Response:
-        run, _ = await run_in_threadpool(self._run, request, "")
-
-        def drawn() -> tuple[str, bool]:
-            now = standing(run.path, request.path_params["name"])
-            return _rendered("_progress.html.j2", {"r": now}), not now.running
-
-        events = moving(request, "progress", drawn)
-        return StreamingResponse(events, media_type="text/event-stream")
+    def live_run(self, request: Request) -> Response:
+        """How far a run is, where that has changed."""
+        run, _ = self._run(request, "")
+        now = standing(run.path, request.path_params["name"])
+        part = draw_live_part("_progress.html.j2", {"r": now})
+        return answer_poll(request, part, is_last=not now.running)
 
     async def findings(self, request: Request) -> Response:
-        """The overview that takes its time, for a page that is there already."""
+        """The overview that takes its time, for a page that is there already and asks again."""
         run, shown = await run_in_threadpool(self._run, request, "")
-        over = asyncio.ensure_future(request.app.state.over.wait())
-        making = asyncio.ensure_future(self.overviews.of(run.path))
-        await asyncio.wait((over, making), return_when=asyncio.FIRST_COMPLETED)
-        over.cancel()
-        if not making.done():
-            making.cancel()
-            return PlainTextResponse("The server ends.", 503)
+        is_part = bool(request.headers.get("hx-request"))
         try:
-            made = making.result()
+            made = await self.overviews.within(run.path, PATIENCE_SECONDS)
+            if made is None:
+                template = "_waiting.html.j2" if is_part else "waiting.html.j2"
+                return page(template, {**shown, "what": "the findings"})
             content = (made / FINDINGS).read_text("utf-8")
         except InputError as error:  # the rest of the page is there, and stays
             content = str(Markup('<p class="alarm">{}</p>').format(error))
-        if request.headers.get("hx-request"):
+        if is_part:
             return HTMLResponse(content)
         return page("whole.html.j2", {**shown, "content": Markup(content)})
 
@@ -168,10 +172,10 @@ class Reader:
         if not await run_in_threadpool(run.tables):
             none = Markup('<p class="lead">There is nothing to report yet.</p>')
             return page("whole.html.j2", {**shown, "content": none})
-        made = self.overviews.soon(run.path)
-        if not made.done():
+        made = await self.overviews.within(run.path, PATIENCE_SECONDS)
+        if made is None:
             return page("waiting.html.j2", {**shown, "what": "the report"})
-        path = await made / REPORT
+        path = made / REPORT
         return HTMLResponse(path.read_bytes(), headers={"Content-Security-Policy": REPORT_POLICY})
 
     def file(self, request: Request) -> Response:
@@ -233,25 +237,23 @@ class Reader:
 
     def room(self, request: Request) -> Response:
         run, shown = self._run(request, "rooms")
-        return page("room.html.j2", {**shown, **_room(run, request)})
+        tag = _tag_of_talk(run)  # looked up first: it is then no newer than what is drawn
+        return page("room.html.j2", {**shown, **_room(run, request), "tag": tag})
 
-    async def live_room(self, request: Request) -> Response:
-        """The talk of a room, each time that there is more of it."""
-        run, shown = await run_in_threadpool(self._run, request, "")
-        state, last = (-1, True), ""
-
-        def drawn() -> tuple[str, bool]:
-            nonlocal state, last
-            over = not held(run.path)  # looked up first: what is drawn is then no older
-            now = opened(run.path)
-            with _journal(now) as journal:
-                found = journal.last_row(), isinstance(now, UnderWay)
-            if found != state:
-                last = _rendered("_room.html.j2", {**shown, **_room(now, request)})
-                state = found
-            return last, over
-
-        return StreamingResponse(moving(request, "room", drawn), media_type="text/event-stream")
+    def live_room(self, request: Request) -> Response:
+        """The talk of a room, where there is more of it."""
+        run, shown = self._run(request, "rooms")
+        is_last = not held(run.path)  # looked up first: what is drawn is then no older
+        now = opened(run.path)
+        try:
+            tag = _tag_of_talk(now)
+            if is_shown(request, tag) and not is_last:
+                return answer_unchanged(tag)
+            found = {**shown, **_room(now, request)}
+        except HTTPException:  # in the middle of a change: the next look will tell
+            return Response(status_code=204)
+        html = environment().get_template("_room.html.j2").render(found)
+        return answer_poll(request, LivePart(Markup(html), tag), is_last=is_last)
 
     def said(self, request: Request) -> Response:
         """An utterance by its address: a link to it can be pasted anywhere."""
@@ -400,5 +402,7 @@ def _size(path: Path) -> str:
     return f"{size:.1f} GB"
 
 
-def _rendered(template: str, found: Mapping[str, object]) -> str:
-    return environment().get_template(template).render(found)
+def _tag_of_talk(run: RunFolder) -> str:
+    """The tag of all that was said in a run so far: it costs less than to draw a room."""
+    with _journal(run) as journal:
+        return tag_of(journal.last_row(), isinstance(run, UnderWay))

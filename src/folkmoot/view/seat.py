@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from folkmoot.conversation.transcript import Utterance
@@ -32,10 +31,23 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.models.images import Part, images_in, placed
 from folkmoot.models.request import Message
 from folkmoot.view import forms
-from folkmoot.view.site import POLICY, Guard, environment, moving, own_names, page, site
+from folkmoot.view.connections import BACKLOG, PageServer, trust_connection
+from folkmoot.view.site import (
+    POLICY,
+    Guard,
+    LivePart,
+    answer_poll,
+    answer_unchanged,
+    draw_live_part,
+    is_shown,
+    own_names,
+    page,
+    site,
+    tag_of,
+)
 
 LOOPBACK = "127.0.0.1"
-POLL_SECONDS = 25.0  # how long a page waits for news in one request; proxies end longer ones
+CLOCK_SECONDS = 15  # a page that counts down is told so often how much time is left
 TICK_SECONDS = 1.0
 LINGER_SECONDS = 60.0  # at the end, for the pages of people who are there
 NUDGE_SHARE, NUDGE_SECONDS = 0.25, 30.0  # of the time for an answer that is left, whichever is more
@@ -118,40 +130,32 @@ class _Pages:
         return page("seat_leave.html.j2", {"chair": chair})
 
     async def news(self, request: Request) -> Response:
-        """What a page that is open must know; the reply waits for a change for a while."""
+        """What a page that is open must know, where it has changed."""
         chair = self._chair(request)
-        if request.query_params.get("seen") == str(chair.version):
-            with suppress(TimeoutError):
-                await asyncio.wait_for(chair.changed.wait(), POLL_SECONDS)
         question = self.desk.shown(chair)
+        shows = "end" if chair.ended else question.id if question else ""
         left = None if question is None or question.left is None else round(question.left)
-        return JSONResponse(
-            {
-                "version": chair.version,
-                "shows": "end" if chair.ended else question.id if question else "",
-                "left": left,
-            }
-        )
+        tag = tag_of(shows, None if left is None else left // CLOCK_SECONDS)
+        if is_shown(request, tag):
+            return answer_unchanged(tag)
+        return JSONResponse({"shows": shows, "left": left}, headers={"ETag": tag})
 
     async def overview(self, request: Request) -> Response:
         """All seats, for the researcher."""
         self._check_researcher(request)
-        return page("seats.html.j2", self._seats())
+        return page("seats.html.j2", {"desk": self.desk, "part": self._seats()})
 
     async def live(self, request: Request) -> Response:
-        """All seats as they change."""
+        """All seats, where something has changed."""
         self._check_researcher(request)
+        is_last = all(chair.ended for chair in self.desk)
+        return answer_poll(request, self._seats(), is_last=is_last)
 
-        def drawn() -> tuple[str, bool]:
-            table = environment().get_template("_seats.html.j2").render(self._seats())
-            return table, all(chair.ended for chair in self.desk)
-
-        return StreamingResponse(moving(request, "seats", drawn), media_type="text/event-stream")
-
-    def _seats(self) -> dict[str, object]:
+    def _seats(self) -> LivePart:
         chairs = list(self.desk)
         conditions = any(chair.place.condition for chair in chairs)
-        return {"desk": self.desk, "chairs": chairs, "conditions": conditions}
+        found = {"desk": self.desk, "chairs": chairs, "conditions": conditions}
+        return draw_live_part("_seats.html.j2", found)
 
     async def close(self, request: Request) -> Response:
         self._check_researcher(request)
@@ -165,6 +169,7 @@ class _Pages:
         token = request.path_params["token"]
         for known, chair in self.desk.chairs.items():
             if secrets.compare_digest(known.encode(), token.encode()):
+                trust_connection(request.scope)
                 return chair
         raise HTTPException(404, "There is no such seat. Open the whole link that you were given.")
 
@@ -173,6 +178,7 @@ class _Pages:
             request.path_params["token"].encode(), self.desk.token.encode()
         ):
             raise HTTPException(404)
+        trust_connection(request.scope)
 
     def _page(
         self,
@@ -313,11 +319,10 @@ def host(
         guard = Guard(
             hosts=own_names(urlsplit(base).hostname or ""),
             methods=frozenset({"GET", "HEAD", "POST"}),
+            links_hold_tokens=True,
         )
         pages = app(desk, guard)
-        server = _Server(
-            uvicorn.Config(pages, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
-        )
+        server = _Server(pages)
         for chair in desk:
             say(f"Seat {chair.place.name}: {base}/seat/{chair.token}")
         say(f"All seats, for you alone: {base}/seats/{desk.token}")
@@ -332,15 +337,12 @@ def host(
         finally:
             tasks[1].cancel()
             server.should_exit = True
-            pages.state.over.set()
-            for chair in desk:
-                chair.turn()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     return serve
 
 
-class _Server(uvicorn.Server):
+class _Server(PageServer):
     """A server that leaves Ctrl-C to the run."""
 
     @contextmanager
@@ -354,7 +356,7 @@ def _listen(address: str, port: int | None) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((address, port or 0))
-        listening.listen(1024)
+        listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
         where = f"{address}:{port or 0}"

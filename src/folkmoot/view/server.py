@@ -8,23 +8,13 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-import uvicorn
 from starlette.applications import Starlette
 
 from folkmoot.errors import InputError
+from folkmoot.view.connections import BACKLOG, PageServer
 from folkmoot.view.pages import Reader
 from folkmoot.view.shelf import Shelf
 from folkmoot.view.site import TOKEN, Guard, is_loopback, own_names, site
-
-LINGER = 1  # seconds that answers under way are given when the server ends
-
-
-class PageServer(uvicorn.Server):
-    """A server that tells the app's event streams (`app.state.over`) when it ends."""
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.config.app.state.over.set()  # type: ignore[union-attr]
-        await super().shutdown(sockets)
 
 
 def serve_reader(
@@ -43,7 +33,7 @@ def serve(app: Starlette, host: str, port: int, secret: str, tell: Callable[[str
     """Serve an app at an address until Ctrl-C. Port 0 means any free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening = socket.create_server((host, port), family=family)
+        listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
         raise InputError(f"{host}:{port} cannot be had: {why}; name another --port") from error
@@ -52,8 +42,4 @@ def serve(app: Starlette, host: str, port: int, secret: str, tell: Callable[[str
         shown = socket.gethostname() if anywhere else f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}/"
         tell(address + (f"?{TOKEN}={secret}" if secret else ""))
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, server_header=False,
-            timeout_graceful_shutdown=LINGER, lifespan="off",
-        )  # fmt: skip
-        PageServer(config).run(sockets=[listening])
+        PageServer(app).run(sockets=[listening])

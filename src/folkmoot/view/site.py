@@ -7,30 +7,28 @@ host, and none holds a script or style of its own: both are files under `/static
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import secrets
 import socket
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
+from functools import cache, wraps
 from http.cookies import SimpleCookie
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from polars.exceptions import PolarsError
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
@@ -41,12 +39,14 @@ from folkmoot.hidden_characters import without_hidden
 from folkmoot.measures.estimates import dollars
 from folkmoot.randomness import digest
 from folkmoot.storage.findings import cell_text, heading
+from folkmoot.view.connections import trust_connection
 
 HERE = Path(__file__).parent
 COOKIE = "folkmoot"
 TOKEN = "token"  # of the query
 READING = frozenset({"GET", "HEAD"})
-EVERY = 1.0  # seconds between two looks at what moves
+MAX_FORM_BYTES = 3_000_000  # the longest answer, each character of it escaped
+STOP_POLLING = 286  # htmx shows what such an answer holds, and asks no more
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -68,12 +68,14 @@ class Guard:
     """Who may ask: by which names the site is called, with which token, by which methods.
 
     A name of another site that was made to point to this machine (DNS rebinding) is none of
-    `hosts`; an address in figures can't be. Without a token whoever reaches the port may read.
+    `hosts`; an address in figures can't be. Without a token whoever reaches the port may read,
+    unless `links_hold_tokens`: each link then has a token of its own, which its page checks.
     """
 
     hosts: frozenset[str] = field(default_factory=lambda: own_names("localhost"))
     token: str = ""
     methods: frozenset[str] = READING
+    links_hold_tokens: bool = False
 
     def names_us(self, host: str) -> bool:
         """Whether a Host header (`name:port`) means this site."""
@@ -129,7 +131,11 @@ class Guarded:
                     headers.setdefault(name, value)
             await send(message)
 
-        answer = self._turned_away(scope) or self.app
+        answer: ASGIApp | None = self._turned_away(scope)
+        if answer is None:
+            answer = self.app
+            if not self.guard.links_hold_tokens:
+                trust_connection(scope)
         await answer(scope, receive, send_with_headers)
 
     def _turned_away(self, scope: Scope) -> Response | None:
@@ -140,6 +146,8 @@ class Guarded:
             return PlainTextResponse(said, 421)
         if scope["method"] not in self.guard.methods:
             return PlainTextResponse("These pages only show; nothing can be sent to them.", 405)
+        if scope["method"] not in READING and not _is_bounded(headers):
+            return PlainTextResponse("More was sent than a form of these pages can hold.", 413)
         if not self.guard.token:
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
@@ -158,14 +166,21 @@ class Guarded:
         return PlainTextResponse(said, 401)
 
 
+def _is_bounded(headers: Headers) -> bool:
+    """Whether a request says how long its form is, and the form may be that long."""
+    length = headers.get("content-length", "")
+    return length.isdecimal() and len(length) < 10 and int(length) <= MAX_FORM_BYTES
+
+
 def site(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
     """An app of these pages, with the shared files, error pages and the guard before them."""
     app = Starlette(
         routes=[*routes, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")],
         middleware=[Middleware(Guarded, guard)],
-        exception_handlers={404: _missing, **dict.fromkeys(UNREADABLE, _unreadable)},
-    )
-    app.state.over = asyncio.Event()  # set when the server ends: streams end with it
+        exception_handlers={
+            404: _missing, ClientDisconnect: _left, **dict.fromkeys(UNREADABLE, _unreadable)
+        },
+    )  # fmt: skip
     return app
 
 
@@ -174,26 +189,58 @@ def page(template: str, context: Mapping[str, object], status: int = 200) -> HTM
     return HTMLResponse(environment().get_template(template).render(context), status)
 
 
-async def moving(
-    request: Request, event: str, drawn: Callable[[], tuple[str, bool]]
-) -> AsyncIterator[str]:
-    """Server-sent events: a drawing each time that it changes; `over` after the last one, which
-    the drawing says that it is."""
-    shown, over = "", request.app.state.over
-    while not over.is_set() and not await request.is_disconnected():
+class LivePart(NamedTuple):
+    """A part of a page that changes by itself, and the tag of this state of it. A page asks for it
+    now and then, and gives the tag of what it shows."""
+
+    html: Markup
+    tag: str
+
+
+def draw_live_part(template: str, context: Mapping[str, object]) -> LivePart:
+    """Draw a part from its template; it has changed when its HTML has."""
+    html = environment().get_template(template).render(context)
+    return LivePart(Markup(html), tag_of(html))
+
+
+def tag_of(*state: object) -> str:
+    """The tag of a state, as an `ETag` header has it."""
+    return f'"{digest(*map(str, state)).hex()[:24]}"'
+
+
+def is_shown(request: Request, tag: str) -> bool:
+    """Whether the page that asks shows the state of this tag already."""
+    return request.headers.get("if-none-match") == tag
+
+
+def answer_unchanged(tag: str) -> Response:
+    """The answer where `is_shown`."""
+    return Response(status_code=304, headers={"ETag": tag})
+
+
+def answer_poll(request: Request, part: LivePart, *, is_last: bool = False) -> Response:
+    """The part, or nothing where the page shows it already. After the last one it asks no more,
+    and the event `over` tells the rest of the page."""
+    headers = {"ETag": part.tag}
+    if is_last:
+        return HTMLResponse(part.html, STOP_POLLING, {**headers, "HX-Trigger": "over"})
+    if is_shown(request, part.tag):
+        return answer_unchanged(part.tag)
+    return HTMLResponse(part.html, headers=headers)
+
+
+def keep_if_unreadable(way: Callable[[Request], Response]) -> Callable[[Request], Response]:
+    """A part that stays as it is where it cannot be read: a run under way may have replaced a file
+    in the middle, and the next look will tell."""
+
+    @wraps(way)
+    def answered(request: Request) -> Response:
         try:
-            now, last = await run_in_threadpool(drawn)
-        except (*UNREADABLE, HTTPException):  # in the middle of a change: the next look will tell
-            now, last = shown, False
-        if now != shown:
-            lines = "".join(f"data: {line}\n" for line in now.splitlines())
-            yield f"event: {event}\n{lines}\n"
-            shown = now
-        if last:
-            yield "event: over\ndata: \n\n"
-            return
-        with suppress(TimeoutError):
-            await asyncio.wait_for(over.wait(), EVERY)
+            return way(request)
+        except UNREADABLE:
+            return Response(status_code=204)
+
+    return answered
 
 
 @cache
@@ -242,6 +289,10 @@ def ago(moment: datetime | None) -> str:
             n = int(seconds // size)
             return f"{n:,} {unit}{'s' * (n > 1)} ago"
     return "just now"
+
+
+async def _left(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=400)  # for nobody: the visitor has gone
 
 
 async def _missing(_request: Request, error: Exception) -> Response:

@@ -83,26 +83,40 @@ if (clock) {
   setInterval(() => { left -= 1; tell(); }, 1000);
 }
 
+const SECONDS = { seen: 1, hidden: 5, lost: 2 };
+let wake = null;
+function pause(seconds) {
+  return new Promise((on) => {
+    wake = on;
+    setTimeout(on, 1000 * seconds);
+  });
+}
+document.addEventListener("visibilitychange", () => { if (!document.hidden && wake) wake(); });
+
 async function listen() {
   const lost = document.getElementById("lost");
-  let seen = seat.dataset.version;
+  let tag = "";
   for (;;) {
+    let wait = document.hidden ? SECONDS.hidden : SECONDS.seen;
     try {
-      const reply = await fetch(seat.dataset.seat + "/news?seen=" + seen, { cache: "no-store" });
-      if (!reply.ok) throw new Error(reply.status);
-      const news = await reply.json();
+      const reply = await fetch(seat.dataset.seat + "/news", { cache: "no-store", headers: { "If-None-Match": tag } });
+      if (!reply.ok && reply.status !== 304) throw new Error(reply.status);
       lost.hidden = true;
-      if (news.shows !== seat.dataset.shows && !(form && form.dataset.sent)) {
-        location.reload();
-        return;
+      if (reply.ok) {
+        tag = reply.headers.get("ETag") || "";
+        const news = await reply.json();
+        if (news.shows !== seat.dataset.shows && !(form && form.dataset.sent)) {
+          location.replace(seat.dataset.seat);
+          return;
+        }
+        if (news.left !== null && clock) { left = news.left; tell(); }
       }
-      if (news.left !== null && clock) { left = news.left; tell(); }
-      seen = news.version;
     } catch {
       lost.hidden = false;
-      await new Promise((on) => setTimeout(on, 2000));
-      seen = "";
+      wait = SECONDS.lost;
+      tag = "";
     }
+    await pause(wait);
   }
 }
 if (!["leave", "welcome", "end"].includes(seat.dataset.shows)) listen();

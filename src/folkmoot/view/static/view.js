@@ -27,19 +27,35 @@
     else return;
     e.preventDefault();
   });
-  // What moves by itself takes nothing from under the reader: the focus stays on its link, and a
-  // talk in which a drawer is open, or something has the focus, says that there is more instead.
+  // A part that may change (data-tag) is asked for with the tag of what it shows, and not by a page
+  // that nobody sees. What changes by itself takes nothing from under the reader: the focus stays on
+  // its link, and a talk in which a drawer is open, or something has the focus, says that there is
+  // more instead.
+  const part = (e) => (e.detail.elt.dataset.tag === undefined ? null : e.detail.elt);
   let focused = null;
-  addEventListener("htmx:sseBeforeMessage", (e) => {
-    const still = e.target.closest("[data-still]");
-    if (still && (still.contains(document.activeElement) || still.querySelector("details[open]"))) {
-      document.querySelector(".more").hidden = false;
-      e.preventDefault();
+  addEventListener("htmx:configRequest", (e) => {
+    if (part(e)) e.detail.headers["If-None-Match"] = part(e).dataset.tag;
+  });
+  addEventListener("htmx:beforeRequest", (e) => {
+    if (part(e) && document.hidden) e.preventDefault();
+  });
+  addEventListener("htmx:beforeSwap", (e) => {
+    const moving = part(e);
+    if (!moving || !e.detail.shouldSwap) return;
+    const more = document.querySelector(".more");
+    if (moving.matches("[data-still]")) {
+      const read = moving.contains(document.activeElement) || moving.querySelector("details[open]");
+      if (more) more.hidden = !read;
+      if (read) {
+        e.detail.shouldSwap = false;
+        return;
+      }
     }
+    moving.dataset.tag = e.detail.xhr.getResponseHeader("ETag") || "";
     focused = document.activeElement.getAttribute("href");
   });
-  addEventListener("htmx:sseMessage", (e) => {
-    if (focused === null || document.activeElement !== document.body) return;
-    [...e.target.querySelectorAll("a[href]")].find((a) => a.getAttribute("href") === focused)?.focus();
+  addEventListener("htmx:afterSwap", (e) => {
+    if (!part(e) || focused === null || document.activeElement !== document.body) return;
+    [...part(e).querySelectorAll("a[href]")].find((a) => a.getAttribute("href") === focused)?.focus();
   });
 })();
