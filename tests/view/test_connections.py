@@ -30,6 +30,7 @@ from tests.view.asking import ask_text, served
 from tests.waiting import wait_until
 
 HALF_HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
+WHOLE = b"GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 HALF_BODY = b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\nquestion="
 CHUNKED = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
 STRANGERS = 400
@@ -119,7 +120,7 @@ def test_half_sent_requests_of_one_address_are_limited_in_number(
         (HALF_BODY % b"/?body&token=valid", ConnectionLimits(body_seconds=0.1)),
         (HALF_BODY % b"/", ConnectionLimits(body_seconds=0.1)),  # answered before it came
         (CHUNKED + b"5\r\nquest", ConnectionLimits(body_seconds=0.1)),
-        (b"GET /never HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", ConnectionLimits(answer_seconds=0.1)),
+        (WHOLE % b"/never", ConnectionLimits(answer_seconds=0.1)),
         (
             b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" + HALF_HEAD,
             ConnectionLimits(head_seconds=0.1),
@@ -154,12 +155,11 @@ def test_whoever_has_a_token_may_wait_for_an_answer() -> None:
     made = small_app()
     limits = ConnectionLimits(answer_seconds=2.0, max_untrusted_per_address=9)
     sent = b"GET /never?token=valid HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
-    without = b"GET /never HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     with (
         PageServer(made, limits) as server,
         strangers(server.port, sent, 1) as (waiting,),
         strangers(server.port, HALF_HEAD, 20),
-        strangers(server.port, without, 1) as (other,),
+        strangers(server.port, WHOLE % b"/never", 1) as (other,),
     ):
         wait_for_the_end(other)  # its time is over, and so would that of the first be
         assert not is_closed(waiting)
@@ -178,7 +178,7 @@ def test_whoever_has_a_token_may_wait_for_an_answer() -> None:
         CHUNKED + b"zz\r\n",
         CHUNKED + b"5\r\nhello\r\nzz\r\n" * 3,
         b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 50 + b"\x00\r\n\r\n",
+        WHOLE % b"/" * 50 + b"\x00\r\n\r\n",
         b'GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: \xff="\\777; a[b]=c\x7f\r\n\r\n',
     ],
 )
