@@ -2,8 +2,9 @@
 
     python -m benchmarks.seats [PEOPLE]
 
-Everybody opens the link, agrees, and answers at once; whoever waits holds a request open, as the
-page does. Prints how long pages and answers (with the disk's word) take, and the memory used.
+Everybody opens the link, agrees, and answers at once; whoever waits asks each second whether there
+is news, as the page does. Prints how long pages and answers (with the disk's word) take, and the
+memory used.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ max_clarification_exchanges: 2
 personas: {{source: quota}}
 seats: {people}
 """
+POLL_SECONDS = 1.0  # as in seat.js
 SHOWS, QUESTION = re.compile(r'data-shows="(\w*)"'), re.compile(r'name="question" value="(\w+)"')
 
 
@@ -51,16 +53,29 @@ async def person(
         if shows[1] == "welcome":
             await session.post(f"{link}/agree", allow_redirects=False)
         elif asked := QUESTION.search(page):
-            words = option if 'class="choices"' in page else "Children could walk to school alone."
+            words = (
+                option
+                if 'type="radio" name="a"' in page
+                else "Children could walk to school alone."
+            )
             began = time.perf_counter()
             sent = {"question": asked[1], "a": words}
             async with session.post(f"{link}/answer", data=sent, allow_redirects=False) as reply:
                 assert reply.status == 303, await reply.text()
             took["answer"].append(time.perf_counter() - began)
         else:
-            version = page.partition('data-version="')[2].partition('"')[0]
-            async with session.get(f"{link}/news?seen={version}") as reply:
-                await reply.json()
+            await wait_for_news(session, link, shows[1])
+
+
+async def wait_for_news(session: aiohttp.ClientSession, link: str, shows: str) -> None:
+    """Ask as a page does until it would show something else."""
+    tag, news = "", shows
+    while news == shows:
+        async with session.get(f"{link}/news", headers={"If-None-Match": tag}) as reply:
+            if reply.status == 200:
+                tag, news = reply.headers["ETag"], (await reply.json())["shows"]
+        if news == shows:
+            await asyncio.sleep(POLL_SECONDS)
 
 
 async def sit(links: list[str]) -> dict[str, list[float]]:

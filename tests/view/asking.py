@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+from folkmoot.conversation.answers import Answer, Unreadable
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance, messages_for
 from folkmoot.engine.desk import Chair, Desk, Question, Scene
 from folkmoot.engine.seats import Playable, Seats
@@ -33,13 +35,20 @@ def asking(
     schema: Json | None = None,
     images: tuple[str, ...] = (),
     problem: str = "",
+    wanted: Answer[Any] | None = None,
 ) -> Question:
-    """A question that is put to the person in this seat."""
+    """A question that is put to the person in this seat. What `wanted` cannot read, or else
+    everything where there is a `problem`, is sent back."""
+
+    def problem_with(text: str) -> str:
+        read = wanted.parse(text) if wanted is not None else None
+        return read.problem if isinstance(read, Unreadable) else problem
+
     who = Speaker(chair.place.id, "Me", system=system)
     messages = messages_for(who, Transcript(said), prompt)
     request = Request("human", messages, schema=schema, images=images)
     address = f"talk/{chair.place.id}/ask{len(desk._scenes)}"
-    scene = Scene(who, said, prompt, form, offered, len(messages), lambda _: problem)
+    scene = Scene(who, said, prompt, form, offered, len(messages), problem_with)
     desk.expect(chair.place, address, scene)
     return desk.put(address, request)
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from pydantic import BaseModel, Field, JsonValue
 
-from folkmoot.view.forms import answer_of, form_of, problem_with
+from folkmoot import Json
+from folkmoot.conversation.answers import with_ways_out
+from folkmoot.view import forms
+from folkmoot.view.forms import answer_of, form_of, problem_with, way_out_of
 
 
 class Point(BaseModel):
@@ -68,8 +73,8 @@ def test_what_is_filled_in_fits_the_schema() -> None:
     ("sent", "says"),
     [
         ({}, "Stance: has no answer yet."),
-        ({"a.stance": ["7"]}, "Stance: choose one of the options."),
-        ({"a.share": ["much"]}, "Share: 'much' is not a number."),
+        ({"a.stance": ["7"]}, "Stance: please choose one of the options."),
+        ({"a.share": ["much"]}, "Share: please give a number; 'much' is none."),
     ],
 )
 def test_what_is_wrong_is_named_by_its_field(sent: dict[str, list[str]], says: str) -> None:
@@ -78,6 +83,59 @@ def test_what_is_wrong_is_named_by_its_field(sent: dict[str, list[str]], says: s
     except ValueError as error:
         problem = str(error)
     assert problem == says
+
+
+class Vote(BaseModel):
+    stance: str = Field(json_schema_extra={"enum": ["for", *with_ways_out(["against"])]})
+    strength: int | Literal["cannot_say"]
+    share: float | None
+    other: float | None = None
+
+
+def labels(form: forms.Field) -> list[str]:
+    return [label for label, _ in form.ways_out]
+
+
+def test_ways_out_stand_apart_and_come_back_as_their_values() -> None:
+    schema = Json(Vote, may_decline=True).schema
+    assert schema is not None
+    form = form_of(schema)
+    stance, strength, share, other = form.parts  # `declined` is no field of its own
+    assert [label for label, _ in stance.options] == ["for", "against"]
+    assert labels(stance) == ["None of these", "I prefer not to answer"]
+    assert labels(strength) == labels(share) == ["I cannot say"] and labels(other) == []
+    assert labels(form) == ["I prefer not to answer any of this"]
+    sent = {"a.stance": ["~0"], "a.strength~out": ["~0"], "a.share~out": ["~0"]}
+    value = answer_of(form, sent)
+    assert value == {
+        "declined": False, "stance": "none_of_these", "strength": "cannot_say", "share": None
+    }  # fmt: skip
+    assert problem_with(value, schema) == ""
+    plain = answer_of(form, {"a.stance": ["1"], "a.strength": ["3"], "a.share": ["0.5"]})
+    assert plain == {"declined": False, "stance": "against", "strength": 3, "share": 0.5}
+    assert way_out_of(form, sent) is None and way_out_of(form, {"a~out": ["~0"]}) == "declined"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"a.strength": ["3"], "a.strength~out": ["~0"]},
+        {"a.stance": ["~7"]},
+        {"a.stance": ["~"]},
+        {"a.stance": ["-1"]},
+    ],
+)
+def test_an_answer_and_a_way_out_of_it_are_refused(sent: dict[str, list[str]]) -> None:
+    schema = Json(Vote).schema
+    assert schema is not None
+    with pytest.raises(ValueError, match="please"):
+        answer_of(form_of(schema), sent)
+
+
+def test_an_answer_and_a_way_out_of_all_of_it_are_refused() -> None:
+    form = form_of(Json(Vote, may_decline=True).schema or {})
+    with pytest.raises(ValueError, match="leave one of the two out"):
+        way_out_of(form, {"a~out": ["~0"], "a.strength": ["3"]})
 
 
 def test_a_map_of_any_keys_is_written_as_json() -> None:

@@ -150,9 +150,6 @@ async def changed(page: Page, before: str) -> None:
 
 async def fill(page: Page, words: str = OPINION) -> None:
     """Answer what is asked, in whatever form, and send it."""
-    if await page.locator(".choices button").count():
-        await page.locator(".choices button").first.click()
-        return
     for box in await page.locator("form.answer textarea:visible").all():
         await box.fill(words)
     for box in await page.locator("form.answer input[type=number]:visible").all():
@@ -285,6 +282,7 @@ async def test_three_people_in_a_focus_group(tmp_path: Path) -> None:
             )
             return
         await page.get_by_text("Leave and withdraw").click()
+        await page.get_by_role("checkbox").check()
         await page.locator("button.danger").click()
         await page.locator('#seat[data-shows="end"]').wait_for(timeout=PATIENCE)
 
@@ -346,9 +344,11 @@ async def test_an_answer_that_was_sent_survives_kill_9_and_the_link_stays(votes:
         await changed(page, "welcome")
         await page.locator('#seat:not([data-shows=""])').wait_for(timeout=PATIENCE)
         question = await shows(page)
-        chosen = await page.locator(".choices button").first.inner_text()
+        option = page.locator("form.answer label.option").first
+        chosen = (await option.inner_text()).strip()
+        await option.click()
         async with page.expect_response(lambda r: r.request.method == "POST") as sent:
-            await page.locator(".choices button").first.click()
+            await page.locator("form.answer button.primary").click()
         assert (await sent.value).status == 303
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -396,7 +396,9 @@ async def test_a_researcher_closes_a_seat_and_the_others_go_on(votes: Path) -> N
         await page.goto(overview)
         await expect(page.get_by_text("not here yet")).to_have_count(2)
         row = page.locator("tr", has_text="p_0002")
-        await row.get_by_role("button", name="Close").click()
+        await row.get_by_role("link", name="Close").click()
+        await page.get_by_role("checkbox").check()
+        await page.get_by_role("button", name="Close the seat").click()
         await expect(row.get_by_text("seat closed")).to_be_visible()
         await sits(await browser.new_page(), table.links["p_0001"])
         run = await table.over()
@@ -583,6 +585,7 @@ async def test_three_people_sit_through_a_crash_a_reload_a_time_limit_and_a_with
         if done["kill"] and len(seen[name]) >= 3:
             async with up:
                 await page.goto(f"{table.links[name]}/leave")
+                await page.get_by_role("checkbox").check()
                 await page.locator("button.danger").click()
             return
         await sent(page, name, "My late grandmother kept porcelain in a locked cupboard.")

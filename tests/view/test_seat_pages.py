@@ -14,6 +14,7 @@ from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.desk import CLOSED, WITHDRAWN
 from folkmoot.engine.seats import Playable, Seats
 from folkmoot.models.request import Json
+from folkmoot.view.seat import NOT_TICKED
 from tests.view.asking import asking, served
 from tests.view.conftest import CHROMIUM
 from tests.view.test_seat import chromium
@@ -87,7 +88,9 @@ async def test_hostile_words_are_words_in_every_place(tmp_path: Path) -> None:
             assert "{{ 7 * 7 }}" in (await page.locator("main").text_content() or "")
             for box in await page.locator("form.answer textarea").all():
                 await box.fill(BAD)
-            await page.locator("form.answer button").first.click()
+            for group in await page.locator("form.answer fieldset").all():
+                await group.locator("input").first.check()
+            await page.locator("form.answer button").click()
             await page.get_by_role("alert").wait_for()  # the form with what was sent, and why not
             await no_markup(page, alerts)
             await page.goto("about:blank")  # a page that is open follows the desk by itself
@@ -165,7 +168,12 @@ async def test_the_overview_moves_by_itself(tmp_path: Path) -> None:
         await expect(rows.nth(0).locator("td").nth(2)).to_have_text("1")
         desk.take_back(question, stored=True)
         assert await handed_in
-        await rows.nth(1).get_by_role("button", name="Close").click()
+        await rows.nth(1).get_by_role("link", name="Close").click()
+        await page.get_by_role("button", name="Close the seat").click()
+        await expect(page.get_by_role("alert")).to_have_text(NOT_TICKED)
+        assert two.ended == ""
+        await page.get_by_role("checkbox").check()
+        await page.get_by_role("button", name="Close the seat").click()
         await expect(rows.nth(1)).to_contain_text(CLOSED)
         desk.end(one, WITHDRAWN)
         await expect(rows.nth(0)).to_contain_text(WITHDRAWN)
@@ -259,6 +267,7 @@ async def test_every_page_of_a_seat_fits_and_is_for_everybody(tmp_path: Path) ->
         await look("nudge")
         await look("leave", links["p_1"] + "/leave")
         await look("overview", links["All seats, for you alone"])
+        await look("close", f"{links['All seats, for you alone']}/close?seat=p_1")
         desk.end(chair, "done")
         await look("end")
         chair.ended = WITHDRAWN

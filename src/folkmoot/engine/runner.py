@@ -115,7 +115,7 @@ def from_python(study: Study, settings: Mapping[str, object], options: RunOption
     here = Path.cwd() / f"{study.name}.yaml"
     found = StudyFile(here, study, config, dict(settings))
     found = choose_models(found, options, folder_of(found, options))
-    return limited(found, options.limit)
+    return seated(limited(found, options.limit), options.seats)
 
 
 def limited(found: StudyFile, limit: int | None) -> StudyFile:

@@ -3,6 +3,9 @@
 A schema that a model fills in as text is filled in here field by field: enumerations as options,
 numbers within their bounds, lists of words one a line, lists of objects as rows of which blank ones
 count for nothing. What no field can show (a map of any keys) is written as JSON.
+
+Ways out (`none_of_these`, `declined`, `cannot_say`, or null) stand apart from the options: with a
+choice as further buttons of the same group, with anything else as a box to tick.
 """
 
 from __future__ import annotations
@@ -15,17 +18,27 @@ from typing import Literal
 import jsonschema
 from pydantic import JsonValue
 
+from folkmoot.conversation.answers import CANNOT_SAY, DECLINED, NONE_OF_THESE
+
 Kind = Literal["object", "rows", "choice", "several", "number", "text", "lines", "figures", "json"]
 Schema = Mapping[str, JsonValue]
 ROWS = 12  # of a list that has no largest length
 DEEPEST = 8  # a schema that contains itself ends here, as JSON
 YES_NO = (("yes", True), ("no", False))
+WAY_LABELS = {
+    NONE_OF_THESE: "None of these",
+    DECLINED: "I prefer not to answer",
+    CANNOT_SAY: "I cannot say",
+}
+DECLINES_ALL = "I prefer not to answer any of this"  # of a form with several fields
+OUT = "~out"  # after the name of a field: its ways out, where they have a box each
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
     """One field of a form. `name` is its name in the form, `options` (label, value) of a choice;
-    of `rows` each part is a row."""
+    of `rows` each part is a row. `ways_out` (label, value) stand apart. An object with
+    `has_declined` holds a field `declined`, which is a way out of the whole of it."""
 
     name: str
     kind: Kind
@@ -39,6 +52,13 @@ class Field:
     longest: int | None = None
     shortest: int | None = None
     parts: tuple[Field, ...] = ()
+    ways_out: tuple[tuple[str, JsonValue], ...] = ()
+    has_declined: bool = False
+
+
+def ways_out(*values: JsonValue) -> tuple[tuple[str, JsonValue], ...]:
+    """Ways out with their labels."""
+    return tuple((WAY_LABELS[str(value)], value) for value in values)
 
 
 def form_of(schema: Schema) -> Field:
@@ -50,7 +70,32 @@ def form_of(schema: Schema) -> Field:
 def answer_of(form: Field, sent: Mapping[str, Sequence[str]]) -> JsonValue:
     """The JSON value that was filled in. Raises ValueError naming the field that makes no sense."""
     found = _value(form, sent)
-    return {} if found is None and form.kind == "object" else found
+    if isinstance(found, _Nothing):
+        return {} if form.kind == "object" else None
+    return found
+
+
+def way_out_of(form: Field, sent: Mapping[str, Sequence[str]]) -> JsonValue:
+    """The way out of the whole form that was taken, or None. Raises ValueError where an answer was
+    given as well."""
+    if not (taken := _ways_taken(form, sent)):
+        return None
+    if len(taken) > 1 or (form.kind != "choice" and not is_blank(sent)):
+        raise ValueError(
+            "You gave an answer and chose not to give one. Please leave one of the two out."
+        )
+    return taken[0]
+
+
+def is_blank(sent: Mapping[str, Sequence[str]]) -> bool:
+    """Whether nothing was filled in, ways out aside. Such a form is no answer: it may have been
+    sent by the second half of a double click."""
+    texts = (texts for name, texts in sent.items() if _is_answer(name))
+    return not any(text.strip() for several in texts for text in several)
+
+
+def _is_answer(name: str) -> bool:
+    return (name == "a" or name.startswith("a.")) and not name.endswith(OUT)
 
 
 def problem_with(value: JsonValue, schema: Schema) -> str:
@@ -63,8 +108,25 @@ def problem_with(value: JsonValue, schema: Schema) -> str:
     lacking = [k for k in error.validator_value if k not in error.instance] if missing else []
     path = [p for p in (*error.path, *lacking[:1]) if isinstance(p, str)]
     where = " › ".join(map(label_of, path))
-    what = "has no answer yet" if missing else error.message
-    return f"{where}: {what}." if where else f"{what}."
+    what = _PROBLEMS.get(str(error.validator), "this does not fit").format(error.validator_value)
+    return f"{where}: {what}." if where else f"{what[:1].upper()}{what[1:]}."
+
+
+_PROBLEMS = {
+    "required": "has no answer yet",
+    "minLength": "please write at least {} characters",
+    "maxLength": "please write at most {} characters",
+    "minimum": "please give a number of at least {}",
+    "maximum": "please give a number of at most {}",
+    "exclusiveMinimum": "please give a number above {}",
+    "exclusiveMaximum": "please give a number below {}",
+    "multipleOf": "please give a multiple of {}",
+    "minItems": "please give at least {}",
+    "maxItems": "please give at most {}",
+    "uniqueItems": "please give each only once",
+    "enum": "please choose one of the options",
+    "const": "please choose one of the options",
+}
 
 
 def label_of(key: str) -> str:
@@ -81,19 +143,24 @@ def _field(
     required: bool,
     depth: int = 0,
 ) -> Field:
-    schema = _resolved(schema, defs)
+    schema, ways = _resolved(schema, defs)
     label = label_of(key)
     about = str(schema.get("description") or "") if key else ""
     options = _options(schema)
     if options:
-        return Field(name, "choice", label, about, required, options)
+        ways = (*(value for _, value in options if _is_way_out(value)), *ways)
+        listed = tuple(option for option in options if not _is_way_out(option[1]))
+        out = _labelled(ways, DECLINED, required)
+        return Field(name, "choice", label, about, required, listed, ways_out=out)
+    out = _labelled(ways, CANNOT_SAY, required)
     kind = schema.get("type")
     if kind == "boolean":
-        return Field(name, "choice", label, about, required, YES_NO)
+        return Field(name, "choice", label, about, required, YES_NO, ways_out=out)
     if kind in ("integer", "number"):
         low, high = _figure(schema, "minimum"), _figure(schema, "maximum")
+        whole = kind == "integer"
         return Field(
-            name, "number", label, about, required, low=low, high=high, whole=kind == "integer"
+            name, "number", label, about, required, low=low, high=high, whole=whole, ways_out=out
         )
     if kind == "string":
         longest, shortest = _figure(schema, "maxLength"), _figure(schema, "minLength")
@@ -105,6 +172,7 @@ def _field(
             required,
             longest=None if longest is None else int(longest),
             shortest=None if shortest is None else int(shortest),
+            ways_out=out,
         )
     properties = schema.get("properties")
     if isinstance(properties, dict) and depth < DEEPEST:
@@ -113,9 +181,13 @@ def _field(
         parts = tuple(
             _field(f"{name}.{k}", k, s, defs, k in must, depth + 1)
             for k, s in properties.items()
-            if isinstance(s, dict)
+            if isinstance(s, dict) and not _is_declined(k, s)
         )
-        return Field(name, "object", label, about, required, parts=parts)
+        has_declined = any(_is_declined(k, s) for k, s in properties.items())
+        return Field(
+            name, "object", label, about, required, parts=parts,
+            ways_out=((DECLINES_ALL, DECLINED),) if has_declined else (), has_declined=has_declined,
+        )  # fmt: skip
     if kind == "array" and depth < DEEPEST:
         return _list(Field(name, "lines", label, about, required), schema, defs, depth)
     return Field(name, "json", label, about, required)
@@ -123,7 +195,7 @@ def _field(
 
 def _list(plain: Field, schema: Schema, defs: Mapping[str, JsonValue], depth: int) -> Field:
     given = schema.get("items")
-    items = _resolved(given if isinstance(given, dict) else {}, defs)
+    items, _ = _resolved(given if isinstance(given, dict) else {}, defs)
     name, label, about, required = plain.name, plain.label, plain.help, plain.required
     options = _options(items)
     if options:
@@ -140,25 +212,58 @@ def _list(plain: Field, schema: Schema, defs: Mapping[str, JsonValue], depth: in
     return Field(name, "json", label, about, required)
 
 
-def _resolved(schema: Schema, defs: Mapping[str, JsonValue]) -> Schema:
-    """A schema without a reference, and without the `null` of what may be left out."""
+def _resolved(
+    schema: Schema, defs: Mapping[str, JsonValue]
+) -> tuple[Schema, tuple[JsonValue, ...]]:
+    """A schema without a reference and without the ways out beside it (null is one), and these."""
     reference = schema.get("$ref")
     if isinstance(reference, str):
         found = defs.get(reference.rpartition("/")[2])
         own = {k: v for k, v in schema.items() if k != "$ref"}
-        return _resolved({**found, **own}, defs) if isinstance(found, dict) else own
+        return _resolved({**found, **own}, defs) if isinstance(found, dict) else (own, ())
     either = schema.get("anyOf") or schema.get("oneOf")
     if isinstance(either, list):
-        real = [s for s in either if isinstance(s, dict) and s.get("type") != "null"]
+        listed = [s for s in either if isinstance(s, dict)]
+        ways = [way for s in listed for way in _only_ways_out(s)]
+        real = [s for s in listed if not _only_ways_out(s)]
         if len(real) == 1:
-            return _resolved({**schema, "anyOf": None, "oneOf": None, **real[0]}, defs)
-    return schema
+            inner, more = _resolved({**schema, "anyOf": None, "oneOf": None, **real[0]}, defs)
+            return inner, (*ways, *more)
+    return schema, ()
+
+
+def _is_way_out(value: JsonValue) -> bool:
+    return value is None or (isinstance(value, str) and value in WAY_LABELS)
+
+
+def _only_ways_out(schema: Schema) -> tuple[JsonValue, ...]:
+    """The values of a schema that allows nothing but ways out; else none."""
+    if schema.get("type") == "null":
+        return (None,)
+    values = tuple(value for _, value in _options(schema))
+    return values if all(map(_is_way_out, values)) else ()
+
+
+def _labelled(
+    ways: Sequence[JsonValue], null: str, required: bool
+) -> tuple[tuple[str, JsonValue], ...]:
+    """Ways out with their labels; `null` is what null means. What may be left blank needs none."""
+    named = {way: null if way is None else str(way) for way in ways}
+    return tuple(
+        (WAY_LABELS[name], way)
+        for way, name in named.items()
+        if way is not None or (required and list(named.values()).count(name) == 1)
+    )
+
+
+def _is_declined(key: str, schema: JsonValue) -> bool:
+    return key == DECLINED and isinstance(schema, dict) and schema.get("type") == "boolean"
 
 
 def _options(schema: Schema) -> tuple[tuple[str, JsonValue], ...]:
     listed = schema.get("enum")
     if isinstance(listed, list):
-        return tuple((str(v).replace("_", " "), v) for v in listed if v is not None)
+        return tuple((WAY_LABELS.get(str(v), str(v).replace("_", " ")), v) for v in listed)
     return ((str(schema["const"]), schema["const"]),) if "const" in schema else ()
 
 
@@ -167,32 +272,54 @@ def _figure(schema: Schema, key: str) -> float | None:
     return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
 
 
-def _value(field: Field, sent: Mapping[str, Sequence[str]]) -> JsonValue:
-    """What was filled in; None where nothing was."""
+class _Nothing:
+    """Nothing was filled in; null is a value."""
+
+
+NOTHING = _Nothing()
+
+
+def _ways_taken(field: Field, sent: Mapping[str, Sequence[str]]) -> list[JsonValue]:
+    """The ways out of a field that were taken, at most one where they are of one group."""
+    name = field.name if field.kind == "choice" else field.name + OUT
+    taken = [text for text in sent.get(name, ()) if text.startswith("~")]
+    return [value for n, (_, value) in enumerate(field.ways_out) if f"~{n}" in taken]
+
+
+def _value(field: Field, sent: Mapping[str, Sequence[str]]) -> JsonValue | _Nothing:
+    """What was filled in, or that nothing was."""
     texts = [t.strip() for t in sent.get(field.name, ())]
     text = texts[0] if texts else ""
+    ways = _ways_taken(field, sent)
+    if ways and not field.has_declined:
+        if text and field.kind != "choice":
+            raise ValueError(f"{field.label}: please leave out the answer or the box below it.")
+        return ways[0]
     match field.kind:
         case "object":
             found = {p.name.rpartition(".")[2]: _value(p, sent) for p in field.parts}
-            own: dict[str, JsonValue] = {k: v for k, v in found.items() if v is not None}
-            blank = all(v in ("", [], {}) for v in own.values())
-            return None if blank and not field.required else own
+            own = {k: v for k, v in found.items() if not isinstance(v, _Nothing)}
+            blank = not ways and all(v in ("", [], {}) for v in own.values())
+            if blank and not field.required:
+                return NOTHING
+            return {DECLINED: bool(ways), **own} if field.has_declined else own
         case "rows":
-            return [row for p in field.parts if (row := _value(p, sent)) is not None]
+            rows = (_value(p, sent) for p in field.parts)
+            return [row for row in rows if not isinstance(row, _Nothing)]
         case "choice":
-            return _picked(field, text) if text else None
+            return _picked(field, text) if text else NOTHING
         case "several":
             return [_picked(field, t) for t in texts if t]
         case "number":
-            return _number(field, text) if text else None
+            return _number(field, text) if text else NOTHING
         case "lines":
             return [line.strip() for line in text.splitlines() if line.strip()]
         case "figures":
             return [_number(field, word) for word in text.replace(",", " ").split()]
         case "json":
-            return _json(field, text) if text else None
+            return _json(field, text) if text else NOTHING
         case "text":
-            return text if text or field.required else None
+            return text if text or field.required else NOTHING
 
 
 def _picked(field: Field, text: str) -> JsonValue:
@@ -200,14 +327,16 @@ def _picked(field: Field, text: str) -> JsonValue:
     cannot be seen."""
     if text.isdigit() and int(text) < len(field.options):
         return field.options[int(text)][1]
-    raise ValueError(f"{field.label}: choose one of the options.")
+    raise ValueError(f"{field.label}: please choose one of the options.".removeprefix(": "))
 
 
 def _number(field: Field, text: str) -> int | float:
     try:
         value = float(text)
     except ValueError:
-        raise ValueError(f"{field.label}: {text!r} is not a number.") from None
+        what = f"please give a number; {text!r} is none."
+        where = f"{field.label}: " if field.label else ""
+        raise ValueError(where + what) from None
     return int(value) if value.is_integer() else value
 
 

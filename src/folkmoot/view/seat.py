@@ -14,7 +14,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -24,12 +24,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from folkmoot.conversation.answers import ALL_FIELDS, CANNOT_SAY, DECLINED, NONE_OF_THESE
 from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.desk import CLOSED, WITHDRAWN, Chair, Desk, Question
 from folkmoot.engine.execution import Host
 from folkmoot.errors import InputError, Problem
 from folkmoot.models.images import Part, images_in, placed
 from folkmoot.models.request import Message
+from folkmoot.randomness import digest
 from folkmoot.view import forms
 from folkmoot.view.connections import BACKLOG, PageServer, trust_connection
 from folkmoot.view.site import (
@@ -53,6 +55,12 @@ LINGER_SECONDS = 60.0  # at the end, for the pages of people who are there
 NUDGE_SHARE, NUDGE_SECONDS = 0.25, 30.0  # of the time for an answer that is left, whichever is more
 LONGEST_ANSWER = 200_000  # characters
 MOST_FIELDS = 2_000
+# A form that was sent twice, or from a page that the study has left behind.
+ANSWERED = "You had answered that question already. Your first answer counts."
+STALE = "That question is not open any more, so nothing was recorded. The study is now here."
+GONE_ON = "Something has changed since that page was opened. Please read it again."
+NOT_TICKED = "Tick the box if you mean it."
+CLOSED_FORMS = {"choice": NONE_OF_THESE, "number": CANNOT_SAY}  # their own ways out
 _OWN_IMAGES = "img-src 'self' data:"
 # An address whose host holds no wildcard, and whose path is not that of a whole folder.
 _NAMEABLE = re.compile(r"(?ai)(https?://[a-z0-9.-]+(?::\d+)?/[!\"$->@-~]*\w)(?:[?#]|$)")
@@ -79,7 +87,7 @@ def app(desk: Desk, guard: Guard) -> Starlette:
         Route("/seat/{token}/news", pages.news),
         Route("/seats/{token}", pages.overview),
         Route("/seats/{token}/live", pages.live),
-        Route("/seats/{token}/close", pages.close, methods=["POST"]),
+        Route("/seats/{token}/close", pages.close, methods=["GET", "POST"]),
     ]
     return site(routes, guard)
 
@@ -103,16 +111,18 @@ class _Pages:
         return _back(chair)
 
     async def answer(self, request: Request) -> Response:
-        """Take an answer in; the reply comes when it is on the disk."""
+        """Take an answer to the question that is open; the reply comes when it is on the disk."""
         chair = self._chair(request)
         sent = await _sent(request)
-        asked = next(iter(sent.get("question", ())), "")
+        asked = _first_of(sent, "question")
         question = self.desk.waiting(chair, asked)
-        if question is None:  # a second click, or an old tab
-            return _back(chair)
-        text, problem = None, ""
-        if "decline" not in sent and not question.reply.done():
-            text, problem = _answer(question, sent)
+        if question is None:
+            return self._page(chair, STALE, status=409)
+        if question.reply.done():
+            is_theirs = question.reply.result().finish in ("stop", f"refused:{DECLINED}")
+            await question.kept.wait()
+            return self._page(chair, ANSWERED if is_theirs else STALE, status=409)
+        text, problem = _answer(question, sent)
         if problem:
             return self._page(chair, problem, sent, 422)
         if await self.desk.answer(chair, question, text):
@@ -123,11 +133,18 @@ class _Pages:
         return self._page(chair, lost, sent, 503)
 
     async def leave(self, request: Request) -> Response:
+        """Ask whether the person means to withdraw, and withdraw what they wrote."""
         chair = self._chair(request)
+        if chair.ended:
+            return self._page(chair)
+        problem = ""
         if request.method == "POST":
-            self.desk.end(chair, WITHDRAWN)
-            return _back(chair)
-        return page("seat_leave.html.j2", {"chair": chair})
+            problem = _problem_with_consent(await _sent(request), _state_of(chair))
+            if not problem:
+                self.desk.end(chair, WITHDRAWN)
+                return _back(chair)
+        shown = {"chair": chair, "state": _state_of(chair), "problem": problem}
+        return page("seat_leave.html.j2", shown, 409 if problem else 200)
 
     async def news(self, request: Request) -> Response:
         """What a page that is open must know, where it has changed."""
@@ -158,12 +175,23 @@ class _Pages:
         return draw_live_part("_seats.html.j2", found)
 
     async def close(self, request: Request) -> Response:
+        """Ask the researcher whether to close a seat, and close it."""
         self._check_researcher(request)
-        name = next(iter((await _sent(request)).get("seat", ())), "")
-        for chair in self.desk:
-            if chair.place.name == name:
-                self.desk.end(chair, CLOSED)
-        return RedirectResponse(f"/seats/{self.desk.token}", 303)
+        is_sent = request.method == "POST"
+        sent = await _sent(request) if is_sent else {}
+        name = _first_of(sent, "seat") if is_sent else request.query_params.get("seat", "")
+        chair = next((chair for chair in self.desk if chair.place.name == name), None)
+        if chair is None:
+            raise HTTPException(404, "There is no such seat.")
+        overview = RedirectResponse(f"/seats/{self.desk.token}", 303)
+        if chair.ended:
+            return overview
+        problem = _problem_with_consent(sent, _state_of(chair)) if is_sent else ""
+        if is_sent and not problem:
+            self.desk.end(chair, CLOSED)
+            return overview
+        shown = {"desk": self.desk, "chair": chair, "state": _state_of(chair), "problem": problem}
+        return page("seat_close.html.j2", shown, 409 if problem else 200)
 
     def _chair(self, request: Request) -> Chair:
         token = request.path_params["token"]
@@ -192,12 +220,12 @@ class _Pages:
         shared = {"chair": chair, "settings": settings, "problem": problem}
         if chair.ended:
             chair.told_end = True
-            return page("seat_end.html.j2", shared)
+            return page("seat_end.html.j2", shared, status)
         if not chair.agreed:
-            return page("seat_welcome.html.j2", {**shared, "readers": desk.readers})
+            return page("seat_welcome.html.j2", {**shared, "readers": desk.readers}, status)
         question = desk.shown(chair)
         if question is None:
-            return page("seat_wait.html.j2", shared)
+            return page("seat_wait.html.j2", shared, status)
         minutes = settings.minutes
         nudge = max(NUDGE_SECONDS, NUDGE_SHARE * 60 * minutes) if minutes else None
         shown = {
@@ -212,6 +240,19 @@ class _Pages:
         answer = page("seat.html.j2", {**shared, **shown}, status)
         answer.headers["Content-Security-Policy"] = policy_for(question.request.images)
         return answer
+
+
+def _state_of(chair: Chair) -> str:
+    """What the page of a step that cannot be undone was made for: it is asked for again when
+    somebody has come, or has answered, since."""
+    return digest(chair.place.name, str(chair.agreed), str(chair.answers), size=9).hex()
+
+
+def _problem_with_consent(sent: Mapping[str, Sequence[str]], state: str) -> str:
+    """Why a form does not say that its sender means a step that cannot be undone; else empty."""
+    if _first_of(sent, "state") != state:
+        return GONE_ON
+    return "" if _first_of(sent, "sure") == "yes" else NOT_TICKED
 
 
 def parts(text: str, images: Collection[str]) -> list[Part]:
@@ -248,20 +289,40 @@ def form_for(question: Question) -> forms.Field:
     """The form for an answer: by its schema, or by its form and what is offered."""
     schema, scene = question.request.schema, question.scene
     if schema is not None:
-        return forms.form_of(schema)
-    if scene.form == "choice" and scene.offered:
+        form = forms.form_of(schema)
+    elif scene.form == "choice" and scene.offered:
         options = tuple((option, option) for option in scene.offered)
-        return forms.Field("a", "choice", "", required=True, options=options)
-    if scene.form == "number":
+        form = forms.Field("a", "choice", "", required=True, options=options)
+    elif scene.form == "number":
         low, high = (float(b) for b in scene.offered) if len(scene.offered) == 2 else (None, None)
-        return forms.Field("a", "number", "", required=True, low=low, high=high)
-    return forms.Field("a", "text", "", required=True, shortest=1)
+        form = forms.Field("a", "number", "", required=True, low=low, high=high)
+    else:
+        form = forms.Field("a", "text", "", required=True, shortest=1)
+    if form.kind == "object":  # the whole of it; its fields have ways out of their own
+        return replace(form, ways_out=((forms.DECLINES_ALL, DECLINED),))
+    return replace(form, ways_out=forms.ways_out(*_ways_out(question)))
+
+
+def _ways_out(question: Question) -> list[str]:
+    """The ways out of a question: whatever its form, a person may decline to answer it. One that
+    is among the options themselves, or that the answer type does not read, is not offered."""
+    scene, own = question.scene, []
+    if question.request.schema is None and (way := CLOSED_FORMS.get(scene.form)):
+        options = {"_".join(re.findall(r"[^\W_]+", option.casefold())) for option in scene.offered}
+        if way not in options and not scene.problem_with(way):
+            own.append(way)
+    return [*own, DECLINED]
 
 
 def _answer(question: Question, sent: Mapping[str, Sequence[str]]) -> tuple[str | None, str]:
-    """The reply that the form stands for, and what is wrong with it."""
+    """The reply that the form stands for (None: they decline), and what is wrong with it."""
     form, schema = form_for(question), question.request.schema
     try:
+        way = forms.way_out_of(form, sent)
+        if way is not None:
+            return (None if way == DECLINED else str(way)), ""
+        if forms.is_blank(sent):
+            return None, _blank(form)
         value = forms.answer_of(form, sent)
     except ValueError as error:
         return None, str(error)
@@ -270,12 +331,39 @@ def _answer(question: Question, sent: Mapping[str, Sequence[str]]) -> tuple[str 
             return None, problem
         text = json.dumps(value, ensure_ascii=False)
     else:
-        text = "" if value is None else str(value)
-        if not text.strip():
-            return None, "Please give an answer."
+        text = str(value)
     if len(text) > LONGEST_ANSWER:
         return None, f"Please be shorter: at most {LONGEST_ANSWER:,} characters."
-    return text, question.scene.problem_with(text)
+    return text, _for_people(question.scene.problem_with(text), form)
+
+
+def _blank(form: forms.Field) -> str:
+    """What is said where nothing was filled in."""
+    what = "choose one of the options" if form.kind == "choice" else "give an answer"
+    return f"Please {what}, or say that you prefer not to."
+
+
+def _for_people(problem: str, form: forms.Field) -> str:
+    """Why an answer cannot be read, without what is said to models about the form of a reply."""
+    if not problem:
+        return ""
+    why = problem.replace(ALL_FIELDS, "").removeprefix("The JSON did not fit: ")
+    why = why.partition("Reply with")[0].replace("The reply", "Your answer")
+    why = why.replace("Input should", "it should").strip(" .")
+    what, _, rest = why.partition(": ")
+    if rest and re.fullmatch(r"[\w.]+", what):
+        why = f"{' › '.join(map(forms.label_of, what.split('.')))}: {rest}"
+    if form.kind == "number" and form.low is not None and form.high is not None:
+        asked = f"Please give a number from {form.low:g} to {form.high:g}."
+    elif form.kind == "choice":
+        asked = "Please choose one of the options."
+    else:
+        asked = "Please change your answer."
+    return f"{why}. {asked}" if why else asked
+
+
+def _first_of(sent: Mapping[str, Sequence[str]], name: str) -> str:
+    return next(iter(sent.get(name, ())), "")
 
 
 async def _sent(request: Request) -> dict[str, list[str]]:

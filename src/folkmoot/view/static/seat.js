@@ -6,7 +6,7 @@ const form = document.getElementById("answer");
 const drafts = "folkmoot-draft:" + seat.dataset.seat + ":";
 
 function fields() {
-  return [...form.elements].filter((e) => e.name.startsWith("a") && e.tagName !== "BUTTON");
+  return [...form.elements].filter((e) => /^a[.~]|^a$/.test(e.name) && e.tagName !== "BUTTON");
 }
 
 function keep() {
