@@ -56,7 +56,8 @@ class StudyCode:
         """
         path = path.resolve()
         source = _read(path, consent)
-        self.consents[path.parent] = consent
+        # A study file of the same folder does not become the caller's own by this.
+        self.consents[path.parent] = consent or self.consents.get(path.parent)
         digest = hashlib.sha256(source).hexdigest()
         if self.digests.get(path) == digest and path in self.modules:
             return self.modules[path]

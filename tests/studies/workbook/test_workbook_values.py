@@ -89,6 +89,25 @@ def test_the_work_of_an_expression_grows_with_the_people_and_no_faster(text: str
         assert set(values) == {400 * total}
 
 
+class Coins(int):
+    """A number that counts how often it is added to others."""
+
+    added = 0
+
+    def __radd__(self, other: int) -> int:
+        type(self).added += 1
+        return int(self) + other
+
+
+@pytest.mark.parametrize("text", ["sum(x) / 2 + sum(x) - sum(x)", "sum(others(x)) + x"])
+def test_a_sum_is_added_up_once_for_all_who_ask(text: str) -> None:
+    people = [str(n) for n in range(300)]
+    scene = Scene(people, frozenset({"x"}), frozenset(), {}, lambda _name, who: Coins(who or 0))
+    Coins.added = 0
+    assert len(set(evaluate_for(text, scene, people))) == 1
+    assert Coins.added <= 4 * len(people)
+
+
 numbers = st.one_of(
     st.integers(-(10**14), 10**14),  # so that the sum of all is not too large
     st.floats(-1e14, 1e14, allow_nan=False),

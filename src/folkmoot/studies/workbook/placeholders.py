@@ -529,7 +529,8 @@ class _Evaluator(SimpleEval):  # type: ignore[misc]
         self.scene = scene
         self.participant: str | None = None
         self._columns: dict[ast.AST, _Column] = {}
-        self._without_one: dict[ast.AST, Mapping[str, Any]] = {}
+        # By aggregate, and by who is left out of it.
+        self._combined: dict[tuple[ast.AST, str | None], Any] = {}
         for node in (ast.Attribute, ast.Subscript, ast.JoinedStr, ast.Import, ast.Assign):
             self.nodes.pop(node, None)
 
@@ -570,16 +571,19 @@ class _Evaluator(SimpleEval):  # type: ignore[misc]
         for member, failure in column.failures.items():
             if member != left_out:
                 raise failure
-        if left_out is None or left_out not in column.values:
-            return _combine(name, list(column.values.values()))
-        if len(column.values) == 1:
+        if left_out not in column.values:
+            left_out = None
+        elif len(column.values) == 1:
             return _combine(name, [])
-        if node not in self._without_one:
-            values = list(column.values.values())
-            self._without_one[node] = dict(
-                zip(column.values, _combine_without_one(name, values), strict=True)
-            )
-        return self._without_one[node][left_out]
+        if (node, left_out) not in self._combined:
+            values = [*column.values.values()]
+            if left_out is None:
+                self._combined[node, None] = _combine(name, values)
+            else:
+                others = _combine_without_one(name, values)
+                for member, combined in zip(column.values, others, strict=True):
+                    self._combined[node, member] = combined
+        return self._combined[node, left_out]
 
     def _column(self, inner: ast.expr) -> _Column:
         """What an aggregate goes over, calculated once."""
