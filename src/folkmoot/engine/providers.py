@@ -248,12 +248,15 @@ def blind(
     if not images:
         return []
     specs = [resolve(name, config.endpoints) for name in dict.fromkeys(models)]
+    hint = "name a model that does, e.g. --model gpt-4o, or take the address out"
+    if "images" in type(config).model_fields:
+        hint += "; to try the study without its images: --set images=placeholder"
     return [
         Problem(
             f"the prompt shows an image, and {spec.name} takes none",
             file=file,
             where=images[0],
-            hint="name a model that does, e.g. --model gpt-4o, or take the address out",
+            hint=hint,
         )
         for spec in specs
         if reads_text_alone(spec)

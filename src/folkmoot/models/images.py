@@ -64,6 +64,14 @@ def images_in(text: str) -> list[Image]:
     return list(dict.fromkeys(image for image, _ in _found(text)))
 
 
+def replace_images(text: str, keep: Collection[str] = ()) -> str:
+    """Return the text with `[image]` in place of each image, but for the words in `keep`."""
+    for image, _ in list(_found(text)):
+        if image.words not in keep:
+            text = text.replace(image.words, "[image]")
+    return text
+
+
 class Part(NamedTuple):
     """A piece of a message: text, or an image that stands there."""
 

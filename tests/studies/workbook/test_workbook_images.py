@@ -288,3 +288,19 @@ def test_the_study_file_from_python_refuses_as_well(tmp_path: Path) -> None:
     path = save(pictured(), tmp_path / "book.xlsx")
     with pytest.raises(InputError, match="takes none"):
         folkmoot.run(path, model="synthetic", out=tmp_path / "out")
+
+
+def test_a_workbook_with_images_can_be_tried_with_placeholders(tmp_path: Path) -> None:
+    path = save(pictured(), tmp_path / "book.xlsx")
+    with pytest.raises(InputError, match="--set images=placeholder"):
+        folkmoot.run(path, model="synthetic", out=tmp_path / "refused")
+    provider = player(text="Look: https://elsewhere.example/me.png")
+    options = {"overrides": ("images=placeholder",)}
+    folkmoot.run(path, out=tmp_path / "out", provider=provider, **options)
+    assert provider.seen and not any(r.images for _, r in provider.seen)
+    sent = "\n".join(m.content for _, r in provider.seen for m in r.messages)
+    assert "Its plan: [image]" in sent and "Today: [image]" in sent
+    assert "a fair price for [image]?" in sent and "example.org" not in sent
+    assert "https://elsewhere.example/me.png" in sent  # the words of a participant
+    run = folkmoot.run(path, model="synthetic", out=tmp_path / "tried", **options)
+    assert run.table("responses").height

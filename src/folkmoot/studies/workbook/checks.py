@@ -58,9 +58,9 @@ _SEND_AS = "save it as PNG, JPEG, GIF or WebP"
 
 
 def cells_with_images(config: WorkbookConfig) -> list[str]:
-    """The cells whose texts show images, in the order of the sheets."""
+    """The cells whose texts show images that are sent, in the order of the sheets."""
     cells: dict[str, None] = {}
-    if not _may_show(config.workbook):
+    if config.images == "placeholder" or not _may_show(config.workbook):
         return []
     for experiment in permutations(config.workbook):
         cells.update(dict.fromkeys(where for _, where in shown_images(experiment)))

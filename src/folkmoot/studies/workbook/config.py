@@ -247,6 +247,11 @@ class WorkbookConfig(StudyConfig):
     reasks: NonNegative = Field(
         5, description="how many times to ask again when an answer fails validation"
     )
+    images: Literal["send", "placeholder"] = Field(
+        "send",
+        description="placeholder: models read [image] where an image stands, and none is sent, so "
+        "that a workbook with images can be tried with a model that takes none",
+    )
     first_sessions: Positive | None = Field(
         None, description="play at most this many sessions of each experiment (`--limit`)"
     )

@@ -297,6 +297,8 @@ def _has_list(options: Iterable[object]) -> bool:
 
 
 def _image_notes(config: WorkbookConfig) -> list[str]:
+    if config.images == "placeholder":
+        return ["images: placeholder: models read [image] where an image stands; none is sent"]
     cells = cells_with_images(config)
     said = "images are shown, and their tokens are not part of the estimate: "
     return [said + ", ".join(cells)] if cells else []
@@ -342,7 +344,8 @@ def preview(config: WorkbookConfig, prompts: PromptLibrary) -> list[Preview]:
         seen: set[tuple[str, str]] = set()
         for plan in sessions_of(config, experiment):
             order = ordered_tasks(experiment, plan, config.random_seed)
-            state = SessionState(experiment, plan, order, computed, config.reasks)
+            sends_images = config.images == "send"
+            state = SessionState(experiment, plan, order, computed, config.reasks, sends_images)
             speakers: list[Seat | str] = [*plan.seats, *state.specials]
             for who in speakers:
                 arm = (plan.treatment, who.role if isinstance(who, Seat) else who)

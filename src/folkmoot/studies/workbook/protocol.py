@@ -75,7 +75,7 @@ async def protocol(session: Session[WorkbookConfig]) -> None:
     files = Files(session, found, [plan.number for plan in plans])
 
     async def one(scope: Scope, item: Played) -> None:
-        state = await play_session(scope, item, config.reasks)
+        state = await play_session(scope, item, config)
         record_session(scope, state)
         files.add(item.experiment, item.plan.number, session_record(state))
 
@@ -124,12 +124,15 @@ def _sealed(played: Played) -> dict[str, object]:
     }
 
 
-async def play_session(scope: Scope, played: Played, reasks: int) -> SessionState:
+async def play_session(scope: Scope, played: Played, config: WorkbookConfig) -> SessionState:
     """Play one session from its first word to its last; what is left of it."""
     experiment = played.experiment
     settings = experiment.workbook.settings
     computed = in_order(experiment.workbook.computed)
-    state = SessionState(experiment, played.plan, played.order, computed, reasks)
+    sends_images = config.images == "send"
+    state = SessionState(
+        experiment, played.plan, played.order, computed, config.reasks, sends_images
+    )
     await brief_speakers(scope, state)
     for task in played.order:
         if task.task.type == "context":

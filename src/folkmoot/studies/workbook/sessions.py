@@ -15,7 +15,7 @@ from folkmoot.conversation.choices import Number
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
 from folkmoot.engine.seats import YOURSELF
 from folkmoot.engine.session import Exchange, Scope
-from folkmoot.models.images import images_in
+from folkmoot.models.images import images_in, replace_images
 from folkmoot.studies.workbook.answers import Given, Listed, WorkbookAnswer, show
 from folkmoot.studies.workbook.config import (
     FACILITATOR,
@@ -74,7 +74,8 @@ class Response:
 
 @dataclass
 class SessionState:
-    """The state of one session. `reasks`: how often an answer may be asked for again.
+    """The state of one session. `reasks`: how often an answer may be asked for again;
+    `sends_images`: else a placeholder stands where an image would be.
 
     `computed` comes in dependency order. Each value is calculated once, after the task that gives
     the last answer it rests on, and stored.
@@ -85,6 +86,7 @@ class SessionState:
     order: Sequence[TaskInPlay]
     computed: Sequence[Computed]
     reasks: int
+    sends_images: bool = True
     speakers: dict[str, Speaker] = field(default_factory=dict)
     heard: dict[str, Transcript] = field(default_factory=dict)
     responses: list[Response] = field(default_factory=list)
@@ -370,11 +372,15 @@ def _told(state: SessionState, who: Seat | str, role: Role) -> tuple[str, str, s
     """What a speaker is told before anything else: its role, the treatment, the context."""
     treatment = state.experiment.treatments.get(state.plan.treatment)
     in_system = treatment and state.experiment.workbook.settings.treatment_in_system
-    return (
+    texts = (
         render(role.description, state.fillings(who, ())).strip(),
         treatment.description if treatment and in_system else "",
         _context(state, who),
     )
+    if state.sends_images:
+        return texts
+    told, treated, context = map(replace_images, texts)
+    return told, treated, context
 
 
 def _context(state: SessionState, who: Seat | str) -> str:
@@ -439,9 +445,12 @@ def wording(state: SessionState, task: TaskInPlay, who: Seat | str, options: str
     `who` may be a role's label: then it is the question as those hear it to whom it is not put.
     """
     filled, names, said = _filled(state, task, who, options)
-    shown = (image.words for image in images_in(f"{filled}\n{options}"))
+    shown = [image.words for image in images_in(f"{filled}\n{options}")]
     # What somebody answered is words, whatever address is in it.
-    images = tuple(words for words in shown if not any(words in text for text in said))
+    words_alone = [words for words in shown if any(words in text for text in said)]
+    if not state.sends_images:
+        return Wording(replace_images(filled, words_alone), OPTIONS in names, ())
+    images = tuple(words for words in shown if words not in words_alone)
     return Wording(filled, OPTIONS in names, images)
 
 
@@ -528,6 +537,8 @@ def put_to(
         shuffle=row.randomize_response_order,
         rng=rng,
     )
+    if not state.sends_images:
+        options = replace(options, text=replace_images(options.text))
     wanted = WorkbookAnswer(
         choices,
         options.order,
