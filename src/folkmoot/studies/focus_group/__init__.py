@@ -10,6 +10,7 @@ from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.exposure_design import EXPOSURE
 from folkmoot.studies.focus_group.findings import findings, strict_tables
+from folkmoot.studies.focus_group.material import list_images
 from folkmoot.studies.focus_group.participants import places
 from folkmoot.studies.focus_group.preparation import check, cut, notes, planned, size, template
 from folkmoot.studies.focus_group.protocol import protocol
@@ -34,6 +35,7 @@ STUDY = Study(
     check=check,
     notes=notes,
     size=size,
+    images=list_images,
     places=places,
     findings=findings,
     strict_tables=strict_tables,

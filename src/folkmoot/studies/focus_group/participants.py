@@ -47,6 +47,7 @@ from folkmoot.studies.focus_group.discussion import (
     When,
     heard,
 )
+from folkmoot.studies.focus_group.material import read_images
 from folkmoot.studies.focus_group.positions import DECIMALS
 
 ANSWER_TOKENS = 300
@@ -315,6 +316,7 @@ class Participant:
             persona="\n".join(self.description.values()),
             temperature=self.config.temperature,
             max_tokens=self.config.max_tokens or ANSWER_TOKENS,
+            images=read_images(self.config.stimulus_material),
         )
 
     def should_speak(self, rng: np.random.Generator, *, addressed: bool = False) -> bool:

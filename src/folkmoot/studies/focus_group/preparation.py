@@ -17,12 +17,14 @@ from folkmoot.people.sources.grounded.panel import check_foreign_gaps, read_pane
 from folkmoot.people.sources.grounded.profile import check_profile, group_problems
 from folkmoot.studies.focus_group.config import DiscussionConfig, amount
 from folkmoot.studies.focus_group.discussion import MODERATOR
+from folkmoot.studies.focus_group.material import check_images, list_images
 from folkmoot.studies.focus_group.participants import different_names, profiles
 
 
 def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
     """Check what no key shows by itself: contradictions, unknown quotas, the file of profiles."""
     problems = [*_fitting(config), *_guide(config), *check_quotas(config.quotas)]
+    problems += check_images(config)
     if config.personas == "grounded":
         return [*problems, *_panel(config, folder)]
     if config.panel:
@@ -106,6 +108,8 @@ def _fitting(config: DiscussionConfig) -> list[Problem]:
         )
     if len({amount(p) for p in config.prices}) != len(config.prices):
         wrong("prices", "a price can be listed only once")
+    if people < 2:
+        wrong("num_personas", "one person alone holds no discussion", "num_personas: 2, or more")
     questions = min(config.on(s).all_questions for s in config.concepts)
     if not questions:
         wrong("phases", "without material there is no reaction phase", "give stimulus_material")
@@ -163,6 +167,9 @@ def notes(config: DiscussionConfig) -> list[str]:
         said.append(
             f"at most {config.num_personas} answers to a question: there are no more people"
         )
+    if shown := list_images(config):
+        keys = ", ".join(shown)
+        said.append(f"images are shown, and their tokens are not part of the estimate: {keys}")
     for concept in config.concepts:
         if len(config.on(concept).phases) < len(config.phases):
             about = f" of {concept.id}" if config.stimuli else ""

@@ -285,6 +285,7 @@ def people() -> pl.DataFrame:
     job = _jobs_of(sex, band, education, race, rng)
     age = _ages(band, education, _of_age(_table("us_occupations.csv"))[job], rng)
     own = _own_incomes(sex, band, education, activity, job, rng)
+    own = own * _living_alone(activity, home)
     adults, total = _households(sex, band, education, home, own, rng)
     children = _children(sex, band, home, rng)
     names = np.array(jobs().names)
@@ -296,8 +297,8 @@ def people() -> pl.DataFrame:
             "race": np.array(RACES)[race],
             "activity": np.array(ACTIVITIES)[activity],
             "occupation": [
-                _occupation(ACTIVITIES[a], str(names[j]), DEGREES[e], bool(c))
-                for a, j, e, c in zip(activity, job, education, children, strict=True)
+                _occupation(ACTIVITIES[a], str(names[j]), DEGREES[e], HOMES[h], bool(c))
+                for a, j, e, h, c in zip(activity, job, education, home, children, strict=True)
             ],
             "household": [
                 _household(HOMES[h], int(b), int(c))
@@ -351,7 +352,9 @@ def _own_incomes(
     log = terms["level"] + jobs().pay[job]
     log = log + np.where(sex == 0, terms["female"], 0.0)
     log = log + np.array([terms["age"][b] for b in bands()])[band]
-    log = log + np.array([terms["education"][e] for e in DEGREES])[education]
+    schooling = np.array([terms["education"][e] for e in DEGREES])[education]
+    log = log + schooling
+    former = _former_pay(jobs().pay[job] + schooling, sex, activity)
     works = ACTIVITIES.index("works")
     log = log + np.where(
         (rng.random(len(sex)) < part[sex, band]) & (activity == works), terms["part_time"], 0.0
@@ -360,6 +363,7 @@ def _own_incomes(
     earned = terms["prices"] * np.exp(log)
     spread = np.exp(other["log_sd"] * _noise(len(sex), rng))
     retired = np.array([other["retired"][s] for s in SEXES])[sex]
+    retired = retired * np.exp(other["retired_by_former_pay"] * former)
     kinds = {
         "looks for work": earned * other["looks for work"],
         "studies": other["studies"] * spread,
@@ -370,6 +374,23 @@ def _own_incomes(
     for kind, amount in kinds.items():
         income = np.where(activity == ACTIVITIES.index(kind), amount, income)
     return np.asarray(income)
+
+
+def _living_alone(activity: Index, home: Index) -> Array:
+    """By what factor the income of those at home is larger who have nobody to keep them."""
+    other = data()["other_income"]
+    keeps = (activity == ACTIVITIES.index("at home")) & (home == HOMES.index("alone"))
+    return np.where(keeps, other["at home alone"] / other["at home"], 1.0)
+
+
+def _former_pay(log_pay: Array, sex: Index, activity: Index) -> Array:
+    """The logarithm of what somebody's last job pays, from the median of the retired of their sex,
+    so that the published median income of the retired holds."""
+    found = np.array(log_pay, dtype=float)
+    for number in range(len(SEXES)):
+        retired = (activity == ACTIVITIES.index("retired")) & (sex == number)
+        found[sex == number] -= np.median(log_pay[retired])
+    return found
 
 
 def _households(
@@ -443,13 +464,16 @@ def _children(sex: Index, band: Index, home: Index, rng: np.random.Generator) ->
     return np.where(rng.random(len(sex)) < chance, many, 0)
 
 
-def _occupation(activity: str, job: str, degree: str, children: bool) -> str:
+def _occupation(activity: str, job: str, degree: str, home: str, children: bool) -> str:
     if activity == "retired":
         return f"retired {job}"
     if activity == "studies":
         return "graduate student" if DEGREES.index(degree) >= 2 else "college student"
     if activity == "at home":
-        return "stay-at-home parent" if children else "homemaker"
+        if children:
+            return "stay-at-home parent"
+        # Nobody keeps house for others who lives alone: most of these are ill or have given up.
+        return f"former {job}" if home == "alone" else "homemaker"
     return f"{job} between jobs" if activity == "looks for work" else job
 
 

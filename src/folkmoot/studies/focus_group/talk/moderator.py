@@ -26,6 +26,7 @@ from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, GuidePart
 from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionMessage, heard
+from folkmoot.studies.focus_group.material import read_images
 from folkmoot.studies.focus_group.participants import Participant
 
 # About one in five surprising answers is followed up. The draw is somewhat likelier, because
@@ -133,7 +134,14 @@ class Moderator:
             names=list(self.names.values()),
         )
         tokens = self.config.max_tokens or MODERATOR_TOKENS
-        return Speaker(MODERATOR, "Moderator", role="moderator", system=system, max_tokens=tokens)
+        return Speaker(
+            MODERATOR,
+            "Moderator",
+            role="moderator",
+            system=system,
+            max_tokens=tokens,
+            images=read_images(self.config.stimulus_material),
+        )
 
     async def generate_discussion_guide(self, scope: Scope) -> None:
         """Plan the questions of every phase, before anybody has spoken.
