@@ -34,7 +34,8 @@ class DiscussionMessage(BaseModel):
     name; `rung` is 1 for a probe of an answer (why?), 2 for one of the answer to that (why does
     that matter?), and the same for their answers; `stance` is how it takes up others (`agree`,
     `disagree` or None), as the coder reads it; `reading_missing` why the coder's reading of the
-    position is not known, so that `valence` is the one known before; `finish` how the reply ended,
+    position is not known, so that `valence` is the one known before; `out_of_character` whether it
+    has signs of an assistant's or a script's words; `finish` how the reply ended,
     None for words of the guide.
     """
 
@@ -61,6 +62,7 @@ class DiscussionMessage(BaseModel):
     stance: str | None = None
     surprising: bool = False
     reading_missing: str | None = None
+    out_of_character: bool = False
     finish: str | None = None
 
     @property

@@ -143,6 +143,7 @@ class TranscriptFormatter:
             "people_who_shifted": len({m.speaker_id for m in shifts}),
             "most_active": names[ranked[0]] if ranked else None,
             "least_active": names[ranked[-1]] if ranked else None,
+            "possibly_out_of_character": sum(m.out_of_character for m in transcript.messages),
             "probes": sum(m.probe and not m.by_participant for m in transcript.messages),
             "gini_of_words": _plain(gini(list(words.values()))),
             "moderator_share_of_words": (

@@ -129,6 +129,7 @@ def findings(run: RunFolder) -> list[Finding]:
                 said_about(c),
                 replies(c) if c.single else None,
                 talk_time(c),
+                out_of_character(c),
                 pleasing(c),
             )
             for c in concepts
@@ -501,6 +502,25 @@ def talk_time(c: Concept) -> Finding | None:
         f"{'' if c.single else ' on average'} (0: all the same).",
         Grid.of(rows),
         Bars(tuple(bars), unit="words" if c.single else "Gini of words"),
+        section="Conversation",
+    )
+
+
+def out_of_character(c: Concept) -> Finding | None:
+    """How many replies may not be in character; None if there is no sign of any."""
+    if "out_of_character" not in c.said.columns:
+        return None
+    signs = c.said.filter(pl.col("out_of_character"))
+    if signs.is_empty():
+        return None
+    shown = signs.select("group", "turn", "name", pl.col("text").str.slice(0, 160)).head(MOST_LINES)
+    return c.finding(
+        "out_of_character",
+        "Did they stay in character?",
+        f"{signs.height} of {plural(c.said.height, 'message')} may be out of character: the "
+        "speaker talks as an assistant, as the player of a role, or in the headings of a script.",
+        Grid.of(shown.to_dicts()),
+        notes=("Found by signs in English; these messages were kept like all others.",),
         section="Conversation",
     )
 

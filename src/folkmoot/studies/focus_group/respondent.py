@@ -326,14 +326,42 @@ def answer(mind: Mind) -> str:
     n = next((k for k, known in words()["talks"].items() if re.search(known, mind.who.key)), 2)
     if about_category and not said:
         return about_oneself(mind, it)
-    taken, concern = taken_up(mind, view, said)
+    concern = own_concern(mind)
+    taken = ""
+    if not concern:
+        taken, concern = taken_up(mind, view, said)
     parts = [taken] if taken else []
+    if ASKS_PRICE.search(question):
+        parts.append(phrase(mind, words()["fair_price"], it, fair=fair_price(view)))
     before = fold(" ".join(mind.reading.own_words))
     changed = abs(math.tanh(view.now) - math.tanh(view.first)) >= 0.15
     if changed and not any(f in before for f in words()["moved"]) and mind.draws.chance(0.3):
         parts.append(phrase(mind, words()["moved"], it))
     parts.append(aloud(mind, view, reasons(mind, view, max(1, n - len(parts)), concern)))
     return " ".join(parts)
+
+
+ASKS_PRICE = re.compile(r"\b(?:prices?|pay)\b", re.IGNORECASE)
+
+
+def fair_price(view: Opinion) -> str:
+    """The price that somebody names as fair: the product's own, or the usual one where none is in
+    view, up to twice or half of it by their position; to two figures."""
+    named = view.product.price
+    usual = amount(_only_amount(named)) if named else USUAL
+    fair = usual * 2**view.position
+    number = f"{float(f'{fair:.2g}'):,g}"
+    return named.replace(_only_amount(named), number) if named else f"{number} dollars"
+
+
+def own_concern(mind: Mind) -> str:
+    """What somebody spoke of who is asked right after their own words; empty if others have spoken
+    since, or if they spoke of nothing in particular."""
+    said = mind.reading.said
+    if len(said) < 2 or not said[-2].own or said_by_others(mind, said[-1].text):
+        return ""
+    found = [view.concern for each in sentences(said[-2].text) for view in views(each)]
+    return found[0] if found else ""
 
 
 def asked(mind: Mind) -> str:

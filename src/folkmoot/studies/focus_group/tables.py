@@ -90,6 +90,10 @@ class UtteranceRow(InDiscussion, table="utterances"):
         "why the coder's reading of the position is not known (declined, cannot_say, unparsed, …); "
         "the valence is then the one known before"
     )
+    out_of_character: bool = column(
+        "possibly not in character, by English signs: speaks as an assistant, as the player of a "
+        "role, or in headings of a script (Question 3:); counted only"
+    )
     finish: str | None
 
 

@@ -35,6 +35,8 @@ PROBE_SHARE = 0.27
 MODERATOR_TOKENS = 700  # a question with its notes
 # How many of the latest messages the moderator has in mind when asking.
 REMEMBERED = 12
+# Who gave no answer so many times in a row is drawn out and called on no longer.
+MUTE_AFTER = 2
 
 
 class PhaseGuide(BaseModel):
@@ -116,7 +118,8 @@ class Question:
 class Moderator:
     """Runs the discussion. `names` maps the ids of those at the table to their first names.
 
-    `summary` and `unanswered` are the moderator's own notes up to the last question.
+    `summary` and `unanswered` are the moderator's own notes up to the last question;
+    `silent_times` counts by id how often in a row somebody who was asked gave no answer.
     """
 
     config: DiscussionConfig
@@ -124,6 +127,7 @@ class Moderator:
     discussion_guide: dict[DiscussionPhase, tuple[str, ...]] = field(default_factory=dict)
     summary: str = ""
     unanswered: tuple[str, ...] = ()
+    silent_times: dict[str, int] = field(default_factory=dict)
 
     def speaker(self, scope: Scope) -> Speaker:
         """The moderator as the engine's conversations know it."""
@@ -143,8 +147,8 @@ class Moderator:
             images=read_images(self.config.stimulus_material),
         )
 
-    async def generate_discussion_guide(self, scope: Scope) -> None:
-        """Plan the questions of every phase, before anybody has spoken.
+    async def generate_discussion_guide(self, scope: Scope) -> list[str]:
+        """Plan the questions of every phase, before anybody has spoken; all of them, in order.
 
         The researcher's own questions stand as they are. A phase for which no usable plan comes
         gets the packaged questions of its style.
@@ -165,6 +169,7 @@ class Moderator:
             plan = await at.ask(self.speaker(at), prompt, answer=Json(PhaseGuide))
             planned = () if isinstance(plan, Missing) else plan.questions
             self.discussion_guide[phase] = self._completed(phase, planned)
+        return [q for questions in self.discussion_guide.values() for q in questions]
 
     def _completed(self, phase: DiscussionPhase, planned: Sequence[str]) -> tuple[str, ...]:
         """Exactly as many questions as wanted; packaged ones stand in for missing ones."""
@@ -257,9 +262,11 @@ class Moderator:
     ) -> list[Participant]:
         """Those who answer a question, in their order: see `choose`. `called`: ids of those whom
         it asks by name."""
+        floor = self.floor(so_far, questions_left)
         willing = [p.id for p in participants if p.should_speak(rng, addressed=p.id in called)]
+        willing = [who for who in willing if who in called or who not in floor.mute]
         limits = room(len(participants), self.config.responses_cap)
-        order = choose(willing, called, self.floor(so_far, questions_left), limits, rng)
+        order = choose(willing, called, floor, limits, rng)
         if self.config.control == "order":
             order = [order[int(i)] for i in rng.permutation(len(order))]
         by_id = {p.id: p for p in participants}
@@ -273,7 +280,12 @@ class Moderator:
             if message.by_participant:
                 spoken[message.speaker_id] += 1
                 words[message.speaker_id] += message.words
-        return Floor(spoken, words, questions_left)
+        mute = frozenset(who for who, times in self.silent_times.items() if times >= MUTE_AFTER)
+        return Floor(spoken, words, questions_left, mute)
+
+    def note_answer(self, who: str, answered: bool) -> None:
+        """Note whether somebody who was asked gave an answer."""
+        self.silent_times[who] = 0 if answered else self.silent_times.get(who, 0) + 1
 
 
 _NUMBERING = re.compile(
@@ -315,22 +327,24 @@ def room(people: int, cap: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What has been said so far, as far as it decides who speaks. All by id, in seating order."""
+    """What has been said so far, as far as it decides who speaks. All by id, in seating order.
+    `mute`: those who gave no answer the last times they were asked."""
 
     spoken: Mapping[str, int]
     words: Mapping[str, int]
     questions_left: int
+    mute: frozenset[str] = frozenset()
 
     def never(self) -> list[str]:
-        """Those who have not spoken yet."""
-        return [who for who, n in self.spoken.items() if n == 0]
+        """Those who have not spoken yet, but for the mute."""
+        return [who for who, n in self.spoken.items() if n == 0 and who not in self.mute]
 
     def quiet(self, most: int = 2) -> list[str]:
         """Up to `most` who have said clearly less than the others, the quietest first."""
         if not sum(self.spoken.values()):
             return []
         mean = sum(self.spoken.values()) / len(self.spoken)
-        below = [who for who, n in self.spoken.items() if n < mean - 0.5]
+        below = [who for who, n in self.spoken.items() if n < mean - 0.5 and who not in self.mute]
         return sorted(below, key=lambda who: (self.spoken[who], self.words[who]))[:most]
 
 
@@ -355,7 +369,7 @@ def choose(
     chosen += shuffled[: max(0, most - len(chosen))]
     if len(chosen) < fewest:
         rest = [who for who in floor.spoken if who not in chosen]
-        rest.sort(key=lambda who: (floor.spoken[who], rng.random()))
+        rest.sort(key=lambda who: (who in floor.mute, floor.spoken[who], rng.random()))
         chosen += rest[: fewest - len(chosen)]
     first = [who for who in called if who in chosen]
     later = [who for who in chosen if who not in first]

@@ -18,6 +18,7 @@ from folkmoot.studies.focus_group.discussion import (
 )
 from folkmoot.studies.focus_group.participants import Participant
 from folkmoot.studies.focus_group.talk import reading
+from folkmoot.studies.focus_group.talk.character import is_out_of_character
 from folkmoot.studies.focus_group.talk.moderator import Moderator, room
 
 RUNGS = 2  # of a ladder of probes: why is that so, and why does that matter?
@@ -120,6 +121,7 @@ class Talk:
         called = who.id in asked.asks
         at = scope.at(who.id, "says")
         said = await who.respond(at, asked, self.messages, addressed=called)
+        self.moderator.note_answer(who.id, not isinstance(said, Missing))
         if isinstance(said, Missing):
             self.silences.append((self.questions, who.id, said.reason))
             return None
@@ -152,6 +154,7 @@ class Talk:
                 stance=now.stance,
                 surprising=reading.surprising(now.stance, felt, last, now.changed),
                 reading_missing=now.missing,
+                out_of_character=is_out_of_character(said),
                 finish=how_ended(at),
             )
         )
@@ -188,6 +191,7 @@ class Talk:
                 asks=asks,
                 probe=rung > 0,
                 rung=rung,
+                out_of_character=is_out_of_character(text),
                 finish=finish,
             )
         )

@@ -1,0 +1,25 @@
+"""Replies that fall out of character, by signs in English; they are counted and decide nothing."""
+
+from __future__ import annotations
+
+import re
+
+_SIGNS = re.compile(
+    # as an assistant
+    r"\b(?:as|I am|I['’]m) an? (?:\w+ )?(?:AI|artificial intelligence|language model|chat ?bot"
+    r"|(?:AI|virtual|digital|helpful) assistant)\b"
+    r"|\b(?:large )?language model\b|\bmy training data\b|\bmy knowledge cut-?off\b"
+    # as the player of a role
+    r"|\b(?:in|for) this (?:role[- ]?play|simulation|fictional scenario)\b"
+    r"|\b(?:my|the|this) (?:assigned )?persona\b|\b(?:stay(?:ing)?|break(?:ing)?) in character\b"
+    # with the headings of a script
+    r"|^\W*(?:question|q|phase|round|turn)\s*\d+\s*[:.)\-–]"
+    r"|(?<=[.!?] )\W*(?:question|phase)\s*\d+\s*[:.)\-–]"
+    r"|^\W*(?:moderator|participant(?: \d+)?|interviewer|assistant|system)\s*:",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def is_out_of_character(text: str) -> bool:
+    """Whether somebody speaks as an assistant, as the player of a role, or from a script."""
+    return bool(_SIGNS.search(text))
