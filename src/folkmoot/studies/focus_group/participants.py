@@ -47,8 +47,8 @@ from folkmoot.studies.focus_group.discussion import (
     When,
     heard,
 )
-from folkmoot.studies.focus_group.material import read_images
 from folkmoot.studies.focus_group.positions import DECIMALS
+from folkmoot.studies.focus_group.talk.material import read_images
 
 ANSWER_TOKENS = 300
 # The source's chances of taking up a question unasked, by extraversion.

@@ -17,8 +17,8 @@ from folkmoot.people.sources.grounded.panel import check_foreign_gaps, read_pane
 from folkmoot.people.sources.grounded.profile import check_profile, group_problems
 from folkmoot.studies.focus_group.config import DiscussionConfig, amount
 from folkmoot.studies.focus_group.discussion import MODERATOR
-from folkmoot.studies.focus_group.material import check_images, list_images
 from folkmoot.studies.focus_group.participants import different_names, profiles
+from folkmoot.studies.focus_group.talk.material import check_images, list_images
 
 
 def check(config: DiscussionConfig, folder: Path) -> list[Problem]:

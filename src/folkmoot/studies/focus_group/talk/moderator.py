@@ -26,8 +26,8 @@ from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, GuidePart
 from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionMessage, heard
-from folkmoot.studies.focus_group.material import read_images
 from folkmoot.studies.focus_group.participants import Participant
+from folkmoot.studies.focus_group.talk.material import read_images
 
 # About one in five surprising answers is followed up. The draw is somewhat likelier, because
 # about every fourth surprising answer is the last that its question has room for.
