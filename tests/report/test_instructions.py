@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +115,10 @@ def test_a_passage_again_and_again_is_a_loop(text: str) -> None:
 @pytest.mark.parametrize("text", PLAIN)
 def test_lists_and_figures_of_speech_are_no_loop(text: str) -> None:
     assert not repeats_itself(text)
+
+
+def test_a_damaged_journal_is_no_crash(tmp_path: Path) -> None:
+    run = answered("unclear", 6, tmp_path, **ALONE)
+    with sqlite3.connect(run.path / "journal.sqlite") as journal:
+        journal.execute("UPDATE entries SET reply = x'ff00ff' WHERE kind = 'ask'")
+    assert check_instructions(run) is None

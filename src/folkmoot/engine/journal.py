@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -253,21 +254,23 @@ class JournalReader:
         return found.fetchall()
 
     def first_replies(self) -> Iterator[FirstReply]:
-        """The first reply to each question, in order of address."""
-        asked_again = {
-            row[0].removesuffix(".r1")
-            for row in self._reader.execute(
-                "SELECT address FROM entries WHERE kind = 'ask' AND address LIKE '%.r1'"
-            )
-        }
-        replies = self._reader.execute(
-            "SELECT address, model_asked, reply, finish FROM entries WHERE kind = 'ask' "
-            "ORDER BY address"
-        )
-        for address, model, text, finish in replies:
-            # Further requests end in .r1, .long and the like; a question's own name has no dot.
-            if "." not in address.rpartition("/")[2]:
-                yield FirstReply(model, text, finish, address in asked_again)
+        """The first reply to each question, in order of address. Raises StorageError where entries
+        are damaged."""
+
+        def question_of(row: tuple[Any, ...]) -> str:
+            # Further requests of a question end in .r1, .long and the like.
+            scope, _, name = str(row[0]).rpartition("/")
+            return f"{scope}/{name.partition('.')[0]}"
+
+        try:
+            rows = self._rows("WHERE kind = 'ask' ORDER BY address")
+            for address, requests in groupby(rows, key=question_of):
+                replies = {row[0]: Entry._make((*row[:3], {}, *row[4:])) for row in requests}
+                if first := replies.get(address):
+                    asked_again = f"{address}.r1" in replies
+                    yield FirstReply(first.model_asked, first.reply, first.finish, asked_again)
+        except sqlite3.Error as error:
+            raise storage_error(self.path, error) from None
 
     def last_row(self) -> int:
         """The number of the row that was written last; 0 in an empty journal."""
