@@ -430,12 +430,41 @@ def test_who_declines_to_vote_is_recorded_and_reported_as_declining(tmp_path: Pa
 
     done = run(tmp_path, Cast(initial_vote=declining))
     by_id = {p["participant_id"]: p for p in people(done)}
-    assert all("declined" in by_id[f"p_000{n}"]["error_message"] for n in (5, 6))
+    for record in (by_id["p_0005"], by_id["p_0006"]):
+        assert record["initial_choice"] is record["final_choice"] is None
+        assert (record["status"], record["error_message"]) == ("skipped", "initial vote: declined")
+    counted = done.folder.json("summary.json")["by_condition"].values()
+    assert sum(row["skipped"] for row in counted) == 2
+    assert sum(row["failed"] for row in counted) == 0
+    assert sum(sum(row["initial_vote_distribution"].values()) for row in counted) == 22
+    reasons = done.table("participants")["missing_answers"].drop_nulls().to_list()
+    assert reasons == ['{"initial_choice": "declined"}'] * 2
+    says = next(f.says for f in done.findings() if f.key == "votes")
+    assert says.endswith("First votes for no option: declined 2.")
     votes = done.table("answers").filter(stage="initial_vote")
     assert votes["missing"].drop_nulls().to_list() == ["declined"] * 2
     assert votes.filter(how="refused")["recorded"].to_list() == ["declined"] * 2
     (told,) = [c for c in of_answers(votes.to_dicts()) if c.key == "refusals"]
     assert told.flagged and "8" in told.says and "None" not in told.says
+
+
+@pytest.mark.parametrize("way", ["none_of_these", "declined"])
+def test_a_final_vote_for_no_option_is_null_with_its_reason(way: str, tmp_path: Path) -> None:
+    def undecided(request: Request, address: str) -> str:
+        if request.schema is not None:
+            return json.dumps({"stated": way})
+        return "Both have their points." if number(address) % 2 else JOBS
+
+    done = run(tmp_path, Cast(cross_pollination=undecided))
+    odd = [p for p in people(done, "simple_passive") if number(f"/{p['participant_id']}/") % 2]
+    assert odd
+    for record in odd:
+        assert record["initial_choice"] and record["final_choice"] is None
+        assert (record["status"], record["error_message"]) == ("skipped", f"final vote: {way}")
+    summary = done.folder.json("summary.json")["by_condition"]["simple_passive"]
+    assert (summary["skipped"], summary["failed"]) == (len(odd), 0)
+    says = next(f.says for f in done.findings() if f.key == "votes")
+    assert f"Final votes for no option: {way} " in says
 
 
 PERCENT = ("10 %", "5 %", "0 %")

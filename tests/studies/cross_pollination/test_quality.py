@@ -197,3 +197,36 @@ def test_arguments_move_the_confidence_of_the_embedded_respondent(tmp_path: Path
     done = folkmoot.run("cross_pollination", settings, model="synthetic", out=tmp_path / "run")
     acp = done.table("participants").filter(condition="acp").drop_nulls("confidence_after")
     assert (acp["confidence_before"] != acp["confidence_after"]).sum() >= 5
+
+
+@pytest.mark.parametrize(
+    ("sure", "ranked", "reasons"),
+    [
+        ("cannot_say", {"declined": True}, ("cannot_say", "declined")),
+        ("declined", {"declined": True, "ranking": list(OPTIONS)}, ("declined", "declined")),
+        ("Cannot say.", {"ranking": ["none_of_these"]}, ("cannot_say", "none_of_these")),
+        ("80", {"ranking": [PARKS, "declined", JOBS]}, (None, "declined")),
+    ],
+)
+def test_confidence_and_ranking_have_ways_out(
+    tmp_path: Path, sure: str, ranked: dict[str, object], reasons: tuple[str | None, str]
+) -> None:
+    def unsure(request: Request, address: str) -> str:
+        if "/confidence/" in address:
+            return sure
+        return json.dumps(ranked) if "/ranking/" in address else planted(request, address)
+
+    cast = Talkers(**dict.fromkeys(TALKING, unsure))
+    done = run(tmp_path, cast, confidence=True, ranking=True)
+    for row in done.table("participants").iter_rows(named=True):
+        missing = json.loads(row["missing_answers"] or "{}")
+        assert row["ranking_before"] is None and row["status"] == "complete"
+        assert (missing.get("confidence_before"), missing["ranking_before"]) == reasons
+        assert row["confidence_before"] == (80 if reasons[0] is None else None)
+    asked = [request for address, request in cast.requests.items() if "/ranking/" in address]
+    for request in asked:
+        schema = request.schema
+        assert schema is not None and next(iter(schema["properties"])) == "declined"
+        assert {"none_of_these", "declined"} < set(schema["properties"]["ranking"]["items"]["enum"])
+        assert '"declined"' in request.messages[-1].content
+    assert not any(".r" in address for address in cast.requests)  # a way out is an answer

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.answers import WAYS_OUT, Missing
 from folkmoot.conversation.transcript import Speaker, Transcript
 from folkmoot.engine.seats import Playable
 from folkmoot.engine.session import Scope, Session
@@ -68,6 +68,8 @@ class Participant:
     restated_option: str | None = None
     restatement: str | None = None
     delayed_choice: str | None = None
+    # Field → why there is no answer to it: a way out that was taken, or that it was unreadable.
+    missing_answers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -119,6 +121,19 @@ class Participant:
 
     def with_(self, **changes: Any) -> Participant:
         return replace(self, **changes)
+
+    def with_answer(self, name: str, answer: object) -> Participant:
+        """The participant with an answer under this name; where it is missing, with the reason."""
+        if not isinstance(answer, Missing):
+            return replace(self, **{name: answer})  # type: ignore[arg-type]
+        return replace(self, missing_answers={**self.missing_answers, name: answer.reason})
+
+    def without_vote(self, name: str, where: str, missing: Missing) -> Participant:
+        """Out of the study without this vote: skipped if they declined it, else failed."""
+        p = self.with_answer(name, missing)
+        if missing.reason in WAYS_OUT:
+            return p.skipped(f"{where}: {missing.reason}")
+        return p.failed(where, missing)
 
     def failed(self, where: str, missing: Missing) -> Participant:
         """Out of the study, with the reason."""

@@ -37,6 +37,10 @@ class ParticipantRow(Row, table="participants"):
     restated_option: str | None = column("option whose view was to be restated (`restatement`)")
     restatement: str | None = column("that view in the participant's words")
     delayed_choice: str | None = column("third vote, later and with nothing in view")
+    missing_answers: dict[str, str] | None = column(
+        "column → why there is no answer, of what was asked: none_of_these, declined, cannot_say, "
+        "or why it could not be read"
+    )
     clarification_exchanges: int = column("questions and answers in the interview")
     adversarial_exchanges: int = column("challenges and answers in the adversarial dialogue")
     options_shown: list[str] = column("options in the order in which this participant saw them")
@@ -118,6 +122,7 @@ def participant_row(p: Participant, persona: Persona) -> ParticipantRow:
         restated_option=p.restated_option,
         restatement=p.restatement,
         delayed_choice=p.delayed_choice,
+        missing_answers=dict(p.missing_answers) or None,
         clarification_exchanges=len(p.clarification or ()) // 2,
         adversarial_exchanges=len(p.adversarial or ()) // 2,
         options_shown=list(p.options),

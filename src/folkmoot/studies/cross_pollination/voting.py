@@ -7,11 +7,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, create_model
 
-from folkmoot.conversation.answers import Json, Missing, Text, pin_schema
+from folkmoot.conversation.answers import (
+    WAYS_OUT,
+    Json,
+    Missing,
+    Text,
+    pin_schema,
+    with_ways_out,
+)
 from folkmoot.conversation.choices import Choice, Number
 from folkmoot.conversation.dialogue import question_and_answer
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
@@ -52,7 +59,6 @@ async def vote(scope: Scope, p: Participant, put: Put) -> str | Missing:
 
 # --- what is asked beside a vote, where the study file wants it ----------------------------------
 
-T = TypeVar("T")
 BEFORE, AFTER = "before", "after"
 RESTATED = Path(__file__).parent / "codebooks" / "restated.yaml"
 
@@ -66,27 +72,36 @@ async def rated(
         sure = await scope.at("confidence").ask(
             who, scope.prompt("confidence"), heard=told.heard, answer=Number(0, 100)
         )
-        p = p.with_(**{f"confidence_{when}": _known(sure)})
+        p = p.with_answer(f"confidence_{when}", sure)
     if config.ranking:
         ranked = await scope.at("ranking").ask(
             who,
             scope.prompt("ranking", options=p.options),
             heard=told.heard,
-            answer=Json(_ranking_of(p.options), options={"ranking": p.options}),
+            answer=Json(
+                _ranking_of(p.options),
+                options={"ranking": with_ways_out(p.options)},
+                may_decline=True,
+            ),
         )
-        order = None if isinstance(ranked, Missing) else ranked.model_dump()["ranking"]
-        p = p.with_(**{f"ranking_{when}": order})
+        p = p.with_answer(f"ranking_{when}", _order_of(ranked))
     return p
 
 
-def _known(answer: T | Missing) -> T | None:
-    return None if isinstance(answer, Missing) else answer
+def _order_of(ranked: BaseModel | Missing) -> list[str] | Missing:
+    if isinstance(ranked, Missing):
+        return ranked
+    order: list[str] = ranked.model_dump()["ranking"]
+    return Missing(order[0]) if order[0] in WAYS_OUT else order
 
 
 def _ranking_of(options: tuple[str, ...]) -> type[BaseModel]:
-    """All options, each once."""
+    """All options, each once, or a way out."""
+    ways_out = [way for way in WAYS_OUT if way not in options]
 
     def complete(ranking: list[str]) -> list[str]:
+        if taken := [way for way in ways_out if way in ranking]:
+            return taken
         if sorted(ranking) != sorted(options):
             raise ValueError(f"name each of the {len(options)} options once, in their exact words")
         return ranking
@@ -109,7 +124,7 @@ async def restated(scope: Scope, p: Participant, told: Put) -> Participant:
         heard=told.heard,
         answer=Text(offered=(p.restated_option,)),
     )
-    return p.with_(restatement=_known(said))
+    return p.with_answer("restatement", said)
 
 
 def with_other_views(config: CrossPollinationConfig, state: State) -> State:
@@ -158,7 +173,7 @@ async def delayed_vote(scope: Scope, state: State) -> State:
             initial_choice=p.initial_choice,
             final_choice=p.final_choice,
         )
-        return p.with_(delayed_choice=_known(await vote(scope, p, Put(p.system, prompt))))
+        return p.with_answer("delayed_choice", await vote(scope, p, Put(p.system, prompt)))
 
     voted = [p for p in state.active if p.final_choice is not None]
     return state.updated((await scope.each(voted, one)).values())
@@ -175,7 +190,7 @@ async def initial_vote(scope: Scope, config: CrossPollinationConfig, state: Stat
         put = Put(p.system, scope.prompt("initial_vote", options=p.options))
         choice = await vote(scope, p, put)
         if isinstance(choice, Missing):
-            return p.failed("initial vote", choice)
+            return p.without_vote("initial_choice", "initial vote", choice)
         p = p.with_(initial_choice=choice, status=COMPLETE)
         return await rated(scope, config, p, put.answered(p, choice), BEFORE)
 
@@ -230,10 +245,11 @@ def _ended(scope: Scope, state: State, reason: str) -> State:
 async def final_vote(
     scope: Scope, config: CrossPollinationConfig, p: Participant, put: Put
 ) -> Participant:
-    """The participant with a final choice and what is asked about it, or failed."""
+    """The participant with a final choice and what is asked about it; failed or skipped without
+    one."""
     choice = await vote(scope, p, put)
     if isinstance(choice, Missing):
-        return p.failed("final vote", choice)
+        return p.without_vote("final_choice", "final vote", choice)
     told = put.answered(p, choice)
     p = await rated(scope, config, p.with_(final_choice=choice), told, AFTER)
     return await restated(scope, p, told)

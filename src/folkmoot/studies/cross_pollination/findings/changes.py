@@ -181,11 +181,23 @@ def tallies(votes: Votes) -> Finding | None:
         "votes",
         "Votes before and after",
         f"Most voted at first: “{votes.options[top]}”, {first[top]:,} of {sum(first):,} "
-        f"({percent(first[top] / sum(first))}).",
+        f"({percent(first[top] / sum(first))}).{_describe_missing(votes)}",
         Grid.of(rows, "First → final votes; a single number where there was no final vote."),
         headline=True,
         conclusion=f"most voted “{votes.options[top]}”",
     )
+
+
+def _describe_missing(votes: Votes) -> str:
+    """Say how many votes name no option, by reason; empty where all do."""
+    said = []
+    for which, name in (("First", "initial_choice"), ("Final", "final_choice")):
+        all_reasons = (r.missing_answers.get(name) for r in votes.people)
+        reasons = Counter(reason for reason in all_reasons if reason)
+        if reasons:
+            counted = ", ".join(f"{reason} {n:,}" for reason, n in sorted(reasons.items()))
+            said.append(f" {which} votes for no option: {counted}.")
+    return "".join(said)
 
 
 def transitions(votes: Votes) -> Finding | None:

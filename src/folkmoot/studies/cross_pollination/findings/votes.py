@@ -69,6 +69,7 @@ class Voter:
     ranking_before: tuple[str, ...]
     ranking_after: tuple[str, ...]
     delayed_choice: str | None
+    missing_answers: Mapping[str, str]
     options_shown: tuple[str, ...]
     demographics: Mapping[str, str | float | None]
 
@@ -374,6 +375,8 @@ def _voter(row: Mapping[str, object]) -> Voter:
     for name in ("ranking_before", "ranking_after", "options_shown"):
         cell = cells[name]
         cells[name] = _list(cell) if isinstance(cell, str) else tuple(cell or ())
+    reasons = cells["missing_answers"]
+    cells["missing_answers"] = json.loads(reasons) if isinstance(reasons, str) else {}
     cells["demographics"] = {
         sys.intern(n.removeprefix(DEMOGRAPHIC)): _shared(cell)
         for n, cell in row.items()
