@@ -78,8 +78,11 @@ def hash_entry(number: int, cells: Cells, content: bytes) -> bytes:
 
 
 def hash_superseding(number: int, address: str, at: float) -> bytes:
-    """The hash of the event that an entry was superseded."""
-    return _sha256(("superseded", number, address, at))
+    """The hash of the event that an entry was superseded; empty where that cannot be."""
+    try:
+        return _sha256(("superseded", number, address, at))
+    except TypeError:
+        return b""
 
 
 def hash_rows(rows: Iterable[Cells]) -> str:
@@ -216,17 +219,16 @@ def _damaged_rows(db: sqlite3.Connection) -> list[Damage]:
     """Entries that changed since they were written; entries that were added or removed."""
     found: list[Damage] = []
     gone: list[tuple[int, bytes]] = []
-    for table, more in (("entries", ""), ("superseded", ", at, gone")):
-        rows = db.execute(f"SELECT number, {NAMES}, content, seal{more} FROM {table}")
-        found += (
-            Damage(_named(row[1]), "changed since written") for row in rows if not intact(row)
-        )
-    superseded = "SELECT address, at, gone FROM superseded ORDER BY gone"
-    for address, at, number in db.execute(superseded):
-        try:
-            gone.append((number, hash_superseding(number, address, at)))
-        except TypeError:
-            found.append(Damage(_named(address), "changed since written"))
+    for table in ("entries", "superseded"):
+        rows = db.execute(f"SELECT number, {NAMES}, content, seal FROM {table}")
+        changed = (row[1] for row in rows if not intact(row))
+        found += (Damage(_named(address), "changed since written") for address in changed)
+    superseded = "SELECT gone, address, at, event FROM superseded ORDER BY gone"
+    for number, address, at, event in db.execute(superseded):
+        if isinstance(address, str) and hash_superseding(number, address, at) == event:
+            gone.append((number, event))
+        else:
+            found.append(Damage(_named(address), "when it was superseded changed since written"))
     if not found and _chain(db, gone) != kept_in_meta(db, "chain"):
         found.append(Damage("", "entries were added or removed since they were written"))
     for name, hash_table in (("batches", hash_batches), ("broken", hash_broken)):

@@ -4,7 +4,7 @@ Schema:
     meta(key, value)               format, the software that made the file, hashes of the tables
     texts(hash, text)              long texts, once each; `{"$text": hash}` in a request points here
     entries(number, address, …)    one row an effect; kind is ask, embed or compute
-    superseded(…, at, gone)        entries replaced under --accept-changes, kept
+    superseded(…, at, gone, event) entries replaced under --accept-changes, kept
     batches(name, model, id, …)    what was handed in to a vendor's batch interface; no replies
     batched(key, batch)            which request (`Outbox`'s key) stands in which batch
     broken(at, address, …)         replies that broke off and may have been billed, and their bound
@@ -69,7 +69,7 @@ CREATE TABLE entries(
     model_asked TEXT NOT NULL, model_served TEXT NOT NULL, request_id TEXT NOT NULL,
     started_at REAL NOT NULL, content BLOB NOT NULL, seal BLOB NOT NULL
 );
-CREATE TABLE superseded AS SELECT *, 0.0 AS at, 0 AS gone FROM entries WHERE 0;
+CREATE TABLE superseded AS SELECT *, 0.0 AS at, 0 AS gone, x'' AS event FROM entries WHERE 0;
 """
 
 
@@ -305,12 +305,13 @@ def write_broken(db: sqlite3.Connection, broken: BrokenReply) -> None:
 def supersede(db: sqlite3.Connection, address: str, at: float, chain: Chain) -> Chain:
     """Move an entry to `superseded`, in a transaction of the caller's; the chain after it."""
     number = chain.length + 1
+    event = hash_superseding(number, address, at)
     db.execute(
-        "INSERT INTO superseded SELECT *, ?, ? FROM entries WHERE address = ?",
-        (at, number, address),
+        "INSERT INTO superseded SELECT *, ?, ?, ? FROM entries WHERE address = ?",
+        (at, number, event, address),
     )
     db.execute("DELETE FROM entries WHERE address = ?", (address,))
-    chain = chain.add(hash_superseding(number, address, at))
+    chain = chain.add(event)
     keep_in_meta(db, "chain", str(chain))
     return chain
 
