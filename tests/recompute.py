@@ -226,13 +226,22 @@ def inclusion(folder: Path) -> Rows:
         over = _paired(score["gap"])
         means = {w: values.mean() for w, values in score.items()}
         bounds = {"low": over["low"], "high": over["high"]}
-        rows.append({"level": level, **means, **bounds, "sets": len(own)})
+        aloud = {
+            f"{w}_said_aloud": own[f"{w}_weighted_inclusivity_score_said_aloud"].mean()
+            for w in ("vulnerable", "general", "gap")
+        }
+        rows.append({"level": level, **means, **bounds, **aloud, "sets": len(own)})
     return rows
 
 
 def steps(folder: Path) -> Rows:
     scores = {
-        level: own[[f"{w}_weighted_inclusivity_score" for w in ("gap", "vulnerable")]]
+        level: own[
+            [
+                *(f"{w}_weighted_inclusivity_score" for w in ("gap", "vulnerable")),
+                "gap_weighted_inclusivity_score_said_aloud",
+            ]
+        ]
         for level, own in _main_levels(folder).items()
     }
     rows: Rows = []
@@ -241,6 +250,7 @@ def steps(folder: Path) -> Rows:
         paired = _paired(moved["gap_weighted_inclusivity_score"].dropna())
         paired["gap"] = paired.pop("estimate")
         paired["vulnerable"] = moved["vulnerable_weighted_inclusivity_score"].mean()
+        paired["gap_said_aloud"] = moved["gap_weighted_inclusivity_score_said_aloud"].mean()
         rows.append({"step": f"{first} → {second}", **paired})
     return _with_holm(rows)
 

@@ -22,8 +22,10 @@ from folkmoot.conversation.answers import (
     Repair,
     Unreadable,
     broken_off,
-    forms_in,
-    left_blank,
+)
+from folkmoot.conversation.template_sentences import (
+    drop_template_sentences,
+    read_field_sentences,
 )
 from folkmoot.models.scripted import Scripted
 
@@ -257,53 +259,66 @@ def test_a_study_gets_the_list_the_repairs_and_the_minimal_structure(
 
 FORM = """Reply with only this:
 {"items": [{"proposal": "the proposal, worded so that yes means to do it", "ids": ["ids"]}],
- "vote": "yes | no", "reason": "in one sentence", "concerns": ["your main concerns"],
- "stance": "support | oppose", "words": "the words that you speak; empty if you stay silent"}"""
+ "vote": "one of {{ votes | join(" | ") }}, as you like", "reason": "why, in one sentence",
+ "concerns": ["a list of your main concerns"], "note": "why, in a word"}"""
+LIST = """- items: a list of objects:
+  - proposal: the proposal, worded so that yes means to do it
+(iii) *vote* — one of {{ votes | join(" | ") }}, as you like;
+- reason: why, in one sentence
+* "concerns": a list of your main concerns
+note = why, in a word"""
+EMPTY: Any = object()
 
 
+@pytest.mark.parametrize("template", [FORM, LIST])
 @pytest.mark.parametrize(
-    ("reply", "field"),
-    (
-        # As a model of 135 million parameters filled the forms of a town hall.
-        ('{"vote": "yes", "reason": "in one sentence"}', "reason"),
-        ('{"vote": "yes", "reason": "on one sentence"}', "reason"),
+    ("value", "kept"),
+    [
+        # Only the field that repeats its own sentence is left out.
+        ({"vote": "yes", "reason": "Why, in one sentence."}, {"vote": "yes"}),
+        ({"vote": "one of yes | no, as you like", "reason": "x"}, {"reason": "x"}),
+        ({"concerns": ["rents", "A list of your main concerns"]}, {"concerns": ["rents"]}),
+        ({"concerns": ["A list of your main concerns"], "vote": "no"}, {"vote": "no"}),
         (
-            '{"items": [{"proposal": "The proposal, worded so that yes means to do it"}]}',
-            "proposal",
+            {"items": [{"proposal": "The proposal, worded so that yes means to do it"}, {"a": 1}]},
+            {"items": [{}, {"a": 1}]},
         ),
-        ('{\n"stance": "support",\n"concerns": ["your main concerns"]\\n}', "concerns"),
-        ('{"words" : "the words that you speak; empty if you stay silent"}', "words"),
-        ('{"vote": "yes", "reason": "It says in one sentence what we need."}', ""),
-        ('{"vote": "yes | no", "reason": "full of satisfaction"}', "vote"),
-        ('{"stance": "support", "concerns": ["rents", "your main concerns"]}', ""),
-        ('{"proposal": "in one sentence"}', ""),  # of another field
-        ('{"words": "Empty if you stay silent."}', "words"),
-        ("no JSON at all", ""),
-    ),
-)
-def test_a_form_given_back_is_not_filled_in(reply: str, field: str) -> None:
-    assert left_blank(reply, forms_in(FORM)) == field
-    assert left_blank(reply, forms_in("Say it in one sentence.")) == ""
-    lines = "- reason: in one sentence\n- *concerns*: your main concerns, each in a few words"
-    in_lines = field if field in ("reason", "concerns") else ""
-    assert left_blank(reply, forms_in(lines)) == in_lines
-
-
-# How a model of 135 million parameters gave its satisfaction, and who the residents were to it.
-@pytest.mark.parametrize(
-    ("reply", "field"),
-    (
-        ('{"satisfaction": 10, "reason": "In one sentence"}', "reason"),
-        ('{"satisfaction": 10, "reason": "A whole number from 1 to 10"}', "reason"),
-        ('{"reason": "A whole number from 1 to 10"}', ""),  # a form that nobody was given here
-        ('{"satisfaction": 7, "reason": "Why not? In one sentence it says it all."}', ""),
-    ),
-)
-def test_part_of_a_form_or_that_of_another_field_is_not_filled_in_either(
-    reply: str, field: str
+        ({"A01": {"reason": "why, in one sentence"}, "A02": {"reason": "x"}},
+         {"A01": {}, "A02": {"reason": "x"}}),
+        # What somebody says: more than the sentence, a part of it, or another field's sentence.
+        ({"reason": "Why not? In one sentence it says it all."}, EMPTY),
+        ({"reason": "in one sentence"}, EMPTY),
+        ({"reason": "a list of your main concerns"}, EMPTY),
+        ({"note": "why, in one sentence"}, EMPTY),
+        ({"vote": "yes"}, EMPTY),
+        ({"reason": 10, "vote": None, "concerns": []}, EMPTY),
+        (["why, in one sentence"], EMPTY),
+    ],
+)  # fmt: skip
+def test_a_field_that_gives_its_own_sentence_back_is_left_out_alone(
+    template: str, value: Any, kept: Any
 ) -> None:
-    lines = "- satisfaction: a whole number from 1 to 10\n- reason: why, in one sentence"
-    assert left_blank(reply, forms_in(lines)) == field
+    found, dropped = drop_template_sentences(value, read_field_sentences([template]))
+    assert found == (value if kept is EMPTY else kept)
+    assert bool(dropped) == (kept is not EMPTY)
+
+
+def test_a_short_sentence_of_a_template_may_be_an_answer() -> None:
+    sentences = read_field_sentences(["- reason: why\n- vote: yes or {{ other }}"])
+    for value in ({"reason": "why"}, {"vote": "yes or no"}):
+        assert drop_template_sentences(value, sentences) == (value, ())
+
+
+def test_answers_without_the_field_are_asked_for_again_and_lists_and_maps_keep_the_rest() -> None:
+    sentences = read_field_sentences(["- text: what they say, in one line"])
+    echo, said = {"speaker": "Ann", "text": "What they say, in one line"}, ANN
+    one = Json(Line).with_sentences(sentences).parse(json.dumps(echo))
+    assert isinstance(one, Unreadable) and "text repeats the question" in one.problem
+    several = JsonList(Line).with_sentences(sentences).parse(json.dumps([echo, said]))
+    assert isinstance(several, Parsed) and [x.text for x in several.value] == ["Yes."]
+    each = JsonMap({"a": Json(Line), "b": Json(Line)}).with_sentences(sentences)
+    read = each.parse(json.dumps({"a": echo, "b": said}))
+    assert isinstance(read, Parsed) and set(read.value.values) == {"b"}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 from jinja2 import meta, nodes
 
 import folkmoot
-from folkmoot.conversation.prompts import environment
+from folkmoot.conversation.prompts import environment, read_source
 from folkmoot.engine.study import find_study, registered
 from folkmoot.kit.exposure import differences
 from folkmoot.storage.run_folder import RunFolder
@@ -45,7 +45,8 @@ def shipped(study: str) -> Path:
 
 def variables(path: Path) -> set[str]:
     """What a prompt takes from outside, and the fields it reads of that."""
-    tree = environment().parse(path.read_text("utf-8"))
+    files = {p.stem: p for p in path.parent.glob("*.md")}
+    tree = environment().parse(read_source(path.stem, files))
     fields = {n.attr for n in tree.find_all(nodes.Getattr)} - {"get", "index", "last"}
     return meta.find_undeclared_variables(tree) | fields
 
@@ -163,7 +164,7 @@ RANGE = {"chaired − quiet, gap": 4, "answered − not, satisfaction": 9, "pull
 # Left out of these prompts: what carries the argument to those who decide.
 DECIDE = {
     "cross_pollination": ("final_vote_after_summary", "final_vote_after_dialogue"),
-    "town_hall": ("think", "speak", "reflect", "vote", "satisfaction_after"),
+    "town_hall": ("heard",),
     "negotiation": ("feedback",),
     "focus_group": ("private_opinion", "purchase_intent", "participant_response"),
     "workbook": ("system",),

@@ -10,16 +10,16 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import json_repair
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, ValidationInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import ModelSchema
-from rapidfuzz.fuzz import ratio
 
+from folkmoot.conversation.template_sentences import FieldSentences, drop_template_sentences
 from folkmoot.json_text import Schema
 
 T = TypeVar("T")
@@ -135,11 +135,13 @@ class Repair(NamedTuple):
 class Reading:
     """What the validators of an answer's model may know, and where they note what they put right.
 
-    A validator gets it by `Reading.of(info)`. `about` is what the answer type was given.
+    A validator gets it by `Reading.of(info)`. `about` is what the answer type was given. `echoed`:
+    dotted paths of fields that were dropped because they held the prompt template's own sentence.
     """
 
     about: Any = None
     repairs: list[Repair] = field(default_factory=list)
+    echoed: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, info: ValidationInfo) -> Reading:
@@ -167,6 +169,7 @@ class Json(Generic[M]):
     `without`: fields left out of the schema. `schema`: one in place of the model's.
     `may_decline`: the schema begins with a field `declined`; a reply that sets it is `Missing`,
     whatever its other fields hold and whatever `fallback` is.
+    `sentences`: what the prompts say of each field. A field that gives it back has no value.
     """
 
     model: type[M]
@@ -177,6 +180,7 @@ class Json(Generic[M]):
     schema: Schema | None = None
     kind: str = "json"
     may_decline: bool = False
+    sentences: FieldSentences = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         schema = self.schema
@@ -185,6 +189,10 @@ class Json(Generic[M]):
         if self.may_decline:
             schema = declinable_schema(schema)
         object.__setattr__(self, "schema", schema)
+
+    def with_sentences(self, sentences: FieldSentences) -> Self:
+        """Return the same answer type, which leaves out what prompts say of the fields."""
+        return replace(self, sentences=sentences)
 
     def parse(self, reply: str) -> Parsed[M] | Unreadable | Missing:
         return _read_json(reply, dict, self.read, "The reply was not a JSON object.")
@@ -195,7 +203,10 @@ class Json(Generic[M]):
             if is_declined(value.get(DECLINED)):
                 return Missing(DECLINED)
             value = {name: entry for name, entry in value.items() if name != DECLINED}
-        reading = Reading(self.about)
+        value, dropped = drop_template_sentences(value, self.sentences)
+        reading = Reading(self.about, echoed=frozenset(d.path for d in dropped))
+        for path, sentence in dropped:
+            reading.repaired(path, "template_sentence", sentence)
         try:
             read = self.model.model_validate(value, context=reading)
         except ValidationError as error:
@@ -203,7 +214,8 @@ class Json(Generic[M]):
                 f"{'.'.join(map(str, e['loc'])) or 'object'}: {e['msg']}"
                 for e in error.errors()[:3]
             )
-            return Unreadable(f"The JSON did not fit: {first}. {ALL_FIELDS}")
+            own_words = f" {dropped[0].path} repeats the question: answer it." if dropped else ""
+            return Unreadable(f"The JSON did not fit: {first}.{own_words} {ALL_FIELDS}")
         return Parsed(read, "exact", tuple(reading.repairs))
 
 
@@ -214,7 +226,8 @@ class JsonList(Generic[M]):
     Asked for as `{"items": […]}` (`name`), since endpoints want an object; a bare list is read too.
     An item that does not fit is dropped, as is one whose `distinct(item)` came before, or one
     beyond `most`; each is a `Repair`. With fewer than `fewest` left, or none of several, the reply
-    is unreadable. `fallback`, `about`, `options` and `without` are as in `Json`, of one item.
+    is unreadable. `fallback`, `about`, `options`, `without` and `sentences` are as in `Json`, of
+    one item.
     """
 
     model: type[M]
@@ -227,6 +240,7 @@ class JsonList(Generic[M]):
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)
     without: tuple[str, ...] = ()
     kind: str = "json"
+    sentences: FieldSentences = field(default_factory=dict)
 
     @property
     def schema(self) -> Schema:
@@ -238,6 +252,10 @@ class JsonList(Generic[M]):
         schema = object_schema(f"{item['title']}List", {self.name: items})
         return schema | ({"$defs": definitions} if definitions else {})
 
+    def with_sentences(self, sentences: FieldSentences) -> Self:
+        """Return the same answer type, which leaves out what prompts say of the fields."""
+        return replace(self, sentences=sentences)
+
     def parse(self, reply: str) -> Parsed[tuple[M, ...]] | Unreadable | Missing:
         return _read_json(reply, (list, dict), self.read, "The reply was not a list in JSON.")
 
@@ -245,6 +263,7 @@ class JsonList(Generic[M]):
         """Read what is JSON already: a list, or an object that holds it."""
         notes = Reading()
         one = Json(self.model, about=self.about, options=self.options, without=self.without)
+        one = one.with_sentences(self.sentences)
         kept: list[M] = []
         seen: list[object] = []
         problem = ""
@@ -316,6 +335,11 @@ class JsonMap(Generic[M]):
     def schema(self) -> Schema:
         return object_schema(self.title, {k: part.schema or {} for k, part in self.parts.items()})
 
+    def with_sentences(self, sentences: FieldSentences) -> Self:
+        """Return the same answer type, which leaves out what prompts say of the fields."""
+        parts = {name: part.with_sentences(sentences) for name, part in self.parts.items()}
+        return replace(self, parts=parts)
+
     def parse(self, reply: str) -> Parsed[Entries[M]] | Unreadable | Missing:
         return _read_json(reply, dict, self.read, "The reply was not a JSON object.")
 
@@ -365,40 +389,6 @@ class JsonMap(Generic[M]):
 
     def _name(self, entry: Mapping[str, object]) -> object:
         return next((entry[f] for f in self.named_in if f in entry), None)
-
-
-_FILLED = re.compile(r'"(\w+)"\s*:\s*\[?\s*"((?:[^"\\]|\\.){8,400})"')
-_NAMED = re.compile(r'"(\w+)"\s*:')
-_BETWEEN_COMMAS = re.compile(r"[,;:]")
-_LISTED = re.compile(r'^\s*[-*]\s+[*`"]*(\w+)[*`"]*:\s+(.{8,400})$', re.MULTILINE)
-Forms = Mapping[str, Sequence[str]]
-
-
-def forms_in(wording: str) -> Forms:
-    """What the words of a prompt say of each field of the JSON that they ask for: in a form to be
-    filled (`{"reason": "why, in one sentence"}`) or in a list (`- reason: why, in one sentence`);
-    the whole and its parts between commas."""
-    forms: dict[str, dict[str, None]] = {}
-    for name, text in (*_FILLED.findall(wording), *_LISTED.findall(wording)):
-        for part in (text, *_BETWEEN_COMMAS.split(text)):
-            if part.count(" ") >= 2:  # a shorter text may be meant
-                forms.setdefault(name, {})[part.strip().casefold()] = None
-    return {name: tuple(texts) for name, texts in forms.items()}
-
-
-def left_blank(reply: str, forms: Forms) -> str:
-    """The field of a JSON reply that repeats what the form says of it or of another field of the
-    reply, or "".
-
-    Small models give the form back as it stands, and it would count as what somebody said.
-    """
-    filled = _FILLED.findall(reply) if forms else []
-    asked = {form for name in _NAMED.findall(reply) for form in forms.get(name, ())}
-    for name, text in filled if asked else ():
-        said = text.casefold()
-        if said.count(" ") >= 2 and any(ratio(said, f[: len(said)]) >= 90 for f in asked):
-            return str(name)
-    return ""
 
 
 def pin_schema(title: str, description: str = "", config: ConfigDict | None = None) -> ConfigDict:

@@ -2,26 +2,30 @@
 
 A library is the folder of a study type's prompts and, over it, the folder that a study file names
 under `prompts:`. Wording is kept exactly; only `{{ variable }}` and `{% … %}` are interpreted.
+
+Text that several prompts share is a prompt of its own. A line `{% include "name" %}` stands for it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 
 from jinja2 import Template, TemplateError, TemplateSyntaxError, meta
 
-from folkmoot.conversation.answers import Forms, forms_in
 from folkmoot.conversation.choices import listed
 from folkmoot.conversation.sandbox import FAILURES, MAX_TEMPLATE, PROMPTS, WORK, Sandbox, Work
+from folkmoot.conversation.template_sentences import FieldSentences, read_field_sentences
 from folkmoot.errors import InputError, Problem, ProtocolError
 from folkmoot.hints import did_you_mean
 
 SUFFIX = ".md"
+_INCLUDE = re.compile(r'^\{% include "([^"]+)" %\}\n?', re.MULTILINE)
 # What `{{ cache }}` leaves in a text while it is rendered: a character that no text may hold.
 MARK = "\ufdd0"
 MAX_CHARACTERS = 2_000_000
@@ -52,6 +56,7 @@ class PromptLibrary:
         self._shipped_env = environment()
         self._own_env = environment(guarded=True)
         self._templates: dict[str, Template] = {}
+        self._replaced: dict[str, str] = {}  # name → prompt of the user's own in it, or ""
 
     @cached_property
     def files(self) -> dict[str, Path]:
@@ -70,7 +75,7 @@ class PromptLibrary:
         if template is None:
             template = self._templates[name] = self._compiled(name)
         try:
-            if self.files[name] == self.shipped[name]:
+            if not self._find_replaced(name):
                 return _marked(template.render(variables))
             # Only a user's own prompt can be endless.
             return _marked("".join(_capped(template.generate({**variables, WORK: Work()}))))
@@ -86,13 +91,13 @@ class PromptLibrary:
         return {name: _read(path) for name, path in self.files.items()}
 
     @cached_property
-    def forms(self) -> Forms:
-        """What the prompts say of the fields that they ask for, by field; see `forms_in`."""
-        return forms_in("\n".join(self.wording().values()))
+    def field_sentences(self) -> FieldSentences:
+        """What the prompts say of each field of a reply that they ask for."""
+        return read_field_sentences(self.wording().values())
 
     def variables(self, name: str) -> frozenset[str]:
         """The variables that the shipped prompt of this name uses."""
-        return self._names(self.shipped[name])
+        return _find_variables(self._shipped_env, read_source(name, self.shipped))
 
     def check(self) -> list[Problem]:
         """Every mistake in the user's prompts: unknown files, unknown variables, bad syntax."""
@@ -113,8 +118,9 @@ class PromptLibrary:
 
     def _check_file(self, name: str, path: Path) -> list[Problem]:
         try:
-            used, known = self._names(path), self.variables(name)
-            self._own_env.from_string(_read(path))
+            source = read_source(name, self.files)
+            used, known = _find_variables(self._own_env, source), self.variables(name)
+            self._own_env.from_string(source)
         except TemplateSyntaxError as error:
             return [Problem(error.message or "bad syntax", str(path), where=str(error.lineno))]
         except (RecursionError, MemoryError, SyntaxError):
@@ -131,9 +137,13 @@ class PromptLibrary:
             for variable in sorted(used - known)
         ]
 
-    def _names(self, path: Path) -> frozenset[str]:
-        env = self._shipped_env if path in self.shipped.values() else self._own_env
-        return frozenset(meta.find_undeclared_variables(env.parse(_read(path)))) - set(env.globals)
+    def _find_replaced(self, name: str) -> str:
+        """Return which of a prompt and the prompts that it includes is the user's own, or ""."""
+        if name not in self._replaced:
+            parts = (name, *_INCLUDE.findall(_read(self.files[name])))
+            own = (n for n in parts if self.files.get(n) != self.shipped.get(n))
+            self._replaced[name] = next(own, "")
+        return self._replaced[name]
 
     def _compiled(self, name: str) -> Template:
         if name not in self.files:
@@ -147,9 +157,8 @@ class PromptLibrary:
                 )
             raise ProtocolError(f"unknown prompt {name} ({hint})")
         try:
-            shipped = self.files[name] == self.shipped[name]
-            env = self._shipped_env if shipped else self._own_env
-            template = env.from_string(_read(self.files[name]))
+            env = self._own_env if self._find_replaced(name) else self._shipped_env
+            template = env.from_string(read_source(name, self.files))
             # jinja2 chains maps here and walks the chain at every rendering.
             template.globals = dict(template.globals)
             return template
@@ -157,10 +166,9 @@ class PromptLibrary:
             raise self._failed(name, str(error) or type(error).__name__) from error
 
     def _failed(self, name: str, why: str) -> InputError | ProtocolError:
-        path = self.files[name]
-        if path != self.shipped[name]:
-            return InputError(Problem(why, file=str(path), key=f"prompt {name}"))
-        return ProtocolError(f"prompt {name} ({path}): {why}")
+        if own := self._find_replaced(name):
+            return InputError(Problem(why, file=str(self.files[own]), key=f"prompt {own}"))
+        return ProtocolError(f"prompt {name} ({self.files[name]}): {why}")
 
 
 def environment(*, guarded: bool = False) -> Sandbox:
@@ -175,6 +183,27 @@ def environment(*, guarded: bool = False) -> Sandbox:
     env.only((*FILTERS, "json", "tojson", "listed"))
     env.globals = {"range": env.globals["range"], "cache": MARK}
     return env
+
+
+def read_source(name: str, files: Mapping[str, Path]) -> str:
+    """Return the source of a prompt with the prompts that it includes in place of their lines.
+
+    Raises TemplateError for an included prompt that there is not, or that includes another.
+    """
+
+    def read_included(line: re.Match[str]) -> str:
+        if line[1] not in files:
+            raise TemplateError(f"there is no prompt {line[1]} to include")
+        source = _read(files[line[1]])
+        if _INCLUDE.search(source):
+            raise TemplateError(f"{line[1]} is included and may not include another prompt")
+        return source
+
+    return _INCLUDE.sub(read_included, _read(files[name]))
+
+
+def _find_variables(env: Sandbox, source: str) -> frozenset[str]:
+    return frozenset(meta.find_undeclared_variables(env.parse(source))) - set(env.globals)
 
 
 def _marked(text: str) -> str:

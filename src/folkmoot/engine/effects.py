@@ -28,7 +28,6 @@ from folkmoot.conversation.answers import (
     Repair,
     Unreadable,
     broken_off,
-    left_blank,
 )
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.context import RunContext
@@ -89,6 +88,9 @@ async def converse(
     """
     if getattr(wanted, "unclear", ""):
         raise ProtocolError(f"{address}: {wanted.unclear}")  # type: ignore[attr-defined]
+    if with_sentences := getattr(wanted, "with_sentences", None):
+        # Small models fill a form with what the prompt says of its fields.
+        wanted = with_sentences(run.prompts.field_sentences)
     clarification: Any = getattr(wanted, "clarification", None)
     reasks = min(reasks, 1) if clarification else reasks
     empty_tries = reasks if clarification else max(reasks, EMPTY_TRIES)
@@ -152,8 +154,6 @@ def _read(
     short = getattr(wanted, "short", wanted.kind in SHORT)
     if is_cut and short and not reply.text[-1:].isspace():
         return Unreadable("The reply was cut off. Reply with the answer alone, nothing else.")
-    if wanted.kind == "json" and (blank := left_blank(reply.text, run.prompts.forms)):
-        return Unreadable(f'"{blank}" repeats the form. Fill it in with words of your own.')
     cut_json = is_cut and wanted.kind == "json"
     read = wanted.parse(broken_off(reply.text) if cut_json else reply.text)
     if isinstance(read, Missing):

@@ -151,7 +151,9 @@ def together(answer: Answer = plain) -> Answer:
             return answer(key, request)
         if stage != "session":
             ballot = re.findall(r"^(V\d+):", request.messages[-1].content, re.M)
-            fake = Request(request.model, (), schema={"properties": dict.fromkeys(ballot)})
+            fake = Request(
+                request.model, request.messages, schema={"properties": dict.fromkeys(ballot)}
+            )
             return {who: answer((stage, who, None), fake) for who in wanted}
         if "turns" not in wanted:
             one = next(iter(wanted.values()))

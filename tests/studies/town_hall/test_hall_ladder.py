@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
+from folkmoot.conversation.answers import Parsed
+from folkmoot.conversation.template_sentences import read_field_sentences
 from folkmoot.models.request import Request
 from folkmoot.studies.town_hall import STUDY
+from folkmoot.studies.town_hall.answers import speaking
+from folkmoot.studies.town_hall.answers.options import STANCES
+from folkmoot.studies.town_hall.answers.repairs import Asked
+from folkmoot.studies.town_hall.show import show
 
-from .hall_script import Key, hold, plain, scripted, small_hall
+from .hall_script import Key, hold, plain, scripted, small_hall, together, where
 
 
 def spoilt(stage: str, who: str, spoil: Any) -> Any:
@@ -115,9 +123,15 @@ def test_bad_references_are_dropped_and_counted(tmp_path: Path) -> None:
     assert quality["dropped"] == {"self_reference": 2, "unknown_id": 2, "unknown_value": 2}
     assert quality["repaired"] == {"spelling": 4}
     counted = held.folder.json("set01_lv2-1/metrics_summary.json")
-    assert counted["general"]["interaction_count"] == 2
+    # To refer in a way that nobody knows is still to refer, of an unknown level and not ignored.
+    assert counted["general"]["interaction_count"] == 4
     assert counted["vulnerable"]["interaction_count"] == 0
     assert held.table("repairs").height == 10
+    unknown = held.table("reactions").filter(speaker="A02", target="A03")
+    assert unknown["reaction_level"].to_list() == [None, None]
+    assert counted["general"]["total_possible_reactions"] == 3 * 4 * 2 - 2
+    references = held.table("references").filter(target="A03")
+    assert references["missing"].to_list() == ["unknown_value"] * 2
 
 
 def test_a_round_without_anything_said_before_has_no_references(tmp_path: Path) -> None:
@@ -181,25 +195,324 @@ def test_no_form_holds_words_that_could_be_given_back() -> None:
         for file in STUDY.prompts.glob("*.md")
     }
     asking = {name for name, form in forms.items() if form}
-    systems = {"persona", "portrait", "shared_session", "planner_system", "moderator_system"}
+    systems = {
+        "heard",
+        "persona",
+        "portrait",
+        "shared_session",
+        "planner_system",
+        "moderator_system",
+    }
     assert asking == forms.keys() - systems
     assert not {name for name in asking if '"' in re.sub(r"{[{%].*?[%}]}", "", forms[name])}
 
 
-def test_the_wording_of_a_question_is_not_taken_for_an_answer(tmp_path: Path) -> None:
-    """A small model that fills the form with what stands beside the keys is asked again."""
+def echoing(field: str, stage: str) -> Any:
+    """The plain hall, in which A02 gives the prompt's sentence back for one field of a stage."""
 
-    def echo(key: Key, request: Request) -> Any:
+    def answer(key: Key, request: Request) -> Any:
         said = plain(key, request)
-        if key[1] != "A02" or len(request.messages) > 3:
-            return said
         meant = dict(SAID.findall(request.messages[-1].content))
-        return {k: meant[k] if isinstance(v, str) and k in meant else v for k, v in said.items()}
+        if key[:2] != (stage, "A02"):
+            return said
+        if field == "vote":
+            return {item: {**own, "vote": meant["vote"]} for item, own in said.items()}
+        return {**said, field: meant[field]}
 
-    model = scripted(echo, keep=True)
-    held = hold(tmp_path, small_hall(tmp_path), model)
-    again = {a for a, _ in model.seen if a.endswith(".r1")}
-    assert any("/speak" in a or "/turns/A02" in a for a in again)
-    said = held.folder.table("utterances").filter(speaker_id="A02")["text"].to_list()
-    assert said == [f"A02 speaks in round {n}." for n in (1, 2, 3)]
-    assert "your own voice" not in held.folder.text("set01_lv2-1/discussion_log.json")
+    return answer
+
+
+@pytest.mark.parametrize("level", ["1", "2-1"])
+@pytest.mark.parametrize(
+    ("stage", "field", "empty"),
+    [("think", "overall_stance", None), ("think", "key_concerns", None),
+     ("think", "strategic_notes", None), ("speak", "new_points", None),
+     ("speak", "full_statement", None), ("reflect", "next_round_strategy", None)],
+)  # fmt: skip
+def test_a_sentence_of_the_template_costs_its_field_and_nothing_else(
+    tmp_path: Path, level: str, stage: str, field: str, empty: object
+) -> None:
+    """At level 1 one such field cost everybody's answers of the round."""
+    answer = echoing(field, stage)
+    model = scripted(together(answer) if level == "1" else answer, keep=True)
+    held = hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    assert not any(".r1" in address for address, _ in model.seen)
+    folder = f"set01_lv{level}"
+    if stage == "reflect":
+        rounds = held.folder.json(f"{folder}/reflection_log.json")["rounds"]
+        said = {r["agent_id"]: r for r in rounds[0]["reflections"]}
+    else:
+        part = "thinking" if stage == "think" else "speaking"
+        turns = held.folder.json(f"{folder}/discussion_log.json")["rounds"][1]["turns"]
+        said = {t["agent_id"]: t[part] for t in turns}
+    echo = said.pop("A02")
+    assert echo[field] is empty and echo["_missing"] == {field: "template_sentence"}
+    kept = {k: v for k, v in echo.items() if k not in (field, "_missing", "agent_id")}
+    assert kept == {k: v for k, v in said["A03"].items() if k in kept} or stage == "speak"
+    assert all("_missing" not in own and "_parse_error" not in own for own in said.values())
+    quality = held.folder.json(f"{folder}/metrics_summary.json")["quality"]
+    assert quality["dropped"] == {"template_sentence": 2 if stage == "reflect" else 3}
+    assert quality["minimal_structures"] == 0
+    # A statement that is not known is no silence; whoever made it can still react.
+    unheard = field == "full_statement"
+    assert quality["silent_turns"] == 0 and quality["statements_unread"] == 3 * unheard
+    assert held.table("reactions").height == 2 * (5 * 4 - 4 * unheard)
+
+
+@pytest.mark.parametrize("level", ["1", "2-1"])
+def test_a_vote_that_repeats_the_template_is_missing_and_the_ballot_counts(
+    tmp_path: Path, level: str
+) -> None:
+    answer = echoing("vote", "vote")
+    model = scripted(together(answer) if level == "1" else answer, keep=True)
+    held = hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    votes = held.table("votes")
+    assert votes.filter(agent_id="A02")["missing"].to_list() == ["template_sentence"]
+    assert votes.filter(agent_id="A02")["reason"].to_list() == ["because"]
+    assert votes.filter(pl.col("agent_id") != "A02")["vote"].to_list() == ["yes"] * 4
+    assert held.table("items").row(0, named=True)["uncast"] == 1
+
+
+def test_a_reference_of_ones_own_is_kept_beside_one_that_repeats_the_template() -> None:
+    sentences = read_field_sentences(
+        ["- interaction_type: how you answer them, one of {{ options | join(', ') }}"]
+    )
+    echo = "how you answer them, one of agree, disagree"
+    references = [
+        {"target_agent": "A03", "content": "x", "interaction_type": kind}
+        for kind in ("agree", echo)
+    ]
+    said = {"references": references, "new_points": [], "questions": [], "full_statement": "x"}
+    asked = Asked(("A01", "A02", "A03"), "A01")
+    read = speaking(asked).with_sentences(sentences).parse(json.dumps(said))
+    assert isinstance(read, Parsed)
+    assert [r.interaction_type for r in read.value.references] == ["agree", None]
+
+
+# --- ways out ---
+
+
+def closed_fields(schema: Any, at: str = "") -> Iterator[tuple[str, Any]]:
+    """All enumerations and bounded numbers of a schema, with the names of their fields."""
+    if isinstance(schema, list):
+        for part in schema:
+            yield from closed_fields(part, at)
+    elif isinstance(schema, dict):
+        if "enum" in schema or "minimum" in schema:
+            yield at, schema
+        for name, part in schema.items():
+            yield from closed_fields(part, at if name in ("anyOf", "items", "properties") else name)
+
+
+@pytest.mark.parametrize("level", ["1", "2-1"])
+def test_no_schema_that_is_sent_forces_a_stance_a_vote_or_a_rating(
+    tmp_path: Path, level: str
+) -> None:
+    model = scripted(together() if level == "1" else plain, keep=True)
+    hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    found: set[str] = set()
+    for address, request in model.seen:
+        stage = where(address)[0]
+        if stage in ("plan", "consensus"):
+            continue
+        text = json.dumps(request.schema)
+        assert '"declined": {"type": "boolean"' in text, stage
+        for name, schema in closed_fields(request.schema):
+            found.add(name)
+            if "enum" in schema:
+                assert {"none_of_these", "declined"} <= set(schema["enum"]), name
+        assert text.count('"minimum"') == text.count('{"type": "null"}]'), stage
+        prompt = request.messages[-1].content
+        assert "declined" in prompt and ("null if" in prompt or "none_of_these" in prompt)
+    assert found >= {"overall_stance", "my_feeling", "agree_level", "interaction_type", "vote",
+                     "current_stance", "change_type", "satisfaction"}  # fmt: skip
+
+
+def declining(key: Key, request: Request) -> Any:
+    """A02 takes a way out in every closed field."""
+    said = plain(key, request)
+    stage, who, number = key
+    if who != "A02":
+        return said
+    if stage == "think":
+        said["overall_stance"] = "None of these."
+        if number and number > 1:
+            said["reactions"] = [
+                {"target_agent": "A01", "target_summary": "", "my_feeling": "declined",
+                 "agree_level": None, "reason": "", "want_to_respond": True}
+            ]  # fmt: skip
+    if stage == "speak" and number and number > 1:
+        refers = {"target_agent": "A01", "content": "x", "interaction_type": "none_of_these"}
+        said["references"] = [refers]
+    if stage == "reflect":
+        said["stance_evolution"]["current_stance"] = "declined"
+    if stage == "vote":
+        return {item: {"reason": "no", "vote": "declined"} for item in said}
+    if stage == "before":
+        said["satisfaction"] = None
+    if stage == "after":
+        said["satisfaction"] = "declined"
+    return said
+
+
+@pytest.mark.parametrize("level", ["1", "2-1"])
+def test_ways_out_are_recorded_and_counted_apart_and_never_as_an_option(
+    tmp_path: Path, level: str
+) -> None:
+    model = scripted(together(declining) if level == "1" else declining, keep=True)
+    held = hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    assert not any(".r1" in address for address, _ in model.seen)
+    folder = f"set01_lv{level}"
+    rounds = held.table("rounds").filter(agent_id="A02")
+    assert rounds["overall_stance"].null_count() == 3
+    assert rounds["stance_missing"].to_list() == ["none_of_these"] * 3
+    assert rounds["stance_after_missing"].to_list()[:2] == ["declined"] * 2
+    assert not rounds["thinking_parse_error"].any()
+    reaction = held.table("reactions").filter(speaker="A02", target="A01", round=2)
+    assert reaction.row(0, named=True)["agree_missing"] == "cannot_say"
+    assert reaction["reaction_level"].to_list() == [None] and reaction["said_aloud"][0] is False
+    assert held.table("references")["missing"].to_list() == ["none_of_these"] * 2
+    vote = held.table("votes").filter(agent_id="A02").row(0, named=True)
+    assert (vote["vote"], vote["missing"]) == (None, "declined")
+    item = held.table("items").row(0, named=True)
+    assert (item["yes"], item["no"], item["declined"], item["uncast"]) == (4, 0, 1, 0)
+    satisfied = held.table("satisfaction").filter(agent_id="A02").row(0, named=True)
+    assert satisfied["pre_satisfaction"] is satisfied["post_satisfaction"] is None
+    assert (satisfied["pre_missing"], satisfied["post_missing"]) == ("cannot_say", "declined")
+    turns = held.folder.json(f"{folder}/discussion_log.json")["rounds"][1]["turns"]
+    thought = next(t["thinking"] for t in turns if t["agent_id"] == "A02")
+    assert thought["overall_stance"] is None
+    assert thought["_missing"] == {"overall_stance": "none_of_these"}
+    quality = held.folder.json(f"{folder}/metrics_summary.json")["quality"]
+    # Stances: 3 in THINK (none of these), 2 in REFLECT; feelings and agreements of 2 rounds;
+    # 2 references; 1 vote; 2 surveys.
+    assert quality["ways_out"] == {"none_of_these": 5, "declined": 2 + 2 + 1 + 1, "cannot_say": 3}
+    assert quality["votes_uncast"] == quality["satisfaction_unread"] == 0
+    ballots = held.folder.json(f"{folder}/voting_results.json")["ballots"]
+    own = next(b["votes"][0] for b in ballots if b["agent_id"] == "A02")
+    assert own["vote"] is None and own["missing"] == "declined"
+    assert "declined" in show(held.folder, f"{folder}/A02")
+
+
+@pytest.mark.parametrize("level", ["1", "2-1"])
+def test_who_declines_a_whole_answer_is_not_asked_again_and_not_called_unread(
+    tmp_path: Path, level: str
+) -> None:
+    def refusing(key: Key, request: Request) -> Any:
+        return {"declined": True} if key[1] == "A02" else plain(key, request)
+
+    model = scripted(together(refusing) if level == "1" else refusing, keep=True)
+    held = hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    assert not any(".r1" in address or "ask1" in address for address, _ in model.seen) or (
+        level == "2-1" and not any(".r1" in address for address, _ in model.seen)
+    )
+    quality = held.folder.json(f"set01_lv{level}/metrics_summary.json")["quality"]
+    assert quality["minimal_structures"] == quality["statements_unread"] == 0
+    assert quality["thoughts_declined"] == quality["statements_declined"] == 3
+    assert quality["reflections_declined"] == 2 and quality["silent_turns"] == 0
+    turns = held.folder.json(f"set01_lv{level}/discussion_log.json")["rounds"][0]["turns"]
+    said = next(t for t in turns if t["agent_id"] == "A02")
+    for part in (said["thinking"], said["speaking"]):
+        assert part["_declined"] is True and "_parse_error" not in part
+    # Neither a reaction nor a statement of A02 is known: 4 · 3 pairs in each of two rounds.
+    assert held.table("reactions").height == 2 * 4 * 3
+    assert held.table("votes").filter(agent_id="A02")["missing"].to_list() == ["declined"]
+    assert held.table("satisfaction").filter(agent_id="A02")["post_missing"][0] == "declined"
+    errors = next((held.path / "logs").glob("*_errors.log")).read_text("utf-8")
+    assert "unreadable_answer" not in errors
+
+
+# --- orders ---
+
+STAGES = ("think", "speak", "reflect", "plan", "vote", "before", "after", "session")
+
+
+def fields_in_order(schema: Any, root: Any) -> list[str]:
+    """The fields of an object and of the objects in it, as they stand in a schema."""
+    while "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].rsplit("/", 1)[-1]]
+    if "items" in schema:
+        return fields_in_order(schema["items"], root)
+    found: list[str] = []
+    for name, part in schema.get("properties", {}).items():
+        if name != "declined":
+            found += [name, *fields_in_order(part, root)]
+    return found
+
+
+@pytest.mark.parametrize("level", ["1", "2-1"])
+def test_models_write_fields_in_the_order_of_the_prompt_and_reasons_before_decisions(
+    tmp_path: Path, level: str
+) -> None:
+    model = scripted(together() if level == "1" else plain, keep=True)
+    held = hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    seen = set()
+    for address, request in model.seen:
+        stage = where(address)[0]
+        if stage not in STAGES:
+            continue
+        seen.add(stage)
+        # As the bytes have it.
+        sent = json.loads(json.dumps(request.schema))
+        form = request.messages[-1].content.rpartition("Reply with only a JSON object")[2]
+        listed = re.findall(r"^\s*- (\w+): ", form, re.MULTILINE)
+        order = [n for n in fields_in_order(sent, sent) if not re.fullmatch(r"[AV]\d+", n)]
+        order = [n for n in order if n not in ("turns", "reflections", "items")]
+        each = len(order) // len(listed)  # a shared reply has the fields of every resident
+        assert order == listed * each or sorted(order) == sorted(listed * each)
+        for before, after in (("reason", "vote"), ("reason", "satisfaction"),
+                              ("reason", "agree_level"), ("key_concerns", "overall_stance"),
+                              ("content", "interaction_type"), ("why_compelling", "agent_id"),
+                              ("change_reason", "current_stance"),
+                              ("reasoning", "proposal")):  # fmt: skip
+            for names in (listed, order):
+                if after in names:
+                    assert names.index(before) < names.index(after)
+    assert seen >= {"plan", "vote", "before", "after"}
+    # Files keep the source's order.
+    turn = held.folder.json(f"set01_lv{level}/discussion_log.json")["rounds"][1]["turns"][0]
+    assert list(turn["thinking"]) == [
+        *("reactions", "overall_stance", "key_concerns", "strategic_notes")
+    ]
+
+
+def test_the_order_of_options_is_drawn_by_the_seed_and_recorded(tmp_path: Path) -> None:
+    orders = {}
+    for seed in range(1, 7):
+        settings = small_hall(tmp_path / str(seed)) | {"levels": ["2-1", "1"], "random_seed": seed}
+
+        def both(key: Key, request: Request) -> Any:
+            shared = "A01" in str((request.schema or {}).get("properties")) or "turns" in str(
+                (request.schema or {}).get("properties")
+            )
+            return (together() if shared else plain)(key, request)
+
+        model = scripted(both, keep=True)
+        held = hold(tmp_path / str(seed), settings, model)
+        plan = held.folder.json("plan.json")["sealed"]["discussions"]["data"]["option_orders"][
+            "set01"
+        ]
+        table = held.table("option_orders")
+        assert table.filter(field="votes").sort("position")["option"].to_list() == plan["votes"]
+        for name, field in (("stances", "overall_stance"), ("votes", "vote")):
+            sent = {
+                tuple(schema["enum"])
+                for _, request in model.seen
+                for at, schema in closed_fields(request.schema)
+                if at == field or (at == "Vote" and field == "vote")
+            }
+            assert sent == {(*plan[name], "none_of_these", "declined")}
+            worded = {
+                tuple(found.split(", "))
+                for _, request in model.seen
+                for found in re.findall(
+                    rf"- {field}: [\w ]+, one of ([\w, ]+)$",
+                    request.messages[-1].content,
+                    re.MULTILINE,
+                )
+            }
+            assert worded == {tuple(plan[name])}
+        orders[seed] = {name: tuple(options) for name, options in plan.items()}
+    for name in ("stances", "feelings", "interactions", "changes", "votes"):
+        assert len({orders[seed][name] for seed in orders}) > 1
+    assert {o["stances"] for o in orders.values()} == {STANCES, STANCES[::-1]}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from folkmoot.kit.exposure import differences
 from folkmoot.models.request import Request
 
 from .hall_script import Key, hold, plain, reflection, scripted, small_hall, together, where
@@ -117,19 +118,79 @@ def test_every_level_has_the_same_rounds_before_it(
 
 @pytest.mark.parametrize(
     ("history", "after_first"),
-    [("all", {("think", 3), ("speak", 3), ("reflect", 2), ("vote", None), ("after", None)}),
+    [("all", {("think", 3), ("speak", 3), ("reflect", 2), ("vote", None), ("after", None),
+              ("moderator", 3)}),
      ("last", set())],
 )  # fmt: skip
-def test_the_moderator_is_heard_from_the_next_round_on(
+def test_the_moderator_is_heard_from_the_reflection_on_the_round_on(
     tmp_path: Path, history: str, after_first: set[Any]
 ) -> None:
+    """By residents, and by the moderator, who knows their own last words."""
     heard: dict[str, set[tuple[str, int | None]]] = {"1": set(), "2": set(), "3": set()}
     for (stage, _, number), text in prompts(tmp_path, "4", history=history):
         for when in re.findall(r"moderated-(\d)", text):
             heard[when].add((stage, number))
-    assert heard["1"] == {("think", 2), ("speak", 2)} | after_first
-    assert {("think", 3), ("speak", 3)} <= heard["2"]
+    first = {("reflect", 1), ("think", 2), ("speak", 2), ("moderator", 2)}
+    assert heard["1"] == first | after_first
+    assert {("reflect", 2), ("think", 3), ("speak", 3), ("moderator", 3)} <= heard["2"]
     assert heard["3"] == {("vote", None), ("after", None)}
+
+
+@pytest.mark.parametrize("history", ["all", "last"])
+def test_the_moderator_has_the_rounds_that_residents_look_back_on(
+    tmp_path: Path, history: str
+) -> None:
+    rounds: dict[tuple[str, int], set[int]] = {}
+    for (stage, _, number), text in prompts(tmp_path, "4", history=history):
+        if stage in ("moderator", "reflect"):
+            rounds[stage, number or 0] = {int(when) for _, when in PUBLIC.findall(text)}
+    for number in (1, 2):
+        assert rounds["moderator", number] == rounds["reflect", number]
+    assert rounds["moderator", 3] == ({1, 2, 3} if history == "all" else {3})
+
+
+def test_a_shared_session_reflects_on_what_the_moderator_said_too(tmp_path: Path) -> None:
+    settings = {"level_settings": {"1": {"moderator": "model"}}}
+    model = scripted(together(marked), keep=True)
+    held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["1"], **settings}, model)
+    seen = [(a, r.messages[-1].content) for a, r in model.seen if "/reflect" in a]
+    assert [re.findall(r"moderated-(\d)", text) for _, text in seen] == [["1"], ["1", "2"]]
+    log = held.folder.json("set01_lv1/reflection_log.json")["rounds"]
+    assert [len(r["reflections"]) for r in log] == [5, 5]
+    quality = held.folder.json("set01_lv1/metrics_summary.json")["quality"]
+    assert quality["reflections_unread"] == quality["rounds_split"] == 0
+    assert differences(held.folder) == []
+
+
+@pytest.mark.parametrize("level", ["1", "4"])
+def test_a_question_of_somebody_who_made_no_statement_reaches_nobody(
+    tmp_path: Path, level: str
+) -> None:
+    """Nobody could hear it. It stays on record as it was given."""
+
+    def mute(key: Key, request: Request) -> Any:
+        said = plain(key, request)
+        if key[:2] == ("speak", "A01"):
+            targets = ("A02", "all", "moderator", "planner")
+            asked = [{"target": t, "content": "unheard"} for t in targets]
+            said |= {"questions": asked, "full_statement": ""}
+        return said
+
+    model = scripted(mute if level != "1" else together(mute), keep=True)
+    held = hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    assert not [a for a, r in model.seen if "unheard" in r.messages[-1].content]
+    turns = held.folder.json(f"set01_lv{level}/discussion_log.json")["rounds"][0]["turns"]
+    said = next(t["speaking"] for t in turns if t["agent_id"] == "A01")
+    assert len(said["questions"]) == 4 and said["full_statement"] == ""
+
+
+@pytest.mark.parametrize(("level", "offered"), [("1", False), ("2-1", False), ("4", True)])
+def test_a_question_to_the_moderator_is_asked_for_where_there_is_one(
+    tmp_path: Path, level: str, offered: bool
+) -> None:
+    seen = prompts(tmp_path, level)
+    asking = [text for _, text in seen if "- target: an id, all" in text]
+    assert asking and all(("moderator or planner" in text) == offered for text in asking)
 
 
 @pytest.mark.parametrize("level", ["1", "4"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,13 @@ def test_the_shipped_four_are_those_of_the_source() -> None:
     assert all(r.is_vulnerable and len(r.story) > 200 for r in found)
 
 
+def test_no_shipped_profile_has_a_view_of_a_redevelopment() -> None:
+    """Residents form their opinion in the discussion (source, section 3.2)."""
+    told = r"redevelop|rebuil|renovat|demol|construct|\bbuilt\b|\bplans?\b|\bworks\b|drawing|phase"
+    for resident in load_profiles(["builtin"], Path()):
+        assert not re.findall(told, resident.story, re.IGNORECASE), resident.label
+
+
 def test_files_can_be_added_and_replaced(tmp_path: Path) -> None:
     (tmp_path / "mine.md").write_text(PROFILE.format(label="mine", kind="housing"), "utf-8")
     assert len(load_profiles(["builtin", "mine.md"], tmp_path)) == 5
@@ -55,6 +63,8 @@ GOOD = PROFILE.format(label="mine", kind="housing")
     [
         (GOOD.replace("gender: female\n", ""), "1", "gender", "missing"),
         (GOOD.replace("openness: 3", "openness: 7"), "10", "openness", "must be at most 5, is 7"),
+        (GOOD.replace("70s+", "30s").replace("years: 20", "years: 41"), "6", "residence_years",
+         "at most 39"),
         (GOOD.replace("gender", "gendre"), "5", "gendre", "did you mean gender?"),
         (GOOD.replace("age_group: 70s+", "age_group: 70"), "4", "age_group", "text"),
         (

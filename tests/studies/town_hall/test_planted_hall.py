@@ -176,6 +176,7 @@ def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.Monke
     assert grounded(wrong) < 0.9
     told = [d for d in differences(wrong.folder) if MISNAMED in d]
     assert [d.split(": ")[0] for d in told] == [
+        "quiet, reflection",
         "quiet, later statement",
         "quiet, vote",
         "quiet, satisfaction after",
@@ -207,11 +208,7 @@ def test_a_moderator_whom_nobody_hears_has_no_effect_and_is_seen(tmp_path: Path)
     def deaf(text: str) -> str:
         return re.sub(r"\{\{ (?:e\.)?moderator \}\}", "(…)", text)
 
-    for name in ("think", "speak", "reflect", "vote", "satisfaction_after"):
-        if deaf((PROMPTS / f"{name}.md").read_text("utf-8")) != (PROMPTS / f"{name}.md").read_text(
-            "utf-8"
-        ):
-            prompts = without(tmp_path, name, deaf)
+    prompts = without(tmp_path, "heard", deaf)
     unheard = hold(tmp_path, ["quiet", "chaired"], sets=5, prompts=prompts)
     assert change(unheard, "quiet", "chaired")["p"] > 0.05
     assert any("moderator's words should stand" in d for d in differences(unheard.folder))
@@ -327,9 +324,12 @@ def test_counts_that_the_moderator_names_are_right(run: Run) -> None:
     for row in spoken.iter_rows(named=True):
         for number, matter in re.findall(r"(\d+) residents spoke of (the [\w ]+?),", row["text"]):
             said = run.table("utterances").filter(
-                discussion_id=row["discussion_id"], round=row["round"], speaker_role="resident"
-            )["text"]
-            assert sum(matter in text for text in said) >= int(number)
+                pl.col("round") <= row["round"],
+                discussion_id=row["discussion_id"],
+                speaker_role="resident",
+            )
+            about = said.filter(pl.col("text").str.contains(matter, literal=True))
+            assert about["speaker_id"].n_unique() >= int(number)
             counted += 1
     assert counted > 10
 

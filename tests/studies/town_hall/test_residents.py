@@ -12,15 +12,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from folkmoot.studies.town_hall.config import Ratios, ResidentSettings
+from folkmoot.studies.town_hall.config import Ratios, ResidenceYears, ResidentSettings
 from folkmoot.studies.town_hall.participants import (
     INCOMES,
+    MAX_AGE,
     OCCUPATIONS,
     PRESSURES,
     TRAITS,
     Resident,
     affords,
     contradiction,
+    find_ages,
     ids,
     joint,
     joint_problem,
@@ -62,6 +64,36 @@ def test_residence_years_are_normal_and_clipped(many: list[Resident]) -> None:
     assert abs(np.median(years) - 15) < 0.5
     assert abs(np.mean((years > 7) & (years <= 23)) - 0.6827) < 0.03
     assert len(inside) > 0.9 * len(years)
+
+
+def test_nobody_has_lived_here_longer_than_they_have_lived(many: list[Resident]) -> None:
+    for r in many:
+        ages = find_ages(r.age_group)
+        assert ages is not None and r.residence_years <= ages.youngest
+    long = ResidenceYears(mean=39, sd=4, low=10, high=60)
+    settings = ResidentSettings(residence_years=long)
+    drawn = [r for s in range(40) for r in sample_residents(settings, NAMES, 1, s)]
+    assert max(r.residence_years for r in drawn if r.age_group == "30s") == 30
+    assert max(r.residence_years for r in drawn if r.age_group == "60s") > 40
+
+
+@pytest.mark.parametrize(
+    ("group", "youngest", "oldest"),
+    [
+        ("30s", 30, 39),
+        ("70s+", 70, MAX_AGE),
+        ("18-24", 18, 24),
+        ("18 to 24 years", 18, 24),
+        ("65 and over", 65, MAX_AGE),
+        ("over 80", 80, MAX_AGE),
+        ("under 18", 0, 18),
+        ("20s or 30s", 20, 39),
+        ("44", 44, 44),
+    ],
+)
+def test_the_name_of_an_age_group_gives_its_ages(group: str, youngest: int, oldest: int) -> None:
+    assert find_ages(group) == (youngest, oldest)
+    assert find_ages("adults") is None
 
 
 def test_occupations_fit_the_age_group(many: list[Resident]) -> None:

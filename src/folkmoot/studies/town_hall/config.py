@@ -13,7 +13,7 @@ from folkmoot.errors import Problem, ProtocolError
 from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding import CodedConfig
 from folkmoot.randomness import generator
-from folkmoot.studies.town_hall.answers import InteractionType
+from folkmoot.studies.town_hall.answers.options import InteractionType
 
 SOURCE_MODEL = "gemini-3-flash"
 MAIN_LEVELS = ("1", "2-1", "3", "4")
@@ -57,6 +57,13 @@ class Topic(_Part):
         default_factory=dict,
         description="what is at stake for whom: who → sentences. `Who` in both is an ownership, a "
         "vulnerable type, the label of a profile, or `all`",
+    )
+
+    matters: list[str] = Field(
+        default_factory=list,
+        description="nouns of what is to be settled, without an article, as in `small park`: what "
+        "the embedded respondent speaks of; no prompt holds this list. Without it the respondent "
+        "picks nouns from the other texts, which is rough",
     )
 
     @field_validator("stakes", mode="before")

@@ -13,13 +13,14 @@ from typing import Any, Generic, TypedDict, TypeVar
 
 from pydantic import BaseModel
 
-from folkmoot.conversation.answers import Answer, Json, JsonMap, Missing, Repair
+from folkmoot.conversation.answers import DECLINED, Answer, Entries, Json, JsonMap, Missing, Repair
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.seats import YOURSELF
 from folkmoot.engine.session import Exchange, Scope
 from folkmoot.models import catalog
 from folkmoot.studies.town_hall.answers import (
     MINIMAL_CLOSING,
+    WAYS_OUT,
     Ballot,
     Closing,
     Item,
@@ -133,13 +134,17 @@ class Meeting:
         return rounds if self.config.history == "all" else rounds[-1:]
 
     def questions(self, rounds: Sequence[Round], *asked: str, but: str = "") -> list[PutQuestion]:
-        """Questions that were put to any of `asked`, without one resident's own."""
+        """Questions that were put to any of `asked`, without one resident's own.
+
+        Whoever made no statement has put no question that anybody could hear.
+        """
         return [
             {**self._line(i, one_line(q.content)), "target": q.target}
             for r in rounds
             for i in r.order
+            if i != but and r.turns[i].speaking.full_statement
             for q in r.turns[i].speaking.questions
-            if q.target in asked and i != but
+            if q.target in asked
         ]
 
     def lines(self, said: Iterable[tuple[str, str]]) -> list[Line]:
@@ -173,7 +178,8 @@ class Call:
     """One answer of one seat, or of the shared session: for quality counts and logs.
 
     `residents` are those whose words it holds. `parse_step` is the step at which it was
-    read, `minimal` counts the residents for whom the minimal structure stands. `at` is seconds
+    read, `minimal` counts the residents for whom the minimal structure stands; an answer that was
+    declined is `missing` and not minimal. `at` is seconds
     since the epoch; times, tokens and cost are as journaled, so a replay gives the same.
     """
 
@@ -208,15 +214,18 @@ class Round:
     moderation: Moderation | None = None
     reflections: Mapping[str, Reflection] = field(default_factory=dict)
     parts: int = 0  # calls that a shared session took for this round; 0 for separate ones
+    planned_parts: int = 1  # as many are needed where no reply is too long or cut
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an item came out. A tie fails; votes that could not be read are counted apart."""
+    """How an item came out. A tie fails; votes that were declined (or are for neither yes nor no),
+    and votes that could not be read, are counted apart."""
 
     item: str
     yes: int
     no: int
+    declined: int
     uncast: int
 
     @property
@@ -251,8 +260,9 @@ class Discussion:
         found = []
         for item in self.items:
             votes = [b.votes.get(item.id) for b in self.ballots.values()]
-            outcome = Outcome(item.id, votes.count("yes"), votes.count("no"), votes.count(None))
-            found.append(outcome)
+            yes, no = votes.count("yes"), votes.count("no")
+            declined = sum(b.missing.get(item.id) in WAYS_OUT for b in self.ballots.values())
+            found.append(Outcome(item.id, yes, no, declined, len(votes) - yes - no - declined))
         return tuple(found)
 
     @cached_property
@@ -290,7 +300,8 @@ class Hall:
         self, me: str, *, round: int = 2, stance: str = "", think: bool = True, most: int = 0
     ) -> Asked:
         """What reading an answer of `me` takes: who else is there, and what was asked for."""
-        return Asked(self.ids, me, round, stance, think, most, self.meeting.names)
+        meeting = self.meeting
+        return Asked(self.ids, me, round, stance, think, most, meeting.names, meeting.set.options)
 
 
 def open_hall(scope: Scope, meeting: Meeting) -> Hall:
@@ -377,10 +388,11 @@ def portrait(scope: Scope, meeting: Meeting, resident: Resident) -> str:
 
 class Heard(TypedDict):
     """What a resident with a session of their own knows of some rounds, as variables of prompts:
-    `statements` (others', of the last round), `earlier` (rounds before it), `own` statements,
+    `statements` (others', of `last_round`), `earlier` (rounds before it), `own` statements,
     `questions` put to them in the last round, and what the `moderator` said after it."""
 
     me: str
+    last_round: int
     earlier: list[Said]
     statements: list[Line]
     moderator: str
@@ -394,6 +406,7 @@ def heard(hall: Hall, rounds: Sequence[Round], me: str) -> Heard:
     said = meeting.history(rounds, but=me)
     return {
         "me": me,
+        "last_round": said[-1]["round"] if said else 0,
         "earlier": said[:-1],
         "statements": said[-1]["statements"] if said else [],
         "moderator": said[-1]["moderator"] if said else "",
@@ -424,10 +437,29 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Got(Generic[T]):
-    """What one speaker answered; None where the minimal structure has to stand."""
+    """What one speaker answered; None where they declined or could not be read."""
 
     value: T | None
     call: Call
+
+    def or_else(self, unread: T, declined: T) -> T:
+        """The answer, or what stands for one that could not be read or was declined."""
+        if self.value is not None:
+            return self.value
+        return declined if self.call.missing == DECLINED else unread
+
+
+@dataclass(frozen=True, slots=True)
+class Answers(Generic[T]):
+    """The answers of several residents by id, and who declined to answer."""
+
+    values: dict[str, T]
+    declined: frozenset[str] = frozenset()
+
+    def of_all(self, ids: Iterable[str], unread: T, declined: T) -> dict[str, T]:
+        """The answer of each, or what stands for one that could not be read or was declined."""
+        missing = {i: declined if i in self.declined else unread for i in ids}
+        return {i: self.values.get(i, none) for i, none in missing.items()}
 
 
 async def ask_one(
@@ -441,11 +473,12 @@ async def ask_one(
 
 async def ask_alone(
     scope: Scope, hall: Hall, ask: Callable[[Scope, Speaker], Awaitable[Got[T]]]
-) -> tuple[dict[str, T], list[Call]]:
-    """Residents in their own sessions, side by side; who has no answer is left out."""
+) -> tuple[Answers[T], list[Call]]:
+    """Residents in their own sessions, side by side."""
     got = await scope.each([hall.seats[i] for i in hall.ids], ask)
     values = {i: g.value for i, g in got.items() if g.value is not None}
-    return values, [g.call for g in got.values()]
+    declined = frozenset(i for i, g in got.items() if g.call.missing == DECLINED)
+    return Answers(values, declined), [g.call for g in got.values()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,10 +495,8 @@ class Group(Generic[M]):
     prompt: Callable[[list[str], Mapping[str, M]], str]
 
 
-async def ask_together(
-    scope: Scope, hall: Hall, group: Group[M]
-) -> tuple[dict[str, M], list[Call]]:
-    """Answers of many residents from the shared session; who has none is left out.
+async def ask_together(scope: Scope, hall: Hall, group: Group[M]) -> tuple[Answers[M], list[Call]]:
+    """Answers of many residents from the shared session.
 
     One call where the reply can hold all, else several. Residents that a reply did not come to are
     asked for again, until a call brings nobody new.
@@ -473,6 +504,7 @@ async def ask_together(
     who, longest = session_of(hall), hall.longest_reply
     waiting = list(group.answers)
     values: dict[str, M] = {}
+    declined: set[str] = set()
     calls: list[Call] = []
     size = max(1, longest // max(1, group.tokens))
     while waiting:
@@ -482,12 +514,15 @@ async def ask_together(
         # Providers cut replies short unless told how long they may be.
         most = who.max_tokens or longest
         got = await scope.exchange(who, question, answer=answer, max_tokens=most)
-        found = {} if isinstance(got.value, Missing) else got.value.values
+        none: Entries[M] = Entries({}, {})
+        entries = none if isinstance(got.value, Missing) else got.value
+        found, refused = entries.values, entries.declined
         calls.append(call_of(group.stage, who, tuple(chunk), question, got))
         values.update(found)
-        if found:
-            waiting = [i for i in chunk if i not in found] + waiting
-    return values, calls
+        declined.update(refused)
+        if found or refused:
+            waiting = [i for i in chunk if i not in found and i not in refused] + waiting
+    return Answers(values, frozenset(declined)), calls
 
 
 def each_of(answers: Mapping[str, Json[M]]) -> JsonMap[M]:
@@ -511,7 +546,8 @@ def call_of(
 ) -> Call:
     """The record of one answer; without one, the minimal structure stands for its residents."""
     value = got.value
-    lost = isinstance(value, Missing)
+    missing = value.reason if isinstance(value, Missing) else ""
+    lost = bool(missing) and missing != DECLINED
     return Call(
         stage=stage.name,
         round=stage.round,
@@ -519,9 +555,9 @@ def call_of(
         residents=residents,
         question=question,
         response=got.text,
-        parse_step="minimal" if lost else got.parse_step,
+        parse_step="minimal" if lost else missing or got.parse_step,
         reasks=got.reasks,
-        missing=value.reason if isinstance(value, Missing) else "",
+        missing=missing,
         minimal=len(residents) if lost else 0,
         repairs=got.repairs,
         memory_length=stage.memory,

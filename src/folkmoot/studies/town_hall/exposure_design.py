@@ -31,8 +31,8 @@ def texts(run: RunFolder) -> Iterator[Text]:
 
 
 def decisions(run: RunFolder) -> Iterator[Decision]:
-    """Statements, votes and satisfaction, of each resident whom a question is put to: that of a
-    shared session is put to all."""
+    """Statements, reflections, votes and satisfaction, of each resident whom a question is put to:
+    that of a shared session is put to all."""
     config = TownHallConfig.model_validate(run.config)
     levels: dict[str, str] = {}
     residents: dict[str, list[str]] = {}
@@ -46,19 +46,25 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
     has_items = set(run.table("items")["discussion_id"])
     for row in run.table("answers").filter(role="participant").iter_rows(named=True):
         hall, part, *_, ask = row["address"].split("/")
-        if hall not in levels or "/reflect/" in row["address"]:
+        if hall not in levels:
             continue
         now = int(part.removeprefix("round")) if part.startswith("round") else config.rounds + 1
+        if looks_back := "/reflect/" in row["address"]:
+            now += 1  # the round that has just ended is one of those before
         first = now if part == "before" else (1 if config.history == "all" else now - 1)
         known = [(who, role) for n, who, role in said.get(hall, ()) if first <= n < now]
         rounds = [f"{hall}/round{n}" for n in range(first, now)]
         name = {"before": "satisfaction before", "after": "satisfaction after", "vote": "vote"}.get(
             part, "first statement" if now == 1 else "later statement"
         )
+        if looks_back:
+            name = "reflection"
         asked = [row["speaker_id"]]
         if row["speaker_id"] == "session":
             asked = residents[hall]
-            if ask != "ask0":  # of a round that took several: it holds what was said before
+            if (
+                ask != "ask0" and not looks_back
+            ):  # of a round that took several: it holds what was said before
                 rounds.append(f"{hall}/round{now}/{THIS_ROUND}")
         scopes = frozenset((hall, *rounds, *(f"{hall}/{who}" for who in asked)))
         for who in asked:

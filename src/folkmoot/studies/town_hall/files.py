@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypedDict
 
+from folkmoot.conversation.answers import DECLINED
 from folkmoot.engine.session import Scope, Session
 from folkmoot.hints import shortened
 from folkmoot.kit.coding import Text
@@ -20,7 +21,6 @@ from folkmoot.studies.town_hall.config import TownHallConfig, levels_of
 from folkmoot.studies.town_hall.discussion import Call, Discussion, Meeting, Round
 from folkmoot.studies.town_hall.measures import (
     SPECTRUM,
-    Counts,
     Measures,
     Result,
     Tracking,
@@ -29,14 +29,14 @@ from folkmoot.studies.town_hall.measures import (
     interaction_levels,
     measures,
     pairs,
-    quality,
     responders,
     satisfaction_rows,
     survival,
-    total_quality,
     tracking,
+    why_no_vote,
 )
 from folkmoot.studies.town_hall.participants import Resident, ResidentSet
+from folkmoot.studies.town_hall.quality import Counts, quality, total_quality
 from folkmoot.studies.town_hall.stages import concerns
 from folkmoot.studies.town_hall.tables import record_comparison, record_discussion
 
@@ -144,7 +144,9 @@ def _of_call(call: Call, full: bool) -> Iterator[Entry]:
     for repair in call.repairs:
         what = {"field": repair.field, "kind": repair.kind, "was": repair.was}
         yield entry("WARNING", "repaired", **what, became=repair.became or None)
-    if call.minimal or call.missing:
+    if call.missing == DECLINED:
+        yield entry("WARNING", "declined")
+    elif call.minimal or call.missing:
         reason = call.missing or "unparsed"
         yield entry("ERROR", "unreadable_answer", reason=reason, minimal_structures=call.minimal)
 
@@ -168,7 +170,7 @@ def _memories(rounds: Sequence[Round], at: float | None) -> Iterator[Entry]:
     for resident in last.order:
         said = [bool(r.turns[resident].speaking.full_statement) for r in rounds]
         reflection = last.reflections.get(resident)
-        remembered = reflection is not None and not reflection.parse_error
+        remembered = reflection is not None and not reflection.unanswered
         added = ["own statement"] * said[-1] + ["reflection"] * remembered
         data = {"memory_length": sum(said) + remembered, "added": added}
         yield Entry("DEBUG", "resident", "memory_changed", at, data, last.number, resident)
@@ -234,7 +236,7 @@ def _totals(calls: Sequence[Call]) -> Totals:
     return {
         "calls": len(calls),
         "asked_again": sum(c.reasks for c in calls),
-        "errors": sum(bool(c.minimal or c.missing) for c in calls),
+        "errors": sum(bool(c.minimal or c.missing) and c.missing != DECLINED for c in calls),
         "input_tokens": _total(c.input_tokens for c in calls),
         "output_tokens": _total(c.output_tokens for c in calls),
         "cost_usd": _total(c.cost_usd for c in calls),
@@ -356,6 +358,7 @@ def plan_of(sets: list[ResidentSet], meetings: list[Meeting]) -> dict[str, objec
             f"set{s.number:02d}": [r.to_row() for r in present(s, meetings)] for s in sets
         },
         "orders": {f"set{s.number:02d}": [list(o) for o in s.orders] for s in sets},
+        "option_orders": {f"set{s.number:02d}": s.options.to_json() for s in sets},
         "levels": {m.level.name: m.level.to_json() for m in meetings},
         "seats": {m.id: dict(m.seats) for m in meetings},
     }
@@ -370,7 +373,7 @@ def present(of: ResidentSet, meetings: Sequence[Meeting]) -> list[Resident]:
 def _discussion_log(discussion: Discussion) -> dict[str, object]:
     meeting = discussion.meeting
     return {
-        "topic": meeting.config.topic.model_dump(),
+        "topic": meeting.config.topic.model_dump(exclude={"matters"}),
         "switches": meeting.level.to_json(),
         "residents": [r.to_json() | {"seat_model": meeting.seats[r.id]} for r in meeting.residents],
         "rounds": [
@@ -457,7 +460,7 @@ def _spectrum(discussion: Discussion, found: Measures) -> dict[str, object]:
                 "speaker": p.speaker,
                 "target": p.target,
                 "level": p.level,
-                "reaction": SPECTRUM[p.level],
+                "reaction": None if p.level is None else SPECTRUM[p.level],
                 "interaction_types": list(p.types),
             }
             for p in pairs(discussion)
@@ -469,7 +472,8 @@ def _spectrum(discussion: Discussion, found: Measures) -> dict[str, object]:
 def _voting(discussion: Discussion, found: Measures) -> dict[str, object]:
     vulnerable = set(discussion.meeting.vulnerable)
     return {
-        "rule": "an item passes with more yes than no; a tie fails; unread ballots do not count",
+        "rule": "an item passes with more yes than no; a tie fails; votes that were declined or "
+        "could not be read do not count",
         "items": [
             {
                 "item_id": item.id,
@@ -479,6 +483,7 @@ def _voting(discussion: Discussion, found: Measures) -> dict[str, object]:
                 "vulnerable_originated": bool(vulnerable & set(item.origin)),
                 "yes": outcome.yes,
                 "no": outcome.no,
+                "declined": outcome.declined,
                 "uncast": outcome.uncast,
                 "passed": outcome.passed,
                 "tie": outcome.tie,
@@ -492,6 +497,7 @@ def _voting(discussion: Discussion, found: Measures) -> dict[str, object]:
                     {
                         "item_id": item.id,
                         "vote": b.votes.get(item.id),
+                        "missing": why_no_vote(b, item.id),
                         "reason": b.reasons.get(item.id),
                     }
                     for item in discussion.items

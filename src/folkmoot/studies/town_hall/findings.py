@@ -31,17 +31,19 @@ from folkmoot.kit.findings import (
     points,
     share,
     shares,
+    signed,
     who_to_whom,
 )
 from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.storage.findings import Bars, Finding, Grid
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.town_hall.answers import CHANGES
+from folkmoot.studies.town_hall.answers.options import CHANGES
 from folkmoot.studies.town_hall.measures import GROUPS, SPECTRUM
 from folkmoot.studies.town_hall.stages import CONCERN
 
 SCORE = "weighted_inclusivity_score"
+SAID_ALOUD = "weighted_inclusivity_score_said_aloud"
 SCALE = "Weighted inclusivity score, 0 (ignored) to 4 (agreed with)"
 INTERVALS = "Intervals, from five sets on: 95 %, t over sets, not adjusted for the number of rows."
 NOT_PEOPLE = "Differences between levels are differences between ways of running models."
@@ -96,16 +98,22 @@ def _values(summary: Json, figure: str) -> dict[str, float | None]:
 def inclusion(levels: Levels, sets: int) -> Finding:
     """The weighted inclusivity score at each level, with the gap."""
     own = {level: _figure(summary, SCORE) for level, summary in levels.items()}
+    # Runs of earlier versions counted only what was said aloud, and have one score.
+    checked = all(SAID_ALOUD in summary["figures"] for summary in levels.values())
+    aloud = {level: _figure(levels[level], SAID_ALOUD) if checked else {} for level in own}
     rows = [
         {
             "level": level,
             **_values(levels[level], SCORE),
             **cells(e["gap"], "gap"),
+            **{f"{g}_said_aloud": known(a.value) for g, a in aloud[level].items()},
             "sets": e["gap"].clusters,
         }
         for level, e in own.items()
     ]
     says = [_scored(level, levels[level]["switches"], e) for level, e in own.items()]
+    if checked:
+        says.append(_compare_scores(own, aloud))
     gaps = {f"level {level}": e["gap"] for level, e in own.items()}
     return Finding(
         "inclusion",
@@ -114,7 +122,11 @@ def inclusion(levels: Levels, sets: int) -> Finding:
         Grid.of(rows, SCALE),
         intervals(gaps, "inclusion gap (vulnerable minus general)", zero=0.0),
         notes=(
-            "Mean level over all possible reactions of others, from the second round on.",
+            "Mean level over all possible reactions of others, from the second round on. "
+            "References count as the speakers gave them.",
+            "`said_aloud`: the same, of references alone whose words a rule finds in the "
+            "statement. A check of robustness: the rule misses paraphrases and is fooled by "
+            "shared words.",
             INTERVALS,
         ),
         headline=True,
@@ -137,6 +149,32 @@ def _scored(level: str, switches: Json, e: Mapping[str, Estimate]) -> str:
     )
 
 
+def _compare_scores(
+    own: Mapping[str, Mapping[str, Estimate]], aloud: Mapping[str, Mapping[str, Estimate]]
+) -> str:
+    """The gaps of both scores side by side, and where their direction differs."""
+    pairs = {level: (own[level]["gap"].value, aloud[level]["gap"].value) for level in own}
+    both = {
+        n: ab for n, ab in pairs.items() if known(ab[0]) is not None and known(ab[1]) is not None
+    }
+    if not both:
+        return ""
+    gaps = [f"{signed(b)} instead of {signed(a)} at level {n}" for n, (a, b) in both.items()]
+    turned = [n for n, (a, b) in both.items() if a * b < 0]
+    warning = f" The direction differs at level {listed(turned)}" if turned else ""
+    return (
+        "If only references count that a rule over words finds in the statement, the gaps are "
+        f"{listed(gaps)}{warning}"
+    )
+
+
+def _said_aloud(difference: Json) -> dict[str, float | None]:
+    """The change of the gap in the score of references that are found in statements."""
+    if SAID_ALOUD not in difference["figures"]:
+        return {}
+    return {"gap_said_aloud": known(_figure(difference, SAID_ALOUD)["gap"].value)}
+
+
 def steps(differences: list[Json], sets: int) -> Finding:
     """Paired differences within sets, for the score of the vulnerable and for the gap."""
     gaps = {f"{d['from']} → {d['to']}": _figure(d, SCORE)["gap"] for d in differences}
@@ -147,6 +185,7 @@ def steps(differences: list[Json], sets: int) -> Finding:
             "vulnerable": _values(d, SCORE)["vulnerable"],
             **cells(gap, "gap"),
             **p_cells(gap, holm[step]),
+            **_said_aloud(d),
             "changes": ", ".join(d["switches_changed"]),
         }
         for (step, gap), d in zip(gaps.items(), differences, strict=True)
@@ -420,6 +459,7 @@ def _aloud(code: str) -> str:
 
 def spectrum(reactions: pl.DataFrame) -> Finding | None:
     """The five-level reaction spectrum by level and group."""
+    reactions = reactions.filter(pl.col("reaction").is_not_null())
     if reactions.is_empty():
         return None
     rows: list[Row] = []
@@ -496,7 +536,9 @@ def responses(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[Finding]
     )
     some = []
     for level in sorted(mine["level"].unique()):
-        answered = mine.filter(pl.col("level") == level, pl.col("reaction") != "ignore")
+        # A reference in an unknown way is a response, too.
+        some_response = (pl.col("reaction") != "ignore").fill_null(True)
+        answered = mine.filter(pl.col("level") == level, some_response)
         counts = Counter(answered.select("speaker", "target").iter_rows())
         rows = [
             {
@@ -556,6 +598,7 @@ def reading(quality: Json) -> Finding:
             "fields repaired": sum(own["repaired"].values()),
             "fields dropped": sum(own["dropped"].values()),
             "silent turns": own["silent_turns"],
+            "ways out": sum(own.get("ways_out", {}).values()),
             "votes uncast": own["votes_uncast"],
             "rounds split": own["rounds_split"],
         }
@@ -575,7 +618,9 @@ def reading(quality: Json) -> Finding:
         notes=(
             "Answers that could not be read are left out of the denominators and never counted "
             "as silence.",
-            "`rounds split`: rounds of the shared session that took more than one call.",
+            "`rounds split`: rounds of the shared session that took more calls than planned.",
+            "`ways out`: stances, agreements, votes and ratings answered with none of these, "
+            "declined or cannot say; they count as no option.",
         ),
         section="Quality",
     )

@@ -14,7 +14,6 @@ over sets, which are the independent units.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
@@ -22,7 +21,15 @@ from typing import TypeAlias, TypedDict, TypeVar
 
 from folkmoot.measures.clustered import clustered_mean, paired_difference
 from folkmoot.measures.estimates import Estimate
-from folkmoot.studies.town_hall.answers import INTERACTIONS, Reaction
+from folkmoot.studies.town_hall.answers import (
+    UNREAD,
+    Ballot,
+    Reaction,
+    Reference,
+    Turn,
+)
+from folkmoot.studies.town_hall.answers.options import INTERACTIONS
+from folkmoot.studies.town_hall.answers.repairs import Asked
 from folkmoot.studies.town_hall.config import Level, TownHallConfig
 from folkmoot.studies.town_hall.discussion import Discussion, Round
 
@@ -40,6 +47,8 @@ DEFAULT_LEVELS: Mapping[str, int] = {
 # Figures that compare between groups of different sizes, and what each says.
 FIGURES: Mapping[str, str] = {
     "weighted_inclusivity_score": "mean level of all possible reactions, 0 ignored to 4 agreed",
+    "weighted_inclusivity_score_said_aloud": "the same, of references alone that a rule over words "
+    "finds in the statement",
     "positive_reaction_ratio": "share of reactions that cite or agree",
     "reactions_per_resident": "reactions met with, per resident",
     "positive_reactions_per_resident": "citing or agreeing reactions met with, per resident",
@@ -68,14 +77,25 @@ def interaction_levels(config: TownHallConfig) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One possible reaction: speaker to target in a round, public and private side by side."""
+    """One possible reaction: speaker to target in a round, public and private side by side.
+
+    `level` is None where the speaker referred to the target in no known way. `said_aloud`: does a
+    rule over words find any reference in the statement? None where there is none.
+    `level_said_aloud` is the level of those that it finds.
+    """
 
     round: int
     speaker: str
     target: str
-    level: int
+    level: int | None
     types: tuple[str, ...]
     private: Reaction | None
+    said_aloud: bool | None = None
+    level_said_aloud: int | None = None
+
+    @property
+    def referred(self) -> bool:
+        return self.level != 0
 
 
 def pairs(discussion: Discussion) -> list[Pair]:
@@ -85,24 +105,49 @@ def pairs(discussion: Discussion) -> list[Pair]:
     levels = interaction_levels(config)
     for before, now in zip(discussion.rounds, discussion.rounds[1:], strict=False):
         heard = [i for i in ids if before.turns[i].heard]
-        for speaker in (i for i in ids if now.turns[i].heard):
+        for speaker in (i for i in ids if now.turns[i].referring):
             turn = now.turns[speaker]
             private = {r.target_agent: r for r in turn.thinking.reactions} if turn.thinking else {}
-            types: dict[str, list[str]] = {}
+            made: dict[str, list[Reference]] = {}
             for reference in turn.speaking.references:
-                types.setdefault(reference.target_agent, []).append(reference.interaction_type)
+                made.setdefault(reference.target_agent, []).append(reference)
             for target in (i for i in heard if i != speaker):
-                said = tuple(types.get(target, ()))
-                level = _level([levels[t] for t in said], config)
-                pair = Pair(now.number, speaker, target, level, said, private.get(target))
+                own = made.get(target, [])
+                aloud = [r for r in own if is_said_aloud(discussion, turn, r)]
+                pair = Pair(
+                    round=now.number,
+                    speaker=speaker,
+                    target=target,
+                    level=_level(own, levels, config),
+                    types=tuple(r.interaction_type for r in own if r.interaction_type),
+                    private=private.get(target),
+                    said_aloud=bool(aloud) if own else None,
+                    level_said_aloud=_level(aloud, levels, config),
+                )
                 found.append(pair)
     return found
 
 
-def _level(found: Sequence[int], config: TownHallConfig) -> int:
-    """The level that counts, of one speaker's references to one resident in one round."""
+def is_said_aloud(discussion: Discussion, turn: Turn, reference: Reference) -> bool:
+    """Return whether a rule over words finds a reference in the statement of its turn.
+
+    A check of robustness: the rule misses paraphrases and is fooled by shared words.
+    """
+    asked = Asked(discussion.meeting.ids, names=discussion.meeting.names)
+    said = turn.speaking.full_statement
+    return bool(said) and asked.said_aloud(reference.content, reference.target_agent, said)
+
+
+def _level(
+    made: Sequence[Reference], levels: Mapping[str, int], config: TownHallConfig
+) -> int | None:
+    """The level that counts, of one speaker's references to one resident in one round.
+
+    0 without a reference; None if the type of none is known.
+    """
+    found = [levels[r.interaction_type] for r in made if r.interaction_type]
     if not found:
-        return 0
+        return None if made else 0
     by_rule = {"highest": max(found), "lowest": min(found), "last": found[-1]}
     return by_rule[config.repeated_reaction]
 
@@ -126,15 +171,18 @@ class Tracking:
     cited_as_compelling_count: int
     responders: tuple[str, ...]
     possible_reactions: int
+    unknown_reactions: int
+    weighted_inclusivity_score_said_aloud: float | None
     interaction_count: int
     interaction_types: Mapping[str, int]
     response_rate: float | None
     cited_as_disagreed_count: int
     questions_received: int
-    speaking_volume: int
-    new_points: int
-    references_made: int
+    speaking_volume: int | None
+    new_points: int | None
+    references_made: int | None
     level_sum: int
+    levels_said_aloud: tuple[int, ...]
     agree_levels: tuple[int, ...]
     wants: tuple[bool, ...]
 
@@ -144,7 +192,9 @@ class Tracking:
         return kept | {"responders": list(self.responders)}
 
 
-SUMMED = ("new_points", "references_made", "level_sum", "agree_levels", "wants")
+SUMMED = (
+    *("new_points", "references_made", "level_sum", "levels_said_aloud", "agree_levels", "wants"),
+)
 
 
 def tracking(discussion: Discussion) -> list[Tracking]:
@@ -170,11 +220,18 @@ def _tracked(me: str, round_: Round, reactions: Sequence[Pair]) -> Tracking:
     disagreed = [r.most_disagreed.agent_id for r in reflections if r.most_disagreed]
     own = round_.turns[me].speaking
     counted = [sum(p.level == level for p in reactions) for level in range(len(SPECTRUM))]
-    kinds: list[str] = [r.interaction_type for r in references]
+    kinds: list[str | None] = [r.interaction_type for r in references]
     agree_levels = tuple(r.agree_level for r in private if r.agree_level is not None)
     wants = tuple(r.want_to_respond for r in private if r.want_to_respond is not None)
-    reacted, level_sum = sum(counted[1:]), sum(p.level for p in reactions)
+    # References of a type that nobody knows are left out of scores, and counted.
+    known_levels = [p.level for p in reactions if p.level is not None]
+    aloud = tuple(p.level_said_aloud for p in reactions if p.level_said_aloud is not None)
+    reacted, level_sum = sum(counted[1:]), sum(known_levels)
     positive = counted[3] + counted[4]  # cite and agree
+    new_points = None if "new_points" in own.missing else len(own.new_points)
+    made = None if "references" in own.missing else len(own.references)
+    if own.unanswered:
+        new_points = made = None
     return Tracking(
         agent_id=me,
         round=round_.number,
@@ -182,20 +239,23 @@ def _tracked(me: str, round_: Round, reactions: Sequence[Pair]) -> Tracking:
         total_reaction_count=reacted,
         positive_reaction_count=positive,
         positive_ratio=ratio(positive, reacted),
-        weighted_inclusivity_score=ratio(level_sum, len(reactions)),
+        weighted_inclusivity_score=ratio(level_sum, len(known_levels)),
         avg_agree_level=mean(agree_levels),
         cited_as_compelling_count=compelling.count(me),
-        responders=tuple(p.speaker for p in reactions if p.types),
-        possible_reactions=len(reactions),
+        responders=tuple(p.speaker for p in reactions if p.referred),
+        possible_reactions=len(known_levels),
+        unknown_reactions=len(reactions) - len(known_levels),
+        weighted_inclusivity_score_said_aloud=mean(aloud),
         interaction_count=len(kinds),
         interaction_types={kind: kinds.count(kind) for kind in INTERACTIONS},
         response_rate=mean(wants),
         cited_as_disagreed_count=disagreed.count(me),
         questions_received=sum(q.target == me for t in others for q in t.speaking.questions),
-        speaking_volume=len(own.new_points) + len(own.references),
-        new_points=len(own.new_points),
-        references_made=len(own.references),
+        speaking_volume=None if new_points is None or made is None else new_points + made,
+        new_points=new_points,
+        references_made=made,
         level_sum=level_sum,
+        levels_said_aloud=aloud,
         agree_levels=agree_levels,
         wants=wants,
     )
@@ -254,7 +314,7 @@ def group_measures(
     possible = sum(r.possible_reactions for r in own)
     interactions = sum(r.interaction_count for r in own)
     compelling = sum(r.cited_as_compelling_count for r in own)
-    volume = sum(r.speaking_volume for r in own)
+    volume = sum(r.speaking_volume or 0 for r in own)
     survived = [survival(own, i)["survival"] for i in members]
     carried = _carried(discussion, members)
     return GroupMeasures(
@@ -275,6 +335,9 @@ def group_measures(
         },
         figures={
             "weighted_inclusivity_score": ratio(sum(r.level_sum for r in own), possible),
+            "weighted_inclusivity_score_said_aloud": mean(
+                [level for r in own for level in r.levels_said_aloud]
+            ),
             "positive_reaction_ratio": ratio(positive, reactions),
             "reactions_per_resident": ratio(reactions, n),
             "positive_reactions_per_resident": ratio(positive, n),
@@ -383,6 +446,13 @@ class Satisfied(TypedDict):
     satisfaction_delta: int | None
     pre_reason: str
     post_reason: str
+    pre_missing: str | None
+    post_missing: str | None
+
+
+def why_no_vote(ballot: Ballot, item: str) -> str | None:
+    """Return why a ballot holds no vote on an item; None if it holds one."""
+    return None if item in ballot.votes else ballot.missing.get(item, UNREAD)
 
 
 def satisfaction_rows(discussion: Discussion) -> list[Satisfied]:
@@ -400,6 +470,8 @@ def satisfaction_rows(discussion: Discussion) -> list[Satisfied]:
                 "satisfaction_delta": None if pre is None or post is None else post - pre,
                 "pre_reason": before.reason,
                 "post_reason": after.reason,
+                "pre_missing": before.missing.get("satisfaction"),
+                "post_missing": after.missing.get("satisfaction"),
             }
         )
     return rows
@@ -431,82 +503,6 @@ def mean(values: Sequence[float]) -> float | None:
 def difference(a: float | None, b: float | None) -> float | None:
     """a − b; None where either is."""
     return None if a is None or b is None else a - b
-
-
-# How well answers could be read. Whatever was repaired, dropped or left out of a denominator is
-# counted, so that nothing is scored silently.
-
-PARSE_STEPS = ("exact", "fenced", "repaired", "minimal", "missing")
-
-
-Counts: TypeAlias = "dict[str, int | Counts]"
-
-
-def quality(discussion: Discussion) -> Counts:
-    """Steps of the ladder, re-asks, minimal structures and repairs of one discussion."""
-    calls, rounds = discussion.calls, discussion.rounds
-    repairs = [repair for call in calls for repair in call.repairs]
-    turns = [turn for r in rounds for turn in r.turns.values()]
-    reflections = [r for round_ in rounds for r in round_.reflections.values()]
-    surveys = [*discussion.before.values(), *discussion.after.values()]
-    return {
-        "answers": len(calls),
-        "parse_steps": _parse_steps(c.parse_step for c in calls),
-        "parse_steps_by_stage": {
-            stage: _parse_steps(c.parse_step for c in calls if c.stage == stage)
-            for stage in dict.fromkeys(call.stage for call in calls)
-        },
-        "reasks": sum(c.reasks for c in calls),
-        "minimal_structures": sum(c.minimal for c in calls),
-        "missing_reasons": _by_kind(c.missing for c in calls if c.missing),
-        "repaired": _by_kind(r.kind for r in repairs if not r.dropped),
-        "dropped": _by_kind(r.kind for r in repairs if r.dropped),
-        "thoughts_unread": sum(t.thinking is not None and t.thinking.parse_error for t in turns),
-        "statements_unread": sum(not t.heard for t in turns),
-        "reflections_unread": sum(r.parse_error for r in reflections),
-        "silent_turns": sum(t.silent for t in turns),
-        "votes_uncast": sum(o.uncast for o in discussion.outcomes),
-        "satisfaction_unread": sum(s.satisfaction is None for s in surveys),
-        "ballot_empty": not discussion.items,
-        "consensus_unread": discussion.closing.parse_error,
-        "rounds_split": sum(r.parts > 1 for r in rounds),
-        "calls_by_round": {str(r.number): r.parts for r in rounds if r.parts},
-    }
-
-
-def total_quality(parts: Iterable[Counts]) -> Counts:
-    """Counts of several discussions added up."""
-    total: Counts = {}
-    for part in parts:
-        _add(total, part)
-    total.pop("calls_by_round", None)
-    return total
-
-
-def counted(found: int | Counts) -> int:
-    """How many in all: a count, or the sum of counts by kind."""
-    return found if isinstance(found, int) else sum(map(counted, found.values()))
-
-
-def _parse_steps(found: Iterable[str]) -> Counts:
-    counts = Counter(found)
-    return {
-        name: counts[name] for name in (*PARSE_STEPS, *sorted(counts.keys() - set(PARSE_STEPS)))
-    }
-
-
-def _by_kind(kinds: Iterable[str]) -> Counts:
-    return dict(sorted(Counter(kinds).items()))
-
-
-def _add(total: Counts, part: Counts) -> None:
-    for key, value in part.items():
-        so_far = total.get(key, {} if isinstance(value, dict) else 0)
-        if isinstance(value, dict) and isinstance(so_far, dict):
-            _add(so_far, value)
-            total[key] = so_far
-        elif isinstance(value, int) and isinstance(so_far, int):
-            total[key] = so_far + value
 
 
 # Levels compared: means over sets, and paired differences between levels within sets.

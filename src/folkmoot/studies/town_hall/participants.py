@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.files import packaged_yaml
 from folkmoot.people.sources.names import draw_names
 from folkmoot.randomness import generator
+from folkmoot.studies.town_hall.answers.options import OptionOrders, draw_option_orders
 from folkmoot.studies.town_hall.config import ResidentSettings, TownHallConfig
 
 # Age group → income level → occupations that fit both.
@@ -46,6 +47,40 @@ _AFFINITY = np.array([[0.0, 1.0, 2.0], [1.0, 2.0, 1.0], [2.0, 1.0, 0.0]])
 
 
 Score = Annotated[int, Field(ge=1, le=5)]
+
+
+class AgeBounds(NamedTuple):
+    """The youngest and the oldest age, in years, of an age group."""
+
+    youngest: int
+    oldest: int
+
+
+MAX_AGE = 110
+_NUMBER = re.compile(r"[0-9]{1,3}")
+_UPPER_BOUND = re.compile(r"(?:\b(?:under|below|up to|younger than|less than)|<|≤)\s*[0-9]", re.I)
+_NO_UPPER_BOUND = re.compile(
+    r"[0-9]\s*(?:s\s*)?(?:\+|(?:and|or)\s+(?:over|older|above|more)\b)", re.I
+)
+_DECADE = re.compile(r"(?<![0-9])[0-9]{0,2}0\s*['’]?s\b", re.I)
+
+
+def find_ages(age_group: str) -> AgeBounds | None:
+    """Return the ages that the name of an age group gives (`30s`, `18-24`, `70s+`, `under 30`).
+
+    Return None if the name holds no number.
+    """
+    numbers = [int(number) for number in _NUMBER.findall(age_group)]
+    if not numbers:
+        return None
+    first, last = min(numbers), max(numbers)
+    if _UPPER_BOUND.search(age_group) and len(numbers) == 1:
+        return AgeBounds(0, last)
+    if _NO_UPPER_BOUND.search(age_group) or re.search(r"\b(?:over|above)\b|>|≥", age_group):
+        return AgeBounds(first, MAX_AGE)
+    if _DECADE.search(age_group):
+        last += 9
+    return AgeBounds(first, last)
 
 
 class Profile(BaseModel):
@@ -74,6 +109,18 @@ class Profile(BaseModel):
     participation_tendency: Literal["active", "moderate", "passive"]
     information_access: Literal["high", "medium", "low"]
     community_engagement: Literal["active", "moderate", "minimal"]
+
+    @field_validator("residence_years")
+    @classmethod
+    def _within_age(cls, years: int, info: ValidationInfo) -> int:
+        age_group = str(info.data.get("age_group", ""))
+        ages = find_ages(age_group)
+        if ages and years > ages.oldest:
+            raise ValueError(
+                f"nobody of age group {age_group} has lived anywhere for {years} years; "
+                f"give at most {ages.oldest}"
+            )
+        return years
 
     @field_validator("economic_pressure")
     @classmethod
@@ -124,13 +171,15 @@ class ResidentSet:
     """What all levels of a set have in common: the residents and the orders of speaking.
 
     `orders` has one order per round: that in which the round's statements are listed. `stand_ins`
-    sit in the seats of the vulnerable at levels that are held without them.
+    sit in the seats of the vulnerable at levels that are held without them. `options`: the orders
+    in which closed fields list their options.
     """
 
     number: int
     residents: tuple[Resident, ...]
     orders: tuple[tuple[str, ...], ...]
     stand_ins: tuple[Resident, ...]
+    options: OptionOrders = field(default_factory=OptionOrders)
 
 
 def make_set(
@@ -154,7 +203,8 @@ def make_set(
     orders = tuple(
         tuple(all_ids[i] for i in rng.permutation(len(all_ids))) for _ in range(config.rounds)
     )
-    return ResidentSet(number, everybody[:n], orders, everybody[n:])
+    options = draw_option_orders(seed, number)
+    return ResidentSet(number, everybody[:n], orders, everybody[n:], options)
 
 
 def shuffled(people: Sequence[Resident], seed: int, set_no: int) -> tuple[Resident, ...]:
@@ -201,7 +251,7 @@ def named(residents: Sequence[Resident], seed: int, set_no: int) -> tuple[Reside
     has it only once, else with a family name."""
     rng = generator(seed, ("town_hall", f"set{set_no:02d}", "names"))
     sexes = [{"female": "F", "male": "M"}.get(r.gender) or "FM"[rng.integers(2)] for r in residents]
-    ages = [int((re.findall(r"\d+", r.age_group) or [45])[0]) + 5 for r in residents]
+    ages = [(found.youngest if (found := find_ages(r.age_group)) else 45) + 5 for r in residents]
     own = {r.name for r in residents if r.name}
     drawn = draw_names(list(zip(sexes, ages, strict=True)), rng, taken=own)
     given = Counter(name.split()[0] for name in drawn)
@@ -238,7 +288,10 @@ def _sample_one(
     pressure = _draw(rng, dict(zip(PRESSURES, both[INCOMES.index(income)], strict=True)))
     age = _draw(rng, ratios.age_group)
     years = settings.residence_years
-    lived = int(np.clip(round(rng.normal(years.mean, years.sd)), years.low, years.high))
+    ages = find_ages(age)
+    # Of a sampled resident only the age group is known, so the youngest of it is the bound.
+    most = min(years.high, ages.youngest or ages.oldest) if ages else years.high
+    lived = min(int(np.clip(round(rng.normal(years.mean, years.sd)), years.low, years.high)), most)
     coin = bool(rng.random() < settings.affords_in_between)
     work = settings.occupations.get(age) or OCCUPATIONS[age]
     # In the order of the draws, which later ones must not shift.

@@ -26,6 +26,7 @@ from folkmoot.studies.town_hall.participants import (
     INCOMES,
     OCCUPATIONS,
     Profile,
+    find_ages,
     joint_problem,
     load_profiles,
     read_profiles,
@@ -154,6 +155,15 @@ def _residents(settings: ResidentSettings) -> list[Problem]:
     if years.low >= years.high:
         what = f"low ({years.low}) is not below high ({years.high})"
         found.append(Problem(what, key="residents.residence_years", hint="swap them"))
+    for group, part in settings.ratios.age_group.items():
+        ages = find_ages(group)
+        if part and years.low < years.high and ages and years.low > (ages.youngest or ages.oldest):
+            what = f"low ({years.low}) is more than the age of the youngest of age group {group}"
+            key, hint = (
+                "residents.residence_years.low",
+                "residents live here no longer than they live",
+            )
+            found.append(Problem(what, key=key, hint=f"{hint}: lower it"))
     found += _occupations(settings)
     if not found:
         clash = joint_problem(settings.ratios.income_level, settings.ratios.economic_pressure)

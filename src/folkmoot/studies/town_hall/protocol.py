@@ -80,7 +80,7 @@ async def draw(session: Session[TownHallConfig]) -> list[Meeting]:
     ]
     await session.seal("discussions", plan_of(sets, meetings))
     for of in sets:
-        record_set(session, of.number, present(of, meetings))
+        record_set(session, of, present(of, meetings))
     return meetings
 
 
@@ -113,19 +113,22 @@ async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
 async def hold_round(
     scope: Scope, hall: Hall, earlier: tuple[Round, ...]
 ) -> tuple[Round, list[Call]]:
-    """THINK and SPEAK, then the moderator if there is one, then REFLECT but in the last round."""
+    """THINK and SPEAK, then the moderator if there is one, then REFLECT but in the last round.
+
+    Reflections know what the moderator said of the round.
+    """
     level, last = hall.meeting.level, len(earlier) + 1 == hall.meeting.rounds
     reflects = level.reflect and not last
     if hall.session is not None:
-        # The one reply of a shared session holds the reflections as well.
-        session = scope.at("session")
-        round_, calls = await shared_round(session, hall, earlier, reflects=reflects)
+        # The one reply of a shared session holds the reflections as well, if nobody speaks before.
+        session, at_once = scope.at("session"), reflects and not level.moderated
+        round_, calls = await shared_round(session, hall, earlier, reflects=at_once)
     else:
         round_, calls = await take_turns(scope.at("turns"), hall, earlier)
     if level.moderated:
-        said, call = await moderate(scope.at("moderator"), hall, round_)
+        said, call = await moderate(scope.at("moderator"), hall, (*earlier, round_))
         round_, calls = replace(round_, moderation=said), [*calls, call]
-    if reflects and hall.session is None:
+    if reflects and not round_.reflections:
         round_, made = await reflect(scope.at("reflect"), hall, (*earlier, round_))
         calls = [*calls, *made]
     return round_, calls

@@ -18,7 +18,8 @@ from folkmoot.files import packaged_yaml
 from folkmoot.hints import enumerated
 from folkmoot.respondent import Lexicon, Mind, Part
 from folkmoot.respondent.reading import any_of, in_lines
-from folkmoot.studies.town_hall.answers import STANCES, change_between
+from folkmoot.studies.town_hall.answers import change_between
+from folkmoot.studies.town_hall.answers.options import STANCES
 from folkmoot.studies.town_hall.config import TownHallConfig
 
 Fields = dict[str, object]  # the fields of a JSON answer
@@ -65,6 +66,8 @@ def matters_in(text: str) -> tuple[str, ...]:
 
 def _names(config: TownHallConfig) -> Sequence[str]:
     topic = config.topic
+    if topic.matters:
+        return tuple(dict.fromkeys(topic.matters))
     said = [topic.title, topic.background, *topic.contributions.values()]
     said += [sentence for sentences in topic.stakes.values() for sentence in sentences]
     found = dict.fromkeys(m for text in said for m in matters_in(" ".join(text.split())))
@@ -576,16 +579,18 @@ def _counted(hall: Heard, matter: str, who: Sequence[str]) -> str:
 
 
 def moderation(mind: Mind) -> Fields:
-    """What was said by how many, who was quiet, and whose matter nobody else took up: first of
-    those residents whom the instructions name."""
+    """What was said last by how many, who was quiet, and whose matter nobody else took up: first
+    of those residents whom the instructions name."""
     hall = heard(mind.reading.prompt, mind.reading.system)
-    raised = _raised(mind, hall)
     last = hall.last
+    raised = _raised(mind, Heard(tuple(last.items()), hall.names, hall.rest))
     told = [_counted(hall, m, who) for m, who in list(raised.items())[:3]]
     words = {i: len(text.split()) for i, text in last.items()}
     middle = median(words.values()) if words else 0
     there = dict.fromkeys(_ID.findall(mind.reading.prompt))
-    quiet = [i for i in there if words.get(i, 0) < middle / 2][:4]
+    # The prompt holds earlier rounds too: who was quiet in the last one, it says itself.
+    told_quiet = dict.fromkeys(i for line in hall.rest for i in _ID.findall(line))
+    quiet = [i for i in there if i in told_quiet or words.get(i, 0) < middle / 2][:4]
     listed = [i for i in dict.fromkeys(_ID.findall(mind.reading.system)) if i in last]
     rare = [who[0] for who in reversed(raised.values()) if len(who) == 1]
     overlooked = [

@@ -10,10 +10,12 @@ from typing import Any
 
 from rich.markup import escape
 
+from folkmoot.conversation.answers import DECLINED
 from folkmoot.errors import InputError
 from folkmoot.kit import coding
 from folkmoot.kit.findings import number, signed
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.town_hall.answers import WAYS_OUT
 from folkmoot.studies.town_hall.stages import CONCERN
 
 Lines = list[str]
@@ -60,7 +62,7 @@ def _transcript(run: RunFolder, discussion: str, log: Json) -> Lines:
         for who in round_["speaking_order"]:
             lines.append(_statement(_own(round_["turns"], who), names, who in vulnerable))
         if round_["moderator"]:
-            spoken = escape(round_["moderator"]["spoken"])
+            spoken = escape(round_["moderator"]["spoken"] or "")
             lines += ["", f"[bold cyan]Moderator:[/bold cyan] {spoken}"]
     voting = run.json(f"{discussion}/voting_results.json")
     return [*lines, "", *_votes(voting, names), "", *_consensus(voting, names)]
@@ -68,12 +70,14 @@ def _transcript(run: RunFolder, discussion: str, log: Json) -> Lines:
 
 def _statement(turn: Json, names: Mapping[str, str], vulnerable: bool) -> str:
     speaking, colour = turn["speaking"], "bold yellow" if vulnerable else "bold"
-    words = escape(speaking["full_statement"]) or "[dim](keeps silent)[/dim]"
-    if speaking.get("_parse_error"):
+    words = escape(speaking["full_statement"] or "") or "[dim](keeps silent)[/dim]"
+    if speaking.get("_declined"):
+        words = "[red](declined to answer)[/red]"
+    elif speaking.get("_parse_error") or speaking["full_statement"] is None:
         words = "[red](the answer could not be read)[/red]"
     kinds = [
-        f"{_plain(r['interaction_type'])} {names[r['target_agent']]}"
-        for r in speaking["references"]
+        f"{_plain(r['interaction_type'] or 'refer to')} {names[r['target_agent']]}"
+        for r in speaking["references"] or ()
     ]
     note = f" [dim]({escape(', '.join(kinds))})[/dim]" if kinds else ""
     return f"[{colour}]{names[turn['agent_id']]}:[/{colour}] {words}{note}"
@@ -115,7 +119,8 @@ def _resident(run: RunFolder, discussion: str, log: Json, resident: Json) -> Lin
         facts = ", ".join(f"{_plain(k)} {_word(v)}" for k, v in resident[part].items())
         lines.append(f"[dim]{part}: {escape(facts)}[/dim]")
     survey = _own(run.json(f"{discussion}/satisfaction.json")["agents"], me)
-    lines += ["", _satisfied("Before", survey["pre_satisfaction"], survey["pre_reason"])]
+    before = survey["pre_satisfaction"], survey["pre_reason"], survey.get("pre_missing")
+    lines += ["", _satisfied("Before", *before)]
     kept = run.json(f"{discussion}/reflection_log.json")["rounds"]
     reflections = {r["round"]: _own(r["reflections"], me) for r in kept}
     for round_ in log["rounds"]:
@@ -129,20 +134,21 @@ def _resident(run: RunFolder, discussion: str, log: Json, resident: Json) -> Lin
     lines += ["", "[underline]Vote[/underline]"]
     texts = {i["item_id"]: escape(i["proposal"]) for i in voting["items"]}
     for vote in _own(voting["ballots"], me)["votes"]:
-        lines.append(f"[bold]{vote['vote'] or '(not read)':<3}[/bold] {texts[vote['item_id']]}")
+        word = vote["vote"] or f"({_missing(vote.get('missing'))})"
+        lines.append(f"[bold]{word:<3}[/bold] {texts[vote['item_id']]}")
         lines.append(f"    [dim]{escape(vote['reason'] or '')}[/dim]")
-    return [*lines, "", _satisfied("After", survey["post_satisfaction"], survey["post_reason"])]
+    after = survey["post_satisfaction"], survey["post_reason"], survey.get("post_missing")
+    return [*lines, "", _satisfied("After", *after)]
 
 
 def _thoughts(thinking: Json, names: Mapping[str, str]) -> Lines:
-    concerns = "; ".join(thinking["key_concerns"])
-    said = (
-        f"thinks: {_plain(thinking['overall_stance'])}; {concerns}. {thinking['strategic_notes']}"
-    )
+    concerns = "; ".join(thinking["key_concerns"] or ())
+    stance = thinking["overall_stance"] or f"({_missing(_why_missing(thinking, 'overall_stance'))})"
+    said = f"thinks: {_plain(stance)}; {concerns}. {thinking['strategic_notes'] or ''}"
     replies = [
         f"  to {names[r['target_agent']]}: {r['my_feeling']}, agrees {r['agree_level']} of 5; "
         f"{r['reason']}"
-        for r in thinking["reactions"]
+        for r in thinking["reactions"] or ()
         if r["want_to_respond"]
     ]
     return [f"[dim italic]{escape(line)}[/dim italic]" for line in (said, *replies)]
@@ -151,9 +157,9 @@ def _thoughts(thinking: Json, names: Mapping[str, str]) -> Lines:
 def _heard(round_: Json, me: str, names: Mapping[str, str]) -> Lines:
     """Who took up the resident's words, and how."""
     found = [
-        f"{names[t['agent_id']]} ({_plain(r['interaction_type'])})"
+        f"{names[t['agent_id']]} ({_plain(r['interaction_type'] or 'refer to')})"
         for t in round_["turns"]
-        for r in t["speaking"]["references"]
+        for r in t["speaking"]["references"] or ()
         if r["target_agent"] == me
     ]
     return [f"[cyan]answered by {', '.join(found)}[/cyan]"] if found else []
@@ -177,8 +183,10 @@ def _became(run: RunFolder, concern: str) -> Lines:
 def _reflection(found: Json | None) -> Lines:
     if not found or not (moved := found["stance_evolution"]):
         return []
-    stances = _plain(f"{moved['previous_stance']} → {moved['current_stance']}")
-    why = f"({moved['change_type']}): {moved['change_reason']} {found['next_round_strategy']}"
+    now = moved["current_stance"] or f"({_missing(_why_missing(moved, 'current_stance'))})"
+    stances = _plain(f"{moved['previous_stance'] or '(not known)'} → {now}")
+    change, then = moved["change_type"] or "not known", found["next_round_strategy"] or ""
+    why = f"({change}): {moved['change_reason'] or ''} {then}"
     return [f"[dim italic]looks back: {escape(f'{stances} {why}')}[/dim italic]"]
 
 
@@ -202,6 +210,18 @@ def _plain(name: object) -> str:
     return str(name).replace("_", " ")
 
 
-def _satisfied(when: str, score: int | None, reason: str) -> str:
-    said = "(not read)" if score is None else f"{score} of 10"
+def _why_missing(answer: Json, field: str) -> str | None:
+    if answer.get("_declined"):
+        return DECLINED
+    why: str | None = answer.get("_missing", {}).get(field)
+    return why
+
+
+def _missing(why: str | None) -> str:
+    """A way out in words; what else leaves no answer was not read."""
+    return _plain(why) if why in WAYS_OUT else "not read"
+
+
+def _satisfied(when: str, score: int | None, reason: str, missing: str | None) -> str:
+    said = f"({_missing(missing)})" if score is None else f"{score} of 10"
     return f"{when}: satisfied [bold]{said}[/bold]{':' * bool(reason)} [dim]{escape(reason)}[/dim]"

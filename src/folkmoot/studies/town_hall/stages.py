@@ -9,7 +9,7 @@ it did not reach are asked for again (`Round.parts` counts the calls).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import TypedDict
@@ -25,6 +25,7 @@ from folkmoot.conversation.answers import (
     object_schema,
     pin_schema,
 )
+from folkmoot.conversation.template_sentences import FieldSentences
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope, Session
 from folkmoot.kit import coding
@@ -37,13 +38,13 @@ from folkmoot.studies.town_hall.answers import (
     MINIMAL_SPEAKING,
     MINIMAL_THINKING,
     NO_BALLOT,
+    REFUSED_SATISFACTION,
     SATISFACTION,
     UNKNOWN,
     Ballot,
     Closing,
     Item,
     Moderation,
-    Planned,
     Reflection,
     Satisfaction,
     Speaking,
@@ -51,6 +52,7 @@ from folkmoot.studies.town_hall.answers import (
     Turn,
     ballot,
     reflection,
+    refused_ballot,
     turn,
 )
 from folkmoot.studies.town_hall.config import TownHallConfig
@@ -115,7 +117,7 @@ async def survey(
         each = dict.fromkeys(hall.ids, SATISFACTION)
         group = Group(stage, each, SATISFACTION_TOKENS, together)
         found, calls = await ask_together(scope, hall, group)
-    return {i: found.get(i, UNKNOWN) for i in hall.ids}, calls
+    return found.of_all(hall.ids, UNKNOWN, REFUSED_SATISFACTION), calls
 
 
 async def take_turns(scope: Scope, hall: Hall, earlier: Rounds) -> tuple[Round, list[Call]]:
@@ -128,10 +130,11 @@ async def take_turns(scope: Scope, hall: Hall, earlier: Rounds) -> tuple[Round, 
         thoughts: Thinking | None = None
         if meeting.level.think:
             got = await think(own, hall, who, earlier)
-            thoughts = got.value or MINIMAL_THINKING
+            thoughts = got.or_else(MINIMAL_THINKING, Thinking.refused())
             calls.append(got.call)
         said = await speak(own, hall, (who, thoughts), earlier)
-        turn = Turn.model_construct(thinking=thoughts, speaking=said.value or MINIMAL_SPEAKING)
+        spoken = said.or_else(MINIMAL_SPEAKING, Speaking.refused())
+        turn = Turn.model_construct(thinking=thoughts, speaking=spoken)
         return turn, [*calls, said.call]
 
     taken = await scope.each([hall.seats[i] for i in hall.ids], take_turn)
@@ -145,13 +148,14 @@ async def think(scope: Scope, hall: Hall, who: Speaker, earlier: Rounds) -> Got[
     number, last = len(earlier) + 1, earlier[-1] if earlier else None
     known = heard(hall, earlier, who.id)
     reflection = last.reflections.get(who.id) if last else None
-    remembered = reflection is not None and not reflection.parse_error
+    remembered = reflection is not None and not reflection.unanswered
     prompt = scope.prompt(
         "think",
         round=number,
         rounds=hall.meeting.rounds,
         **known,
-        reflection=reflection.to_json() if reflection and remembered else None,
+        reflection=reflection.to_prompt() if reflection and remembered else None,
+        options=hall.meeting.set.options,
     )
     answer = answers.thinking(hall.asked(who.id, round=number))
     stage = Stage("think", number, len(known["own"]) + remembered)
@@ -164,7 +168,7 @@ async def speak(
     """SPEAK: what the hall hears, from one's own thoughts (if asked for) and what was said."""
     who, thoughts = mind
     number = len(earlier) + 1
-    noted = thoughts.to_json() if thoughts is not None and not thoughts.parse_error else None
+    noted = thoughts.to_prompt() if thoughts is not None and not thoughts.unanswered else None
     if noted and not noted["reactions"]:
         del noted["reactions"]  # as in the first round, which has none
     prompt = scope.prompt(
@@ -174,26 +178,36 @@ async def speak(
         thoughts=noted,
         heard=bool(earlier),
         **heard(hall, earlier, who.id),
+        moderated=hall.meeting.level.moderated,
+        options=hall.meeting.set.options,
     )
     answer = answers.speaking(hall.asked(who.id, round=number))
     return await ask_one(scope, who, prompt, answer, Stage("speak", number, int(bool(noted))))
 
 
-async def moderate(scope: Scope, hall: Hall, round_: Round) -> tuple[Moderation, Call]:
+async def moderate(scope: Scope, hall: Hall, rounds: Rounds) -> tuple[Moderation, Call]:
     """The moderator sums up, names opinions that got too little room, invites quiet residents and
-    points to overlooked concerns of vulnerable ones. The hall hears it in the next round.
+    points to overlooked concerns of vulnerable ones. The hall hears it before it looks back on the
+    round.
+
+    The moderator has the rounds before them that residents have, and always their own last words.
     """
     assert hall.moderator is not None
+    round_, meeting = rounds[-1], hall.meeting
+    earlier = meeting.history(meeting.remembered(rounds)[:-1])
+    if not earlier and len(rounds) > 1:
+        earlier = [{**meeting.history(rounds[-2:-1])[0], "statements": []}]
     prompt = scope.prompt(
         "moderator",
         round=round_.number,
-        rounds=hall.meeting.rounds,
-        statements=hall.meeting.statements(round_),
-        quiet=[f"{i} ({hall.meeting.names[i]})" for i in quiet(round_)],
-        questions=hall.meeting.questions([round_], "moderator", "all"),
+        rounds=meeting.rounds,
+        earlier=earlier,
+        statements=meeting.statements(round_),
+        quiet=[f"{i} ({meeting.names[i]})" for i in quiet(round_)],
+        questions=meeting.questions([round_], "moderator", "all"),
     )
     answer = Json(Moderation, about=hall.asked("moderator"))
-    stage = Stage("moderate", round_.number)
+    stage = Stage("moderate", round_.number, sum(bool(e["moderator"]) for e in earlier))
     got = await ask_one(scope, hall.moderator, prompt, answer, stage)
     return got.value or MINIMAL_MODERATION, got.call
 
@@ -206,8 +220,14 @@ def quiet(round_: Round) -> list[str]:
 
 
 async def reflect(scope: Scope, hall: Hall, rounds: Rounds) -> tuple[Round, list[Call]]:
-    """REFLECT: each looks back on the last of these rounds; that round with the reflections."""
+    """REFLECT: each looks back on the last of these rounds, on what was said and on what the
+    moderator said of it; that round with the reflections."""
     round_ = rounds[-1]
+    if hall.session is not None:
+        reflections, calls = await _reflections(scope, hall, rounds, list(round_.order))
+        parts, planned_parts = round_.parts + len(calls), round_.planned_parts + 1
+        round_ = replace(round_, parts=parts, planned_parts=planned_parts)
+        return replace(round_, reflections=reflections), calls
 
     async def look_back(own: Scope, who: Speaker) -> Got[answers.Reflection]:
         turn = round_.turns[who.id]
@@ -218,12 +238,13 @@ async def reflect(scope: Scope, hall: Hall, rounds: Rounds) -> tuple[Round, list
             **heard(hall, rounds, who.id),
             own_statement=turn.speaking.full_statement,
             stance=turn.stance,
+            options=hall.meeting.set.options,
         )
         answer = answers.reflection(hall.asked(who.id, stance=turn.stance))
         return await ask_one(own, who, prompt, answer, Stage("reflect", round_.number, 1))
 
     found, calls = await ask_alone(scope, hall, look_back)
-    reflections = {i: found.get(i, MINIMAL_REFLECTION) for i in hall.ids}
+    reflections = found.of_all(hall.ids, MINIMAL_REFLECTION, Reflection.refused())
     return replace(round_, reflections=reflections), calls
 
 
@@ -241,7 +262,7 @@ async def draw_up_ballot(
         questions=hall.meeting.questions(rounds, "planner"),
         most=most,
     )
-    answer = Json(Planned, about=hall.asked("planner", most=most))
+    answer = answers.planned(hall.asked("planner", most=most))
     got = await ask_one(scope, hall.planner, prompt, answer, Stage("plan", None, len(rounds)))
     planned = got.value.items if got.value else ()
     items = tuple(
@@ -257,15 +278,17 @@ async def vote(
     """Yes or no with a reason on each item, from each resident; nobody else votes."""
     rounds, items = so_far.rounds, so_far.items
     listed = [{"id": i.id, "text": i.text} for i in items]
-    answer = ballot(items)
+    options = hall.meeting.set.options
+    answer = ballot(items, options.votes)
 
     async def alone(own: Scope, who: Speaker) -> Got[Ballot]:
         known = heard(hall, rounds, who.id)
-        prompt = own.prompt("vote", **known, items=listed)
+        prompt = own.prompt("vote", **known, items=listed, options=options)
         return await ask_one(own, who, prompt, answer, Stage("vote", None, len(known["own"])))
 
     def together(residents: list[str], _: object) -> str:
-        return scope.prompt("shared_vote", ids=residents, **all_heard(hall, rounds), items=listed)
+        known = all_heard(hall, rounds)
+        return scope.prompt("shared_vote", ids=residents, **known, items=listed, options=options)
 
     if not items:
         return dict.fromkeys(hall.ids, NO_BALLOT), []
@@ -275,7 +298,7 @@ async def vote(
         tokens, each = ITEM_TOKENS * len(items), dict.fromkeys(hall.ids, answer)
         group = Group(Stage("vote", None, len(rounds)), each, tokens, together)
         found, calls = await ask_together(scope, hall, group)
-    return {i: found.get(i, NO_BALLOT) for i in hall.ids}, calls
+    return found.of_all(hall.ids, NO_BALLOT, refused_ballot(items)), calls
 
 
 async def write_consensus(
@@ -362,14 +385,16 @@ class UpcomingRound:
             rounds=self.hall.meeting.rounds,
             **all_heard(self.hall, self.earlier),
             notes=[
-                {"id": i, "reflection": noted[i].to_json()}
+                {"id": i, "reflection": noted[i].to_prompt()}
                 for i in residents
-                if i in noted and not noted[i].parse_error
+                if i in noted and not noted[i].unanswered
             ],
             already=self.hall.meeting.lines(said.items()),
             think=self.think,
             reflect=self.reflects and whole,
             whole=whole,
+            moderated=self.hall.meeting.level.moderated,
+            options=self.hall.meeting.set.options,
         )
 
 
@@ -396,8 +421,7 @@ async def shared_round(
         if missing:
             late, further = await _reflections(scope, hall, (*earlier, round_), missing)
             reflections, calls = {**reflections, **late}, [*calls, *further]
-        kept = {i: reflections.get(i, MINIMAL_REFLECTION) for i in hall.ids}
-        round_ = replace(round_, reflections=kept)
+        round_ = replace(round_, reflections={i: reflections[i] for i in hall.ids})
     if len(calls) > 1:
         lost = calls[0].missing
         why = f"the first was no use ({lost})" if lost else "too long for one reply of the session"
@@ -426,6 +450,7 @@ class WholeRound:
 
     ahead: UpcomingRound
     kind: str = "json"
+    sentences: FieldSentences = field(default_factory=dict)
 
     @property
     def schema(self) -> dict[str, object]:
@@ -439,20 +464,28 @@ class WholeRound:
             {i: reflection(self.ahead.hall.asked(i, stance=s)) for i, s in stances.items()}
         )
 
+    def with_sentences(self, sentences: FieldSentences) -> WholeRound:
+        """Return the same answer type, which leaves out what prompts say of the fields."""
+        return replace(self, sentences=sentences)
+
     def parse(self, reply: str) -> Parsed[tuple[Turns, Reflections]] | Unreadable | Missing:
         found = Json(AnyObject).parse(reply)
         if not isinstance(found, Parsed):
             return found
         raw = found.value.model_extra or {}
-        said = each_of(self.ahead.turns()).read(_object(raw, "turns", raw))
+        each = each_of(self.ahead.turns()).with_sentences(self.sentences)
+        said = each.read(_object(raw, "turns", raw))
         if not isinstance(said, Parsed):
             return said
         turns = said.value.values
         stances = {i: turn.stance for i, turn in turns.items()} if self.ahead.reflects else {}
-        back = self._back(stances).read(_object(raw, "reflections", {}))
+        own = self._back(stances).with_sentences(self.sentences)
+        back = own.read(_object(raw, "reflections", {}))
         if not isinstance(back, Parsed):
             return Parsed((turns, {}), found.parse_step, said.repairs)
-        return Parsed((turns, back.value.values), found.parse_step, (*said.repairs, *back.repairs))
+        reflections = back.value.values
+        reflections |= dict.fromkeys(back.value.declined, Reflection.refused())
+        return Parsed((turns, reflections), found.parse_step, (*said.repairs, *back.repairs))
 
 
 class AnyObject(BaseModel):
@@ -471,12 +504,14 @@ async def _turns(
 
     turns = ahead.turns()
     group = Group(ahead.stage, {i: turns[i] for i in missing}, ahead.tokens(reflects=False), prompt)
-    return await ask_together(scope, ahead.hall, group)
+    found, calls = await ask_together(scope, ahead.hall, group)
+    return found.values, calls
 
 
 async def _reflections(
     scope: Scope, hall: Hall, rounds: tuple[Round, ...], missing: list[str]
 ) -> tuple[Reflections, list[Call]]:
+    """Ask the shared session for the reflections of some residents on the last of these rounds."""
     round_, meeting = rounds[-1], hall.meeting
 
     def prompt(residents: list[str], _: Mapping[str, Reflection]) -> str:
@@ -487,12 +522,16 @@ async def _reflections(
             rounds=meeting.rounds,
             earlier=meeting.history(meeting.remembered(rounds)[:-1]),
             statements=meeting.statements(round_),
+            moderator=meeting.history([round_])[0]["moderator"],
             stances=[{"id": i, "stance": round_.turns[i].stance} for i in residents],
+            options=meeting.set.options,
         )
 
     stage = Stage("reflect", round_.number, 1)
     each = {i: reflection(hall.asked(i, stance=round_.turns[i].stance)) for i in missing}
-    return await ask_together(scope, hall, Group(stage, each, REFLECTION_TOKENS, prompt))
+    group = Group(stage, each, REFLECTION_TOKENS, prompt)
+    found, calls = await ask_together(scope, hall, group)
+    return found.of_all(missing, MINIMAL_REFLECTION, Reflection.refused()), calls
 
 
 def _object(

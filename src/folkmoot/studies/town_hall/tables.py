@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import new_class
 from typing import TypedDict
 
+from folkmoot.conversation.answers import DECLINED
 from folkmoot.engine.session import Scope
 from folkmoot.kit import coding
 from folkmoot.storage.rows import Row, column
+from folkmoot.studies.town_hall.answers import UNREAD, Reflection, Thinking
 from folkmoot.studies.town_hall.discussion import Discussion, Meeting, Round, portrait
 from folkmoot.studies.town_hall.measures import (
     FIGURES,
@@ -16,14 +18,15 @@ from folkmoot.studies.town_hall.measures import (
     Comparison,
     OverSets,
     Tracking,
-    counted,
+    is_said_aloud,
     measures,
     pairs,
-    quality,
     satisfaction_rows,
     tracking,
+    why_no_vote,
 )
-from folkmoot.studies.town_hall.participants import Resident
+from folkmoot.studies.town_hall.participants import Resident, ResidentSet
+from folkmoot.studies.town_hall.quality import counted, quality
 
 MODERATOR = "moderator"
 PART = "main comparison or supplementary"
@@ -87,12 +90,18 @@ class RoundRow(OfDiscussion, table="rounds"):
         "model dealt to this seat by the level; empty for the run's own"
     )
     overall_stance: str | None = column("stance in THINK; empty where thinking is off or unread")
+    stance_missing: str | None = column(
+        "why THINK has no stance: none_of_these, declined, template_sentence (the prompt's own "
+        "words came back) or unparsed"
+    )
     silent: bool = column(SILENT)
     words: int = column("words of the public statement")
     thinking_parse_error: bool = column("THINK could not be read: the minimal structure stands")
     speaking_parse_error: bool = column("SPEAK could not be read: left out of possible reactions")
-    new_points: int = column("points that answer nobody")
-    references_made: int = column("public references that the resident made")
+    new_points: int | None = column("points that answer nobody; empty where they are not known")
+    references_made: int | None = column(
+        "public references that the resident made; empty where they are not known"
+    )
     reactions_ignore: int = column("others who could have reacted and made no reference (level 0)")
     reactions_refute: int = column("others who disagreed (level 1)")
     reactions_question: int = column("others who asked (level 2)")
@@ -102,6 +111,9 @@ class RoundRow(OfDiscussion, table="rounds"):
     positive_reaction_count: int = column("others who cited or agreed (levels 3 and 4)")
     positive_ratio: float | None = column("positive of all reactions; empty when there was none")
     weighted_inclusivity_score: float | None = column("sum of levels over possible reactions, 0–4")
+    weighted_inclusivity_score_said_aloud: float | None = column(
+        "the same, of references alone that a rule over words finds in the statement"
+    )
     avg_agree_level: float | None = column("mean private agreement with the resident, 1–5")
     cited_as_compelling_count: int = column(
         "times named most compelling in reflections on the round"
@@ -109,15 +121,17 @@ class RoundRow(OfDiscussion, table="rounds"):
     possible_reactions: int = column(
         "others who could have reacted (readable statements, from round 2)"
     )
+    unknown_reactions: int = column("others who referred to the resident, nobody knows how")
     interaction_count: int = column("public references to the resident")
     response_rate: float | None = column("share of private reactions that wished to respond")
     cited_as_disagreed_count: int = column(
         "times named most disagreed with in reflections on the round"
     )
     questions_received: int = column("public questions put to the resident")
-    speaking_volume: int = column("new points and references that the resident made")
+    speaking_volume: int | None = column("new points and references that the resident made")
     responders: str = column("who reacted, ids joined by |")
     stance_after: str | None = column("stance in REFLECT after the round")
+    stance_after_missing: str | None = column("why REFLECT has no stance; see stance_missing")
     change_type: str | None = column("maintain, soften, harden or flip")
     most_compelling: str | None = column("who convinced the resident most in this round")
     most_disagreed: str | None = column("with whom the resident disagreed most in this round")
@@ -134,6 +148,7 @@ class Utterance(OfDiscussion, table="utterances"):
     text: str = column("what was said")
     silent: bool = column(SILENT)
     unread: bool = column("the answer could not be read")
+    declined: bool = column("the answer was declined")
     finish: str | None
 
 
@@ -143,14 +158,41 @@ class ReactionRow(OfDiscussion, table="reactions"):
     round: int = column("round of discussion, from 1")
     speaker: str = column("who could react")
     target: str = column("to whom")
-    reaction_level: int = column("0 ignore, 1 refute, 2 question, 3 cite, 4 agree")
-    reaction: str = column("name of the reaction's level")
+    reaction_level: int | None = column(
+        "0 ignore, 1 refute, 2 question, 3 cite, 4 agree, of references as the speaker gave them; "
+        "empty where the type of the reference is not known"
+    )
+    reaction: str | None = column("name of the reaction's level")
     interaction_types: str = column("interaction types of the references, joined by |")
+    said_aloud: bool | None = column(
+        "whether a rule over words finds a reference to the target in the statement; empty "
+        "without a reference"
+    )
+    reaction_level_said_aloud: int | None = column(
+        "reaction_level of the references that the rule finds: a check of robustness"
+    )
     agree_level: int | None = column("private agreement of the speaker with the target, 1–5")
+    agree_missing: str | None = column(
+        "way out of the private agreement: cannot_say, declined or none_of_these"
+    )
     my_feeling: str | None = column("private feeling of the speaker")
     want_to_respond: bool | None = column("whether the speaker wished to respond")
     speaker_vulnerable: bool = column("whether the speaker is one of the vulnerable residents")
     target_vulnerable: bool = column("whether the target is one of the vulnerable residents")
+
+
+class ReferenceRow(OfDiscussion, table="references"):
+    """One public reference, as its speaker gave it."""
+
+    round: int = column("round of discussion, from 1")
+    speaker: str = column("who referred")
+    target: str = column("to whom")
+    interaction_type: str | None = column("agree, disagree, partial_agree, cite or question")
+    missing: str | None = column(
+        "why there is no interaction type: none_of_these, declined, unknown_value, missing_value"
+    )
+    content: str = column("the words in which the speaker answered the target")
+    said_aloud: bool = column("whether a rule over words finds the reference in the statement")
 
 
 class ItemRow(OfDiscussion, table="items"):
@@ -162,7 +204,8 @@ class ItemRow(OfDiscussion, table="items"):
     vulnerable_originated: bool = column("whether a vulnerable resident raised it")
     yes: int = column("votes for it")
     no: int = column("votes against it")
-    uncast: int = column("ballots that could not be read")
+    declined: int = column("votes that were declined, or are for neither yes nor no")
+    uncast: int = column("votes that could not be read")
     passed: bool = column(PASSED)
     tie: bool = column("as many yes as no, which fails")
 
@@ -174,7 +217,11 @@ class VoteRow(OfDiscussion, table="votes"):
     agent_id: str = column("the resident")
     is_vulnerable: bool = column(IS_VULNERABLE)
     originated: bool = column("whether this resident raised the item")
-    vote: str | None = column("yes or no; empty when the ballot could not be read")
+    vote: str | None = column("yes or no; empty where there is no vote")
+    missing: str | None = column(
+        "why there is no vote: none_of_these, declined, template_sentence (the prompt's own words "
+        "came back) or unparsed"
+    )
     reason: str = column("the reason given")
     passed: bool = column(PASSED)
 
@@ -189,6 +236,11 @@ class SatisfactionRow(OfDiscussion, table="satisfaction"):
     satisfaction_delta: int | None = column("after minus before")
     pre_reason: str = column("reason given before")
     post_reason: str = column("reason given after")
+    pre_missing: str | None = column(
+        "why there is no satisfaction before: cannot_say, declined, template_sentence (the "
+        "prompt's own words came back) or unparsed"
+    )
+    post_missing: str | None = column("why there is no satisfaction after")
 
 
 class RepairRow(OfDiscussion, table="repairs"):
@@ -234,9 +286,19 @@ class DiscussionRow(_with_figures(OfDiscussion), table="discussions"):  # type: 
     minimal_structures: int = column("residents for whom the minimal structure stands")
     silent_turns: int = column("turns in which a resident chose to say nothing")
     votes_uncast: int = column("votes that could not be read")
+    ways_out: int = column("stances, agreements, votes and ratings that took a way out")
     repaired: int = column("fields that were repaired")
     dropped: int = column("fields that were dropped")
     rounds_split: int = column("rounds of a shared session that took more than one call")
+
+
+class OptionOrderRow(Row, table="option_orders"):
+    """One option of a closed field, at the place where prompts and schemas of a set list it."""
+
+    set: int = column(SET)
+    field: str = column("stances, feelings, interactions, changes or votes")
+    position: int = column("place in the list, from 1")
+    option: str = column("the option")
 
 
 class OfLevel(Row):
@@ -289,10 +351,12 @@ TABLES: tuple[type[Row], ...] = (
     RoundRow,
     Utterance,
     ReactionRow,
+    ReferenceRow,
     ItemRow,
     VoteRow,
     SatisfactionRow,
     RepairRow,
+    OptionOrderRow,
     DiscussionRow,
     LevelRow,
     DifferenceRow,
@@ -320,10 +384,14 @@ class ComparedColumns(TypedDict):
     sets: int
 
 
-def record_set(scope: Scope, number: int, residents: Sequence[Resident]) -> None:
-    """The residents of one set, one row each."""
+def record_set(scope: Scope, of: ResidentSet, residents: Sequence[Resident]) -> None:
+    """The residents of one set, one row each, and the orders in which options are listed."""
     for resident in residents:
-        scope.record(ResidentRow(set=number, **resident.to_row()))
+        scope.record(ResidentRow(set=of.number, **resident.to_row()))
+    for name, options in of.options.to_json().items():
+        for position, option in enumerate(options, start=1):
+            row = OptionOrderRow(set=of.number, field=name, position=position, option=option)
+            scope.record(row)
 
 
 def record_comparison(scope: Scope, comparison: Comparison) -> None:
@@ -381,7 +449,7 @@ def record_discussion(scope: Scope, discussion: Discussion) -> None:
             scope.record(_round(meeting, resident, round_, tracked_row, key))
         for row_of in _utterances(discussion, round_, key):
             scope.record(row_of)
-    for record in (_reactions, _items, _votes, _repairs):
+    for record in (_reactions, _references, _items, _votes, _repairs):
         for row_of in record(discussion, key):
             scope.record(row_of)
     for satisfied in satisfaction_rows(discussion):
@@ -413,15 +481,30 @@ def _round(
         vulnerable_type=resident.vulnerable_type,
         seat_model=meeting.seats[resident.id],
         overall_stance=turn.thinking.overall_stance if turn.thinking else None,
+        stance_missing=_why_no_stance(turn.thinking, "overall_stance"),
         silent=turn.silent,
         words=len(turn.speaking.full_statement.split()),
         thinking_parse_error=bool(turn.thinking and turn.thinking.parse_error),
         speaking_parse_error=turn.speaking.parse_error,
         stance_after=evolution.current_stance if evolution else None,
+        stance_after_missing=_why_no_stance(
+            reflection, "stance_evolution", evolution.missing if evolution else {}
+        ),
         change_type=evolution.change_type if evolution else None,
         most_compelling=compelling.agent_id if compelling else None,
         most_disagreed=disagreed.agent_id if disagreed else None,
     )
+
+
+def _why_no_stance(
+    answer: Thinking | Reflection | None, field: str, further: Mapping[str, str] | None = None
+) -> str | None:
+    """Return why an answer holds no stance; None if it holds one or was not asked for."""
+    if answer is None:
+        return None
+    if answer.unanswered:
+        return DECLINED if answer.declined else UNREAD
+    return answer.missing.get(field) or (further or {}).get("current_stance")
 
 
 def _utterances(discussion: Discussion, round_: Round, key: Key) -> list[Row]:
@@ -432,9 +515,14 @@ def _utterances(discussion: Discussion, round_: Round, key: Key) -> list[Row]:
         for who in (call.residents if call.stage != "moderate" else (MODERATOR,))
     }
     turns = [(i, "resident", round_.turns[i]) for i in round_.order]
-    said = [(i, role, t.speaking.full_statement, t.silent, not t.heard) for i, role, t in turns]
+    said = [
+        (i, role, t.speaking.full_statement, t.silent, not t.heard and not t.speaking.declined)
+        for i, role, t in turns
+    ]
+    declined = {i for i, _, t in turns if t.speaking.declined}
     if (moderation := round_.moderation) is not None:
-        said.append((MODERATOR, MODERATOR, moderation.spoken, False, moderation.parse_error))
+        unread = moderation.parse_error or "spoken" in moderation.missing
+        said.append((MODERATOR, MODERATOR, moderation.spoken, False, unread))
     return [
         Utterance(
             **key,
@@ -446,6 +534,7 @@ def _utterances(discussion: Discussion, round_: Round, key: Key) -> list[Row]:
             text=text,
             silent=silent,
             unread=unread,
+            declined=who in declined,
             finish=finish.get(who),
         )
         for turn, (who, role, text, silent, unread) in enumerate(said, start=1)
@@ -461,15 +550,36 @@ def _reactions(discussion: Discussion, key: Key) -> list[Row]:
             speaker=pair.speaker,
             target=pair.target,
             reaction_level=pair.level,
-            reaction=SPECTRUM[pair.level],
+            reaction=None if pair.level is None else SPECTRUM[pair.level],
             interaction_types="|".join(pair.types),
+            said_aloud=pair.said_aloud,
+            reaction_level_said_aloud=pair.level_said_aloud,
             agree_level=pair.private.agree_level if pair.private else None,
+            agree_missing=pair.private.missing.get("agree_level") if pair.private else None,
             my_feeling=pair.private.my_feeling if pair.private else None,
             want_to_respond=pair.private.want_to_respond if pair.private else None,
             speaker_vulnerable=pair.speaker in vulnerable,
             target_vulnerable=pair.target in vulnerable,
         )
         for pair in pairs(discussion)
+    ]
+
+
+def _references(discussion: Discussion, key: Key) -> list[Row]:
+    return [
+        ReferenceRow(
+            **key,
+            round=round_.number,
+            speaker=speaker,
+            target=reference.target_agent,
+            interaction_type=reference.interaction_type,
+            missing=reference.missing.get("interaction_type"),
+            content=reference.content,
+            said_aloud=is_said_aloud(discussion, turn, reference),
+        )
+        for round_ in discussion.rounds
+        for speaker, turn in round_.turns.items()
+        for reference in turn.speaking.references
     ]
 
 
@@ -483,6 +593,7 @@ def _items(discussion: Discussion, key: Key) -> list[Row]:
             vulnerable_originated=bool(set(item.origin) & set(discussion.meeting.vulnerable)),
             yes=outcome.yes,
             no=outcome.no,
+            declined=outcome.declined,
             uncast=outcome.uncast,
             passed=outcome.passed,
             tie=outcome.tie,
@@ -500,6 +611,7 @@ def _votes(discussion: Discussion, key: Key) -> list[Row]:
             is_vulnerable=resident in discussion.meeting.vulnerable,
             originated=resident in item.origin,
             vote=ballot.votes.get(item.id),
+            missing=why_no_vote(ballot, item.id),
             reason=ballot.reasons.get(item.id, ""),
             passed=item.id in discussion.passed,
         )

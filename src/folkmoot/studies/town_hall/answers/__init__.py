@@ -7,41 +7,108 @@ descriptions in `pin_schema` and of fields are part of the JSON schemas that go 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self, TypeVar, cast, get_args, get_origin
+from typing import Annotated, ClassVar, Self, TypeVar
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_validator,
 )
-from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
 from folkmoot.conversation.answers import (
+    CANNOT_SAY,
+    DECLINED,
     Json,
     Parsed,
     Reading,
+    is_declined,
     object_schema,
+    parse_way_out,
     pin_schema,
     schema_of,
 )
-from folkmoot.studies.town_hall.answers.repairs import Asked, Repairer, listed, spelled, text, whole
+from folkmoot.studies.town_hall.answers.options import (
+    CHANGES,
+    FEELINGS,
+    INTERACTIONS,
+    STANCES,
+    ChangeType,
+    Feeling,
+    InteractionType,
+    Stance,
+)
+from folkmoot.studies.town_hall.answers.outcome import (
+    MINIMAL_CLOSING,
+    MINIMAL_MODERATION,
+    NO_BALLOT,
+    REFUSED_SATISFACTION,
+    SATISFACTION,
+    UNKNOWN,
+    UNREAD,
+    Ballot,
+    Closing,
+    Item,
+    Moderation,
+    Planned,
+    Satisfaction,
+    ballot,
+    planned,
+    refused_ballot,
+)
+from folkmoot.studies.town_hall.answers.records import (
+    MISSING_VALUE,
+    TEMPLATE_SENTENCE,
+    UNKNOWN_VALUE,
+    WAYS_OUT,
+    Minimal,
+    Record,
+    Texts,
+    Words,
+    asked_schema,
+)
+from folkmoot.studies.town_hall.answers.repairs import Asked, Repairer, spelled, whole
 
-Stance = Literal["strong_support", "support", "neutral", "oppose", "strong_oppose"]
-Feeling = Literal["worried", "relieved", "angry", "hopeful", "indifferent", "empathetic"]
-InteractionType = Literal["agree", "disagree", "partial_agree", "cite", "question"]
-ChangeType = Literal["maintain", "soften", "harden", "flip"]
+__all__ = [
+    "MINIMAL_CLOSING",
+    "MINIMAL_MODERATION",
+    "MINIMAL_REFLECTION",
+    "MINIMAL_SPEAKING",
+    "MINIMAL_THINKING",
+    "NO_BALLOT",
+    "REFUSED_SATISFACTION",
+    "SATISFACTION",
+    "UNKNOWN",
+    "UNREAD",
+    "WAYS_OUT",
+    "Ballot",
+    "Closing",
+    "Item",
+    "Moderation",
+    "Planned",
+    "Reaction",
+    "Record",
+    "Reference",
+    "Reflection",
+    "Satisfaction",
+    "Speaking",
+    "Thinking",
+    "Turn",
+    "ballot",
+    "change_between",
+    "planned",
+    "reflection",
+    "refused_ballot",
+    "speaking",
+    "takes_up",
+    "thinking",
+    "turn",
+]
 
-STANCES: tuple[str, ...] = get_args(Stance)
-FEELINGS: tuple[str, ...] = get_args(Feeling)
-INTERACTIONS: tuple[str, ...] = get_args(InteractionType)
-CHANGES: tuple[str, ...] = get_args(ChangeType)
 EVERYONE = ("all", "moderator", "planner")
 
 
@@ -73,16 +140,7 @@ def _truth(raw: object, info: ValidationInfo) -> bool | None:
     return found
 
 
-def _texts(raw: object, info: ValidationInfo) -> object:
-    if isinstance(raw, str):
-        Repairer.of(info).note(str(info.field_name), "wrong_shape", raw, raw)
-        raw = [raw]
-    return [t for t in map(text, raw) if t] if isinstance(raw, Sequence) else raw
-
-
-Words = Annotated[str, BeforeValidator(text)]
-Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
-# Asked for as a plain enumeration or number; None only when what came back was dropped.
+# None where what came back was dropped, or was a way out.
 OptionalFeeling = Annotated[
     Feeling | None,
     WithJsonSchema({"type": "string", "enum": list(FEELINGS)}),
@@ -90,54 +148,10 @@ OptionalFeeling = Annotated[
 ]
 AgreeLevel = Annotated[
     int | None,
-    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 5}),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 5}, {"type": "null"}]}),
     BeforeValidator(_level),
 ]
 OptionalBool = Annotated[bool | None, WithJsonSchema({"type": "boolean"}), BeforeValidator(_truth)]
-
-
-def _plain(of: FieldInfo) -> bool:
-    mended = any(isinstance(m, BeforeValidator) for m in of.metadata)
-    return of.annotation is str and not mended
-
-
-class Record(BaseModel):
-    """Base of all answers: unknown fields are ignored, values never change."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _whole(cls, raw: object) -> object:
-        """A field that is not there is null, if it has a validator that repairs or refuses that."""
-        if not isinstance(raw, Mapping):
-            return raw
-        mended = (n for n, f in cls.model_fields.items() if f.is_required() and not _plain(f))
-        # Whether an answer could be read is ours to say, not the model's.
-        said = {k: v for k, v in raw.items() if k not in ("parse_error", "_parse_error")}
-        return {**dict.fromkeys(mended), **said}
-
-    def to_json(self) -> dict[str, object]:
-        """The fields under the source's names; `_parse_error` only where it is true."""
-        data = self.model_dump(mode="json", by_alias=True)
-        if data.pop("_parse_error", False):
-            data["_parse_error"] = True
-        return data
-
-
-class Minimal(Record):
-    """An answer that may stand for one that could not be read."""
-
-    parse_error: SkipJsonSchema[bool] = Field(False, alias="_parse_error")
-
-    @classmethod
-    def minimal(cls) -> Self:
-        """The minimal structure that stands for such an answer: nothing said."""
-        empty: dict[str, Any] = {
-            name: "" if of.annotation is str else () if get_origin(of.annotation) is tuple else None
-            for name, of in cls.model_fields.items()
-        }
-        return cast(Self, cls.model_construct(**(empty | {"parse_error": True})))
 
 
 class Reference(Record):
@@ -145,9 +159,27 @@ class Reference(Record):
 
     model_config = pin_schema("Reference", "A public response to another resident.")
 
+    CLOSED: ClassVar = {"interaction_type": None}
+
     target_agent: str = Field(description="id of the resident who is answered")
-    interaction_type: InteractionType
+    interaction_type: InteractionType | SkipJsonSchema[None]
     content: Words
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _typed(
+        cls, raw: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
+        """A reference without a type that can be read is still a reference, of an unknown type."""
+        if not isinstance(raw, Mapping) or not Reading.of(info).about:
+            return handler(raw)
+        said = raw.get("interaction_type")
+        if parse_way_out(said, WAYS_OUT) is not None:
+            return handler(raw)
+        kind = Repairer.of(info).choice(said, INTERACTIONS, "references.interaction_type")
+        found = handler({**raw, "interaction_type": kind})
+        why = {"interaction_type": UNKNOWN_VALUE if said else MISSING_VALUE}
+        return found if kind else found.model_copy(update={"missing": {**found.missing, **why}})
 
 
 class Reaction(Record):
@@ -155,12 +187,22 @@ class Reaction(Record):
 
     model_config = pin_schema("Reaction", "A private reaction to what another resident said.")
 
+    CLOSED: ClassVar = {"my_feeling": FEELINGS[0], "agree_level": 1}
+
     target_agent: str = Field(description="id of the resident whose opinion this is about")
     target_summary: Words = Field(description="that opinion in a few words")
     my_feeling: OptionalFeeling
     agree_level: AgreeLevel
     reason: Words
     want_to_respond: OptionalBool
+
+    @classmethod
+    def _find_missing(cls, said: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
+        """Null is the way out of the number."""
+        missing = super()._find_missing(said, echoed)
+        if "agree_level" in said and said["agree_level"] is None:
+            missing["agree_level"] = CANNOT_SAY
+        return missing
 
 
 T = TypeVar("T", Reaction, Reference)
@@ -179,6 +221,8 @@ class Thinking(Minimal):
     """THINK: private, never shown to anyone else."""
 
     model_config = pin_schema("Thinking", "THINK: private, never shown to anyone else.")
+
+    CLOSED: ClassVar = {"overall_stance": STANCES[0]}
 
     reactions: tuple[Reaction, ...] = Field(description="one per opinion heard")
     overall_stance: Stance | SkipJsonSchema[None]
@@ -235,11 +279,9 @@ class Speaking(Minimal):
         kept = []
         for entry in repairer.entries(raw, "references"):
             target = repairer.target(entry.get("target_agent"), "references.target_agent")
-            said = entry.get("interaction_type")
-            kind = target and repairer.choice(said, INTERACTIONS, "references.interaction_type")
-            if kind:
-                own = {**entry, "target_agent": target, "interaction_type": kind}
-                kept.append(Reference.model_validate(own))
+            if target:
+                own = {**entry, "target_agent": target}
+                kept.append(Reference.model_validate(own, context=repairer.reading))
         return _heard(kept, "references", repairer)
 
     @field_validator("questions", mode="before")
@@ -259,26 +301,11 @@ class Speaking(Minimal):
     def _stripped(cls, said: str) -> str:
         return said.strip()
 
-    @model_validator(mode="after")
-    def _aloud(self, info: ValidationInfo) -> Self:
-        """Only what the hall heard counts: answers whose words the statement does not hold are
-        dropped, and from the silent everything."""
-        repairer, said = Repairer.of(info), self.full_statement
-        if not repairer.asked.ids:
-            return self
-        heard = [
-            r for r in self.references if repairer.asked.said_aloud(r.content, r.target_agent, said)
-        ]
-        for r in self.references:
-            if r not in heard:
-                repairer.note("references", "not_said_aloud", f"{r.target_agent}: {r.content}")
-        if said:
-            return self.model_copy(update={"references": tuple(heard)})
-        for name in ("new_points", "questions"):
-            for one in getattr(self, name):
-                words = one.content if isinstance(one, Question) else one
-                repairer.note(name, "not_said_aloud", words)
-        return self.model_copy(update={"references": (), "new_points": (), "questions": ()})
+    @property
+    def silent(self) -> bool:
+        """The resident chose to say nothing."""
+        unread = self.unanswered or "full_statement" in self.missing
+        return not unread and not self.full_statement
 
 
 class Compelling(Record):
@@ -302,9 +329,9 @@ class StanceEvolution(Record):
 
     model_config = pin_schema("StanceEvolution", "How one's stance moved in a round.")
 
-    previous_stance: Stance
-    current_stance: Stance
-    change_type: ChangeType
+    previous_stance: Stance | SkipJsonSchema[None]
+    current_stance: Stance | SkipJsonSchema[None]
+    change_type: ChangeType | SkipJsonSchema[None]
     change_reason: Words
 
     @model_validator(mode="before")
@@ -314,25 +341,39 @@ class StanceEvolution(Record):
         if not isinstance(raw, Mapping):
             return raw
         repairer = Repairer.of(info)
-        before = repairer.or_refused(raw.get("previous_stance"), STANCES, "previous_stance")
-        after = repairer.or_refused(raw.get("current_stance"), STANCES, "current_stance")
-        if repairer.asked.stance and before != repairer.asked.stance:
+        named = ("previous_stance", "current_stance", "change_type")
+        ways = {n: parse_way_out(raw.get(n), WAYS_OUT) for n in named}
+        missing = {n: way.reason for n, way in ways.items() if way is not None}
+        repeated = {path.rpartition(".")[2] for path in repairer.reading.echoed}
+        missing |= {n: TEMPLATE_SENTENCE for n in named if n in repeated and n not in raw}
+        on_record = repairer.asked.stance
+        before, after = (
+            None if n in missing else repairer.or_refused(raw.get(n), STANCES, n) for n in named[:2]
+        )
+        if on_record and before != on_record:
             where = "stance_evolution.previous_stance"
-            repairer.note(where, "contradiction", before, repairer.asked.stance)
-            before = repairer.asked.stance
+            repairer.note(where, "contradiction", before, on_record)
+            before = on_record
+            missing.pop("previous_stance", None)
         said = spelled(raw.get("change_type"), CHANGES)
         if before in STANCES and after in STANCES:
-            meant = change_between(before, after)
+            meant = change_between(str(before), str(after))
             # One may soften or harden and stay on the same step of the scale.
             within = meant == "maintain" and said in ("soften", "harden")
             if said != meant and not within:
                 repairer.note("stance_evolution.change_type", "contradiction", said or "", meant)
                 said = meant
+            missing.pop("change_type", None)
+        elif before is None or after is None:
+            # A change from or to a stance that nobody knows is not known either.
+            said = None
+            missing["change_type"] = missing.get("current_stance", MISSING_VALUE)
         return {
             **raw,
             "previous_stance": before,
             "current_stance": after,
             "change_type": said,
+            "missing": missing,
         }
 
 
@@ -364,6 +405,14 @@ class Reflection(Minimal):
     def _given(cls, raw: object) -> object:
         return raw or ""  # null is refused: without a stance there is no answer
 
+    @classmethod
+    def _placeholder(cls, name: str) -> object:
+        if name != "stance_evolution":
+            return super()._placeholder(name)
+        return StanceEvolution(
+            previous_stance=None, current_stance=None, change_type=None, change_reason=""
+        )
+
 
 MINIMAL_THINKING = Thinking.minimal()
 MINIMAL_SPEAKING = Speaking.minimal()
@@ -383,16 +432,23 @@ class Turn(Record):
     def _objects(cls, raw: object, info: ValidationInfo) -> object:
         if info.field_name == "thinking" and not Repairer.of(info).asked.think:
             return None
+        if isinstance(raw, Mapping) and is_declined(raw.get(DECLINED)):
+            return (Thinking if info.field_name == "thinking" else Speaking).refused()
         return raw if isinstance(raw, Mapping) else {}
 
     @property
     def heard(self) -> bool:
         """Was there a statement that could be read (silence included)?"""
-        return not self.speaking.parse_error
+        return bool(self.speaking.full_statement) or self.silent
+
+    @property
+    def referring(self) -> bool:
+        """Is it known to whom the resident referred?"""
+        return not self.speaking.unanswered and "references" not in self.speaking.missing
 
     @property
     def silent(self) -> bool:
-        return self.heard and not self.speaking.full_statement
+        return self.speaking.silent
 
     @property
     def stance(self) -> str:
@@ -402,12 +458,17 @@ class Turn(Record):
 
 def thinking(asked: Asked) -> Json[Thinking]:
     """The answer type of THINK; without reactions in the first round."""
-    return Json(Thinking, about=asked, without=("reactions",) * (asked.round == 1))
+    options = asked.options
+    closed = (("overall_stance", options.stances), ("reactions.my_feeling", options.feelings))
+    schema = asked_schema(Thinking, closed, ("reactions",) * (asked.round == 1))
+    return Json(Thinking, about=asked, schema=schema, may_decline=True)
 
 
 def speaking(asked: Asked) -> Json[Speaking]:
     """The answer type of SPEAK; without references in the first round."""
-    return Json(Speaking, about=asked, without=("references",) * (asked.round == 1))
+    closed = (("references.interaction_type", asked.options.interactions),)
+    schema = asked_schema(Speaking, closed, ("references",) * (asked.round == 1))
+    return Json(Speaking, about=asked, schema=schema, may_decline=True)
 
 
 def takes_up(place: Sequence[str], reply: str, names: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -420,7 +481,7 @@ def takes_up(place: Sequence[str], reply: str, names: Mapping[str, str]) -> list
     read = speaking(asked).parse(reply)
     if not isinstance(read, Parsed):
         return []
-    return [(r.interaction_type, r.target_agent) for r in read.value.references]
+    return [(r.interaction_type or "refer", r.target_agent) for r in read.value.references]
 
 
 def turn(asked: Asked) -> Json[Turn]:
@@ -432,98 +493,17 @@ def turn(asked: Asked) -> Json[Turn]:
 
 def reflection(asked: Asked) -> Json[Reflection]:
     """The answer type of REFLECT."""
-    return Json(Reflection, about=asked)
-
-
-class Concern(Record):
-    model_config = pin_schema("Concern", "A concern of one resident that nobody has answered.")
-
-    resident: str
-    concern: str
-
-
-class Moderation(Minimal):
-    """What the moderator is asked for."""
-
-    model_config = pin_schema("Moderating", "What the moderator is asked for.")
-
-    summary: str = Field(min_length=1)
-    underrepresented_opinions: tuple[Words, ...]
-    invited_residents: tuple[str, ...]
-    overlooked_concerns: tuple[Concern, ...]
-    spoken: str = Field(description="the words that the hall hears", min_length=1)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _spoken(cls, raw: object) -> object:
-        """A speech that was left out: the summary is read to the hall."""
-        if isinstance(raw, Mapping) and not text(raw.get("spoken")):
-            return {**raw, "spoken": text(raw.get("summary"))}
-        return raw
-
-    @field_validator("underrepresented_opinions", mode="before")
-    @classmethod
-    def _listed(cls, raw: object) -> object:
-        return listed(raw)
-
-    @field_validator("invited_residents", mode="before")
-    @classmethod
-    def _known(cls, raw: object, info: ValidationInfo) -> object:
-        return Repairer.of(info).targets(listed(raw), "invited_residents")
-
-    @field_validator("overlooked_concerns", mode="before")
-    @classmethod
-    def _of_known(cls, raw: object, info: ValidationInfo) -> object:
-        loose = [c if isinstance(c, Mapping) else {"concern": text(c)} for c in listed(raw)]
-        return _with_targets(loose, "overlooked_concerns", info)
-
-
-class ReflectedConcern(Record):
-    """A concern of one resident that the text takes up."""
-
-    model_config = pin_schema(
-        "ReflectedConcern", "A concern of one resident that the text takes up."
+    options = asked.options
+    closed = tuple(
+        (f"stance_evolution.{name}", texts)
+        for name, texts in (
+            ("previous_stance", options.stances),
+            ("current_stance", options.stances),
+            ("change_type", options.changes),
+        )
     )
-
-    resident: str = Field(description="id of the resident")
-    concern: Words
-
-
-class Closing(Minimal):
-    """What is asked for. Nobody says here who is vulnerable; that is worked out from the ids."""
-
-    model_config = pin_schema(
-        "Closing",
-        "What is asked for. Nobody says here who is vulnerable; that is worked out from the ids.",
-    )
-
-    consensus: str = Field(min_length=1)
-    concerns_reflected: tuple[ReflectedConcern, ...]
-
-    @field_validator("consensus")
-    @classmethod
-    def _stripped(cls, said: str) -> str:
-        return said.strip()
-
-    @field_validator("concerns_reflected", mode="before")
-    @classmethod
-    def _of_known(cls, raw: object, info: ValidationInfo) -> object:
-        concerns = [c for c in (raw if isinstance(raw, list) else []) if isinstance(c, Mapping)]
-        kept = _with_targets(concerns, "concerns_reflected", info)
-        return [c for i, c in enumerate(kept) if c not in kept[:i]]
-
-
-def _with_targets(
-    concerns: Sequence[Mapping[str, object]], where: str, info: ValidationInfo
-) -> list[dict[str, object]]:
-    """Concerns of residents that there are."""
-    repairer = Repairer.of(info)
-    named = [(repairer.target(text(c.get("resident")), f"{where}.resident"), c) for c in concerns]
-    return [{"resident": who, "concern": c.get("concern")} for who, c in named if who]
-
-
-MINIMAL_MODERATION = Moderation.minimal()
-MINIMAL_CLOSING = Closing.minimal()
+    schema = asked_schema(Reflection, closed)
+    return Json(Reflection, about=asked, schema=schema, may_decline=True)
 
 
 def change_between(before: str, after: str) -> str:
@@ -537,162 +517,3 @@ def change_between(before: str, after: str) -> str:
     if a * b < 0:
         return "flip"
     return "harden" if abs(b) > abs(a) else "soften"
-
-
-class PlannedItem(Record):
-    model_config = pin_schema("PlannedItem", "One point to be decided.")
-
-    proposal: str = Field(description="worded so that yes means to do it", min_length=1)
-    reasoning: Words
-    originating_residents: tuple[Words, ...] = Field(description="ids of those who raised it")
-
-    @field_validator("originating_residents", mode="before")
-    @classmethod
-    def _listed(cls, raw: object) -> object:
-        return listed(raw)
-
-
-class Planned(Record):
-    model_config = pin_schema("Planned", "What the planner is asked for.")
-
-    items: tuple[PlannedItem, ...] = Field(min_length=1)
-
-    @field_validator("items", mode="before")
-    @classmethod
-    def _objects(cls, raw: object) -> object:
-        return [i for i in raw if isinstance(i, Mapping)] if isinstance(raw, list) else raw
-
-    @field_validator("items")
-    @classmethod
-    def _distinct(
-        cls, items: tuple[PlannedItem, ...], info: ValidationInfo
-    ) -> tuple[PlannedItem, ...]:
-        """Bad ids, repeated items and items beyond `most` are dropped and noted."""
-        repairer = Repairer.of(info)
-        kept: dict[str, PlannedItem] = {}
-        for item in items:
-            wording = " ".join(item.proposal.split())
-            if wording.casefold() in kept:
-                repairer.note("items", "repeated", item.proposal)
-            elif len(kept) == repairer.asked.most:
-                repairer.note("items", "too_many", item.proposal)
-            else:
-                where = "items.originating_residents"
-                origin = tuple(sorted(repairer.targets(item.originating_residents, where)))
-                if not origin:
-                    repairer.note(where, "no_origin", f"V{len(kept) + 1}")
-                known = {"proposal": wording, "originating_residents": origin}
-                kept[wording.casefold()] = item.model_copy(update=known)
-        return tuple(kept.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One binary decision on the ballot and the residents whose words it goes back to."""
-
-    id: str
-    text: str
-    reasoning: str
-    origin: tuple[str, ...]
-
-
-VOTES = ("yes", "no")
-_YES_NO = {"true": "yes", "approve": "yes", "for": "yes", "in_favour": "yes", "false": "no"}
-_YES_NO |= {"reject": "no", "against": "no"}
-
-
-class Ballot(BaseModel):
-    """One resident's votes (item id → yes or no) and reasons; an item left out was not voted on."""
-
-    model_config = pin_schema("Ballot")
-
-    votes: dict[str, str] = {}
-    reasons: dict[str, str] = {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _on_each(cls, raw: object, info: ValidationInfo) -> object:
-        """An item without a clear yes or no is refused."""
-        reading = Reading.of(info)
-        if reading.about is None or not isinstance(raw, Mapping):
-            return raw
-        votes: dict[str, str] = {}
-        reasons: dict[str, str] = {}
-        by_key = {str(k).strip().casefold(): v for k, v in raw.items()}
-        for item in reading.about:
-            entry = by_key.get(item.casefold())
-            entry = entry if isinstance(entry, Mapping) else {"vote": entry}
-            said = entry.get("vote")
-            vote = yes_or_no(said)
-            if vote is None:
-                raise ValueError(f"{item} has no vote of yes or no. Vote on every item")
-            if vote != said:
-                reading.repaired(f"{item}.vote", "spelling", text(said), vote)
-            votes[item], reasons[item] = vote, text(entry.get("reason"))
-        return {"votes": votes, "reasons": reasons}
-
-
-NO_BALLOT = Ballot()
-
-
-def ballot(items: Sequence[Item]) -> Json[Ballot]:
-    """A vote with a reason on each item."""
-    one = {
-        "title": "Vote",
-        "type": "object",
-        "properties": {
-            "vote": {"type": "string", "enum": list(VOTES)},
-            "reason": {"type": "string"},
-        },
-        "required": ["vote", "reason"],
-    }
-    refs = {i.id: {"$ref": "#/$defs/Vote"} for i in items}
-    schema = {
-        "title": "Ballot",
-        "type": "object",
-        "properties": refs,
-        "required": list(refs),
-        "$defs": {"Vote": one},
-    }
-    return Json(Ballot, about=tuple(refs), schema=schema)
-
-
-def yes_or_no(raw: object) -> str | None:
-    """`yes` or `no`, also when written as true, "Yes." or against; None for anything else."""
-    folded = str(raw).strip().casefold().replace(" ", "_") if raw is not None else ""
-    return spelled(_YES_NO.get(folded.strip("."), raw), VOTES)
-
-
-class Satisfaction(Record):
-    """One resident's satisfaction at one time; None where it could not be read."""
-
-    model_config = pin_schema("Satisfaction")
-
-    satisfaction: Annotated[int, Field(ge=1, le=10)] | None
-    reason: Words
-
-    @field_validator("satisfaction", mode="before")
-    @classmethod
-    def _score(cls, said: object, info: ValidationInfo) -> object:
-        """A score out of range is asked for again, never moved to the nearest."""
-        score = whole(said, 10)
-        if score is None:
-            raise ValueError("must be a whole number from 1 to 10")
-        if not isinstance(said, int):
-            Repairer.of(info).note("satisfaction", "spelling", said, str(score))
-        return score
-
-
-SATISFACTION = Json(
-    Satisfaction,
-    schema={
-        "title": "Satisfaction",
-        "type": "object",
-        "properties": {
-            "satisfaction": {"type": "integer", "minimum": 1, "maximum": 10},
-            "reason": {"type": "string"},
-        },
-        "required": ["satisfaction", "reason"],
-    },
-)
-UNKNOWN = Satisfaction.model_construct(satisfaction=None, reason="")

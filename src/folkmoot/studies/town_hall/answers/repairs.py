@@ -15,6 +15,7 @@ from pydantic import ValidationInfo
 from rapidfuzz import fuzz
 
 from folkmoot.conversation.answers import Reading
+from folkmoot.studies.town_hall.answers.options import OptionOrders
 
 _SYNONYMS = {
     "partially_agree": "partial_agree",
@@ -147,7 +148,8 @@ def listed(raw: object) -> list[object]:
 class Asked:
     """Who was asked: `ids` are all residents (`names` by id), `me` who replied.
 
-    In `round` 1 there is nothing to react to. `stance` is the resident's own stance before a
+    `options`: the orders in which closed fields list their options. In `round` 1 there is nothing
+    to react to. `stance` is the resident's own stance before a
     reflection, empty where none is known. `think`: are thoughts asked for? `most`: items that a
     ballot may have.
     """
@@ -159,6 +161,7 @@ class Asked:
     think: bool = True
     most: int = 0
     names: Mapping[str, str] = field(default_factory=dict)
+    options: OptionOrders = field(default_factory=OptionOrders)
 
     def resident(self, raw: object) -> str:
         """The one resident that a text names, by id or by name, or ''."""
@@ -182,10 +185,11 @@ class Asked:
         )
 
     def said_aloud(self, words: str, target: str, statement: str) -> bool:
-        """Can the hall have heard this answer to `target` in a statement?
+        """Can the hall have heard this answer to `target` in a statement, by a rule over words?
 
-        Its words stand there, or a sentence that names `target` shares one with it: models copy
-        their words into what they say only roughly.
+        It is a robustness check and decides nothing: people answer each other in words that no
+        rule finds. By the rule the words stand there, or a sentence that names `target` shares one
+        with it: models copy their words into what they say only roughly.
         """
         if quoted(words, statement):
             return True
@@ -203,7 +207,7 @@ class Repairer:
 
     `kind` of a repair: unknown_id, self_reference, several_ids, spelling, out_of_range,
     unknown_value, missing_value, repeated, too_many, no_origin, nothing_said_yet, contradiction,
-    wrong_shape, not_said_aloud.
+    wrong_shape.
     """
 
     asked: Asked

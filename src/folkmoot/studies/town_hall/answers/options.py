@@ -1,0 +1,54 @@
+"""The options of the closed fields of a town hall, and the orders in which they are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal, get_args
+
+from folkmoot.randomness import generator
+
+Stance = Literal["strong_support", "support", "neutral", "oppose", "strong_oppose"]
+Feeling = Literal["worried", "relieved", "angry", "hopeful", "indifferent", "empathetic"]
+InteractionType = Literal["agree", "disagree", "partial_agree", "cite", "question"]
+ChangeType = Literal["maintain", "soften", "harden", "flip"]
+
+STANCES: tuple[str, ...] = get_args(Stance)
+FEELINGS: tuple[str, ...] = get_args(Feeling)
+INTERACTIONS: tuple[str, ...] = get_args(InteractionType)
+CHANGES: tuple[str, ...] = get_args(ChangeType)
+VOTES = ("yes", "no")
+
+
+@dataclass(frozen=True, slots=True)
+class OptionOrders:
+    """The order in which prompts and schemas of one set list the options of each closed field."""
+
+    stances: tuple[str, ...] = STANCES
+    feelings: tuple[str, ...] = FEELINGS
+    interactions: tuple[str, ...] = INTERACTIONS
+    changes: tuple[str, ...] = CHANGES
+    votes: tuple[str, ...] = VOTES
+
+    def to_json(self) -> dict[str, list[str]]:
+        """Field → options in order, for the sealed plan."""
+        return {name: list(options) for name, options in asdict(self).items()}
+
+
+def draw_option_orders(seed: int, set_number: int) -> OptionOrders:
+    """Draw the orders of one set. They are the same at all levels, which are compared within sets.
+
+    Stances form a scale, so they are listed from either end. The others are permuted.
+    """
+    rng = generator(seed, ("town_hall", f"set{set_number:02d}", "options"))
+
+    def permute(options: Sequence[str]) -> tuple[str, ...]:
+        return tuple(options[i] for i in rng.permutation(len(options)))
+
+    return OptionOrders(
+        stances=STANCES[::-1] if rng.integers(2) else STANCES,
+        feelings=permute(FEELINGS),
+        interactions=permute(INTERACTIONS),
+        changes=permute(CHANGES),
+        votes=permute(VOTES),
+    )

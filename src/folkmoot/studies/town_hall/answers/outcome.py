@@ -1,0 +1,329 @@
+"""What the moderator, the planner and the ballot say, and satisfaction: typed answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
+
+from folkmoot.conversation.answers import (
+    CANNOT_SAY,
+    DECLINED,
+    NONE_OF_THESE,
+    Json,
+    Reading,
+    parse_way_out,
+    pin_schema,
+    with_ways_out,
+)
+from folkmoot.studies.town_hall.answers.options import VOTES
+from folkmoot.studies.town_hall.answers.records import (
+    TEMPLATE_SENTENCE,
+    WAYS_OUT,
+    Minimal,
+    Record,
+    Words,
+    asked_schema,
+)
+from folkmoot.studies.town_hall.answers.repairs import Asked, Repairer, listed, spelled, text, whole
+
+
+class Concern(Record):
+    model_config = pin_schema("Concern", "A concern of one resident that nobody has answered.")
+
+    resident: str
+    concern: str
+
+
+class Moderation(Minimal):
+    """What the moderator is asked for."""
+
+    model_config = pin_schema("Moderating", "What the moderator is asked for.")
+
+    summary: str = Field(min_length=1)
+    underrepresented_opinions: tuple[Words, ...]
+    invited_residents: tuple[str, ...]
+    overlooked_concerns: tuple[Concern, ...]
+    spoken: str = Field(description="the words that the hall hears", min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spoken(cls, raw: object) -> object:
+        """A speech that was left out: the summary is read to the hall."""
+        if isinstance(raw, Mapping) and not text(raw.get("spoken")):
+            return {**raw, "spoken": text(raw.get("summary"))}
+        return raw
+
+    @field_validator("underrepresented_opinions", mode="before")
+    @classmethod
+    def _listed(cls, raw: object) -> object:
+        return listed(raw)
+
+    @field_validator("invited_residents", mode="before")
+    @classmethod
+    def _known(cls, raw: object, info: ValidationInfo) -> object:
+        return Repairer.of(info).targets(listed(raw), "invited_residents")
+
+    @field_validator("overlooked_concerns", mode="before")
+    @classmethod
+    def _of_known(cls, raw: object, info: ValidationInfo) -> object:
+        loose = [c if isinstance(c, Mapping) else {"concern": text(c)} for c in listed(raw)]
+        return _with_targets(loose, "overlooked_concerns", info)
+
+
+class ReflectedConcern(Record):
+    """A concern of one resident that the text takes up."""
+
+    model_config = pin_schema(
+        "ReflectedConcern", "A concern of one resident that the text takes up."
+    )
+
+    resident: str = Field(description="id of the resident")
+    concern: Words
+
+
+class Closing(Minimal):
+    """What is asked for. Nobody says here who is vulnerable; that is worked out from the ids."""
+
+    model_config = pin_schema(
+        "Closing",
+        "What is asked for. Nobody says here who is vulnerable; that is worked out from the ids.",
+    )
+
+    consensus: str = Field(min_length=1)
+    concerns_reflected: tuple[ReflectedConcern, ...]
+
+    @field_validator("consensus")
+    @classmethod
+    def _stripped(cls, said: str) -> str:
+        return said.strip()
+
+    @field_validator("concerns_reflected", mode="before")
+    @classmethod
+    def _of_known(cls, raw: object, info: ValidationInfo) -> object:
+        concerns = [c for c in (raw if isinstance(raw, list) else []) if isinstance(c, Mapping)]
+        kept = _with_targets(concerns, "concerns_reflected", info)
+        return [c for i, c in enumerate(kept) if c not in kept[:i]]
+
+
+def _with_targets(
+    concerns: Sequence[Mapping[str, object]], where: str, info: ValidationInfo
+) -> list[dict[str, object]]:
+    """Concerns of residents that there are."""
+    repairer = Repairer.of(info)
+    named = [(repairer.target(text(c.get("resident")), f"{where}.resident"), c) for c in concerns]
+    return [{"resident": who, "concern": c.get("concern")} for who, c in named if who]
+
+
+MINIMAL_MODERATION = Moderation.minimal()
+MINIMAL_CLOSING = Closing.minimal()
+
+
+class PlannedItem(Record):
+    model_config = pin_schema("PlannedItem", "One point to be decided.")
+
+    proposal: str = Field(description="worded so that yes means to do it", min_length=1)
+    reasoning: Words
+    originating_residents: tuple[Words, ...] = Field(description="ids of those who raised it")
+
+    @field_validator("originating_residents", mode="before")
+    @classmethod
+    def _listed(cls, raw: object) -> object:
+        return listed(raw)
+
+
+class Planned(Record):
+    model_config = pin_schema("Planned", "What the planner is asked for.")
+
+    items: tuple[PlannedItem, ...] = Field(min_length=1)
+
+    @field_validator("items", mode="before")
+    @classmethod
+    def _objects(cls, raw: object, info: ValidationInfo) -> object:
+        """Objects with a proposal of the planner's own; another's loss costs no item."""
+        echoed = Reading.of(info).echoed
+        return (
+            [
+                item
+                for number, item in enumerate(raw)
+                if isinstance(item, Mapping) and f"items.{number}.proposal" not in echoed
+            ]
+            if isinstance(raw, list)
+            else raw
+        )
+
+    @field_validator("items")
+    @classmethod
+    def _distinct(
+        cls, items: tuple[PlannedItem, ...], info: ValidationInfo
+    ) -> tuple[PlannedItem, ...]:
+        """Bad ids, repeated items and items beyond `most` are dropped and noted."""
+        repairer = Repairer.of(info)
+        kept: dict[str, PlannedItem] = {}
+        for item in items:
+            wording = " ".join(item.proposal.split())
+            if wording.casefold() in kept:
+                repairer.note("items", "repeated", item.proposal)
+            elif len(kept) == repairer.asked.most:
+                repairer.note("items", "too_many", item.proposal)
+            else:
+                where = "items.originating_residents"
+                origin = tuple(sorted(repairer.targets(item.originating_residents, where)))
+                if not origin:
+                    repairer.note(where, "no_origin", f"V{len(kept) + 1}")
+                known = {"proposal": wording, "originating_residents": origin}
+                kept[wording.casefold()] = item.model_copy(update=known)
+        return tuple(kept.values())
+
+
+def planned(asked: Asked) -> Json[Planned]:
+    """The answer type of the planner's ballot."""
+    return Json(Planned, about=asked, schema=asked_schema(Planned))
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One binary decision on the ballot and the residents whose words it goes back to."""
+
+    id: str
+    text: str
+    reasoning: str
+    origin: tuple[str, ...]
+
+
+_YES_NO = {"true": "yes", "approve": "yes", "for": "yes", "in_favour": "yes", "false": "no"}
+_YES_NO |= {"reject": "no", "against": "no"}
+
+
+class Ballot(BaseModel):
+    """One resident's votes (item id → yes or no) and reasons; an item left out was not voted on."""
+
+    model_config = pin_schema("Ballot")
+
+    votes: dict[str, str] = {}
+    reasons: dict[str, str] = {}
+    missing: dict[str, str] = {}  # item → why there is no vote on it
+    declined: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _on_each(cls, raw: object, info: ValidationInfo) -> object:
+        """An item without a clear yes or no or a way out is refused."""
+        reading = Reading.of(info)
+        if reading.about is None or not isinstance(raw, Mapping):
+            return raw
+        votes: dict[str, str] = {}
+        reasons: dict[str, str] = {}
+        missing: dict[str, str] = {}
+        by_key = {str(k).strip().casefold(): v for k, v in raw.items()}
+        repeated = {path.casefold() for path in reading.echoed}
+        for item in reading.about:
+            key = item.casefold()
+            entry = by_key.get(key)
+            entry = entry if isinstance(entry, Mapping) else {"vote": entry}
+            said = entry.get("vote")
+            reasons[item] = text(entry.get("reason"))
+            if (way_out := parse_way_out(said, WAYS_OUT)) is not None:
+                missing[item] = way_out.reason
+            elif said is None and repeated & {key, f"{key}.vote"}:
+                missing[item] = TEMPLATE_SENTENCE
+            elif (vote := yes_or_no(said)) is None:
+                raise ValueError(
+                    f"{item} has no vote of yes or no, {NONE_OF_THESE} or {DECLINED}. "
+                    "Vote on every item"
+                )
+            else:
+                votes[item] = vote
+                if vote != said:
+                    reading.repaired(f"{item}.vote", "spelling", text(said), vote)
+        return {"votes": votes, "reasons": reasons, "missing": missing}
+
+
+NO_BALLOT = Ballot()
+
+
+def refused_ballot(items: Sequence[Item]) -> Ballot:
+    """Return what stands for a ballot that was declined as a whole."""
+    return Ballot(missing=dict.fromkeys((i.id for i in items), DECLINED), declined=True)
+
+
+def ballot(items: Sequence[Item], options: Sequence[str] = VOTES) -> Json[Ballot]:
+    """A vote with a reason on each item; `options` are yes and no in the order of the prompt."""
+    one = {
+        "title": "Vote",
+        "type": "object",
+        "properties": {
+            "reason": {"type": "string"},
+            "vote": {"type": "string", "enum": list(with_ways_out(options))},
+        },
+        "required": ["reason", "vote"],
+    }
+    refs = {i.id: {"$ref": "#/$defs/Vote"} for i in items}
+    schema = {
+        "title": "Ballot",
+        "type": "object",
+        "properties": refs,
+        "required": list(refs),
+        "$defs": {"Vote": one},
+    }
+    return Json(Ballot, about=tuple(refs), schema=schema, may_decline=True)
+
+
+def yes_or_no(raw: object) -> str | None:
+    """`yes` or `no`, also when written as true, "Yes." or against; None for anything else."""
+    folded = str(raw).strip().casefold().replace(" ", "_") if raw is not None else ""
+    return spelled(_YES_NO.get(folded.strip("."), raw), VOTES)
+
+
+class Satisfaction(Record):
+    """One resident's satisfaction at one time; None where it could not be read."""
+
+    model_config = pin_schema("Satisfaction")
+
+    CLOSED: ClassVar = {"satisfaction": 1}
+
+    satisfaction: Annotated[int, Field(ge=1, le=10)] | None
+    reason: Words
+
+    @classmethod
+    def _find_missing(cls, said: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
+        """Null says that the resident cannot say."""
+        missing = super()._find_missing(said, echoed)
+        if "satisfaction" in said and said["satisfaction"] is None:
+            missing["satisfaction"] = CANNOT_SAY
+        return missing
+
+    @field_validator("satisfaction", mode="before")
+    @classmethod
+    def _score(cls, said: object, info: ValidationInfo) -> object:
+        """A score out of range is asked for again, never moved to the nearest."""
+        score = whole(said, 10)
+        if score is None:
+            raise ValueError("must be a whole number from 1 to 10, or null if you cannot say")
+        if not isinstance(said, int):
+            Repairer.of(info).note("satisfaction", "spelling", said, str(score))
+        return score
+
+
+SATISFACTION = Json(
+    Satisfaction,
+    schema={
+        "title": "Satisfaction",
+        "type": "object",
+        "properties": {
+            "reason": {"type": "string"},
+            "satisfaction": {
+                "anyOf": [{"type": "integer", "minimum": 1, "maximum": 10}, {"type": "null"}]
+            },
+        },
+        "required": ["reason", "satisfaction"],
+    },
+    may_decline=True,
+)
+UNREAD = "unparsed"
+UNKNOWN = Satisfaction.model_construct(
+    satisfaction=None, reason="", missing={"satisfaction": UNREAD}
+)
+REFUSED_SATISFACTION = UNKNOWN.model_copy(update={"missing": {"satisfaction": DECLINED}})

@@ -1,0 +1,118 @@
+"""How well answers could be read.
+
+Whatever was repaired, dropped, declined or left out of a denominator is counted, so that nothing is
+scored silently.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from folkmoot.studies.town_hall.answers import WAYS_OUT, Record
+from folkmoot.studies.town_hall.discussion import Discussion
+
+PARSE_STEPS = ("exact", "fenced", "repaired", "minimal", "missing")
+
+
+Counts: TypeAlias = "dict[str, int | Counts]"
+
+
+def quality(discussion: Discussion) -> Counts:
+    """Steps of the ladder, re-asks, minimal structures and repairs of one discussion."""
+    calls, rounds = discussion.calls, discussion.rounds
+    repairs = [repair for call in calls for repair in call.repairs]
+    turns = [turn for r in rounds for turn in r.turns.values()]
+    reflections = [r for round_ in rounds for r in round_.reflections.values()]
+    surveys = [*discussion.before.values(), *discussion.after.values()]
+    return {
+        "answers": len(calls),
+        "parse_steps": _parse_steps(c.parse_step for c in calls),
+        "parse_steps_by_stage": {
+            stage: _parse_steps(c.parse_step for c in calls if c.stage == stage)
+            for stage in dict.fromkeys(call.stage for call in calls)
+        },
+        "reasks": sum(c.reasks for c in calls),
+        "minimal_structures": sum(c.minimal for c in calls),
+        "missing_reasons": _by_kind(c.missing for c in calls if c.missing),
+        "repaired": _by_kind(r.kind for r in repairs if not r.dropped),
+        "dropped": _by_kind(r.kind for r in repairs if r.dropped),
+        "thoughts_unread": sum(t.thinking is not None and t.thinking.parse_error for t in turns),
+        "statements_unread": sum(not t.heard and not t.speaking.declined for t in turns),
+        "reflections_unread": sum(r.parse_error for r in reflections),
+        "thoughts_declined": sum(t.thinking is not None and t.thinking.declined for t in turns),
+        "statements_declined": sum(t.speaking.declined for t in turns),
+        "reflections_declined": sum(r.declined for r in reflections),
+        "ways_out": _ways_out(discussion),
+        "silent_turns": sum(t.silent for t in turns),
+        "votes_uncast": sum(o.uncast for o in discussion.outcomes),
+        "satisfaction_unread": sum(
+            s.satisfaction is None and s.missing.get("satisfaction") not in WAYS_OUT
+            for s in surveys
+        ),
+        "ballot_empty": not discussion.items,
+        "consensus_unread": discussion.closing.parse_error,
+        "rounds_split": sum(r.parts > r.planned_parts for r in rounds),
+        "calls_by_round": {str(r.number): r.parts for r in rounds if r.parts},
+    }
+
+
+def _ways_out(discussion: Discussion) -> Counts:
+    """Way out → how many answers that state a stance, an agreement, a vote or a rating took it."""
+    turns = [turn for r in discussion.rounds for turn in r.turns.values()]
+    thoughts = [t.thinking for t in turns if t.thinking]
+    reflections = [r for round_ in discussion.rounds for r in round_.reflections.values()]
+    records: list[Record] = [
+        *thoughts,
+        *(reaction for t in thoughts for reaction in t.reactions),
+        *(reference for t in turns for reference in t.speaking.references),
+        *(r.stance_evolution for r in reflections if r.stance_evolution),
+        *discussion.before.values(),
+        *discussion.after.values(),
+    ]
+    missing = [record.missing for record in records]
+    missing += [ballot.missing for ballot in discussion.ballots.values()]
+    # A change from or to a stance that was not stated is no answer of its own.
+    taken = [
+        reason
+        for reasons in missing
+        for name, reason in reasons.items()
+        if reason in WAYS_OUT and name != "change_type"
+    ]
+    return {way: taken.count(way) for way in WAYS_OUT}
+
+
+def total_quality(parts: Iterable[Counts]) -> Counts:
+    """Counts of several discussions added up."""
+    total: Counts = {}
+    for part in parts:
+        _add(total, part)
+    total.pop("calls_by_round", None)
+    return total
+
+
+def counted(found: int | Counts) -> int:
+    """How many in all: a count, or the sum of counts by kind."""
+    return found if isinstance(found, int) else sum(map(counted, found.values()))
+
+
+def _parse_steps(found: Iterable[str]) -> Counts:
+    counts = Counter(found)
+    return {
+        name: counts[name] for name in (*PARSE_STEPS, *sorted(counts.keys() - set(PARSE_STEPS)))
+    }
+
+
+def _by_kind(kinds: Iterable[str]) -> Counts:
+    return dict(sorted(Counter(kinds).items()))
+
+
+def _add(total: Counts, part: Counts) -> None:
+    for key, value in part.items():
+        so_far = total.get(key, {} if isinstance(value, dict) else 0)
+        if isinstance(value, dict) and isinstance(so_far, dict):
+            _add(so_far, value)
+            total[key] = so_far
+        elif isinstance(value, int) and isinstance(so_far, int):
+            total[key] = so_far + value
