@@ -11,12 +11,19 @@ from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.exposure_design import EXPOSURE
 from folkmoot.studies.focus_group.findings import findings, strict_tables
 from folkmoot.studies.focus_group.participants import places
-from folkmoot.studies.focus_group.preparation import check, cut, notes, planned, size, template
+from folkmoot.studies.focus_group.preparation import (
+    check,
+    cut,
+    list_images,
+    notes,
+    planned,
+    size,
+    template,
+)
 from folkmoot.studies.focus_group.protocol import protocol
 from folkmoot.studies.focus_group.respondent import PART
 from folkmoot.studies.focus_group.show import show
 from folkmoot.studies.focus_group.tables import TABLES, unusable
-from folkmoot.studies.focus_group.talk.material import list_images
 from folkmoot.studies.focus_group.talk.reading import takes_up
 
 

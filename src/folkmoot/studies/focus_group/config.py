@@ -19,6 +19,7 @@ from pydantic import (
 
 from folkmoot.engine.config import Positive
 from folkmoot.kit.coding import CodedConfig
+from folkmoot.models.images import images_in
 
 
 class DiscussionPhase(StrEnum):
@@ -214,6 +215,11 @@ class DiscussionConfig(CodedConfig):
         """The prices at which intent is asked besides the product's own, the lowest first."""
         own = None if self.price is None else amount(self.price)
         return tuple(sorted((p for p in self.prices if amount(p) != own), key=amount))
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The words of the material that are sent as images."""
+        return tuple(image.words for image in images_in(self.stimulus_material or ""))
 
     @property
     def groups(self) -> tuple[str, ...]:

@@ -48,7 +48,6 @@ from folkmoot.studies.focus_group.discussion import (
     heard,
 )
 from folkmoot.studies.focus_group.positions import DECIMALS
-from folkmoot.studies.focus_group.talk.material import read_images
 
 ANSWER_TOKENS = 300
 # The source's chances of taking up a question unasked, by extraversion.
@@ -316,7 +315,7 @@ class Participant:
             persona="\n".join(self.description.values()),
             temperature=self.config.temperature,
             max_tokens=self.config.max_tokens or ANSWER_TOKENS,
-            images=read_images(self.config.stimulus_material),
+            images=self.config.images,
         )
 
     def should_speak(self, rng: np.random.Generator, *, addressed: bool = False) -> bool:

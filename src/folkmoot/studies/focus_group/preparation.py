@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from folkmoot.engine.study import PlannedRows
 from folkmoot.errors import InputError, Problem
 from folkmoot.measures.estimates import FEWEST_UNITS
 from folkmoot.measures.power import DesignSize
+from folkmoot.models.images import NOT_TAKEN, TYPES, images_in
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded.generator import check_quotas
 from folkmoot.people.sources.grounded.panel import check_foreign_gaps, read_panel
@@ -18,7 +20,13 @@ from folkmoot.people.sources.grounded.profile import check_profile, group_proble
 from folkmoot.studies.focus_group.config import DiscussionConfig, amount
 from folkmoot.studies.focus_group.discussion import MODERATOR
 from folkmoot.studies.focus_group.participants import different_names, profiles
-from folkmoot.studies.focus_group.talk.material import check_images, list_images
+
+# Files that a text can only name. Models would be sent the name alone.
+_MEDIA = (*TYPES, *NOT_TAKEN, "pdf", "mp4", "mov", "webm", "avi", "mp3", "wav")
+_FILE = re.compile(rf"[^\s()\[\]<>\"']+\.(?:{'|'.join(_MEDIA)})(?![\w/.-]*\w)", re.IGNORECASE)
+_AS_ADDRESS = (
+    "give the address of a PNG, JPEG, GIF or WebP image (https://… or data:image/png;base64,…)"
+)
 
 
 def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
@@ -120,6 +128,42 @@ def _fitting(config: DiscussionConfig) -> list[Problem]:
             f"{config.responses_cap} answers",
         )
     return problems
+
+
+def list_images(config: DiscussionConfig) -> list[str]:
+    """The keys whose texts show images."""
+    return [key for key, text in _texts(config) if images_in(text)]
+
+
+def check_images(config: DiscussionConfig) -> list[Problem]:
+    """Images that no model would see: those of other types, file names, and those that stand where
+    a text is wanted."""
+    problems: list[Problem] = []
+    for key, text in _texts(config):
+        shown = images_in(text)
+        rest = text
+        for image in shown:
+            rest = rest.replace(image.words, " ")
+            if image.ending in NOT_TAKEN:
+                message = f"models take no images of type {image.ending} ({image.url[:80]})"
+                problems.append(Problem(message, key=key, hint=_AS_ADDRESS))
+        if shown and not key.endswith("stimulus_material"):
+            hint = "put it into stimulus_material"
+            problems.append(Problem("an image stands where words are wanted", key=key, hint=hint))
+        for found in _FILE.finditer(rest):
+            message = f"{found[0][:80]} is a file, of which models would be sent the name alone"
+            problems.append(Problem(message, key=key, hint=_AS_ADDRESS))
+    return problems
+
+
+def _texts(config: DiscussionConfig) -> Iterator[tuple[str, str]]:
+    """The texts of a study file that people are shown, by key."""
+    parts = [("", config), *((f"stimuli.{n}.", each) for n, each in enumerate(config.stimuli))]
+    for prefix, part in parts:
+        for key in ("product_concept", "category", "stimulus_material"):
+            text = getattr(part, key)
+            if text:
+                yield f"{prefix}{key}", text
 
 
 def _guide(config: DiscussionConfig) -> list[Problem]:

@@ -27,7 +27,6 @@ from folkmoot.engine.session import Scope
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, GuidePart
 from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionMessage, heard
 from folkmoot.studies.focus_group.participants import Participant
-from folkmoot.studies.focus_group.talk.material import read_images
 
 # About one in five surprising answers is followed up. The draw is somewhat likelier, because
 # about every fourth surprising answer is the last that its question has room for.
@@ -144,7 +143,7 @@ class Moderator:
             role="moderator",
             system=system,
             max_tokens=tokens,
-            images=read_images(self.config.stimulus_material),
+            images=self.config.images,
         )
 
     async def generate_discussion_guide(self, scope: Scope) -> list[str]:
