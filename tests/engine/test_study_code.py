@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import marshal
@@ -108,6 +109,39 @@ def test_nor_is_that_of_a_module_beside_it(folder: Path, module: str, flags: int
     source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     plant_compiled(source, "TITLE = 'planted'", flags)
     assert title_of(folder / "own.yaml") == "read"
+
+
+@pytest.mark.parametrize("linked", ["file", "folder", "study"])
+def test_links_lead_around_no_consent(folder: Path, linked: str, tmp_path: Path) -> None:
+    """Python has the compiled form where the link lies, which is in the stranger's folder."""
+    mark, away = tmp_path / "mark", tmp_path / "away"
+    away.mkdir()
+    (away / "harmless.py").write_text("TITLE = 'read'\n")
+    (away / "__init__.py").write_text("TITLE = 'read'\n")
+    planted = marking(mark) + "TITLE = 'planted'"
+    if linked == "folder":
+        (folder / "helper").symlink_to(away)
+        plant_compiled(folder / "helper" / "__init__.py", planted, UNCHECKED_HASH)
+    else:
+        (folder / "helper.py").symlink_to(away / "harmless.py")
+        plant_compiled(folder / "helper.py", planted, UNCHECKED_HASH)
+    study = AGREED + "import helper\nSTUDY = Study(helper.TITLE, 'x', StudyConfig, protocol)\n"
+    if linked == "study":  # the study file is a link itself, and its own folder is on the path
+        sys.path.insert(0, str(folder))
+        (folder / "own.py").unlink()
+        (away / "own.py").write_text(study)
+        (folder / "own.py").symlink_to(away / "own.py")
+    else:
+        (folder / "own.py").write_text(study)
+    with pytest.raises(InputError, match="Python code"):
+        load_study_file(folder / "own.yaml", consent=Consent(versions=versions(folder / "own.py")))
+    assert load_study_file(folder / "own.yaml", consent=GIVEN).study.name == "read"
+    assert not mark.exists()
+
+
+def versions(path: Path) -> dict[str, str]:
+    """Consent to this file alone."""
+    return {str(path.resolve()): hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
 def test_a_study_that_is_a_package_imports_its_own_modules_as_they_were_read(folder: Path) -> None:

@@ -267,20 +267,19 @@ def load_study(path: Path, consent: Consent | None = None) -> Study:
 
     `consent` is None where the caller names the file in Python. Raises InputError.
     """
-    path = path.resolve()
     if not path.is_file():
-        raise InputError(Problem(f"there is no file {path}", key="study"))
+        raise InputError(Problem(f"there is no file {path.resolve()}", key="study"))
     module = load_study_code(path, consent)
     if not hasattr(module, "STUDY"):
         raise InputError(
             Problem(
                 "the file defines no STUDY",
-                file=str(path),
+                file=str(path.resolve()),
                 key="study",
                 hint="add `STUDY = Study(name=…, title=…, config=…, protocol=…)`",
             )
         )
-    return _checked(module.STUDY, str(path))
+    return _checked(module.STUDY, str(path.resolve()))
 
 
 def _checked(found: object, name: str) -> Study:

@@ -1,8 +1,8 @@
 """The Python code that a study file names: it runs exactly as it was read and agreed to.
 
 Each file is read once. The same bytes are hashed, shown to consent, compiled and executed. Python's
-own loader would take a compiled file from `__pycache__` instead, which nobody agreed to. The same
-holds for modules beside the study file that its code imports.
+own loader would take a compiled file from `__pycache__` instead, which is not what was agreed to.
+The same holds for modules beside the study file that its code imports.
 """
 
 from __future__ import annotations
@@ -54,10 +54,13 @@ class StudyCode:
 
         Raises InputError without consent, and for a file that cannot be run.
         """
+        # The folder of a link and that of what it leads to.
+        folders = {path.parent.resolve(), path.resolve().parent}
         path = path.resolve()
         source = _read(path, consent)
-        # A study file of the same folder does not become the caller's own by this.
-        self.consents[path.parent] = consent or self.consents.get(path.parent)
+        for folder in folders:
+            # Another study file of this folder does not become the caller's own by this.
+            self.consents[folder] = consent or self.consents.get(folder)
         digest = hashlib.sha256(source).hexdigest()
         if self.digests.get(path) == digest and path in self.modules:
             return self.modules[path]
@@ -77,7 +80,7 @@ class StudyCode:
                 del sys.modules[name]
             else:
                 sys.modules[name] = earlier
-            if isinstance(error, InputError):  # a module beside it that nobody agreed to
+            if isinstance(error, InputError):  # a module beside it without consent
                 raise
             raise _broken(error, path) from error
         self.digests[path] = digest
@@ -94,25 +97,26 @@ class StudyCode:
         found = PathFinder.find_spec(fullname, path, target)
         if found is None or found.origin is None or not found.has_location:
             return None
-        origin = Path(found.origin).resolve()
-        folder = next((f for f in self.consents if _is_beside(origin, f)), None)
+        origin = Path(found.origin).absolute()
+        folder = self._folder_of(origin)
         if folder is None:
             return None
         # A notebook may import what it likes. Where only a folder that study code added holds a
         # module, this program may have meant another one of that name.
-        is_own = any(entry in origin.parents for entry in _paths_at_start())
+        place = _place_of(origin)
+        is_own = any(entry in place.parents for entry in _paths_at_start())
         asked = _is_imported_by_study_code() or not is_own
         consent = self.consents[folder] if asked else None
         if type(found.loader) is not SourceFileLoader:
             raise InputError(
                 Problem(
-                    f"the module {fullname} is compiled, so nobody can read what it does",
+                    f"the module {fullname} is compiled and cannot be read",
                     str(origin),
                     hint="put its .py file there, or install it as a package",
                 )
             )
-        source = _read(origin, consent)
-        self.digests[origin] = hashlib.sha256(source).hexdigest()
+        source = _read(place, consent)
+        self.digests[place] = hashlib.sha256(source).hexdigest()
         loader = AgreedSource(fullname, found.origin, source)
         return importlib.util.spec_from_file_location(
             fullname,
@@ -120,6 +124,22 @@ class StudyCode:
             loader=loader,
             submodule_search_locations=found.submodule_search_locations,
         )
+
+    def _folder_of(self, origin: Path) -> Path | None:
+        """Return the folder of a study file in which, or below which, a module lies; else None.
+
+        Links lead into such a folder and out of it, so the folders on the way count as they are
+        written and as they are. What the user's own environment finds further down (a virtual
+        environment, an editable package) is installed, and not a part of the study.
+        """
+        place = _place_of(origin)
+        above = {*place.parents, *origin.resolve().parents}
+        above |= {folder.resolve() for folder in origin.parents}
+        for folder in self.consents:
+            installed = (e for e in _paths_at_start() if folder in e.parents)
+            if folder in above and not any(e in place.parents for e in installed):
+                return folder
+        return None
 
 
 def load_study_code(path: Path, consent: Consent | None) -> ModuleType:
@@ -153,18 +173,13 @@ def _installed() -> StudyCode:
 
 @cache
 def _paths_at_start() -> tuple[Path, ...]:
-    """Return where modules were found before any study code ran: it may add folders of its own."""
+    """Return where modules were found before any study code ran: it may add further folders."""
     return tuple(Path(entry or os.curdir).resolve() for entry in sys.path)
 
 
-def _is_beside(origin: Path, folder: Path) -> bool:
-    """Return whether a module lies in the folder of a study file, or below it.
-
-    What the user's own environment finds further down (a virtual environment, an editable package)
-    is installed, and not a part of the study.
-    """
-    installed = (e for e in _paths_at_start() if folder in e.parents)
-    return folder in origin.parents and not any(e in origin.parents for e in installed)
+def _place_of(origin: Path) -> Path:
+    """Return a module's path with the real folder, beside which Python has its compiled form."""
+    return origin.parent.resolve() / origin.name
 
 
 def _is_imported_by_study_code() -> bool:
