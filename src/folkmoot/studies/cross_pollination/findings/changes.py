@@ -271,10 +271,7 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
 def _outcome_in_words(lopsided: Sequence[str], conditions: int) -> str:
     """Say where totals shifted. A test that is not significant shows no equality."""
     if not lopsided:
-        return (
-            "In no condition is a shift of the totals per option statistically significant, which "
-            "does not show that the totals stayed as they were."
-        )
+        return "A shift of the totals per option is neither shown in any condition nor ruled out."
     said = f"The totals per option shifted beyond chance in: {', '.join(lopsided)}."
     if len(lopsided) == conditions:
         return said
