@@ -72,6 +72,38 @@ def test_own_prompts_replace_shipped_ones_and_change_the_hash(
     assert own.check() == []
 
 
+def test_text_that_prompts_share_is_one_file_and_can_be_replaced(
+    shipped: Path, tmp_path: Path
+) -> None:
+    (shipped / "known.md").write_text("Known: {{ what }}\n")
+    for name in ("ask", "tell"):
+        (shipped / f"{name}.md").write_text('{% include "known" %}\n' + name + " {{ who }}\n")
+    plain = PromptLibrary(shipped)
+    assert plain.render("ask", what="x", who="Ann") == "Known: x\nask Ann"
+    assert plain.variables("tell") == {"what", "who"}
+    own = PromptLibrary(shipped, with_own(tmp_path, known="I know {{ what }}.\n"))
+    assert own.check() == []
+    assert own.render("tell", what="x", who="Ann") == "I know x.\ntell Ann"
+
+
+def test_a_mistake_in_a_shared_part_is_told_of_the_file_that_holds_it(
+    shipped: Path, tmp_path: Path
+) -> None:
+    (shipped / "known.md").write_text("{{ what }}")
+    (shipped / "ask.md").write_text('{% include "known" %}\n{{ who }}')
+    own = PromptLibrary(shipped, with_own(tmp_path, known="{{ wat }}"))
+    assert "known.md:1: unknown variable wat" in str(own.check()[0])
+    with pytest.raises(InputError, match=r"known\.md.*'wat' is undefined"):
+        own.render("ask", what="x", who="Ann")
+    (tmp_path / "b").mkdir()
+    lost = PromptLibrary(shipped, with_own(tmp_path / "b", ask='{% include "knwon" %}\n{{ who }}'))
+    assert "there is no prompt knwon" in str(lost.check()[0])
+    endless = '{% include "ask" %}\n'
+    (tmp_path / "c").mkdir()
+    circle = PromptLibrary(shipped, with_own(tmp_path / "c", known=endless, ask=endless))
+    assert "may not include" in str(circle.check()[0])
+
+
 def test_mistakes_in_own_prompts_are_all_found_before_a_run(shipped: Path, tmp_path: Path) -> None:
     folder = with_own(tmp_path, vote="a\n{{ wo }} {{ colour }}", vot="x")
     (folder / "vote").mkdir()

@@ -17,7 +17,7 @@ from folkmoot.models.scripted import Scripted
 from folkmoot.studies.town_hall.findings import findings
 from folkmoot.studies.town_hall.show import show
 
-from .hall_script import Key, hold, plain, scripted, small_hall
+from .hall_script import Key, hold, plain, scripted, small_hall, together
 
 # Where a prompt leaves what the hall has heard and comes to what is asked now.
 OWN_PART = re.compile(r"^(?:Round \d|The discussion is over|The meeting is over)", re.MULTILINE)
@@ -131,3 +131,44 @@ def test_what_a_resident_is_asked_starts_with_what_they_were_sent_before(
         whole = max(prompts, key=len)
         assert all(whole.startswith(p) for p in prompts)
         assert "speaks in round 1." in whole and "speaks in round 3." in whole
+
+
+# --- references as they were given, and the check of robustness ---
+
+GIVEN = {  # who → (content of a reference to A04, what the statement says)
+    "A01": ("A04 is right about the lift", "Her point hit home for me."),  # real, and not found
+    "A02": ("the lift must come first", "As I see it, the lift must come first."),  # found
+    "A03": ("I agree", ""),  # given by somebody who made no statement
+}
+
+
+def referring(key: Key, request: Request) -> Any:
+    said = plain(key, request)
+    stage, who, number = key
+    if stage == "speak" and number == 2 and who in GIVEN:
+        content, statement = GIVEN[who]
+        reference = {"target_agent": "A04", "content": content, "interaction_type": "agree"}
+        said |= {"references": [reference], "full_statement": statement}
+    return said
+
+
+@pytest.mark.parametrize("level", ["1", "2-1"])
+def test_references_count_as_given_and_the_check_stands_beside(tmp_path: Path, level: str) -> None:
+    settings = small_hall(tmp_path) | {"levels": [level], "rounds": 2}
+    run = hold(tmp_path, settings, scripted(together(referring) if level == "1" else referring))
+    references = run.table("references").sort("speaker")
+    assert references["content"].to_list() == [content for content, _ in GIVEN.values()]
+    assert references["said_aloud"].to_list() == [False, True, False]
+    reactions = run.table("reactions").filter(target="A04").sort("speaker")
+    assert reactions["reaction_level"].to_list() == [4, 4, 4, 0]
+    assert reactions["said_aloud"].to_list() == [False, True, False, None]
+    assert reactions["reaction_level_said_aloud"].to_list() == [0, 4, 0, 0]
+    # Three agree with A04 of eight possible reactions to the two vulnerable; the rule finds one.
+    row = run.table("discussions").row(0, named=True)
+    assert row["vulnerable_weighted_inclusivity_score"] == 3 * 4 / 8
+    assert row["vulnerable_weighted_inclusivity_score_said_aloud"] == 4 / 8
+    assert run.folder.json(f"set01_lv{level}/metrics_summary.json")["quality"]["dropped"] == {}
+    finding = next(f for f in run.findings() if f.key == "inclusion")
+    shown = dict(zip(finding.grid.columns, finding.grid.rows[0], strict=True))
+    assert (shown["vulnerable"], shown["vulnerable_said_aloud"]) == (1.5, 0.5)
+    assert "the gaps are +0.50 instead of +1.50" in finding.says
