@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import folkmoot
 from folkmoot import Choice, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
 from folkmoot.engine import estimate
@@ -15,6 +16,8 @@ from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.runner import from_python
 from folkmoot.engine.study_file import load_study_file
 from folkmoot.models.request import estimated_tokens
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
 
 FOCUS_GROUP = """
 study: focus_group
@@ -158,3 +161,93 @@ def test_check_says_where_a_rehearsal_stopped(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["check", str(tmp_path / "mine.yaml"), "--trust"])
     assert shown.exit_code == 2 and "forgotten" in shown.output
     assert "mine.py:3" in shown.output and "No mistakes" not in shown.output
+
+
+BIG_HALL = """
+study: town_hall
+topic: {{title: "Shall the quarter be rebuilt?", background: The city would pull it down.}}
+sets: 1
+rounds: {rounds}
+levels: ["2-1", 4]
+residents: {{general: {general}}}
+model: synthetic
+"""
+
+
+def test_a_large_hall_is_estimated_from_a_sample_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The work is bounded, and the estimate is near what the whole dry run counts."""
+    path = tmp_path / "hall.yaml"
+    path.write_text(BIG_HALL.format(rounds=2, general=20))
+    found = load_study_file(path)
+    whole = rehearsed(found, None)
+    assert whole.sampled is None and whole.calls_range == (whole.calls, whole.calls)
+    work: list[int] = []
+    count = estimate.Counting.state
+
+    def state(self: estimate.Counting) -> estimate.Counted:
+        work.append(self.bytes)
+        return count(self)
+
+    monkeypatch.setattr(estimate, "MAX_REHEARSED_BYTES", 1_500_000)
+    monkeypatch.setattr(estimate.Counting, "state", state)
+    sampled = rehearsed(found, None)
+    assert max(work) < 3 * 1_500_000
+    assert sampled.sampled is not None and not sampled.incomplete
+    assert sampled.calls == pytest.approx(whole.calls, rel=0.15)
+    assert sampled.input_tokens == pytest.approx(whole.input_tokens, rel=0.25)
+    assert sampled.output_tokens == pytest.approx(whole.output_tokens, rel=0.25)
+    low, high = sampled.calls_range or (0, 0)
+    assert low <= sampled.calls <= high
+    shown = CliRunner().invoke(app, ["check", str(path)])
+    assert shown.exit_code == 0 and "an estimate from a sample" in " ".join(shown.output.split())
+
+
+def test_a_study_that_does_not_bear_copies_is_estimated_as_far_as_it_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def strict(session: Session) -> None:
+        async def name(scope: Session, number: int) -> int:
+            await scope.ask(Speaker(f"p{number}"), "Who are you? " + "So it is. " * 100)
+            return number
+
+        found = await session.at("names").each(range(40), name)
+        if sorted(found.values()) != list(range(40)):
+            raise ValueError("somebody is there twice")
+        await session.at("last").ask(Speaker("p"), "Anything else?")
+
+    study = Study("strict", "Strict", StudyConfig, strict)
+    asked = from_python(study, {"model": "synthetic"}, RunOptions())
+    assert rehearsed(asked, None).calls == 41
+    monkeypatch.setattr(estimate, "MAX_REHEARSED_BYTES", 5_000)
+    found = rehearsed(asked, None)
+    assert found.incomplete and found.calls == 40
+    assert found.sampled is not None and found.sampled[0] < found.sampled[1] == 40
+
+
+def test_ranges_hold_the_tokens_of_short_and_of_long_replies() -> None:
+    study = Study("talk", "Talk", StudyConfig, talk)
+    total = rehearsed(from_python(study, {"model": "synthetic"}, RunOptions()), None)
+    assert total.output_range is not None and total.input_range is not None
+    assert total.output_range.low < total.output_tokens < total.output_range.high
+    middle = (total.output_range.low + total.output_range.high) / 2
+    assert total.output_tokens == pytest.approx(middle, abs=2)
+    low, high = total.cost_range(1.0)
+    assert low < 1.0 < high
+
+
+def test_what_replies_as_short_as_the_respondent_s_take_is_within_the_range(
+    tmp_path: Path,
+) -> None:
+    """The low bound is what a server takes that answers as the embedded respondent does."""
+    path = tmp_path / "study.yaml"
+    path.write_text(FOCUS_GROUP.format(concept="An oven", groups=1))
+    total = rehearsed(load_study_file(path), None)
+    with ServerThread(FaultPlan(), answers="respondent") as server:
+        over = [f"endpoints.openai={server.openai}", "model=openai/gpt-4o"]
+        run = folkmoot.run(path, out=tmp_path / "run", overrides=tuple(over), trust=True)
+    sent, said = run.manifest["input_tokens"], run.manifest["output_tokens"]
+    assert total.output_range is not None and total.input_range is not None
+    assert 0.8 * total.output_range.low < said < total.output_range.high
+    assert 0.7 * total.input_range.low < sent < total.input_range.high

@@ -16,7 +16,13 @@ from folkmoot.cli.console import clean, err, out, resume_line, safe, warn
 from folkmoot.cli.tables import grid_view
 from folkmoot.engine.authors import mistake_of
 from folkmoot.engine.consent import Consent, loading, model_files, sending
-from folkmoot.engine.estimate import ASSUMED_LATENCY, SYNTHETIC_LATENCY, Estimate, rehearsed
+from folkmoot.engine.estimate import (
+    ASSUMED_LATENCY,
+    SYNTHETIC_LATENCY,
+    Estimate,
+    TokenRange,
+    rehearsed,
+)
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.model_choice import choose_models
 from folkmoot.engine.progress import duration
@@ -159,7 +165,10 @@ def _print_estimate(
     for spec in embedding:
         console.print(f"Embedding {escape(clean(spec.name))}")
     if stages:
-        console.print(f"Calls     about {total.calls:,}")
+        console.print(f"Calls     {_calls(total)}", soft_wrap=True)
+        if total.input_range and total.output_range:
+            both = (_between(total.input_range, "in"), _between(total.output_range, "out"))
+            console.print(f"Tokens    {', '.join(both)}", soft_wrap=True)
         directly = " if asked directly" if config.batch else ""
         console.print(f"Cost      {escape(_cost(total, specs, found))}{directly}", soft_wrap=True)
         if told := _cached(total, found):
@@ -193,6 +202,27 @@ def rehearsal(found: StudyFile, model: str | None, embedding: str = LOCAL) -> Es
                 hint="nothing was asked; `folkmoot run` with --no-preflight makes no dry run",
             )
         ) from error
+
+
+def _calls(total: Estimate) -> str:
+    """How many calls, and how that is known."""
+    low, high = total.calls_range or (total.calls, total.calls)
+    text = f"about {total.calls:,}"
+    if high > low:
+        text += f" ({low:,} to {high:,})"
+    if total.sampled is not None and total.sampled[1]:
+        ran, items = total.sampled
+        text += f": an estimate from a sample, since a dry run of {ran:,} of {items:,} items was"
+        text += " as large as one may be"
+    if total.incomplete:
+        text += "; the dry run did not come to the end of the study, so there may be more"
+    return text
+
+
+def _between(tokens: TokenRange, which: str) -> str:
+    """A range of tokens: replies may be as short as the dry run's or longer."""
+    middle = (tokens.low + tokens.high) // 2
+    return f"about {middle:,} {which} ({tokens.low:,} to {tokens.high:,})"
 
 
 def _cached(total: Estimate, found: StudyFile) -> str:
@@ -252,7 +282,9 @@ def _cost(
         return "unknown (no price is known)"
     parts = ", ".join(f"{name} {dollars(cost)}" for name, cost in known.items() if cost)
     several = f" ({parts})" if parts.count("$") > 1 else ""
-    return f"about {dollars(sum(known.values()))}{several}{tail}"
+    low, high = total.cost_range(sum(known.values()))
+    between = f" ({dollars(low)} to {dollars(high)}, by how long replies are)" if high else ""
+    return f"about {dollars(sum(known.values()))}{several}{between}{tail}"
 
 
 def _pace(found: StudyFile, local: bool) -> str:

@@ -93,6 +93,7 @@ class RunOptions:
     host: Host | None = None  # serves the pages of the seats
     executor: str | None = None  # where parts run: "ray", or the address of a cluster of Ray's
     away: Away | None = None  # the same, from Python
+    rehearsal: bool = False  # a dry run: its calls count, and nobody reads its tables
     workers: int | None = None  # how many of them; None: one for each processor of the cluster
 
     def as_overrides(self) -> tuple[str, ...]:
@@ -386,6 +387,8 @@ async def _finish(execution: Execution, context: RunContext, end: _End, began: f
         await context.gateway.drain()
         context.plan.write()
         context.journal.close()
+        if execution.options.rehearsal:
+            return ""
         tables: dict[str, pl.LazyFrame] = {}
         if outcome in ("done", "paused"):
             for name, table in context.recorded():
