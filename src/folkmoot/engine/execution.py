@@ -388,7 +388,7 @@ async def _finish(execution: Execution, context: RunContext, end: _End, began: f
         context.plan.write()
         context.journal.close()
         if execution.options.rehearsal:
-            return ""
+            return
         tables: dict[str, pl.LazyFrame] = {}
         if outcome in ("done", "paused"):
             for name, table in context.recorded():
