@@ -17,7 +17,7 @@ from folkmoot.studies.negotiation.rules.strategies import (
     group_type,
     role_id,
 )
-from folkmoot.studies.negotiation.rules.tally import words_of
+from folkmoot.studies.negotiation.rules.tally import fold_option
 
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Size = Annotated[int, Field(ge=1, le=12)]
@@ -85,6 +85,11 @@ class NegotiationConfig(CodedConfig):
         description="what members vote with: top choice, acceptable and hard no, or a score of "
         "every option from -4 to 4 and hard no",
     )
+    field_order: Literal["source", "reason_first"] = Field(
+        "source",
+        description="order of the fields of the mediator's replies: the source's, or reasons "
+        "before decisions",
+    )
     confirm: bool = Field(
         True,
         description="ask each member, for one word, whether the record is right",
@@ -127,7 +132,7 @@ class NegotiationConfig(CodedConfig):
             if topic not in TOPICS:
                 hint = did_you_mean(topic, TOPICS, f"topics: {', '.join(TOPICS)}")
                 raise ValueError(f"`{topic}` is not a topic; {hint}")
-            folded = [words_of(n) for n in names]
+            folded = [fold_option(n) for n in names]
             if not names or () in folded:
                 raise ValueError(f"`{topic}` has no option, or one without a word")
             if len(set(folded)) != len(folded):

@@ -1,9 +1,10 @@
 """One negotiation (a group under a condition), the trail of each of its decisions, and what the
-System says of them: the contract of its turns, decisions in sentences, plain words for C3.
+System says of them: the contract of its turns, decisions in sentences, words of theory under C3.
 
-Under C3 no strategy id, operator or theory word may be in anything that the mediator says to a
-member or the planner. lexicon.yaml lists them, each with the plain words that replace it. What
-members say stays as they said it.
+Sentences about decisions are rendered from the decision's data. They are all that the planner and
+later decisions get, so no word of the mediator can reach these. Under C3 the mediator may use no
+strategy id, operator or word of theory; lexicon.yaml lists them. A reply with such words is asked
+for again once. What is still there stays in the transcript as said and is recorded.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
+from typing import NamedTuple
 
-from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.answers import DECLINED, Missing
 from folkmoot.files import packaged_yaml
 from folkmoot.hints import enumerated
 from folkmoot.randomness import uniform
 from folkmoot.studies.negotiation.config import NegotiationConfig
-from folkmoot.studies.negotiation.replies import Settlement, same
+from folkmoot.studies.negotiation.replies import BallotRead, Settlement, same
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Outcome, Portion
 from folkmoot.studies.negotiation.rules.strategies import (
     CONDITIONS,
@@ -39,7 +41,6 @@ from folkmoot.studies.negotiation.rules.tally import (
     Tally,
     VoteSummary,
     candidates,
-    content_words,
     count,
     words_of,
 )
@@ -98,10 +99,13 @@ def spelled(sentence: str) -> str:
     return _PROPER.sub(lambda found: found[0].capitalize(), sentence)
 
 
+NOTHING_DECIDED = "Nothing can be decided: nobody named an option"
+
+
 def decision_sentence(group: Group, outcome: Outcome) -> str:
     """The operator's decision in one sentence; who gets what, when, where it differs."""
     if not outcome.portions:
-        return "Nothing can be decided: nobody named an option"
+        return NOTHING_DECIDED
     said = portions_sentence(group, outcome.portions)
     frame = outcome.selected_option if outcome.operator == "self_select" else None
     if frame and any(p.option != frame for p in outcome.portions):
@@ -109,6 +113,24 @@ def decision_sentence(group: Group, outcome: Outcome) -> str:
     for member, option in outcome.owed:
         said += f"; in return {group.names[member]} is owed {option}"
     return spelled(said[:1].upper() + said[1:])
+
+
+def render_decision(group: Group, portions: Sequence[Portion]) -> str:
+    """Return a decision in one sentence, from its data; empty where nothing is decided."""
+    if not portions:
+        return ""
+    said = portions_sentence(group, portions)
+    return spelled(said[:1].upper() + said[1:])
+
+
+def render_change(group: Group, before: Sequence[Portion], after: Sequence[Portion]) -> str:
+    """Return what a revision adds to a decision and what it takes away, in one sentence."""
+    was, now = ({(p.option, p.when, p.members): p for p in some} for some in (before, after))
+    added = [p for key, p in now.items() if key not in was]
+    gone = [p for key, p in was.items() if key not in now]
+    parts = [f"Now {portions_sentence(group, added)}"] if added else []
+    parts += [f"{'n' if added else 'N'}o longer {portions_sentence(group, gone)}"] if gone else []
+    return spelled("; ".join(parts))
 
 
 def portions_sentence(group: Group, portions: Sequence[Portion]) -> str:
@@ -166,87 +188,83 @@ def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
     return f"Later in the trip, when feasible: {promised}"
 
 
-# --- plain words for C3 ------------------------------------------------------------------------
+# --- words of theory ---------------------------------------------------------------------------
 
 
 @cache
-def lexicon() -> Mapping[str, str]:
-    """Term → plain words. Every strategy id and operator of the table must be among the terms.
+def lexicon() -> tuple[str, ...]:
+    """Return the terms. Every strategy id and operator of the table must be among them.
 
-    Raises ValueError for one that is not, and for plain words that hold a term themselves.
+    Raises ValueError for one that is not.
     """
-    terms = {str(k): str(v) for k, v in packaged_yaml(__file__, "lexicon.yaml").items()}
-    pattern = _pattern(tuple(terms))
+    terms = tuple(str(term) for term in packaged_yaml(__file__, "lexicon.yaml"))
+    pattern = _pattern(terms)
     labels = {label for s in table().values() for label in (s.strategy_id, s.operator)}
     faults = [f"{s} is not in the lexicon" for s in sorted(labels) if not pattern.fullmatch(s)]
-    faults += [f"{k}: {v!r} holds a term" for k, v in terms.items() if pattern.search(v)]
     if faults:
         raise ValueError("lexicon.yaml: " + "; ".join(faults))
     return terms
 
 
-def purify(text: str, said: Iterable[str] = ()) -> str:
-    """The text with every term in plain words; a text without terms comes back as it is.
+class Terms(NamedTuple):
+    """The listed terms in a text, as it writes them. `quoted` ones come from an option or from a
+    member's words, so they are nobody's theory."""
 
-    A term that members `said` themselves beside the same word ("utility room") is theirs, and
-    stays.
+    theory: tuple[str, ...] = ()
+    quoted: tuple[str, ...] = ()
+
+
+def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
+    """Find the listed terms in a text, in any spelling and inflection.
+
+    A term that stands in a `quotable` text too (a member's words, an option) is quoted.
     """
-    own = [f" {' '.join(words_of(words))} " for words in said]
-
-    def plain(match: re.Match[str]) -> str:
-        if any(phrase in words for words in own for phrase in _phrases(match)):
-            return match[0]
-        words = _terms().get(_key(match[0])) or _terms()[_key(match[0].removesuffix("s"))]
-        return words[:1].upper() + words[1:] if match[0][:1].isupper() else words
-
-    return _pattern(tuple(lexicon())).sub(plain, text)
+    theirs = {_term_of(found) for words in quotable for found in theory_words(words)}
+    found = theory_words(text)
+    return Terms(
+        tuple(term for term in found if _term_of(term) not in theirs),
+        tuple(term for term in found if _term_of(term) in theirs),
+    )
 
 
 def theory_words(text: str) -> tuple[str, ...]:
-    """The terms in a text, as it writes them."""
-    return tuple(dict.fromkeys(m[0] for m in _pattern(tuple(lexicon())).finditer(text)))
+    """Return the terms in a text, as it writes them."""
+    return tuple(dict.fromkeys(m[0] for m in _pattern(lexicon()).finditer(text)))
 
 
-def _phrases(match: re.Match[str]) -> list[str]:
-    """A term with the word before it, and with the one after it, where these are plain words that
-    carry content."""
-    text, term = match.string, words_of(match[0])
-    before, after = words_of(text[: match.start()])[-1:], words_of(text[match.end() :])[:1]
-    beside = [(*before, *term)] if _plain_content(before) else []
-    beside += [(*term, *after)] if _plain_content(after) else []
-    return [f" {' '.join(words)} " for words in beside]
+@lru_cache(maxsize=10_000)
+def _term_of(written: str) -> str:
+    """Return the term of the lexicon that is written so."""
+    terms = sorted(lexicon(), key=lambda term: (-len(term), term))
+    return next(term for term in terms if _pattern((term,)).fullmatch(written))
 
 
-def _plain_content(words: Sequence[str]) -> bool:
-    return bool(content_words(" ".join(words)) - _of_terms())
-
-
-@cache
-def _of_terms() -> frozenset[str]:
-    return frozenset(word for term in lexicon() for word in words_of(term))
-
-
-@cache
-def _terms() -> Mapping[str, str]:
-    return {_key(term): plain for term, plain in lexicon().items()}
-
-
-def _key(term: str) -> str:
-    return " ".join(re.split(r"[\s_\-‐‑–]+", term.casefold().strip())).replace("’", "'")
-
-
-@cache
+@lru_cache(maxsize=1_000)
 def _pattern(terms: tuple[str, ...]) -> re.Pattern[str]:
-    """Longest terms first; a space stands for any of space, hyphen, underscore or none at all."""
+    """Return a pattern of terms, longest first. Between two words of a term may stand spaces,
+    hyphens, underscores or nothing. The last word may be inflected ("vetoed", "voters")."""
     gap = r"[\s_\-‐‑–]*"
     parts = []
     for term in sorted(terms, key=lambda t: (-len(t), t)):
-        words = (re.escape(w).replace("'", "['’]") for w in _key(term).split())
-        parts.append(gap.join(words))
-    return re.compile(rf"(?<![^\W_])(?:{'|'.join(parts)})s?(?![^\W_])", re.IGNORECASE)
+        *first, last = (re.escape(w).replace("'", "['’]") for w in _spaced(term).split())
+        parts.append(gap.join((*first, _inflected(last))))
+    return re.compile(rf"(?<![^\W_])(?:{'|'.join(parts)})(?![^\W_])", re.IGNORECASE)
+
+
+def _inflected(word: str) -> str:
+    if word.endswith("y"):
+        return rf"{word[:-1]}(?:y|ies|ied|ying)(?:['’]s?)?"
+    stem, ending = (word[:-1], "(?:e|es|ed|ing|er|ers)") if word.endswith("e") else (word, "")
+    return rf"{stem}{ending or '(?:s|es|ed|ing|er|ers)?'}(?:['’]s?)?"
+
+
+def _spaced(term: str) -> str:
+    return " ".join(re.split(r"[\s_\-‐‑–]+", term.casefold().strip())).replace("’", "'")
 
 
 SYSTEM = "System"
+LEFT_OPEN, UNREADABLE = "left_open", "unreadable"
+UNREAD_STEPS = ("minimal", DECLINED)  # parse steps of a reply that said nothing to read
 PHASES = {
     "user_provide": "preference",
     "sys_synthesize": "synthesis",
@@ -269,6 +287,8 @@ class Stated:
 
 # Topic → member id → what was stated. Who stated nothing is not in the mapping.
 Statements = Mapping[str, Mapping[str, Stated]]
+# Member id → option → score. What a member did not score is not in the mapping.
+OwnScoresOfTopic = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +312,8 @@ class Negotiation:
     stated: Statements
     topics: tuple[Topic, ...]
     config: NegotiationConfig
+    # Topic → member id → option → the member's own score, told to the researcher alone.
+    own_scores: Mapping[str, OwnScoresOfTopic] = field(default_factory=dict)
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -352,12 +374,11 @@ class Negotiation:
                 found[option] = against
         return found
 
-    def seen(self, text: str) -> str:
-        """The mediator's words as members and the planner may see them: under C3 without words of
-        theory, save those that members said themselves."""
-        if self.condition.synthesis != "raw":
-            return text
-        return purify(text, [s.text for said in self.stated.values() for s in said.values()])
+    def find_terms(self, topic: Topic, text: str) -> Terms:
+        """Find the words of theory in the mediator's words, apart from those that come from an
+        option on the table or from something that a member said."""
+        said = [s.text for of_topic in self.stated.values() for s in of_topic.values()]
+        return find_terms(text, (*said, *self.tally(topic).options))
 
     def drawn(self, topic: Topic, names: Sequence[str], who: str = "mediator") -> list[str]:
         """Members' ids or options in the order in which `who` sees them. The draw follows from
@@ -391,8 +412,6 @@ class Negotiation:
     ) -> Line:
         if speaker == SYSTEM or intent == "user_vote":  # words of ours; members' stay as said
             text = spelled(text)
-        if speaker == SYSTEM:
-            text = self.seen(text)
         return Line(speaker, f"{intent}_{topic.slot}", text, PHASES[intent], round, finish)
 
     def preference_lines(self, topic: Topic) -> tuple[Line, ...]:
@@ -411,18 +430,22 @@ class FeedbackRound:
     `refused` holds what the revision may not give, and `because` why it does not stand: `struck`
     (a hard constraint ruled it out), `rejected` (somebody who would get it strongly rejects it),
     `split` (it undoes a required split), `unstated` (it does not say who gets what, for all).
+    `change` says what the revision changed, rendered from the data. `resolved` is None where that
+    could not be read.
     """
 
     round: int
     target: str
     targeted: bool
-    resolved: bool
+    resolved: bool | None
     question: str
     updated_explanation: str
     revised_decision: str
     refused: tuple[str, ...] = ()
     because: str = ""
     hard_no: tuple[str, ...] = ()
+    objection: str = ""
+    change: str = ""
     parse_error: bool = False
 
 
@@ -435,6 +458,11 @@ class SlotDecision:
     is where the synthesis reply was read (`minimal`: it could not be, and the minimal structure was
     used). `outcome` is the operator's; `portions` what finally holds, after feedback. `stated` is
     the mediator's own statement of who gets what, `said` all its words as it wrote them.
+    `undecided` says why nothing is decided (left_open, unreadable, declined), None if something is
+    or if nothing was to be decided. `terms` are the words of theory in C3's mediator's words;
+    `terms_first` those of a first reply that was asked for again. `asked_again`: why replies on the
+    way to this decision were asked for again (theory, unmatched). `late_scores`: members' own
+    scores of options that came up later.
     `overridden`: option → members who get it against their strong rejection. `confirmed`: member →
     whether the decision as recorded is the one that the conversation came to; `refused`: member →
     options of it that the member then refuses outright.
@@ -468,6 +496,12 @@ class SlotDecision:
     parse_step: str = ""
     dropped_lines: int = 0
     source_winner: str | None = None
+    cause: str = ""
+    terms: Terms = Terms()
+    terms_first: tuple[str, ...] = ()
+    asked_again: tuple[str, ...] = ()
+    ballots_read: Mapping[str, BallotRead] = field(default_factory=dict)
+    late_scores: OwnScoresOfTopic = field(default_factory=dict)
 
     @property
     def slot(self) -> str:
@@ -511,7 +545,13 @@ class SlotDecision:
 
     @property
     def parse_error(self) -> bool:
-        return self.parse_step == "minimal"
+        return self.parse_step in UNREAD_STEPS
+
+    @property
+    def undecided(self) -> str | None:
+        if self.portions or self.source == "preferences":
+            return None
+        return self.cause or LEFT_OPEN
 
     @property
     def resolved(self) -> bool | None:

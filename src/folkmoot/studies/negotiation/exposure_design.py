@@ -12,7 +12,12 @@ from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, table
 
 PREFERENCES, STRATEGY, DIALOGUE = "preferences", "strategy", "dialogue"
 # By the scope below the topic; without one it is the mediator's proposal.
-NAMES = {"ballots": "ballot", "feedback": "feedback", "confirm": "confirmation"}
+NAMES = {
+    "ballots": "ballot",
+    "feedback": "feedback",
+    "confirm": "confirmation",
+    "own_scores": "own scores",
+}
 
 
 def texts(run: RunFolder) -> Iterator[Text]:
@@ -46,6 +51,8 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
         stage, where, *rest = row["address"].split("/")
         if stage == "preferences":
             group, condition, topic, name = where, "all", rest[1], "preference"
+        elif stage == "own_scores":
+            group, condition, topic, name = where, "all", rest[1], "own scores"
         elif stage == "negotiation" and where.rpartition("-")[0] in types:
             group, _, condition = where.rpartition("-")
             topic, name = rest[0], NAMES.get(rest[1], "proposal")
@@ -60,6 +67,7 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
             },
             "feedback": {PREFERENCES: (group, topic) in heard},
             "ballot": {OWN: (group, topic, who) in stated},
+            "own scores": {OWN: (group, topic, who) in stated},
             "confirmation": {DIALOGUE: True},
         }[name]
         talk = f"{group}-{condition}/{topic}"

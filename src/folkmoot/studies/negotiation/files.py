@@ -50,14 +50,18 @@ def finish_session(
     group, condition = case.group, case.condition
     measured = [measure(case, t, d) for t, d in zip(case.topics, decisions, strict=True)]
     for d, m in zip(decisions, measured, strict=True):
-        for found in decision_rows(case, d, m.satisfaction, m.covered):
+        for found in decision_rows(case, d, m.satisfaction, m.unknown, m.covered):
             scope.record(found)
     values = session_measures(case, decisions, measured)
     scope.record(measures_row(case, values))
     folder = f"groups/{group.id}/{condition.id}"
     dialogue = {s: [x for d in decisions if d.slot == s for x in _dialogue(d)] for s in SLOTS}
     trails = {
-        d.topic: {**trail(case, d), "satisfaction": dict(m.satisfaction)}
+        d.topic: {
+            **trail(case, d),
+            "satisfaction": dict(m.satisfaction),
+            "satisfaction_unknown": dict(m.unknown),
+        }
         for d, m in zip(decisions, measured, strict=True)
     }
     scope.write_json(f"{folder}/dialogue.json", dialogue)
@@ -65,7 +69,9 @@ def finish_session(
     scope.write_json(f"{folder}/planner_payload.json", payload(case, decisions))
     conflicts = {} if condition.one_member else {d.topic: d.has_conflict for d in decisions}
     row = tripcraft_row(case, decisions, trip)
-    return SessionResult(group.id, condition.id, values, conflicts, row)
+    return SessionResult(
+        group.id, condition.id, values, conflicts, row, tuple(decisions), tuple(measured)
+    )
 
 
 def _by_slot(by_topic: Mapping[str, T]) -> dict[str, T | dict[str, T]]:
@@ -94,9 +100,16 @@ def trail(case: Negotiation, d: SlotDecision) -> dict[str, object]:
             "portions": [p.to_json() for p in d.stated.portions],
             "dropped": list(d.stated.dropped),
             "unread_entries": d.stated.unread,
+            "unmatched": {what: list(entries) for what, entries in d.stated.unmatched.items()},
         }
         if d.stated
         else None,
+        "theory_words": {
+            "theory": list(d.terms.theory),
+            "quoted": list(d.terms.quoted),
+            "first_reply": list(d.terms_first),
+        },
+        "asked_again": list(d.asked_again),
         "proposal": d.proposal,
         "proposed_strategy": d.proposed,
         "resolution_strategy": d.strategy_id,
@@ -110,7 +123,7 @@ def trail(case: Negotiation, d: SlotDecision) -> dict[str, object]:
                     "member": names[m],
                     "top_choice": b.top_choice,
                     "acceptable": list(b.acceptable),
-                    "hard_no": list(b.hard_no),
+                    "hard_no": _hard_no(b.hard_no, b.objection),
                     **({"scores": dict(b.scores)} if b.scores else {}),
                 }
                 for m, b in d.cast.items()
@@ -133,23 +146,35 @@ def trail(case: Negotiation, d: SlotDecision) -> dict[str, object]:
                 "final_revised_decision": f.revised_decision,
                 "refused_options": list(f.refused),
                 "refused_because": f.because or None,
-                "hard_no": list(f.hard_no),
+                "change": f.change or None,
+                "hard_no": _hard_no(f.hard_no, f.objection),
                 **({"_parse_error": True} if f.parse_error else {}),
             }
             for f in d.feedback
         ],
         "selected_option": d.selected_option,
-        "portions": [p.to_json() for p in d.portions],
+        "portions": _portions(d),
+        "undecided": d.undecided,
         "dropped": list(d.dropped),
         "overridden": {o: list(who) for o, who in d.overridden.items()},
         "confirmed": {
             m: None if isinstance(word, Missing) else word for m, word in d.confirmed.items()
         },
         "refused": {m: list(options) for m, options in d.refused.items()},
-        "resolution_text": d.resolution_text,
+        "resolution_text": d.resolution_text or None,
         "dropped_lines": d.dropped_lines,
         **({"_parse_error": True} if d.parse_error else {}),
     }
+
+
+def _hard_no(options: Sequence[str], objection: str) -> list[str]:
+    """Return all that a member firmly rejects: options, and any other firm no as it was said."""
+    return [*options, objection] if objection else list(options)
+
+
+def _portions(d: SlotDecision) -> list[dict[str, object]] | None:
+    """Return who gets what; None where nothing is decided."""
+    return None if d.undecided else [p.to_json() for p in d.portions]
 
 
 def _assignment(d: SlotDecision, names: Mapping[str, str]) -> dict[str, object] | None:
@@ -223,9 +248,10 @@ def _state(d: SlotDecision, names: Mapping[str, str]) -> dict[str, object]:
         "resolution_strategy": d.strategy_id,
         "strategy_id": d.strategy_id,
         "operator": d.strategy.operator if d.strategy else None,
-        "resolution_text": d.resolution_text,
+        "resolution_text": d.resolution_text or None,
         "selected_option": d.selected_option,
-        "portions": [p.to_json() for p in d.portions],
+        "portions": _portions(d),
+        "undecided": d.undecided,
         "subgrouping_required": d.subgrouping_required,
         "subgrouping_optional": d.subgrouping_optional,
         "vote_summary": d.vote_summary,
@@ -235,12 +261,12 @@ def _state(d: SlotDecision, names: Mapping[str, str]) -> dict[str, object]:
 
 
 def _override(d: SlotDecision) -> dict[str, object]:
-    changed = [f.updated_explanation for f in d.feedback if f.updated_explanation]
+    changed = [f.change for f in d.feedback if f.change]
     return {
         "resolution_text": d.resolution_text,
         "explanation": changed[-1] if changed else "",
         "rounds": len(d.feedback),
-        "resolved": bool(d.resolved),
+        "resolved": d.resolved,
     }
 
 

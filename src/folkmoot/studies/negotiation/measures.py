@@ -1,82 +1,122 @@
 """The measures of a negotiation: per decision, per session, and compared over conditions.
 
-All satisfaction is scored on stated preferences alone, with one yardstick for all conditions.
-Groups are the unit: intervals cluster by group, differences are paired within groups.
+Satisfaction is computed from the members' own scores, told to the researcher before the mediation,
+with one yardstick for all conditions. What the source prescribes (first choices, coverage, splits,
+feedback) stays on its text scoring. Groups are the unit: intervals cluster by group, differences
+are paired within groups.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TypedDict
 
-from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.answers import DECLINED, Missing
 from folkmoot.measures.clustered import clustered_mean, paired_difference
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.estimates import Estimate
-from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
+from folkmoot.studies.negotiation.decision import (
+    LEFT_OPEN,
+    UNREADABLE,
+    Negotiation,
+    SlotDecision,
+)
+from folkmoot.studies.negotiation.replies import HIGHEST_SCORE, LOWEST_SCORE, OPEN_TIME
 from folkmoot.studies.negotiation.rules.operators import Portion
 from folkmoot.studies.negotiation.rules.strategies import SUBGROUP_SLOTS, Group, Topic
-from folkmoot.studies.negotiation.rules.tally import (
-    NAMED,
-    STRONG_REJECTION,
-    WANTED,
-    Tally,
-    text_scores,
-)
+from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION, Tally, text_scores
 from folkmoot.studies.negotiation.tables import MEASURES
 
-LOWEST, HIGHEST = STRONG_REJECTION, NAMED + WANTED
+LOWEST, HIGHEST = LOWEST_SCORE, HIGHEST_SCORE
 ByMember = Mapping[str, float]
+Scores = Mapping[str, Mapping[str, float]]  # member → option → score
+# Why a member's satisfaction with a decision is not known. The first counts as the lowest score.
+UNKNOWN_OPTION, NOT_SCORED = "unknown_option", "not_scored"
 
 
-def member_satisfaction(
-    group: Group, texts: Mapping[str, str], options: Sequence[str], portions: Sequence[Portion]
+def satisfaction_of_members(
+    scores: Scores, portions: Sequence[Portion], lowest: float = STRONG_REJECTION
 ) -> dict[str, float]:
-    """Member → the member's own score of what the member gets: the mean over the times or branches
-    that are for the member; where several options hold at once, the best of them, or the worst if
-    one is strongly rejected. Members who get nothing or stated nothing are left out."""
+    """Return each member's score of what the member gets.
+
+    That is the mean over the times or branches that are for the member. Where several options hold
+    at once it is the best of them, or the worst if one has at most the score `lowest`. Members who
+    get nothing, or an option that they did not score, are left out.
+    """
     result: dict[str, float] = {}
-    for member, own in _scores(group, texts, options, portions).items():
-        by_time: dict[str, list[int]] = {}
-        for portion in portions:
-            if member in portion.members:
-                by_time.setdefault(portion.when, []).append(own[portion.option])
-        if by_time:
-            held = [min(s) if min(s) <= LOWEST else max(s) for s in by_time.values()]
-            result[member] = sum(held) / len(held)
+    for member, own in scores.items():
+        given = [portion for portion in portions if member in portion.members]
+        if not given or any(portion.option not in own for portion in given):
+            continue
+        by_time: dict[tuple[str, str], list[float]] = {}
+        for portion in given:
+            # Times left open need not be the same time.
+            apart = portion.option if portion.when == OPEN_TIME else ""
+            by_time.setdefault((portion.when, apart), []).append(own[portion.option])
+        held = [min(s) if min(s) <= lowest else max(s) for s in by_time.values()]
+        result[member] = sum(held) / len(held)
     return result
 
 
-def _covered(
-    group: Group, texts: Mapping[str, str], options: Sequence[str], portions: Sequence[Portion]
-) -> dict[str, float]:
-    """Member → whether the member gets something that the member spoke for."""
+def why_unknown(
+    group: Group, scores: Scores, d: SlotDecision, known: Collection[str]
+) -> dict[str, str]:
+    """Return why the satisfaction of the other members is not known.
+
+    `left_open`: the decision gives the member nothing. It is `unreadable` if a part of the
+    statement could not be read, which may have been the member's.
+    """
+    cause = d.undecided or (UNREADABLE if _is_partly_unread(d) else LEFT_OPEN)
+    served = {member for portion in d.portions for member in portion.members}
     return {
-        m: float(any(own[p.option] > 0 for p in portions if m in p.members))
-        for m, own in _scores(group, texts, options, portions).items()
+        m.id: cause
+        if m.id not in served and d.source != "preferences"
+        else UNKNOWN_OPTION
+        if scores.get(m.id)
+        else NOT_SCORED
+        for m in group.members
+        if m.id not in known
     }
 
 
-def _scores(
+def _is_partly_unread(d: SlotDecision) -> bool:
+    return d.source == "synthesis" and d.stated is not None and bool(d.stated.unread)
+
+
+def _covered(scores: Scores, portions: Sequence[Portion]) -> dict[str, float]:
+    """Return for each member whether the member gets something that the member spoke for."""
+    return {
+        m: float(any(own[p.option] > 0 for p in portions if m in p.members))
+        for m, own in scores.items()
+    }
+
+
+def text_scores_of(
     group: Group, texts: Mapping[str, str], options: Sequence[str], portions: Sequence[Portion]
-) -> dict[str, dict[str, int]]:
-    """Member → option → score by the stated preference alone, so that conditions with and without
-    ballots are measured alike. Members who stated nothing are left out."""
+) -> Scores:
+    """Return the source's scores of the stated preferences alone. Members who stated nothing are
+    left out."""
     every = tuple(dict.fromkeys([*options, *(p.option for p in portions)]))
     return {m.id: text_scores(texts[m.id], every) for m in group.members if m.id in texts}
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionMeasures:
-    """One decision measured. NaN where a measure does not apply."""
+    """One decision measured. NaN where a measure does not apply. `unknown`: member → why the
+    satisfaction is not known."""
 
     satisfaction: ByMember
+    unknown: Mapping[str, str]
     covered: ByMember
     minority_coverage: float
     minority_promised: float
+
+    def satisfaction_with(self, member: str, **values: float) -> float:
+        """Return a member's satisfaction. `values` stand for what is unknown, by its reason."""
+        return self.satisfaction.get(member, values.get(self.unknown.get(member, ""), math.nan))
 
 
 def measure(case: Negotiation, topic: Topic, d: SlotDecision) -> DecisionMeasures:
@@ -84,19 +124,30 @@ def measure(case: Negotiation, topic: Topic, d: SlotDecision) -> DecisionMeasure
     as likely as another: the expectation over them."""
     everyone = case.hearing_all
     tally, texts, group = everyone.tally(topic), everyone.texts(topic.id), case.group
-    worlds = [d.portions] if d.portions else []
+    # A slot that was left open gives everybody nothing. Of an unreadable one nothing is known.
+    worlds = [d.portions] if d.portions or d.undecided == LEFT_OPEN else []
     if d.source == "preferences":
         all_of_us = tuple(m.id for m in group.members)
         worlds = [(Portion(o, all_of_us),) for o in tally.first_choices().values()]
     minority = _minority(tally)
     promised = dict(d.coverage["minority_targets"]) if d.coverage else {}
     promised |= dict(d.outcome.owed) if d.outcome else {}
+    scores = _own_scores(case, topic, d)
+    satisfaction = _mean_by_key([satisfaction_of_members(scores, w, LOWEST) for w in worlds])
     return DecisionMeasures(
-        _mean_by_key([member_satisfaction(group, texts, tally.options, w) for w in worlds]),
-        _mean_by_key([_covered(group, texts, tally.options, w) for w in worlds]),
+        satisfaction,
+        why_unknown(group, scores, d, satisfaction),
+        _mean_by_key([_covered(text_scores_of(group, texts, tally.options, w), w) for w in worlds]),
         _mean(_share(w, minority, {}) for w in worlds),
         _mean(_share(w, minority, promised) for w in worlds),
     )
+
+
+def _own_scores(case: Negotiation, topic: Topic, d: SlotDecision) -> Scores:
+    before = case.own_scores.get(topic.id, {})
+    return {
+        m.id: {**before.get(m.id, {}), **d.late_scores.get(m.id, {})} for m in case.group.members
+    }
 
 
 def _minority(tally: Tally) -> dict[str, str]:
@@ -121,16 +172,20 @@ def session_measures(
     case: Negotiation, decisions: Sequence[SlotDecision], measured: Sequence[DecisionMeasures]
 ) -> dict[str, float]:
     """The measures of one session (a group under a condition), NaN where one does not apply."""
-    by_member = (
-        _mean(x.satisfaction[m.id] for x in measured if m.id in x.satisfaction)
-        for m in case.group.members
+    means = _means_of_members(case, measured, left_open=LOWEST)
+    unknown = ("left_open", "unreadable", DECLINED, UNKNOWN_OPTION, NOT_SCORED)
+    low, high = (
+        _means_of_members(case, measured, **dict.fromkeys(unknown, float(end)))
+        for end in (LOWEST, HIGHEST)
     )
-    means = [v for v in by_member if math.isfinite(v)]
-    rescaled = [(min(max(v, LOWEST), HIGHEST) - LOWEST) / (HIGHEST - LOWEST) for v in means]
+    rescaled = [(v - LOWEST) / (HIGHEST - LOWEST) for v in means]
     spoke = case.condition.synthesis != "none"
     one_member = case.condition.one_member
     return {
         "satisfaction": _mean(means),
+        "satisfaction_decided": _mean(_means_of_members(case, measured)),
+        "satisfaction_low": _mean(low),
+        "satisfaction_high": _mean(high),
         "lowest_satisfaction": min(means, default=math.nan),
         "inequality": gini(rescaled) if len(rescaled) > 1 else math.nan,
         "covered_share": _mean(v for x in measured for v in x.covered.values()),
@@ -138,7 +193,9 @@ def session_measures(
         "minority_promised_share": _mean(x.minority_promised for x in measured),
         "conflict_rate": _mean(float(d.has_conflict) for d in decisions if not one_member),
         "drift_rate": _mean(float(d.drifted) for d in decisions if d.drifted is not None),
-        "feedback_resolution_rate": _mean(float(bool(d.resolved)) for d in decisions if d.feedback),
+        "feedback_resolution_rate": _mean(
+            float(d.resolved) for d in decisions if d.resolved is not None
+        ),
         "split_share": _mean(
             float(d.subgrouping_required or d.subgrouping_optional)
             for d in decisions
@@ -151,8 +208,18 @@ def session_measures(
             for word in d.confirmed.values()
             if not isinstance(word, Missing)
         ),
-        "undecided_share": _mean(float(not d.portions) for d in decisions if spoke),
+        "undecided_share": _mean(float(d.undecided is not None) for d in decisions if spoke),
     }
+
+
+def _means_of_members(
+    case: Negotiation, measured: Sequence[DecisionMeasures], **values: float
+) -> list[float]:
+    """Return the members' mean satisfaction, of those for whom it is known for a decision."""
+    means = (
+        _mean(x.satisfaction_with(m.id, **values) for x in measured) for m in case.group.members
+    )
+    return [mean for mean in means if math.isfinite(mean)]
 
 
 class Figure(TypedDict):
@@ -174,6 +241,15 @@ class Difference(Figure):
     minus: str
 
 
+class NotAskedAgain(TypedDict):
+    """The same without the decisions for which a reply was asked for again under any condition of
+    the group; `decisions`: how many of a group's decisions that leaves out."""
+
+    decisions: int
+    conditions: dict[str, dict[str, Figure]]
+    paired_differences: list[Difference]
+
+
 class Comparison(TypedDict):
     """comparison.json. `conditions`: condition → measure → figure; `conflict_rate_by_slot`:
     condition → topic → share of groups."""
@@ -182,6 +258,7 @@ class Comparison(TypedDict):
     measures: dict[str, str]
     conditions: dict[str, dict[str, Figure]]
     paired_differences: list[Difference]
+    without_asked_again: NotAskedAgain | None
     conflict_rate_by_slot: dict[str, dict[str, float]]
     intervals: str
 
@@ -195,14 +272,57 @@ class SessionResult:
     values: Mapping[str, float]
     conflicts: Mapping[str, bool]
     trip: Mapping[str, object] = field(default_factory=dict)
+    decisions: tuple[SlotDecision, ...] = ()
+    measured: tuple[DecisionMeasures, ...] = ()
+    # The measures without the decisions of the group that were asked for again, and their number.
+    without: Mapping[str, float] = field(default_factory=dict)
+    left_out: int = 0
+
+    def leave_out(self, case: Negotiation, topics: Collection[str]) -> SessionResult:
+        """Return the result with its measures without the decisions on some topics."""
+        pairs = zip(self.decisions, self.measured, strict=True)
+        kept = [(d, m) for d, m in pairs if d.topic not in topics]
+        without = session_measures(case, [d for d, _ in kept], [m for _, m in kept])
+        return replace(self, without=without, left_out=len(topics))
 
 
 def compare(results: Sequence[SessionResult], conditions: Sequence[str]) -> Comparison:
     """Means per condition and paired differences between conditions, each with a 95 % interval
     clustered by group, and the conflict rate per slot. JSON; what is unknown is null."""
-    by = {(r.group_id, r.condition): r.values for r in results}
     groups = list(dict.fromkeys(r.group_id for r in results))
-    means = {
+    by = {(r.group_id, r.condition): r.values for r in results}
+    return {
+        "groups": len(groups),
+        "measures": MEASURES,
+        "conditions": _means(by, groups, conditions),
+        "paired_differences": _differences(by, groups, conditions),
+        "without_asked_again": _compare_without_asked_again(results, groups, conditions),
+        "conflict_rate_by_slot": _conflicts(results, conditions),
+        "intervals": "95 %, by group (t, groups − 1 degrees of freedom)",
+    }
+
+
+Values = Mapping[tuple[str, str], Mapping[str, float]]  # group and condition → measures
+
+
+def _compare_without_asked_again(
+    results: Sequence[SessionResult], groups: Sequence[str], conditions: Sequence[str]
+) -> NotAskedAgain | None:
+    left_out = {r.group_id: r.left_out for r in results}
+    if not any(left_out.values()):
+        return None
+    by = {(r.group_id, r.condition): r.without for r in results}
+    return {
+        "decisions": sum(left_out.values()),
+        "conditions": _means(by, groups, conditions),
+        "paired_differences": _differences(by, groups, conditions),
+    }
+
+
+def _means(
+    by: Values, groups: Sequence[str], conditions: Sequence[str]
+) -> dict[str, dict[str, Figure]]:
+    return {
         c: {
             name: _estimate(
                 clustered_mean([by[g, c][name] for g in groups if (g, c) in by], groups)
@@ -211,6 +331,11 @@ def compare(results: Sequence[SessionResult], conditions: Sequence[str]) -> Comp
         }
         for c in conditions
     }
+
+
+def _differences(
+    by: Values, groups: Sequence[str], conditions: Sequence[str]
+) -> list[Difference]:
     differences: list[Difference] = []
     for earlier, later in combinations(conditions, 2):
         for name in MEASURES:
@@ -220,14 +345,7 @@ def compare(results: Sequence[SessionResult], conditions: Sequence[str]) -> Comp
                 ids, after, before = zip(*kept, strict=True)
                 found = _estimate(paired_difference(after, before, ids))
                 differences.append({**found, "measure": name, "of": later, "minus": earlier})
-    return {
-        "groups": len(groups),
-        "measures": MEASURES,
-        "conditions": means,
-        "paired_differences": [d for d in differences if d["estimate"] is not None],
-        "conflict_rate_by_slot": _conflicts(results, conditions),
-        "intervals": "95 %, by group (t, groups − 1 degrees of freedom)",
-    }
+    return [d for d in differences if d["estimate"] is not None]
 
 
 def _conflicts(

@@ -7,43 +7,57 @@ does not stand at all, and the System says why.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
-from folkmoot.conversation.answers import Json, Missing
+from folkmoot.conversation.answers import DECLINED, Json, Missing
 from folkmoot.conversation.choices import Choice
+from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
+from folkmoot.engine.effects import Exchange
 from folkmoot.engine.session import Scope
 from folkmoot.hints import enumerated
 from folkmoot.studies.negotiation.decision import (
+    NOTHING_DECIDED,
     SYSTEM,
+    UNREAD_STEPS,
     FeedbackRound,
     Line,
     Negotiation,
     SlotDecision,
+    Terms,
     conflict_part,
     contract,
     firm_noes,
-    portions_sentence,
     quoted,
+    render_change,
+    render_decision,
     sentence,
     shares,
     spelled,
 )
-from folkmoot.studies.negotiation.measures import member_satisfaction
+from folkmoot.studies.negotiation.measures import satisfaction_of_members, text_scores_of
 from folkmoot.studies.negotiation.participants import mediator, member_speaker
 from folkmoot.studies.negotiation.replies import (
+    OPTIONS_ON_THE_TABLE,
     BallotForm,
+    BallotRead,
     FeedbackReply,
     GuidedSynthesis,
     PlainSynthesis,
     ScoreForm,
     Settlement,
-    same,
+    describe_form,
+    is_same_decision,
+    json_answer,
+    read_ballot,
+    read_hard_no,
+    read_scores,
     settlement,
     sort_lines,
+    statement_vocabulary,
     summed_up,
 )
 from folkmoot.studies.negotiation.rules.operators import Portion
@@ -59,34 +73,89 @@ from folkmoot.studies.negotiation.rules.tally import (
     Ballot,
     Branch,
     Tally,
-    adopted,
-    all_named,
-    clean,
     content_words,
     coverage,
     summary,
     text_scores,
     words_of,
 )
+from folkmoot.studies.negotiation.vocabulary import (
+    describe_members,
+    describe_mismatches,
+    new_option_of,
+)
 
 COLLECTED, PARTIAL, MISSING, NOT_HELD = "collected", "partial", "missing", "not_held"
 M = TypeVar("M", bound=BaseModel)
 
 
+# Why a reply is asked for again once.
+THEORY, UNMATCHED = "theory", "unmatched"
+
+
+async def ask_and_check(
+    scope: Scope,
+    speaker: Speaker,
+    prompt: str,
+    answer: Json[M],
+    find_problems: Callable[[M], Mapping[str, str]],
+) -> tuple[Exchange[M], Mapping[str, str]]:
+    """Ask for a JSON reply, and once more if there are problems in it, which the speaker is told.
+
+    Return the last reply that could be read, and the problems of the first one. A speaker who
+    declines at the second request has declined.
+    """
+    first = await scope.exchange(speaker, prompt, answer=answer)
+    if isinstance(first.value, Missing) or first.parse_step in UNREAD_STEPS:
+        return first, {}
+    problems = find_problems(first.value)
+    if not problems:
+        return first, {}
+    said = Utterance("", str(prompt)), Utterance(speaker.id, first.text)
+    again = scope.prompt("again", problems=list(problems.values()))
+    second = await scope.exchange(speaker, again, heard=Transcript(said), answer=answer)
+    declined = isinstance(second.value, Missing) and second.value.reason == DECLINED
+    unread = isinstance(second.value, Missing) or second.parse_step in UNREAD_STEPS
+    return (first if unread and not declined else second), problems
+
+
+class MediatorReply(NamedTuple, Generic[M]):
+    """A reply of the mediator. One that could not be read is the minimal structure, and its parse
+    step says so. `first_problems`: why it had to be asked for again."""
+
+    value: M
+    parse_step: str
+    finish: str | None
+    first_problems: Mapping[str, str]
+
+
 async def ask_mediator(
-    scope: Scope, case: Negotiation, prompt: str, minimal: M, options: Sequence[str]
-) -> tuple[M, str, str | None]:
-    """The mediator's reply, the parse step at which it was read, and how it ended. One that stays
-    unreadable gives the minimal structure, at the step `minimal`. `options`: those on the table."""
-    names = [m.name for m in case.members]
-    allowed = {"dialogue.speaker": (SYSTEM, *names), "decision.members": names}
-    if options:
-        allowed["decision.option"] = options
-    answer = Json(type(minimal), fallback=minimal, options=allowed)
-    got = await scope.exchange(mediator(scope), prompt, answer=answer)
+    scope: Scope,
+    case: Negotiation,
+    prompt_name: str,
+    variables: Mapping[str, object],
+    minimal: M,
+    options: Sequence[str],
+    find_problems: Callable[[M], Mapping[str, str]],
+) -> MediatorReply[M]:
+    """Ask the mediator for a reply of the type of `minimal`. `options`: those on the table."""
+    allowed = statement_vocabulary(case.group, options)
+    allowed["dialogue.speaker"] = (SYSTEM, *(m.name for m in case.members))
+    if isinstance(minimal, FeedbackReply) and options:
+        allowed["hard_no"] = tuple(options)
+    order = case.config.field_order
+    answer = json_answer(type(minimal), allowed, order=order, fallback=minimal)
+    prompt = scope.prompt(
+        prompt_name,
+        **variables,
+        groups=describe_members(case.group),
+        form=describe_form(answer.schema or {}),
+    )
+    got, problems = await ask_and_check(scope, mediator(scope), prompt, answer, find_problems)
     if isinstance(got.value, Missing):
-        return minimal, "minimal", got.reply.finish
-    return got.value, got.parse_step, got.reply.finish
+        reason = DECLINED if got.value.reason == DECLINED else "minimal"
+        return MediatorReply(minimal, reason, got.reply.finish, problems)
+    return MediatorReply(got.value, got.parse_step, got.reply.finish, problems)
 
 
 # --- the proposal ------------------------------------------------------------------------------
@@ -95,7 +164,8 @@ async def ask_mediator(
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """What the mediator returned, read. `label` is the strategy it named, None if unread; `said`
-    all its words as it wrote them; `stated` what it says that everybody gets."""
+    all its words as it wrote them; `stated` what it says that everybody gets; `terms` the words of
+    theory in all that it wrote (C3)."""
 
     has_conflict: bool
     conflict_description: str
@@ -108,6 +178,9 @@ class Proposal:
     parse_step: str
     dropped_lines: int
     finish: str | None = None  # how the mediator's reply ended
+    terms: Terms = Terms()
+    terms_first: tuple[str, ...] = ()
+    asked_again: tuple[str, ...] = ()
 
 
 async def propose(
@@ -121,7 +194,7 @@ async def propose(
     """Ask the mediator: plainly under C3, under the locked strategy in C4 and C5. The minimal
     structure is whether the stated preferences differ, no words, and nothing decided."""
     group, names = case.group, [m.name for m in case.order(topic)]
-    shared = {
+    variables: dict[str, object] = {
         "group_title": group.type.title,
         "days": case.config.days,
         "names": names,
@@ -129,18 +202,14 @@ async def propose(
         "members": case.listing(topic),
         "options": case.drawn(topic, tally.options),
     }
-    if strategy is None:
-        prompt = scope.prompt("synthesis_raw", **shared)
-    else:
-        prompt = scope.prompt(
-            "synthesis_guided",
-            **shared,
-            group_type=group.type.id,
-            topic=topic.id,
-            strategy=strategy,
-            strategies=[s for (kind, _), s in table().items() if kind == group.type.id],
-            outcome=outcome,
-        )
+    if strategy is not None:
+        variables |= {
+            "group_type": group.type.id,
+            "topic": topic.id,
+            "strategy": strategy,
+            "strategies": [s for (kind, _), s in table().items() if kind == group.type.id],
+            "outcome": outcome,
+        }
     model = GuidedSynthesis if strategy else PlainSynthesis
     minimal = model(
         has_conflict=tally.conflict,
@@ -148,16 +217,26 @@ async def propose(
         resolution_explanation="",
         decision=[],
     )
-    reply, parse_step, finish = await ask_mediator(scope, case, prompt, minimal, tally.options)
+    terms_first: list[str] = []
+
+    def find_problems(reply: PlainSynthesis | GuidedSynthesis) -> dict[str, str]:
+        problems = {}
+        if unmatched := _read_statement(case, topic, tally, reply).unmatched:
+            problems[UNMATCHED] = describe_mismatches(unmatched)
+        if strategy is None:
+            terms_first.extend(case.find_terms(topic, _all_words(reply)).theory)
+            if terms_first:
+                listed = enumerated([f"“{term}”" for term in terms_first])
+                problems[THEORY] = f"Use plain words in place of {listed}."
+        return problems
+
+    name = "synthesis_guided" if strategy else "synthesis_raw"
+    got = await ask_mediator(scope, case, name, variables, minimal, tally.options, find_problems)
+    reply, finish = got.value, got.finish
     opening, said, dropped = sort_lines(reply.dialogue, names)
     words = (opening, reply.conflict_description, reply.resolution_explanation)
-    parts = (
-        f"{share.option}, {share.when}" if share.when else share.option for share in reply.decision
-    )
-    aloud = "\n".join(filter(None, (*words, *parts)))
-    reply = _seen(case, reply)
     label = None
-    if isinstance(reply, GuidedSynthesis) and parse_step != "minimal":
+    if isinstance(reply, GuidedSynthesis) and got.parse_step not in UNREAD_STEPS:
         label = reply.resolution_strategy or None
     return Proposal(
         reply.has_conflict,
@@ -165,29 +244,48 @@ async def propose(
         reply.resolution_explanation,
         label,
         opening,
-        aloud,
-        settlement(group, topic.id, tally.options, reply),
+        "\n".join(filter(None, (*words, *_words_of_statement(reply)))),
+        _read_statement(case, topic, tally, reply),
         tuple(case.line(name, "user_respond", text, topic, finish=finish) for name, text in said),
-        parse_step,
+        got.parse_step,
         dropped,
         finish,
+        case.find_terms(topic, _all_words(reply)) if strategy is None else Terms(),
+        tuple(terms_first),
+        tuple(got.first_problems),
     )
 
 
-def _seen(case: Negotiation, reply: PlainSynthesis) -> PlainSynthesis:
-    """The reply with its words as members and the planner may see them."""
-    shares = [
-        s.model_copy(update={"option": case.seen(s.option), "when": case.seen(s.when)})
-        for s in reply.decision
+def _read_statement(
+    case: Negotiation, topic: Topic, tally: Tally, reply: PlainSynthesis | GuidedSynthesis
+) -> Settlement:
+    """Read the decision of a proposal. Under C3 a new option with a word of theory is none."""
+    forbidden = ()
+    if case.condition.synthesis == "raw":
+        named = (new_option_of(share.new_option, ()) for share in reply.decision)
+        forbidden = tuple(o for o in named if o and case.find_terms(topic, o).theory)
+    return settlement(
+        case.group,
+        topic.id,
+        tally.options,
+        reply,
+        days=case.config.days,
+        forbidden=forbidden,
+    )
+
+
+def _words_of_statement(reply: PlainSynthesis | GuidedSynthesis) -> list[str]:
+    return [
+        ", ".join(filter(None, (share.option, share.new_option, share.when)))
+        for share in reply.decision
     ]
-    return reply.model_copy(
-        update={
-            "conflict_description": case.seen(reply.conflict_description),
-            "resolution_explanation": case.seen(reply.resolution_explanation),
-            "decision": shares,
-            "dropped": [case.seen(option) for option in reply.dropped],
-        }
-    )
+
+
+def _all_words(reply: PlainSynthesis | GuidedSynthesis) -> str:
+    """Return everything that the mediator wrote, also what it has the members say."""
+    words = (reply.conflict_description, reply.resolution_explanation)
+    lines = (line.text for line in reply.dialogue)
+    return "\n".join((*words, *lines, *_words_of_statement(reply), *reply.dropped))
 
 
 # --- ballots -----------------------------------------------------------------------------------
@@ -195,42 +293,66 @@ def _seen(case: Negotiation, reply: PlainSynthesis) -> PlainSynthesis:
 
 async def collect_ballots(
     scope: Scope, case: Negotiation, topic: Topic, tally: Tally, proposal: str
-) -> tuple[dict[str, Ballot], str]:
-    """Ask every member who votes for a ballot, apart from each other: the ballots, and whether
-    that is all.
+) -> dict[str, BallotRead]:
+    """Ask every member who votes for a ballot, apart from each other.
 
-    A member without a ballot is counted by the preference text alone; with no ballot at all the
-    state is `missing`.
+    An entry that names no option on the table is asked for again once. A member without a ballot
+    is counted by the preference text alone.
     """
     scored = case.config.ballots == "scores"
 
-    async def ask(at: Scope, member: Member) -> Ballot | None:
+    async def ask_for_ballot(at: Scope, member: Member) -> BallotRead:
         text = case.texts(topic.id).get(member.id)
         options = case.drawn(topic, tally.options, member.id)
+        fields = ("scores.option", "hard_no") if scored else ("top_choice", "acceptable", "hard_no")
+        answer = json_answer(
+            ScoreForm if scored else BallotForm,
+            dict.fromkeys(fields, options),
+            order=case.config.field_order,
+        )
+
+        def read(form: BallotForm | ScoreForm) -> BallotRead:
+            if isinstance(form, ScoreForm):
+                return read_scores(form, member.id, tally.options)
+            return read_ballot(form, member.id, tally.options)
+
         prompt = at.prompt(
             "ballot_scores" if scored else "ballot",
             label=topic.label,
             preference=quoted(text) if text else "none stated",
             proposal=proposal or "none",
             options=options,
+            form=describe_form(answer.schema or {}),
         )
-        who = member_speaker(at, case.group, member, case.config.days)
-        form: BallotForm | ScoreForm | Missing
-        if scored:
-            form = await at.ask(who, prompt, answer=_form(ScoreForm, ("scores.option",), options))
-        else:
-            fields = ("top_choice", "acceptable")
-            form = await at.ask(who, prompt, answer=_form(BallotForm, fields, options))
-        return None if isinstance(form, Missing) else form.ballot(member.id)
+        speaker = member_speaker(at, case.group, member, case.config.days)
+        return await ask_for_options(at, speaker, prompt, answer, read)
 
-    replies = await scope.each(case.voters(topic), ask)
-    cast = {m: b for m, b in replies.items() if b is not None}
-    return cast, COLLECTED if len(cast) == len(replies) else PARTIAL if cast else MISSING
+    return await scope.each(case.voters(topic), ask_for_ballot)
 
 
-def _form(model: type[M], fields: Sequence[str], options: Sequence[str]) -> Json[M]:
-    named = (*fields, "hard_no") if options else ()
-    return Json(model, options=dict.fromkeys(named, options))
+async def ask_for_options(
+    scope: Scope,
+    speaker: Speaker,
+    prompt: str,
+    answer: Json[M],
+    read: Callable[[M], BallotRead],
+) -> BallotRead:
+    """Ask one member for a ballot or for scores; entries that match nothing go back once."""
+
+    def find_problems(form: M) -> dict[str, str]:
+        unmatched = read(form).unmatched
+        return {UNMATCHED: describe_mismatches(unmatched)} if unmatched else {}
+
+    got, problems = await ask_and_check(scope, speaker, prompt, answer, find_problems)
+    if isinstance(got.value, Missing):
+        return BallotRead(None, missing=got.value.reason, asked_again=bool(problems))
+    return replace(read(got.value), asked_again=bool(problems))
+
+
+def state_of_ballots(read: Mapping[str, BallotRead]) -> str:
+    """Return whether all ballots could be had, some, or none."""
+    cast = [b for b in read.values() if b.ballot is not None]
+    return COLLECTED if len(cast) == len(read) else PARTIAL if cast else MISSING
 
 
 def spoken(ballot: Ballot) -> str:
@@ -239,7 +361,7 @@ def spoken(ballot: Ballot) -> str:
     parts = {"top_choice": ballot.top_choice, "acceptable": ", ".join(ballot.acceptable)}
     if ballot.scores:
         parts = {"scores": ", ".join(f"{o} {s:g}" for o, s in ballot.scores.items())}
-    parts["hard_no"] = ", ".join(ballot.hard_no)
+    parts["hard_no"] = ", ".join(filter(None, (*ballot.hard_no, ballot.objection)))
     return "; ".join(f"{name}: {value or 'none'}" for name, value in parts.items())
 
 
@@ -254,9 +376,10 @@ async def confirm(scope: Scope, case: Negotiation, decision: SlotDecision) -> Sl
     dialogue = [
         {
             "name": x.speaker,
-            "text": " ".join(x.text.split()) if x.speaker == SYSTEM else quoted(x.text),
+            "text": " ".join(text.split()) if x.speaker == SYSTEM else quoted(text),
         }
         for x in decision.lines
+        if (text := _without_theory(case, topic, decision, x))
     ]
 
     given = {m.id: _refusals(decision.portions, m.id) for m in case.members}
@@ -289,6 +412,17 @@ async def confirm(scope: Scope, case: Negotiation, decision: SlotDecision) -> Sl
         refused=refused,
         overridden={o: tuple(dict.fromkeys(who)) for o, who in overridden.items()},
     )
+
+
+def _without_theory(case: Negotiation, topic: Topic, decision: SlotDecision, line: Line) -> str:
+    """Return a line as the members who confirm may read it.
+
+    Under C3 no word of theory of the mediator may reach a later decision. A line of the System
+    with such a word is replaced by the decision in our words, another line is left out.
+    """
+    if case.condition.synthesis != "raw" or not case.find_terms(topic, line.text).theory:
+        return line.text
+    return decision.resolution_text if line.speaker == SYSTEM else ""
 
 
 def _refusals(portions: Sequence[Portion], member: str) -> dict[str, tuple[str, ...]]:
@@ -340,7 +474,9 @@ def _whom(case: Negotiation, topic: Topic, decision: SlotDecision) -> tuple[Memb
     wanting = left_out(case.group, texts, decision.resolution_text)
     if wanting:
         return next((m for m in wanting if m.id not in asked), wanting[0]), True
-    content = member_satisfaction(case.group, texts, decision.options, decision.portions)
+    # The question follows the source's text scoring, and not what members told the researcher.
+    scores = text_scores_of(case.group, texts, decision.options, decision.portions)
+    content = satisfaction_of_members(scores, decision.portions)
     fresh = [m for m in case.members if m.id not in asked] or case.members
     return min(fresh, key=lambda m: (content.get(m.id, 0.0), natural(m.id))), False
 
@@ -353,29 +489,55 @@ async def _round(
     wish = _wish(case.texts(topic.id).get(target.id, ""), standing.options)
     question = f"{target.name}, does this decision address your wish{wish}?"
     before = case.tally(topic, standing.cast)
-    prompt = scope.prompt(
-        "feedback",
-        group_title=case.group.type.title,
-        days=case.config.days,
-        label=topic.label,
-        round=number,
-        rounds=case.config.max_feedback_rounds,
-        members=case.listing(topic),
-        options=case.drawn(topic, standing.options),
-        decision=standing.resolution_text,
-        shares=shares(case.group, standing.portions),
-        refusals=[
+    on_table = tuple(dict.fromkeys([*standing.options, *(p.option for p in standing.portions)]))
+    variables = {
+        "group_title": case.group.type.title,
+        "days": case.config.days,
+        "label": topic.label,
+        "round": number,
+        "rounds": case.config.max_feedback_rounds,
+        "members": case.listing(topic),
+        "options": case.drawn(topic, standing.options),
+        "decision": standing.resolution_text or "nothing is decided",
+        "shares": shares(case.group, standing.portions),
+        "refusals": [
             {"name": m.name, "options": no} for m in case.order(topic) if (no := _noes(before, m))
         ],
-        target=target.name,
-        targeted=targeted,
-        question=question,
+        "target": target.name,
+        "targeted": targeted,
+        "question": question,
+    }
+
+    def read(reply: FeedbackReply) -> Settlement:
+        return settlement(
+            case.group,
+            topic.id,
+            on_table,
+            reply,
+            days=case.config.days,
+            in_force=standing.portions,
+        )
+
+    def read_refusals(reply: FeedbackReply) -> tuple[tuple[str, ...], str, list[str]]:
+        given = (portion.option for portion in read(reply).portions)
+        unmatched: list[str] = []
+        known = tuple(dict.fromkeys([*on_table, *given]))
+        return *read_hard_no(reply, known, unmatched), unmatched
+
+    def find_problems(reply: FeedbackReply) -> dict[str, str]:
+        unmatched = dict(read(reply).unmatched)
+        if others := read_refusals(reply)[2]:
+            unmatched[OPTIONS_ON_THE_TABLE] = (*unmatched.get(OPTIONS_ON_THE_TABLE, ()), *others)
+        return {UNMATCHED: describe_mismatches(unmatched)} if unmatched else {}
+
+    minimal = FeedbackReply(decision=[])
+    got = await ask_mediator(
+        scope, case, "feedback", variables, minimal, on_table, find_problems
     )
-    reply, parse_step, finish = await ask_mediator(
-        scope, case, prompt, FeedbackReply(resolved=False, decision=[]), standing.options
-    )
-    stated = settlement(case.group, topic.id, standing.options, reply)
-    cast = _with_refusals(standing, target.id, reply.hard_no, stated)
+    reply, finish = got.value, got.finish
+    stated = read(reply)
+    hard_no, objection, _ = read_refusals(reply)
+    cast = _with_refusals(standing, target.id, hard_no)
     decision = _replaced(case, topic, replace(standing, cast=cast), reply, stated)
     asked = reply.targeted_feedback_question
     # Nobody has accepted what they reject in the same breath, or a revision that does not stand.
@@ -388,11 +550,14 @@ async def _round(
         round=number,
         target=target.id,
         targeted=targeted,
-        resolved=reply.resolved and content,
+        resolved=None if reply.resolved is None else reply.resolved and content,
         question=asked if target.name.casefold() in asked.casefold() else question,
-        parse_error=parse_step == "minimal",
+        hard_no=hard_no,
+        objection=objection,
+        parse_error=got.parse_step in UNREAD_STEPS,
     )
-    decision = replace(decision, feedback=(*standing.feedback, round_))
+    again = dict.fromkeys([*standing.asked_again, *got.first_problems])
+    decision = replace(decision, feedback=(*standing.feedback, round_), asked_again=tuple(again))
     _, said, dropped = sort_lines(reply.dialogue, [m.name for m in case.members])
     decision = replace(decision, dropped_lines=standing.dropped_lines + dropped)
     return decision.with_lines(*_round_lines(case, topic, decision, said, finish))
@@ -409,16 +574,13 @@ def _noes(tally: Tally, member: Member) -> list[str]:
 
 
 def _with_refusals(
-    d: SlotDecision, member: str, refused: Sequence[str], stated: Settlement
+    d: SlotDecision, member: str, refused: Sequence[str]
 ) -> Mapping[str, Ballot]:
-    """The ballots, with what the member asked now rejects as well: options on the table or in the
-    revision ("no sushi" rejects sushi), else the member's own words."""
-    known = tuple(dict.fromkeys([*d.options, *(p.option for p in stated.portions)]))
-    named = [o for e in refused for o in all_named(e, known) or (clean(e),) if o]
-    if not named:
+    """Return the ballots, with the options that the member asked now rejects as well."""
+    if not refused:
         return d.cast
     own = d.cast.get(member, Ballot(member))
-    hard_no = tuple(dict.fromkeys((*own.hard_no, *named)))
+    hard_no = tuple(dict.fromkeys((*own.hard_no, *refused)))
     return {**d.cast, member: replace(own, hard_no=hard_no)}
 
 
@@ -431,23 +593,22 @@ def _replaced(
 ) -> SlotDecision:
     """The state after a revision: all of it as revised, or all of it as it stood."""
     because, refused = _refusal(case, topic, standing, stated, reply)
-    text = " ".join(reply.final_revised_decision.split())
+    decision = replace(standing, confirmed={}, refused={})
+    if not because and stated.portions:
+        decision = _revised(case, decision, stated)
     round_ = FeedbackRound(
         round=0,
         target="",
         targeted=False,
-        resolved=False,
+        resolved=None,
         question="",
         updated_explanation=reply.updated_resolution_explanation,
         revised_decision=reply.final_revised_decision,
         refused=refused,
         because=because,
-        hard_no=tuple(reply.hard_no),
+        change=render_change(case.group, standing.portions, decision.portions),
     )
-    decision = replace(standing, feedback=(round_,), confirmed={}, refused={})
-    if not because and (text or stated.portions):
-        decision = _revised(case, decision, stated, text)
-    return state(case, topic, decision)
+    return state(case, topic, replace(decision, feedback=(round_,)))
 
 
 def _refusal(
@@ -460,9 +621,9 @@ def _refusal(
     """Why a revision does not stand, and the options that it may not give; "" if it does."""
     served = {m for p in stated.portions for m in p.members}
     if stated.unread or {m for p in standing.portions for m in p.members} - served:
-        words = reply.final_revised_decision.split()
+        words = words_of(reply.final_revised_decision)
         moved = (
-            stated.unread or stated.portions or words not in ([], standing.resolution_text.split())
+            stated.unread or stated.portions or words not in ((), words_of(standing.resolution_text))
         )
         return ("unstated" if moved else ""), ()
     ruled_out = {o for o, _ in standing.outcome.removed} if standing.outcome else set()
@@ -479,28 +640,22 @@ def _refusal(
     return "", ()
 
 
-def _revised(
-    case: Negotiation, standing: SlotDecision, stated: Settlement, text: str
-) -> SlotDecision:
+def _revised(case: Negotiation, standing: SlotDecision, stated: Settlement) -> SlotDecision:
+    """The decision as restated, or as it stood where options, members and times are the same."""
     portions = stated.portions
-    given = {p.option for p in portions or standing.portions}
-    if not given.issuperset(adopted(text, standing.options)):
-        text = ""  # the words give what the statement does not: the statement holds
-    if portions and not same(portions, standing.portions):
-        if standing.subgrouping_required:
-            a, b = portions
-            portions = (replace(a, when="Group A"), replace(b, when="Group B"))
-        said = portions_sentence(case.group, portions)
-        return replace(
-            standing,
-            portions=portions,
-            selected_option=summed_up(portions),
-            dropped=stated.dropped,
-            resolution_text=text or said[:1].upper() + said[1:],
-            source="feedback",
-        )
-    changed = text and text != standing.resolution_text
-    return replace(standing, resolution_text=text, source="feedback") if changed else standing
+    if standing.subgrouping_required:
+        a, b = portions
+        portions = (replace(a, when="Group A"), replace(b, when="Group B"))
+    if is_same_decision(portions, standing.portions, case.config.days):
+        return standing
+    return replace(
+        standing,
+        portions=portions,
+        selected_option=summed_up(portions),
+        dropped=stated.dropped,
+        resolution_text=render_decision(case.group, portions),
+        source="feedback",
+    )
 
 
 def _branches(case: Negotiation, portions: Sequence[Portion]) -> tuple[Branch, Branch] | None:
@@ -561,9 +716,11 @@ def _round_lines(
         reason = _WHY_NOT[round_.because].format(refused=enumerated(round_.refused))
     else:
         accepts = f"{target} {'accepts it' if round_.resolved else 'is not content yet'}"
+        if round_.resolved is None:
+            accepts = f"It is not clear whether {target} accepts it"
         if round_.resolved and any(round_.target in who for who in decision.overridden.values()):
             accepts += " all the same"
-        reason = round_.updated_explanation or accepts
+        reason = round_.change or accepts
     against = firm_noes(case.group, decision.overridden)
     reason = " ".join(filter(None, (sentence(reason), sentence(against))))
     reason = spelled(reason[:1].upper() + reason[1:])
@@ -576,7 +733,8 @@ def _round_lines(
     stands = "Stands as announced" if number == 1 else "Stands as it is now"
     why = f"{target} is asked in round {number}"
     question = contract(conflict, strategy, stands, why, round_.question)
-    answer = contract(conflict, strategy, decision.resolution_text, reason, then)
+    decided = decision.resolution_text or NOTHING_DECIDED
+    answer = contract(conflict, strategy, decided, reason, then)
     return [
         case.line(SYSTEM, "sys_feedback", question, topic, round=number),
         *(

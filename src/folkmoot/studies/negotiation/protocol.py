@@ -12,12 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.answers import DECLINED, Missing
 from folkmoot.engine.session import Scope, Session
 from folkmoot.kit import coding
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import (
+    LEFT_OPEN,
+    NOTHING_DECIDED,
     SYSTEM,
+    UNREAD_STEPS,
+    UNREADABLE,
     Line,
     Negotiation,
     SlotDecision,
@@ -29,6 +33,7 @@ from folkmoot.studies.negotiation.decision import (
     decision_sentence,
     firm_noes,
     parts_of,
+    render_decision,
     sentence,
     theory_words,
 )
@@ -42,6 +47,7 @@ from folkmoot.studies.negotiation.files import (
 from folkmoot.studies.negotiation.measures import SessionResult, compare
 from folkmoot.studies.negotiation.mediation import (
     NOT_HELD,
+    UNMATCHED,
     Proposal,
     collect_ballots,
     confirm,
@@ -49,7 +55,9 @@ from folkmoot.studies.negotiation.mediation import (
     propose,
     spoken,
     state,
+    state_of_ballots,
 )
+from folkmoot.studies.negotiation.own_scores import collect_own_scores, score_late_options
 from folkmoot.studies.negotiation.participants import groups_of, member_speaker, with_unknown
 from folkmoot.studies.negotiation.replies import summed_up
 from folkmoot.studies.negotiation.rules.operators import Portion, decide
@@ -76,6 +84,7 @@ async def protocol(session: Session[NegotiationConfig]) -> None:
     record_groups(session, groups)
     # Scopes are made beforehand, so that rows come stage by stage, whichever group is quicker.
     stating = {g.id: session.at("preferences", g.id) for g in groups}
+    scoring = {g.id: session.at("own_scores", g.id) for g in groups}
     # C5 goes on from what C4 decided, so that C4 is held for it even where it is not compared.
     held = [c for c in CONDITIONS if c in config.conditions or (c, "C5") == ("C4", conditions[-1])]
     talking = {(g.id, c): session.at("negotiation", f"{g.id}-{c}") for g in groups for c in held}
@@ -83,9 +92,11 @@ async def protocol(session: Session[NegotiationConfig]) -> None:
 
     async def whole_group(scope: Scope, group: Group) -> list[tuple[SessionResult, Talks]]:
         stated = await state_preferences(stating[group.id], group, subjects, config.days)
+        hearing_all = Negotiation(group, CONDITIONS["C2"], stated, subjects, config)
+        own_scores = await collect_own_scores(scoring[group.id], hearing_all)
 
         def case(condition: str) -> Negotiation:
-            return Negotiation(group, CONDITIONS[condition], stated, subjects, config)
+            return Negotiation(group, CONDITIONS[condition], stated, subjects, config, own_scores)
 
         ended: dict[str, tuple[SessionResult, Talks]] = {}
 
@@ -93,6 +104,10 @@ async def protocol(session: Session[NegotiationConfig]) -> None:
             if condition in conditions:
                 at, mine = talking[group.id, condition], case(condition)
                 decisions = [await agreed(at.at(d.topic), mine, d) for d in decisions]
+                decisions = [
+                    await score_late_options(at.at(d.topic, "own_scores"), mine, d)
+                    for d in decisions
+                ]
                 trip = journeys[group.id]
                 result = finish_session(at, mine, decisions, trip)
                 ended[condition] = result, texts_of(mine, decisions)
@@ -109,7 +124,9 @@ async def protocol(session: Session[NegotiationConfig]) -> None:
                 )
 
         await scope.each([c for c in held if c != "C5"], under)
-        return [ended[c] for c in conditions]
+        # A decision for which a reply was asked for again is left out under all conditions.
+        again = {d.topic for result, _ in ended.values() for d in result.decisions if d.asked_again}
+        return [(ended[c][0].leave_out(case(c), again), ended[c][1]) for c in conditions]
 
     by_group = await session.at("negotiation").each(groups, whole_group, sets=lambda g: g.id)
     results = [result for group in by_group.values() for result, _ in group]
@@ -200,18 +217,20 @@ async def agreed(scope: Scope, case: Negotiation, decision: SlotDecision) -> Slo
 
 
 def _single_user(case: Negotiation, topic: Topic) -> SlotDecision:
-    """C1: the one member's word is the decision."""
+    """C1: the one member's wish is the decision."""
     tally, lead = case.tally(topic), case.members[0].id
     wish = tally.primary(lead)
     everyone = tuple(m.id for m in case.group.members)
+    portions = (Portion(wish, everyone),) if wish else ()
     return SlotDecision(
         topic.id,
         "single_user",
         has_conflict=False,
-        resolution_text=case.texts(topic.id).get(lead, ""),
+        resolution_text=render_decision(case.group, portions),
         options=tally.options,
         selected_option=wish,
-        portions=(Portion(wish, everyone),) if wish else (),
+        portions=portions,
+        cause="" if lead in case.texts(topic.id) else UNREADABLE,
     )
 
 
@@ -238,14 +257,23 @@ async def _raw(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
     decision = replace(
         _proposed(topic, proposal),
         source="synthesis",
-        resolution_text=proposal.explanation,
+        resolution_text=render_decision(case.group, portions),
         options=tally.options,
         selected_option=summed_up(portions),
         portions=portions,
         dropped=proposal.stated.dropped,
         overridden=case.overridden(topic, portions),
+        cause=_why_undecided(proposal),
     )
     return decision.with_lines(*((opening,) if said else ()), *proposal.responses)
+
+
+def _why_undecided(proposal: Proposal) -> str:
+    """Return why a statement that gives nobody anything decides nothing."""
+    if proposal.parse_step == DECLINED:
+        return DECLINED
+    unread = proposal.parse_step in UNREAD_STEPS or proposal.stated.unread
+    return UNREADABLE if unread else LEFT_OPEN
 
 
 def _proposed(topic: Topic, proposal: Proposal) -> SlotDecision:
@@ -262,6 +290,9 @@ def _proposed(topic: Topic, proposal: Proposal) -> SlotDecision:
         proposed=proposal.label,
         parse_step=proposal.parse_step,
         dropped_lines=proposal.dropped_lines,
+        terms=proposal.terms,
+        terms_first=proposal.terms_first,
+        asked_again=proposal.asked_again,
     )
 
 
@@ -275,7 +306,7 @@ async def _guided(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision
     decision = replace(
         _proposed(topic, proposal),
         source="operator",
-        resolution_text=decision_sentence(case.group, outcome),
+        resolution_text=decision_sentence(case.group, outcome) if outcome.portions else "",
         strategy=strategy,
         outcome=outcome,
         portions=outcome.portions,
@@ -295,11 +326,10 @@ def _announced(
     assert decision.strategy is not None
     reason = proposal.conflict_description or decision.strategy.rule
     if votes:
-        said = proposal.explanation or f"Put {topic.label} to the vote"
+        proposed = render_decision(case.group, proposal.stated.portions)
+        said = proposed or f"Put {topic.label} to the vote"
     else:
-        said = sentence(decision.resolution_text)
-        if words_of(proposal.explanation) != words_of(said):
-            said += f" {proposal.explanation}"
+        said = decision.resolution_text or NOTHING_DECIDED
         against = firm_noes(case.group, decision.overridden)
         reason = " ".join(filter(None, (sentence(reason), sentence(against))))
     text = contract(
@@ -332,7 +362,10 @@ async def _voted(
     """The deterministic vote on texts and ballots, its summary, and what is promised."""
     strategy, group, days = decision.strategy, case.group, case.config.days
     assert strategy is not None
-    cast, ballots = await collect_ballots(scope, case, topic, stated, decision.proposal)
+    proposed = render_decision(group, decision.stated.portions) if decision.stated else ""
+    read = await collect_ballots(scope, case, topic, stated, proposed)
+    cast = {m: b.ballot for m, b in read.items() if b.ballot is not None}
+    again = [UNMATCHED] if any(b.asked_again for b in read.values()) else []
     tally = case.tally(topic, cast)
     outcome = decide(tally, strategy, days)
     voted = replace(
@@ -341,9 +374,11 @@ async def _voted(
         outcome=outcome,
         portions=outcome.portions,
         selected_option=outcome.selected_option,
-        resolution_text=decision_sentence(group, outcome),
-        ballots=ballots,
+        resolution_text=decision_sentence(group, outcome) if outcome.portions else "",
+        ballots=state_of_ballots(read),
         cast=cast,
+        ballots_read=read,
+        asked_again=tuple(dict.fromkeys([*decision.asked_again, *again])),
     )
     if case.config.ballots == "scores":
         # The same members' ballots in the source's form, for the report.
@@ -371,7 +406,7 @@ def _vote_lines(case: Negotiation, topic: Topic, decision: SlotDecision) -> list
     )
     steps = (*outcome.steps, sentence(firm_noes(group, decision.overridden)))
     reason = " ".join(filter(None, steps))
-    result = contract(conflict, id, decision.resolution_text, reason, then)
+    result = contract(conflict, id, decision.resolution_text or NOTHING_DECIDED, reason, then)
     cast = decision.cast
     said = [(SYSTEM, "sys_request_vote", request)]
     said += [(m.name, "user_vote", spoken(cast[m.id])) for m in case.members if m.id in cast]

@@ -1,23 +1,46 @@
 """The structured replies that the mediator and the members are asked for, as JSON models, and how a
 stated decision is read: who gets which option, when, and what is dropped.
 
-The statement has one form under C3, C4 and C5, so that no decision is read from prose. A null is an
-empty text or list. The request's schema lists the names or options that there are; a reply that
-spells one otherwise is still read, and matched afterwards.
+The statement has one form under C3, C4 and C5, so that no decision is read from prose. Fields stand
+in the order of the source, then ours; what explains comes before what decides. `REASON_FIRST` is
+the other order. What names a member, an option or a time is a value of a closed vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Protocol, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from folkmoot.conversation.answers import pin_schema
+from folkmoot.conversation.answers import (
+    CANNOT_SAY,
+    DECLINED,
+    NONE_OF_THESE,
+    WAYS_OUT,
+    Json,
+    parse_way_out,
+    pin_schema,
+    schema_of,
+    with_ways_out,
+)
+from folkmoot.hints import enumerated
+from folkmoot.json_text import Schema
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Portion
-from folkmoot.studies.negotiation.rules.strategies import RESERVED, Group, role_id
-from folkmoot.studies.negotiation.rules.tally import Ballot, adopted, clean, mentions
+from folkmoot.studies.negotiation.rules.strategies import RESERVED, Group
+from folkmoot.studies.negotiation.rules.tally import Ballot
+from folkmoot.studies.negotiation.vocabulary import (
+    fold_name,
+    groups_of_members,
+    match_members,
+    match_option,
+    new_option_of,
+    parse_time,
+)
+
+LOWEST_SCORE, HIGHEST_SCORE = -4, 4
+M = TypeVar("M", bound=BaseModel)
 
 
 def _text(value: object) -> object:
@@ -26,6 +49,10 @@ def _text(value: object) -> object:
 
 def _list(value: object) -> object:
     return [] if value in (None, "") else [value] if isinstance(value, (str, dict)) else value
+
+
+def _score(value: object) -> object:
+    return value if parse_way_out(value, (CANNOT_SAY, *WAYS_OUT)) is None else None
 
 
 Words = Annotated[str, BeforeValidator(_text)]
@@ -54,45 +81,94 @@ class Share(_Reply):
 
     model_config = pin_schema("Share")
 
-    option: Words = Field(description="one option, by the name it has in the list")
+    option: Words = Field(description=f"one option on the table, or {NONE_OF_THESE}")
+    new_option: Words = Field(
+        "", description=f"where option is {NONE_OF_THESE}: the option's name, in a few words"
+    )
     members: Texts = Field(
-        default_factory=list, description="names of the members who get it; empty for everyone"
+        default_factory=list, description="who gets it: names of members, or a group of them"
     )
-    when: Words = Field("", description="its days or time; empty for the whole trip")
+    when: Words = Field("", description="its days or part of a day; empty for the whole trip")
 
 
-class Decided(_Reply):
-    """A decision as data: the same part of every reply of the mediator."""
+Shares = Annotated[list[Share], BeforeValidator(_list)]
+_DECISION = "the whole decision as data"
+_DROPPED = "the options that nobody gets"
+_HAS_CONFLICT = "whether the stated preferences conflict"
+_DESCRIPTION = "what they disagree on, in one sentence"
+_EXPLANATION = "the proposal to the group, in plain words"
+_PROPOSING = "the System's proposal, then each member's response"
+_HARD_NO = "options on the table that you firmly reject; often none"
+_OBJECTION = "any other firm no, in your own words; empty if there is none"
+_NEW_OPTION = "an option that you miss on the table, in a few words; empty if there is none"
 
-    model_config = pin_schema("Decided")
 
-    decision: Annotated[list[Share], BeforeValidator(_list)] = Field(
-        description="the whole decision: who gets which option, and when"
-    )
-    dropped: Texts = Field(
-        default_factory=list, description="options that were named and that nobody gets"
-    )
+class Decided(Protocol):
+    """The statement of a decision in a reply of the mediator."""
+
+    @property
+    def decision(self) -> list[Share]: ...
+
+    @property
+    def dropped(self) -> list[str]: ...
 
 
-class PlainSynthesis(Decided):
+class PlainSynthesis(_Reply):
     """A proposal by plain reasoning."""
 
     model_config = pin_schema("PlainSynthesis")
 
-    has_conflict: bool = Field(description="whether the stated preferences conflict")
-    conflict_description: Words = Field(description="what they disagree on, in one sentence")
-    resolution_explanation: Words = Field(description="the proposal to the group, in plain words")
-    dialogue: Lines = Field(
-        default_factory=list, description="the System's proposal, then each member's response"
-    )
+    has_conflict: bool = Field(description=_HAS_CONFLICT)
+    conflict_description: Words = Field(description=_DESCRIPTION)
+    resolution_explanation: Words = Field(description=_EXPLANATION)
+    dialogue: Lines = Field(default_factory=list, description=_PROPOSING)
+    decision: Shares = Field(description=_DECISION)
+    dropped: Texts = Field(default_factory=list, description=_DROPPED)
 
 
-class GuidedSynthesis(PlainSynthesis):
+class GuidedSynthesis(_Reply):
     """A proposal under the canonical strategy."""
 
     model_config = pin_schema("GuidedSynthesis")
 
+    has_conflict: bool = Field(description=_HAS_CONFLICT)
+    conflict_description: Words = Field(description=_DESCRIPTION)
     resolution_strategy: Words = Field("", description="the strategy_id that the proposal follows")
+    resolution_explanation: Words = Field(description=_EXPLANATION)
+    dialogue: Lines = Field(default_factory=list, description=_PROPOSING)
+    decision: Shares = Field(description=_DECISION)
+    dropped: Texts = Field(default_factory=list, description=_DROPPED)
+
+
+class FeedbackReply(_Reply):
+    """One round of feedback. `resolved` is None where the mediator cannot say."""
+
+    model_config = pin_schema("FeedbackReply")
+
+    resolved: bool | None = Field(
+        None, description="whether the member asked can accept the decision; null if unclear"
+    )
+    updated_resolution_explanation: Words = Field(
+        "", description="what was adjusted, in one sentence; empty if nothing"
+    )
+    targeted_feedback_question: Words = Field(
+        "", description="the question put to the member asked"
+    )
+    final_revised_decision: Words = Field(
+        "", description="the whole decision as it stands now, naming each option"
+    )
+    dialogue: Lines = Field(
+        default_factory=list, description="the member's reaction, then the System's answer"
+    )
+    decision: Shares = Field(description=_DECISION)
+    dropped: Texts = Field(default_factory=list, description=_DROPPED)
+    hard_no: Texts = Field(
+        default_factory=list,
+        description="options that the member asked firmly rejects; often none",
+    )
+    objection: Words = Field(
+        "", description="any other firm no of the member asked, as it was said; empty if none"
+    )
 
 
 class BallotForm(_Reply):
@@ -104,74 +180,208 @@ class BallotForm(_Reply):
     acceptable: Texts = Field(
         default_factory=list, description="other options that you could accept"
     )
-    hard_no: Texts = Field(default_factory=list, description="options that you reject; often none")
-
-    def ballot(self, member_id: str) -> Ballot | None:
-        """A ballot without blanks and repeats; None for one that says nothing at all."""
-        top = clean(self.top_choice)
-        hard_no = dict.fromkeys(o for e in self.hard_no if (o := clean(e)))
-        acceptable = dict.fromkeys(o for e in self.acceptable if (o := clean(e)) and o != top)
-        if not (top or acceptable or hard_no):
-            return None
-        return Ballot(member_id, top, tuple(acceptable), tuple(hard_no))
+    hard_no: Texts = Field(default_factory=list, description=_HARD_NO)
+    new_option: Words = Field("", description=_NEW_OPTION)
+    objection: Words = Field("", description=_OBJECTION)
 
 
 class Score(_Reply):
-    """What a member gives one option."""
+    """The score that a member gives one option; None for "I cannot say"."""
 
     model_config = pin_schema("Score")
 
     option: Words = Field(description="an option on the table")
-    score: int = Field(ge=-4, le=4, description="from -4 (against it) to 4 (all for it)")
+    score: Annotated[int | None, BeforeValidator(_score)] = Field(
+        ge=LOWEST_SCORE,
+        le=HIGHEST_SCORE,
+        description="from -4 (against it) to 4 (all for it); null if you cannot say",
+    )
 
 
 class ScoreForm(_Reply):
-    """One member's scores of all options."""
+    """One member's scores of all options, as a ballot."""
 
     model_config = pin_schema("ScoreForm")
 
     scores: list[Score] = Field(description="one entry for every option on the table")
-    hard_no: Texts = Field(default_factory=list, description="options that you reject; often none")
-
-    def ballot(self, member_id: str) -> Ballot | None:
-        """The ballot that these scores make; None for one that says nothing at all.
-
-        Its other fields are what the member would have written in the source's form: the option
-        with the highest score, the others above zero, and the firm rejections.
-        """
-        given = {o: s.score for s in self.scores if (o := clean(s.option))}
-        hard_no = tuple(dict.fromkeys(o for e in self.hard_no if (o := clean(e))))
-        if not given and not hard_no:
-            return None
-        liked = sorted(
-            (o for o, score in given.items() if score > 0 and o not in hard_no),
-            key=lambda o: -given[o],
-        )
-        return Ballot(member_id, "".join(liked[:1]), tuple(liked[1:]), hard_no, given)
+    hard_no: Texts = Field(default_factory=list, description=_HARD_NO)
+    objection: Words = Field("", description=_OBJECTION)
 
 
-class FeedbackReply(Decided):
-    """One round of feedback."""
+class OwnScores(_Reply):
+    """What one member thinks of the options, told to the researcher alone."""
 
-    model_config = pin_schema("FeedbackReply")
+    model_config = pin_schema("OwnScores")
 
-    resolved: bool = Field(description="whether the member asked can accept the decision")
-    updated_resolution_explanation: Words = Field(
-        "", description="what was adjusted, in one sentence; empty if nothing"
+    reason: Words = Field("", description="why, in one or two sentences")
+    scores: list[Score] = Field(description="one entry for every option on the table")
+    hard_no: Texts = Field(default_factory=list, description=_HARD_NO)
+    objection: Words = Field("", description=_OBJECTION)
+
+
+# --- what is sent ------------------------------------------------------------------------------
+
+# The order in which a reply's fields are asked for where `field_order: reason_first` is set.
+REASON_FIRST: Mapping[str, tuple[str, ...]] = {
+    "PlainSynthesis": (
+        *("conflict_description", "has_conflict", "resolution_explanation", "dialogue"),
+        *("decision", "dropped"),
+    ),
+    "GuidedSynthesis": (
+        *("conflict_description", "has_conflict", "resolution_explanation", "resolution_strategy"),
+        *("dialogue", "decision", "dropped"),
+    ),
+    "FeedbackReply": (
+        *("targeted_feedback_question", "dialogue", "updated_resolution_explanation"),
+        *("final_revised_decision", "decision", "dropped", "hard_no", "objection", "resolved"),
+    ),
+}
+
+
+def json_answer(
+    model: type[M],
+    options: Mapping[str, Sequence[str]],
+    *,
+    order: str = "source",
+    fallback: M | None = None,
+) -> Json[M]:
+    """Return the answer type of a reply, with its closed vocabularies in the schema that is sent.
+
+    Fields that state one option get the ways out; a list may be empty.
+    """
+    allowed = {
+        path: with_ways_out(texts) if path.endswith("top_choice") else tuple(texts)
+        for path, texts in options.items()
+        if texts
+    }
+    schema = schema_of(model, allowed)
+    names = REASON_FIRST.get(model.__name__) if order == "reason_first" else None
+    if names:
+        schema = schema | {"properties": {n: schema["properties"][n] for n in names}}
+    return Json(model, fallback=fallback, schema=schema, may_decline=True)
+
+
+def describe_form(schema: Schema) -> str:
+    """Return the form of a JSON reply for its prompt: the fields in the order of the schema, each
+    with what it holds."""
+    return ", ".join(
+        _describe_field(name, node, schema) for name, node in schema["properties"].items()
     )
-    targeted_feedback_question: Words = Field(
-        "", description="the question put to the member asked"
+
+
+def _describe_field(name: str, node: Schema, schema: Schema) -> str:
+    about = node.get("description", "")
+    items = node.get("items")
+    if items is not None:
+        nested = schema.get("$defs", {}).get(str(items.get("$ref", "")).rpartition("/")[2], {})
+        inner = enumerated(list(nested.get("properties", ())))
+        about = f"a list of {inner}: {about}" if inner else f"a list: {about}"
+    return f"{name} ({about})" if about else name
+
+
+# --- ballots -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BallotRead:
+    """A ballot as it was read. `ballot` is None if it says nothing; `missing` why not."""
+
+    ballot: Ballot | None
+    unmatched: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    missing: str = ""
+    asked_again: bool = False
+
+
+OPTIONS_ON_THE_TABLE = "options on the table"
+OPTIONS_SCORED = "options to which you gave a score"
+MEMBERS = "members and groups of members"
+TIMES = "times (days or parts of a day)"
+
+
+def read_ballot(form: BallotForm, member_id: str, options: Sequence[str]) -> BallotRead:
+    """Read a ballot against the options on the table."""
+    way_out = parse_way_out(form.top_choice)
+    if way_out is not None and way_out.reason == DECLINED:
+        return BallotRead(None, missing=DECLINED)
+    unmatched: list[str] = []
+    own = new_option_of(form.new_option, options) or ""
+    named = _match_all([form.top_choice], options, unmatched, own)
+    top = own if way_out is not None else "".join(named)
+    acceptable = _match_all(form.acceptable, options, unmatched, own)
+    acceptable = tuple(o for o in dict.fromkeys((*acceptable, own)) if o and o != top)
+    hard_no, objection = read_hard_no(form, options, unmatched, own)
+    found = {OPTIONS_ON_THE_TABLE: tuple(unmatched)} if unmatched else {}
+    if not (top or acceptable or hard_no or objection):
+        return BallotRead(None, found, "unparsed" if way_out is None else way_out.reason)
+    return BallotRead(Ballot(member_id, top, acceptable, hard_no, objection=objection), found)
+
+
+def read_scores(form: ScoreForm | OwnScores, member_id: str, options: Sequence[str]) -> BallotRead:
+    """Read scores as a ballot. An option without a score is asked for again.
+
+    The other fields are what the member would have written in the source's form: the option with
+    the highest score, the others above zero, and the firm rejections.
+    """
+    unmatched: list[str] = []
+    given: dict[str, float] = {}
+    stated: set[str] = set()
+    for score in form.scores:
+        for option in _match_all([score.option], options, unmatched):
+            stated.add(option)
+            if score.score is not None:
+                given.setdefault(option, score.score)
+    hard_no, objection = read_hard_no(form, options, unmatched)
+    found: dict[str, Sequence[str]] = {OPTIONS_ON_THE_TABLE: unmatched} if unmatched else {}
+    lacking = [option for option in options if option not in stated]
+    if lacking:
+        found[OPTIONS_SCORED] = lacking
+    if not (given or hard_no or objection):
+        return BallotRead(None, found, CANNOT_SAY if stated else "unparsed")
+    liked = sorted(
+        (o for o, score in given.items() if score > 0 and o not in hard_no),
+        key=lambda o: -given[o],
     )
-    final_revised_decision: Words = Field(
-        "", description="the whole decision as it stands now, naming each option"
-    )
-    hard_no: Texts = Field(
-        default_factory=list,
-        description="options that the member asked firmly rejects; often none",
-    )
-    dialogue: Lines = Field(
-        default_factory=list, description="the member's reaction, then the System's answer"
-    )
+    top, acceptable = "".join(liked[:1]), tuple(liked[1:])
+    return BallotRead(Ballot(member_id, top, acceptable, hard_no, given, objection), found)
+
+
+def read_hard_no(
+    form: BallotForm | ScoreForm | OwnScores | FeedbackReply,
+    options: Sequence[str],
+    unmatched: list[str],
+    own: str = "",
+) -> tuple[tuple[str, ...], str]:
+    """Return the options firmly rejected, and any other firm no as it was said.
+
+    An entry that names no listed option is a firm no to something else, so it is kept as said.
+    """
+    others: list[str] = []
+    hard_no = _match_all(form.hard_no, options, others, own)
+    unmatched += others
+    return hard_no, "; ".join(filter(None, (form.objection, *others)))
+
+
+def _match_all(
+    entries: Iterable[str], options: Sequence[str], unmatched: list[str], own: str = ""
+) -> tuple[str, ...]:
+    """Return the options that entries equal, without repeats; the others join `unmatched`.
+
+    A way out in a list names nothing and needs no question.
+    """
+    known = (*options, own) if own else tuple(options)
+    found: dict[str, None] = {}
+    for entry in entries:
+        if not entry.strip() or parse_way_out(entry) is not None:
+            continue
+        option = match_option(entry, known)
+        if option is None:
+            unmatched.append(entry)
+        else:
+            found[option] = None
+    return tuple(found)
+
+
+# --- the dialogue ------------------------------------------------------------------------------
 
 
 def sort_lines(
@@ -179,12 +389,12 @@ def sort_lines(
 ) -> tuple[str, list[tuple[str, str]], int]:
     """The System's first words, the members' lines by their listed names, and how many lines had
     an unknown speaker or no words."""
-    by_key = {name_key(n): n for n in names}
+    by_key = {fold_name(n): n for n in names}
     opening = ""
     said: list[tuple[str, str]] = []
     dropped = 0
     for line in dialogue:
-        text, key = line.text, name_key(line.speaker)
+        text, key = line.text, fold_name(line.speaker)
         if text and key in by_key:
             said.append((by_key[key], text))
         elif text and key in RESERVED:
@@ -194,39 +404,69 @@ def sort_lines(
     return opening, said, dropped
 
 
-def name_key(name: str) -> str:
-    """A name for comparing: case and spacing aside."""
-    return " ".join(name.replace("_", " ").casefold().split())
+# --- the decision ------------------------------------------------------------------------------
 
-
-_EVERYONE = frozenset(("everyone", "everybody", "all", "the whole group", "all members", "group"))
-_WHOLE = frozenset(("", "whole trip", "the whole trip", "entire trip", "always", "all days"))
+OPEN_TIME = "time left open"
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """A decision as stated. `unread` entries named no option or no member of the group."""
+    """A decision as stated. `unmatched` entries named no option, member or time that there is, by
+    what they should have named."""
 
     portions: tuple[Portion, ...] = ()
     dropped: tuple[str, ...] = ()
-    unread: int = 0
+    unmatched: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def unread(self) -> int:
+        """How many entries name an option or a member that there is not."""
+        return sum(len(self.unmatched.get(what, ())) for what in (OPTIONS_ON_THE_TABLE, MEMBERS))
 
 
-def settlement(group: Group, topic: str, options: Sequence[str], said: Decided) -> Settlement:
-    """A mediator's statement with options and members by their own names.
+def statement_vocabulary(group: Group, options: Sequence[str]) -> dict[str, Sequence[str]]:
+    """Return the values that the fields of a mediator's reply may hold, for its schema."""
+    names = [member.name for member in group.members]
+    allowed: dict[str, Sequence[str]] = {
+        "decision.option": (*options, NONE_OF_THESE),
+        "decision.members": (*names, *groups_of_members(group)),
+    }
+    return allowed | ({"dropped": tuple(options)} if options else {})
 
-    An option that is not on the table keeps the name it was given. Entries that differ in the times
-    or in the members alone are one; what somebody gets is not dropped. House rules hold together,
-    other options for the same members share the trip.
+
+def settlement(
+    group: Group,
+    topic: str,
+    options: Sequence[str],
+    said: Decided,
+    *,
+    days: int = 60,
+    in_force: Sequence[Portion] = (),
+    forbidden: Iterable[str] = (),
+) -> Settlement:
+    """Read a mediator's statement: options, members and times by their listed names.
+
+    Entries that differ in the times or in the members alone are one; what somebody gets is not
+    dropped. House rules hold together, other options for the same members share the trip.
+    `forbidden` new options do not count (words of theory under C3).
     """
+    not_options: list[str] = []
+    not_members: list[str] = []
+    not_times: list[str] = []
     times: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    unread = 0
+    known_times = [portion.when for portion in in_force]
+    given = dict.fromkeys((*options, *(portion.option for portion in in_force)))
     for share in said.decision:
-        members, named = _members(group, share), _options(share.option, options)
-        unread += not members or not named
-        when = "" if name_key(share.when) in _WHOLE else " ".join(share.when.split())
-        for option in named if members else ():
-            times.setdefault((option, members), []).append(when or WHOLE_TRIP)
+        option = _option_of(share, tuple(given), tuple(forbidden))
+        if option is None:
+            not_options.append(share.option or share.new_option)
+        members = _members_of(share, group, not_members)
+        when = parse_time(share.when, days, known_times)
+        if when is None:
+            not_times.append(share.when)
+        if option and members:
+            given[option] = None
+            times.setdefault((option, members), []).append(when or OPEN_TIME)
     served: dict[tuple[str, str], set[str]] = {}
     for (option, members), whens in times.items():
         when = WHOLE_TRIP if WHOLE_TRIP in whens else " and ".join(dict.fromkeys(whens))
@@ -235,11 +475,38 @@ def settlement(group: Group, topic: str, options: Sequence[str], said: Decided) 
         Portion(option, tuple(m.id for m in group.members if m.id in who), when)
         for (option, when), who in served.items()
     )
-    given = {p.option for p in portions}
-    dropped = dict.fromkeys(o for e in said.dropped for o in _options(e, options))
+    got = {p.option for p in portions}
+    # Entries of `dropped` that name no option take nothing from anybody.
+    dropped = _match_all(said.dropped, tuple(given), [])
     if topic != "house_rule":
         portions = _side_by_side(portions)
-    return Settlement(portions, tuple(o for o in dropped if o not in given), unread)
+    unmatched = {OPTIONS_ON_THE_TABLE: not_options, MEMBERS: not_members, TIMES: not_times}
+    return Settlement(
+        portions,
+        tuple(o for o in dropped if o not in got),
+        {what: tuple(entries) for what, entries in unmatched.items() if entries},
+    )
+
+
+def _option_of(share: Share, options: Sequence[str], forbidden: Sequence[str]) -> str | None:
+    """Return the option of an entry: a listed one, or with `none_of_these` the new one."""
+    if share.option and parse_way_out(share.option) is None:
+        return match_option(share.option, options)
+    option = new_option_of(share.new_option, options)
+    return None if option is None or option in forbidden else option
+
+
+def _members_of(share: Share, group: Group, unmatched: list[str]) -> tuple[str, ...]:
+    """Return the ids of the members that an entry names."""
+    named: set[str] = set()
+    for entry in share.members:
+        ids = match_members(entry, group)
+        named.update(ids)
+        if not ids:
+            unmatched.append(entry)
+    if not share.members:
+        unmatched.append("")
+    return tuple(member.id for member in group.members if member.id in named)
 
 
 def _side_by_side(portions: tuple[Portion, ...]) -> tuple[Portion, ...]:
@@ -253,24 +520,6 @@ def _side_by_side(portions: tuple[Portion, ...]) -> tuple[Portion, ...]:
     return tuple(replace(p, when=f"part with {p.option}") if shares(p) else p for p in portions)
 
 
-def _members(group: Group, share: Share) -> tuple[str, ...]:
-    """Ids of the members that an entry names, by name or role; all for none or "everyone"; () if
-    it names others."""
-    said, roles = {name_key(n) for n in share.members}, {role_id(n) for n in share.members}
-    everyone = not said or bool(said & _EVERYONE)
-    return tuple(
-        m.id
-        for m in group.members
-        if everyone or m.role in roles or said & {name_key(m.name), name_key(m.id)}
-    )
-
-
-def _options(entry: str, options: Sequence[str]) -> tuple[str, ...]:
-    """The options on the table that an entry names; its own words if it names none of them."""
-    own = clean(entry)
-    return adopted(entry, options) if mentions(entry, options) else (own,) if own else ()
-
-
 def summed_up(portions: Sequence[Portion]) -> str | None:
     """The one option that sums up a decision: what most members get; the first of equals."""
     got = _who_gets(portions)
@@ -282,8 +531,24 @@ def same(a: Sequence[Portion], b: Sequence[Portion]) -> bool:
     return _who_gets(a) == _who_gets(b)
 
 
+def is_same_decision(a: Sequence[Portion], b: Sequence[Portion], days: int) -> bool:
+    """Return whether two decisions give the same members the same options at the same times."""
+    return _who_gets_when(a, days) == _who_gets_when(b, days)
+
+
 def _who_gets(portions: Sequence[Portion]) -> Mapping[str, frozenset[str]]:
     got: dict[str, frozenset[str]] = {}
     for p in portions:
         got[p.option] = got.get(p.option, frozenset()) | frozenset(p.members)
     return got
+
+
+def _who_gets_when(portions: Sequence[Portion], days: int) -> dict[tuple[str, str], frozenset[str]]:
+    got: dict[tuple[str, str], frozenset[str]] = {}
+    for portion in portions:
+        times = frozenset(portion.when.replace(", ", " and ").split(" and "))
+        for member in portion.members:
+            key = portion.option, member
+            got[key] = got.get(key, frozenset()) | times
+    every_day = frozenset(f"Day {day + 1}" for day in range(days))
+    return {k: frozenset({WHOLE_TRIP}) if times >= every_day else times for k, times in got.items()}

@@ -14,7 +14,8 @@ from folkmoot.engine.session import Scope
 from folkmoot.kit import coding
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision, theory_words
+from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
+from folkmoot.studies.negotiation.replies import OPTIONS_ON_THE_TABLE
 from folkmoot.studies.negotiation.rules.operators import counterfactuals
 from folkmoot.studies.negotiation.rules.strategies import Group, Topic
 from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION, Tally
@@ -83,13 +84,37 @@ class UtteranceRow(OfDecision, table="utterances"):
     finish: str | None
 
 
+class OwnScoreRow(OfGroup, table="own_scores"):
+    slot: str = column("one of the seven slots, in their fixed order")
+    topic: str = column("the decision: the slot, or for lodging room_type or house_rule")
+    entered: str = column(
+        "when the option came up: before the mediation, or under which condition after it"
+    )
+    member_id: str = column("traveller within the group")
+    option: str = column("option on the table")
+    score: int | None = column("how content the member would be with it, from -4 to 4")
+    firm_no: bool | None = column("the member firmly rejects it, which counts as -4")
+    reason: str | None = column("why, in the member's words")
+    objection: str | None = column("any other firm no of the member, as it was said")
+    missing: str | None
+    text_score: int | None = column("the source's score of the stated preference for the option")
+    text_primary: bool = column("the member's first choice by the source's scoring of the text")
+    options_shown: str = column("options in the order in which this member saw them")
+
+
 class BallotRow(OfDecision, table="ballots"):
     member_id: str = column("traveller within the group")
     top_choice: str | None = column("option wanted most")
     acceptable: str | None = column("further options that would do")
     hard_no: str | None = column("options rejected")
+    objection: str | None = column("any other firm no, as it was said")
     scores: str | None = column("option and score from -4 to 4, where scores are asked for")
+    unmatched: str | None = column(
+        "entries that name no option on the table, after the member was asked again"
+    )
+    asked_again: bool = column("the ballot was asked for again because of such entries")
     missing: bool = column("no ballot could be read; the preference text alone counts")
+    reason: str | None = column("why there is no ballot")
     excluded: bool = column("the member has no vote in this slot and was not asked")
     options_shown: str | None = column("options in the order in which this member saw them")
 
@@ -98,10 +123,11 @@ class FeedbackRow(OfDecision, table="feedback"):
     round: int
     target: str = column("member who was asked")
     targeted: bool = column("the member was left out: no word in common with the decision")
-    resolved: bool = column("whether it ended in agreement")
+    resolved: bool | None = column("whether it ended in agreement; empty if unclear")
     question: str = column("what was asked")
     updated_explanation: str | None = column("what was adjusted")
-    revised_decision: str | None = column("the decision as revised")
+    revised_decision: str | None = column("the decision as revised, in the mediator's words")
+    change: str | None = column("what the revision changed, rendered from the data")
     refused_options: str | None = column("options for which the revision does not count")
     refused_because: str | None = column(
         "why the revision does not count: struck (by a hard constraint), rejected (somebody who "
@@ -109,6 +135,7 @@ class FeedbackRow(OfDecision, table="feedback"):
         "not say who gets what)"
     )
     hard_no: str | None = column("options that the member asked came to reject")
+    objection: str | None = column("any other firm no of the member asked, as it was said")
     parse_error: bool = column("the reply was unreadable; the minimal structure was used")
 
 
@@ -157,20 +184,38 @@ class DecisionRow(OfDecision, table="decisions"):
     selected_option: str | None = column(
         "the option that sums up the decision; empty where there is none"
     )
-    resolution_text: str = column("the decision in words, after feedback")
+    resolution_text: str | None = column(
+        "the decision in words, rendered from its data, after feedback; empty where undecided"
+    )
+    undecided: str | None = column(
+        "why nothing is decided: left_open, unreadable or declined (by the mediator)"
+    )
     dropped: str = column("options that nobody gets: stated by the mediator, else by the operator")
     overridden: str = column(
         "options given to members who strongly reject them, in words, on a ballot or when asked to "
         "confirm: option: members"
     )
-    mediator_words: str | None = column("what the mediator wrote, before any word was stripped")
-    theory_words: str | None = column("words of the lexicon in what the mediator wrote (C3)")
+    mediator_words: str | None = column("what the mediator wrote to propose the decision")
+    theory_words: str | None = column(
+        "words of the lexicon in the mediator's reply (C3), violations that stay as said"
+    )
+    theory_words_quoted: str | None = column(
+        "words of the lexicon there that come from an option or from a member's words"
+    )
+    theory_words_first: str | None = column(
+        "words of the lexicon in its first reply, which was asked for again"
+    )
+    asked_again: str | None = column(
+        "why replies on the way were asked for again: theory, unmatched (an entry named no listed "
+        "option, member or time)"
+    )
     statement_agrees: bool | None = column(
         "the mediator's statement gives the same members the same options as the operator; empty "
         "before a vote and where the statement decides"
     )
     unread_entries: int | None = column(
-        "entries of the mediator's statement that name no option or no member"
+        "entries of the mediator's statement that name no listed option or member, after it was "
+        "asked again"
     )
     winner_by_source_ballots: str | None = column(
         "with ballots of scores: the winner by the same ballots in the source's form"
@@ -205,7 +250,11 @@ class ScoreRow(OfDecision, table="scores"):
 class SatisfactionRow(OfDecision, table="satisfaction"):
     member_id: str = column("traveller within the group")
     satisfaction: float | None = column(
-        "the member's own score of what was decided for the member, -2 to 4"
+        "the member's own score of what was decided for the member, -4 to 4"
+    )
+    unknown: str | None = column(
+        "why it is not known: left_open (counts as -4 in the measures), unreadable, declined (by "
+        "the mediator), unknown_option (not scored by the member), not_scored (no scores at all)"
     )
     covered: float | None = column(
         "share of what may happen in which the member gets something spoken for"
@@ -213,7 +262,12 @@ class SatisfactionRow(OfDecision, table="satisfaction"):
 
 
 class MeasuresRow(OfSession, table="measures"):
-    satisfaction: float | None = column("mean member score of what was decided, from −2 to 4")
+    satisfaction: float | None = column(
+        "mean member score of what was decided, from −4 to 4; a slot left open counts as −4"
+    )
+    satisfaction_decided: float | None = column("mean member score of the decided slots alone")
+    satisfaction_low: float | None = column("mean member score if all that is unknown were −4")
+    satisfaction_high: float | None = column("mean member score if all that is unknown were 4")
     lowest_satisfaction: float | None = column("mean score of the group's least content member")
     inequality: float | None = column("Gini of members' mean scores, rescaled to 0 to 1")
     covered_share: float | None = column("share of members who get something they spoke for")
@@ -243,7 +297,8 @@ class MeasuresRow(OfSession, table="measures"):
 
 
 TABLES = (
-    *(GroupRow, MemberRow, PreferenceRow, UtteranceRow, BallotRow, FeedbackRow, DecisionRow),
+    *(GroupRow, MemberRow, PreferenceRow, OwnScoreRow, UtteranceRow, BallotRow, FeedbackRow),
+    DecisionRow,
     *coding.TABLES,
     *(PortionRow, ConfirmationRow, ScoreRow, CounterfactualRow, SatisfactionRow, MeasuresRow),
 )
@@ -289,6 +344,7 @@ def decision_rows(
     case: Negotiation,
     d: SlotDecision,
     satisfaction: Mapping[str, float],
+    unknown: Mapping[str, str],
     covered: Mapping[str, float],
 ) -> Iterator[Row]:
     """All rows of one decision; its two measures by member."""
@@ -328,9 +384,11 @@ def decision_rows(
             question=f.question,
             updated_explanation=f.updated_explanation or None,
             revised_decision=f.revised_decision or None,
+            change=f.change or None,
             refused_options="; ".join(f.refused) or None,
             refused_because=f.because or None,
             hard_no="; ".join(f.hard_no) or None,
+            objection=f.objection or None,
             parse_error=f.parse_error,
         )
     used, plain = case.tally(topic, d.cast), case.tally(topic)
@@ -352,6 +410,7 @@ def decision_rows(
             **at,
             member_id=member.id,
             satisfaction=satisfaction.get(member.id),
+            unknown=unknown.get(member.id),
             covered=covered.get(member.id),
         )
 
@@ -375,11 +434,15 @@ def _decision(case: Negotiation, topic: Topic, d: SlotDecision, at: Mapping[str,
         resolution_strategy=d.strategy_id,
         drifted=d.drifted,
         selected_option=d.selected_option,
-        resolution_text=d.resolution_text,
+        resolution_text=d.resolution_text or None,
+        undecided=d.undecided,
         dropped="; ".join(d.dropped),
         overridden="; ".join(f"{o}: {', '.join(who)}" for o, who in d.overridden.items()),
         mediator_words=d.said or None,
-        theory_words="; ".join(theory_words(d.said)) if raw else None,
+        theory_words="; ".join(d.terms.theory) if raw else None,
+        theory_words_quoted="; ".join(d.terms.quoted) if raw else None,
+        theory_words_first="; ".join(d.terms_first) if raw else None,
+        asked_again="; ".join(d.asked_again) or None,
         statement_agrees=d.statement_agrees,
         unread_entries=d.stated.unread if d.stated else None,
         winner_by_source_ballots=d.source_winner,
@@ -403,7 +466,8 @@ def _ballots(
 ) -> Iterator[Row]:
     voters = [m.id for m in case.voters(topic)]
     for member in case.members if d.ballots in ("collected", "partial", "missing") else ():
-        ballot, votes = d.cast.get(member.id), member.id in voters
+        read = d.ballots_read.get(member.id)
+        ballot, votes = (read.ballot if read else None), member.id in voters
         scores = ballot.scores.items() if ballot else ()
         shown = "; ".join(case.drawn(topic, d.options, member.id))
         yield BallotRow(
@@ -412,8 +476,14 @@ def _ballots(
             top_choice=ballot.top_choice if ballot else None,
             acceptable="; ".join(ballot.acceptable) if ballot else None,
             hard_no="; ".join(ballot.hard_no) if ballot else None,
+            objection=(ballot.objection or None) if ballot else None,
             scores="; ".join(f"{o} {s:g}" for o, s in scores) or None,
+            unmatched="; ".join(read.unmatched.get(OPTIONS_ON_THE_TABLE, ())) or None
+            if read
+            else None,
+            asked_again=bool(read and read.asked_again),
             missing=votes and ballot is None,
+            reason=(read.missing or None) if read and ballot is None else None,
             excluded=not votes,
             options_shown=shown if votes else None,
         )

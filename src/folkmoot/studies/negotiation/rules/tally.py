@@ -116,6 +116,17 @@ def words_of(phrase: str) -> tuple[str, ...]:
     return tuple(fold(t) for t in _TOKEN.findall(_plain(phrase)) if t != ",")
 
 
+def fold_option(text: str) -> tuple[str, ...]:
+    """Return the folded words of an option, without any closing s ("sushis" is "sushi")."""
+    return tuple(word.rstrip("s") or word for word in words_of(text))
+
+
+def match_option(entry: str, options: Iterable[str]) -> str | None:
+    """Return the listed option that an entry equals after folding, or None."""
+    folded = fold_option(entry)
+    return next((option for option in options if folded and fold_option(option) == folded), None)
+
+
 def content_words(text: str) -> frozenset[str]:
     """The words of a text that carry content: folded, stop words and cue words left out."""
     empty = _STOP_STEMS | POSITIVE_CUES | NEGATION_CUES
@@ -309,14 +320,16 @@ _NOTHING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """One member's ballot, options as the member wrote them. `scores`, where they were asked for,
-    stand in place of the preference text and the other fields but `hard_no`."""
+    """One member's ballot: options by their listed names, or a new option's. `scores`, where they
+    were asked for, stand in place of the preference text and the other fields but `hard_no`.
+    `objection`: any other firm no, as it was said. It counts for no option."""
 
     member_id: str
     top_choice: str = ""
     acceptable: tuple[str, ...] = ()
     hard_no: tuple[str, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
+    objection: str = ""
 
 
 def candidates(
@@ -340,8 +353,7 @@ def candidates(
             _put(found, option, catalogue)
     for ballot in (ballots or {}).values():
         for entry in (ballot.top_choice, *ballot.acceptable):
-            for option in all_named(entry, catalogue) or (clean(entry),):
-                _put(found, option, catalogue)
+            _put(found, entry, catalogue)
     return tuple(sorted(found.values()))
 
 
@@ -354,12 +366,12 @@ def clean(entry: str) -> str:
 
 
 def _put(found: dict[tuple[str, ...], str], option: str, catalogue: Sequence[str]) -> None:
-    words = words_of(option)
+    words = fold_option(option)
     if not words:
         return
     # One spelling for all, and the same whoever came first: the catalogue's, else the first
     # in the alphabet.
-    known = next((o for o in catalogue if words_of(o) == words), None)
+    known = match_option(option, catalogue)
     found[words] = known or min(option, found.get(words, option))
 
 
@@ -489,7 +501,7 @@ def count(
     for voter in voters:
         text, ballot = texts.get(voter.id, ""), (ballots or {}).get(voter.id)
         scored[voter.id] = member_scores(text, ordered, ballot)
-        choice = named_option(ballot.top_choice, ordered) if ballot else None
+        choice = match_option(ballot.top_choice, ordered) if ballot else None
         choice = choice or _first_named(text, scored[voter.id])
         if choice:
             top[voter.id] = choice
@@ -506,15 +518,15 @@ def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> d
     result: dict[str, float] = dict(text_scores(text, options))
     if ballot is None:
         return result
-    refused = {o for entry in ballot.hard_no for o in all_named(entry, options)}
+    refused = _named(ballot.hard_no, options)
     if ballot.scores:
-        given = {o: s for entry, s in ballot.scores.items() for o in all_named(entry, options)}
-        result |= given
+        given = ((match_option(o, options), score) for o, score in ballot.scores.items())
+        result |= {option: score for option, score in given if option}
     else:
-        acceptable = {o for entry in ballot.acceptable for o in adopted(entry, options)}
+        acceptable = _named(ballot.acceptable, options)
         for option in acceptable:
             result[option] += WEAK
-        if top := named_option(ballot.top_choice, options):
+        if top := match_option(ballot.top_choice, options):
             named = -math.inf if top in all_named(text, options) else NAMED
             result[top] = max(named, result[top], *(result[o] for o in acceptable))
     for option in refused:
@@ -522,10 +534,8 @@ def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> d
     return result
 
 
-def named_option(entry: str, options: Sequence[str]) -> str | None:
-    """The one option that a ballot's entry names and does not turn down; else None."""
-    named = adopted(entry, options)
-    return named[0] if len(named) == 1 else None
+def _named(entries: Iterable[str], options: Sequence[str]) -> set[str]:
+    return {option for entry in entries if (option := match_option(entry, options))}
 
 
 def _first_named(text: str, scores: Mapping[str, float]) -> str | None:
