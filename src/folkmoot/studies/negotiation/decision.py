@@ -214,6 +214,9 @@ class Terms(NamedTuple):
     quoted: tuple[str, ...] = ()
 
 
+NO_TERMS = Terms()
+
+
 def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
     """Find the listed terms in a text, in any spelling and inflection.
 
@@ -497,7 +500,7 @@ class SlotDecision:
     dropped_lines: int = 0
     source_winner: str | None = None
     cause: str = ""
-    terms: Terms = Terms()
+    terms: Terms = NO_TERMS
     terms_first: tuple[str, ...] = ()
     asked_again: tuple[str, ...] = ()
     ballots_read: Mapping[str, BallotRead] = field(default_factory=dict)

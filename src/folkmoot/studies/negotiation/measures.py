@@ -333,9 +333,7 @@ def _means(
     }
 
 
-def _differences(
-    by: Values, groups: Sequence[str], conditions: Sequence[str]
-) -> list[Difference]:
+def _differences(by: Values, groups: Sequence[str], conditions: Sequence[str]) -> list[Difference]:
     differences: list[Difference] = []
     for earlier, later in combinations(conditions, 2):
         for name in MEASURES:

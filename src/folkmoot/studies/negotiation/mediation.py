@@ -20,6 +20,7 @@ from folkmoot.engine.effects import Exchange
 from folkmoot.engine.session import Scope
 from folkmoot.hints import enumerated
 from folkmoot.studies.negotiation.decision import (
+    NO_TERMS,
     NOTHING_DECIDED,
     SYSTEM,
     UNREAD_STEPS,
@@ -49,6 +50,7 @@ from folkmoot.studies.negotiation.replies import (
     PlainSynthesis,
     ScoreForm,
     Settlement,
+    Vocabulary,
     describe_form,
     is_same_decision,
     json_answer,
@@ -57,7 +59,6 @@ from folkmoot.studies.negotiation.replies import (
     read_scores,
     settlement,
     sort_lines,
-    statement_vocabulary,
     summed_up,
 )
 from folkmoot.studies.negotiation.rules.operators import Portion
@@ -129,24 +130,30 @@ class MediatorReply(NamedTuple, Generic[M]):
     first_problems: Mapping[str, str]
 
 
+_PROMPTS: Mapping[type[BaseModel], str] = {
+    PlainSynthesis: "synthesis_raw",
+    GuidedSynthesis: "synthesis_guided",
+    FeedbackReply: "feedback",
+}
+
+
 async def ask_mediator(
     scope: Scope,
     case: Negotiation,
-    prompt_name: str,
     variables: Mapping[str, object],
+    vocabulary: Vocabulary,
     minimal: M,
-    options: Sequence[str],
     find_problems: Callable[[M], Mapping[str, str]],
 ) -> MediatorReply[M]:
-    """Ask the mediator for a reply of the type of `minimal`. `options`: those on the table."""
-    allowed = statement_vocabulary(case.group, options)
+    """Ask the mediator for a reply of the type of `minimal`."""
+    allowed = vocabulary.allowed
     allowed["dialogue.speaker"] = (SYSTEM, *(m.name for m in case.members))
-    if isinstance(minimal, FeedbackReply) and options:
-        allowed["hard_no"] = tuple(options)
+    if isinstance(minimal, FeedbackReply):
+        allowed["hard_no"] = vocabulary.options
     order = case.config.field_order
     answer = json_answer(type(minimal), allowed, order=order, fallback=minimal)
     prompt = scope.prompt(
-        prompt_name,
+        _PROMPTS[type(minimal)],
         **variables,
         groups=describe_members(case.group),
         form=describe_form(answer.schema or {}),
@@ -178,7 +185,7 @@ class Proposal:
     parse_step: str
     dropped_lines: int
     finish: str | None = None  # how the mediator's reply ended
-    terms: Terms = Terms()
+    terms: Terms = NO_TERMS
     terms_first: tuple[str, ...] = ()
     asked_again: tuple[str, ...] = ()
 
@@ -230,8 +237,8 @@ async def propose(
                 problems[THEORY] = f"Use plain words in place of {listed}."
         return problems
 
-    name = "synthesis_guided" if strategy else "synthesis_raw"
-    got = await ask_mediator(scope, case, name, variables, minimal, tally.options, find_problems)
+    on_table = _vocabulary(case, topic, tally)
+    got = await ask_mediator(scope, case, variables, on_table, minimal, find_problems)
     reply, finish = got.value, got.finish
     opening, said, dropped = sort_lines(reply.dialogue, names)
     words = (opening, reply.conflict_description, reply.resolution_explanation)
@@ -250,28 +257,26 @@ async def propose(
         got.parse_step,
         dropped,
         finish,
-        case.find_terms(topic, _all_words(reply)) if strategy is None else Terms(),
+        case.find_terms(topic, _all_words(reply)) if strategy is None else NO_TERMS,
         tuple(terms_first),
         tuple(got.first_problems),
     )
+
+
+def _vocabulary(case: Negotiation, topic: Topic, tally: Tally) -> Vocabulary:
+    return Vocabulary(case.group, topic.id, tally.options, case.config.days)
 
 
 def _read_statement(
     case: Negotiation, topic: Topic, tally: Tally, reply: PlainSynthesis | GuidedSynthesis
 ) -> Settlement:
     """Read the decision of a proposal. Under C3 a new option with a word of theory is none."""
-    forbidden = ()
+    vocabulary = _vocabulary(case, topic, tally)
     if case.condition.synthesis == "raw":
         named = (new_option_of(share.new_option, ()) for share in reply.decision)
-        forbidden = tuple(o for o in named if o and case.find_terms(topic, o).theory)
-    return settlement(
-        case.group,
-        topic.id,
-        tally.options,
-        reply,
-        days=case.config.days,
-        forbidden=forbidden,
-    )
+        theory = tuple(o for o in named if o and case.find_terms(topic, o).theory)
+        vocabulary = replace(vocabulary, forbidden=theory)
+    return settlement(vocabulary, reply)
 
 
 def _words_of_statement(reply: PlainSynthesis | GuidedSynthesis) -> list[str]:
@@ -311,9 +316,10 @@ async def collect_ballots(
             order=case.config.field_order,
         )
 
-        def read(form: BallotForm | ScoreForm) -> BallotRead:
+        def read(form: BaseModel) -> BallotRead:
             if isinstance(form, ScoreForm):
                 return read_scores(form, member.id, tally.options)
+            assert isinstance(form, BallotForm)
             return read_ballot(form, member.id, tally.options)
 
         prompt = at.prompt(
@@ -508,15 +514,12 @@ async def _round(
         "question": question,
     }
 
+    vocabulary = Vocabulary(
+        case.group, topic.id, on_table, case.config.days, in_force=standing.portions
+    )
+
     def read(reply: FeedbackReply) -> Settlement:
-        return settlement(
-            case.group,
-            topic.id,
-            on_table,
-            reply,
-            days=case.config.days,
-            in_force=standing.portions,
-        )
+        return settlement(vocabulary, reply)
 
     def read_refusals(reply: FeedbackReply) -> tuple[tuple[str, ...], str, list[str]]:
         given = (portion.option for portion in read(reply).portions)
@@ -531,9 +534,7 @@ async def _round(
         return {UNMATCHED: describe_mismatches(unmatched)} if unmatched else {}
 
     minimal = FeedbackReply(decision=[])
-    got = await ask_mediator(
-        scope, case, "feedback", variables, minimal, on_table, find_problems
-    )
+    got = await ask_mediator(scope, case, variables, vocabulary, minimal, find_problems)
     reply, finish = got.value, got.finish
     stated = read(reply)
     hard_no, objection, _ = read_refusals(reply)
@@ -573,9 +574,7 @@ def _noes(tally: Tally, member: Member) -> list[str]:
     return [o for o in tally.options if member.id in tally.rejections(o)]
 
 
-def _with_refusals(
-    d: SlotDecision, member: str, refused: Sequence[str]
-) -> Mapping[str, Ballot]:
+def _with_refusals(d: SlotDecision, member: str, refused: Sequence[str]) -> Mapping[str, Ballot]:
     """Return the ballots, with the options that the member asked now rejects as well."""
     if not refused:
         return d.cast
@@ -621,10 +620,9 @@ def _refusal(
     """Why a revision does not stand, and the options that it may not give; "" if it does."""
     served = {m for p in stated.portions for m in p.members}
     if stated.unread or {m for p in standing.portions for m in p.members} - served:
+        unchanged = (), words_of(standing.resolution_text)
         words = words_of(reply.final_revised_decision)
-        moved = (
-            stated.unread or stated.portions or words not in ((), words_of(standing.resolution_text))
-        )
+        moved = stated.unread or stated.portions or words not in unchanged
         return ("unstated" if moved else ""), ()
     ruled_out = {o for o, _ in standing.outcome.removed} if standing.outcome else set()
     struck = tuple(dict.fromkeys(p.option for p in stated.portions if p.option in ruled_out))

@@ -7,11 +7,11 @@ scored when they enter; else the member's score of them is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
+from folkmoot.conversation.answers import CANNOT_SAY
 from folkmoot.engine.session import Scope
-from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import (
     Negotiation,
     OwnScoresOfTopic,
@@ -33,9 +33,7 @@ from folkmoot.studies.negotiation.rules.tally import text_scores
 from folkmoot.studies.negotiation.tables import OwnScoreRow
 
 
-async def collect_own_scores(
-    scope: Scope, case: Negotiation
-) -> dict[str, OwnScoresOfTopic]:
+async def collect_own_scores(scope: Scope, case: Negotiation) -> dict[str, OwnScoresOfTopic]:
     """Ask all members for scores of all options that the statements put on the table."""
 
     async def ask_member(at: Scope, member: Member) -> dict[str, dict[str, float]]:
@@ -53,9 +51,12 @@ async def collect_own_scores(
     }
 
 
-async def score_late_options(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
+async def score_late_options(
+    scope: Scope, case: Negotiation, decision: SlotDecision
+) -> SlotDecision:
     """Ask all members for scores of the options of a decision that nobody could score before."""
-    topic, known = case.topic(decision.topic), case.hearing_all.tally(case.topic(decision.topic))
+    topic = case.topic(decision.topic)
+    known = case.hearing_all.tally(topic)
     named = dict.fromkeys([*decision.options, *(p.option for p in decision.portions)])
     scored = {option for by_option in decision.late_scores.values() for option in by_option}
     late = tuple(o for o in named if o not in known.options and o not in scored)
@@ -99,23 +100,25 @@ async def _ask_for_scores(
     given = dict(ballot.scores) if ballot else {}
     refused = ballot.hard_no if ballot else ()
     by_text = text_scores(text, options) if text else {}
+    stated = case.hearing_all.tally(topic)
     for option in options:
+        scored = option in given or option in refused
         scope.record(
             OwnScoreRow(
                 group_id=case.group.id,
                 group_type=case.group.type.id,
                 slot=topic.slot,
                 topic=topic.id,
-                entered="before" if option in case.hearing_all.tally(topic).options else case.condition.id,
+                entered="before" if option in stated.options else case.condition.id,
                 member_id=member.id,
                 option=option,
                 score=None if option not in given else int(given[option]),
                 firm_no=option in refused if ballot else None,
                 objection=(ballot.objection or None) if ballot else None,
                 reason=(reasons[0] or None) if ballot and reasons else None,
-                missing=None if option in given or option in refused else got.missing or "cannot_say",
+                missing=None if scored else got.missing or CANNOT_SAY,
                 text_score=by_text.get(option),
-                text_primary=option == case.hearing_all.tally(topic).primary(member.id),
+                text_primary=option == stated.primary(member.id),
                 options_shown="; ".join(shown),
             )
         )

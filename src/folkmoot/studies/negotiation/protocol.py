@@ -69,7 +69,7 @@ from folkmoot.studies.negotiation.rules.strategies import (
     strategy_for,
     topics,
 )
-from folkmoot.studies.negotiation.rules.tally import Tally, words_of
+from folkmoot.studies.negotiation.rules.tally import Tally
 from folkmoot.studies.negotiation.tables import PreferenceRow, record_groups
 
 

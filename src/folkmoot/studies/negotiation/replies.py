@@ -29,12 +29,11 @@ from folkmoot.hints import enumerated
 from folkmoot.json_text import Schema
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Portion
 from folkmoot.studies.negotiation.rules.strategies import RESERVED, Group
-from folkmoot.studies.negotiation.rules.tally import Ballot
+from folkmoot.studies.negotiation.rules.tally import Ballot, match_option
 from folkmoot.studies.negotiation.vocabulary import (
     fold_name,
     groups_of_members,
     match_members,
-    match_option,
     new_option_of,
     parse_time,
 )
@@ -424,44 +423,51 @@ class Settlement:
         return sum(len(self.unmatched.get(what, ())) for what in (OPTIONS_ON_THE_TABLE, MEMBERS))
 
 
-def statement_vocabulary(group: Group, options: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Return the values that the fields of a mediator's reply may hold, for its schema."""
-    names = [member.name for member in group.members]
-    allowed: dict[str, Sequence[str]] = {
-        "decision.option": (*options, NONE_OF_THESE),
-        "decision.members": (*names, *groups_of_members(group)),
-    }
-    return allowed | ({"dropped": tuple(options)} if options else {})
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """What a mediator's statement may name: the options on the table, the members, and times.
+
+    `in_force` is the decision so far, whose times may be repeated. `forbidden` new options do not
+    count (words of theory under C3).
+    """
+
+    group: Group
+    topic: str
+    options: tuple[str, ...]
+    days: int = 60
+    in_force: tuple[Portion, ...] = ()
+    forbidden: tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> dict[str, Sequence[str]]:
+        """The values of the fields of a reply, for the schema that is sent."""
+        names = [member.name for member in self.group.members]
+        values: dict[str, Sequence[str]] = {
+            "decision.option": (*self.options, NONE_OF_THESE),
+            "decision.members": (*names, *groups_of_members(self.group)),
+        }
+        return values | ({"dropped": self.options} if self.options else {})
 
 
-def settlement(
-    group: Group,
-    topic: str,
-    options: Sequence[str],
-    said: Decided,
-    *,
-    days: int = 60,
-    in_force: Sequence[Portion] = (),
-    forbidden: Iterable[str] = (),
-) -> Settlement:
+def settlement(vocabulary: Vocabulary, said: Decided) -> Settlement:
     """Read a mediator's statement: options, members and times by their listed names.
 
     Entries that differ in the times or in the members alone are one; what somebody gets is not
     dropped. House rules hold together, other options for the same members share the trip.
-    `forbidden` new options do not count (words of theory under C3).
     """
+    group, in_force = vocabulary.group, vocabulary.in_force
     not_options: list[str] = []
     not_members: list[str] = []
     not_times: list[str] = []
     times: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     known_times = [portion.when for portion in in_force]
-    given = dict.fromkeys((*options, *(portion.option for portion in in_force)))
+    given = dict.fromkeys((*vocabulary.options, *(portion.option for portion in in_force)))
     for share in said.decision:
-        option = _option_of(share, tuple(given), tuple(forbidden))
+        option = _option_of(share, tuple(given), vocabulary.forbidden)
         if option is None:
             not_options.append(share.option or share.new_option)
         members = _members_of(share, group, not_members)
-        when = parse_time(share.when, days, known_times)
+        when = parse_time(share.when, vocabulary.days, known_times)
         if when is None:
             not_times.append(share.when)
         if option and members:
@@ -478,7 +484,7 @@ def settlement(
     got = {p.option for p in portions}
     # Entries of `dropped` that name no option take nothing from anybody.
     dropped = _match_all(said.dropped, tuple(given), [])
-    if topic != "house_rule":
+    if vocabulary.topic != "house_rule":
         portions = _side_by_side(portions)
     unmatched = {OPTIONS_ON_THE_TABLE: not_options, MEMBERS: not_members, TIMES: not_times}
     return Settlement(

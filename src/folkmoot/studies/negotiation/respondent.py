@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+from folkmoot.conversation.answers import NONE_OF_THESE, WAYS_OUT
 from folkmoot.files import packaged_yaml
 from folkmoot.hints import enumerated
 from folkmoot.respondent import Mind, Part
@@ -30,6 +31,7 @@ from folkmoot.studies.negotiation.rules.tally import (
     text_scores,
     words_of,
 )
+from folkmoot.studies.negotiation.vocabulary import EVERYONE
 
 FOLLOWS = 0.6  # chance that the mediator makes room for those outside the most common first wish
 LABELS = 0.75  # chance that it calls its strategy by the id that it was given
@@ -55,6 +57,7 @@ def part(follows: float = FOLLOWS) -> Part[NegotiationConfig]:
             "participant choice": confirmation,
             "BallotForm": ballot,
             "ScoreForm": scores,
+            "OwnScores": own_scores,
             "PlainSynthesis": lambda mind: synthesis(mind, follows),
             "GuidedSynthesis": lambda mind: synthesis(mind, follows),
             "FeedbackReply": lambda mind: feedback(mind, follows),
@@ -145,7 +148,8 @@ def _own_view(mind: Mind) -> tuple[dict[str, float], dict[str, int]]:
     """The options on the table by liking, and what the member's own statement says of them."""
     fields = mind.schema.get("properties", {})
     enum = fields.get("top_choice", {}).get("enum") or _nested(mind.schema, "Score", "option")
-    options = list(enum or dict.fromkeys(m.option for m in _mentions(mind)))
+    listed = [o for o in enum or () if o not in WAYS_OUT]
+    options = listed or list(dict.fromkeys(m.option for m in _mentions(mind)))
     stated = " ".join(_QUOTE.findall(mind.reading.prompt))
     said = text_scores(stated, options)
     return {o: v + said[o] for o, v in _liking(mind, options).items()}, said
@@ -157,18 +161,27 @@ def ballot(mind: Mind) -> Reply:
     ranked = sorted(liking, key=lambda o: (-said[o], -liking[o]))
     refused = [o for o in ranked if said[o] < 0]
     liked = [o for o in ranked[1:] if o not in refused and (said[o] > 0 or liking[o] > 0)]
-    top = next((o for o in ranked if o not in refused), "")
-    return {"top_choice": top, "acceptable": liked[:2], "hard_no": refused}
+    top = next((o for o in ranked if o not in refused), NONE_OF_THESE)
+    return {"top_choice": top, "acceptable": liked[:2], "hard_no": refused} | _NOTHING_ELSE
+
+
+# The respondent says nothing beyond the options that it was shown.
+_NOTHING_ELSE: Reply = {"new_option": "", "objection": ""}
 
 
 def scores(mind: Mind) -> Reply:
     liking, said = _own_view(mind)
     given = {o: max(-4, min(4, round(v))) for o, v in liking.items()}
     refused = [o for o in liking if said[o] < 0]
-    return {
-        "scores": [{"option": o, "score": s} for o, s in given.items()],
-        "hard_no": refused,
-    }
+    listed = [{"option": o, "score": s} for o, s in given.items()]
+    return {"scores": listed, "hard_no": refused} | _NOTHING_ELSE
+
+
+def own_scores(mind: Mind) -> Reply:
+    """What a member tells the researcher alone: the same liking, and the wish as the reason."""
+    liking, _ = _own_view(mind)
+    best = max(liking, key=lambda o: liking[o], default="")
+    return {"reason": _say(mind, "wish", W=best) if best else ""} | scores(mind)
 
 
 # --- the mediator ------------------------------------------------------------------------------
@@ -202,7 +215,10 @@ class Meeting:
 
     def __init__(self, mind: Mind) -> None:
         self.mind = mind
-        self.names = _nested(mind.schema, "Share", "members")
+        speakers = _nested(mind.schema, "Spoken", "speaker")
+        self.names = [n for n in speakers if n != SYSTEM] or _nested(
+            mind.schema, "Share", "members"
+        )
         self.texts: dict[str, str] = {}
         plain, last = [], ""
         for line in in_lines(mind.reading.prompt):
@@ -343,6 +359,11 @@ def _list(value: object) -> list[str]:
     return value if isinstance(value, list) else []
 
 
+def _stated(shares: Sequence[Reply]) -> list[Reply]:
+    """The shares as a reply states them: "everyone" is a value of its own."""
+    return [{**s, "members": s["members"] or [EVERYONE], "new_option": ""} for s in shares]
+
+
 def _aloud(shares: Sequence[Reply]) -> str:
     parts = []
     for s in shares:
@@ -365,7 +386,7 @@ def synthesis(mind: Mind, follows: float) -> Reply:
         "conflict_description": f"{enumerated(wants)}." if at.tally.conflict and wants else "",
         "resolution_strategy": _label(mind),
         "resolution_explanation": f"{said}.",
-        "decision": shares,
+        "decision": _stated(shares),
         "dropped": at.dropped(shares),
         "dialogue": [
             {"speaker": "System", "text": _say(mind, "proposes", D=f"{said}.")},
@@ -407,9 +428,10 @@ def feedback(mind: Mind, follows: float) -> Reply:
         "updated_resolution_explanation": said if room else "",
         "targeted_feedback_question": f"{name}, {question}",
         "final_revised_decision": _aloud(revised) if room else "",
-        "decision": revised,
+        "decision": _stated(revised),
         "dropped": at.dropped(revised),
         "hard_no": [],
+        "objection": "",
         "dialogue": [
             {"speaker": name, "text": at.reaction(name, shares, content=resolved and not room)},
             {"speaker": "System", "text": said},

@@ -62,14 +62,13 @@ def match_members(entry: str, group: Group) -> tuple[str, ...]:
 # --- times -------------------------------------------------------------------------------------
 
 # All words that a time may be made of. Another word would carry more than a time to the planner.
-_TIME_WORDS = frozenset(
-    """
-    a after afternoon all an and another as at before breakfast brunch day days dinner during each
-    early end entire evening every first for from half in last late later lunch midday morning night
-    noon of on one only or other phase rest second start starting the third through time to trip two
-    until weekend whole with
-    """.split()
-)
+_TIMES = """
+a after afternoon all an and another as at before breakfast brunch day days dinner during each early
+end entire evening every first for from half in last late later lunch midday morning night noon of
+on one only or other phase rest second start starting the third through time to trip two until
+weekend whole with
+"""
+_TIME_WORDS = frozenset(_TIMES.split())
 _TIME_TOKEN = re.compile(r"[^\W\d_]+|\d+")
 _DAY_RANGE = re.compile(r"(\d+)\s*(?:-|–|to|through)\s*(\d+)")
 
