@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 import pytest
 
 import folkmoot
+from folkmoot.conversation.answers import WAYS_OUT
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.negotiation import STUDY
+from folkmoot.studies.negotiation.rules.tally import text_scores
 
 CALM = {
     "traveler_type": "I want us to be laidback travelers.",
@@ -58,8 +61,23 @@ def names_in(request: Request) -> list[str]:
 
 
 def options_in(prompt: str) -> list[str]:
-    listed = prompt.split("\nOptions on the table:\n")[1].split("\n\n")[0]
+    listed = re.split(r"\nOptions(?: on the table)?:\n", prompt)[1].split("\n\n")[0]
     return [line.removeprefix("- ") for line in listed.splitlines()]
+
+
+def gives(option: str, *members: str, when: str = "") -> dict[str, Any]:
+    """An entry of a stated decision; without members it is for everyone."""
+    return {"option": option, "members": list(members or ("everyone",)), "when": when}
+
+
+def gives_new(option: str, *members: str, when: str = "") -> dict[str, Any]:
+    """An entry that gives an option which is not on the table."""
+    return gives("none_of_these", *members, when=when) | {"new_option": option}
+
+
+def question_of(request: Request) -> str:
+    """The question, also where a reply to it goes back with what was wrong."""
+    return next(m.content for m in request.messages if m.role == "user")
 
 
 def mediator(request: Request, address: str, **changes: Any) -> str:
@@ -68,12 +86,24 @@ def mediator(request: Request, address: str, **changes: Any) -> str:
     if request.schema is None:
         return "yes"
     title = request.schema["title"]
-    prompt = request.messages[-1].content
+    prompt = question_of(request)
     if title == "BallotForm":
         wish = prompt.split("Your stated preference: ")[1].splitlines()[0]
-        on_table = sorted(request.schema["properties"]["top_choice"].get("enum", ["anything"]))
+        listed = request.schema["properties"]["top_choice"].get("enum", ["anything"])
+        on_table = sorted(option for option in listed if option not in WAYS_OUT)
         top = next((o for o in on_table if o.rstrip("s") in wish), on_table[0])
-        data: dict[str, Any] = {"top_choice": top, "acceptable": [], "hard_no": []}
+        data: dict[str, Any] = {
+            "top_choice": top,
+            "acceptable": [],
+            "hard_no": [],
+            "new_option": "",
+            "objection": "",
+        }
+    elif title == "OwnScores":
+        wish = prompt.split("Your stated preference: ")[1].splitlines()[0]
+        scored = text_scores(wish, options_in(prompt))
+        scores = [{"option": o, "score": score} for o, score in scored.items()]
+        data = {"reason": "As I said.", "scores": scores, "hard_no": [], "objection": ""}
     elif title == "FeedbackReply":
         target = prompt.split("Asked in this round: ")[1].splitlines()[0]
         data = {
@@ -84,6 +114,7 @@ def mediator(request: Request, address: str, **changes: Any) -> str:
             "decision": [],
             "dropped": [],
             "hard_no": [],
+            "objection": "",
             "dialogue": [{"speaker": target, "text": "Well enough."}],
         }
     else:
@@ -92,7 +123,7 @@ def mediator(request: Request, address: str, **changes: Any) -> str:
             "conflict_description": "They want different things",
             "resolution_strategy": "policy",
             "resolution_explanation": "We will find a way that suits all",
-            "decision": [{"option": min(options_in(prompt)), "members": [], "when": ""}],
+            "decision": [{"option": min(options_in(prompt)), "members": ["everyone"], "when": ""}],
             "dropped": [],
             "dialogue": [
                 {"speaker": "System", "text": "Here is what I would do."},

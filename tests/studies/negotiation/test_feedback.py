@@ -10,13 +10,16 @@ import polars as pl
 import pytest
 
 from folkmoot.models.request import Request
-from tests.studies.negotiation.conftest import Runner, mediator, session_json, some
+from tests.studies.negotiation.conftest import (
+    Runner,
+    gives,
+    gives_new,
+    mediator,
+    session_json,
+    some,
+)
 
 SAME_BUT_FEEDBACK = ["group_id", "topic", "speaker", "intent", "text"]
-
-
-def gives(option: str, *members: str, when: str = "") -> dict[str, Any]:
-    return {"option": option, "members": list(members), "when": when}
 
 
 def revising(topic: str, *rounds: dict[str, Any]) -> Any:
@@ -94,7 +97,9 @@ def test_a_revision_replaces_the_whole_state(negotiation: Runner) -> None:
     assert c5["vote_summary"]["option_details"] == c4["vote_summary"]["option_details"]
     trip = list(csv.DictReader(io.StringIO(run.folder.text("tripcraft/C5.csv"))))[0]
     assert "'cuisine': ['American']" not in trip["local_constraint"]
-    assert change["final_revised_decision"] in trip["query"]
+    assert change["final_revised_decision"] not in trip["query"]
+    words = "Barbecue for Colleague 2 and Colleague 4; diner for Colleague 1 and Colleague 3"
+    assert c5["resolution_text"] == words and words in trip["query"]
     content = run.table("satisfaction").filter(condition="C5", topic="cuisine")
     assert content["satisfaction"].to_list() == [4, 4, 4, 4]
 
@@ -168,19 +173,32 @@ def test_all_that_members_say_to_a_revision_is_kept(negotiation: Runner) -> None
     assert session_json(run, "team", "C5", "decisions")["cuisine"]["dropped_lines"] == 1
 
 
-@pytest.mark.parametrize("no", ["no barbecue", "not barbecue", "Barbecue!"])
-def test_a_no_counts_however_it_is_written(negotiation: Runner, no: str) -> None:
-    first = {"decision": [], "hard_no": [no], "resolved": True}
+def test_a_no_to_a_listed_option_counts_in_any_spelling(negotiation: Runner) -> None:
+    first = {"decision": [], "hard_no": ["Barbecue!"], "resolved": True}
     run = negotiation(revising("cuisine", first), groups=some("team"), conditions=["C5"])
     assert run.table("feedback").filter(topic="cuisine")["resolved"].to_list()[0] is False
     row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
     assert row["overridden"].startswith("barbecue: traveler_")
 
 
+@pytest.mark.parametrize("no", ["anything but barbecue", "no barbecue", "spicy food"])
+def test_any_other_no_goes_back_once_and_is_kept_as_said(negotiation: Runner, no: str) -> None:
+    first = {"decision": [], "hard_no": [no], "resolved": True}
+    run = negotiation(revising("cuisine", first), groups=some("team"), conditions=["C5"])
+    asked = run.table("answers")["address"].to_list()
+    assert "negotiation/team-C5/cuisine/feedback/round1/ask1" in asked
+    row = run.table("feedback").filter(topic="cuisine").to_dicts()[0]
+    assert (row["hard_no"], row["objection"]) == (None, no)
+    file = session_json(run, "team", "C5", "decisions")["cuisine"]["feedback"][0]
+    assert file["hard_no"] == [no]
+    # It rejects no option.
+    assert run.table("decisions").filter(topic="cuisine")["overridden"].to_list() == [""]
+
+
 def test_a_firm_no_to_what_only_the_mediator_names_counts(negotiation: Runner) -> None:
     karaoke = {
         "final_revised_decision": "Karaoke dinner for all",
-        "decision": [gives("karaoke dinner")],
+        "decision": [gives_new("karaoke dinner")],
         "hard_no": ["karaoke dinner"],
         "resolved": True,
     }
@@ -202,7 +220,7 @@ def test_words_that_give_what_the_statement_does_not_are_not_the_decision(
         "final_revised_decision": "Everybody goes to the diner",
         "decision": [
             gives("barbecue", "Colleague 2", "Colleague 4"),
-            gives("sushi", "Colleague 1", "Colleague 3"),
+            gives_new("sushi", "Colleague 1", "Colleague 3"),
         ],
     }
     run = negotiation(revising("cuisine", change), groups=some("team"), conditions=["C5"])
@@ -253,7 +271,7 @@ def test_a_revision_that_does_not_say_who_gets_what_does_not_stand(
 def test_a_required_split_is_revised_as_a_split_or_stays(negotiation: Runner) -> None:
     together = {
         "final_revised_decision": "All to the zoo",
-        "decision": [gives("zoos and aquariums")],
+        "decision": [gives_new("zoos and aquariums")],
     }
     run = negotiation(revising("attraction", together), groups=some("team"), conditions=["C5"])
     state = cuisine(run, "team", topic="attraction")
@@ -280,13 +298,58 @@ def test_a_required_split_is_revised_as_a_split_or_stays(negotiation: Runner) ->
     assert state["selected_option"] == state["vote_summary"]["selected_option"] == "nature parks"
 
 
-def test_words_alone_change_words_alone(negotiation: Runner) -> None:
-    standing = [gives("barbecue")]
-    change = {"final_revised_decision": "Barbecue, and an early start", "decision": standing}
+@pytest.mark.parametrize(
+    "words", ["Barbecue for everyone", "Barbecue for everyone.", "Barbecue, and an early start"]
+)
+def test_words_alone_change_nothing(negotiation: Runner, words: str) -> None:
+    """Sentences about decisions are rendered from the data, so other words are no change."""
+    change = {"final_revised_decision": words, "decision": [gives("barbecue")]}
     run = negotiation(revising("cuisine", change), groups=some("team"), conditions=["C4", "C5"])
     before, after = (cuisine(run, "team", c) for c in ("C4", "C5"))
-    changed = {k for k in before if before[k] != after[k]}
-    assert changed == {"source", "feedback_rounds", "resolution_text"}
+    assert {k for k in before if before[k] != after[k]} == {"feedback_rounds"}
+    assert after["resolution_text"] == "Barbecue for everyone"
+    assert run.table("feedback").filter(topic="cuisine")["change"].is_null().all()
+
+
+def test_a_revision_that_changes_only_times_is_a_change(negotiation: Runner) -> None:
+    change = {
+        "final_revised_decision": "Barbecue for everyone",
+        "decision": [gives("barbecue", when="Day 2")],
+    }
+    run = negotiation(revising("cuisine", change), groups=some("team"), conditions=["C5"])
+    state = cuisine(run, "team")
+    assert (state["source"], state["portions"][0]["when"]) == ("feedback", "Day 2")
+    assert state["resolution_text"] == "Barbecue for everyone (Day 2)"
+    payload = session_json(run, "team", "C5", "planner_payload")["feedback_overrides"]["cuisine"]
+    assert payload["explanation"] == (
+        "Now barbecue for everyone (Day 2); no longer barbecue for everyone"
+    )
+
+
+def test_days_swapped_between_the_same_options_are_a_change(negotiation: Runner) -> None:
+    """The spouses' days by turns: museums have Day 1 and Day 3, the parks Day 2."""
+    c4 = negotiation(groups=some("pair"), conditions=["C4"])
+    stood = session_json(c4, "pair", "C4", "decisions")["attraction"]["portions"]
+    swapped = {"Day 1": "Day 2", "Day 2": "Day 1", "Day 3": "Day 3"}
+    change = {"decision": [gives(p["option"], when=swapped[p["when"]]) for p in stood]}
+    run = negotiation(revising("attraction", change), groups=some("pair"), conditions=["C5"])
+    first = run.table("feedback").filter(topic="attraction").to_dicts()[0]
+    assert first["refused_because"] is None and "Day 2" in first["change"]
+    # The same days in other entries are none.
+    same = {"decision": [gives(p["option"], when=p["when"].lower()) for p in reversed(stood)]}
+    run = negotiation(revising("attraction", same), groups=some("pair"), conditions=["C5"])
+    assert run.table("feedback").filter(topic="attraction")["change"].is_null().all()
+
+
+def test_a_revision_that_changes_only_members_is_a_change(negotiation: Runner) -> None:
+    rounds = [
+        [gives("barbecue"), gives("diner", "Colleague 1", when="Day 2")],
+        [gives("barbecue"), gives("diner", "Colleague 1", "Colleague 3", when="Day 2")],
+    ]
+    changes = [{"decision": decision} for decision in rounds]
+    run = negotiation(revising("cuisine", *changes), groups=some("team"), conditions=["C5"])
+    text = cuisine(run, "team")["resolution_text"]
+    assert text == "Barbecue for everyone; diner for Colleague 1 and Colleague 3 (Day 2)"
 
 
 def test_the_mediator_knows_what_is_in_force_and_who_rejects_what(negotiation: Runner) -> None:

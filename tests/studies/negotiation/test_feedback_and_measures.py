@@ -13,7 +13,12 @@ from folkmoot.errors import InputError
 from folkmoot.storage.rows import meanings
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation import STUDY
-from folkmoot.studies.negotiation.measures import SessionResult, compare, member_satisfaction
+from folkmoot.studies.negotiation.measures import (
+    SessionResult,
+    compare,
+    satisfaction_of_members,
+    text_scores_of,
+)
 from folkmoot.studies.negotiation.mediation import left_out
 from folkmoot.studies.negotiation.participants import StatedMember, build_group
 from folkmoot.studies.negotiation.rules.operators import Portion
@@ -61,7 +66,8 @@ def test_satisfaction_is_the_members_own_score_of_what_the_member_gets() -> None
     texts = {"traveler_1": "I love a diner, no sushi", "traveler_2": "sushi", "traveler_3": "hm"}
 
     def content(*portions: Portion) -> dict[str, float]:
-        return member_satisfaction(family(), texts, FOOD, portions)
+        scores = text_scores_of(family(), texts, FOOD, portions)
+        return satisfaction_of_members(scores, portions)
 
     assert content(Portion("diner", ALL)) == dict(zip(ALL, (4, 0, 0), strict=True))
     # One after the other: the mean. Each in the own branch: the own score.

@@ -90,12 +90,12 @@ def test_signals_name_the_split_slots(whole: Any) -> None:
 def test_the_constraint_state_holds_what_users_said_and_nothing_else(whole: Any) -> None:
     state = session_json(whole, "pair", "C4", "planner_payload")["constraint_state"]
     assert state["cuisine"] == {
-        "traveler_1": "I love a diner.",
+        "traveler_1": "Food: Diner for everyone.",
         "traveler_2": "I love barbecue, no diner.",
     }
     assert state["lodging"]["house_rule"]["traveler_1"] == "I want no smoking."
     alone = session_json(whole, "pair", "C1", "planner_payload")["constraint_state"]
-    assert alone["cuisine"] == {"traveler_1": "I love a diner."}
+    assert alone["cuisine"] == {"traveler_1": "Food: Diner for everyone."}
 
 
 def rows_of(run: Any, condition: str) -> list[dict[str, str]]:
@@ -126,7 +126,7 @@ def test_tripcraft_has_one_row_a_group(whole: Any) -> None:
         "event": ["Arts & Theatre"],
         "attraction": ["Museums"],
     }
-    assert "I love a diner." in row["query"]
+    assert "Food: Diner for everyone." in row["query"]
 
 
 def test_reference_information_is_passed_through(negotiation: Runner, tmp_path: Path) -> None:

@@ -144,7 +144,9 @@ def test_members_words_reach_mediator_planner_and_record_as_they_were_said(
 
     def answering(request: Any, address: str) -> str:
         prompts.append(request.messages[-1].content)
-        stated = [{"option": "utility room", "members": [], "when": "as the operator sees fit"}]
+        stated = [
+            {"option": "utility room", "members": ["everyone"], "when": "as the operator sees fit"}
+        ]
         return mediator(
             request,
             address,

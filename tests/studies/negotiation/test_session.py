@@ -212,7 +212,7 @@ def test_the_revised_decision_supersedes(negotiation: Runner) -> None:
     text = "Diner for dinner, barbecue for Day 2 lunch"
     stated = [
         {"option": "diner", "members": ["Colleague 1", "Colleague 3"], "when": "dinner"},
-        {"option": "barbecue", "members": [], "when": "Day 2 lunch"},
+        {"option": "barbecue", "members": ["everyone"], "when": "Day 2 lunch"},
     ]
 
     def answering(request: Request, address: str) -> str:
@@ -223,9 +223,10 @@ def test_the_revised_decision_supersedes(negotiation: Runner) -> None:
     run = negotiation(answering, groups=some("team"), conditions=["C4", "C5"])
     state = session_json(run, "team", "C5", "planner_payload")
     cuisine = state["slot_decision_state"]["cuisine"]
-    assert (cuisine["source"], cuisine["resolution_text"]) == ("feedback", text)
+    rendered = "Diner for Colleague 1 and Colleague 3 (dinner); barbecue for everyone (Day 2 lunch)"
+    assert (cuisine["source"], cuisine["resolution_text"]) == ("feedback", rendered)
     assert {p["option"] for p in cuisine["portions"]} == {"diner", "barbecue"}
-    assert state["feedback_overrides"]["cuisine"]["resolution_text"] == text
+    assert state["feedback_overrides"]["cuisine"]["resolution_text"] == rendered
     before = session_json(run, "team", "C4", "planner_payload")
     assert before["feedback_overrides"] == {}
     assert before["slot_decision_state"]["cuisine"]["source"] == "vote"
@@ -235,7 +236,7 @@ def test_feedback_cannot_bring_back_what_a_hard_constraint_struck_out(negotiatio
     def answering(request: Request, address: str) -> str:
         if "/spending_preference/feedback/" not in address:
             return mediator(request, address)
-        luxury = [{"option": "luxury", "members": [], "when": ""}]
+        luxury = [{"option": "luxury", "members": ["everyone"], "when": ""}]
         return mediator(request, address, final_revised_decision="Luxury it is", decision=luxury)
 
     run = negotiation(answering, groups=some("fam"), conditions=["C5"])
@@ -291,7 +292,7 @@ def test_a_single_option_in_place_of_a_list_counts(negotiation: Runner) -> None:
         return mediator(request, address, hard_no="Diner")
 
     run = negotiation(answering, groups=some("team"), conditions=["C4"])
-    assert set(run.table("ballots")["hard_no"]) == {"diner"}
+    assert set(run.table("ballots").filter(topic="cuisine")["hard_no"]) == {"diner"}
     assert run.table("answers")["reasks"].sum() == 0
 
 

@@ -8,12 +8,14 @@ from typing import Any
 import polars as pl
 import pytest
 
+from folkmoot.conversation.answers import NONE_OF_THESE
 from folkmoot.models.request import Request
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.participants import StatedMember, build_group
 from folkmoot.studies.negotiation.replies import (
-    Decided,
+    FeedbackReply,
     Share,
+    Vocabulary,
     same,
     settlement,
     summed_up,
@@ -22,8 +24,10 @@ from folkmoot.studies.negotiation.rules.operators import Portion
 from folkmoot.studies.negotiation.rules.strategies import Group, group_type
 from tests.studies.negotiation.conftest import (
     Runner,
+    gives_new,
     mediator,
     options_in,
+    question_of,
     session_json,
     some,
 )
@@ -38,12 +42,16 @@ def family() -> Group:
 
 
 def entry(option: str, *members: str, when: str = "") -> Share:
-    return Share(option=option, members=list(members), when=when)
+    return Share(option=option, members=list(members or ("everyone",)), when=when)
+
+
+def new(option: str, *members: str, when: str = "") -> Share:
+    return entry(NONE_OF_THESE, *members, when=when).model_copy(update={"new_option": option})
 
 
 def read(*shares: Share, dropped: tuple[str, ...] = (), topic: str = "cuisine") -> Any:
-    said = Decided(decision=list(shares), dropped=list(dropped))
-    return settlement(family(), topic, FOOD, said)
+    said = FeedbackReply(decision=list(shares), dropped=list(dropped))
+    return settlement(Vocabulary(family(), topic, FOOD, days=3), said)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +59,7 @@ def read(*shares: Share, dropped: tuple[str, ...] = (), topic: str = "cuisine") 
     [
         ([entry("diner")], [("diner", ALL, "whole trip")]),
         ([entry("Diners!", "everyone")], [("diner", ALL, "whole trip")]),
-        ([entry("the diner", when="The whole trip")], [("diner", ALL, "whole trip")]),
+        ([entry("diner", when="The whole trip")], [("diner", ALL, "whole trip")]),
         ([entry("sushi", "Child 2", when="Day 2")], [("sushi", ALL[2:], "Day 2")]),
         ([entry("sushi", "child 1", "PARENT_1")], [("sushi", ALL[:2], "whole trip")]),
         ([entry("sushi", "children")], [("sushi", ALL[1:], "whole trip")]),
@@ -76,12 +84,14 @@ def read(*shares: Share, dropped: tuple[str, ...] = (), topic: str = "cuisine") 
             [entry("diner", "Parent 1"), entry("sushi", "Child 2"), entry("diner", "Child 1")],
             [("diner", ALL[:2], "whole trip"), ("sushi", ALL[2:], "whole trip")],
         ),
-        # An option of the mediator's own is kept as it is.
-        ([entry("a picnic")], [("a picnic", ALL, "whole trip")]),
-        (
-            [entry("diner and barbecue")],
-            [("diner", ALL, "part with diner"), ("barbecue", ALL, "part with barbecue")],
-        ),
+        # An option that is not on the table enters by its own field.
+        ([new("a picnic")], [("a picnic", ALL, "whole trip")]),
+        ([new("Diners")], [("diner", ALL, "whole trip")]),
+        ([entry("diner", "the children")], [("diner", ALL[1:], "whole trip")]),
+        ([entry("diner", "both children")], [("diner", ALL[1:], "whole trip")]),
+        ([entry("diner", when="days 1-2")], [("diner", ALL, "Day 1 and Day 2")]),
+        ([entry("diner", when="Day 1, Day 2 and Day 3")], [("diner", ALL, "whole trip")]),
+        ([entry("diner", when="by majority rule")], [("diner", ALL, "time left open")]),
     ],
 )
 def test_what_is_stated_is_read(shares: list[Share], expected: list[Any]) -> None:
@@ -90,10 +100,48 @@ def test_what_is_stated_is_read(shares: list[Share], expected: list[Any]) -> Non
     assert found.unread == 0
 
 
-@pytest.mark.parametrize("share", [entry(""), entry("diner", "Uncle Bob"), entry("not the diner")])
-def test_what_names_no_option_or_nobody_here_is_unread(share: Share) -> None:
+# Ordinary words that name no listed option, or more and less than one.
+NO_OPTION = [
+    *("whatever the others want", "A", "undecided", "no preference", "anything but sushi"),
+    *("all except diner", "sushi or diner", "TBD", "a compromise", "diner (no barbecue)"),
+    *("the diner", "not the diner", "diner and barbecue", "none", "Diner / sushi", "tapas", ""),
+    *("sushi on Day 2", "option 1", "everyone's favourite", "unclear", "n/a", "diner?sushi"),
+]
+NO_MEMBER = [
+    *("Uncle Bob", "Anna and Ben", "everyone else", "the others", "Parent 1, Child 1"),
+    *("nobody", "not Child 1", "all but Child 1", "whoever wants", "Child", "Child 3"),
+]
+
+
+@pytest.mark.parametrize("share", [entry(option) for option in NO_OPTION])
+def test_what_names_no_listed_option_is_unread(share: Share) -> None:
     found = read(share, entry("sushi", "Child 1"))
     assert ([p.option for p in found.portions], found.unread) == (["sushi"], 1)
+
+
+@pytest.mark.parametrize("share", [entry("diner", name) for name in NO_MEMBER])
+def test_what_names_no_member_is_unread(share: Share) -> None:
+    found = read(share, entry("sushi", "Child 1"))
+    assert ([p.option for p in found.portions], found.unread) == (["sushi"], 1)
+    without = read(Share(option="diner", members=[]))
+    assert (without.portions, without.unread) == ((), 1)
+
+
+def test_nobody_is_lost_in_silence_beside_a_member_who_is_named() -> None:
+    found = read(entry("diner", "Parent 1", "everyone else"))
+    assert [(p.option, p.members) for p in found.portions] == [("diner", ALL[:1])]
+    assert found.unmatched == {"members and groups of members": ("everyone else",)}
+
+
+@pytest.mark.parametrize("name", ["", "undecided or so it seems to all of them here", "none"])
+def test_a_new_option_needs_a_name(name: str) -> None:
+    found = read(new(name))
+    assert (found.portions, found.unread) == ((), 1)
+
+
+def test_a_new_option_beside_a_listed_one_does_not_replace_it() -> None:
+    share = Share(option="diner", new_option="tapas", members=["everyone"])
+    assert [p.option for p in read(share).portions] == ["diner"]
 
 
 def test_what_somebody_gets_is_not_dropped() -> None:
@@ -139,7 +187,7 @@ def test_the_wording_of_a_decision_decides_nothing(negotiation: Runner, conditio
                 address,
                 resolution_explanation=words,
                 final_revised_decision=words or "Diner",
-                decision=[{"option": "diner", "members": [], "when": ""}],
+                decision=[{"option": "diner", "members": ["everyone"], "when": ""}],
             )
 
         run = negotiation(answering, groups=some("strange"), conditions=[condition])
@@ -165,7 +213,8 @@ def test_what_c3_states_is_what_it_decided(negotiation: Runner) -> None:
     run = negotiation(answering, groups=some("team"), conditions=["C3"])
     rows = {r["topic"]: r for r in run.table("decisions").to_dicts()}
     assert rows["cuisine"]["selected_option"] == "barbecue"
-    assert rows["cuisine"]["dropped"] == "sushi"
+    # What is not on the table cannot be dropped.
+    assert rows["cuisine"]["dropped"] == ""
     got = run.table("portions").filter(topic="cuisine").sort("member_id")
     assert got["option"].to_list() == ["diner", "barbecue"] * 2
     # Nothing is put in the place of what was not stated.
@@ -189,7 +238,9 @@ def test_all_mediators_are_asked_for_the_decision_in_one_form(negotiation: Runne
     assert set(asked) == {"PlainSynthesis", "GuidedSynthesis", "FeedbackReply"}
     assert len({json.dumps(form, sort_keys=True) for form in asked.values()}) == 1
     _, share = asked["PlainSynthesis"]
-    assert sorted(share["properties"]["option"]["enum"]) == ["barbecue", "diner"]
+    assert sorted(share["properties"]["option"]["enum"]) == ["barbecue", "diner", "none_of_these"]
+    members = share["properties"]["members"]["items"]["enum"]
+    assert members == ["Parent 1", "Child 1", "Child 2", "everyone", "the children"]
 
 
 def test_what_c3_gives_against_a_firm_no_is_on_record_whoever_named_it(
@@ -201,7 +252,7 @@ def test_what_c3_gives_against_a_firm_no_is_on_record_whoever_named_it(
     members = [{"role": "partner", "preferences": against}, groups[0]["members"][1]]
 
     def answering(request: Request, address: str) -> str:
-        karaoke = [{"option": "karaoke", "members": [], "when": ""}]
+        karaoke = [gives_new("karaoke")]
         return mediator(
             request, address, **({"decision": karaoke} if "/cuisine/" in address else {})
         )
@@ -224,7 +275,7 @@ def test_the_statement_is_compared_with_the_operator(negotiation: Runner) -> Non
     """Family spending is a hard constraint: economical. Cuisine includes both."""
 
     def answering(request: Request, address: str) -> str:
-        stated = [{"option": "economical", "members": [], "when": ""}]
+        stated = [{"option": "economical", "members": ["everyone"], "when": ""}]
         return mediator(request, address, decision=stated if "/spending" in address else [])
 
     run = negotiation(answering, groups=some("fam"), conditions=["C4"])
@@ -310,8 +361,8 @@ def test_a_refusal_that_is_only_spoken_is_asked_for_and_on_record(
         if request.schema and "dialogue" in request.schema["properties"]:
             words = asked.setdefault(f"{topic} {address}", next(left, ALOUD[0]))
             lines = [{"speaker": "Colleague 2", "text": words}]
-            options = options_in(request.messages[-1].content)
-            decision = [{"option": options[0], "members": [], "when": ""}]
+            options = options_in(question_of(request))
+            decision = [{"option": options[0], "members": ["everyone"], "when": ""}]
             changes = {"dialogue": lines, "decision": decision, "has_conflict": condition == "C5"}
             return mediator(request, address, **changes)
         return mediator(request, address)
@@ -331,8 +382,8 @@ def test_a_refusal_that_is_only_spoken_is_asked_for_and_on_record(
 
 
 def test_who_gets_several_options_refuses_one_or_all(negotiation: Runner) -> None:
-    both = [{"option": "diner", "members": [], "when": "Day 1"}]
-    both += [{"option": "sushi", "members": ["Partner 2"], "when": "Day 2"}]
+    both = [{"option": "diner", "members": ["everyone"], "when": "Day 1"}]
+    both += [gives_new("sushi", "Partner 2", when="Day 2")]
 
     def refusing(word: str) -> Any:
         def answering(request: Request, address: str) -> str:

@@ -447,7 +447,7 @@ class FeedbackRound:
     refused: tuple[str, ...] = ()
     because: str = ""
     hard_no: tuple[str, ...] = ()
-    objection: str = ""
+    objections: tuple[str, ...] = ()
     change: str = ""
     parse_error: bool = False
 

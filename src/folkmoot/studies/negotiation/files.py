@@ -123,7 +123,7 @@ def trail(case: Negotiation, d: SlotDecision) -> dict[str, object]:
                     "member": names[m],
                     "top_choice": b.top_choice,
                     "acceptable": list(b.acceptable),
-                    "hard_no": _hard_no(b.hard_no, b.objection),
+                    "hard_no": [*b.hard_no, *b.objections],
                     **({"scores": dict(b.scores)} if b.scores else {}),
                 }
                 for m, b in d.cast.items()
@@ -147,7 +147,7 @@ def trail(case: Negotiation, d: SlotDecision) -> dict[str, object]:
                 "refused_options": list(f.refused),
                 "refused_because": f.because or None,
                 "change": f.change or None,
-                "hard_no": _hard_no(f.hard_no, f.objection),
+                "hard_no": [*f.hard_no, *f.objections],
                 **({"_parse_error": True} if f.parse_error else {}),
             }
             for f in d.feedback
@@ -165,11 +165,6 @@ def trail(case: Negotiation, d: SlotDecision) -> dict[str, object]:
         "dropped_lines": d.dropped_lines,
         **({"_parse_error": True} if d.parse_error else {}),
     }
-
-
-def _hard_no(options: Sequence[str], objection: str) -> list[str]:
-    """Return all that a member firmly rejects: options, and any other firm no as it was said."""
-    return [*options, objection] if objection else list(options)
 
 
 def _portions(d: SlotDecision) -> list[dict[str, object]] | None:

@@ -31,6 +31,7 @@ from folkmoot.studies.negotiation.decision import (
     Terms,
     conflict_part,
     contract,
+    decision_sentence,
     firm_noes,
     quoted,
     render_change,
@@ -61,7 +62,7 @@ from folkmoot.studies.negotiation.replies import (
     sort_lines,
     summed_up,
 )
-from folkmoot.studies.negotiation.rules.operators import Portion
+from folkmoot.studies.negotiation.rules.operators import Outcome, Portion
 from folkmoot.studies.negotiation.rules.strategies import (
     Group,
     Member,
@@ -196,10 +197,13 @@ async def propose(
     topic: Topic,
     tally: Tally,
     strategy: Strategy | None = None,
-    outcome: str = "",
+    outcome: Outcome | None = None,
 ) -> Proposal:
     """Ask the mediator: plainly under C3, under the locked strategy in C4 and C5. The minimal
-    structure is whether the stated preferences differ, no words, and nothing decided."""
+    structure is whether the stated preferences differ, no words, and nothing decided.
+
+    `outcome` is what the operator has decided, which the mediator explains.
+    """
     group, names = case.group, [m.name for m in case.order(topic)]
     variables: dict[str, object] = {
         "group_title": group.type.title,
@@ -215,7 +219,7 @@ async def propose(
             "topic": topic.id,
             "strategy": strategy,
             "strategies": [s for (kind, _), s in table().items() if kind == group.type.id],
-            "outcome": outcome,
+            "outcome": decision_sentence(group, outcome) if outcome else "",
         }
     model = GuidedSynthesis if strategy else PlainSynthesis
     minimal = model(
@@ -228,7 +232,7 @@ async def propose(
 
     def find_problems(reply: PlainSynthesis | GuidedSynthesis) -> dict[str, str]:
         problems = {}
-        if unmatched := _read_statement(case, topic, tally, reply).unmatched:
+        if unmatched := _read_statement(case, topic, on_table, reply).unmatched:
             problems[UNMATCHED] = describe_mismatches(unmatched)
         if strategy is None:
             terms_first.extend(case.find_terms(topic, _all_words(reply)).theory)
@@ -237,7 +241,8 @@ async def propose(
                 problems[THEORY] = f"Use plain words in place of {listed}."
         return problems
 
-    on_table = _vocabulary(case, topic, tally)
+    in_force = outcome.portions if outcome else ()
+    on_table = Vocabulary(group, topic.id, tally.options, case.config.days, in_force)
     got = await ask_mediator(scope, case, variables, on_table, minimal, find_problems)
     reply, finish = got.value, got.finish
     opening, said, dropped = sort_lines(reply.dialogue, names)
@@ -252,7 +257,7 @@ async def propose(
         label,
         opening,
         "\n".join(filter(None, (*words, *_words_of_statement(reply)))),
-        _read_statement(case, topic, tally, reply),
+        _read_statement(case, topic, on_table, reply),
         tuple(case.line(name, "user_respond", text, topic, finish=finish) for name, text in said),
         got.parse_step,
         dropped,
@@ -263,15 +268,13 @@ async def propose(
     )
 
 
-def _vocabulary(case: Negotiation, topic: Topic, tally: Tally) -> Vocabulary:
-    return Vocabulary(case.group, topic.id, tally.options, case.config.days)
-
-
 def _read_statement(
-    case: Negotiation, topic: Topic, tally: Tally, reply: PlainSynthesis | GuidedSynthesis
+    case: Negotiation,
+    topic: Topic,
+    vocabulary: Vocabulary,
+    reply: PlainSynthesis | GuidedSynthesis,
 ) -> Settlement:
     """Read the decision of a proposal. Under C3 a new option with a word of theory is none."""
-    vocabulary = _vocabulary(case, topic, tally)
     if case.condition.synthesis == "raw":
         named = (new_option_of(share.new_option, ()) for share in reply.decision)
         theory = tuple(o for o in named if o and case.find_terms(topic, o).theory)
@@ -367,7 +370,7 @@ def spoken(ballot: Ballot) -> str:
     parts = {"top_choice": ballot.top_choice, "acceptable": ", ".join(ballot.acceptable)}
     if ballot.scores:
         parts = {"scores": ", ".join(f"{o} {s:g}" for o, s in ballot.scores.items())}
-    parts["hard_no"] = ", ".join(filter(None, (*ballot.hard_no, ballot.objection)))
+    parts["hard_no"] = ", ".join((*ballot.hard_no, *ballot.objections))
     return "; ".join(f"{name}: {value or 'none'}" for name, value in parts.items())
 
 
@@ -521,7 +524,9 @@ async def _round(
     def read(reply: FeedbackReply) -> Settlement:
         return settlement(vocabulary, reply)
 
-    def read_refusals(reply: FeedbackReply) -> tuple[tuple[str, ...], str, list[str]]:
+    def read_refusals(
+        reply: FeedbackReply,
+    ) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
         given = (portion.option for portion in read(reply).portions)
         unmatched: list[str] = []
         known = tuple(dict.fromkeys([*on_table, *given]))
@@ -537,8 +542,8 @@ async def _round(
     got = await ask_mediator(scope, case, variables, vocabulary, minimal, find_problems)
     reply, finish = got.value, got.finish
     stated = read(reply)
-    hard_no, objection, _ = read_refusals(reply)
-    cast = _with_refusals(standing, target.id, hard_no)
+    hard_no, objections, _ = read_refusals(reply)
+    cast = _with_refusals(standing, target.id, hard_no, objections)
     decision = _replaced(case, topic, replace(standing, cast=cast), reply, stated)
     asked = reply.targeted_feedback_question
     # Nobody has accepted what they reject in the same breath, or a revision that does not stand.
@@ -554,7 +559,7 @@ async def _round(
         resolved=None if reply.resolved is None else reply.resolved and content,
         question=asked if target.name.casefold() in asked.casefold() else question,
         hard_no=hard_no,
-        objection=objection,
+        objections=objections,
         parse_error=got.parse_step in UNREAD_STEPS,
     )
     again = dict.fromkeys([*standing.asked_again, *got.first_problems])
@@ -574,13 +579,16 @@ def _noes(tally: Tally, member: Member) -> list[str]:
     return [o for o in tally.options if member.id in tally.rejections(o)]
 
 
-def _with_refusals(d: SlotDecision, member: str, refused: Sequence[str]) -> Mapping[str, Ballot]:
-    """Return the ballots, with the options that the member asked now rejects as well."""
-    if not refused:
+def _with_refusals(
+    d: SlotDecision, member: str, refused: Sequence[str], objections: Sequence[str]
+) -> Mapping[str, Ballot]:
+    """Return the ballots, with what the member asked now rejects as well."""
+    if not (refused or objections):
         return d.cast
     own = d.cast.get(member, Ballot(member))
     hard_no = tuple(dict.fromkeys((*own.hard_no, *refused)))
-    return {**d.cast, member: replace(own, hard_no=hard_no)}
+    others = tuple(dict.fromkeys((*own.objections, *objections)))
+    return {**d.cast, member: replace(own, hard_no=hard_no, objections=others)}
 
 
 def _replaced(

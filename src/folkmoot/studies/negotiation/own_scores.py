@@ -114,7 +114,7 @@ async def _ask_for_scores(
                 option=option,
                 score=None if option not in given else int(given[option]),
                 firm_no=option in refused if ballot else None,
-                objection=(ballot.objection or None) if ballot else None,
+                objection=("; ".join(ballot.objections) or None) if ballot else None,
                 reason=(reasons[0] or None) if ballot and reasons else None,
                 missing=None if scored else got.missing or CANNOT_SAY,
                 text_score=by_text.get(option),

@@ -300,8 +300,8 @@ async def _guided(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision
     """C4: proposal, lock, ballots where they are due, decision, split. C5 starts from it."""
     strategy = strategy_for(case.group.type.id, topic.id)
     tally, days = case.tally(topic), case.config.days
-    told = "" if strategy.votes else decision_sentence(case.group, decide(tally, strategy, days))
-    proposal = await propose(scope, case, topic, tally, strategy, told)
+    decided = None if strategy.votes else decide(tally, strategy, days)
+    proposal = await propose(scope, case, topic, tally, strategy, decided)
     outcome = decide(tally, strategy, days, has_conflict=proposal.has_conflict)
     decision = replace(
         _proposed(topic, proposal),

@@ -308,11 +308,11 @@ def read_ballot(form: BallotForm, member_id: str, options: Sequence[str]) -> Bal
     top = own if way_out is not None else "".join(named)
     acceptable = _match_all(form.acceptable, options, unmatched, own)
     acceptable = tuple(o for o in dict.fromkeys((*acceptable, own)) if o and o != top)
-    hard_no, objection = read_hard_no(form, options, unmatched, own)
+    hard_no, objections = read_hard_no(form, options, unmatched, own)
     found = {OPTIONS_ON_THE_TABLE: tuple(unmatched)} if unmatched else {}
-    if not (top or acceptable or hard_no or objection):
+    if not (top or acceptable or hard_no or objections):
         return BallotRead(None, found, "unparsed" if way_out is None else way_out.reason)
-    return BallotRead(Ballot(member_id, top, acceptable, hard_no, objection=objection), found)
+    return BallotRead(Ballot(member_id, top, acceptable, hard_no, objections=objections), found)
 
 
 def read_scores(form: ScoreForm | OwnScores, member_id: str, options: Sequence[str]) -> BallotRead:
@@ -329,19 +329,19 @@ def read_scores(form: ScoreForm | OwnScores, member_id: str, options: Sequence[s
             stated.add(option)
             if score.score is not None:
                 given.setdefault(option, score.score)
-    hard_no, objection = read_hard_no(form, options, unmatched)
+    hard_no, objections = read_hard_no(form, options, unmatched)
     found: dict[str, Sequence[str]] = {OPTIONS_ON_THE_TABLE: unmatched} if unmatched else {}
     lacking = [option for option in options if option not in stated]
     if lacking:
         found[OPTIONS_SCORED] = lacking
-    if not (given or hard_no or objection):
+    if not (given or hard_no or objections):
         return BallotRead(None, found, CANNOT_SAY if stated else "unparsed")
     liked = sorted(
         (o for o, score in given.items() if score > 0 and o not in hard_no),
         key=lambda o: -given[o],
     )
     top, acceptable = "".join(liked[:1]), tuple(liked[1:])
-    return BallotRead(Ballot(member_id, top, acceptable, hard_no, given, objection), found)
+    return BallotRead(Ballot(member_id, top, acceptable, hard_no, given, objections), found)
 
 
 def read_hard_no(
@@ -349,7 +349,7 @@ def read_hard_no(
     options: Sequence[str],
     unmatched: list[str],
     own: str = "",
-) -> tuple[tuple[str, ...], str]:
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the options firmly rejected, and any other firm no as it was said.
 
     An entry that names no listed option is a firm no to something else, so it is kept as said.
@@ -357,7 +357,7 @@ def read_hard_no(
     others: list[str] = []
     hard_no = _match_all(form.hard_no, options, others, own)
     unmatched += others
-    return hard_no, "; ".join(filter(None, (form.objection, *others)))
+    return hard_no, tuple(filter(None, (form.objection, *others)))
 
 
 def _match_all(

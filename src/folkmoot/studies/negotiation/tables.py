@@ -388,7 +388,7 @@ def decision_rows(
             refused_options="; ".join(f.refused) or None,
             refused_because=f.because or None,
             hard_no="; ".join(f.hard_no) or None,
-            objection=f.objection or None,
+            objection="; ".join(f.objections) or None,
             parse_error=f.parse_error,
         )
     used, plain = case.tally(topic, d.cast), case.tally(topic)
@@ -476,7 +476,7 @@ def _ballots(
             top_choice=ballot.top_choice if ballot else None,
             acceptable="; ".join(ballot.acceptable) if ballot else None,
             hard_no="; ".join(ballot.hard_no) if ballot else None,
-            objection=(ballot.objection or None) if ballot else None,
+            objection=("; ".join(ballot.objections) or None) if ballot else None,
             scores="; ".join(f"{o} {s:g}" for o, s in scores) or None,
             unmatched="; ".join(read.unmatched.get(OPTIONS_ON_THE_TABLE, ())) or None
             if read

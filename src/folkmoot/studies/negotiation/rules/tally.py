@@ -322,14 +322,15 @@ _NOTHING = frozenset(
 class Ballot:
     """One member's ballot: options by their listed names, or a new option's. `scores`, where they
     were asked for, stand in place of the preference text and the other fields but `hard_no`.
-    `objection`: any other firm no, as it was said. It counts for no option."""
+    `objections`: any other firm no, as it was said. It counts if an option of just that name comes
+    up."""
 
     member_id: str
     top_choice: str = ""
     acceptable: tuple[str, ...] = ()
     hard_no: tuple[str, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
-    objection: str = ""
+    objections: tuple[str, ...] = ()
 
 
 def candidates(
@@ -518,7 +519,7 @@ def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> d
     result: dict[str, float] = dict(text_scores(text, options))
     if ballot is None:
         return result
-    refused = _named(ballot.hard_no, options)
+    refused = _named((*ballot.hard_no, *ballot.objections), options)
     if ballot.scores:
         given = ((match_option(o, options), score) for o, score in ballot.scores.items())
         result |= {option: score for option, score in given if option}
