@@ -90,12 +90,12 @@ def test_signals_name_the_split_slots(whole: Any) -> None:
 def test_the_constraint_state_holds_what_users_said_and_nothing_else(whole: Any) -> None:
     state = session_json(whole, "pair", "C4", "planner_payload")["constraint_state"]
     assert state["cuisine"] == {
-        "traveler_1": "Food: Diner for everyone.",
+        "traveler_1": "I love a diner.",
         "traveler_2": "I love barbecue, no diner.",
     }
     assert state["lodging"]["house_rule"]["traveler_1"] == "I want no smoking."
     alone = session_json(whole, "pair", "C1", "planner_payload")["constraint_state"]
-    assert alone["cuisine"] == {"traveler_1": "Food: Diner for everyone."}
+    assert alone["cuisine"] == {"traveler_1": "I love a diner."}
 
 
 def rows_of(run: Any, condition: str) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""C3's mediator shows no strategy id, operator or word of theory; members' words stay theirs."""
+"""Words of theory under C3: found in any spelling, asked for again once, kept from what follows."""
 
 from __future__ import annotations
 
@@ -6,152 +6,215 @@ import json
 import re
 from typing import Any
 
+import polars as pl
 import pytest
 
 from folkmoot.studies.negotiation import decision
 from folkmoot.studies.negotiation.rules.strategies import OPERATORS, table
 from tests.studies.negotiation.conftest import (
     Runner,
+    gives,
+    gives_new,
     mediator,
     session_json,
     some,
     texts_of,
 )
 
-TERMS = tuple(decision.lexicon())
+TERMS = decision.lexicon()
 IDS = sorted({s.strategy_id for s in table().values()} | OPERATORS)
+# What the lexicon used to miss, or failed on: other spellings, inflections, kindred terms.
+SPELLINGS = [
+    *("tiebreak", "logrolling", "LeastMisery", "selfselect", "envyfree", "gametheory"),
+    *("tie-breaker", "log-rolled", "SELF_SELECT", "Least misery's", "social-choice"),
+    *("vetoed", "vetoes", "vetoing", "weighted vote", "weighted voting", "median voter"),
+    *("median voters", "majority vote", "majority voting", "alternating", "clustered"),
+    *("strategies", "utilities", "aggregated", "Pareto improvement", "maximin", "guardrails"),
+]
 
 
 def holds(term: str, text: str) -> bool:
-    """A check of our own: the term's words in order, whatever joins them."""
-    words = re.split(r"[\s_-]+", term.casefold())
-    folded = re.sub(r"[\s_-]+", " ", text.casefold())
-    return re.search(rf"(?<!\w){re.escape(' '.join(words))}s?(?!\w)", folded) is not None
-
-
-def holds_any(text: str) -> bool:
-    return any(holds(term, text) for term in (*TERMS, *IDS))
-
-
-@pytest.fixture(scope="module")
-def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """All that the mediator says to members and planner when it says every term everywhere."""
-    import folkmoot
-    from folkmoot.models.scripted import Scripted
-    from folkmoot.studies.negotiation import STUDY
-
-    everything = " ".join([*TERMS, *IDS])
-
-    def answering(request: Any, address: str) -> str:
-        if request.schema is None:
-            return "yes"
-        data = json.loads(mediator(request, address))
-        for name, value in data.items():
-            if isinstance(value, str):
-                data[name] = f"{everything} and a diner"
-        for share in data.get("decision", ()):
-            share["when"] = everything
-        for line in data.get("dialogue", ()):
-            line["text"] = everything
-        return json.dumps(data)
-
-    groups = some("old")
-    groups[0] = json.loads(json.dumps(groups[0]))
-    groups[0]["members"][1]["preferences"]["event"] = f"I love {everything}"
-    run = folkmoot.run(
-        STUDY,
-        {"groups": groups, "conditions": ["C3", "C4"], "coding": "off"},
-        out=tmp_path_factory.mktemp("purity") / "run",
-        provider=Scripted(answering),
-        model="scripted/test",
-    )
-    found = {}
-    for condition in ("C3", "C4"):
-        dialogue = session_json(run, "old", condition, "dialogue")
-        payload = session_json(run, "old", condition, "planner_payload")
-        theirs = payload.pop("constraint_state")
-        assert theirs["event"]["traveler_2"] == f"I love {everything}"
-        for name in ("group_id", "group_type", "condition"):
-            del payload[name]
-        lines = [x for slot in dialogue.values() for x in slot]
-        spoken = [x["text"] for x in lines if x["speaker"] == "System"]
-        assert {x["text"] for x in lines if x["intent"].startswith("user_respond")} == {everything}
-        trip = run.folder.text(f"tripcraft/{condition}.csv")
-        found[condition] = [*spoken, *texts_of(payload), trip]
-    rows = run.table("decisions").filter(condition="C3").to_dicts()
-    assert all(term in row["mediator_words"] for term in TERMS for row in rows)
-    assert all(row["theory_words"].startswith("hard constraint; weighted avg") for row in rows)
-    return found
-
-
-@pytest.mark.parametrize("term", [*TERMS, *IDS])
-def test_no_term_is_seen_under_c3(outputs: dict[str, list[str]], term: str) -> None:
-    # The same words do come through under C4, so the test can see them.
-    assert any(holds(term, text) for text in outputs["C4"])
-    for text in outputs["C3"]:
-        assert not holds(term, text)
+    """A check of our own: the term's letters in order, whatever joins its words."""
+    letters = re.sub(r"[\s_-]+", "", term.casefold())
+    return letters in re.sub(r"[\s_-]+", "", text.casefold())
 
 
 @pytest.mark.parametrize("term", [*TERMS, *IDS])
 @pytest.mark.parametrize("spelling", ["{}", "{}s", "({})", "{}."])
-def test_each_term_is_found_and_taken_out(term: str, spelling: str) -> None:
-    for form in (term, term.upper(), term.title(), re.sub(r"[ _]", "-", term)):
+def test_each_term_is_found_in_every_spelling(term: str, spelling: str) -> None:
+    if term.endswith("y") and spelling == "{}s":
+        pytest.skip("the plural of this word is written otherwise")
+    joined = (re.sub(r"[ _-]", by, term) for by in ("-", "_", "  "))
+    for form in (term, term.upper(), term.title(), *joined):
         text = f"We use {spelling.format(form)} here."
-        assert holds_any(text)
-        assert not holds_any(decision.purify(text))
+        assert decision.find_terms(text).theory, text
 
 
-def test_flags_and_strategies_are_off_under_c3(whole: Any) -> None:
-    rows = whole.table("decisions").to_dicts()
-    for row in (r for r in rows if r["condition"] == "C3"):
-        assert not row["subgrouping_required"] and not row["subgrouping_optional"]
-        assert row["strategy_id"] is row["operator"] is row["resolution_strategy"] is None
-    payload = session_json(whole, "team", "C3", "planner_payload")
-    assert payload["subgroup_signals"] == {"required_slots": [], "optional_slots": []}
+@pytest.mark.parametrize("term", SPELLINGS)
+def test_other_spellings_and_inflections_are_found(term: str) -> None:
+    assert decision.find_terms(f"By {term}, a diner.").theory == (term,)
 
 
-def test_a_tour_has_an_operator_and_a_decision_has_none() -> None:
-    everyday = "We book with a local tour operator; its phone operator speaks Greek."
-    assert decision.purify(everyday) == everyday
-    assert decision.purify("Apply the operator to the ballots.") == "Apply the rule to the ballots."
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We split the bill, vote with our feet and include everybody at the diner.",
+        "We book with a local tour operator; its phone operator speaks Greek.",
+        "Most of you like museums, so the museums it is, and a walk for the rest.",
+        "Nobody is left out, and the voters of the town are none of our business.",
+    ],
+)
+def test_plain_words_are_no_theory(text: str) -> None:
+    assert decision.find_terms(text) == ((), ())
 
 
-def test_plain_words_stay_as_they_are() -> None:
-    text = "We split the bill, vote with our feet and include everybody at the diner."
-    assert decision.purify(text) == text
-    assert (
-        decision.purify("Least-misery says: a diner") == "What bothers people least says: a diner"
+def test_terms_of_an_option_or_a_member_are_quoted() -> None:
+    text = "By least_misery: alternate days in the utility room."
+    assert decision.find_terms(text) == (("least_misery", "alternate", "utility"), ())
+    found = decision.find_terms(text, ["I want a utility room", "alternate days"])
+    assert found == (("least_misery",), ("alternate", "utility"))
+    # In another spelling or inflection it is the same term.
+    assert decision.find_terms("We alternate.", ["alternating days"]).quoted == ("alternate",)
+
+
+def theorising(*replies: str, **more: Any) -> Any:
+    """A C3 mediator that explains cuisine in these words, one after the other."""
+    left = list(replies)
+
+    def answering(request: Any, address: str) -> str:
+        if "-C3/cuisine/ask" in address:
+            words = left.pop(0) if len(left) > 1 else left[0]
+            return mediator(request, address, resolution_explanation=words, **more)
+        return mediator(request, address)
+
+    return answering
+
+
+def c3(run: Any) -> dict[str, Any]:
+    (row,) = run.table("decisions").filter(condition="C3", topic="cuisine").to_dicts()
+    return dict(row)
+
+
+@pytest.mark.parametrize("term", SPELLINGS)
+def test_a_reply_with_a_term_is_asked_for_again_once(negotiation: Runner, term: str) -> None:
+    run = negotiation(
+        theorising(f"By {term}, a diner.", "A diner suits most of you."),
+        groups=some("pair"),
+        conditions=["C3"],
     )
+    row = c3(run)
+    assert (row["theory_words_first"], row["theory_words"]) == (term, "")
+    assert row["asked_again"] == "theory"
+    assert "A diner suits most of you." in row["mediator_words"]
+    asked = run.table("answers").filter(scope="negotiation/pair-C3/cuisine")["address"].to_list()
+    assert [a.rpartition("/")[2] for a in asked] == ["ask0", "ask1"]
 
 
-def test_a_term_that_a_member_said_is_the_members() -> None:
-    """In the member's words, in the option made of them, and where the mediator takes it up."""
-    said = "I want a utility room with a window"
-    text = "By least_misery: a utility room."
-    assert decision.purify(text) == "By what bothers people least: a worth room."
-    assert decision.purify(text, [said]) == "By what bothers people least: a utility room."
-    # A term beside terms is theory, whoever said so.
-    said = "I love least misery voting theory"
-    assert decision.purify("least misery voting theory", [said]) == (
-        "what bothers people least deciding together"
-    )
+def test_the_second_request_shows_the_reply_and_names_the_words(negotiation: Runner) -> None:
+    seen: list[Any] = []
+    script = theorising("By majority rule, a diner.", "A diner.")
+
+    def answering(request: Any, address: str) -> str:
+        if address.endswith("-C3/cuisine/ask1"):
+            seen.append(request.messages)
+        return str(script(request, address))
+
+    negotiation(answering, groups=some("pair"), conditions=["C3"])
+    ((_, _, said, again),) = seen
+    assert said.role == "assistant" and "By majority rule" in said.content
+    assert "“majority rule”" in again.content
 
 
-def test_members_words_reach_mediator_planner_and_record_as_they_were_said(
+def test_what_is_still_there_stays_as_said_and_is_recorded(negotiation: Runner) -> None:
+    """It is asked for once more and no further, it stays in the transcript, and it goes nowhere."""
+    prompts: dict[str, str] = {}
+    stated = [gives("diner", when="Day 1"), gives_new("logrolling brunch", "Partner 2")]
+    words = "By game theory: tie break, a diner."
+    lines = [
+        {"speaker": "System", "text": words},
+        {"speaker": "Partner 1", "text": "I like this game-theory."},
+        {"speaker": "Partner 2", "text": "So do I."},
+    ]
+    script = theorising(words, decision=stated, dialogue=lines)
+
+    def answering(request: Any, address: str) -> str:
+        prompts[address] = "\n".join(m.content for m in request.messages)
+        return str(script(request, address))
+
+    run = negotiation(answering, groups=some("pair"), conditions=["C3"])
+    row = c3(run)
+    assert set(row["theory_words"].split("; ")) == {
+        *("game theory", "tie break", "game-theory", "logrolling"),
+    }
+    said = session_json(run, "pair", "C3", "dialogue")["cuisine"]
+    assert [x["text"] for x in said[2:]] == [words, "I like this game-theory.", "So do I."]
+    # An option that is named by a word of theory is none.
+    assert (row["selected_option"], row["unread_entries"]) == ("diner", 1)
+    payload = session_json(run, "pair", "C3", "planner_payload")
+    outgoing = [*texts_of(payload), run.folder.text("tripcraft/C3.csv")]
+    later = [p for address, p in prompts.items() if "/cuisine/confirm/" in address]
+    assert later
+    for text in (*outgoing, *later):
+        assert not decision.find_terms(text).theory, text
+    assert all("System: Diner for everyone (Day 1)" in prompt for prompt in later)
+    asked = run.table("answers").filter(scope="negotiation/pair-C3/cuisine")
+    assert len(asked) == 2
+
+
+def test_every_term_of_the_mediator_stays_out_of_planner_and_later_decisions(
     negotiation: Runner,
 ) -> None:
+    everything = " ".join([*TERMS, *IDS])
+    later: list[str] = []
+
+    def answering(request: Any, address: str) -> str:
+        if "-C3/" in address and "/confirm/" in address:
+            later.append(request.messages[-1].content)
+        if (
+            request.schema is None
+            or "-C3/" not in address
+            or "dialogue" not in json.dumps(request.schema)
+        ):
+            return mediator(request, address)
+        data = json.loads(mediator(request, address))
+        for name, value in data.items():
+            if isinstance(value, str):
+                data[name] = f"{everything} and a diner"
+        for share in data["decision"]:
+            share["when"] = everything
+        for line in data["dialogue"]:
+            line["text"] = everything
+        return json.dumps(data)
+
+    groups = json.loads(json.dumps(some("old")))
+    groups[0]["members"][1]["preferences"]["event"] = "I love the theatre of alternation"
+    run = negotiation(answering, groups=groups, conditions=["C3"])
+    payload = session_json(run, "old", "C3", "planner_payload")
+    theirs = payload.pop("constraint_state")
+    assert theirs["event"]["traveler_2"] == "I love the theatre of alternation"
+    for name in ("group_id", "group_type", "condition"):
+        del payload[name]
+    trip = run.folder.text("tripcraft/C3.csv")
+    quoted = {"alternation"}
+    for text in (*texts_of(payload), trip, *later):
+        assert set(decision.find_terms(text).theory) <= quoted
+    rows = run.table("decisions").to_dicts()
+    assert all(holds(term, row["mediator_words"]) for term in TERMS for row in rows)
+    assert set(run.table("portions")["when"]) == {"time left open"}
+
+
+def test_terms_of_members_and_options_stay_and_are_listed(negotiation: Runner) -> None:
     prompts: list[str] = []
 
     def answering(request: Any, address: str) -> str:
         prompts.append(request.messages[-1].content)
-        stated = [
-            {"option": "utility room", "members": ["everyone"], "when": "as the operator sees fit"}
-        ]
+        if "-C3/attraction/ask" not in address:
+            return mediator(request, address)
         return mediator(
             request,
             address,
-            resolution_explanation="By least misery, a utility room it is.",
-            decision=stated,
+            resolution_explanation="A utility room it is.",
+            decision=[gives("utility room")],
         )
 
     group = json.loads(json.dumps(some("pair")))
@@ -163,10 +226,69 @@ def test_members_words_reach_mediator_planner_and_record_as_they_were_said(
     payload = session_json(run, "pair", "C3", "planner_payload")
     assert payload["constraint_state"]["attraction"]["traveler_1"] == "I want a utility room."
     decided = payload["slot_decision_state"]["attraction"]
-    assert decided["selected_option"] == "utility room"
-    assert decided["resolution_text"] == "By what bothers people least, a utility room it is."
-    assert decided["portions"][0]["when"] == "as the rule sees fit"
-    assert "worth room" not in json.dumps(payload) + run.folder.text("tripcraft/C3.csv")
+    assert decided["resolution_text"] == "Utility room for everyone"
+    row = run.table("decisions").filter(topic="attraction").to_dicts()[0]
+    assert (row["theory_words"], row["theory_words_quoted"]) == ("", "utility")
+    assert row["asked_again"] is None
+
+
+@pytest.mark.parametrize("condition", ["C3", "C4", "C5"])
+def test_planner_and_later_decisions_get_rendered_sentences_alone(
+    negotiation: Runner, condition: str
+) -> None:
+    """No word that the mediator writes reaches a ballot, a round of feedback or the planner."""
+    mark = "Xylophonic"
+    later: list[str] = []
+
+    def answering(request: Any, address: str) -> str:
+        prompt = request.messages[-1].content
+        if any(f"/{stage}/" in address for stage in ("ballots", "feedback")):
+            later.append(prompt)
+        texts = ("resolution_explanation", "updated_resolution_explanation")
+        more = ("final_revised_decision", "conflict_description", "resolution_strategy")
+        words = dict.fromkeys((*texts, *more), f"{mark} reasons for a diner")
+        return mediator(request, address, **words)
+
+    run = negotiation(answering, groups=some("team"), conditions=[condition])
+    payload = session_json(run, "team", condition, "planner_payload")
+    trip = run.folder.text(f"tripcraft/{condition}.csv")
+    assert condition == "C3" or len(later) > 8
+    assert not [text for text in (*texts_of(payload), trip, *later) if mark in text]
+    assert mark in " ".join(run.table("decisions")["mediator_words"])
+
+
+def test_findings_are_shown_without_replies_that_were_asked_again(negotiation: Runner) -> None:
+    """The reply on cuisine was asked for again: the comparison stands with it and without it."""
+    groups = some("team", "pair")
+
+    def answering(request: Any, address: str) -> str:
+        words = "By veto, a diner." if address.endswith("-C3/cuisine/ask0") else "A diner."
+        return mediator(request, address, resolution_explanation=words)
+
+    run = negotiation(answering, groups=groups, conditions=["C3", "C4"])
+    kept = run.folder.json("comparison.json")
+    without = kept["without_asked_again"]
+    assert without["decisions"] == 2
+    rows = run.table("satisfaction").filter(condition="C4")
+    other = rows.filter(rows["topic"] != "cuisine")
+    mean = pl.col("satisfaction").mean()
+    by_member = other.group_by("group_id", "member_id").agg(mean)
+    by_group = by_member.group_by("group_id").agg(mean)["satisfaction"]
+    assert without["conditions"]["C4"]["satisfaction"]["estimate"] == pytest.approx(by_group.mean())
+    found = {f.key: f for f in run.findings()}["satisfaction"]
+    assert any("asked for again" in note for note in found.notes)
+    assert "without_asked_again" in found.grid.columns
+    plain = negotiation(groups=groups, conditions=["C3", "C4"])
+    assert plain.folder.json("comparison.json")["without_asked_again"] is None
+
+
+def test_flags_and_strategies_are_off_under_c3(whole: Any) -> None:
+    rows = whole.table("decisions").to_dicts()
+    for row in (r for r in rows if r["condition"] == "C3"):
+        assert not row["subgrouping_required"] and not row["subgrouping_optional"]
+        assert row["strategy_id"] is row["operator"] is row["resolution_strategy"] is None
+    payload = session_json(whole, "team", "C3", "planner_payload")
+    assert payload["subgroup_signals"] == {"required_slots": [], "optional_slots": []}
 
 
 def test_a_members_words_are_quoted_to_the_mediator(negotiation: Runner) -> None:
@@ -190,19 +312,10 @@ def test_a_members_words_are_quoted_to_the_mediator(negotiation: Runner) -> None
     )
 
 
-def test_every_id_and_operator_is_in_the_lexicon() -> None:
-    for label in IDS:
-        assert not holds_any(decision.purify(f"use {label} now"))
-
-
 def test_a_lexicon_that_forgets_an_operator_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shipped = dict(decision.lexicon())
-    shipped.pop("log roll")
+    shipped = [term for term in decision.lexicon() if term != "log roll"]
     monkeypatch.setattr(decision, "packaged_yaml", lambda *_: shipped)
     with pytest.raises(ValueError, match="log_roll is not in the lexicon"):
-        decision.lexicon.__wrapped__()
-    monkeypatch.setattr(decision, "packaged_yaml", lambda *_: {**shipped, "log roll": "a veto"})
-    with pytest.raises(ValueError, match="holds a term"):
         decision.lexicon.__wrapped__()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import cast
 
 import polars as pl
@@ -18,11 +18,18 @@ from folkmoot.storage.findings import Board, Finding, Grid, Heat
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.measures import Comparison, Figure
 from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, VOTE_OPERATORS
+from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION
 from folkmoot.studies.negotiation.tables import MEASURES
 
 _SCORED = (
-    "Satisfaction is each member's own score of what was decided, from the stated preference "
-    "alone: −2 (strongly rejected) to 4 (asked for)."
+    "Satisfaction is each member's own score of what was decided: −4 (wholly against, or a firm "
+    "no) to 4 (exactly what I want). Members gave the scores to the researcher alone, before the "
+    "mediation; they are used under all conditions."
+)
+_LEFT_OPEN = (
+    "A slot that was left open counts as the lowest score, −4. What could not be read, or was not "
+    "scored, is missing. Beside the mean: the mean of decided slots alone, and the bounds if all "
+    "that is unknown were −4 or 4."
 )
 _UNDECIDED = (
     "C2 decides nothing: its satisfaction is the expectation if any stated first choice is taken."
@@ -33,10 +40,14 @@ _COMPARED = {
     "lowest_satisfaction": "how content the least content member is",
     "minority_promised_share": "minority wishes given or promised",
 }
-_CONTENT = list(MEASURES)[:6]
+_CONTENT = (
+    *("satisfaction", "satisfaction_decided", "satisfaction_if_lowest", "satisfaction_if_highest"),
+    *("lowest_satisfaction", "inequality", "covered_share"),
+    *("minority_coverage_share", "minority_promised_share"),
+)
 _PROCESS = (
     *("drift_rate", "feedback_resolution_rate", "split_share", "words_per_decision"),
-    *("confirmed_share", "undecided_share"),
+    *("confirmed_share", "confirmed_share_strict", "undecided_share"),
 )
 
 
@@ -45,12 +56,13 @@ def findings(run: RunFolder) -> list[Finding]:
     data: Comparison = run.json("comparison.json")
     decisions = run.table("decisions")
     return kit.found(
-        _satisfaction(data, _language(run.table("preferences"))),
+        _satisfaction(data, run),
         (_contrast(data, measure) for measure in _COMPARED),
         [_by_type(run.table("measures")), _conflicts(data, decisions), _process(data)],
         _confirmations(run.table("confirmations")),
         [_mediator(decisions), _counterfactuals(run.table("counterfactuals"), decisions)],
-        [_score_ballots(decisions), *coded_findings(run), coding.finding(run)],
+        [_text_scoring(run.table("own_scores")), _score_ballots(decisions)],
+        [*coded_findings(run), coding.finding(run)],
         _board(decisions),
         exposure(run),
     )
@@ -128,8 +140,9 @@ def _language(preferences: pl.DataFrame) -> tuple[str, ...]:
     return (f"{of}, and the sentence parser reads English alone: their scores mean little.",)
 
 
-def _satisfaction(data: Comparison, language: Sequence[str]) -> Finding:
-    means = data["conditions"]
+def _satisfaction(data: Comparison, run: RunFolder) -> Finding:
+    means, without = data["conditions"], data["without_asked_again"]
+    language = _language(run.table("preferences"))
     scored = {
         c: _figure(by["satisfaction"])
         for c, by in means.items()
@@ -140,25 +153,57 @@ def _satisfaction(data: Comparison, language: Sequence[str]) -> Finding:
         best, most = max(scored.items(), key=lambda item: item[1].value)
         over = plural(data["groups"], "group")
         says = (
-            f"On a scale from −2 to 4 members are on average most content under {_title(best)}: "
+            f"On a scale from −4 to 4 members are on average most content under {_title(best)}: "
             f"{kit.mean(most)} over {over}."
         )
+        if left_open := _left_open(run.table("satisfaction")):
+            says += f" Slots left open count as −4 ({left_open})."
     return Finding(
         "satisfaction",
         "How content members are with what was decided",
         says,
         Grid.of(
             [
-                {"condition": c, **{m: by[m]["estimate"] for m in _CONTENT}}
+                {
+                    "condition": c,
+                    **{m: by[m]["estimate"] for m in _CONTENT},
+                    **_without_cells(without["conditions"][c]["satisfaction"] if without else None),
+                }
                 for c, by in means.items()
             ]
         ),
         kit.intervals({_title(c): e for c, e in scored.items()}, "mean member score"),
-        notes=(*language, _SCORED, _UNDECIDED),
+        notes=(*language, _SCORED, _LEFT_OPEN, *_asked_again(data), _UNDECIDED),
         headline=True,
         unit="group",
         units=data["groups"],
     )
+
+
+def _left_open(satisfaction: pl.DataFrame) -> str:
+    """Return how many member scores are of slots left open, by condition; empty for none."""
+    left = satisfaction.filter(unknown="left_open")
+    return kit.listed(
+        f"{condition}: {len(some.filter(unknown='left_open'))} of {len(some)} member scores"
+        for (condition,), some in satisfaction.group_by("condition", maintain_order=True)
+        if condition in set(left["condition"])
+    ).removesuffix(".")
+
+
+def _asked_again(data: Comparison) -> tuple[str, ...]:
+    """Return a note where replies had to be asked for again; the second one counts."""
+    without = data["without_asked_again"]
+    if without is None:
+        return ()
+    return (
+        f"For {plural(without['decisions'], 'decision')} a reply was asked for again (words of "
+        "theory under C3, or an entry that named nothing listed). The last column leaves these "
+        "decisions out, under all conditions of the group.",
+    )
+
+
+def _without_cells(kept: Figure | None) -> dict[str, float | None]:
+    return {} if kept is None else {"without_asked_again": kept["estimate"]}
 
 
 def _figure(kept: Figure) -> Estimate:
@@ -170,6 +215,9 @@ def _contrast(data: Comparison, measure: str) -> Finding | None:
     rows = [d for d in data["paired_differences"] if d["measure"] == measure]
     if not rows:
         return None
+    again = data["without_asked_again"]
+    kept = again["paired_differences"] if again else []
+    beside = {(d["of"], d["minus"]): d for d in kept if d["measure"] == measure}
     last = rows[-1]["of"]
     told = [d for d in rows if d["of"] == last and d["minus"] in ("C2", "C3", "C4")] or rows[-1:]
     lines = {f"{d['of']} − {d['minus']}": _figure(d) for d in rows}
@@ -188,6 +236,7 @@ def _contrast(data: Comparison, measure: str) -> Finding | None:
             "p": kit.p(e),
             "n": e.n,
             "holm_p": kit.known(holm[line]),
+            **_without_cells(beside.get((d["of"], d["minus"])) if beside else None),
         }
         for d, (line, e) in zip(rows, lines.items(), strict=True)
     ]
@@ -197,7 +246,7 @@ def _contrast(data: Comparison, measure: str) -> Finding | None:
         f"{_COMPARED[measure].capitalize()}: {kit.listed(aloud)}",
         Grid.of(cells, caption=data["intervals"]),
         kit.intervals(lines, "paired difference", zero=0.0),
-        notes=(f"{MEASURES[measure].capitalize()}.", _PAIRED, kit.HOLM),
+        notes=(f"{MEASURES[measure].capitalize()}.", _PAIRED, *_asked_again(data), kit.HOLM),
         headline=measure == "satisfaction",
         unit="group",
         units=data["groups"],
@@ -274,28 +323,92 @@ def _mediator(decisions: pl.DataFrame) -> Finding | None:
                     "condition": condition,
                     "decisions": len(some),
                     "against_a_firm_no": some.filter(pl.col("overridden") != "").height,
+                    "without_clarified": some.filter(pl.col("overridden_strict") != "").height,
                     "entries_unread": some["unread_entries"].sum(),
                     "states_the_operators_decision": agrees.sum() if len(agrees) else None,
                     "of": len(agrees) or None,
-                    "with_theory_words": some["theory_words"].fill_null("").ne("").sum()
-                    if condition == "C3"
-                    else None,
+                    "undecided": some["undecided"].is_not_null().sum(),
+                    "asked_again": some["asked_again"].is_not_null().sum(),
+                    **_theory_cells(some, condition),
                 }
             )
     if not rows:
         return None
-    over = "; ".join(f"{r['condition']} {r['against_a_firm_no']} of {r['decisions']}" for r in rows)
+    over = "; ".join(
+        f"{r['condition']} {r['against_a_firm_no']}{_strictly(r)} of {r['decisions']}" for r in rows
+    )
     return Finding(
         "mediator",
         "The mediator's word",
         f"Decisions that give a member something they firmly reject: {over}.",
         Grid.of(rows),
         notes=(
-            "Theory words are counted by a list, as a cross-check; members' own words never count.",
+            "Words of theory under C3, by a list: violations are those left in the reply that "
+            "counts; those of a first reply were asked for again once; quoted ones come from an "
+            "option or a member's words.",
         ),
         section="Process",
         unit="group",
         units=decisions["group_id"].n_unique(),
+    )
+
+
+def _strictly(row: kit.Row) -> str:
+    """Return the count without clarified refusals, where it differs."""
+    strict = row["without_clarified"]
+    return "" if strict == row["against_a_firm_no"] else f" ({strict} without clarified refusals)"
+
+
+def _theory_cells(some: pl.DataFrame, condition: str) -> kit.Row:
+    names = ("theory_words", "theory_words_first", "theory_words_quoted")
+    labels = ("theory_violations", "theory_in_first_reply", "theory_quoted")
+    known = condition == "C3"
+    return {
+        label: some[name].fill_null("").ne("").sum() if known else None
+        for label, name in zip(labels, names, strict=True)
+    }
+
+
+def _text_scoring(own: pl.DataFrame) -> Finding | None:
+    """How far the source's scoring of texts agrees with the members' own scores."""
+    known = own.filter(
+        pl.col("score").is_not_null() | pl.col("firm_no").fill_null(value=False),
+        pl.col("text_score").is_not_null(),
+        entered="before",
+    ).with_columns(
+        pl.when("firm_no").then(-4).otherwise("score").alias("own"),
+        (pl.col("text_score") <= STRONG_REJECTION).alias("text_no"),
+    )
+    if known.is_empty():
+        return None
+    keys = ["group_id", "topic", "member_id"]
+    best = known.with_columns((pl.col("own") == pl.col("own").max().over(keys)).alias("best"))
+    firsts = best.filter("text_primary")
+    same = firsts["best"].sum()
+    members = known.select(keys).n_unique()
+    noes = known.filter(pl.col("firm_no") | pl.col("text_no"))
+    signs = known.filter(pl.col("text_score") != 0, pl.col("own") != 0)
+    alike = (signs["text_score"].sign() == signs["own"].sign()).sum()
+    both = (noes["firm_no"] & noes["text_no"]).sum()
+    rows: list[kit.Row] = [
+        {"of": "first choice", "agree": same, "compared": len(firsts)},
+        {"of": "for or against an option", "agree": alike, "compared": len(signs)},
+        {"of": "firm no", "agree": both, "compared": len(noes)},
+    ]
+    return Finding(
+        "text_scoring",
+        "The source's scoring of texts against members' own scores",
+        f"The first choice that the source's rules read from a statement is the member's own in "
+        f"{same} of {len(firsts)} cases ({members - len(firsts)} statements have none).",
+        Grid.of(rows),
+        notes=(
+            "The vote summary, first choices, coverage, splits and feedback follow the source's "
+            "scoring of texts. Firm no: strongly rejected by the text, or a firm no beside the "
+            "scores. Options that are 0 on one side are not compared for or against.",
+        ),
+        section="Process",
+        unit="group",
+        units=own["group_id"].n_unique(),
     )
 
 
@@ -381,13 +494,25 @@ def _process(data: Comparison) -> Finding | None:
     )
 
 
+_UNDECIDED_BECAUSE = {
+    "left_open": "undecided (left open)",
+    "unreadable": "undecided (the reply could not be read)",
+    "declined": "undecided (the mediator declined)",
+}
+
+
 def _board(decisions: pl.DataFrame) -> Finding | None:
     if decisions.is_empty():
         return None
     last = decisions["condition"][-1]
     rows = decisions.filter(condition=last).to_dicts()
     items = tuple(
-        (r["group_id"], r["topic"], r["selected_option"] or "each their own", r["resolution_text"])
+        (
+            r["group_id"],
+            r["topic"],
+            _UNDECIDED_BECAUSE.get(r["undecided"], r["selected_option"] or "each their own"),
+            r["resolution_text"] or "",
+        )
         for r in rows
     )
     groups = plural(len({r["group_id"] for r in rows}), "group")

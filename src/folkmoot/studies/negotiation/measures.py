@@ -184,8 +184,8 @@ def session_measures(
     return {
         "satisfaction": _mean(means),
         "satisfaction_decided": _mean(_means_of_members(case, measured)),
-        "satisfaction_low": _mean(low),
-        "satisfaction_high": _mean(high),
+        "satisfaction_if_lowest": _mean(low),
+        "satisfaction_if_highest": _mean(high),
         "lowest_satisfaction": min(means, default=math.nan),
         "inequality": gini(rescaled) if len(rescaled) > 1 else math.nan,
         "covered_share": _mean(v for x in measured for v in x.covered.values()),
@@ -207,6 +207,12 @@ def session_measures(
             for d in decisions
             for word in d.confirmed.values()
             if not isinstance(word, Missing)
+        ),
+        "confirmed_share_strict": _mean(
+            float(word)
+            for d in decisions
+            for member, word in d.confirmed.items()
+            if not isinstance(word, Missing) and member not in d.clarified
         ),
         "undecided_share": _mean(float(d.undecided is not None) for d in decisions if spoke),
     }

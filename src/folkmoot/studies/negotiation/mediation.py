@@ -395,7 +395,7 @@ async def confirm(scope: Scope, case: Negotiation, decision: SlotDecision) -> Sl
     # C5's talks begin with C4's, so that each member is asked the same beginning twice.
     goes_on = case.condition.locked and {"C4", "C5"} <= set(case.config.conditions)
 
-    async def ask(at: Scope, member: Member) -> str | Missing:
+    async def ask_member(at: Scope, member: Member) -> tuple[str | Missing, bool]:
         prompt = at.prompt(
             "confirm",
             label=topic.label,
@@ -407,20 +407,34 @@ async def confirm(scope: Scope, case: Negotiation, decision: SlotDecision) -> Sl
         )
         who = member_speaker(at, case.group, member, case.config.days)
         words = Choice(("yes", "no", *given[member.id]), labelled=False)
-        return await at.ask(who, prompt, answer=words)
+        got = await at.exchange(who, prompt, answer=words)
+        return got.value, got.parse_step == "clarified"
 
-    words = await scope.each(case.members, ask)
-    refused = {m: given[m][w] for m, w in words.items() if isinstance(w, str) and w in given[m]}
-    overridden = {o: list(who) for o, who in decision.overridden.items()}
-    for member, options in refused.items():
-        for option in options:
-            overridden.setdefault(option, []).append(member)
+    words = await scope.each(case.members, ask_member)
+    refused = {
+        m: given[m][w] for m, (w, _) in words.items() if isinstance(w, str) and w in given[m]
+    }
+    clarified = frozenset(member for member, (_, was_clarified) in words.items() if was_clarified)
+    strictly = {member: options for member, options in refused.items() if member not in clarified}
     return replace(
         decision,
-        confirmed={m: w if isinstance(w, Missing) else w != "no" for m, w in words.items()},
+        confirmed={m: w if isinstance(w, Missing) else w != "no" for m, (w, _) in words.items()},
         refused=refused,
-        overridden={o: tuple(dict.fromkeys(who)) for o, who in overridden.items()},
+        clarified=clarified,
+        overridden=_with_refused(decision.overridden, refused),
+        overridden_strict=_with_refused(decision.overridden, strictly),
     )
+
+
+def _with_refused(
+    overridden: Mapping[str, tuple[str, ...]], refused: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[str, ...]]:
+    """Return option → members who get it against a firm no, with those who refuse it now."""
+    found = {option: list(members) for option, members in overridden.items()}
+    for member, options in refused.items():
+        for option in options:
+            found.setdefault(option, []).append(member)
+    return {option: tuple(dict.fromkeys(members)) for option, members in found.items()}
 
 
 def _without_theory(case: Negotiation, topic: Topic, decision: SlotDecision, line: Line) -> str:
@@ -686,11 +700,13 @@ def state(case: Negotiation, topic: Topic, d: SlotDecision) -> SlotDecision:
     dropped = d.dropped
     if d.source != "feedback":  # the mediator states it there
         dropped = tuple(o for o in tally.options if o not in got)
+    overridden = case.overridden(topic, d.portions, d.cast)
     return replace(
         d,
         options=tally.options,
         dropped=dropped,
-        overridden=case.overridden(topic, d.portions, d.cast),
+        overridden=overridden,
+        overridden_strict=overridden,
         vote_summary=summary(tally, id, chosen, d.ballots) if counted else None,
         coverage=coverage(topic.slot, tally, chosen, given) if promises else None,
         split=_branches(case, d.portions) if d.subgrouping_required else None,

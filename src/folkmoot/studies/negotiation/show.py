@@ -50,13 +50,14 @@ def _overview(decisions: pl.DataFrame) -> str:
     last = decisions["condition"].unique(maintain_order=True)[-1]
     out = [f"[bold]What was decided under {last}[/bold] ({CONDITIONS[last].title})"]
     decided = decisions.filter(condition=last)
-    columns = ("topic", "resolution_text", "subgrouping_required", "overridden")
+    columns = ("topic", "resolution_text", "subgrouping_required", "overridden", "undecided")
     for group in decisions["group_id"].unique(maintain_order=True):
         out += ["", f"[bold cyan]{escape(group)}[/bold cyan]"]
-        for topic, text, parts, over in decided.filter(group_id=group).select(columns).iter_rows():
+        for topic, text, parts, over, why in decided.filter(group_id=group)[columns].iter_rows():
             split = " [yellow](split)[/yellow]" if parts else ""
             split += f" [red](against a firm no: {escape(over)})[/red]" if over else ""
-            head, *more = wrap(text, WIDTH - 23) or [""]
+            words = text or f"undecided ({why.replace('_', ' ')})"
+            head, *more = wrap(words, WIDTH - 23)
             lines = [f"  {topic:<20} {escape(head)}"]
             lines += [" " * 23 + escape(rest) for rest in more]
             out.append("\n".join(lines) + split)

@@ -149,6 +149,7 @@ class ConfirmationRow(OfDecision, table="confirmations"):
     member_id: str = column("traveller within the group")
     confirmed: bool | None = column("whether the decision on record is what the talk came to")
     refused: str | None = column("options that the decision gives the member, who refuses them")
+    clarified: bool = column("the member was asked which of the words the first reply stated")
     missing: str | None
 
 
@@ -195,6 +196,7 @@ class DecisionRow(OfDecision, table="decisions"):
         "options given to members who strongly reject them, in words, on a ballot or when asked to "
         "confirm: option: members"
     )
+    overridden_strict: str = column("the same without refusals that had to be clarified")
     mediator_words: str | None = column("what the mediator wrote to propose the decision")
     theory_words: str | None = column(
         "words of the lexicon in the mediator's reply (C3), violations that stay as said"
@@ -266,8 +268,12 @@ class MeasuresRow(OfSession, table="measures"):
         "mean member score of what was decided, from −4 to 4; a slot left open counts as −4"
     )
     satisfaction_decided: float | None = column("mean member score of the decided slots alone")
-    satisfaction_low: float | None = column("mean member score if all that is unknown were −4")
-    satisfaction_high: float | None = column("mean member score if all that is unknown were 4")
+    satisfaction_if_lowest: float | None = column(
+        "mean member score if all that is unknown were −4"
+    )
+    satisfaction_if_highest: float | None = column(
+        "mean member score if all that is unknown were 4"
+    )
     lowest_satisfaction: float | None = column("mean score of the group's least content member")
     inequality: float | None = column("Gini of members' mean scores, rescaled to 0 to 1")
     covered_share: float | None = column("share of members who get something they spoke for")
@@ -291,6 +297,7 @@ class MeasuresRow(OfSession, table="measures"):
     confirmed_share: float | None = column(
         "share of members' words on a decision that it is what the talk came to"
     )
+    confirmed_share_strict: float | None = column("the same without words that were clarified")
     undecided_share: float | None = column(
         "share of the mediator's decisions that give nobody anything"
     )
@@ -372,6 +379,7 @@ def decision_rows(
             member_id=id,
             confirmed=None if isinstance(word, Missing) else word,
             refused="; ".join(d.refused.get(id, ())) or None,
+            clarified=id in d.clarified,
             missing=word.reason if isinstance(word, Missing) else None,
         )
     for f in d.feedback:
@@ -437,7 +445,8 @@ def _decision(case: Negotiation, topic: Topic, d: SlotDecision, at: Mapping[str,
         resolution_text=d.resolution_text or None,
         undecided=d.undecided,
         dropped="; ".join(d.dropped),
-        overridden="; ".join(f"{o}: {', '.join(who)}" for o, who in d.overridden.items()),
+        overridden=_overridden(d.overridden),
+        overridden_strict=_overridden(d.overridden_strict),
         mediator_words=d.said or None,
         theory_words="; ".join(d.terms.theory) if raw else None,
         theory_words_quoted="; ".join(d.terms.quoted) if raw else None,
@@ -459,6 +468,10 @@ def _decision(case: Negotiation, topic: Topic, d: SlotDecision, at: Mapping[str,
         words=d.words,
         parse_step=d.parse_step or None,
     )
+
+
+def _overridden(overridden: Mapping[str, Sequence[str]]) -> str:
+    return "; ".join(f"{option}: {', '.join(who)}" for option, who in overridden.items())
 
 
 def _ballots(
