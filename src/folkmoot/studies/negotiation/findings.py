@@ -364,7 +364,7 @@ def _theory_cells(some: pl.DataFrame, condition: str) -> kit.Row:
     labels = ("theory_violations", "theory_in_first_reply", "theory_quoted")
     known = condition == "C3"
     return {
-        label: some[name].fill_null("").ne("").sum() if known else None
+        label: some.filter(pl.col(name).fill_null("") != "").height if known else None
         for label, name in zip(labels, names, strict=True)
     }
 
@@ -384,12 +384,12 @@ def _text_scoring(own: pl.DataFrame) -> Finding | None:
     keys = ["group_id", "topic", "member_id"]
     best = known.with_columns((pl.col("own") == pl.col("own").max().over(keys)).alias("best"))
     firsts = best.filter("text_primary")
-    same = firsts["best"].sum()
+    same = firsts.filter("best").height
     members = known.select(keys).n_unique()
     noes = known.filter(pl.col("firm_no") | pl.col("text_no"))
     signs = known.filter(pl.col("text_score") != 0, pl.col("own") != 0)
-    alike = (signs["text_score"].sign() == signs["own"].sign()).sum()
-    both = (noes["firm_no"] & noes["text_no"]).sum()
+    alike = signs.filter(pl.col("text_score").sign() == pl.col("own").sign()).height
+    both = noes.filter("firm_no", "text_no").height
     rows: list[kit.Row] = [
         {"of": "first choice", "agree": same, "compared": len(firsts)},
         {"of": "for or against an option", "agree": alike, "compared": len(signs)},
