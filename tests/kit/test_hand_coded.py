@@ -15,7 +15,7 @@ from folkmoot.kit import coding
 from folkmoot.kit.coding.coder import Codes, system_prompt
 from folkmoot.models.request import Message, Request
 from folkmoot.respondent.coder import codes_of
-from folkmoot.studies.negotiation.decision import purify
+from folkmoot.studies.negotiation.decision import theory_words
 
 HAND = Path(__file__).parent / "hand_coded"
 DOCS = Path(__file__).parents[2] / "docs" / "coding.md"
@@ -125,7 +125,7 @@ def test_alpha_of_the_list_of_theory_words_and_the_hand() -> None:
     """The phrase rule for C3 finds other sentences than a reader does (α −.16 when measured)."""
     hand = {t: {("{}", "impure"): ""} if codes else {} for t, codes in by_hand("mediator").items()}
     rule: Codings = {
-        t: {("{}", "impure"): ""} if purify(text.text) != text.text else {}
+        t: {("{}", "impure"): ""} if theory_words(text.text) else {}
         for t, (text, _) in texts("mediator").items()
     }
     book = coding.Codebook(
