@@ -17,6 +17,7 @@ from typing import NamedTuple
 import polars as pl
 from pydantic import JsonValue
 
+from folkmoot.conversation.answers import DECLINED
 from folkmoot.engine.desk import seats_in
 from folkmoot.engine.journal import JournalReader
 from folkmoot.kit.findings import (
@@ -160,6 +161,8 @@ def _values(row: Row, journal: JournalReader) -> Iterator[tuple[str, str | float
     offered = _offered(schema)
     listed = set(json.loads(str(row["options"]))) if row["options"] else set()
     for name, part in reply.items() if isinstance(reply, dict) else [("", reply)]:
+        if name == DECLINED:  # a way out, and no answer to the question
+            continue
         if isinstance(part, (bool, int, float)) and math.isfinite(part):
             yield name, float(part)
         elif isinstance(part, str) and part in offered.get(name, listed):
