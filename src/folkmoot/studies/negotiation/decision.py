@@ -466,9 +466,8 @@ class SlotDecision:
     `terms_first` those of a first reply that was asked for again. `asked_again`: why replies on the
     way to this decision were asked for again (theory, unmatched). `late_scores`: members' own
     scores of options that came up later.
-    `clarified`: members who had to be asked which word they meant; `overridden_strict` leaves out
-    what they refuse.
-    `overridden`: option → members who get it against their strong rejection. `confirmed`: member →
+    `overridden`: option → members who get it against their strong rejection; `overridden_unasked`
+    the same before they were asked to confirm. `confirmed`: member →
     whether the decision as recorded is the one that the conversation came to; `refused`: member →
     options of it that the member then refuses outright.
     """
@@ -483,10 +482,9 @@ class SlotDecision:
     stated: Settlement | None = None
     dropped: tuple[str, ...] = ()
     overridden: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    overridden_strict: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    overridden_unasked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     confirmed: Mapping[str, bool | Missing] = field(default_factory=dict)
     refused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    clarified: frozenset[str] = frozenset()
     strategy: Strategy | None = None
     proposed: str | None = None
     options: tuple[str, ...] = ()

@@ -19,12 +19,21 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.measures import Comparison, Figure
 from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, VOTE_OPERATORS
 from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION
-from folkmoot.studies.negotiation.tables import MEASURES
+from folkmoot.studies.negotiation.tables import (
+    DecisionRow,
+    OwnScoreRow,
+    SatisfactionRow,
+    read_table,
+)
 
 _SCORED = (
     "Satisfaction is each member's own score of what was decided: −4 (wholly against, or a firm "
     "no) to 4 (exactly what I want). Members gave the scores to the researcher alone, before the "
     "mediation; they are used under all conditions."
+)
+_BY_TEXT = (
+    "This run was made before members were asked for scores of their own. Satisfaction is the "
+    "source's score of the stated preference, and slots that nobody decided are left out."
 )
 _LEFT_OPEN = (
     "A slot that was left open counts as the lowest score, −4. What could not be read, or was not "
@@ -47,21 +56,21 @@ _CONTENT = (
 )
 _PROCESS = (
     *("drift_rate", "feedback_resolution_rate", "split_share", "words_per_decision"),
-    *("confirmed_share", "confirmed_share_strict", "undecided_share"),
+    *("confirmed_share", "undecided_share"),
 )
 
 
 def findings(run: RunFolder) -> list[Finding]:
     """The comparison of conditions, conflicts, locks and feedback, and the decisions."""
     data: Comparison = run.json("comparison.json")
-    decisions = run.table("decisions")
+    decisions = read_table(run, DecisionRow)
     return kit.found(
         _satisfaction(data, run),
         (_contrast(data, measure) for measure in _COMPARED),
         [_by_type(run.table("measures")), _conflicts(data, decisions), _process(data)],
         _confirmations(run.table("confirmations")),
         [_mediator(decisions), _counterfactuals(run.table("counterfactuals"), decisions)],
-        [_text_scoring(run.table("own_scores")), _score_ballots(decisions)],
+        [_text_scoring(read_table(run, OwnScoreRow)), _score_ballots(decisions)],
         [*coded_findings(run), coding.finding(run)],
         _board(decisions),
         exposure(run),
@@ -69,7 +78,8 @@ def findings(run: RunFolder) -> list[Finding]:
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """`confirmations` without the words that are left out.
+    """`confirmations` without the words that are left out, and `decisions` without the firm noes
+    that only these words gave.
 
     Their addresses are `negotiation/group-condition/topic/confirm/member/ask0`. C5 keeps C4's word
     on a decision that it does not change, and asks nothing then.
@@ -82,9 +92,16 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
         for group, condition, *rest in run.table("confirmations").select(keys).iter_rows()
     ]
     is_kept = ~pl.lit(pl.Series(left_out, dtype=pl.Boolean))
-    words = run.table("confirmations").lazy()
+    words = run.table("confirmations").with_columns(
+        pl.when(is_kept).then(pl.col("confirmed", "refused"))
+    )
+    refused = set(words.drop_nulls("refused").select(keys[:3]).iter_rows())
+    decisions = run.table("decisions")
+    still = pl.Series([key in refused for key in decisions.select(keys[:3]).iter_rows()])
+    overridden = pl.when(pl.lit(still)).then("overridden").otherwise("overridden_unasked")
     return {
-        "confirmations": words.with_columns(pl.when(is_kept).then(pl.col("confirmed", "refused")))
+        "confirmations": words.lazy(),
+        "decisions": decisions.with_columns(overridden=overridden).lazy(),
     }
 
 
@@ -141,7 +158,8 @@ def _language(preferences: pl.DataFrame) -> tuple[str, ...]:
 
 
 def _satisfaction(data: Comparison, run: RunFolder) -> Finding:
-    means, without = data["conditions"], data["without_asked_again"]
+    means, without = data["conditions"], data.get("without_asked_again")
+    by_text = not run.has_table("own_scores")  # a run of an earlier version
     language = _language(run.table("preferences"))
     scored = {
         c: _figure(by["satisfaction"])
@@ -153,10 +171,10 @@ def _satisfaction(data: Comparison, run: RunFolder) -> Finding:
         best, most = max(scored.items(), key=lambda item: item[1].value)
         over = plural(data["groups"], "group")
         says = (
-            f"On a scale from −4 to 4 members are on average most content under {_title(best)}: "
+            f"On a scale from {'−2' if by_text else '−4'} to 4 members are on average most content under {_title(best)}: "
             f"{kit.mean(most)} over {over}."
         )
-        if left_open := _left_open(run.table("satisfaction")):
+        if left_open := _left_open(read_table(run, SatisfactionRow)):
             says += f" Slots left open count as −4 ({left_open})."
     return Finding(
         "satisfaction",
@@ -166,14 +184,18 @@ def _satisfaction(data: Comparison, run: RunFolder) -> Finding:
             [
                 {
                     "condition": c,
-                    **{m: by[m]["estimate"] for m in _CONTENT},
+                    **{m: by[m]["estimate"] for m in _CONTENT if m in by},
                     **_without_cells(without["conditions"][c]["satisfaction"] if without else None),
                 }
                 for c, by in means.items()
             ]
         ),
         kit.intervals({_title(c): e for c, e in scored.items()}, "mean member score"),
-        notes=(*language, _SCORED, _LEFT_OPEN, *_asked_again(data), _UNDECIDED),
+        notes=(
+            *language,
+            *((_BY_TEXT,) if by_text else (_SCORED, _LEFT_OPEN, *_asked_again(data))),
+            _UNDECIDED,
+        ),
         headline=True,
         unit="group",
         units=data["groups"],
@@ -192,7 +214,7 @@ def _left_open(satisfaction: pl.DataFrame) -> str:
 
 def _asked_again(data: Comparison) -> tuple[str, ...]:
     """Return a note where replies had to be asked for again; the second one counts."""
-    without = data["without_asked_again"]
+    without = data.get("without_asked_again")
     if without is None:
         return ()
     return (
@@ -215,7 +237,7 @@ def _contrast(data: Comparison, measure: str) -> Finding | None:
     rows = [d for d in data["paired_differences"] if d["measure"] == measure]
     if not rows:
         return None
-    again = data["without_asked_again"]
+    again = data.get("without_asked_again")
     kept = again["paired_differences"] if again else []
     beside = {(d["of"], d["minus"]): d for d in kept if d["measure"] == measure}
     last = rows[-1]["of"]
@@ -246,7 +268,12 @@ def _contrast(data: Comparison, measure: str) -> Finding | None:
         f"{_COMPARED[measure].capitalize()}: {kit.listed(aloud)}",
         Grid.of(cells, caption=data["intervals"]),
         kit.intervals(lines, "paired difference", zero=0.0),
-        notes=(f"{MEASURES[measure].capitalize()}.", _PAIRED, *_asked_again(data), kit.HOLM),
+        notes=(
+            f"{data['measures'][measure].capitalize()}.",
+            _PAIRED,
+            *_asked_again(data),
+            kit.HOLM,
+        ),
         headline=measure == "satisfaction",
         unit="group",
         units=data["groups"],
@@ -323,7 +350,6 @@ def _mediator(decisions: pl.DataFrame) -> Finding | None:
                     "condition": condition,
                     "decisions": len(some),
                     "against_a_firm_no": some.filter(pl.col("overridden") != "").height,
-                    "without_clarified": some.filter(pl.col("overridden_strict") != "").height,
                     "entries_unread": some["unread_entries"].sum(),
                     "states_the_operators_decision": agrees.sum() if len(agrees) else None,
                     "of": len(agrees) or None,
@@ -334,9 +360,7 @@ def _mediator(decisions: pl.DataFrame) -> Finding | None:
             )
     if not rows:
         return None
-    over = "; ".join(
-        f"{r['condition']} {r['against_a_firm_no']}{_strictly(r)} of {r['decisions']}" for r in rows
-    )
+    over = "; ".join(f"{r['condition']} {r['against_a_firm_no']} of {r['decisions']}" for r in rows)
     return Finding(
         "mediator",
         "The mediator's word",
@@ -351,12 +375,6 @@ def _mediator(decisions: pl.DataFrame) -> Finding | None:
         unit="group",
         units=decisions["group_id"].n_unique(),
     )
-
-
-def _strictly(row: kit.Row) -> str:
-    """Return the count without clarified refusals, where it differs."""
-    strict = row["without_clarified"]
-    return "" if strict == row["against_a_firm_no"] else f" ({strict} without clarified refusals)"
 
 
 def _theory_cells(some: pl.DataFrame, condition: str) -> kit.Row:
@@ -472,7 +490,7 @@ def _score_ballots(decisions: pl.DataFrame) -> Finding | None:
 
 def _process(data: Comparison) -> Finding | None:
     means = data["conditions"]
-    known = {c: {n: by[n]["estimate"] for n in _PROCESS} for c, by in means.items()}
+    known = {c: {n: by[n]["estimate"] for n in _PROCESS if n in by} for c, by in means.items()}
     known = {c: row for c, row in known.items() if any(v is not None for v in row.values())}
     if not known:
         return None

@@ -208,12 +208,6 @@ def session_measures(
             for word in d.confirmed.values()
             if not isinstance(word, Missing)
         ),
-        "confirmed_share_strict": _mean(
-            float(word)
-            for d in decisions
-            for member, word in d.confirmed.items()
-            if not isinstance(word, Missing) and member not in d.clarified
-        ),
         "undecided_share": _mean(float(d.undecided is not None) for d in decisions if spoke),
     }
 

@@ -395,7 +395,7 @@ async def confirm(scope: Scope, case: Negotiation, decision: SlotDecision) -> Sl
     # C5's talks begin with C4's, so that each member is asked the same beginning twice.
     goes_on = case.condition.locked and {"C4", "C5"} <= set(case.config.conditions)
 
-    async def ask_member(at: Scope, member: Member) -> tuple[str | Missing, bool]:
+    async def ask_member(at: Scope, member: Member) -> str | Missing:
         prompt = at.prompt(
             "confirm",
             label=topic.label,
@@ -407,22 +407,15 @@ async def confirm(scope: Scope, case: Negotiation, decision: SlotDecision) -> Sl
         )
         who = member_speaker(at, case.group, member, case.config.days)
         words = Choice(("yes", "no", *given[member.id]), labelled=False)
-        got = await at.exchange(who, prompt, answer=words)
-        return got.value, got.parse_step == "clarified"
+        return await at.ask(who, prompt, answer=words)
 
     words = await scope.each(case.members, ask_member)
-    refused = {
-        m: given[m][w] for m, (w, _) in words.items() if isinstance(w, str) and w in given[m]
-    }
-    clarified = frozenset(member for member, (_, was_clarified) in words.items() if was_clarified)
-    strictly = {member: options for member, options in refused.items() if member not in clarified}
+    refused = {m: given[m][w] for m, w in words.items() if isinstance(w, str) and w in given[m]}
     return replace(
         decision,
-        confirmed={m: w if isinstance(w, Missing) else w != "no" for m, (w, _) in words.items()},
+        confirmed={m: w if isinstance(w, Missing) else w != "no" for m, w in words.items()},
         refused=refused,
-        clarified=clarified,
         overridden=_with_refused(decision.overridden, refused),
-        overridden_strict=_with_refused(decision.overridden, strictly),
     )
 
 
@@ -706,7 +699,7 @@ def state(case: Negotiation, topic: Topic, d: SlotDecision) -> SlotDecision:
         options=tally.options,
         dropped=dropped,
         overridden=overridden,
-        overridden_strict=overridden,
+        overridden_unasked=overridden,
         vote_summary=summary(tally, id, chosen, d.ballots) if counted else None,
         coverage=coverage(topic.slot, tally, chosen, given) if promises else None,
         split=_branches(case, d.portions) if d.subgrouping_required else None,

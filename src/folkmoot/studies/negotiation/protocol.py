@@ -263,7 +263,7 @@ async def _raw(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
         portions=portions,
         dropped=proposal.stated.dropped,
         overridden=case.overridden(topic, portions),
-        overridden_strict=case.overridden(topic, portions),
+        overridden_unasked=case.overridden(topic, portions),
         cause=_why_undecided(proposal),
     )
     return decision.with_lines(*((opening,) if said else ()), *proposal.responses)

@@ -12,6 +12,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, SLOTS, slot_of
+from folkmoot.studies.negotiation.tables import DecisionRow, read_table
 
 WIDTH = 72  # leaves room for "(split)" on a narrow terminal
 
@@ -19,7 +20,7 @@ WIDTH = 72  # leaves room for "(split)" on a narrow terminal
 def show(run: RunFolder, which: str | None) -> str:
     """Rich markup. Without an id: the groups and what C5 (or the last condition) decided. With
     one: a group's dialogue; `family_01/C4` one condition, `family_01/C4/cuisine` one slot."""
-    decisions = run.table("decisions")
+    decisions = read_table(run, DecisionRow)
     if which is None:
         return _overview(decisions)
     group, _, rest = which.partition("/")
@@ -56,7 +57,7 @@ def _overview(decisions: pl.DataFrame) -> str:
         for topic, text, parts, over, why in decided.filter(group_id=group)[columns].iter_rows():
             split = " [yellow](split)[/yellow]" if parts else ""
             split += f" [red](against a firm no: {escape(over)})[/red]" if over else ""
-            words = text or f"undecided ({why.replace('_', ' ')})"
+            words = text or f"undecided ({(why or 'unknown').replace('_', ' ')})"
             head, *more = wrap(words, WIDTH - 23)
             lines = [f"  {topic:<20} {escape(head)}"]
             lines += [" " * 23 + escape(rest) for rest in more]

@@ -149,7 +149,6 @@ class ConfirmationRow(OfDecision, table="confirmations"):
     member_id: str = column("traveller within the group")
     confirmed: bool | None = column("whether the decision on record is what the talk came to")
     refused: str | None = column("options that the decision gives the member, who refuses them")
-    clarified: bool = column("the member was asked which of the words the first reply stated")
     missing: str | None
 
 
@@ -196,7 +195,7 @@ class DecisionRow(OfDecision, table="decisions"):
         "options given to members who strongly reject them, in words, on a ballot or when asked to "
         "confirm: option: members"
     )
-    overridden_strict: str = column("the same without refusals that had to be clarified")
+    overridden_unasked: str = column("the same before members were asked to confirm")
     mediator_words: str | None = column("what the mediator wrote to propose the decision")
     theory_words: str | None = column(
         "words of the lexicon in the mediator's reply (C3), violations that stay as said"
@@ -297,7 +296,6 @@ class MeasuresRow(OfSession, table="measures"):
     confirmed_share: float | None = column(
         "share of members' words on a decision that it is what the talk came to"
     )
-    confirmed_share_strict: float | None = column("the same without words that were clarified")
     undecided_share: float | None = column(
         "share of the mediator's decisions that give nobody anything"
     )
@@ -311,6 +309,19 @@ TABLES = (
 )
 # Name → what it is, of the measures of a session.
 MEASURES = {n: said for n, said in MeasuresRow.meanings().items() if n not in OfSession.columns()}
+
+
+_DTYPES = {"bool": pl.Boolean, "int": pl.Int64, "float": pl.Float64, "text": pl.String}
+
+
+def read_table(run: RunFolder, row: type[Row]) -> pl.DataFrame:
+    """Read a table. What a run of an earlier version did not record is null."""
+    kinds = {name: _DTYPES[kind] for name, kind in row.columns().items()}
+    if not run.has_table(row.table):
+        return pl.DataFrame(schema=kinds)
+    rows = run.table(row.table)
+    missing = {name: kind for name, kind in kinds.items() if name not in rows.columns}
+    return rows.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in missing.items())
 
 
 def unusable(run: RunFolder) -> str:
@@ -379,7 +390,6 @@ def decision_rows(
             member_id=id,
             confirmed=None if isinstance(word, Missing) else word,
             refused="; ".join(d.refused.get(id, ())) or None,
-            clarified=id in d.clarified,
             missing=word.reason if isinstance(word, Missing) else None,
         )
     for f in d.feedback:
@@ -446,7 +456,7 @@ def _decision(case: Negotiation, topic: Topic, d: SlotDecision, at: Mapping[str,
         undecided=d.undecided,
         dropped="; ".join(d.dropped),
         overridden=_overridden(d.overridden),
-        overridden_strict=_overridden(d.overridden_strict),
+        overridden_unasked=_overridden(d.overridden_unasked),
         mediator_words=d.said or None,
         theory_words="; ".join(d.terms.theory) if raw else None,
         theory_words_quoted="; ".join(d.terms.quoted) if raw else None,
