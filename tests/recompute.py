@@ -175,9 +175,29 @@ def positions(folder: Path) -> Rows:
 
 def satisfaction(folder: Path) -> Rows:
     minority = ["minority_coverage_share", "minority_promised_share"]
-    columns = ["satisfaction", "lowest_satisfaction", "inequality", "covered_share", *minority]
+    columns = ["inequality", "covered_share", *minority]
     means = table(folder, "measures").groupby("condition")[columns].mean()
-    return [{"condition": arm, **row.to_dict()} for arm, row in means.iterrows()]
+    content = _satisfaction_of_groups(folder).groupby("condition").mean(numeric_only=True)
+    both = means.join(content)
+    return [{"condition": arm, **row.to_dict()} for arm, row in both.iterrows()]
+
+
+def _satisfaction_of_groups(folder: Path) -> pd.DataFrame:
+    """From members' own scores and what they get: a slot left open counts as the lowest score."""
+    rows = table(folder, "satisfaction")
+    known = rows["satisfaction"]
+    left_open = known.mask(rows["unknown"] == "left_open", -4)
+    rows = rows.assign(
+        satisfaction=left_open,
+        satisfaction_decided=known,
+        satisfaction_if_lowest=known.fillna(-4),
+        satisfaction_if_highest=known.fillna(4),
+    )
+    kinds = [c for c in rows.columns if c.startswith("satisfaction")]
+    members = rows.groupby(["group_id", "condition", "member_id"])[kinds].mean()
+    groups = members.groupby(["group_id", "condition"]).mean()
+    lowest = members["satisfaction"].groupby(["group_id", "condition"]).min()
+    return groups.assign(lowest_satisfaction=lowest).reset_index()
 
 
 def paired_satisfaction(folder: Path) -> Rows:

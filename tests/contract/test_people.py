@@ -41,7 +41,9 @@ MEASURED = {
         "discussion oven before opinion position",
         "discussion box after intent: Probably would not buy",
     },
-    "negotiation": set[str](),  # under C1 and C2 members are asked for words and for lists of scores
+    "negotiation": set[
+        str
+    ](),  # under C1 and C2 members are asked for words and for lists of scores
     "town_hall": {"before satisfaction", "round1 turns overall stance: neutral"},
     "workbook": {"sessions 4", "sessions 6 response", "sessions 7 response: very satisfied"},
 }

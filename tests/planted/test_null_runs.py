@@ -70,7 +70,7 @@ stimuli:
     "negotiation": """
 conditions: [C1, C2]
 group_types: [spouses]
-groups_per_type: 10
+groups_per_type: 11
 """,
 }
 HEADLINE = {

@@ -233,8 +233,10 @@ def test_a_record_of_another_decision_is_not_confirmed(
     last: dict[str, Any] = {}
 
     async def mixed_up(scope: Any, case: Negotiation, decision: SlotDecision) -> SlotDecision:
-        before = last.get(case.group.id, decision)
-        last[case.group.id] = decision
+        # Conditions run side by side: theirs may be the same decision.
+        place = case.group.id + case.condition.id
+        before = last.get(place, decision)
+        last[place] = decision
         return await confirm(scope, case, replace(decision, portions=before.portions))
 
     monkeypatch.setattr(PROTOCOL, "confirm", mixed_up)

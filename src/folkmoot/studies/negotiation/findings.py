@@ -171,8 +171,8 @@ def _satisfaction(data: Comparison, run: RunFolder) -> Finding:
         best, most = max(scored.items(), key=lambda item: item[1].value)
         over = plural(data["groups"], "group")
         says = (
-            f"On a scale from {'−2' if by_text else '−4'} to 4 members are on average most content under {_title(best)}: "
-            f"{kit.mean(most)} over {over}."
+            f"On a scale from {'−2' if by_text else '−4'} to 4 members are on average most "
+            f"content under {_title(best)}: {kit.mean(most)} over {over}."
         )
         if left_open := _left_open(read_table(run, SatisfactionRow)):
             says += f" Slots left open count as −4 ({left_open})."
