@@ -28,8 +28,8 @@ from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
 from folkmoot.studies.negotiation.mediation import confirm, propose
-from folkmoot.studies.negotiation.replies import PlainSynthesis
 from folkmoot.studies.negotiation.respondent import Meeting, confirmation, part
+from folkmoot.studies.negotiation.rules.replies import PlainSynthesis
 
 PROMPTS = Path(str(STUDY.prompts))
 

@@ -12,7 +12,8 @@ from folkmoot.conversation.answers import NONE_OF_THESE
 from folkmoot.models.request import Request
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.participants import StatedMember, build_group
-from folkmoot.studies.negotiation.replies import (
+from folkmoot.studies.negotiation.rules.operators import Portion
+from folkmoot.studies.negotiation.rules.replies import (
     FeedbackReply,
     Share,
     Vocabulary,
@@ -20,7 +21,6 @@ from folkmoot.studies.negotiation.replies import (
     settlement,
     summed_up,
 )
-from folkmoot.studies.negotiation.rules.operators import Portion
 from folkmoot.studies.negotiation.rules.strategies import Group, group_type
 from tests.studies.negotiation.conftest import (
     Runner,

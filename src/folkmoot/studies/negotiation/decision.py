@@ -20,8 +20,8 @@ from folkmoot.files import packaged_yaml
 from folkmoot.hints import enumerated
 from folkmoot.randomness import uniform
 from folkmoot.studies.negotiation.config import NegotiationConfig
-from folkmoot.studies.negotiation.replies import BallotRead, Settlement, same
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Outcome, Portion
+from folkmoot.studies.negotiation.rules.replies import BallotRead, Settlement, same
 from folkmoot.studies.negotiation.rules.strategies import (
     CONDITIONS,
     SUBGROUP_SLOTS,

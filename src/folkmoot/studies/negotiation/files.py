@@ -26,7 +26,7 @@ from folkmoot.files import read_csv
 from folkmoot.studies.negotiation.config import NegotiationConfig, path_in
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision, sentence
 from folkmoot.studies.negotiation.measures import SessionResult, measure, session_measures
-from folkmoot.studies.negotiation.replies import same
+from folkmoot.studies.negotiation.rules.replies import same
 from folkmoot.studies.negotiation.rules.strategies import LODGING, SLOTS, Group
 from folkmoot.studies.negotiation.rules.tally import METHOD, words_of
 from folkmoot.studies.negotiation.tables import decision_rows, measures_row

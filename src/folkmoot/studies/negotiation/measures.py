@@ -24,8 +24,8 @@ from folkmoot.studies.negotiation.decision import (
     Negotiation,
     SlotDecision,
 )
-from folkmoot.studies.negotiation.replies import HIGHEST_SCORE, LOWEST_SCORE, OPEN_TIME
 from folkmoot.studies.negotiation.rules.operators import Portion
+from folkmoot.studies.negotiation.rules.replies import HIGHEST_SCORE, LOWEST_SCORE, OPEN_TIME
 from folkmoot.studies.negotiation.rules.strategies import SUBGROUP_SLOTS, Group, Topic
 from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION, Tally, text_scores
 from folkmoot.studies.negotiation.tables import MEASURES

@@ -13,12 +13,11 @@ from typing import Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
-from folkmoot.conversation.answers import DECLINED, Json, Missing
+from folkmoot.conversation.answers import DECLINED, Missing
 from folkmoot.conversation.choices import Choice
-from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
-from folkmoot.engine.effects import Exchange
 from folkmoot.engine.session import Scope
 from folkmoot.hints import enumerated
+from folkmoot.studies.negotiation.ballots import THEORY, UNMATCHED, ask_and_check
 from folkmoot.studies.negotiation.decision import (
     NO_TERMS,
     NOTHING_DECIDED,
@@ -42,27 +41,22 @@ from folkmoot.studies.negotiation.decision import (
 )
 from folkmoot.studies.negotiation.measures import satisfaction_of_members, text_scores_of
 from folkmoot.studies.negotiation.participants import mediator, member_speaker
-from folkmoot.studies.negotiation.replies import (
+from folkmoot.studies.negotiation.rules.operators import Outcome, Portion
+from folkmoot.studies.negotiation.rules.replies import (
     OPTIONS_ON_THE_TABLE,
-    BallotForm,
-    BallotRead,
     FeedbackReply,
     GuidedSynthesis,
     PlainSynthesis,
-    ScoreForm,
     Settlement,
     Vocabulary,
     describe_form,
     is_same_decision,
     json_answer,
-    read_ballot,
     read_hard_no,
-    read_scores,
     settlement,
     sort_lines,
     summed_up,
 )
-from folkmoot.studies.negotiation.rules.operators import Outcome, Portion
 from folkmoot.studies.negotiation.rules.strategies import (
     Group,
     Member,
@@ -81,44 +75,13 @@ from folkmoot.studies.negotiation.rules.tally import (
     text_scores,
     words_of,
 )
-from folkmoot.studies.negotiation.vocabulary import (
+from folkmoot.studies.negotiation.rules.vocabulary import (
     describe_members,
     describe_mismatches,
     new_option_of,
 )
 
-COLLECTED, PARTIAL, MISSING, NOT_HELD = "collected", "partial", "missing", "not_held"
 M = TypeVar("M", bound=BaseModel)
-
-
-# Why a reply is asked for again once.
-THEORY, UNMATCHED = "theory", "unmatched"
-
-
-async def ask_and_check(
-    scope: Scope,
-    speaker: Speaker,
-    prompt: str,
-    answer: Json[M],
-    find_problems: Callable[[M], Mapping[str, str]],
-) -> tuple[Exchange[M], Mapping[str, str]]:
-    """Ask for a JSON reply, and once more if there are problems in it, which the speaker is told.
-
-    Return the last reply that could be read, and the problems of the first one. A speaker who
-    declines at the second request has declined.
-    """
-    first = await scope.exchange(speaker, prompt, answer=answer)
-    if isinstance(first.value, Missing) or first.parse_step in UNREAD_STEPS:
-        return first, {}
-    problems = find_problems(first.value)
-    if not problems:
-        return first, {}
-    said = Utterance("", str(prompt)), Utterance(speaker.id, first.text)
-    again = scope.prompt("again", problems=list(problems.values()))
-    second = await scope.exchange(speaker, again, heard=Transcript(said), answer=answer)
-    declined = isinstance(second.value, Missing) and second.value.reason == DECLINED
-    unread = isinstance(second.value, Missing) or second.parse_step in UNREAD_STEPS
-    return (first if unread and not declined else second), problems
 
 
 class MediatorReply(NamedTuple, Generic[M]):
@@ -294,84 +257,6 @@ def _all_words(reply: PlainSynthesis | GuidedSynthesis) -> str:
     words = (reply.conflict_description, reply.resolution_explanation)
     lines = (line.text for line in reply.dialogue)
     return "\n".join((*words, *lines, *_words_of_statement(reply), *reply.dropped))
-
-
-# --- ballots -----------------------------------------------------------------------------------
-
-
-async def collect_ballots(
-    scope: Scope, case: Negotiation, topic: Topic, tally: Tally, proposal: str
-) -> dict[str, BallotRead]:
-    """Ask every member who votes for a ballot, apart from each other.
-
-    An entry that names no option on the table is asked for again once. A member without a ballot
-    is counted by the preference text alone.
-    """
-    scored = case.config.ballots == "scores"
-
-    async def ask_for_ballot(at: Scope, member: Member) -> BallotRead:
-        text = case.texts(topic.id).get(member.id)
-        options = case.drawn(topic, tally.options, member.id)
-        fields = ("scores.option", "hard_no") if scored else ("top_choice", "acceptable", "hard_no")
-        answer = json_answer(
-            ScoreForm if scored else BallotForm,
-            dict.fromkeys(fields, options),
-            order=case.config.field_order,
-        )
-
-        def read(form: BaseModel) -> BallotRead:
-            if isinstance(form, ScoreForm):
-                return read_scores(form, member.id, tally.options)
-            assert isinstance(form, BallotForm)
-            return read_ballot(form, member.id, tally.options)
-
-        prompt = at.prompt(
-            "ballot_scores" if scored else "ballot",
-            label=topic.label,
-            preference=quoted(text) if text else "none stated",
-            proposal=proposal or "none",
-            options=options,
-            form=describe_form(answer.schema or {}),
-        )
-        speaker = member_speaker(at, case.group, member, case.config.days)
-        return await ask_for_options(at, speaker, prompt, answer, read)
-
-    return await scope.each(case.voters(topic), ask_for_ballot)
-
-
-async def ask_for_options(
-    scope: Scope,
-    speaker: Speaker,
-    prompt: str,
-    answer: Json[M],
-    read: Callable[[M], BallotRead],
-) -> BallotRead:
-    """Ask one member for a ballot or for scores; entries that match nothing go back once."""
-
-    def find_problems(form: M) -> dict[str, str]:
-        unmatched = read(form).unmatched
-        return {UNMATCHED: describe_mismatches(unmatched)} if unmatched else {}
-
-    got, problems = await ask_and_check(scope, speaker, prompt, answer, find_problems)
-    if isinstance(got.value, Missing):
-        return BallotRead(None, missing=got.value.reason, asked_again=bool(problems))
-    return replace(read(got.value), asked_again=bool(problems))
-
-
-def state_of_ballots(read: Mapping[str, BallotRead]) -> str:
-    """Return whether all ballots could be had, some, or none."""
-    cast = [b for b in read.values() if b.ballot is not None]
-    return COLLECTED if len(cast) == len(read) else PARTIAL if cast else MISSING
-
-
-def spoken(ballot: Ballot) -> str:
-    """`top_choice: …; acceptable: …; hard_no: …` (or `scores: …; hard_no: …`), with "none" for an
-    empty part."""
-    parts = {"top_choice": ballot.top_choice, "acceptable": ", ".join(ballot.acceptable)}
-    if ballot.scores:
-        parts = {"scores": ", ".join(f"{o} {s:g}" for o, s in ballot.scores.items())}
-    parts["hard_no"] = ", ".join((*ballot.hard_no, *ballot.objections))
-    return "; ".join(f"{name}: {value or 'none'}" for name, value in parts.items())
 
 
 # --- the members' word on what was decided -----------------------------------------------------

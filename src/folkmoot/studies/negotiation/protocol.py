@@ -15,6 +15,15 @@ from typing import NamedTuple
 from folkmoot.conversation.answers import DECLINED, Missing
 from folkmoot.engine.session import Scope, Session
 from folkmoot.kit import coding
+from folkmoot.studies.negotiation.ballots import (
+    NOT_HELD,
+    UNMATCHED,
+    collect_ballots,
+    collect_own_scores,
+    score_late_options,
+    spoken,
+    state_of_ballots,
+)
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import (
     LEFT_OPEN,
@@ -46,21 +55,15 @@ from folkmoot.studies.negotiation.files import (
 )
 from folkmoot.studies.negotiation.measures import SessionResult, compare
 from folkmoot.studies.negotiation.mediation import (
-    NOT_HELD,
-    UNMATCHED,
     Proposal,
-    collect_ballots,
     confirm,
     hold_feedback,
     propose,
-    spoken,
     state,
-    state_of_ballots,
 )
-from folkmoot.studies.negotiation.own_scores import collect_own_scores, score_late_options
 from folkmoot.studies.negotiation.participants import groups_of, member_speaker, with_unknown
-from folkmoot.studies.negotiation.replies import summed_up
 from folkmoot.studies.negotiation.rules.operators import Portion, decide
+from folkmoot.studies.negotiation.rules.replies import summed_up
 from folkmoot.studies.negotiation.rules.strategies import (
     CONDITIONS,
     Group,

@@ -31,7 +31,7 @@ from folkmoot.studies.negotiation.rules.tally import (
     text_scores,
     words_of,
 )
-from folkmoot.studies.negotiation.vocabulary import EVERYONE
+from folkmoot.studies.negotiation.rules.vocabulary import EVERYONE
 
 FOLLOWS = 0.6  # chance that the mediator makes room for those outside the most common first wish
 LABELS = 0.75  # chance that it calls its strategy by the id that it was given

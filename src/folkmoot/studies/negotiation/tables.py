@@ -15,8 +15,8 @@ from folkmoot.kit import coding
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
-from folkmoot.studies.negotiation.replies import OPTIONS_ON_THE_TABLE
 from folkmoot.studies.negotiation.rules.operators import counterfactuals
+from folkmoot.studies.negotiation.rules.replies import OPTIONS_ON_THE_TABLE
 from folkmoot.studies.negotiation.rules.strategies import Group, Topic
 from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION, Tally
 

@@ -30,7 +30,7 @@ from folkmoot.json_text import Schema
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Portion
 from folkmoot.studies.negotiation.rules.strategies import RESERVED, Group
 from folkmoot.studies.negotiation.rules.tally import Ballot, match_option
-from folkmoot.studies.negotiation.vocabulary import (
+from folkmoot.studies.negotiation.rules.vocabulary import (
     fold_name,
     groups_of_members,
     match_members,

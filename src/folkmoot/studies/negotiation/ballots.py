@@ -1,0 +1,251 @@
+"""What each member is asked alone: scores of the options as data, and ballots.
+
+Members' own scores are the data of the measure of satisfaction. Each member is asked once before
+the mediation, in a conversation of its own that no mediator and no other member sees. The same
+scores are used under all conditions. Options that come up later are scored when they enter; else
+the member's score of them is unknown.
+
+What a member states is one of the listed values. What is none of them goes back once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from folkmoot.conversation.answers import CANNOT_SAY, DECLINED, Json, Missing
+from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
+from folkmoot.engine.effects import Exchange
+from folkmoot.engine.session import Scope
+from folkmoot.studies.negotiation.decision import (
+    UNREAD_STEPS,
+    Negotiation,
+    OwnScoresOfTopic,
+    SlotDecision,
+    quoted,
+)
+from folkmoot.studies.negotiation.participants import member_speaker
+from folkmoot.studies.negotiation.rules.replies import (
+    LOWEST_SCORE,
+    BallotForm,
+    BallotRead,
+    OwnScores,
+    ScoreForm,
+    describe_form,
+    json_answer,
+    read_ballot,
+    read_scores,
+)
+from folkmoot.studies.negotiation.rules.strategies import Member, Topic
+from folkmoot.studies.negotiation.rules.tally import Ballot, Tally, text_scores
+from folkmoot.studies.negotiation.rules.vocabulary import describe_mismatches
+from folkmoot.studies.negotiation.tables import OwnScoreRow
+
+COLLECTED, PARTIAL, MISSING, NOT_HELD = "collected", "partial", "missing", "not_held"
+M = TypeVar("M", bound=BaseModel)
+
+
+# Why a reply is asked for again once.
+THEORY, UNMATCHED = "theory", "unmatched"
+
+
+async def ask_and_check(
+    scope: Scope,
+    speaker: Speaker,
+    prompt: str,
+    answer: Json[M],
+    find_problems: Callable[[M], Mapping[str, str]],
+) -> tuple[Exchange[M], Mapping[str, str]]:
+    """Ask for a JSON reply, and once more if there are problems in it, which the speaker is told.
+
+    Return the last reply that could be read, and the problems of the first one. A speaker who
+    declines at the second request has declined.
+    """
+    first = await scope.exchange(speaker, prompt, answer=answer)
+    if isinstance(first.value, Missing) or first.parse_step in UNREAD_STEPS:
+        return first, {}
+    problems = find_problems(first.value)
+    if not problems:
+        return first, {}
+    said = Utterance("", str(prompt)), Utterance(speaker.id, first.text)
+    again = scope.prompt("again", problems=list(problems.values()))
+    second = await scope.exchange(speaker, again, heard=Transcript(said), answer=answer)
+    declined = isinstance(second.value, Missing) and second.value.reason == DECLINED
+    unread = isinstance(second.value, Missing) or second.parse_step in UNREAD_STEPS
+    return (first if unread and not declined else second), problems
+
+
+# --- ballots -----------------------------------------------------------------------------------
+
+
+async def collect_ballots(
+    scope: Scope, case: Negotiation, topic: Topic, tally: Tally, proposal: str
+) -> dict[str, BallotRead]:
+    """Ask every member who votes for a ballot, apart from each other.
+
+    An entry that names no option on the table is asked for again once. A member without a ballot
+    is counted by the preference text alone.
+    """
+    scored = case.config.ballots == "scores"
+
+    async def ask_for_ballot(at: Scope, member: Member) -> BallotRead:
+        text = case.texts(topic.id).get(member.id)
+        options = case.drawn(topic, tally.options, member.id)
+        fields = ("scores.option", "hard_no") if scored else ("top_choice", "acceptable", "hard_no")
+        answer = json_answer(
+            ScoreForm if scored else BallotForm,
+            dict.fromkeys(fields, options),
+            order=case.config.field_order,
+        )
+
+        def read(form: BaseModel) -> BallotRead:
+            if isinstance(form, ScoreForm):
+                return read_scores(form, member.id, tally.options)
+            assert isinstance(form, BallotForm)
+            return read_ballot(form, member.id, tally.options)
+
+        prompt = at.prompt(
+            "ballot_scores" if scored else "ballot",
+            label=topic.label,
+            preference=quoted(text) if text else "none stated",
+            proposal=proposal or "none",
+            options=options,
+            form=describe_form(answer.schema or {}),
+        )
+        speaker = member_speaker(at, case.group, member, case.config.days)
+        return await ask_for_options(at, speaker, prompt, answer, read)
+
+    return await scope.each(case.voters(topic), ask_for_ballot)
+
+
+async def ask_for_options(
+    scope: Scope,
+    speaker: Speaker,
+    prompt: str,
+    answer: Json[M],
+    read: Callable[[M], BallotRead],
+) -> BallotRead:
+    """Ask one member for a ballot or for scores; entries that match nothing go back once."""
+
+    def find_problems(form: M) -> dict[str, str]:
+        unmatched = read(form).unmatched
+        return {UNMATCHED: describe_mismatches(unmatched)} if unmatched else {}
+
+    got, problems = await ask_and_check(scope, speaker, prompt, answer, find_problems)
+    if isinstance(got.value, Missing):
+        return BallotRead(None, missing=got.value.reason, asked_again=bool(problems))
+    return replace(read(got.value), asked_again=bool(problems))
+
+
+def state_of_ballots(read: Mapping[str, BallotRead]) -> str:
+    """Return whether all ballots could be had, some, or none."""
+    cast = [b for b in read.values() if b.ballot is not None]
+    return COLLECTED if len(cast) == len(read) else PARTIAL if cast else MISSING
+
+
+def spoken(ballot: Ballot) -> str:
+    """`top_choice: …; acceptable: …; hard_no: …` (or `scores: …; hard_no: …`), with "none" for an
+    empty part."""
+    parts = {"top_choice": ballot.top_choice, "acceptable": ", ".join(ballot.acceptable)}
+    if ballot.scores:
+        parts = {"scores": ", ".join(f"{o} {s:g}" for o, s in ballot.scores.items())}
+    parts["hard_no"] = ", ".join((*ballot.hard_no, *ballot.objections))
+    return "; ".join(f"{name}: {value or 'none'}" for name, value in parts.items())
+
+
+# --- own scores --------------------------------------------------------------------------------
+
+
+async def collect_own_scores(scope: Scope, case: Negotiation) -> dict[str, OwnScoresOfTopic]:
+    """Ask all members for scores of all options that the statements put on the table."""
+
+    async def ask_member(at: Scope, member: Member) -> dict[str, dict[str, float]]:
+        return {
+            topic.id: await _ask_for_scores(
+                at.at(topic.id), case, topic, member, case.tally(topic).options
+            )
+            for topic in case.topics
+        }
+
+    by_member = await scope.each(case.group.members, ask_member)
+    return {
+        topic.id: {member: scores[topic.id] for member, scores in by_member.items()}
+        for topic in case.topics
+    }
+
+
+async def score_late_options(
+    scope: Scope, case: Negotiation, decision: SlotDecision
+) -> SlotDecision:
+    """Ask all members for scores of the options of a decision that nobody could score before."""
+    topic = case.topic(decision.topic)
+    known = case.hearing_all.tally(topic)
+    named = dict.fromkeys([*decision.options, *(p.option for p in decision.portions)])
+    scored = {option for by_option in decision.late_scores.values() for option in by_option}
+    late = tuple(o for o in named if o not in known.options and o not in scored)
+    if not late:
+        return decision
+
+    async def ask_member(at: Scope, member: Member) -> dict[str, float]:
+        return await _ask_for_scores(at, case, topic, member, late)
+
+    found = await scope.each(case.group.members, ask_member)
+    before = decision.late_scores
+    scores = {member: {**before.get(member, {}), **own} for member, own in found.items()}
+    return replace(decision, late_scores=scores)
+
+
+async def _ask_for_scores(
+    scope: Scope, case: Negotiation, topic: Topic, member: Member, options: Sequence[str]
+) -> dict[str, float]:
+    """Ask one member and record the scores. A firm no is the lowest score."""
+    if not options:
+        return {}
+    text = case.hearing_all.texts(topic.id).get(member.id, "")
+    shown = case.drawn(topic, options, f"{member.id} alone")
+    answer = json_answer(OwnScores, dict.fromkeys(("scores.option", "hard_no"), shown))
+    prompt = scope.prompt(
+        "own_scores",
+        label=topic.label,
+        preference=quoted(text) if text else "none stated",
+        options=shown,
+        form=describe_form(answer.schema or {}),
+    )
+    speaker = member_speaker(scope, case.group, member, case.config.days)
+    reasons: list[str] = []
+
+    def read(form: OwnScores) -> BallotRead:
+        reasons[:] = [form.reason]
+        return read_scores(form, member.id, options)
+
+    got = await ask_for_options(scope, speaker, prompt, answer, read)
+    ballot = got.ballot
+    given = dict(ballot.scores) if ballot else {}
+    refused = ballot.hard_no if ballot else ()
+    by_text = text_scores(text, options) if text else {}
+    stated = case.hearing_all.tally(topic)
+    for option in options:
+        scored = option in given or option in refused
+        scope.record(
+            OwnScoreRow(
+                group_id=case.group.id,
+                group_type=case.group.type.id,
+                slot=topic.slot,
+                topic=topic.id,
+                entered="before" if option in stated.options else case.condition.id,
+                member_id=member.id,
+                option=option,
+                score=None if option not in given else int(given[option]),
+                firm_no=option in refused if ballot else None,
+                objection=("; ".join(ballot.objections) or None) if ballot else None,
+                reason=(reasons[0] or None) if ballot and reasons else None,
+                missing=None if scored else got.missing or CANNOT_SAY,
+                text_score=by_text.get(option),
+                text_primary=option == stated.primary(member.id),
+                options_shown="; ".join(shown),
+            )
+        )
+    return given | dict.fromkeys(refused, float(LOWEST_SCORE))
