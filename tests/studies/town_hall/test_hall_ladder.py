@@ -15,7 +15,7 @@ from folkmoot.conversation.answers import Parsed
 from folkmoot.conversation.template_sentences import read_field_sentences
 from folkmoot.models.request import Request
 from folkmoot.studies.town_hall import STUDY
-from folkmoot.studies.town_hall.answers import speaking
+from folkmoot.studies.town_hall.answers import speaking, turn
 from folkmoot.studies.town_hall.answers.options import STANCES
 from folkmoot.studies.town_hall.answers.repairs import Asked
 from folkmoot.studies.town_hall.show import show
@@ -167,6 +167,9 @@ def test_unread_ballots_and_scores_are_missing_and_not_guessed(tmp_path: Path) -
     assert quality["votes_uncast"] == 1 and quality["satisfaction_unread"] == 1
     outcome = held.folder.json("set01_lv2-1/voting_results.json")["items"][0]
     assert (outcome["yes"], outcome["no"], outcome["uncast"]) == (4, 0, 1)
+    ballots = held.folder.json("set01_lv2-1/voting_results.json")["ballots"]
+    assert [b["agent_id"] for b in ballots if b.get("_parse_error")] == ["A05"]
+    assert ballots[-1]["votes"][0]["missing"] == "unparsed"
     row = held.folder.json("set01_lv2-1/satisfaction.json")["agents"][-1]
     assert row["post_satisfaction"] is None and row["satisfaction_delta"] is None
 
@@ -420,6 +423,15 @@ def test_who_declines_a_whole_answer_is_not_asked_again_and_not_called_unread(
     assert held.table("satisfaction").filter(agent_id="A02")["post_missing"][0] == "declined"
     errors = next((held.path / "logs").glob("*_errors.log")).read_text("utf-8")
     assert "unreadable_answer" not in errors
+
+
+def test_a_turn_of_a_shared_session_can_be_declined_as_a_whole() -> None:
+    asked = Asked(("A01", "A02"), "A01", 1)
+    read = turn(asked).parse('{"declined": true}')
+    assert isinstance(read, Parsed) and read.value.thinking is not None
+    assert read.value.thinking.declined and read.value.speaking.declined
+    no_thoughts = turn(Asked(("A01", "A02"), "A01", 1, think=False)).parse('{"declined": true}')
+    assert isinstance(no_thoughts, Parsed) and no_thoughts.value.thinking is None
 
 
 # --- orders ---

@@ -503,6 +503,7 @@ def _voting(discussion: Discussion, found: Measures) -> dict[str, object]:
                     for item in discussion.items
                 ],
             }
+            | ({"_parse_error": True} if b.parse_error else {})
             for i, b in discussion.ballots.items()
         ],
         "final_consensus": {

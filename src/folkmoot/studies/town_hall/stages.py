@@ -41,6 +41,7 @@ from folkmoot.studies.town_hall.answers import (
     REFUSED_SATISFACTION,
     SATISFACTION,
     UNKNOWN,
+    UNREAD_BALLOT,
     Ballot,
     Closing,
     Item,
@@ -298,7 +299,7 @@ async def vote(
         tokens, each = ITEM_TOKENS * len(items), dict.fromkeys(hall.ids, answer)
         group = Group(Stage("vote", None, len(rounds)), each, tokens, together)
         found, calls = await ask_together(scope, hall, group)
-    return found.of_all(hall.ids, NO_BALLOT, refused_ballot(items)), calls
+    return found.of_all(hall.ids, UNREAD_BALLOT, refused_ballot(items)), calls
 
 
 async def write_consensus(

@@ -50,6 +50,7 @@ from folkmoot.studies.town_hall.answers.outcome import (
     SATISFACTION,
     UNKNOWN,
     UNREAD,
+    UNREAD_BALLOT,
     Ballot,
     Closing,
     Item,
@@ -84,6 +85,7 @@ __all__ = [
     "SATISFACTION",
     "UNKNOWN",
     "UNREAD",
+    "UNREAD_BALLOT",
     "WAYS_OUT",
     "Ballot",
     "Closing",
@@ -426,6 +428,14 @@ class Turn(Record):
 
     thinking: Thinking | None
     speaking: Speaking
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _whole_turn(cls, raw: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Whoever declines the turn declines to think and to speak."""
+        if isinstance(raw, Mapping) and is_declined(raw.get(DECLINED)):
+            raw = {part: {DECLINED: True} for part in ("thinking", "speaking")}
+        return handler(raw)
 
     @field_validator("thinking", "speaking", mode="before")
     @classmethod

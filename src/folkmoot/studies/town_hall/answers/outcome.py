@@ -206,6 +206,7 @@ class Ballot(BaseModel):
     reasons: dict[str, str] = {}
     missing: dict[str, str] = {}  # item → why there is no vote on it
     declined: bool = False
+    parse_error: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -241,7 +242,8 @@ class Ballot(BaseModel):
         return {"votes": votes, "reasons": reasons, "missing": missing}
 
 
-NO_BALLOT = Ballot()
+NO_BALLOT = Ballot()  # where there was nothing to vote on
+UNREAD_BALLOT = Ballot(parse_error=True)
 
 
 def refused_ballot(items: Sequence[Item]) -> Ballot:
