@@ -20,7 +20,7 @@ from folkmoot.engine.journal import BrokenReply, Journal, JournalReader
 from folkmoot.engine.journal_file import Batch
 from folkmoot.errors import ForeignJournal
 from folkmoot.models.scripted import Scripted
-from folkmoot.storage.run_folder import JOURNAL
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from tests.contract.small import small_study
 
 ANN = Speaker(
@@ -175,3 +175,97 @@ def test_no_flipped_bit_of_the_file_crashes_a_command(
         done = CliRunner().invoke(app, command)
         assert done.exit_code in (0, 2, 4), (at, command, done.output, done.exception)
         assert "Internal error" not in done.output
+
+
+# --- repair -------------------------------------------------------------------------------------
+
+
+def invoke(*command: str, code: int = 0, answer: str | None = None) -> str:
+    done = CliRunner().invoke(app, list(command), input=answer)
+    assert done.exit_code == code, done.output
+    return " ".join(done.output.split())
+
+
+@pytest.fixture
+def damaged(pilot: Path, tmp_path: Path) -> Path:
+    """A finished run in which the first vote of one participant was changed, and another's cost."""
+    shutil.copy(pilot.parent / "cross_pollination.yaml", tmp_path)
+    run = Path(shutil.copytree(pilot, tmp_path / "run"))
+    with closing(sqlite3.connect(run / JOURNAL)) as db, db:
+        first = "number = (SELECT min(number) FROM entries WHERE kind = 'ask')"
+        assert db.execute(f"UPDATE entries SET reply = 'x' WHERE {first}").rowcount == 1
+        assert db.execute("UPDATE entries SET cost_usd = 3 WHERE number = 50").rowcount == 1
+    return run
+
+
+def test_a_repair_tells_first_and_changes_nothing_without_consent(damaged: Path) -> None:
+    before = {p: p.read_bytes() for p in damaged.rglob("*") if p.is_file() and p.name != ".lock"}
+    said = invoke("verify", str(damaged), "--repair", code=4, answer="n\n")
+    assert "2 answers would be set aside and asked again: about $0" in said
+    assert "at most 2" in said and "changed since written" in said
+    after = {p: p.read_bytes() for p in damaged.rglob("*") if p.is_file() and p.name != ".lock"}
+    assert after == before
+
+
+def test_a_repaired_run_asks_again_and_is_what_it_was(damaged: Path, pilot: Path) -> None:
+    study = str(damaged.parent / "cross_pollination.yaml")
+    resume = ("run", study, "--out", str(damaged), "--resume", "--model", "synthetic")
+    assert "--repair" in invoke(*resume, code=2)
+    old = (damaged / JOURNAL).read_bytes()
+    said = invoke("verify", str(damaged), "--repair", "--yes")
+    assert "kept in journal-damaged-1.sqlite" in said
+    assert (damaged / "journal-damaged-1.sqlite").read_bytes() == old
+    assert RunFolder(damaged).partial
+    with JournalReader(damaged / JOURNAL) as journal, JournalReader(pilot / JOURNAL) as was:
+        assert journal.damage() == [] and len(journal) == len(was) - 2
+    invoke(*resume)
+    assert RunFolder(damaged).finished
+    with JournalReader(damaged / JOURNAL) as journal, JournalReader(pilot / JOURNAL) as was:
+        assert journal.content_digest() == was.content_digest()
+    said = invoke("verify", str(damaged))
+    assert "Consistent" in said and "1 × repair, by researcher" in said
+
+
+def test_later_requests_that_differ_are_asked_again_after_a_repair(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        first = await session.ask(ANN, "A word?")
+        second = await session.ask(ANN, f"Another word than {first}?")
+        session.record("words", {"first": str(first), "second": str(second)})
+
+    study = Study("words", "Words", StudyConfig, protocol)
+
+    def run_with(word: str, *, resume: bool = False) -> folkmoot.Run:
+        model = Scripted(lambda _request, _address: word)
+        return folkmoot.run(study, {}, out=tmp_path / "run", provider=model, resume=resume)
+
+    run_with("oak")
+    path = tmp_path / "run" / JOURNAL
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE entries SET reply = 'ash' WHERE number = 1")
+    invoke("verify", str(tmp_path / "run"), "--repair", "--yes")
+    done = run_with("elm", resume=True)
+    assert done.table("words").row(0) == ("elm", "elm")
+    with JournalReader(path) as journal:
+        assert [e.reply for e, _ in journal.everything("superseded")] == ["oak"]
+    # Once it is repaired, a request that differs is refused again.
+    with Journal(path) as journal:
+        assert not journal.accept_changes
+
+
+def test_an_undamaged_journal_needs_no_repair(pilot: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(pilot, tmp_path / "run"))
+    assert "nothing in journal.sqlite is damaged" in invoke("verify", str(run), "--repair")
+
+
+def test_a_damaged_index_is_repaired_without_asking_again(pilot: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(pilot, tmp_path / "run"))
+    with closing(sqlite3.connect(run / JOURNAL)) as db, db:
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute(
+            "UPDATE sqlite_master SET rootpage = (SELECT rootpage FROM sqlite_master WHERE "
+            "name = 'sqlite_autoindex_meta_1') WHERE name = 'sqlite_autoindex_entries_1'"
+        )
+    invoke("verify", str(run), code=4)
+    assert "0 answers would be set aside" in invoke("verify", str(run), "--repair", "--yes")
+    with JournalReader(run / JOURNAL) as journal, JournalReader(pilot / JOURNAL) as was:
+        assert journal.damage() == [] and journal.content_digest() == was.content_digest()

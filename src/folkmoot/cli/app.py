@@ -344,11 +344,19 @@ def verify(
         str,
         typer.Option("--digest", metavar="HEX", help="Compare with a digest published elsewhere."),
     ] = "",
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Set damaged answers aside, so that --resume asks again."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --repair: do not ask.")] = False,
 ) -> None:
     """Rebuild a run from its journal and compare it with its files."""
-    from folkmoot.cli.results import verify_command
+    from folkmoot.cli.results import repair_command, verify_command
 
-    verify_command(run, digest)
+    if repair:
+        repair_command(run, yes)
+    else:
+        verify_command(run, digest)
 
 
 @app.command()

@@ -17,6 +17,7 @@ from folkmoot.engine.desk import seats_in
 from folkmoot.engine.folder import held_folder
 from folkmoot.engine.grid import RunGrid, cell_folder, is_grid, read_grid
 from folkmoot.engine.journal import Entry, JournalReader
+from folkmoot.engine.repair import plan_repair, repair_journal
 from folkmoot.engine.study import study_of_run
 from folkmoot.engine.study_file import load_study_file
 from folkmoot.engine.verify import verify_run
@@ -24,10 +25,10 @@ from folkmoot.engine.withdrawal import withdraw
 from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError
 from folkmoot.kit.coding.afterwards import verify_codings
 from folkmoot.kit.exposure import differences
-from folkmoot.measures.estimates import plural
+from folkmoot.measures.estimates import dollars, plural
 from folkmoot.storage.findings import Grid
 from folkmoot.storage.rows import declared
-from folkmoot.storage.run_folder import JOURNAL, OUTPUTS, RunFolder
+from folkmoot.storage.run_folder import JOURNAL, OUTPUTS, STUDY_FILE, RunFolder
 
 MOST_IDS = 12
 
@@ -229,6 +230,39 @@ def _verify(run: RunFolder, digest: str) -> bool:
             soft_wrap=True,
         )
     return found.consistent
+
+
+def repair_command(name: str, yes: bool) -> None:
+    """Tell what is damaged and what asking again may cost; set it aside when that is agreed to."""
+    run = find_run(name)
+    with held_folder(run.path):
+        plan = plan_repair(run)
+        console = out()
+        if not plan.problems:
+            console.print(f"{escape(str(run.path))}: nothing in {JOURNAL} is damaged.")
+            return
+        for problem in plan.problems:
+            console.print(f"  {escape(clean(problem))}", soft_wrap=True)
+        console.print(
+            f"{plural(plan.damaged_entries, 'answer')} would be set aside and asked again: "
+            f"{_cost(plan.damaged_usd, 'about ')}. Every later request that differs because of "
+            f"them is asked again too: at most {plural(plan.max_later_calls, 'call')}, "
+            f"{_cost(plan.max_later_usd, 'at most ')}.",
+            soft_wrap=True,
+        )
+        if not yes and not typer.confirm("Set the damaged answers aside?", err=True):
+            raise typer.Exit(EXIT_DIFFERS)
+        kept = repair_journal(run, plan, "researcher")
+    study = run.manifest.get("study_file") or STUDY_FILE
+    again = f"folkmoot run {run.path / str(study)} --out {run.path} --resume"
+    console.print(
+        f"Set aside; the old journal is kept in {kept.name}. Ask again: {escape(again)}",
+        soft_wrap=True,
+    )
+
+
+def _cost(usd: float | None, bound: str) -> str:
+    return "at an unknown cost" if usd is None else f"{bound}{dollars(usd)}"
 
 
 def withdraw_command(name: str, seat: str) -> None:

@@ -255,6 +255,8 @@ def _context(execution: Execution, journal: Journal | Replay, progress: Progress
     plan.seal("design", design_of(found, providers, plan.sealed("design")))
     if seats:
         plan.seal("seats", [place.name for place in seats])
+    if journal.repaired:  # what follows from answers that are asked again may be another
+        plan.accept_changes()
     desk = None
     if seats and config.seats is not None and execution.options.host is not None:
         readers = tuple(m for m in dict.fromkeys(providers.named()) if not is_local(m))
@@ -323,7 +325,7 @@ async def _away(execution: Execution, context: RunContext) -> AsyncIterator[None
         return
     from folkmoot.engine.cluster.head import cluster  # Ray is an extra
 
-    where, workers, changes = options.executor, options.workers, options.accept_changes
+    where, workers, changes = options.executor, options.workers, context.journal.accept_changes
     started = cluster(context, execution.found, where, workers, accept_changes=changes)
     async with started as context.away:
         yield
@@ -386,6 +388,8 @@ async def _finish(execution: Execution, context: RunContext, end: _End, began: f
         context.gateway.stop(Halted("the run is over"))
         await context.gateway.drain()
         context.plan.write()
+        if outcome == "done":
+            context.journal.end_repair()
         context.journal.close()
         if execution.options.rehearsal:
             return

@@ -30,9 +30,11 @@ from folkmoot.engine.integrity import (
     digest_of_record,
     find_damage,
     intact,
+    kept_in_meta,
 )
 from folkmoot.engine.journal_file import (
     FORMAT,
+    REPAIRED,
     SELECT,
     Batch,
     BrokenReply,
@@ -339,6 +341,30 @@ class JournalReader:
         for entry, (when,) in zip(entries, times, strict=True):
             yield entry, when
 
+    def count_entries(self) -> int:
+        """How many entries there were, counted by the chain where rows cannot be."""
+        counted = kept_in_meta(self._reader, "chain").partition(" ")[0]
+        gone = self._reader.execute("SELECT 2 * count(*) FROM superseded").fetchone()[0]
+        return max(int(counted) - gone if counted.isdigit() else 0, len(self))
+
+    def intact_entries(self, table: str) -> Iterator[tuple[int, Entry, float]]:
+        """The undamaged rows of `entries` or `superseded`, with their numbers and when they were
+        superseded, as far as the file can be read."""
+        at = "at" if table == "superseded" else "0.0"
+        try:
+            rows = self._reader.execute(f"SELECT rowid FROM {table} ORDER BY rowid").fetchall()
+        except StorageError:
+            rows = [(number,) for number in range(1, self.last_row() + 1)]
+        for (row,) in rows:
+            try:
+                found = list(self._entries("WHERE rowid = ?", (row,), table))
+                when = f"SELECT number, {at} FROM {table} WHERE rowid = ?"
+                number, time_of = self._reader.execute(when, (row,)).fetchone() or (0, 0.0)
+            except (StorageError, ValueError, TypeError, AttributeError):
+                continue
+            for entry in found:
+                yield number, entry, float(time_of)
+
     def under(self, prefix: str) -> Iterable[Entry]:
         """The entries whose addresses begin so, in the order in which they were put."""
         where = "WHERE substr(address, 1, ?) = ? ORDER BY rowid"
@@ -389,6 +415,7 @@ class Replay(JournalReader):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.asked: set[str] = set()
+        self.accept_changes = self.repaired = False
         self.changed = False
         self.before_change: Callable[[], None] | None = None
 
@@ -410,6 +437,9 @@ class Replay(JournalReader):
         self.asked.add(address)
         return found
 
+    def end_repair(self) -> None:
+        """Nothing is ever changed."""
+
     def tell_change(self) -> None:
         """Nothing is ever changed."""
 
@@ -430,7 +460,8 @@ class Journal(JournalReader):
     def __init__(self, path: Path, *, accept_changes: bool = False) -> None:
         _refuse_damaged(path)
         super().__init__(path, open_file(path))
-        self.accept_changes = accept_changes
+        self.repaired = bool(kept_in_meta(self._reader, REPAIRED))
+        self.accept_changes = accept_changes or self.repaired
         self._resuming = (
             self._reader.execute("SELECT 1 FROM entries LIMIT 1").fetchone() is not None
         )
@@ -449,6 +480,15 @@ class Journal(JournalReader):
         self._last = threading.Event()  # nothing more will come: no waiting for company
         self._thread = threading.Thread(target=self._write, name="journal", daemon=True)
         self._thread.start()
+
+    def end_repair(self) -> None:
+        """Note that everything that a repair had set aside was asked for again."""
+
+        def write(db: sqlite3.Connection) -> None:
+            db.execute("DELETE FROM meta WHERE key = ?", (REPAIRED,))
+
+        if self.repaired:
+            self._write_beside(write)
 
     def tell_change(self) -> None:
         """Call `before_change`, once."""

@@ -5,7 +5,7 @@ Used by `withdrawal.py` and `repair.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 
@@ -24,21 +24,30 @@ from folkmoot.engine.journal_file import (
 ENTRIES_AT_ONCE = 1000
 
 
-def copy_journal(journal: JournalReader, change: Callable[[Entry], Entry]) -> Path:
+def copy_journal(
+    journal: JournalReader, change: Callable[[Entry], Entry], *, skip_damaged: bool = False
+) -> Path:
     """Write all that a journal holds into a new file beside it, each entry as `change` gives it.
 
-    Returns the path of the new file. Superseded entries come first.
+    Returns the path of the new file. Superseded entries come first. Raises ForeignJournal at a
+    damaged entry, unless these are skipped.
     """
+
+    def read(table: str) -> Iterable[tuple[Entry, float]]:
+        if skip_damaged:
+            return ((entry, at) for _, entry, at in journal.intact_entries(table))
+        return journal.everything(table)
+
     new = journal.path.with_name(f".{journal.path.name}.new")
     discard_copy(new)
     with closing(open_file(new)) as db:
         chain, stored = chain_in(db), set[bytes]()
-        for entry, at in journal.everything("superseded"):
+        for entry, at in read("superseded"):
             chain = commit(db, [change(entry)], stored, chain)
             with db:
                 chain = supersede(db, entry.address, at, chain)
         group: list[Entry] = []
-        for entry, _ in journal.everything("entries"):
+        for entry, _ in read("entries"):
             group.append(change(entry))
             if len(group) == ENTRIES_AT_ONCE:
                 chain, group = commit(db, group, stored, chain), []

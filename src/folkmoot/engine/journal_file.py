@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -54,6 +54,7 @@ CREATE TABLE IF NOT EXISTS broken(
 APPLICATION_ID = 0x464D4F54  # "FMOT"
 FORMAT = 4
 READABLE = (1, 2, 3, 4)
+REPAIRED = "repaired"  # key of `meta`
 INLINE_TEXT = 200  # shorter texts are cheaper inline than behind a hash
 STORED = 20_000  # hashes of which it is remembered that their text is stored
 
@@ -300,6 +301,15 @@ def write_broken(db: sqlite3.Connection, broken: BrokenReply) -> None:
         "SELECT at, address, model, max_usd FROM broken ORDER BY rowid DESC"
     ).fetchone()
     keep_in_meta(db, "broken", add_broken(kept_in_meta(db, "broken"), row))
+
+
+def mark_repaired(path: Path) -> None:
+    """Note in a journal that damaged entries are missing: until the run is done, a resume asks
+    again for each request that differs, as with --accept-changes."""
+    with closing(open_file(path)) as db:
+        with db:
+            keep_in_meta(db, REPAIRED, "damaged entries were set aside")
+        into_one_file(db)
 
 
 def supersede(db: sqlite3.Connection, address: str, at: float, chain: Chain) -> Chain:

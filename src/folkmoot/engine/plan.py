@@ -39,6 +39,10 @@ class Plan:
                 "changes": [],
             }
 
+    def accept_changes(self) -> None:
+        """Accept from now on that parts are sealed otherwise than before, and keep the old ones."""
+        self._accept = True
+
     @property
     def data(self) -> Mapping[str, object]:
         """The plan as it stands in the file, once it is written."""
