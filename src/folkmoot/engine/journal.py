@@ -8,7 +8,6 @@ The gateway and the session write; reports, `show` and `verify` read.
 from __future__ import annotations
 
 import asyncio
-import difflib
 import json
 import queue
 import sqlite3
@@ -42,6 +41,7 @@ from folkmoot.engine.journal_file import (
     as_part,
     chain_in,
     commit,
+    format_difference,
     into_one_file,
     name_in,
     open_file,
@@ -324,7 +324,7 @@ class JournalReader:
         raise DriftError(
             f"{address}: the request differs from the one in the journal. Restore the study as "
             "it was, or add --accept-changes to ask again where it differs.\n"
-            + _difference(self._expand(json.loads(stored)), request())
+            + format_difference(self._expand(json.loads(stored)), request())
         )
 
     def entries(self, kind: str | None = None) -> Iterable[Entry]:
@@ -690,17 +690,3 @@ class _Told(NamedTuple):
     """A callback for when all earlier entries are on the disk; later ones may go with them."""
 
     tell: Callable[[], object]
-
-
-def _difference(old: object, new: object) -> str:
-    """A unified diff of two requests, as a person would read it."""
-
-    def lines(value: object) -> list[str]:
-        return (
-            json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True)
-            .replace("\\n", "\n")
-            .splitlines()
-        )
-
-    diff = difflib.unified_diff(lines(old), lines(new), "journal", "now", lineterm="", n=2)
-    return "\n".join(list(diff)[:80])

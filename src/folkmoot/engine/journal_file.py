@@ -17,6 +17,8 @@ Used by `journal.py`, `withdrawal.py` and `repair.py`.
 
 from __future__ import annotations
 
+import difflib
+import json
 import sqlite3
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -388,3 +390,17 @@ def commit(db: sqlite3.Connection, group: list[Entry], stored: set[bytes], chain
     if len(stored) > STORED:
         stored.clear()
     return chain
+
+
+def format_difference(old: object, new: object) -> str:
+    """A unified diff of two requests, as a person would read it."""
+
+    def lines(value: object) -> list[str]:
+        return (
+            json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True)
+            .replace("\\n", "\n")
+            .splitlines()
+        )
+
+    diff = difflib.unified_diff(lines(old), lines(new), "journal", "now", lineterm="", n=2)
+    return "\n".join(list(diff)[:80])
