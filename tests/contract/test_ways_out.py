@@ -1,0 +1,76 @@
+"""No request leaves a speaker only values that exclude the honest one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import folkmoot
+from folkmoot.engine.journal import JournalReader
+from folkmoot.storage.run_folder import JOURNAL
+from tests.contract.small import SMALL, small_study
+
+STUDIES = (*SMALL, "workbook")
+WAYS_OUT = {"none_of_these", "declined", "cannot_say", "none", None}
+# Fields that state no speaker's vote, stance, rating or agreement.
+NOT_STATED = {
+    "code": "a coder's code for somebody else's text",
+    "option": "names the option that a row is about; the row may be left out",
+    "members": "names the members that a decision is for",
+    "speaker": "names the speaker of a line of dialogue",
+    "response": "a workbook author's own options",
+}
+
+
+def closed_fields(schema: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+    """Yield each field with an enumeration or bounds, with the alternatives of its schema."""
+    definitions = schema.get("$defs", {})
+
+    def alternatives(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        if "$ref" in node:
+            return alternatives(definitions[node["$ref"].rpartition("/")[2]])
+        parts = node.get("anyOf") or node.get("oneOf") or node.get("allOf")
+        return [inner for part in parts for inner in alternatives(part)] if parts else [node]
+
+    def walk(name: str, node: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+        found = alternatives(node)
+        if any({"enum", "const", "minimum", "maximum"} & part.keys() for part in found):
+            yield name, found
+        for part in found:
+            for inner, below in part.get("properties", {}).items():
+                yield from walk(inner, below)
+            for below in (part.get("items"), part.get("additionalProperties")):
+                if isinstance(below, Mapping):
+                    yield from walk(name, below)
+
+    yield from walk("", schema)
+
+
+def has_way_out(parts: list[Mapping[str, Any]]) -> bool:
+    """Return whether one of the alternatives is a way out, or free text."""
+    allowed = [value for part in parts for value in part.get("enum", [part.get("const", 0)])]
+    free = any(part.get("type") == "string" and not part.keys() & {"enum", "const"} for part in parts)
+    null = any(part.get("type") == "null" for part in parts)
+    return free or null or bool(WAYS_OUT & set(allowed))
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_every_closed_answer_has_a_way_out(study: str, tmp_path: Path) -> None:
+    # Some first votes are no option, so that second requests are sent as well.
+    settings = () if study == "workbook" else ("respondent.off_list=0.3",)
+    path = small_study(study, tmp_path)
+    folkmoot.run(path, out=tmp_path / "run", model="synthetic", overrides=settings)
+    without: dict[tuple[str, str], str] = {}
+    closed = 0
+    with JournalReader(tmp_path / "run" / JOURNAL) as journal:
+        for entry in journal.entries("ask"):
+            schema = entry.request.get("schema") or {}
+            for name, parts in closed_fields(schema):
+                closed += 1
+                if name not in NOT_STATED and not has_way_out(parts):
+                    without.setdefault((str(schema["title"]), name), entry.address)
+    assert closed, "the small study asks for no closed answer, so this test would prove nothing"
+    assert not without
