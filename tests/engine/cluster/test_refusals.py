@@ -110,3 +110,21 @@ def test_every_study_can_go_to_another_machine(study: str, tmp_path: Path) -> No
     pytest.importorskip("ray")
     found = load_study_file(small_study(study, tmp_path))
     run_study(found, RunOptions(model="synthetic", out=tmp_path / "run", away=sending_rehearsed()))
+
+
+def test_a_folder_whose_modules_hide_installed_ones_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray puts the current folder first on its workers' path, so a stranger's module would run."""
+    pytest.importorskip("ray")
+    folder = tmp_path / "stranger"
+    (folder / "polars").mkdir(parents=True)
+    (folder / "polars" / "__init__.py").write_text("")
+    (folder / "json.py").write_text("")
+    (folder / "own_helper.py").write_text("")
+    monkeypatch.chdir(folder)
+    study = load_study_file(small_study("negotiation", tmp_path))
+    with pytest.raises(InputError, match="it holds json, polars, which would run"):
+        refusals.refuse("ray", study.config, ["synthetic"], key=None, scripted=False)
+    monkeypatch.chdir(tmp_path)
+    refusals.refuse("ray", study.config, ["synthetic"], key=None, scripted=False)

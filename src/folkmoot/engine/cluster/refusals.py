@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
+from pathlib import Path
+from pkgutil import iter_modules
 
 from folkmoot.engine.config import StudyConfig
 from folkmoot.errors import InputError
@@ -21,6 +25,12 @@ def refuse(
         raise InputError(f"--executor {where}: write ray (this machine) or ray://HOST:10001")
     if find_spec("ray") is None:
         raise InputError(f"--executor {where} needs Ray, which is not installed: {INSTALL}")
+    if hidden := hidden_by_folder(Path.cwd()):
+        raise InputError(
+            f"--executor {where}: Ray's workers look for modules in the current folder first, and "
+            f"it holds {', '.join(hidden)}, which would run in place of the installed module of "
+            "that name; start from another folder"
+        )
     if config.batch:
         raise InputError(
             f"--executor {where}: batches are handed in by one process, which waits for them; "
@@ -46,3 +56,11 @@ def refuse(
             f"--executor {where}: each process would start {own[0]} for itself; start "
             "one server per machine, and list them under `endpoints:`"
         )
+
+
+def hidden_by_folder(folder: Path) -> list[str]:
+    """Return the modules of a folder that have the name of an installed one."""
+    elsewhere = [entry for entry in sys.path if Path(entry).resolve() != folder.resolve()]
+    names = sorted(module.name for module in iter_modules([str(folder)]))
+    standard = {*sys.stdlib_module_names, *sys.builtin_module_names}
+    return [n for n in names if n in standard or PathFinder.find_spec(n, elsewhere) is not None]
