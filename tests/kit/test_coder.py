@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.conversation.answers import Parsed, Unreadable
+from folkmoot.conversation.answers import Missing, Parsed, Unreadable
 from folkmoot.kit.coding.codebook import Codebook
 from folkmoot.kit.coding.coder import Coded, Codes, Text, stands_in, system_prompt
 from folkmoot.models.request import Message, Request
@@ -42,6 +42,41 @@ def read(*codes: dict[str, Any], book: Codebook = DECISION, text: Text = SAID) -
 
 def given_code(code: str, quote: str, **of: Any) -> dict[str, Any]:
     return {"code": code, "quote": quote, **of}
+
+
+STANCE = Codebook.model_validate(
+    {
+        "name": "stance",
+        "question": "Where do they stand?",
+        "choose": "one",
+        "codes": [{"name": name, "definition": name} for name in ("keen", "opposed")],
+    }
+)
+THEMES = Codebook.model_validate({**STANCE.model_dump(), "name": "themes", "choose": "any"})
+
+
+@pytest.mark.parametrize("way_out", ["none_of_these", "declined", "None of these"])
+def test_a_coder_of_one_code_has_a_way_out_and_is_not_asked_again(way_out: str) -> None:
+    """The enumeration left only stances to choose from, whatever the text said."""
+    text = Text("t", "It rained on Tuesday.")
+    codes = Codes(STANCE, text)
+    items = codes.schema["properties"]["codes"]["items"]["properties"]["code"]
+    assert items["enum"] == ["keen", "opposed", "none_of_these", "declined"]
+    got = read(given_code(way_out, ""), book=STANCE, text=text)
+    assert isinstance(got, Missing)
+    assert got.reason == way_out.lower().replace(" ", "_")
+    # Where no code need apply, the list may be empty.
+    several = Codes(THEMES, text).schema["properties"]["codes"]["items"]["properties"]["code"]
+    assert several["enum"] == ["keen", "opposed"]
+
+
+def test_a_way_out_beside_codes_leaves_these() -> None:
+    got = read(
+        given_code("none_of_these", "", option="Museum", member="Bo"),
+        given_code("dropped", "Ann skips", option="Museum", member="Ann"),
+    )
+    assert isinstance(got, Parsed)
+    assert [(c.code, dict(c.of)["member"]) for c in got.value] == [("dropped", "Ann")]
 
 
 WALK = 'We\'ll take the "Harbour Walk" for everybody'
