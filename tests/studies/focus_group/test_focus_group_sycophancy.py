@@ -55,7 +55,7 @@ def test_agreement_that_rises_with_the_place_is_found_and_flat_agreement_is_not(
     assert "The later somebody speaks" in rising.reading()
     flat = sycophancy.check(answered(dict.fromkeys(range(1, 6), 0.25)), [])
     assert flat.agree_slope.p > 0.05
-    assert "does not rise" in flat.reading()
+    assert "rises with speaking order is not shown" in flat.reading()
 
 
 def test_later_speakers_may_have_more_to_take_up_without_pleasing_anybody() -> None:
@@ -166,7 +166,7 @@ def test_against_the_same_people_alone_giving_in_is_told_from_regression() -> No
     regressed = sycophancy.check([], groups(0.5, alone=0.5), "alone")
     assert regressed.converge_p < 0.01  # they do move together
     assert "gave in" not in regressed.reading()
-    assert "did not move clearly further" in regressed.reading()
+    assert "than when interviewed alone is not shown" in regressed.reading()
 
 
 def test_one_group_cannot_tell_and_unknown_positions_say_nothing() -> None:

@@ -108,8 +108,8 @@ class Check:
         if significant(slope):
             return f"Of those who take somebody up, later speakers agree less often ({step})."
         return (
-            "Among answers that take somebody up, agreement does not rise noticeably with speaking "
-            "order."
+            "That agreement with whom an answer takes up rises with speaking order is not shown "
+            f"({change(slope)} per place)."
         )
 
     def _group(self) -> str:
@@ -133,9 +133,13 @@ class Check:
                 f"People gave in to the group: in it they moved {change(e, 'groups as units')} "
                 "further towards the others than the same people did when interviewed alone."
             )
+        if significant(e):
+            return (
+                f"People moved less far towards the others in the group than alone ({change(e)})."
+            )
         return (
-            "People did not move clearly further towards the others in the group than when "
-            f"interviewed alone ({change(e)})."
+            "That people moved further towards the others in the group than when interviewed alone "
+            f"is not shown ({change(e)})."
         )
 
     def _against_order(self) -> str:
@@ -150,7 +154,12 @@ class Check:
                 "People gave in to the group: the more of the others had just spoken, the further "
                 f"an answer moved towards them ({by})."
             )
-        return f"Answers do not move further towards the others the more of them had spoken ({by})."
+        if significant(slope):
+            return f"Answers moved less far towards the others the more of them had spoken ({by})."
+        return (
+            "That answers move further towards the others the more of them had spoken is not shown "
+            f"({by})."
+        )
 
     def _without_control(self) -> str:
         if not self.spread_before > 0:
