@@ -68,6 +68,24 @@ def test_the_page_has_no_fault_that_axe_finds_and_no_label_off_the_screen(
     page.close()
 
 
+def test_a_long_title_without_a_space_stays_on_the_page(
+    browser: Browser, pilot: RunFolder, tmp_path: Path
+) -> None:
+    """In every place that names the run, a finding or an arm."""
+    page = browser.new_page(viewport={"width": 375, "height": 900})
+    page.goto(write_report(pilot).as_uri())
+    long = "Donaudampfschifffahrtsgesellschaftskapitän" * 4
+    page.evaluate(
+        """long => document.querySelectorAll(
+            "h1, h2, h3, .brand, .subtitle, .question, .says, .note, .arm strong, .chip, li, p"
+        ).forEach(e => { if (!e.children.length) e.textContent = long; })""",
+        long,
+    )
+    assert page.locator("h1").text_content() == long
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    page.close()
+
+
 def test_text_in_drawings_can_be_read_on_a_dark_page(browser: Browser, pilot: RunFolder) -> None:
     page = browser.new_page(color_scheme="dark")
     page.goto(write_report(pilot).as_uri())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from folkmoot.engine.study import study_of_run
 from folkmoot.errors import StorageError
 from folkmoot.report.document import document
 from folkmoot.report.html import write_report
+from folkmoot.report.pdf import write_pdf
 from folkmoot.report.trust import trust
+from folkmoot.storage.findings import Grid
 from folkmoot.storage.run_folder import RunFolder
 
 
@@ -115,6 +118,29 @@ def test_text_copied_from_the_pdf_holds_no_letters_of_the_mark_and_no_narrow_col
     # What somebody said stands in lines of a dozen words, not one below another.
     lines = [line for text in pages for line in text.splitlines()]
     assert max(sum(w in own for w in line.split()) for line in lines) >= 5
+
+
+def test_letters_of_a_wide_table_can_be_read(pilot: RunFolder, tmp_path: Path) -> None:
+    """A table of 21 columns stands in parts: no letter is smaller than 7.5 points, all columns are
+    there, and none leaves the page."""
+    doc = document(pilot)
+    columns = ("level", *(f"measure_{n}_rate" for n in range(20)))
+    rows = tuple((f"Level {n}", *(n / 100 for _ in columns[1:])) for n in range(3))
+    first = doc.headlines[0]
+    wide = replace(first, finding=replace(first.finding, grid=Grid(columns, rows)))
+    path = write_pdf(replace(doc, headlines=(wide, *doc.headlines[1:])), tmp_path / "report.pdf")
+    sizes: set[float] = set()
+    told = ""
+    for page in PdfReader(path).pages:
+
+        def look(text: str, cm: list[float], tm: list[float], _font: object, size: float) -> None:
+            if text.strip():
+                sizes.add(round(size * abs(tm[0]) * abs(cm[0]), 2))
+
+        told += " ".join(page.extract_text(visitor_text=look).split())
+    assert min(sizes) >= 7.5
+    assert all(re.search(rf"measure\s?{n}\b", told) for n in range(20))
+    assert told.count("Level 2") >= 3  # each part names its rows
 
 
 def test_pdf(pilot: RunFolder) -> None:

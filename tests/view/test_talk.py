@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import polars as pl
@@ -86,6 +87,9 @@ def test_every_answer_of_a_participant_is_on_one_persons_page(outputs: Path, stu
     assert set(found) == wanted
     if study != "negotiation":  # a preference is stated once for all conditions
         assert len(found) == len(wanted)
+
+
+from tests.view.conftest import reader
 
 
 def test_a_decision_has_its_outcome_and_what_stood_in_the_prompt(outputs: Path) -> None:
@@ -195,3 +199,30 @@ def test_people_are_sorted_by_the_mean_of_their_rows(outputs: Path) -> None:
     scores = [row["intents.score"] for _, row in found.rows]
     assert scores == sorted(scores, reverse=True) and len(set(scores)) > 1
     assert found.columns[1] == "intents.score" and "score" in dict(found.others)["intents"]
+
+
+def test_who_leads_a_talk_shares_a_colour_with_nobody(outputs: Path) -> None:
+    article = re.compile(r'<article class="said (c\w+).*?<b>(.*?)</b>')
+    with reader(outputs) as server:
+        for room in ("focus_group/-/room?id=group_001&id=oven", "town_hall/-/room?id=set01_lv4"):
+            found = set(article.findall(server.get(f"/run/{room}").text))
+            colours = {name: colour for colour, name in found}
+            leaders = {name for name in colours if name.lower() == "moderator"}
+            assert len(leaders) == 1 and len(colours) > 2
+            others = {colour for name, colour in colours.items() if name not in leaders}
+            assert {colours[name] for name in leaders}.isdisjoint(others)
+            assert len(others) == min(8, len(colours) - 1)
+
+
+def test_words_that_were_withdrawn_are_called_so(copy: Path) -> None:
+    path = copy / "tables" / "utterances.parquet"
+    said = pl.read_parquet(path)
+    own = (pl.col("role") == "participant") & (pl.col("stimulus") == "oven")
+    mark = pl.when(own).then(pl.lit("[withdrawn 0123456789ab]")).otherwise(pl.col("text"))
+    said.with_columns(mark.alias("text")).write_parquet(path)
+    with reader(copy.parent) as server:
+        room = server.get("/run/copy/-/room?id=group_001&id=oven").text
+    articles = [part for part in room.split("<article")[1:] if "[withdrawn 0123456789ab]" in part]
+    assert articles
+    for article in articles:
+        assert "withdrawn by the speaker" in article and "worded by the protocol" not in article

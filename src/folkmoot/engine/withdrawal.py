@@ -67,6 +67,7 @@ _BEFORE = re.compile(r"(?:^|[\n:;,.!?…/|(\[{)\]\"“‘«*>–—]|\\[nrt\"])[
 _AFTER = re.compile(r"[\s'’*_]*(?:$|[.!?…]|[\n;,/|()\[\]}\"”’»<–—]|\\[nrt\"])")
 _OPENED, _CLOSED = re.compile(r"(?:^|[\"“‘«])[\s…]*$"), re.compile(r"[\s.!?…,]*(?:$|[\"”’»\\])")
 _CUT = re.compile(r"[\s.!?,]*\w*…")
+MARK = re.compile(r"\[withdrawn [0-9a-f]{12}\]")  # stands where words were
 
 
 @dataclass
@@ -113,7 +114,7 @@ class Words:
             self.started -= known
 
     def mark(self, text: str) -> str:
-        return f"[withdrawn {digest(self.salt, text.casefold(), size=6).hex()}]"
+        return f"[withdrawn {digest(self.salt, text.casefold(), size=6).hex()}]"  # see `MARK`
 
     def redacted(self, text: str, *, own: bool = False) -> str:
         """A text with marks in place of the person's words."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html import escape
 from typing import Any
 
@@ -14,7 +15,16 @@ import vl_convert
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.report.alluvial import alluvial
 from folkmoot.report.style import BAND, COLOURS, INK, SHAPES, theme
-from folkmoot.storage.findings import Bars, Chart, Flow, Heat, Intervals, Lines, Points
+from folkmoot.storage.findings import (
+    Bars,
+    Chart,
+    Flow,
+    Heat,
+    Intervals,
+    Lines,
+    Points,
+    heading,
+)
 
 WIDTH = 500  # with its labels a chart is about so wide; on a phone that is still readable
 MOST_NAMED = 8  # more series than this are drawn thin and without a legend
@@ -26,6 +36,7 @@ PERCENT = "~%"  # enough decimals to distinguish two ticks
 
 def svgs(chart: Chart, description: str) -> list[str]:
     """The chart as one SVG, or several panels. A Board is not a drawing: the list is empty."""
+    chart = _word_keys(chart)
     if isinstance(chart, Flow):
         return [_named(svg, description) for svg in alluvial(chart)]
     draw = _DRAW.get(type(chart))
@@ -38,6 +49,21 @@ def _svg(chart: Any, labels: list[str]) -> str:
     # The reader's font may be wider than the one by which the renderer left room for labels.
     spec["padding"] = {"left": 5 + WIDER * max(map(len, labels), default=0), "right": 12}
     return str(vl_convert.vegalite_to_svg(spec))
+
+
+def _word_keys(chart: Any) -> Any:
+    """Return the chart with keys of data (`travel_purpose`) as words; ids such as `p_0001` stay."""
+    named = [name for name in ("items", "each", "bands", "links") if hasattr(chart, name)]
+    return replace(chart, **{name: _words(getattr(chart, name)) for name in named})
+
+
+def _words(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_words, value))
+    return heading(value) if isinstance(value, str) and _KEY.fullmatch(value) else value
+
+
+_KEY = re.compile(r"[a-z]+(?:_[a-z]+)+")
 
 
 def _labels(chart: Any) -> list[str]:

@@ -68,6 +68,7 @@ REPORT = "report.html"
 # A report has its style and drawings in itself, and no script.
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 TABS = (("Overview", ""), ("Participants", "people"), ("Rooms", "rooms"), ("Report", "report"))
+COLOURS = 8  # of speakers, as in view.css; who leads a talk has another one
 STEP = 100  # participants a page
 FEW_COLUMNS = 10  # of the table of participants, unless all are wanted
 NEVER_SHOWN = (SEATS, PEOPLE)  # links and names of the people who took part
@@ -369,7 +370,10 @@ def _room(run: RunFolder, request: Request) -> dict[str, object]:
         raise HTTPException(404, f"There is no room {' · '.join(key)} in {run.id}.")
     seats = Counter(line.speaker for line in heard)
     speakers = dict.fromkeys((*seats, *(line.speaker for line in lines)))
-    colours = {speaker: n % 8 for n, speaker in enumerate(speakers)}
+    leaders = {line.speaker for line in lines if line.leads}
+    others = (speaker for speaker in speakers if speaker not in leaders)
+    colours: dict[str, object] = dict.fromkeys(leaders, "lead")
+    colours |= {speaker: n % COLOURS for n, speaker in enumerate(others)}
     return {
         "key": key, "lines": lines if private else heard, "heard": len(heard), "so_far": bool(how),
         "private": private, "thoughts": len(lines) - len(heard), "seats": list(seats.items()),

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import polars as pl
 
 from folkmoot.engine.journal import Entry, JournalReader, as_part, name_in
+from folkmoot.engine.withdrawal import MARK
 from folkmoot.storage.findings import heading
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.people import UTTERANCES
@@ -25,6 +26,10 @@ from folkmoot.view.people import UTTERANCES
 _TRY = re.compile(r"(/ask\d+|^ask\d+)\.[\w.]+$")  # an address of a further try: `…/ask2.r1`
 OTHER = "somebody else"
 CODER = "coder"  # reads what was said, and takes no part in it
+# Roles and ids of speakers who lead a talk.
+LEADERS = frozenset(
+    {"moderator", "mediator", "facilitator", "planner", "summarizer", "host", CODER}
+)
 ROOMS = (
     ("discussion_id",), ("group", "stimulus"), ("group_id", "condition"),
     ("experiment_id", "session"), ("group_id",), ("group",), ("session",), ("discussion",),
@@ -279,6 +284,16 @@ class Line:
     reactions: tuple[tuple[str, tuple[str, ...]], ...]  # kind → to whom
     address: str
     private: bool
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether words of this were taken out because the speaker withdrew."""
+        return bool(MARK.search(self.text))
+
+    @property
+    def leads(self) -> bool:
+        """Whether the speaker leads the talk and takes no part in it."""
+        return not LEADERS.isdisjoint((self.role.lower(), self.speaker_id.lower()))
 
 
 def room_columns(run: RunFolder) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from folkmoot.measures.agreement import (
 from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.randomness import digest
 from folkmoot.storage.amendments import Amendment, amendments
-from folkmoot.storage.findings import Finding, Grid
+from folkmoot.storage.findings import Finding, Grid, heading
 from folkmoot.storage.run_folder import RunFolder
 
 # The kinds of amendments that this mechanism makes.
@@ -303,7 +303,8 @@ def _by_code(read: Codings, coder: Coder | None) -> list[str]:
     """α of each code, for a coder who is compared, in one line."""
     if coder is None or read.coder in (None, coder):
         return []
-    alphas = [f"{c} {number(a)}" for c, a in read.by_code(coder).items() if math.isfinite(a)]
+    by_code = read.by_code(coder).items()
+    alphas = [f"{heading(code)} {number(a)}" for code, a in by_code if math.isfinite(a)]
     return [f"{read.book.name}, α of {coder.by} by code: {', '.join(alphas)}."] if alphas else []
 
 

@@ -14,7 +14,7 @@ from folkmoot.kit import findings as kit
 from folkmoot.kit.exposure import exposure
 from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.people.sources.persona_hub import is_english
-from folkmoot.storage.findings import Board, Finding, Grid, Heat
+from folkmoot.storage.findings import Board, Finding, Grid, Heat, heading
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.measures import Comparison, Figure
 from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, VOTE_OPERATORS
@@ -325,7 +325,7 @@ def _conflicts(data: Comparison, decisions: pl.DataFrame) -> Finding | None:
     return Finding(
         "conflicts",
         "Where preferences conflict",
-        f"Most conflicts: {topic} under {condition}, in {percent(most)} of groups.",
+        f"Most conflicts: {heading(topic)} under {condition}, in {percent(most)} of groups.",
         Grid.of([{"condition": c, **by} for c, by in rates.items()]),
         Heat(items, row="condition", column="decision", unit="share of groups"),
         notes=(
