@@ -11,6 +11,7 @@ from folkmoot.report.charts import svgs
 from folkmoot.report.html import prose
 from folkmoot.report.style import COLOURS
 from folkmoot.storage.findings import (
+    Bars,
     Chart,
     Flow,
     Grid,
@@ -119,3 +120,13 @@ def test_ratios_stand_on_their_own_axis_with_one_as_no_effect() -> None:
     chart = Intervals((("a", 2.0, 0.5, 8.0),), "odds ratio", 1.0, ratios=True)
     (svg,) = svgs(chart, "")
     assert {">0.5<", ">1<", ">2<", ">5<"} <= set(re.findall(r">[\d.]+<", svg))
+
+
+def test_keys_of_data_stand_in_a_drawing_as_words_and_ids_as_they_are() -> None:
+    heat = Heat(
+        (("elder_young", "travel_purpose", 1.0), ("p_0001", "C2", 0.5)), "group", "decision"
+    )
+    bars = Bars((("room_type", "least_misery", 0.5),), "share")
+    drawn = "".join(svgs(heat, "Groups.") + svgs(bars, "Rules."))
+    assert all(word in drawn for word in ("elder young", "travel purpose", "room type", "p_0001"))
+    assert not re.search("elder_young|travel_purpose|room_type|least_misery", drawn)

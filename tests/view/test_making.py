@@ -12,10 +12,12 @@ import pytest
 
 import folkmoot
 from folkmoot.errors import RunPaused
+from folkmoot.report.front import Lane, Step
 from folkmoot.storage.run_folder import MANIFEST, TABLES, RunFolder
 from folkmoot.view.making import make
 from folkmoot.view.overview import FINDINGS
 from folkmoot.view.shelf import standing
+from folkmoot.view.site import environment
 from tests.contract.small import small_study
 from tests.view.conftest import found_in, made_in, reader
 from tests.view.test_pages import Page
@@ -127,3 +129,12 @@ def test_while_findings_are_made_the_rest_of_the_page_is_there(
             assert server.get(other).status == 200
     waiting.join(60)
     assert ended.wait(60)  # nothing goes on when the server has ended
+
+
+def test_an_arm_in_which_nobody_is_asked_says_so() -> None:
+    lanes = [Lane("C1, C2", "5 groups each", ()), Lane("C3", "", (Step("decision", ("wishes",)),))]
+    macro = '{% import "_parts.html.j2" as parts %}{{ parts.lanes(lanes, true) }}'
+    drawn = environment().from_string(macro).render(lanes=lanes)
+    first, second = drawn.split("<li>")[1:]
+    assert "nothing is asked of participants" in first and "wishes" not in first
+    assert "nothing is asked" not in second and "wishes" in second

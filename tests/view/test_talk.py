@@ -23,6 +23,7 @@ from folkmoot.view.talk import (
     room_columns,
     rooms,
 )
+from tests.view.conftest import reader
 
 ROOMS = {
     "focus_group": ("group", "stimulus"),
@@ -87,9 +88,6 @@ def test_every_answer_of_a_participant_is_on_one_persons_page(outputs: Path, stu
     assert set(found) == wanted
     if study != "negotiation":  # a preference is stated once for all conditions
         assert len(found) == len(wanted)
-
-
-from tests.view.conftest import reader
 
 
 def test_a_decision_has_its_outcome_and_what_stood_in_the_prompt(outputs: Path) -> None:
@@ -202,7 +200,7 @@ def test_people_are_sorted_by_the_mean_of_their_rows(outputs: Path) -> None:
 
 
 def test_who_leads_a_talk_shares_a_colour_with_nobody(outputs: Path) -> None:
-    article = re.compile(r'<article class="said (c\w+).*?<b>(.*?)</b>')
+    article = re.compile(r'<article class="said (c\w+).*?<b>(.*?)</b>', re.S)
     with reader(outputs) as server:
         for room in ("focus_group/-/room?id=group_001&id=oven", "town_hall/-/room?id=set01_lv4"):
             found = set(article.findall(server.get(f"/run/{room}").text))
