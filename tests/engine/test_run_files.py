@@ -83,3 +83,34 @@ def test_a_large_run_that_is_over_leaves_nothing_in_memory(tmp_path: Path) -> No
     study = Study("trial", "Trial", StudyConfig, protocol)
     folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"))
     assert not [o for o in gc.get_objects() if type(o) is Mark]
+
+
+OWN_STUDY = """
+from folkmoot import Session, Speaker, Study, StudyConfig
+
+async def protocol(session: Session) -> None:
+    session.record("said", {"text": str(await session.ask(Speaker("p1"), "Well?"))})
+
+STUDY = Study("one", "One", StudyConfig, protocol)
+"""
+
+
+def test_a_run_that_was_killed_before_its_manifest_is_reported_with_the_study_of_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tables are there; the study's code lies beside the study file, far from the run."""
+    from typer.testing import CliRunner
+
+    from folkmoot.cli.app import app
+
+    monkeypatch.setenv("FOLKMOOT_TRUST", "1")
+    away = tmp_path / "studies" / "mine"
+    away.mkdir(parents=True)
+    (away / "one.py").write_text(OWN_STUDY, "utf-8")
+    (away / "one.yaml").write_text("study: ./one.py\n", "utf-8")
+    out = tmp_path / "results" / "deep" / "run"
+    folkmoot.run(away / "one.yaml", out=out, model="synthetic", trust=True)
+    (out / "manifest.json").unlink()
+    done = CliRunner().invoke(app, ["report", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "PARTIAL" in (out / "report.html").read_text("utf-8")

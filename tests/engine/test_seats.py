@@ -128,7 +128,7 @@ def test_a_run_with_people_can_be_verified(study: Path) -> None:
         study, out=study.parent / "run", seats=("p_0003",), host=by_hand(first_option)
     )
     found = verify_run(RunFolder(run.path))
-    assert found.verified, (found.differences, found.not_compared)
+    assert found.consistent, (found.differences, found.not_compared)
 
 
 def test_answers_are_there_after_a_pause_and_links_are_the_same(study: Path) -> None:
@@ -307,7 +307,7 @@ def test_people_may_speak_for_themselves(study: Path) -> None:
     for question in others:
         assert "age: 34; occupation: glazier. I keep bees." in question.scene.who.system
         assert persona["enriched_persona"] not in question.request.messages[0].content
-    assert verify_run(RunFolder(run.path)).verified
+    assert verify_run(RunFolder(run.path)).consistent
     assert run.folder.config["seats"]["as"] == "self"
 
 

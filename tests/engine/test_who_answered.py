@@ -163,7 +163,7 @@ def test_what_embeds_here_is_sealed_under_its_name_and_the_hash_is_taken_when_na
     run = pilot()
     assert run.folder.plan["sealed"]["design"]["data"]["embedding_model"] == WORD_VECTORS
     assert embedded_with(run) == {WORD_VECTORS} and run.folder.synthetic
-    assert verify_run(run.folder).verified
+    assert verify_run(run.folder).consistent
     with JournalReader(run.path / "journal.sqlite") as journal:
         assert {len(e.blob or b"") % 1024 for e in journal.entries("embed")} == {0}
     study_file(embedding_model="synthetic")
@@ -191,7 +191,7 @@ def test_a_run_from_before_the_word_vectors_goes_on_and_is_verified_with_its_has
     with monkeypatch.context() as before:
         before.setattr(Providers, "embedding", "synthetic")
         run = pilot()
-    assert run.manifest["embedding_model"] == "synthetic" and verify_run(run.folder).verified
+    assert run.manifest["embedding_model"] == "synthetic" and verify_run(run.folder).consistent
     (run.path / "manifest.json").unlink()
     again = folkmoot.run("pilot.yaml", out="run", seed=1, resume=True)
     assert again.manifest["embedding_model"] == "synthetic"

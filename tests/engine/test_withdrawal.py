@@ -113,7 +113,7 @@ def test_verify_says_what_cannot_be_recomputed_and_finds_nothing_else(study: Pat
     gone = leaving_last(study.parent / "b", study)
     found = verify_run(RunFolder(gone.path))
     assert found.differences == []
-    assert not found.verified
+    assert not found.consistent
     (said,) = found.not_compared
     assert "group_001/p_0002 withdrew" in said and "cannot be recomputed" in said
     assert found.amended == ["1 × withdrawal, by participant"]

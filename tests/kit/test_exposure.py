@@ -333,7 +333,7 @@ def test_the_matrix_is_clean_where_prompts_hold_what_the_design_says(tmp_path: P
     assert (finding.alarms, finding.headline, differences(done.folder)) == ((), False, [])
     assert in_prompts(done.folder, "p1") == {"vote": ["leaflet"]}
     assert done.folder.codebook()["exposure"]["columns"]["share"]["meaning"]
-    assert verify_run(done.folder, done.study).verified
+    assert verify_run(done.folder, done.study).consistent
 
 
 def test_a_design_that_the_prompts_do_not_keep_is_shouted_and_stays_a_run(tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ def test_a_design_that_the_prompts_do_not_keep_is_shouted_and_stays_a_run(tmp_pa
     assert finding.headline
     assert ("reads", "vote", "0 %, not 100 %", "0 %") in finding.grid.rows
     assert done.manifest["outcome"] == "done" and not done.unusable
-    assert verify_run(done.folder, claims).verified
+    assert verify_run(done.folder, claims).consistent
 
 
 def test_a_text_that_stood_in_part_is_told(tmp_path: Path) -> None:

@@ -250,6 +250,7 @@ def _context(execution: Execution, journal: Journal | Replay, progress: Progress
     plan = Plan(
         folder / PLAN,
         started_at=time_of_day(),
+        study_file=_relative(found.path, folder),
         accept_changes=execution.options.accept_changes,
     )
     plan.seal("design", design_of(found, providers, plan.sealed("design")))

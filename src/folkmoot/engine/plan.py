@@ -18,7 +18,9 @@ class Plan:
     effect, so that all seals are there before the calls that they govern.
     """
 
-    def __init__(self, path: Path, *, started_at: str, accept_changes: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, started_at: str, study_file: str = "", accept_changes: bool = False
+    ) -> None:
         self._path = path
         self._accept = accept_changes
         self._unwritten = False
@@ -35,6 +37,7 @@ class Plan:
             self._data = {
                 "started_at": started_at,
                 "software": made_by,
+                "study_file": study_file,
                 "sealed": {},
                 "changes": [],
             }

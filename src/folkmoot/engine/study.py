@@ -197,7 +197,9 @@ def study_of_run(run: RunFolder) -> Study:
     named = str(run.config.get("study") or run.study)
     if code_of(named) is None:
         return find_study(named)
-    lay = (run.path / str(run.manifest.get("study_file") or "")).parent
+    # A run that was killed before its end has no manifest.
+    study_file = run.manifest.get("study_file") or run.plan.get("study_file") or ""
+    lay = (run.path / str(study_file)).parent
     folders = (lay, run.path, run.path.parent, run.path.parent.parent, Path())
     beside = next((f for f in folders if (f / named).is_file()), Path())
     return find_study(named, beside, Consent(line=f"{TRUST_ALL}=1 in the environment"))

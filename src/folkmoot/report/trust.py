@@ -175,7 +175,9 @@ def _hashes(run: RunFolder) -> Grid:
     ]
     rows += [(name, str(value)) for name, value in run.manifest.get("hashes", {}).items()]
     if run.manifest.get("journal_digest"):
-        rows.append(("journal (requests and replies)", run.manifest["journal_digest"]))
+        rows.append(("content digest: requests and replies", run.manifest["journal_digest"]))
+    if run.manifest.get("record_digest"):
+        rows.append(("record digest: everything, cite it", run.manifest["record_digest"]))
     return Grid(("what", "hash"), tuple(rows))
 
 
