@@ -40,6 +40,7 @@ from typing import TypeVar
 
 from pydantic import JsonValue
 
+from folkmoot.engine.journal import name_in
 from folkmoot.measures import estimates
 from folkmoot.measures.bands import Band, place, place_interval, show
 from folkmoot.measures.clustered import clustered_mean
@@ -61,6 +62,11 @@ HOLM = (
     "adjusted and agree with each other: an interval that excludes zero beside a holm p above .05 "
     "is a difference that would count if it were the only one looked at."
 )
+
+
+def split_address(address: str) -> list[str]:
+    """Return the names in an address: those of its scopes, then the effect with its count."""
+    return [name_in(part) for part in address.split("/")]
 
 
 def found(*some: Finding | Iterable[Finding | None] | None) -> list[Finding]:

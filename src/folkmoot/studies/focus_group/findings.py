@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from folkmoot.engine.journal import name_in
 from folkmoot.kit.coding import Codings, codings
 from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import (
@@ -33,6 +32,7 @@ from folkmoot.kit.findings import (
     shares,
     signed,
     significant,
+    split_address,
     who_to_whom,
 )
 from folkmoot.measures.agreement import krippendorff_alpha
@@ -147,7 +147,7 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
     asked = set()
     intent = (pl.col("kind") == "choice") & pl.col("address").str.contains("/intent/")
     for address in excluded.filter(intent)["address"]:
-        _, group, concept, when, who, _, *price, _ask = map(name_in, address.split("/"))
+        _, group, concept, when, who, _, *price, _ask = split_address(address)
         asked.add((group, concept, when, who, *price))
     intents = run.table("intents")
     keys = intents.select(*TALK, "when", "persona_id", "ladder", "price").iter_rows()

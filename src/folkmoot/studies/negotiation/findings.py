@@ -8,7 +8,6 @@ from typing import cast
 import polars as pl
 from pydantic import JsonValue
 
-from folkmoot.engine.journal import name_in
 from folkmoot.kit import coding
 from folkmoot.kit import findings as kit
 from folkmoot.kit.exposure import exposure
@@ -109,7 +108,7 @@ def _confirmed_at(addresses: pl.Series) -> set[tuple[str, ...]]:
     """(group, condition, topic, member) of each address at which a member was asked to confirm."""
     found = set[tuple[str, ...]]()
     for address in addresses:
-        _, session, *rest = map(name_in, address.split("/"))
+        _, session, *rest = kit.split_address(address)
         if len(rest) == 4 and rest[1] == "confirm":
             group, _, condition = session.rpartition("-")
             found.add((group, condition, rest[0], rest[2]))

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from folkmoot.engine.journal import name_in
 from folkmoot.kit import findings as kit
 from folkmoot.kit.exposure import exposure
 from folkmoot.measures.clustered import clustered_difference, clustered_mean, paired_difference
@@ -93,7 +92,7 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
     asked = {
         (where.rpartition(".")[0], task, who)
         for address, who in excluded.select("address", "speaker_id").iter_rows()
-        for _, where, task, *_ in [[name_in(part) for part in address.split("/")]]
+        for _, where, task, *_ in [kit.split_address(address)]
     }
     responses = run.table("responses")
     keys = responses.select("experiment_id", "task_id", "participant_id").iter_rows()
