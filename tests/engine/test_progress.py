@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from folkmoot.engine.progress import (
     AnswerMissing,
     CallDone,
@@ -71,6 +73,38 @@ def test_each_line_of_the_log_tells_how_far_the_stages_are(tmp_path: Path) -> No
     last = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[-1])
     assert last["stages"] == [{"name": "vote", "done": 3, "total": 4, "seconds_left": 1.0}]
     assert (last["rate"], last["retries"]) == (1.0, 0)
+
+
+@pytest.mark.parametrize("stage", ["talk", "run"])
+def test_what_is_left_is_told_by_calls_because_items_run_side_by_side(stage: str) -> None:
+    """When the first of twenty groups is done the others are nearly done: not 19 times as long."""
+    clock = Clock()
+    tally = Tally(clock)
+    tally(StageStarted(stage, 20))
+    scope = "" if stage == "run" else f"{stage}/"
+    for call in range(10):
+        for group in range(20):
+            if call < 9 or group == 0:
+                clock.now += 1
+                tally(CallDone("m", address=f"{scope}g{group}/turn{call}/ask0"))
+    tally(ItemDone(stage))
+    assert tally.stages[stage].done == 1
+    left = tally.stages[stage].eta_seconds(clock.now)
+    assert left == pytest.approx(19)  # one call for each of the others, one each second
+
+
+def test_replayed_calls_are_no_measure_of_time() -> None:
+    clock = Clock()
+    tally = Tally(clock)
+    tally(StageStarted("talk", 2))
+    for group in range(2):
+        for call in range(5):
+            tally(CallDone("m", replayed=True, address=f"talk/g{group}/ask{call}"))
+    for call in range(5, 10):
+        clock.now += 2
+        tally(CallDone("m", address=f"talk/g0/ask{call}"))
+    tally(ItemDone("talk"))
+    assert tally.stages["talk"].eta_seconds(clock.now) == pytest.approx(10)  # five calls of 2 s
 
 
 def test_stages_that_fork_twice_add_up_and_give_way_to_the_next() -> None:

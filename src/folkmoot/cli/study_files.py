@@ -30,6 +30,7 @@ from folkmoot.engine.providers import blind, unpriced
 from folkmoot.engine.runner import folder_of, providers_of
 from folkmoot.engine.study import Study, find_study, installed_studies
 from folkmoot.engine.study_file import StudyFile, load_study_file
+from folkmoot.engine.study_language import describe_language
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.files import write_bytes
 from folkmoot.kit.polis import read_polis
@@ -99,6 +100,8 @@ def check_command(
     print_models_note(console, found)
     for wish in wishes:
         console.print(f"[yellow]Caution:[/] this file {escape(clean(wish))}", soft_wrap=True)
+    if language := describe_language(found, providers):
+        console.print(f"[yellow]Language:[/] {escape(language)}", soft_wrap=True)
     _print_missing_keys(console, [*specs, *embedding])
     total = rehearsal(found, model, embeds[0] if embeds else LOCAL)
     console.print(

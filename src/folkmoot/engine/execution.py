@@ -31,6 +31,7 @@ from folkmoot.engine.journal import Journal, JournalReader, Replay
 from folkmoot.engine.plan import Plan
 from folkmoot.engine.preflight import preflight
 from folkmoot.engine.progress import (
+    Notice,
     Outcome,
     Progress,
     RunEnded,
@@ -43,6 +44,7 @@ from folkmoot.engine.providers import Providers
 from folkmoot.engine.session import Session
 from folkmoot.engine.study import Study, seats_of
 from folkmoot.engine.study_file import StudyFile
+from folkmoot.engine.study_language import describe_language
 from folkmoot.errors import InputError, Problem, ProtocolError, RunInterrupted, RunPaused
 from folkmoot.models.catalog import is_local
 from folkmoot.models.keys import scrub
@@ -301,6 +303,8 @@ async def _protocol(execution: Execution, context: RunContext) -> None:
             providers.synthetic,
         )
     )
+    if language := describe_language(found, providers):
+        context.progress(Notice(language, "warning"))
     own = not str(getattr(found.study.protocol, "__module__", "")).startswith("folkmoot.")
     with interruptible(context, execution.stopper):
         async with _away(execution, context):

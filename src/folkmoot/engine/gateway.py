@@ -436,7 +436,8 @@ class Gateway:
         if entry.model_served:
             use.served.add(entry.model_served)
         tokens = (entry.input_tokens, entry.output_tokens)
-        self._progress(CallDone(entry.model_asked, replayed, entry.cost_usd, *tokens, entry.kind))
+        kind = (entry.kind, entry.address)
+        self._progress(CallDone(entry.model_asked, replayed, entry.cost_usd, *tokens, *kind))
 
     def _open_line(self, model: str) -> Line:
         provider, spec = self._provider_for(model)

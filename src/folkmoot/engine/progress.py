@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from heapq import nlargest
 from pathlib import Path
 from typing import Literal, NamedTuple, TextIO
 
@@ -18,6 +19,9 @@ from folkmoot.files import storage_errors
 from folkmoot.measures.estimates import plural
 from folkmoot.storage.manifest import ModelUse
 from folkmoot.storage.run_folder import LOG, LOG_LINES
+
+ROOT_STAGE = "run"  # the name of a fork at the root
+MAX_ITEMS_BY_CALLS = 1_000  # of a stage with more, not all run side by side
 
 Level = Literal["info", "warning", "error"]
 Outcome = Literal["done", "paused", "interrupted", "failed"]
@@ -67,6 +71,7 @@ class CallDone(NamedTuple):
     input_tokens: int | None = 0
     output_tokens: int | None = 0
     kind: str = "ask"
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,16 +193,35 @@ class StageTally:
     started: float
     done: int = 0
     moved: float = 0.0  # when an item was done last
+    calls: int = 0  # that were made, not replayed
+    calls_of: dict[str, int] = field(default_factory=dict)  # by item, replayed ones included
 
     @property
     def over(self) -> bool:
         return self.total is not None and self.done >= self.total
 
     def eta_seconds(self, now: float) -> float | None:
-        """Seconds until the stage is done at the present rate; None when that is unknown."""
+        """Seconds until the stage is done at the present rate; None when that is unknown.
+
+        Items run side by side: when the first is done, the others are nearly done, too. So calls
+        are counted where each item's are known, taking an unfinished item to need as many as the
+        finished ones, which are those with the most calls.
+        """
         if self.total is None or not self.done or self.over:
             return None
-        return (now - self.started) / self.done * (self.total - self.done)
+        elapsed = now - self.started
+        if not self.calls or len(self.calls_of) < self.done or self.total > MAX_ITEMS_BY_CALLS:
+            return elapsed / self.done * (self.total - self.done)
+        most = nlargest(self.done, self.calls_of.values())
+        expected = sum(most) / self.done * self.total
+        left = max(0.0, expected - sum(self.calls_of.values()))
+        return elapsed / self.calls * left
+
+    def count_call(self, item: str, *, replayed: bool) -> None:
+        """Count a call of an item of this stage."""
+        if self.total is None or self.total <= MAX_ITEMS_BY_CALLS:
+            self.calls += not replayed
+            self.calls_of[item] = self.calls_of.get(item, 0) + 1
 
 
 @dataclass(slots=True)
@@ -235,6 +259,10 @@ class Tally:
                         use.broken += 1
             case _:
                 pass
+
+    @property
+    def _root(self) -> StageTally | None:
+        return self.stages.get(ROOT_STAGE)
 
     @property
     def calls(self) -> int:
@@ -292,6 +320,11 @@ class Tally:
         tally.total = (tally.total or 0) + (total or 0) if known else None
 
     def _call(self, call: CallDone) -> None:
+        names = call.address.split("/", 2)
+        # A fork at the root has the name of no scope: its items stand first in addresses.
+        for stage, item in ((self.stages.get(names[0]), names[1:2]), (self._root, names[:1])):
+            if stage is not None and item and len(names) > 1:
+                stage.count_call(item[0], replayed=call.replayed)
         if call.replayed:
             self.replayed += 1
             return

@@ -1,0 +1,90 @@
+"""A study that is not in English says so where the embedded respondent answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import folkmoot
+from folkmoot.cli.app import app
+from folkmoot.engine.study_language import is_english
+from folkmoot.models.scripted import Scripted
+from tests.contract.small import SMALL, small_study
+
+TOPICS = {
+    "de": ("Wofür soll die Stadt das Geld ausgeben?", ["Parks und Gärten", "Mehr Lehrstellen"]),
+    "fr": ("À quoi la ville doit-elle consacrer cet argent ?", ["Des parcs", "Des emplois"]),
+    "es": ("¿En qué debe gastar el dinero la ciudad?", ["Más parques", "Más trabajo"]),
+    "zh": ("城市应该把这笔钱花在什么地方？", ["修建公园", "职业培训"]),
+    "ar": ("على ماذا يجب أن تنفق المدينة المال؟", ["الحدائق العامة", "التدريب المهني"]),
+}
+TOLD = "speaks English only"
+
+
+def pilot(folder: Path, question: str, options: list[str]) -> Path:
+    path = folder / "pilot.yaml"
+    settings = {
+        "study": "cross_pollination",
+        "pilot_id": "small",
+        "topic": {"description": question, "options": options},
+        "participants_per_condition": 2,
+        "min_responses_for_threshold": 50,
+        "personas": {"source": "quota"},
+        "model": "synthetic",
+    }
+    path.write_text(yaml.safe_dump(settings, allow_unicode=True), "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("language", TOPICS)
+def test_a_run_in_another_language_says_that_the_respondent_speaks_english(
+    language: str, tmp_path: Path
+) -> None:
+    path = pilot(tmp_path, *TOPICS[language])
+    checked = CliRunner().invoke(app, ["check", str(path)])
+    assert checked.exit_code == 0 and TOLD in " ".join(checked.output.split())
+    folkmoot.run(path, out=tmp_path / "run")
+    assert (tmp_path / "run" / "run.log").read_text().count(TOLD) == 1
+
+
+@pytest.mark.parametrize("study", SMALL)
+def test_english_studies_say_nothing(study: str, tmp_path: Path) -> None:
+    path = small_study(study, tmp_path)
+    checked = CliRunner().invoke(app, ["check", str(path), "--model", "synthetic"])
+    assert checked.exit_code == 0 and TOLD not in " ".join(checked.output.split())
+
+
+def test_only_the_embedded_respondent_is_asked_about(tmp_path: Path) -> None:
+    path = pilot(tmp_path, *TOPICS["de"])
+    checked = CliRunner().invoke(app, ["check", str(path), "--model", "openai/gpt-4o"])
+    assert TOLD not in " ".join(checked.output.split())
+    scripted = Scripted(lambda _request, _address: "Parks und Gärten")
+    folkmoot.run(path, out=tmp_path / "run", provider=scripted)
+    assert TOLD not in (tmp_path / "run" / "run.log").read_text()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Where shall the money go? Parks Jobs",
+        "An oven that scans ready meals",
+        "Of 100 households in a town like yours, how many will heat without gas?",
+        "Should São Paulo rename its avenues? Keep them, Rename them",
+    ],
+)
+def test_english_is_known_with_foreign_names_in_it(text: str) -> None:
+    assert is_english(text)
+
+
+def test_an_ordinary_english_study_does_not_load_the_identifier() -> None:
+    code = (
+        "import sys; from folkmoot.engine.study_language import is_english; "
+        "assert is_english('What should the city do with the money, and which parks?'); "
+        "assert 'py3langid' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
