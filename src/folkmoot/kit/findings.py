@@ -77,11 +77,6 @@ def found(*some: Finding | Iterable[Finding | None] | None) -> list[Finding]:
     return flat
 
 
-def split_address(address: str) -> list[str]:
-    """The names in the address of an answer (table `answers`), as the study gave them to scopes."""
-    return [name_in(part) for part in address.split("/")]
-
-
 # --- estimates ---------------------------------------------------------------------------------
 
 
