@@ -24,7 +24,7 @@ from folkmoot.storage.run_folder import (
     TABLES,
 )
 
-CELLS = ", ".join((*COLUMNS, "seal"))
+CELLS = ", ".join(("number", *COLUMNS, "content", "seal"))
 
 
 class Growing:
@@ -54,7 +54,7 @@ class Growing:
             db.execute("ATTACH ? AS whole", (str(self.finished / JOURNAL),))
             db.execute("INSERT OR IGNORE INTO texts SELECT hash, text FROM whole.texts")
             db.execute(
-                f"INSERT OR IGNORE INTO entries({CELLS}) SELECT {CELLS} FROM whole.entries "
+                f"INSERT OR REPLACE INTO entries({CELLS}) SELECT {CELLS} FROM whole.entries "
                 "ORDER BY rowid LIMIT ?",
                 (rows,),
             )
