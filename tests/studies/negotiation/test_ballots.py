@@ -16,6 +16,7 @@ import folkmoot
 from folkmoot.models.request import Reply, Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.negotiation import STUDY
+from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.rules.strategies import OPERATORS, VOTE_OPERATORS
 from tests.studies.negotiation.conftest import (
     Runner,
@@ -214,3 +215,144 @@ def test_whatever_is_said_every_finding_is_had(data: Any) -> None:
             concurrency=1,
         )
         assert run.findings()
+
+
+# --- closed vocabularies -----------------------------------------------------------------------
+
+NO_OPTION = [
+    *("whatever the others want", "A", "undecided", "no preference", "anything but diner"),
+    *("all except diner", "barbecue or diner", "TBD", "a compromise", "diner (no barbecue)"),
+    *("Anna and Ben", "the diner", "not barbecue", "option 1", "either", "dinner"),
+]
+
+
+def voting(member: str, *ballots: dict[str, Any]) -> Any:
+    """One member casts these ballots on cuisine, one at each request."""
+
+    def answering(request: Request, address: str) -> str:
+        if f"/cuisine/ballots/{member}/ask" not in address:
+            return mediator(request, address)
+        number = min(int(address[-1]), len(ballots) - 1)
+        return json.dumps({"top_choice": "diner"} | ballots[number])
+
+    return answering
+
+
+def cast(run: Any, member: str = "traveler_1") -> dict[str, Any]:
+    (row,) = run.table("ballots").filter(topic="cuisine", member_id=member).to_dicts()
+    return dict(row)
+
+
+@pytest.mark.parametrize("entry", NO_OPTION)
+def test_what_is_no_listed_option_goes_back_once_and_is_then_missing(
+    negotiation: Runner, entry: str
+) -> None:
+    team: dict[str, Any] = {"groups": some("team"), "conditions": ["C4"]}
+    ballot = {"top_choice": entry, "acceptable": [entry, "barbecue"]}
+    run = negotiation(voting("traveler_1", ballot), **team)
+    asked = run.table("answers").filter(pl.col("scope").str.ends_with("ballots/traveler_1"))
+    assert asked.filter(pl.col("scope").str.contains("cuisine")).height == 2
+    row = cast(run)
+    assert (row["top_choice"], row["acceptable"], row["missing"]) == ("", "barbecue", False)
+    assert row["unmatched"] == f"{entry}; {entry}" and row["asked_again"]
+    options = set(run.table("scores").filter(topic="cuisine")["option"])
+    assert options == {"barbecue", "diner"}
+    # The second reply counts.
+    run = negotiation(voting("traveler_1", ballot, {"top_choice": "Barbecues."}), **team)
+    assert cast(run)["top_choice"] == "barbecue" and cast(run)["unmatched"] is None
+
+
+def test_the_second_request_names_what_matched_nothing(negotiation: Runner) -> None:
+    seen: list[str] = []
+    script = voting("traveler_1", {"top_choice": "anything but diner"})
+
+    def answering(request: Request, address: str) -> str:
+        if address.endswith("/cuisine/ballots/traveler_1/ask1"):
+            seen.append(request.messages[-1].content)
+        return str(script(request, address))
+
+    negotiation(answering, groups=some("team"), conditions=["C4"])
+    (again,) = seen
+    assert "“anything but diner” is none of the options on the table." in again
+
+
+def test_a_new_option_enters_by_its_field_alone(negotiation: Runner) -> None:
+    ballot = {"top_choice": "none_of_these", "new_option": "Tapas bar"}
+    team: dict[str, Any] = {"groups": some("team"), "conditions": ["C4"]}
+    run = negotiation(voting("traveler_1", ballot), **team)
+    assert cast(run)["top_choice"] == "tapas bar" and not cast(run)["asked_again"]
+    assert "tapas bar" in set(run.table("scores").filter(topic="cuisine")["option"])
+    # Beside a listed first choice it is one more that would do.
+    both = {"top_choice": "diner", "new_option": "tapas bar"}
+    row = cast(negotiation(voting("traveler_1", both), **team))
+    assert (row["top_choice"], row["acceptable"]) == ("diner", "tapas bar")
+    # A listed one is no new one.
+    same = {"top_choice": "none_of_these", "new_option": "Diners"}
+    assert cast(negotiation(voting("traveler_1", same), **team))["top_choice"] == "diner"
+
+
+@pytest.mark.parametrize(
+    ("ballot", "reason"),
+    [
+        ({"declined": True}, "declined"),
+        ({"declined": True, "top_choice": "barbecue"}, "declined"),
+        ({"top_choice": "declined"}, "declined"),
+        ({"top_choice": "none_of_these"}, "none_of_these"),
+    ],
+)
+def test_ways_out_of_a_ballot_are_no_votes(
+    negotiation: Runner, ballot: dict[str, Any], reason: str
+) -> None:
+    run = negotiation(
+        voting("traveler_1", ballot), groups=some("team"), conditions=["C4"], ballots="source"
+    )
+    row = cast(run)
+    assert row["missing"] and row["reason"] == reason and row["top_choice"] is None
+    assert not row["asked_again"]
+    trail = session_json(run, "team", "C4", "decisions")["cuisine"]
+    assert trail["ballots"]["state"] == "partial"
+
+
+def test_the_schemas_have_a_way_out(negotiation: Runner) -> None:
+    seen: dict[str, Any] = {}
+
+    def answering(request: Request, address: str) -> str:
+        if request.schema:
+            seen[request.schema["title"]] = request.schema
+        return mediator(request, address)
+
+    negotiation(answering, groups=some("team"), conditions=["C5"])
+    scores = negotiation(
+        scoring({"diner": 1}), groups=some("team"), conditions=["C4"], ballots="scores"
+    )
+    assert not scores.table("ballots")["missing"].any()
+    for title in ("BallotForm", "OwnScores", "FeedbackReply", "GuidedSynthesis"):
+        assert next(iter(seen[title]["properties"])) == "declined"
+    top = seen["BallotForm"]["properties"]["top_choice"]["enum"]
+    assert {"none_of_these", "declined"} <= set(top)
+    score = seen["OwnScores"]["$defs"]["Score"]["properties"]["score"]
+    assert {"type": "null"} in score["anyOf"]
+    resolved = seen["FeedbackReply"]["properties"]["resolved"]
+    assert {"type": "null"} in resolved["anyOf"]
+    assert (
+        "none_of_these" in seen["GuidedSynthesis"]["$defs"]["Share"]["properties"]["option"]["enum"]
+    )
+
+
+def test_any_other_firm_no_is_kept_as_it_was_said(negotiation: Runner) -> None:
+    ballot = {"hard_no": ["barbecue"], "objection": "Nothing with peanuts, I mean it."}
+    run = negotiation(voting("traveler_1", ballot), groups=some("team"), conditions=["C4"])
+    row = cast(run)
+    assert (row["hard_no"], row["objection"]) == ("barbecue", "Nothing with peanuts, I mean it.")
+    file = session_json(run, "team", "C4", "decisions")["cuisine"]["ballots"]["cast"][0]
+    assert file["hard_no"] == ["barbecue", "Nothing with peanuts, I mean it."]
+    said = session_json(run, "team", "C4", "dialogue")["cuisine"]
+    (vote,) = [x["text"] for x in said if x["speaker"] == "Colleague 1" and "vote" in x["intent"]]
+    assert vote.endswith("hard_no: barbecue, Nothing with peanuts, I mean it.")
+
+
+def test_two_options_that_fold_to_the_same_are_refused() -> None:
+    for pair in (["sushi", "Sushis"], ["Diner", "diners"], ["café", "CAFE"], ["tennis", "Tennis "]):
+        with pytest.raises(ValueError, match="duplicate option"):
+            NegotiationConfig.model_validate({"options": {"cuisine": [*pair, "barbecue"]}})
+    NegotiationConfig.model_validate({"options": {"cuisine": ["pub", "brew pub", "pub food"]}})

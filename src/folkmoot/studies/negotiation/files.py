@@ -121,7 +121,7 @@ def trail(case: Negotiation, d: SlotDecision) -> dict[str, object]:
             "cast": [
                 {
                     "member": names[m],
-                    "top_choice": b.top_choice,
+                    "top_choice": b.top_choice or None,
                     "acceptable": list(b.acceptable),
                     "hard_no": [*b.hard_no, *b.objections],
                     **({"scores": dict(b.scores)} if b.scores else {}),

@@ -496,7 +496,7 @@ def _ballots(
         yield BallotRow(
             **at,
             member_id=member.id,
-            top_choice=ballot.top_choice if ballot else None,
+            top_choice=(ballot.top_choice or None) if ballot else None,
             acceptable="; ".join(ballot.acceptable) if ballot else None,
             hard_no="; ".join(ballot.hard_no) if ballot else None,
             objection=("; ".join(ballot.objections) or None) if ballot else None,

@@ -1,0 +1,178 @@
+"""The fields of a JSON answer are sent in the order in which the prompt asks for them.
+
+A model that decodes by grammar writes its fields in the order of the schema, so this order decides
+whether it reasons before it decides. The bytes that reach a server are compared, in each wire
+format.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+import folkmoot
+from folkmoot.conversation.answers import DECLINED
+from folkmoot.engine.study import registered
+from folkmoot.models import anthropic_messages, gemini, openai_chat
+from folkmoot.models.request import ProviderSettings, Reply, Request
+from folkmoot.models.scripted import Scripted
+from tests.contract.small import people_of, small_study
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
+
+Schema = dict[str, Any]
+# Wire format → its provider, the path below the server's address, where the schema is in the body.
+WIRES: dict[str, Any] = {
+    "openai": (openai_chat, "/v1", ("response_format", "json_schema", "schema")),
+    "anthropic": (anthropic_messages, "", ("output_config", "format", "schema")),
+    "gemini": (gemini, "/v1beta", ("generationConfig", "responseJsonSchema")),
+}
+
+
+@cache
+def asked_in(study: str, *overrides: str) -> tuple[Request, ...]:
+    """One request for each form of a JSON answer that a small study asks for."""
+    found: dict[str, Request] = {}
+    people = people_of(study)
+
+    async def answer(request: Request, address: str) -> Reply:
+        if request.schema:
+            found.setdefault(json.dumps(request.schema), request)
+        return await people.complete(request, address=address)
+
+    with TemporaryDirectory() as folder:
+        path = small_study(study, Path(folder) / "study")
+        out = Path(folder) / "run"
+        folkmoot.run(path, out=out, provider=Scripted(answer), overrides=overrides)
+    return tuple(found.values())
+
+
+def schema_sent(wire: str, request: Request) -> Schema:
+    """The schema as a server of this wire format receives it, in its order."""
+    module, path, place = WIRES[wire]
+    bodies: list[bytes] = []
+
+    async def keep(incoming: web.Request, handler: Any) -> web.StreamResponse:
+        bodies.append(await incoming.read())
+        found: web.StreamResponse = await handler(incoming)
+        return found
+
+    async def send(url: str) -> None:
+        provider = module.provider(ProviderSettings(base_url=url, api_key="k", model="m"))
+        await provider.complete(request, address="a")
+        await provider.close()
+
+    with ServerThread(FaultPlan()) as server:
+        server.model.between = keep
+        asyncio.run(send(f"{server.url}{path}"))
+    node = json.loads(bodies[0])
+    for key in place:
+        node = node[key]
+    return dict(node)
+
+
+def objects_in(schema: Schema) -> Iterator[list[str]]:
+    """The fields of each object of a schema, in order, apart from the way out of the whole. An
+    object whose fields are objects too (an entry for each resident) has no order of its own."""
+    if isinstance(schema, list):
+        for part in schema:
+            yield from objects_in(part)
+    if not isinstance(schema, dict):
+        return
+    fields = schema.get("properties")
+    if isinstance(fields, dict):
+        plain = [n for n, s in fields.items() if "$ref" not in s and s.get("type") != "object"]
+        yield [name for name in plain if name != DECLINED]
+    for part in schema.values():
+        yield from objects_in(part)
+
+
+def order_in_prompt(prompt: str, fields: list[str]) -> list[str]:
+    """The fields that the prompt's form names, in its order: `reason (why)`, `"reason": …` or
+    `- reason: …`. Where several forms share names, it is one that has the order of the fields, if
+    there is one."""
+    names = "|".join(map(re.escape, fields))
+    said = re.findall(rf"(?<!\w)({names})(?!\w)[\"`*]*\s*[:(]", prompt) if fields else []
+    distinct = set(said)
+    forms = [said[at : at + len(distinct)] for at in range(len(said))]
+    whole = [form for form in forms if set(form) == distinct]
+    wanted = [field for field in fields if field in distinct]
+    return wanted if wanted in whole else next(iter(whole), [])
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("study", sorted(registered()))
+def test_bytes_sent_keep_the_order_of_the_prompt(study: str, wire: str) -> None:
+    for request in asked_in(study):
+        prompt = "\n".join(message.content for message in request.messages)
+        schema = schema_sent(wire, request)
+        for fields in objects_in(schema):
+            named = order_in_prompt(prompt, fields)
+            assert [f for f in fields if f in named] == named, fields
+
+
+# The fields of the source's JSON objects in the source's order, and what a reply decides.
+SOURCE = {
+    "PlainSynthesis": (
+        *("has_conflict", "conflict_description", "resolution_explanation", "dialogue"),
+    ),
+    "GuidedSynthesis": (
+        *("has_conflict", "conflict_description", "resolution_strategy"),
+        *("resolution_explanation", "dialogue"),
+    ),
+    "FeedbackReply": (
+        *("resolved", "updated_resolution_explanation", "targeted_feedback_question"),
+        *("final_revised_decision", "dialogue"),
+    ),
+    "BallotForm": ("top_choice", "acceptable", "hard_no"),
+}
+REASONS = {
+    "PlainSynthesis": {"conflict_description", "resolution_explanation", "dialogue"},
+    "GuidedSynthesis": {"conflict_description", "resolution_explanation", "dialogue"},
+    "FeedbackReply": {"updated_resolution_explanation", "dialogue"},
+    "OwnScores": {"reason"},
+}
+
+
+def asked_in_negotiation(order: str) -> dict[str, Request]:
+    """Title of the form → a request for it."""
+    asked = asked_in("negotiation", f"field_order={order}", "coding=off")
+    return {str((request.schema or {})["title"]): request for request in asked}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("title", SOURCE)
+def test_a_negotiation_keeps_the_source_s_order_and_then_ours(title: str, wire: str) -> None:
+    schema = schema_sent(wire, asked_in_negotiation("source")[title])
+    fields = [name for name in schema["properties"] if name != DECLINED]
+    assert tuple(fields[: len(SOURCE[title])]) == SOURCE[title]
+    # What the source does not order: the decision as data follows all that explains it.
+    ours = set(fields) - set(SOURCE[title])
+    for reason in REASONS.get(title, ()):
+        assert all(fields.index(reason) < fields.index(name) for name in ours)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("order", ["source", "reason_first"])
+@pytest.mark.parametrize("title", REASONS)
+def test_reasons_first_is_an_option(title: str, order: str, wire: str) -> None:
+    request = asked_in_negotiation(order)[title]
+    schema = schema_sent(wire, request)
+    fields = [name for name in schema["properties"] if name != DECLINED]
+    prompt = request.messages[-1].content
+    assert order_in_prompt(prompt, fields) == fields
+    decides = set(fields) & {"has_conflict", "resolved", "decision", "dropped", "scores", "hard_no"}
+    if title == "OwnScores" or order == "reason_first":
+        own = {"has_conflict": {"conflict_description"}}  # it follows what describes it
+        for name in decides:
+            for reason in own.get(name, REASONS[title]):
+                assert fields.index(reason) < fields.index(name), (name, reason)
