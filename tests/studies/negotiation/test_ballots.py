@@ -253,7 +253,7 @@ def test_what_is_no_listed_option_goes_back_once_and_is_then_missing(
     asked = run.table("answers").filter(pl.col("scope").str.ends_with("ballots/traveler_1"))
     assert asked.filter(pl.col("scope").str.contains("cuisine")).height == 2
     row = cast(run)
-    assert (row["top_choice"], row["acceptable"], row["missing"]) == ("", "barbecue", False)
+    assert (row["top_choice"], row["acceptable"], row["missing"]) == (None, "barbecue", False)
     assert row["unmatched"] == f"{entry}; {entry}" and row["asked_again"]
     options = set(run.table("scores").filter(topic="cuisine")["option"])
     assert options == {"barbecue", "diner"}
