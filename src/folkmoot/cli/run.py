@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -24,6 +25,7 @@ from folkmoot.cli.study_files import consent, print_models_note, rehearsal
 from folkmoot.cli.tables import print_findings, synthetic_panel
 from folkmoot.engine.event_loop import Stopper
 from folkmoot.engine.execution import RunOptions
+from folkmoot.engine.forecast import Forecast
 from folkmoot.engine.grid import axes_of, is_grid, run_grid
 from folkmoot.engine.progress import (
     CallRetried,
@@ -86,6 +88,7 @@ class TerminalProgress:
         self._clock = clock
         self._last = clock()
         self.tally = Tally(clock)
+        self.forecast: Forecast | None = None  # of the cost, where there is an estimate
         self._live: Live | None = None
         if console.is_terminal:
             self._live = Live(
@@ -109,17 +112,27 @@ class TerminalProgress:
 
     def __call__(self, event: Event) -> None:
         self.tally(event)
+        if self.forecast is not None:
+            self.forecast(event)
         text, level = describe(event)
         if isinstance(event, Preflight):
             with suppress(OSError):
                 self._console.print(_preflight_table(event))
+                if told := self._forecast():
+                    self._console.print(f"By its replies the run will cost {told}", soft_wrap=True)
         worth = isinstance(event, (RunStarted, Notice)) or self._live is None or level != "info"
         if isinstance(event, (CallRetried, RunEnded)):
             worth = False  # retries can be thousands; the caller reports the end
         if worth and text:
             self._print(text, level)
         elif self._live is None and self._clock() - self._last >= self._every:
-            self._print(self.tally.line(), "info")
+            told = self._forecast()
+            self._print(self.tally.line() + (f" · forecast {told}" if told else ""), "info")
+
+    def _forecast(self) -> str:
+        """What the whole run will cost, in words; empty where that is not known."""
+        cost = self.forecast.cost() if self.forecast is not None else None
+        return f"about {cost}" if cost is not None else ""
 
     def say(self, text: str) -> None:
         """Print a line for the user alone: it goes into no log."""
@@ -158,6 +171,8 @@ class TerminalProgress:
         tally = self.tally
         elapsed = duration(self._clock() - tally.started)
         parts = [f"{tally.calls:,} calls", pace(tally.rate), tally.all.cost, elapsed]
+        if told := self._forecast():
+            parts.append(f"forecast {told}")
         if tally.replayed:
             parts.append(f"{tally.replayed:,} replayed")
         if tally.retries:
@@ -276,6 +291,8 @@ def _samples(
     cost, found = 0.0, []
     for file, options in runs:
         total = rehearsal(file, options.model or file.override)
+        if isinstance(options.progress, TerminalProgress) and len(runs) == repeats == 1:
+            options.progress.forecast = Forecast(total, partial(_price_of, file))
         paid = {name: resolve(name, file.config.endpoints) for name in total.models}
         cost += sum(cost_of(paid[name], *tokens) or 0.0 for name, tokens in total.models.items())
         asked = (one for one in total.samples if not is_local(one.model) and one.model != HUMAN)
@@ -289,6 +306,10 @@ def _samples(
             soft_wrap=True,
         )
     return found
+
+
+def _price_of(found: StudyFile, model: str, sent: float, said: float) -> float | None:
+    return cost_of(resolve(model, found.config.endpoints), round(sent), round(said))
 
 
 def _paid(found: StudyFile, options: RunOptions) -> bool:

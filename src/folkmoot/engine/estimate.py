@@ -77,7 +77,8 @@ class Estimate:
     `chain`: the longest chain of calls that wait for each other. `waves`: how
     many calls wait together each time that nobody can go on without an answer, which is when they
     are handed in by batches. `samples`: the first request of each model, role and kind of answer.
-    `models`: input and output tokens by model, where it is known which model answers what.
+    `models`: input and output tokens by model, where it is known which model answers what;
+    `model_calls`: the calls.
     `repeated`: input tokens that repeat the beginning of an earlier request, which a vendor's cache
     may hold."""
 
@@ -87,6 +88,7 @@ class Estimate:
     samples: tuple[Request, ...] = ()
     models: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     repeated: Mapping[str, int] = field(default_factory=dict)
+    model_calls: Mapping[str, int] = field(default_factory=dict)
     calls_range: tuple[int, int] | None = None
     input_range: TokenRange | None = None
     output_range: TokenRange | None = None
@@ -501,6 +503,7 @@ def _estimate_of(played: Played, share: float) -> Estimate:
     return Estimate(
         stages,
         chain=len(counted.volleys),
+        model_calls={name: round(use.calls * share) for name, use in counted.models.items()},
         calls_range=calls_range,
         input_range=tokens[0],
         output_range=tokens[1],
