@@ -59,6 +59,8 @@ FEW = 4  # words of a text shorter than that which do so anywhere
 QUOTED = 3  # words of theirs that do so as a whole quotation, or as all that a cell holds
 VECTOR = 16  # a list of so many numbers stands for a text
 KEPT = (MANIFEST, PLAN, STUDY_FILE, SEATS, PEOPLE)  # hold nothing that a person wrote
+# Cells of a row of `answers` that tell what its participant answered.
+WITHDRAWN_CELLS = ("value", "said", "recorded", "how", "agrees", "position")
 DERIVED = ("report.html", "report.pdf")  # made anew when wanted
 # Not the name of a character in HTML, nor the letter of an escape within JSON.
 _WORD = re.compile(r"(?<!&)(?<!&#)(?<!\\)\b\w+|(?<=\\[nrt])\w+")
@@ -333,7 +335,7 @@ def _change_tables(run: RunFolder, words: Words) -> None:
         )
         if name == "answers":
             asked = pl.col("address").is_in(list(words.theirs))
-            blank = [c for c in ("value", "said", "recorded", "position") if c in table.columns]
+            blank = [c for c in WITHDRAWN_CELLS if c in table.columns]
             changed = changed.with_columns(
                 *(pl.when(asked).then(None).otherwise(pl.col(c)).alias(c) for c in blank),
                 pl.when(asked)

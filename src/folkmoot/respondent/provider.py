@@ -26,7 +26,7 @@ from folkmoot.respondent.pathologies import spoiled
 from folkmoot.respondent.persona import meet
 from folkmoot.respondent.reading import Reading, read
 
-MODEL_SERVED = "synthetic/3 SYNTHETIC"  # the version of its rules
+MODEL_SERVED = "synthetic/4 SYNTHETIC"  # the version of its rules
 PERSONS = frozenset({"", "participant"})  # roles that are persons; so is whoever has a persona
 
 
