@@ -230,6 +230,7 @@ def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
     )
 
 
+@lru_cache(maxsize=10_000)  # the same statements are looked through for every reply about them
 def theory_words(text: str) -> tuple[str, ...]:
     """Return the terms in a text, as it writes them."""
     return tuple(dict.fromkeys(m[0] for m in _pattern(lexicon()).finditer(text)))
