@@ -253,7 +253,7 @@ def test_an_empty_reply_is_asked_for_again_and_then_missing(
 def test_an_empty_reply_is_often_followed_by_a_real_one(
     server: ServerThread, tmp_path: Path
 ) -> None:
-    said = iter(["", "maybe", "", "The park"])
+    said = iter(["", "maybe", "", "50"])
     seen: list[list[dict[str, str]]] = []
 
     def says(messages: list[dict[str, str]], body: Body) -> Body:
@@ -263,8 +263,7 @@ def test_an_empty_reply_is_often_followed_by_a_real_one(
     server.model.says = says
 
     async def vote(session: Session) -> None:
-        wanted = Choice(["The park", "The bridge"])
-        assert await session.ask(ANN, "Which?", answer=wanted, reasks=3) == "The park"
+        assert await session.ask(ANN, "How sure?", answer=Number(0, 100), reasks=3) == 50
 
     run(server, tmp_path / "run", vote)
     assert [m["role"] for m in seen[-1]] == ["system", "user", "assistant", "user"]
@@ -456,9 +455,9 @@ def test_a_wrong_key_and_an_unknown_model_stop_the_run_at_once(
 
 def test_what_could_not_be_read_is_told_at_the_end(server: ServerThread, tmp_path: Path) -> None:
     def says(messages: list[dict[str, str]], body: Body) -> Body:
-        forced = "choice" in str(body.get("response_format"))
+        clarified = "stated" in str(body.get("response_format"))
         willing = "Ann" in messages[0]["content"]
-        return {"text": '{"choice": "Park"}' if forced and willing else "Hm, who knows"}
+        return {"text": '{"stated": "Park"}' if clarified and willing else "Hm, who knows"}
 
     server.model.says = says
 
@@ -477,7 +476,7 @@ def test_what_could_not_be_read_is_told_at_the_end(server: ServerThread, tmp_pat
 
     told = _printed(run(server, tmp_path / "run", ask))
     assert "3 of 6 answers missing (unparsed: 3)." in told
-    assert "1 of 6 answers could be read only where nothing but the options was allowed" in told
+    assert "1 of 6 answers could be read only after the speaker was asked which option" in told
     assert "1 of 6 answers could not be read; the protocol's minimal one stands" in told
     assert "missing" not in _printed(run(server, tmp_path / "said", speak))
 
@@ -492,7 +491,10 @@ def test_a_form_given_back_is_asked_for_again_and_never_counts(
     server: ServerThread, tmp_path: Path
 ) -> None:
     def says(messages: list[dict[str, str]], body: Body) -> Body:
-        willing = "Ann" in messages[0]["content"] and "repeats the form" in messages[-1]["content"]
+        willing = (
+            "Ann" in messages[0]["content"]
+            and "why repeats the question" in messages[-1]["content"]
+        )
         return {"text": f'{{"why": "{"Parks last." if willing else "in one sentence"}"}}'}
 
     class Why(BaseModel):
@@ -523,7 +525,7 @@ def test_a_re_ask_carries_the_last_unreadable_reply_alone(tmp_path: Path) -> Non
         return f"perhaps {len(seen)}"
 
     async def protocol(session: Session) -> None:
-        await session.ask(ANN, "Which?", answer=Choice(("Park", "Pool")), reasks=2)
+        await session.ask(ANN, "How sure?", answer=Number(200, 300), reasks=3)
 
     study = Study(name="again", title="Again", config=StudyConfig, protocol=protocol)
     folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(answer))

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import folkmoot
-from folkmoot import Run, Session, Speaker, Study, StudyConfig
+from folkmoot import Finding, Run, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
 from folkmoot.conversation.choices import Choice
+from folkmoot.engine.strict_answers import COUNTED
 from folkmoot.engine.verify import verify_run
 from folkmoot.kit.exposure import (
     ELSEWHERE,
@@ -319,12 +320,17 @@ def run(folder: Path, study: Study) -> Run:
     return folkmoot.run(study, {}, out=folder / "run", provider=Scripted(lambda *_: "for"))
 
 
+def exposure_findings(done: Run) -> list[Finding]:
+    """The findings of a run but the engine's own about how closed answers were had."""
+    return [finding for finding in done.findings() if finding.key != COUNTED]
+
+
 AS_CLAIMED = {"reads": LEAFLET, "hears": BOB}
 
 
 def test_the_matrix_is_clean_where_prompts_hold_what_the_design_says(tmp_path: Path) -> None:
     done = run(tmp_path, study(shows=AS_CLAIMED))
-    (finding,) = done.findings()
+    (finding,) = exposure_findings(done)
     assert finding.grid.columns == ("condition", "decision", "leaflet", "speech")
     assert finding.grid.rows == (
         ("hears", "vote", "0 %", "100 %"),
@@ -339,7 +345,7 @@ def test_the_matrix_is_clean_where_prompts_hold_what_the_design_says(tmp_path: P
 def test_a_design_that_the_prompts_do_not_keep_is_shouted_and_stays_a_run(tmp_path: Path) -> None:
     claims = study(shows={"reads": "A leaflet was shown to you.", "hears": f"{BOB} {LEAFLET}"})
     done = run(tmp_path, claims)
-    (finding,) = done.findings()
+    (finding,) = exposure_findings(done)
     assert finding.alarms == (
         "hears, vote: leaflet should not stand in the prompt and did in 2 of 2.",
         "reads, vote: leaflet should stand in the prompt and did not in 2 of 2.",
@@ -352,7 +358,7 @@ def test_a_design_that_the_prompts_do_not_keep_is_shouted_and_stays_a_run(tmp_pa
 
 def test_a_text_that_stood_in_part_is_told(tmp_path: Path) -> None:
     done = run(tmp_path, study(shows={**AS_CLAIMED, "reads": REBUILT}))
-    (finding,) = done.findings()
+    (finding,) = exposure_findings(done)
     share = len(REBUILT.split()) / len(LEAFLET.split())
     table = done.table("exposure").filter(condition="reads", kind="leaflet")
     assert table["share"].to_list() == pytest.approx([share, share])
@@ -379,7 +385,7 @@ def test_a_declaration_that_fails_costs_the_table_and_not_the_run(tmp_path: Path
 
     done = run(tmp_path, study(shows=AS_CLAIMED, afterwards=Exposure(broken, votes)))
     assert done.manifest["outcome"] == "done" and done.table("exposure").is_empty()
-    assert done.findings() == []
+    assert exposure_findings(done) == []
     assert "KeyError('transcripts')" in done.folder.text("run.log")
 
 
