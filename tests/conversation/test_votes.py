@@ -209,6 +209,62 @@ REPLIES: list[tuple[tuple[str, ...], str, str]] = [
 ]
 
 
+# No vote for the option that they quote, each in the words of a speaker of the language.
+NO_VOTES = [
+    'I reject "Mall".',
+    'My least favourite is "Mall".',
+    'Anything but "Mall".',
+    'Everything apart from "Mall" would do.',
+    '"Mall" is the worst idea of all.',
+    'I dislike "Mall" and keep my vote to myself.',
+    'Hardly "Mall".',
+    '"Mall" is my second choice.',
+    "Option 2: Mall is what I would drop.",
+    "I am opposed to option 2: Mall.",
+    '~~"Mall"~~ for me',
+    '{"rejected": "Mall"}',
+    '{"choice": "none", "seen": "Mall"}',
+    '{"vote": null, "disliked": "Mall"}',
+    "Ich lehne „Mall“ ab.",
+    "Bei „Mall“ enthalte ich mich.",
+    "Je rejette « Mall ».",
+    'Rechazo "Mall".',
+    'Rifiuto "Mall".',
+    'Recuso "Mall".',
+    'Ik wijs "Mall" af.',
+    'Resping "Mall".',
+    'Vägrar rösta på "Mall".',
+    'En äänestä vaihtoehtoa "Mall".',
+    "Nem szavazok a „Mall” mellett.",
+    "Odrzucam „Mall”.",
+    "Nevolím „Mall“.",
+    "Отказываюсь голосовать за «Mall».",
+    "Відмовляюся голосувати за «Mall».",
+    '"Mall" seçeneğine oy vermiyorum.',
+    'Saya tidak memilih "Mall".',
+    'Tôi không chọn "Mall".',
+    'Sitaki "Mall".',
+    "Δεν ψηφίζω «Mall».",
+    "لا أصوت لـ «Mall».",
+    'אני מסרב להצביע עבור "Mall".',
+    'मैं "Mall" के लिए वोट नहीं दूँगा।',
+    "我拒绝投票给“Mall”。",
+    "「Mall」には反対です。",
+    "「Mall」には投票しません。",
+    '"Mall"에 투표하기를 거부합니다.',
+]
+
+
+@pytest.mark.parametrize("reply", NO_VOTES)
+def test_an_option_that_is_quoted_to_turn_it_down_is_no_vote(reply: str) -> None:
+    assert isinstance(Choice(PARK_AND_MALL).parse(reply), Unreadable)
+
+
+def test_words_of_the_option_itself_turn_nothing_down() -> None:
+    read = Choice(PARK_AND_MALL).parse('As Ann, I lean to "No change" this time.')
+    assert read == Parsed("No change", "named")
+
+
 @pytest.mark.parametrize(("options", "reply", "value"), REPLIES)
 def test_replies_that_a_reader_has_judged(options: tuple[str, ...], reply: str, value: str) -> None:
     read = Choice(options).parse(reply)

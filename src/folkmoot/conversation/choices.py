@@ -143,13 +143,16 @@ class Choice:
         No other option may be named, and the reply may not say no to anything: what remains in
         doubt is for the speaker to clarify.
         """
-        if len(text) > LONGEST or _NEGATED.search(folded(text)):
+        if len(text) > LONGEST:
             return None
-        whole = key(folded(text))
         mentioned = self.mentioned(text)
         if len(mentioned) != 1:
             return None
         (option,) = mentioned
+        whole = key(folded(text))
+        # The words of the option itself, as of "No change", say no to nothing.
+        if _NEGATED.search(_pattern_of(option).sub(" ", whole)):
+            return None
         labels = [label for label, listed in self._listed().items() if listed == option]
         own = _pattern_of(option).pattern
         heads = "|".join(rf"\boption\s#?{label}\s?[:.)-]\W*{own}" for label in labels)
@@ -287,13 +290,52 @@ def _pattern_of(option: str) -> re.Pattern[str]:
 _MEANING = {NONE_OF_THESE: "chose no single one of them", DECLINED: "declined to choose"}
 LONGEST_SEARCHED = 20_000  # characters of a reply in which options are looked for
 _BY_LABEL = re.compile(r"\boption\s#?([1-9][0-9]{0,2}|[a-z])\b")
-# Signs that a statement may be turned around, in the languages most often written by models. A sign
-# too many costs one clarification, a sign too few a wrong vote.
+# Signs that a statement may be turned around, or may not be the speaker's choice, by language. They
+# only send a reply to its clarification: a sign too many costs one request, a sign too few may
+# record a vote that was never cast.
+_SIGNS_OF_NO = (
+    # English
+    r"not|no|non|none|never|neither|nor|nothing|nobody|nay|null|without|against|cannot|hardly|"
+    r"barely|scarcely|rather than|rather not|instead|except\w*|unless|unlike|but for|anything but|"
+    r"(?:all|everything) but|other than|apart from|aside from|over my dead|down with|"
+    r"away from|far from|last|least|worst|worse|bad|terrible|awful|useless|wrong|second|third|"
+    r"used to|tie|tied|refus\w*|declin\w*|abst\w*|reject\w*|oppos\w*|object|objections?|"
+    r"disagree\w*|disapprov\w*|dislik\w*|hate[ds]?|detest\w*|loathe\w*|avoid\w*|exclud\w*|"
+    r"drop(?:ped|ping)?|skip\w*|withhold\w*|withdraw\w*|waste\w*|doubt\w*|s[ck]eptical|"
+    r"unable|unwilling|uncomfortable|unacceptable|undecided|unsure|sorry|to myself",
+    # German, Dutch
+    r"nicht|kein\w*|nie|niemals|weder|gegen|ohne|außer|lehne|lehnt|lehnen|ablehn\w*|verweiger\w*|"
+    r"weiger\w*|enthalt\w*|verwerf\w*|schlecht\w*|niet|geen|nooit|tegen|zonder|behalve|wijs|"
+    r"afwijz\w*|onthou\w*|verwerp\w*",
+    # French, Spanish, Portuguese, Italian, Romanian, Catalan
+    r"ne|n'\w+|pas|jamais|aucune?|ni|contre|sans|sauf|pire|rejett?e\w*|m'abst\w*|nunca|jamás|"
+    r"ningun[oa]?|ningún|tampoco|nada|contra|sin|excepto|peor|niego|rech[ao]z\w*|mai|nessun\w*|"
+    r"senza|contro|tranne|peggior\w*|rifiut\w*|respin\w*|asten\w*|não|nao|nenhum\w*|sem|"
+    r"recus\w*|rejeit\w*|absten\w*|nu|fără|împotriva|niciun\w*|refuz\w*|resping\w*|abțin\w*|"
+    r"rebutj\w*",
+    # Swedish, Danish, Norwegian, Finnish, Estonian, Hungarian
+    r"inte|ej|ikke|ikkje|aldrig|aldri|ingen|inget|utan|uden|uten|emot|mot|imod|vägra\w*|avstå\w*|"
+    r"avvis\w*|afvis\w*|avslå\w*|nekt\w*|nægt\w*|ei|älä|en (?:äänestä|valitse|kannata|halua)|"
+    r"kieltäyd\w*|hylk\w*|hylkää\w*|vastust\w*|keeldu\w*|nem|sem|ellen|ellenz\w*|nélkül|"
+    r"elutas\w*|tartózkod\w*|tiltakoz\w*",
+    # Polish, Czech, Slovak, Croatian, Russian, Ukrainian, Bulgarian
+    r"nie|nigdy|bez|żad\w*|przeciw\w*|odrzuc\w*|odmawi\w*|wstrzym\w*|proti|odmít\w*|zdrž\w*|"
+    r"ne(?:vol|hlas|vyb|podpor|souhlas|chc|mohu|budu|přeji|smím|glasa)\w*|odbij\w*|protiv|"
+    r"не|нет|ни|против|без|кроме|отказ\w*|отверг\w*|отклон\w*|воздерж\w*|ні|проти|крім|"
+    r"відмов\w*|відхил\w*|утрим\w*|отхвърл\w*",
+    # Turkish, Indonesian, Vietnamese, Swahili, Greek, Arabic, Persian, Hebrew
+    r"değil|hayır|karşı\w*|redd\w*|çekimser\w*|\w+m[ıiuü]yor\w*|\w+m[ae]m|\w+m[ae]y[ae]c\w*|"
+    r"tidak|tak|bukan|jangan|tanpa|menolak|tolak|enggan|abstain|không|chẳng|đừng|từ chối|"
+    r"phản đối|sitaki|siwezi|sichagui|hapana|napinga|nakataa|ninakataa|δεν|δε|μη|μην|όχι|κατά|"
+    r"χωρίς|ούτε|αρν\w*|απορρίπτ\w*|απέχ\w*|لا|لن|لم|ليس|ليست|ضد|بدون|[أا]رفض|نرفض|[أا]متنع|[أا]عارض|"
+    r"نه|ن?می\w*|مخالف\w*|לא|אין|נגד|בלי|מסרב\w*|אסרב|נמנע\w*|מתנגד\w*|דוחה",
+)
 _NEGATED = re.compile(
-    r"\?|n't\b|\b(?:not|no|never|neither|nor|without|against|cannot|rather than|instead of|except|"
-    r"unless|refuse|decline|abstain|nicht|kein\w*|nie|weder|gegen|ohne|ne|pas|jamais|aucune?|contre|"
-    r"sans|nunca|ningun[oa]?|contra|sin|non|mai|nessun[oa]?|senza|contro|não|nenhum[ao]?|sem|niet|"
-    r"geen|nooit|tegen|inte|ikke|nie|nigdy|bez|не|нет|ни|против)\b|不|没|反对|ない|않|아니"
+    rf"\?|~~|n't\b|\b(?:{'|'.join(_SIGNS_OF_NO)})\b|"
+    # Scripts that part no words, or whose signs continue a word.
+    r"不|没|沒|拒|反对|反對|反対|弃|棄|无|無|别|勿|否|ない|なし|なく|ません|嫌|やめ|以外|"
+    r"않|아니|아닌|없|안 |못|말고|반대|거부|거절|기권|싫|제외|"
+    r"नहीं|मत |विरोध|इनकार|इंकार|अस्वीकार|না|ไม่|คัดค้าน|ปฏิเสธ|งด|இல்லை|نہیں"
 )
 
 # For options that `alike` finds.
