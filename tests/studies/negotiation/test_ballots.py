@@ -289,6 +289,13 @@ def test_a_new_option_enters_by_its_field_alone(negotiation: Runner) -> None:
     # A listed one is no new one.
     same = {"top_choice": "none_of_these", "new_option": "Diners"}
     assert cast(negotiation(voting("traveler_1", same), **team))["top_choice"] == "diner"
+    # What only takes up listed ones goes back once; a way out in the field names nothing.
+    taken = {"top_choice": "none_of_these", "new_option": "anything but diner"}
+    row = cast(negotiation(voting("traveler_1", taken), **team))
+    assert (row["top_choice"], row["asked_again"]) == (None, True)
+    empty = {"top_choice": "none_of_these", "new_option": "none_of_these"}
+    row = cast(negotiation(voting("traveler_1", empty), **team))
+    assert (row["top_choice"], row["asked_again"]) == (None, False)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ SPELLINGS = [
     *("tie-breaker", "log-rolled", "SELF_SELECT", "Least misery's", "social-choice"),
     *("vetoed", "vetoes", "vetoing", "weighted vote", "weighted voting", "median voter"),
     *("median voters", "majority vote", "majority voting", "alternating", "clustered"),
+    *("tie−break", "tie/break", "game-theoretic", "self-selection", "guard rails"),
     *("strategies", "utilities", "aggregated", "Pareto improvement", "maximin", "guardrails"),
 ]
 
@@ -53,6 +54,11 @@ def test_each_term_is_found_in_every_spelling(term: str, spelling: str) -> None:
 @pytest.mark.parametrize("term", SPELLINGS)
 def test_other_spellings_and_inflections_are_found(term: str) -> None:
     assert decision.find_terms(f"By {term}, a diner.").theory == (term,)
+
+
+@pytest.mark.parametrize("written", ["tie\u00adbreak", "tie\u200bbreak", "ｔｉｅ ｂｒｅａｋ"])
+def test_invisible_and_wide_letters_hide_no_term(written: str) -> None:
+    assert decision.find_terms(f"By {written}, a diner.").theory
 
 
 @pytest.mark.parametrize(
@@ -255,6 +261,31 @@ def test_planner_and_later_decisions_get_rendered_sentences_alone(
     assert condition == "C3" or len(later) > 8
     assert not [text for text in (*texts_of(payload), trip, *later) if mark in text]
     assert mark in " ".join(run.table("decisions")["mediator_words"])
+
+
+@pytest.mark.parametrize("condition", ["C3", "C4", "C5"])
+def test_a_new_option_carries_no_word_of_theory(negotiation: Runner, condition: str) -> None:
+    """Under every condition: it would stand in the sentences that the planner and voters get."""
+    later: list[str] = []
+
+    def answering(request: Any, address: str) -> str:
+        if any(f"/{stage}/" in address for stage in ("ballots", "feedback", "confirm")):
+            later.append(request.messages[0].content + question(request))
+        return mediator(
+            request,
+            address,
+            decision=[gives_new("maximin brunch"), gives_new("Borda picnic", when="Day 1")],
+        )
+
+    def question(request: Any) -> str:
+        return str(next(m.content for m in request.messages if m.role == "user"))
+
+    run = negotiation(answering, groups=some("team"), conditions=[condition])
+    payload = session_json(run, "team", condition, "planner_payload")
+    trip = run.folder.text(f"tripcraft/{condition}.csv")
+    assert later
+    for text in (*texts_of(payload), trip, *later):
+        assert "maximin" not in text.casefold() and "borda" not in text.casefold()
 
 
 def test_findings_are_shown_without_replies_that_were_asked_again(negotiation: Runner) -> None:

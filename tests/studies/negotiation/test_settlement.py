@@ -133,10 +133,23 @@ def test_nobody_is_lost_in_silence_beside_a_member_who_is_named() -> None:
     assert found.unmatched == {"members and groups of members": ("everyone else",)}
 
 
-@pytest.mark.parametrize("name", ["", "undecided or so it seems to all of them here", "none"])
+NO_NEW_OPTION = [
+    *("anything but sushi", "sushi or diner", "diner (no barbecue)", "all except diner"),
+    *("no sushi", "diner/barbecue", "sushi, please", "A", "undecided or so it seems to all of us"),
+]
+
+
+@pytest.mark.parametrize("name", ["", "none_of_these", *NO_NEW_OPTION])
 def test_a_new_option_needs_a_name(name: str) -> None:
     found = read(new(name))
     assert (found.portions, found.unread) == ((), 1)
+    # What goes back are the words of the entry.
+    assert found.unmatched == {"options on the table": (name or NONE_OF_THESE,)}
+
+
+@pytest.mark.parametrize("name", ["vegetarian sushi", "a picnic", "寿司"])
+def test_words_of_its_own_make_a_new_option(name: str) -> None:
+    assert [p.option for p in read(new(name)).portions] == [name]
 
 
 def test_a_new_option_beside_a_listed_one_does_not_replace_it() -> None:

@@ -10,6 +10,7 @@ for again once. What is still there stays in the transcript as said and is recor
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
@@ -215,6 +216,8 @@ class Terms(NamedTuple):
 
 
 NO_TERMS = Terms()
+# What may stand between two words of a term: spaces, underscores, slashes, hyphens, dashes.
+_JOINTS = r"\s_/\-‐‑‒–—−"
 
 
 def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
@@ -232,8 +235,15 @@ def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
 
 @lru_cache(maxsize=10_000)  # the same statements are looked through for every reply about them
 def theory_words(text: str) -> tuple[str, ...]:
-    """Return the terms in a text, as it writes them."""
-    return tuple(dict.fromkeys(m[0] for m in _pattern(lexicon()).finditer(text)))
+    """Return the terms in a text, as it writes them (compatible letters in their plain form)."""
+    return tuple(dict.fromkeys(m[0] for m in _pattern(lexicon()).finditer(_plain_letters(text))))
+
+
+def _plain_letters(text: str) -> str:
+    """Return a text without invisible characters (soft hyphens, joiners) and with plain letters in
+    place of wide and styled ones."""
+    plain = unicodedata.normalize("NFKC", text)
+    return "".join(letter for letter in plain if unicodedata.category(letter) != "Cf")
 
 
 @lru_cache(maxsize=10_000)
@@ -246,8 +256,8 @@ def _term_of(written: str) -> str:
 @lru_cache(maxsize=1_000)
 def _pattern(terms: tuple[str, ...]) -> re.Pattern[str]:
     """Return a pattern of terms, longest first. Between two words of a term may stand spaces,
-    hyphens, underscores or nothing. The last word may be inflected ("vetoed", "voters")."""
-    gap = r"[\s_\-‐‑–]*"
+    hyphens, underscores, slashes or nothing. The last word may be inflected ("vetoed")."""
+    gap = rf"[{_JOINTS}]*"
     parts = []
     for term in sorted(terms, key=lambda t: (-len(t), t)):
         *first, last = (re.escape(w).replace("'", "['’]") for w in _spaced(term).split())
@@ -263,7 +273,7 @@ def _inflected(word: str) -> str:
 
 
 def _spaced(term: str) -> str:
-    return " ".join(re.split(r"[\s_\-‐‑–]+", term.casefold().strip())).replace("’", "'")
+    return " ".join(re.split(rf"[{_JOINTS}]+", term.casefold().strip())).replace("’", "'")
 
 
 SYSTEM = "System"

@@ -44,6 +44,7 @@ from folkmoot.studies.negotiation.participants import mediator, member_speaker
 from folkmoot.studies.negotiation.rules.operators import Outcome, Portion
 from folkmoot.studies.negotiation.rules.replies import (
     OPTIONS_ON_THE_TABLE,
+    Decided,
     FeedbackReply,
     GuidedSynthesis,
     PlainSynthesis,
@@ -235,14 +236,13 @@ def _read_statement(
     case: Negotiation,
     topic: Topic,
     vocabulary: Vocabulary,
-    reply: PlainSynthesis | GuidedSynthesis,
+    reply: Decided,
 ) -> Settlement:
-    """Read the decision of a proposal. Under C3 a new option with a word of theory is none."""
-    if case.condition.synthesis == "raw":
-        named = (new_option_of(share.new_option, ()) for share in reply.decision)
-        theory = tuple(o for o in named if o and case.find_terms(topic, o).theory)
-        vocabulary = replace(vocabulary, forbidden=theory)
-    return settlement(vocabulary, reply)
+    """Read a stated decision. A new option with a word of theory is none: it would carry the word
+    to the planner and to later decisions."""
+    named = (new_option_of(share.new_option, ()) for share in reply.decision)
+    theory = tuple(o for o in named if o and case.find_terms(topic, o).theory)
+    return settlement(replace(vocabulary, forbidden=theory), reply)
 
 
 def _words_of_statement(reply: PlainSynthesis | GuidedSynthesis) -> list[str]:
@@ -414,7 +414,7 @@ async def _round(
     )
 
     def read(reply: FeedbackReply) -> Settlement:
-        return settlement(vocabulary, reply)
+        return _read_statement(case, topic, vocabulary, reply)
 
     def read_refusals(
         reply: FeedbackReply,

@@ -33,6 +33,7 @@ from folkmoot.studies.negotiation.rules.tally import Ballot, match_option
 from folkmoot.studies.negotiation.rules.vocabulary import (
     fold_name,
     groups_of_members,
+    is_empty,
     match_members,
     new_option_of,
     parse_time,
@@ -304,6 +305,8 @@ def read_ballot(form: BallotForm, member_id: str, options: Sequence[str]) -> Bal
         return BallotRead(None, missing=DECLINED)
     unmatched: list[str] = []
     own = new_option_of(form.new_option, options) or ""
+    if not own and not is_empty(form.new_option):
+        unmatched.append(form.new_option)
     named = _match_all([form.top_choice], options, unmatched, own)
     top = own if way_out is not None else "".join(named)
     acceptable = _match_all(form.acceptable, options, unmatched, own)
@@ -428,7 +431,7 @@ class Vocabulary:
     """What a mediator's statement may name: the options on the table, the members, and times.
 
     `in_force` is the decision so far, whose times may be repeated. `forbidden` new options do not
-    count (words of theory under C3).
+    count (words of theory).
     """
 
     group: Group
@@ -465,7 +468,8 @@ def settlement(vocabulary: Vocabulary, said: Decided) -> Settlement:
     for share in said.decision:
         option = _option_of(share, tuple(given), vocabulary.forbidden)
         if option is None:
-            not_options.append(share.option or share.new_option)
+            new = parse_way_out(share.option) is not None and share.new_option
+            not_options.append(new or share.option or share.new_option)
         members = _members_of(share, group, not_members)
         when = parse_time(share.when, vocabulary.days, known_times)
         if when is None:

@@ -309,7 +309,7 @@ def _kept_together(
 
 MOST_WORDS = 6
 BARE_WORDS = 3
-_NOTHING = frozenset(
+NOTHING = frozenset(
     words_of(phrase)
     for phrase in (
         *("none", "n/a", "na", "nothing", "any", "anything", "no preference", "nil", "null"),
@@ -363,7 +363,7 @@ def clean(entry: str) -> str:
     text = re.sub(r"^[\s\d.)*•\-–—\"'`]+|[\s.,;:!?\"'`]+$", "", entry.casefold())
     text = " ".join(text.split())
     words = words_of(text)
-    return text if 0 < len(words) <= MOST_WORDS and words not in _NOTHING else ""
+    return text if 0 < len(words) <= MOST_WORDS and words not in NOTHING else ""
 
 
 def _put(found: dict[tuple[str, ...], str], option: str, catalogue: Sequence[str]) -> None:
@@ -380,7 +380,7 @@ def _own_words(text: str) -> set[str]:
     """Phrases after a positive cue, or a bare phrase, without the small words around them."""
     words = words_of(text)
     cues = POSITIVE_CUES | NEGATION_CUES
-    if len(words) <= BARE_WORDS and not cues & set(words) and words not in _NOTHING:
+    if len(words) <= BARE_WORDS and not cues & set(words) and words not in NOTHING:
         bare = _between_small_words(words)
         return {_as_written(bare, text)} if any(len(w) > 2 for w in bare) else set()
     phrases: set[str] = set()

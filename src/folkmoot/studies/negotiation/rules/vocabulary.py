@@ -10,20 +10,50 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from folkmoot.conversation.answers import parse_way_out
 from folkmoot.hints import enumerated
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP
 from folkmoot.studies.negotiation.rules.strategies import Group
-from folkmoot.studies.negotiation.rules.tally import clean, match_option
+from folkmoot.studies.negotiation.rules.tally import (
+    NOTHING,
+    all_named,
+    clean,
+    content_words,
+    match_option,
+    words_of,
+)
 
 EVERYONE = "everyone"
+# Words around an option that make no other option of it: "all except diner".
+_AROUND = frozenset(
+    {"all", "anything", "but", "else", "every", "everything", "except", "instead", "other", "than"}
+)
 _EVERYONE = frozenset({EVERYONE, "everybody", "all", "all members", "all of us", "the whole group"})
 _WHOLE_TRIP = frozenset({"", WHOLE_TRIP, "the whole trip", "entire trip", "all days", "every day"})
 
 
 def new_option_of(entry: str, options: Iterable[str]) -> str | None:
     """Return the option that a field `new_option` names: a listed one under its own name, else the
-    entry as an option. None if it names nothing."""
-    return match_option(entry, options) or clean(entry) or None
+    entry as an option.
+
+    None if it names nothing, or only takes up listed options: several of them, or one among words
+    without content ("anything but sushi", "sushi or diner").
+    """
+    known = tuple(options)
+    if option := match_option(entry, known):
+        return option
+    if is_empty(entry) or re.fullmatch(r"\W*[a-z]\W*", entry, re.IGNORECASE):
+        return None
+    named = all_named(entry, known)
+    taken_up = {word for option in named for word in words_of(option)}
+    if len(named) > 1 or (named and not content_words(entry) - taken_up - _AROUND):
+        return None
+    return clean(entry) or None
+
+
+def is_empty(entry: str) -> bool:
+    """Return whether a field `new_option` was left empty, also in words."""
+    return not entry.strip() or parse_way_out(entry) is not None or words_of(entry) in NOTHING
 
 
 def fold_name(name: str) -> str:
