@@ -141,6 +141,25 @@ def test_residents_are_found_by_name(raw: str, meant: str) -> None:
     assert Asked(IDS, "A01", names=NAMES).resident(raw) == meant
 
 
+def test_a_whole_name_may_be_written_in_any_case() -> None:
+    names = {"A01": "Anna Berg", "A02": "Siobhán O'Brien"}
+    assert Asked(IDS, "A01", names=names).resident("siobhan o’brien ") == "A02"
+
+
+@pytest.mark.parametrize(
+    ("raw", "whom"),
+    [
+        *(("all", "all"), ("Everyone", "all"), ("the moderator", "moderator"), ("A02", "A02")),
+        *(("urban planner", "planner"), ("A99", ""), ("everybody else in favour", "")),
+    ],
+)
+def test_questions_reach_whom_they_name(raw: str, whom: str) -> None:
+    entry = {"target": raw, "content": "Why?"}
+    said = {"references": [], "new_points": [], "questions": [entry], "full_statement": "Why?"}
+    out = Speaking.model_validate(said, context=Reading(Asked(IDS, "A01", names=NAMES)))
+    assert [question.target for question in out.questions] == ([whom] if whom else [])
+
+
 CALLED = {"A02": "Siobhán O'Brien", "A03": "Dr. Hugo Brandt", "A04": "Hugo Lee", "A05": "김민준"}
 
 

@@ -34,6 +34,12 @@ _SYNONYMS = {
     "softened": "soften",
     "hardened": "harden",
     "flipped": "flip",
+    "everyone": "all",
+    "everybody": "all",
+    "the_moderator": "moderator",
+    "the_planner": "planner",
+    "urban_planner": "planner",
+    "the_urban_planner": "planner",
 }
 
 
@@ -168,7 +174,11 @@ class Asked:
         found = resolve(raw, self.ids)
         if found or not isinstance(raw, str):
             return found
-        named = [i for i in self.names if self.calls(i, raw)]
+        # A name of one word needs its capital ("rose" is also a flower), a longer one does not.
+        said = _unmarked(raw).strip().casefold()
+        full = ((i, _unmarked(name).casefold()) for i, name in self.names.items())
+        named = [i for i, name in full if " " in name and name == said]
+        named = named or [i for i in self.names if self.calls(i, raw)]
         return named[0] if len(named) == 1 else ""
 
     def calls(self, target: str, said: str) -> bool:
