@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import polars as pl
@@ -213,3 +214,14 @@ def test_the_codebook_explains_every_column(whole: Any) -> None:
         "group_type",
         "condition",
     }
+
+
+def test_slots_that_conflict_equally_often_are_all_named(whole: Any) -> None:
+    found = {f.key: f for f in whole.findings()}["conflicts"]
+    grid = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
+    shares = {(row["condition"], t): v for row in grid for t, v in row.items() if t != "condition"}
+    most = [of for of, share in shares.items() if share == max(shares.values())]
+    assert len(most) > 1
+    for condition, topic in most:
+        named = topic.replace("_", " ")
+        assert re.search(rf"{named} under [^;]*{condition}", found.says), (found.says, topic)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import folkmoot
@@ -13,6 +14,7 @@ from folkmoot.errors import InputError
 from folkmoot.models.scripted import Scripted
 from folkmoot.storage.findings import Bars, Finding, Intervals, Lines
 from folkmoot.studies.workbook import STUDY
+from folkmoot.studies.workbook.findings import option_shares
 from folkmoot.studies.workbook.preparation import notes
 from tests.studies.workbook.workbook_builder import good, player, put, read, save, setting, task
 
@@ -105,6 +107,23 @@ def test_answers_are_counted_in_shares(run: Any) -> None:
     assert list(dict.fromkeys(o for o, _, _ in chart.items)) == ["yes", "no", "I don’t know"]
     for arm in ("calm", "NONE"):
         assert sum(v for _, a, v in chart.items if a == arm) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["no", "yes", "yes"], 'Most often "yes" (67 % of 3 answers).'),
+        (["no", "yes", "yes", "no"], 'Most often "yes" and "no" (50 % of 4 answers each).'),
+    ],
+)
+def test_answers_given_equally_often_are_all_named(given: list[str], says: str) -> None:
+    rows = [
+        {"var_name": "fair", "options": "yes; no", "status": "valid", "number": None}
+        | {"treatment": "calm", "session": n, "value": answer}
+        for n, answer in enumerate(given)
+    ]
+    (found,) = option_shares(pl.DataFrame(rows), ["calm"], {"fair": ["yes", "no"]})
+    assert found.says.endswith(says)
 
 
 def test_the_first_option_is_caught_when_it_is_always_chosen(run: Any) -> None:

@@ -8,6 +8,7 @@ from typing import cast
 import polars as pl
 from pydantic import JsonValue
 
+from folkmoot.hints import enumerated
 from folkmoot.kit import coding
 from folkmoot.kit import findings as kit
 from folkmoot.kit.exposure import exposure
@@ -317,14 +318,19 @@ def _conflicts(data: Comparison, decisions: pl.DataFrame) -> Finding | None:
     items = tuple((c, t, v) for c, by in rates.items() for t, v in by.items())
     if not items:
         return None
-    condition, topic, most = max(items, key=lambda i: i[2])
+    most = max(share for _, _, share in items)
+    where: dict[str, list[str]] = {}
+    for condition, topic, share in items:
+        if share == most:
+            where.setdefault(heading(topic), []).append(condition)
+    told = "; ".join(f"{topic} under {enumerated(under)}" for topic, under in where.items())
     judged = decisions.filter(pl.col("condition").is_in(["C3", "C4", "C5"]), ~pl.col("parse_error"))
     same = (judged["has_conflict"] == judged["stated_conflict"]).sum()
     word = f"The mediator's word and the stated preferences agree on {same} of {len(judged)}."
     return Finding(
         "conflicts",
         "Where preferences conflict",
-        f"Most conflicts: {heading(topic)} under {condition}, in {percent(most)} of groups.",
+        f"Most conflicts, in {percent(most)} of groups: {told}.",
         Grid.of([{"condition": c, **by} for c, by in rates.items()]),
         Heat(items, row="condition", column="decision", unit="share of groups"),
         notes=(

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from folkmoot.hints import enumerated
 from folkmoot.kit import findings as kit
 from folkmoot.kit.exposure import exposure
 from folkmoot.measures.clustered import clustered_difference, clustered_mean, paired_difference
@@ -390,20 +391,23 @@ def option_shares(
     for name in chosen["var_name"].unique(maintain_order=True).to_list()[:MOST_MEASURES]:
         mine = chosen.filter(var_name=name).select("treatment", "session", answer="value")
         options = list(dict.fromkeys([*listed.get(name, ()), *mine["answer"]]))
-        top, n = Counter(mine["answer"]).most_common(1)[0]
+        counts = Counter(mine["answer"])
+        most = max(counts.values())
+        top = enumerated([f'"{option}"' for option in options if counts[option] == most])
+        each = " each" if list(counts.values()).count(most) > 1 else ""
         grid, chart = _by_arm(mine, arms, options, "answer")
         findings.append(
             Finding(
                 f"answers_{name}",
                 f"{name}, by treatment",
-                f'Most often "{top}" ({percent(n / mine.height)} of '
-                f"{plural(mine.height, 'answer')}).",
+                f"Most often {top} ({percent(most / mine.height)} of "
+                f"{plural(mine.height, 'answer')}{each}).",
                 grid,
                 chart,
                 section="Answers",
                 unit="session",
                 units=_units(mine),
-                conclusion=f'most often "{top}"',
+                conclusion=f"most often {top}",
             )
         )
     return findings
