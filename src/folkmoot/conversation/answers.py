@@ -395,8 +395,8 @@ def pin_schema(title: str, description: str = "", config: ConfigDict | None = No
     """Fix the title and the description under which an answer model is sent to models.
 
     Use it as the `model_config` of the model; `config` holds further settings of pydantic's. The
-    schema is part of a request and of its fingerprint. Only with a title of its own can a class be
-    renamed, or its docstring edited, without changing the requests of paused runs.
+    schema is part of a request and of its fingerprint. With an explicit title, renaming the class
+    or editing its docstring does not change the requests of paused runs.
     """
     extra: dict[str, JsonValue] = {"description": description} if description else {}
     return {**(config or {}), "title": title, "json_schema_extra": extra}

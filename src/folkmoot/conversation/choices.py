@@ -125,7 +125,7 @@ class Choice:
     def mentioned(self, reply: str) -> frozenset[str]:
         """Return the options that a reply names anywhere, by their text or as `option 3`.
 
-        An option inside the text of a longer one counts only where it stands apart from it.
+        An option that is part of a longer option counts only if it also occurs outside of that one.
         """
         text = key(folded(reply[:LONGEST_SEARCHED]))
         found = set()

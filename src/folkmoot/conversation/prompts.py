@@ -3,7 +3,7 @@
 A library is the folder of a study type's prompts and, over it, the folder that a study file names
 under `prompts:`. Wording is kept exactly; only `{{ variable }}` and `{% … %}` are interpreted.
 
-Text that several prompts share is a prompt of its own. A line `{% include "name" %}` stands for it.
+Text that several prompts share is a separate prompt. A line `{% include "name" %}` inserts it.
 """
 
 from __future__ import annotations

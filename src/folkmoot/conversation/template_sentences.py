@@ -32,7 +32,7 @@ _IN_LIST = re.compile(
 
 
 class DroppedSentence(NamedTuple):
-    """A sentence of the template that stood in a field of a reply; `path` leads to the field."""
+    """A sentence of the template that a reply repeated in the field at `path`."""
 
     path: str
     text: str

@@ -1,5 +1,4 @@
-"""What a file from somebody else may do only after the user agrees: run code, load a model file,
-send data away.
+"""Ask the user before a file of another author runs code, loads a model file or sends data away.
 
 Consent is remembered by the file's content, so it is given once and a changed file is asked
 about again (docs/decisions/0019). What the caller names in Python is the caller's own.
@@ -29,7 +28,7 @@ TRUST_ALL = "FOLKMOOT_TRUST"  # =1: every file that is run here is one's own
 class Consent:
     """How a user agrees: beforehand (`given`), or when asked with a list of sentences.
 
-    `ask` is None where nobody can be asked; `line` is what to type then. `versions`: SHA-256 of
+    `ask` is None if the user cannot be asked; `line` is what to type then. `versions`: SHA-256 of
     code files, by path, that another process of the same run agreed to and executed.
     """
 
@@ -118,7 +117,7 @@ def sending(config: StudyConfig, providers: Providers, overrides: Sequence[str] 
 
 
 def model_files(providers: Providers, overrides: Sequence[str] = ()) -> list[Path]:
-    """Return the model files of this machine that stand in a study file.
+    """Return the model files of this machine that a study file names.
 
     Those in `--model` and in `--set` are the user's own.
     """

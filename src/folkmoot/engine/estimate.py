@@ -67,10 +67,10 @@ class TokenRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Totals of a run; what is between a low and a high bound stands at their middle.
+    """Totals of a run. A total with a low and a high bound is given at their middle.
 
-    Nobody knows how long the replies of a model will be. The low bound has them as short as those
-    of the embedded respondent, the high bound at `SAID_WORDS` words. `input_range` and
+    The length of a model's replies is unknown. The low bound takes them to be as short as those
+    of the embedded respondent, the high bound to have `SAID_WORDS` words. `input_range` and
     `output_range` are of all tokens. `sampled`: of how many items of the outermost forks the calls
     were counted, and of how many there are, where not of all; then `calls_range` is wide.
     `incomplete`: the dry run was too large even for that, so that there will be more calls.
@@ -432,8 +432,8 @@ def _bounds_of(took: Sequence[float]) -> tuple[float, float]:
 
 
 def _kind_of(request: Request, address: str) -> tuple[object, ...]:
-    """Requests whose replies are alike in form and in length: the same place of the protocol,
-    numbers aside, the same form of answer, the same options."""
+    """Return a key of requests with replies of similar form and length: the same place of the
+    protocol, numbers aside, the same form of answer, the same options."""
     asked = request.asked
     place = re.sub(r"\d+", "", address.rpartition("/")[0]), address.rpartition("/")[2]
     schema = json.dumps(request.schema, sort_keys=True) if request.schema is not None else ""

@@ -357,8 +357,8 @@ class Gateway:
     ) -> Callable[[], Awaitable[R]]:
         """Send, and keep account of a reply that broke off: the vendor may bill it.
 
-        Nobody knows what it cost, so the budget counts all that was reserved for it. It is on the
-        disk before the call is tried again, so that a resume counts it too.
+        Its cost is unknown, so the budget counts the full reservation. This is written to disk
+        before the call is tried again, so that a resume counts it too.
         """
 
         async def sending() -> R:

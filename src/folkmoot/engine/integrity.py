@@ -5,8 +5,8 @@ the whole row (usage, cost, times, attempts too), its seal. The digests of a run
 these in order of address. A chain over the seals in the order in which entries were written, kept
 in `meta` with every commit, shows entries that were added or removed, also after a crash.
 
-All this finds damage and changes by hand. It does not bind somebody who computes every hash anew:
-only a digest that was published elsewhere does.
+This finds damage and manual changes. It does not detect a change after which every hash was
+recomputed: only a digest that was published elsewhere does.
 
 Journals of formats 1 to 3 have a 128-bit sum of hashes in place of these, which can be forged.
 
@@ -143,7 +143,7 @@ def kept_in_meta(db: sqlite3.Connection, key: str) -> str:
 
 
 def hash_batches(db: sqlite3.Connection) -> str:
-    """SHA-256 of what was handed in to vendors' batch interfaces; empty where nothing was."""
+    """Return the SHA-256 of the batches submitted to vendors; empty if there were none."""
     if not has_table(db, "batches"):
         return ""
     rows = db.execute("SELECT * FROM batches ORDER BY name").fetchall()
@@ -222,13 +222,15 @@ def _damaged_rows(db: sqlite3.Connection) -> list[Damage]:
     for table in ("entries", "superseded"):
         rows = db.execute(f"SELECT number, {NAMES}, content, seal FROM {table}")
         changed = (row[1] for row in rows if not intact(row))
-        found += (Damage(_named(address), "changed since written") for address in changed)
+        found += (Damage(_format_address(address), "changed since written") for address in changed)
     superseded = "SELECT gone, address, at, event FROM superseded ORDER BY gone"
     for number, address, at, event in db.execute(superseded):
         if isinstance(address, str) and hash_superseding(number, address, at) == event:
             gone.append((number, event))
         else:
-            found.append(Damage(_named(address), "when it was superseded changed since written"))
+            found.append(
+                Damage(_format_address(address), "when it was superseded changed since written")
+            )
     if not found and _chain(db, gone) != kept_in_meta(db, "chain"):
         found.append(Damage("", "entries were added or removed since they were written"))
     for name, hash_table in (("batches", hash_batches), ("broken", hash_broken)):
@@ -241,7 +243,7 @@ def _damaged_rows(db: sqlite3.Connection) -> list[Damage]:
     return found
 
 
-def _named(address: object) -> str:
+def _format_address(address: object) -> str:
     return address if isinstance(address, str) else repr(address)
 
 
@@ -291,7 +293,7 @@ def _damaged_before(db: sqlite3.Connection, form: int) -> list[Damage]:
         return []
     rows = db.execute(f"SELECT {NAMES}, seal FROM entries ORDER BY address")
     found = [
-        Damage(_named(row[0]), "changed since written")
+        Damage(_format_address(row[0]), "changed since written")
         for row in rows
         if _seal_before(row[:-1]) != row[-1]
     ]

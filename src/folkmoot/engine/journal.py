@@ -108,9 +108,9 @@ class JournalReader:
         self._reader.close()
 
     def spent(self) -> tuple[int, float, list[str]]:
-        """Calls and known cost (USD) of all that was ever asked, what was asked again included,
-        and the models some of whose replies have an unknown cost. A reply that broke off is no
-        call, and costs the most that it may have cost."""
+        """Return the number of calls ever made, their known cost (USD), and the models with replies
+        of unknown cost. Repeated calls count each time. A reply that broke off is no call, and
+        counts at the most that it may have cost."""
         paid = (
             "(SELECT model_asked, cost_usd FROM entries WHERE kind != 'compute' UNION ALL "
             "SELECT model_asked, cost_usd FROM superseded WHERE kind != 'compute')"
@@ -286,7 +286,7 @@ class JournalReader:
         return {row[0]: Batch._make(row) for row in rows}
 
     def keys_of(self, batch: str) -> list[str]:
-        """Which requests stand in a batch."""
+        """Return the keys of the requests in a batch."""
         rows = self._reader.execute(
             "SELECT key FROM batched WHERE batch = ? ORDER BY key", (batch,)
         )
@@ -561,7 +561,7 @@ class Journal(JournalReader):
         return self._write_beside(lambda db: write_broken(db, broken))
 
     def _write_beside(self, write: Callable[[sqlite3.Connection], None]) -> Future[None]:
-        """Have the writer thread write what is no entry, in a transaction of its own."""
+        """Have the writer thread write data other than entries, in a separate transaction."""
         done: Future[None] = Future()
         self.changed = True
         self.tell_change()

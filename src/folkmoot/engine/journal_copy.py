@@ -1,4 +1,4 @@
-"""Write a journal anew, entry by entry: for a person who withdraws, and to repair damage.
+"""Copy a journal entry by entry: when a person withdraws, and to repair damage.
 
 Used by `withdrawal.py` and `repair.py`.
 """

@@ -175,7 +175,7 @@ class _Cursor(sqlite3.Cursor):
         try:
             return super().__next__()
         except sqlite3.Error as error:
-            raise _told(self, error) from None
+            raise _to_storage_error(self, error) from None
 
 
 class _Connection(sqlite3.Connection):
@@ -192,10 +192,10 @@ def _telling(cursor: sqlite3.Cursor) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise _told(cursor, error) from None
+        raise _to_storage_error(cursor, error) from None
 
 
-def _told(cursor: sqlite3.Cursor, error: sqlite3.Error) -> StorageError:
+def _to_storage_error(cursor: sqlite3.Cursor, error: sqlite3.Error) -> StorageError:
     db = cursor.connection
     return storage_error(db.path if isinstance(db, _Connection) else Path(), error)
 
@@ -285,7 +285,7 @@ def keep_in_meta(db: sqlite3.Connection, key: str, value: str) -> None:
 
 
 def write_batch(db: sqlite3.Connection, batch: Batch, keys: Iterable[str]) -> None:
-    """Write a batch down, and which requests stand in it."""
+    """Record a batch and the keys of its requests."""
     for statement in filter(str.strip, BATCHES.split(";")):
         db.execute(statement)
     marks = ", ".join("?" * len(batch))

@@ -48,7 +48,7 @@ class Plan:
 
     @property
     def data(self) -> Mapping[str, object]:
-        """The plan as it stands in the file, once it is written."""
+        """The content of the plan file, once it is written."""
         return dict(self._data)
 
     def sealed(self, name: str) -> Mapping[str, object]:

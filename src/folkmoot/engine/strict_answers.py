@@ -32,7 +32,7 @@ StrictTables = Callable[[RunFolder, pl.DataFrame], Mapping[str, pl.LazyFrame]]
 
 
 class StrictRun(RunFolder):
-    """A run some of whose tables are replaced by others."""
+    """A run folder with some tables replaced by others."""
 
     def __init__(self, run: RunFolder, tables: Mapping[str, pl.LazyFrame]) -> None:
         super().__init__(run.path)

@@ -49,7 +49,7 @@ def is_english(text: str) -> bool:
 
 
 def _texts_of(value: object) -> Iterator[str]:
-    """The words of a study file: its longer texts, and what stands in its lists of options."""
+    """Yield the texts of a study file that show its language: longer texts and listed options."""
     if isinstance(value, str):
         if " " in value.strip() or not value.isascii():
             yield value

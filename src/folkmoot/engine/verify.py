@@ -101,7 +101,7 @@ class Verification:
     @property
     def verified(self) -> bool:
         """Whether the run is consistent and has the digest that was published elsewhere. Without
-        one, somebody who changed everything in the folder together would not be seen."""
+        such a digest, a consistent change of the whole folder cannot be detected."""
         return self.consistent and self.digest_matches is True
 
 
@@ -130,7 +130,7 @@ def changed_since(run: RunFolder) -> list[str]:
 
 
 def digests_of(run: RunFolder, journal: JournalReader) -> tuple[str, str]:
-    """Content digest and record digest of a run whose journal is undamaged."""
+    """Return the content digest and the record digest of a run with an undamaged journal."""
     return journal.content_digest(), digest_of_run(journal.record_digest(), run.plan)
 
 
@@ -245,7 +245,7 @@ def _compare_with_published(found: Verification, form: int, published: str) -> N
 
 
 def _forged_entries(journal: JournalReader) -> list[str]:
-    """Entries whose request is not the one that the fingerprint was made of."""
+    """Describe entries with another request than the one that the fingerprint was made from."""
     asked = [e.address for e in journal.entries() if not _fits(e)]
     if not asked or journal.format == 1:
         return []

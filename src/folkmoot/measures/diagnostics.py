@@ -274,8 +274,8 @@ _WORD = re.compile(r"\w+")
 
 
 def repeats_itself(text: str) -> bool:
-    """Whether a passage of up to 60 words stands at least 4 times in a row, 20 words or more in
-    all. Of a whole JSON object its texts are looked at, since its fields may repeat."""
+    """Return whether a passage of up to 60 words occurs at least 4 times in a row, 20 words or
+    more in all. In a JSON object only the texts are checked, since field names may repeat."""
     return any(map(_loops, _texts_in(text)))
 
 

@@ -28,9 +28,9 @@ def convergence_p(
         rng: draws the swaps
 
     If nothing happened, the two answers of a person are two draws of one and the same, so they can
-    be swapped. The means of each group are taken off first: that everybody moved alike is no
+    be swapped. The means of each group are taken off first: a move that all make alike is no
     convergence. Returns the share of swaps that leave the mean spread as small or smaller, one if
-    nobody's answers differ, and NaN without a group.
+    no two answers differ, and NaN without a group.
     """
     pairs = [_centred(before, end) for before, end in zip(retest, after, strict=True)]
     if not pairs:

@@ -4,7 +4,7 @@ A schema that a model fills in as text is filled in here field by field: enumera
 numbers within their bounds, lists of words one a line, lists of objects as rows of which blank ones
 count for nothing. What no field can show (a map of any keys) is written as JSON.
 
-Ways out (`none_of_these`, `declined`, `cannot_say`, or null) stand apart from the options: with a
+Ways out (`none_of_these`, `declined`, `cannot_say`, or null) are separate from the options: with a
 choice as further buttons of the same group, with anything else as a box to tick.
 """
 
@@ -37,7 +37,7 @@ OUT = "~out"  # after the name of a field: its ways out, where they have a box e
 @dataclass(frozen=True, slots=True)
 class Field:
     """One field of a form. `name` is its name in the form, `options` (label, value) of a choice;
-    of `rows` each part is a row. `ways_out` (label, value) stand apart. An object with
+    of `rows` each part is a row. `ways_out` (label, value) are shown apart. An object with
     `has_declined` holds a field `declined`, which is a way out of the whole of it."""
 
     name: str

@@ -74,7 +74,7 @@ class Overviews:
 
 
 def _note_error(task: asyncio.Task[Path]) -> None:
-    """Take the error of a task that nobody may ask for again, which asyncio would log."""
+    """Retrieve the error of a task, so that asyncio does not log it as never retrieved."""
     if not task.cancelled():
         task.exception()
 

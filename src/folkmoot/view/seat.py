@@ -243,8 +243,8 @@ class _Pages:
 
 
 def _state_of(chair: Chair) -> str:
-    """What the page of a step that cannot be undone was made for: it is asked for again when
-    somebody has come, or has answered, since."""
+    """Return a digest of the state that the page of an irreversible step shows. The page asks
+    again if a person has joined or answered since."""
     return digest(chair.place.name, str(chair.agreed), str(chair.answers), size=9).hex()
 
 
@@ -315,7 +315,7 @@ def _ways_out(question: Question) -> list[str]:
 
 
 def _answer(question: Question, sent: Mapping[str, Sequence[str]]) -> tuple[str | None, str]:
-    """The reply that the form stands for (None: they decline), and what is wrong with it."""
+    """Return the reply in a submitted form (None: they decline), and what is wrong with it."""
     form, schema = form_for(question), question.request.schema
     try:
         way = forms.way_out_of(form, sent)

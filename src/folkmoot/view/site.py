@@ -69,7 +69,7 @@ class Guard:
 
     A name of another site that was made to point to this machine (DNS rebinding) is none of
     `hosts`; an address in figures can't be. Without a token whoever reaches the port may read,
-    unless `links_hold_tokens`: each link then has a token of its own, which its page checks.
+    unless `links_hold_tokens`: each link then has a separate token, which its page checks.
     """
 
     hosts: frozenset[str] = field(default_factory=lambda: own_names("localhost"))

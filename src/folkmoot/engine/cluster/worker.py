@@ -54,8 +54,9 @@ Share = tuple[list[Part[object]], dict[str, Entry], dict[tuple[str | None, str],
 
 class Setup(NamedTuple):
     """What a worker must know of the run. `study` is the study type itself, packed, or how to find
-    it: its name, or its file and the consent to that. `holder` is what stands in the run folder's
-    file of that name: who reads the same there sees that folder. `key` names the run elsewhere."""
+    it: its name, or its file and the consent to that. `holder` is the content of the run folder's
+    file of that name: a worker that reads the same content there sees that folder. `key` names the
+    run elsewhere."""
 
     study: bytes | str | tuple[str, Consent]
     packed: bytes  # the path of the study file, its config

@@ -167,7 +167,7 @@ class Codings:
         return self.who
 
     def describe_withheld(self, content: str) -> str:
-        """The one line that stands in place of a finding which no embedded code may fill.
+        """Return the line that replaces a finding for which embedded codes may not be used.
 
         `content` is what codes of a model or a human would show there, as the start of a sentence.
         """

@@ -24,8 +24,7 @@ class NameBook:
     family: tuple[str, ...]
 
     def given_for(self, sex: str, age: int) -> tuple[str, ...]:
-        """Given names of the birth cohort of somebody of this sex ("F", "M"; "X": of both) and
-        age."""
+        """Return given names of the birth cohort of this sex ("F", "M"; "X": both) and age."""
         if sex == "X":
             return (*self.given_for("F", age), *self.given_for("M", age))
         born = REFERENCE_YEAR - age

@@ -377,14 +377,14 @@ def _own_incomes(
 
 
 def _living_alone(activity: Index, home: Index) -> Array:
-    """By what factor the income of those at home is larger who have nobody to keep them."""
+    """Return the factor by which the income of a person at home is larger if they live alone."""
     other = data()["other_income"]
     keeps = (activity == ACTIVITIES.index("at home")) & (home == HOMES.index("alone"))
     return np.where(keeps, other["at home alone"] / other["at home"], 1.0)
 
 
 def _former_pay(log_pay: Array, sex: Index, activity: Index) -> Array:
-    """The logarithm of what somebody's last job pays, from the median of the retired of their sex,
+    """Return the log pay of a person's last job less the median of the retired of the same sex,
     so that the published median income of the retired holds."""
     found = np.array(log_pay, dtype=float)
     for number in range(len(SEXES)):

@@ -80,7 +80,7 @@ def read_panel(path: Path) -> Panel:
 
 
 def check_foreign_gaps(row: Mapping[str, object], line: str) -> list[Problem]:
-    """What a row of another country's table lacks: nobody of it is filled up from Americans."""
+    """Return what a row of another country's table lacks: American data never fill its gaps."""
     if str(row.get("country", "")).strip().casefold() in _AMERICAN:
         return []
     given = without_answers_not_given(row)
