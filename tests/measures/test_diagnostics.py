@@ -83,9 +83,12 @@ def test_phrases_of_refusal_are_counted_and_decide_nothing():
     assert not refusals(GOOD, ["I can't imagine life without parks."] * 9).flagged
 
 
-def test_an_answer_that_cannot_be_read_is_no_refusal():
+def test_an_answer_that_cannot_be_read_is_no_refusal_and_clears_nobody():
     found = refusals([*GOOD, *[row(missing="unparsed", how="unreadable")] * 10])
-    assert found.flagged is False and found.value.value == 0
+    assert found.value.value == 0
+    # A model that ignores the ways out may have refused all of them in plain words.
+    assert found.flagged is None
+    assert "10 replies could not be read and may be refusals in other words" in found.says
 
 
 @pytest.mark.parametrize(

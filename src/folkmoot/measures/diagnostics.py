@@ -100,6 +100,7 @@ CLEAN_STEPS = frozenset({"exact", "normalised", "number", "named", "fenced"})
 
 WAYS_OUT = ("declined", "none_of_these", "cannot_say")
 BY_PROVIDER = "refused by the provider"
+UNREAD = ("unparsed", "empty")  # reasons of answers that may be refusals in other words
 
 
 def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
@@ -118,9 +119,17 @@ def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
         "gave no answer by a way out or were refused",
     )
     says = check.says
+    unread = sum(1 for row in answers if row.get("missing") in UNREAD)
+    if not check.flagged and reasons.total() + unread > REFUSALS * len(answers) and unread > 1:
+        # A model that ignores the ways out refuses in plain words, which are not told from noise.
+        check = replace(check, flagged=None)
+        says += (
+            f" Cannot be told: {plural(unread, 'reply', 'replies')} could not be read and may be "
+            "refusals in other words."
+        )
     if reasons:
         counted = ", ".join(f"{reason} {reasons[reason]:,}" for reason in sorted(reasons))
-        says = f"{says.removesuffix('.')} ({counted})."
+        says = says.replace(check.says, f"{check.says.removesuffix('.')} ({counted}).")
     if texts:
         possible = sum(1 for text in texts if looks_like_refusal(text))
         says += (

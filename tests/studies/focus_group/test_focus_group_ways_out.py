@@ -64,6 +64,25 @@ def test_declined_intents_are_null_with_the_reason_and_no_option(tmp_path: Path)
     assert {(i["answer"], i["missing"]) for i in written} == {(None, "declined")}
 
 
+def test_concepts_without_positions_are_not_compared(tmp_path: Path) -> None:
+    two = f"{SMALL}stimuli:\n  - {{name: oven, product_concept: An oven that reads}}\n"
+    two += "  - {name: box, product_concept: A box that cooks}\n"
+
+    def declining(of: str) -> Callable[[Request, str], str]:
+        def answer(request: Request, address: str) -> str:
+            declines = title(request) in ("PrivateOpinion", "OpinionReading") and of in address
+            return json.dumps({"declined": True}) if declines else reply(request, address)
+
+        return answer
+
+    for name, of, unknown in (("all", "/", "oven, box"), ("one", "/oven/", "oven")):
+        (tmp_path / name).mkdir()
+        run = play(tmp_path / name, two, provider=Scripted(declining(of)))
+        found = findings(run)["concepts"]
+        expected = f"The concepts cannot be compared: no final position is known for {unknown}."
+        assert expected in found.says and found.conclusion == ""
+
+
 def test_intents_that_were_clarified_stand_beside_those_of_the_first_reply(tmp_path: Path) -> None:
     def vague(request: Request, address: str) -> str:
         if "/intent/" in address and "p_0001" not in address:

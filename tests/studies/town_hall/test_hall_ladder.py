@@ -13,6 +13,7 @@ import pytest
 
 from folkmoot.conversation.answers import Parsed
 from folkmoot.conversation.template_sentences import read_field_sentences
+from folkmoot.kit.exposure import differences
 from folkmoot.models.request import Request
 from folkmoot.studies.town_hall import STUDY
 from folkmoot.studies.town_hall.answers import speaking, turn
@@ -423,6 +424,19 @@ def test_who_declines_a_whole_answer_is_not_asked_again_and_not_called_unread(
     assert held.table("satisfaction").filter(agent_id="A02")["post_missing"][0] == "declined"
     errors = next((held.path / "logs").glob("*_errors.log")).read_text("utf-8")
     assert "unreadable_answer" not in errors
+    # A statement that was declined was never to stand in the prompts of the others.
+    assert differences(held.folder) == []
+
+
+def test_a_hall_in_which_nobody_makes_a_statement_is_of_no_use(tmp_path: Path) -> None:
+    def refusing(key: Key, request: Request) -> Any:
+        is_resident = key[1].startswith(("A0", "V0"))
+        return {"declined": True} if is_resident else plain(key, request)
+
+    held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["2-1"]}, scripted(refusing))
+    assert held.folder.unusable == "no resident made a statement: all declined or could not be read"
+    assert held.table("votes")["vote"].null_count() == held.table("votes").height > 0
+    assert differences(held.folder) == []
 
 
 def test_a_turn_of_a_shared_session_can_be_declined_as_a_whole() -> None:

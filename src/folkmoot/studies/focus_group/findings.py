@@ -650,10 +650,24 @@ def compared(stated: pl.DataFrame, stimuli: list[str]) -> Finding:
             gaps[stimulus] = paired_difference(
                 both["after_own"], both["after"], both["group"].to_list()
             )
-    best = max(means, key=lambda s: means[s])
+    groups = path["group"].n_unique()
+    known = [s for s in stimuli if math.isfinite(means[s])]
+    unknown = [s for s in stimuli if s not in known]
+    if len(known) < 2:
+        return Finding(
+            "concepts",
+            "Which concept does better?",
+            "The concepts cannot be compared: no final position is known for "
+            f"{', '.join(unknown)}.",
+            Grid((), ()),
+            section="Concept test",
+            headline=True,
+            unit="group",
+            units=groups,
+        )
+    best = max(known, key=lambda s: means[s])
     holm = adjusted(gaps)
     clear = [holm[s] < ALPHA for s in gaps if best in (stimuli[0], s)]
-    groups = path["group"].n_unique()
     if groups < FEWEST_UNITS:
         certain = "which so few groups cannot tell from chance: add replications"
     elif all(clear):
@@ -670,7 +684,8 @@ def compared(stated: pl.DataFrame, stimuli: list[str]) -> Finding:
         "concepts",
         "Which concept does better?",
         f"The same people end most in favor of {best} (mean position {signed(means[best])}), "
-        f"{certain}. Differences are within persons, intervals over groups.",
+        f"{certain}. Differences are within persons, intervals over groups."
+        + (f" No final position is known for {', '.join(unknown)}." if unknown else ""),
         Grid.of(rows),
         intervals(lines, "difference of final positions", zero=0.0),
         notes=(HOLM,),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import polars as pl
+
 from folkmoot.kit.exposure import OWN, Decision, Exposure, Text
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.config import TownHallConfig
@@ -40,7 +42,7 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
         levels[row["discussion_id"]] = row["level"]
         residents.setdefault(row["discussion_id"], []).append(row["agent_id"])
     said: dict[str, list[tuple[int, str, str]]] = {}
-    for row in run.table("utterances").filter(silent=False, unread=False).iter_rows(named=True):
+    for row in run.table("utterances").filter(pl.col("text") != "").iter_rows(named=True):
         spoken = (row["round"], row["speaker_id"], row["speaker_role"])
         said.setdefault(row["discussion_id"], []).append(spoken)
     has_items = set(run.table("items")["discussion_id"])

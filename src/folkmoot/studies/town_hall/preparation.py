@@ -70,8 +70,11 @@ def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
 def unusable(run: RunFolder) -> str:
     """Why nothing in a run is of use: no resident was heard in any discussion."""
     residents = run.table("utterances").filter(speaker_role="resident")
-    unheard = residents["unread"].all() and not residents.is_empty()
-    return "no resident's statement could be read" if unheard else ""
+    if residents.is_empty() or not (residents["unread"] | residents["declined"]).all():
+        return ""
+    if residents["declined"].any():
+        return "no resident made a statement: all declined or could not be read"
+    return "no resident's statement could be read"
 
 
 def template() -> dict[str, str | bytes]:
