@@ -93,7 +93,10 @@ def _person(said: pl.DataFrame, opinions: pl.DataFrame, p: Mapping[str, str]) ->
             for v, c in zip(steps["valence"], [True, *steps["changed"][1:]], strict=True)
             if c
         )
-        lines += ["", f"[underline]{escape(str(stimulus))}[/underline]  position {trail}"]
+        # Where somebody stands after the talk is asked in private and is not on this path.
+        read = "; the first stated before the talk, then as a coder reads the answers"
+        told = f"position {trail} [dim](from −1 to 1{read})[/dim]"
+        lines += ["", f"[underline]{escape(str(stimulus))}[/underline]  {told}"]
         for row in own.filter(pl.col("stimulus") == stimulus).iter_rows(named=True):
             lines.append(f"[dim]{row['turn']:>3}[/dim] {escape(row['text'])}")
     return "\n".join(lines)
