@@ -385,8 +385,8 @@ async def _finish(execution: Execution, context: RunContext, end: _End, began: f
     """Keep every reply; write tables of what is done or paused, and the manifest in any case.
 
     The tables of a paused run hold what there is; the manifest says `paused`, and so does whatever
-    is made from them. They are written again when the run continues to its end. The end of the run is
-    announced before the manifest is written, because the manifest holds the hashes of the logs.
+    is made from them. They are written again when the run continues to its end. The end of the run
+    is announced before the manifest is written, because the manifest holds the hashes of the logs.
     """
     outcome = end.outcome
     try:
