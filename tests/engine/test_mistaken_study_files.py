@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random  # noqa: TID251 (a seeded generator of its own, to damage files)
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def damaged(data: Any, dice: random.Random) -> Any:
             parent = parent[key]
         kind = dice.random()
         if kind < 0.6:
-            parent[last] = dice.choice(ODD)
+            parent[last] = copy.deepcopy(dice.choice(ODD))
         elif kind < 0.8 or not isinstance(parent, dict):
             del parent[last]
         else:

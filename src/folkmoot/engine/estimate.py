@@ -275,17 +275,19 @@ class Counting:
         both = zip(self.filler, before.filler, strict=True)
         self.filler = [was + (now - was) * (1 + share) for now, was in both]
 
-    def _again(self, request: Request) -> int:
+    def _again(self, request: Request) -> float:
         """Tokens of the longest beginning that an earlier request had; 0 where it is too short for
         any vendor's cache."""
-        begun, tokens, again = b"", 0, 0
+        begun, tokens, again = b"", 0.0, 0.0
         for message in request.messages:
             begun = digest(begun, request.model, *message)
-            tokens += estimated_tokens(message.content)
+            # As for all that is sent: the estimate holds half of the filler.
+            filler = FILLER_TOKENS * message.content.count(FILLER)
+            tokens += estimated_tokens(message.content) - filler / 2
             if begun in self._begun:
                 again = tokens
             self._begun.add(begun)
-        return again if again >= SHORTEST_CACHED else 0
+        return again if again >= SHORTEST_CACHED else 0.0
 
     def _count(self, address: str, model: str, sent: float, said: float) -> None:
         if model == HUMAN:  # people cost nothing

@@ -677,7 +677,8 @@ def _refuse_damaged(path: Path) -> None:
     more = "; …" if len(damage) > MOST_NAMED else ""
     raise ForeignJournal(
         f"{path}: {named}{more}. The run would continue from what was never said. Put the journal "
-        "back as it was, or have the damaged answers asked again: `folkmoot verify --repair`."
+        "back as it was, without journal.sqlite-wal and -shm, or have the damaged answers asked "
+        "again: `folkmoot verify --repair`."
     )
 
 
