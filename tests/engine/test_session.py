@@ -342,6 +342,24 @@ def test_the_beginning_of_an_answer_is_not_the_answer(
     assert (row["value"], row["finish"]) == (value, "length")
 
 
+@pytest.mark.parametrize(
+    ("finish", "how"),
+    [
+        ("refused:refused", "refused"),
+        ("refused:filtered", "refused"),
+        ("refused:too_long", "unreadable"),
+        ("refused:rejected", "unreadable"),
+    ],
+)
+def test_a_prompt_that_does_not_fit_is_no_refusal(tmp_path: Path, finish: str, how: str) -> None:
+    async def protocol(session: Session) -> None:
+        await session.ask(ANN, "Which?", answer=Choice(["Park", "Mall"]))
+
+    model = Scripted(lambda r, a: Reply("", Usage(1, 0), finish=finish))
+    (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
+    assert (row["how"], row["recorded"]) == (how, None)
+
+
 def test_options_that_nobody_can_tell_apart_are_the_studys_mistake(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         await session.ask(ANN, "Which?", answer=Choice(["Park", "park"]))

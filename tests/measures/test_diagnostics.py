@@ -223,3 +223,9 @@ def test_shrinking_variance_of_ratings():
     assert not shrinking_numbers(people, 0, 10).flagged
     assert shrinking_numbers(5 + (people - 5) / 4, 0, 10).flagged
     assert shrinking_numbers([1, 2, 3], 0, 10).flagged is None
+
+
+def test_a_declined_json_answer_is_not_malformed() -> None:
+    declined = [{"kind": "json", "parse_step": "missing", "missing": "declined"}] * 10
+    read = [{"kind": "json", "parse_step": "exact", "missing": None}] * 10
+    assert malformed([*declined, *read]).flagged is False

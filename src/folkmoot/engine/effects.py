@@ -44,6 +44,7 @@ T = TypeVar("T")
 GIVEN_BACK = 1000  # characters of a reply that was cut, before it is asked again
 CHOICE = "choice"
 SHORT = (CHOICE, "number")  # kinds of answers whose beginning may be another answer
+REFUSED = (DECLINED, "refused", "filtered")  # by the speaker, and by the provider
 STATED = ("number", "named")  # parse steps that take an answer out of the words around it
 EMPTY_TRIES = 2  # times that an empty reply is asked for again, beside the answer's own re-asks
 
@@ -223,8 +224,7 @@ def _how_read(wanted: Answer[T], got: Exchange[T]) -> str | None:
     Free text is never read, so there is no such word for it unless it is missing.
     """
     if isinstance(got.value, Missing):
-        declined = got.value.reason == DECLINED or got.reply.finish.startswith("refused:")
-        if declined:
+        if got.value.reason in REFUSED:
             return "refused"
         if got.value.reason not in (*WAYS_OUT, CANNOT_SAY):
             return "unreadable"

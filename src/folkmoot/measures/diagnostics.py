@@ -144,7 +144,8 @@ def _refused(row: Row) -> str:
     reason = str(row.get("missing") or "")
     if reason in WAYS_OUT:
         return reason
-    if row.get("how") == "refused" or str(row.get("finish") or "").startswith("refused"):
+    # A prompt that is too long for the model is missing too, but nobody refused it.
+    if row.get("how") == "refused" or reason in ("refused", "filtered"):
         return BY_PROVIDER
     # Of runs of earlier versions; the words are those of providers' finish reasons.
     of_provider = any(word in reason for word in ("refus", "filter", "declin", "safety"))
@@ -152,11 +153,14 @@ def _refused(row: Row) -> str:
 
 
 def malformed(answers: Collection[Row]) -> Check:
-    """Structured answers (JSON) that had to be repaired, asked for again or given up."""
+    """Structured answers (JSON) that had to be repaired, asked for again or given up.
+
+    Refusals are not meant.
+    """
     bad = [
         bool(r.get("reasks") or r.get("parse_step") not in CLEAN_STEPS)
         for r in answers
-        if r.get("kind") == "json"
+        if r.get("kind") == "json" and not _refused(r)
     ]
     return share_check(
         "malformed",

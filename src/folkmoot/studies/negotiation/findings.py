@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import cast
 
@@ -168,11 +169,12 @@ def _satisfaction(data: Comparison, run: RunFolder) -> Finding:
     }
     says = "No decision could be scored."
     if scored:
-        best, most = max(scored.items(), key=lambda item: item[1].value)
+        most = max(scored.values(), key=lambda figure: figure.value)
+        best = [c for c, figure in scored.items() if math.isclose(figure.value, most.value)]
         over = plural(data["groups"], "group")
         says = (
             f"On a scale from {'−2' if by_text else '−4'} to 4 members are on average most "
-            f"content under {_title(best)}: {kit.mean(most)} over {over}."
+            f"content under {enumerated([_title(c) for c in best])}: {kit.mean(most)} over {over}."
         )
         if left_open := _left_open(read_table(run, SatisfactionRow)):
             says += f" Slots left open count as −4 ({left_open})."
