@@ -87,8 +87,8 @@ class DiscussionMessage(BaseModel):
 
 
 class When(StrEnum):
-    """When somebody is asked in private; `alone`: after an interview without the others; `retest`:
-    before the talk as well, in a second conversation that knows nothing of the first."""
+    """When a participant is asked in private; `alone`: after an interview without the others;
+    `retest`: before the talk as well, in a second conversation that knows nothing of the first."""
 
     BEFORE = "before"
     AFTER = "after"

@@ -85,7 +85,7 @@ class Concept:
         return Finding(key, title, *about, **more)
 
     def withheld(self, key: str, title: str, says: str, section: str) -> Finding:
-        """What stands in place of a finding of codes that support none: one line, no figure."""
+        """Return the stand-in for a finding that the codes do not support: one line, no figure."""
         if self.several:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
         return Finding(key, title, says, Grid((), ()), section=section)
@@ -163,7 +163,7 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
 
 
 def purchase_intent(c: Concept) -> Finding | None:
-    """The private answers before and after the talk; None if nobody was asked after it."""
+    """The private answers before and after the talk; None without questions after it."""
     asked = c.intents.filter(~pl.col("ladder"))
     own = asked.filter(pl.col("answer").is_not_null())
     parts = {when: own.filter(pl.col("when") == when) for when in own["when"].unique()}
@@ -364,16 +364,17 @@ def describe_missing(reasons: pl.Series) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in counts.iter_rows())
 
 
-def _unread_answers(c: Concept) -> tuple[str, ...]:
-    """A note on the answers whose position the coder could not say; runs of earlier versions do not
-    record them."""
-    if "reading_missing" not in c.said.columns:
+def _unread_answers(concept: Concept) -> tuple[str, ...]:
+    """Return a note on answers for which the coder could not read a position; runs of earlier
+    versions do not record them."""
+    if "reading_missing" not in concept.said.columns:
         return ()
-    unread = c.answers["reading_missing"].drop_nulls()
+    unread = concept.answers["reading_missing"].drop_nulls()
     if unread.is_empty():
         return ()
     return (
-        f"The coder gave no position for {len(unread)} of {plural(c.answers.height, 'answer')} "
+        f"The coder gave no position for {len(unread)} of "
+        f"{plural(concept.answers.height, 'answer')} "
         f"({describe_missing(unread)}); the one known before is kept there.",
     )
 
@@ -506,18 +507,18 @@ def talk_time(c: Concept) -> Finding | None:
     )
 
 
-def out_of_character(c: Concept) -> Finding | None:
+def out_of_character(concept: Concept) -> Finding | None:
     """How many replies may not be in character; None if there is no sign of any."""
-    if "out_of_character" not in c.said.columns:
+    if "out_of_character" not in concept.said.columns:
         return None
-    signs = c.said.filter(pl.col("out_of_character"))
+    signs = concept.said.filter(pl.col("out_of_character"))
     if signs.is_empty():
         return None
     shown = signs.select("group", "turn", "name", pl.col("text").str.slice(0, 160)).head(MOST_LINES)
-    return c.finding(
+    return concept.finding(
         "out_of_character",
         "Did they stay in character?",
-        f"{signs.height} of {plural(c.said.height, 'message')} may be out of character: the "
+        f"{signs.height} of {plural(concept.said.height, 'message')} may be out of character: the "
         "speaker talks as an assistant, as the player of a role, or in the headings of a script.",
         Grid.of(shown.to_dicts()),
         notes=("Found by signs in English; these messages were kept like all others.",),

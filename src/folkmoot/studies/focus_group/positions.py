@@ -1,7 +1,7 @@
-"""Positions on the concept: when somebody has moved, and how far towards the others.
+"""Positions on the concept: when a person has moved, and how far towards the others.
 
 A move and an approach are two measures. A move is a change from one's own earlier position, in
-whatever direction. An approach is how much nearer somebody is to where the others stood.
+whatever direction. An approach is how much nearer a person came to the others' positions.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def has_moved(before: float | None, after: float | None) -> bool:
 def measure_approach(
     start: Positions, person: str, before: float | None, after: float | None
 ) -> float | None:
-    """By how many points the distance shrank between a person and the mean of where the others
-    stood at the `start`; negative where it grew, None where a position is not known.
+    """Return by how many points a person came closer to the mean position of the others at
+    `start`; negative if the distance grew, None if a position is not known.
 
     Noise alone makes it zero on average: it takes a distance off as often as it adds one. A step
     in the direction of the others would not do, since noise regresses towards them.

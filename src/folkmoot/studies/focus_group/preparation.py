@@ -131,13 +131,13 @@ def _fitting(config: DiscussionConfig) -> list[Problem]:
 
 
 def list_images(config: DiscussionConfig) -> list[str]:
-    """The keys whose texts show images."""
+    """Return the keys of the texts that show images."""
     return [key for key, text in _texts(config) if images_in(text)]
 
 
 def check_images(config: DiscussionConfig) -> list[Problem]:
-    """Images that no model would see: those of other types, file names, and those that stand where
-    a text is wanted."""
+    """Return problems for images that no model would see: other types, file names, and images in
+    place of a text."""
     problems: list[Problem] = []
     for key, text in _texts(config):
         shown = images_in(text)

@@ -345,8 +345,8 @@ ASKS_PRICE = re.compile(r"\b(?:prices?|pay)\b", re.IGNORECASE)
 
 
 def fair_price(view: Opinion) -> str:
-    """The price that somebody names as fair: the product's own, or the usual one where none is in
-    view, up to twice or half of it by their position; to two figures."""
+    """The price that a participant names as fair: the product's own, or the usual one where none is
+    in view, up to twice or half of it by their position; to two figures."""
     named = view.product.price
     usual = amount(_only_amount(named)) if named else USUAL
     fair = usual * 2**view.position
@@ -355,8 +355,8 @@ def fair_price(view: Opinion) -> str:
 
 
 def own_concern(mind: Mind) -> str:
-    """What somebody spoke of who is asked right after their own words; empty if others have spoken
-    since, or if they spoke of nothing in particular."""
+    """The concern of the speaker who is asked right after their own words; empty if others have
+    spoken since, or if they spoke of nothing in particular."""
     said = mind.reading.said
     if len(said) < 2 or not said[-2].own or said_by_others(mind, said[-1].text):
         return ""

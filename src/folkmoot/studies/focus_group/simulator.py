@@ -141,7 +141,7 @@ def infer_request(
 ) -> Request:
     """A request from two texts alone.
 
-    The answer type is the one whose options, or whose field names, all stand in the prompt.
+    The answer type is the one with all options, or all field names, in the prompt.
     """
     messages = (Message("system", system_prompt), Message("user", user_prompt))
     role = "moderator" if _MODERATES.search(system_prompt) else "participant"
@@ -190,7 +190,7 @@ class DiscussionSimulator:
 
 
 def _is_plain_mock(client: LLMClient) -> bool:
-    """Whether a client answers as the embedded respondent does, with no `complete` of its own."""
+    """Whether a client answers as the embedded respondent does: `complete` is not replaced."""
     return type(client).complete is MockLLMClient.complete and "complete" not in vars(client)
 
 

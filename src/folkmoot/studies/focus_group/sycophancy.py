@@ -62,7 +62,8 @@ class Check:
     """What was found, with groups as units. Shares in 0–1; NaN where nothing could be compared.
 
     `agree_slope` is the change, per place later in the order, of the share that agrees among the
-    answers that take somebody up: later speakers have more to take up, which is no pleasing.
+    answers that respond to another speaker: later speakers have more to respond to, which is no
+    pleasing.
     `step_slope` is the same for the approach to the others, of all answers.
     `spread_before` and `_after` are standard deviations of the positions. `converge_p` is the
     chance that another asking alone would leave people as close together (`convergence_p`; NaN
@@ -237,8 +238,8 @@ def takes_up_others(stance: str | None, replied_to: str | None) -> bool:
 
 
 def steps(first: Positions, said: Iterable[tuple[str, float | None]]) -> list[float | None]:
-    """By how much each of the answers (speaker, position after it) brought its speaker nearer to
-    where the others stood at `first`; None where one of these is not known."""
+    """Return how much each answer (speaker, position after it) brought its speaker nearer to the
+    positions of the others at `first`; None if one of these is not known."""
     now = dict(first)
     found: list[float | None] = []
     for who, after in said:
@@ -250,7 +251,7 @@ def steps(first: Positions, said: Iterable[tuple[str, float | None]]) -> list[fl
 
 
 def towards(first: Positions, after: Positions) -> dict[str, float]:
-    """By how much each person came nearer to where the others stood at `first`, by id."""
+    """Return how much each person came nearer to the others' positions at `first`, by id."""
     moved = {
         who: measure_approach(first, who, before, after.get(who)) for who, before in first.items()
     }
@@ -322,7 +323,7 @@ def _convergence(people: Sequence[Moved]) -> tuple[float, float, float]:
 def _paired(
     groups: Iterable[tuple[Positions, Positions]],
 ) -> tuple[list[list[float]], list[list[float]]]:
-    """The two positions of everybody of whom both are known, by group; groups of three and more."""
+    """Return both positions of all people with two known ones, by group of three or more."""
     first: list[list[float]] = []
     second: list[list[float]] = []
     for one, other in groups:

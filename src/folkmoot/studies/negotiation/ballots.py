@@ -1,7 +1,7 @@
 """What each member is asked alone: scores of the options as data, and ballots.
 
 Members' own scores are the data of the measure of satisfaction. Each member is asked once before
-the mediation, in a conversation of its own that no mediator and no other member sees. The same
+the mediation, in a separate conversation that no mediator and no other member sees. The same
 scores are used under all conditions. Options that come up later are scored when they enter; else
 the member's score of them is unknown.
 
@@ -180,7 +180,7 @@ async def collect_own_scores(scope: Scope, case: Negotiation) -> dict[str, OwnSc
 async def score_late_options(
     scope: Scope, case: Negotiation, decision: SlotDecision
 ) -> SlotDecision:
-    """Ask all members for scores of the options of a decision that nobody could score before."""
+    """Ask all members for scores of a decision's options that came up after the first scores."""
     topic = case.topic(decision.topic)
     known = case.hearing_all.tally(topic)
     named = dict.fromkeys([*decision.options, *(p.option for p in decision.portions)])

@@ -209,7 +209,7 @@ def lexicon() -> tuple[str, ...]:
 
 class Terms(NamedTuple):
     """The listed terms in a text, as it writes them. `quoted` ones come from an option or from a
-    member's words, so they are nobody's theory."""
+    member's words, so they do not count as theory."""
 
     theory: tuple[str, ...] = ()
     quoted: tuple[str, ...] = ()
@@ -223,7 +223,7 @@ _JOINTS = r"\s_/\-‐‑‒–—−"
 def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
     """Find the listed terms in a text, in any spelling and inflection.
 
-    A term that stands in a `quotable` text too (a member's words, an option) is quoted.
+    A term that also occurs in a `quotable` text (a member's words, an option) is quoted.
     """
     theirs = {_term_of(found) for words in quotable for found in theory_words(words)}
     found = theory_words(text)
@@ -255,7 +255,7 @@ def _term_of(written: str) -> str:
 
 @lru_cache(maxsize=1_000)
 def _pattern(terms: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern of terms, longest first. Between two words of a term may stand spaces,
+    """Return a pattern of terms, longest first. Between two words of a term there may be spaces,
     hyphens, underscores, slashes or nothing. The last word may be inflected ("vetoed")."""
     gap = rf"[{_JOINTS}]*"
     parts = []

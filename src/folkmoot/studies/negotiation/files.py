@@ -167,9 +167,9 @@ def trail(case: Negotiation, d: SlotDecision) -> dict[str, object]:
     }
 
 
-def _portions(d: SlotDecision) -> list[dict[str, object]] | None:
+def _portions(decision: SlotDecision) -> list[dict[str, object]] | None:
     """Return who gets what; None where nothing is decided."""
-    return None if d.undecided else [p.to_json() for p in d.portions]
+    return None if decision.undecided else [p.to_json() for p in decision.portions]
 
 
 def _assignment(d: SlotDecision, names: Mapping[str, str]) -> dict[str, object] | None:

@@ -115,7 +115,7 @@ class DecisionMeasures:
     minority_promised: float
 
     def satisfaction_with(self, member: str, **values: float) -> float:
-        """Return a member's satisfaction. `values` stand for what is unknown, by its reason."""
+        """Return a member's satisfaction. `values` replace unknown ones, by reason."""
         return self.satisfaction.get(member, values.get(self.unknown.get(member, ""), math.nan))
 
 

@@ -136,8 +136,8 @@ async def ask_mediator(
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """What the mediator returned, read. `label` is the strategy it named, None if unread; `said`
-    all its words as it wrote them; `stated` what it says that everybody gets; `terms` the words of
-    theory in all that it wrote (C3)."""
+    all its words as it wrote them; `stated` what it says that each member gets; `terms` the words
+    of theory in all that it wrote (C3)."""
 
     has_conflict: bool
     conflict_description: str
@@ -539,7 +539,7 @@ def _refusal(
 
 
 def _revised(case: Negotiation, standing: SlotDecision, stated: Settlement) -> SlotDecision:
-    """The decision as restated, or as it stood where options, members and times are the same."""
+    """Return the restated decision, or `standing` if options, members and times are the same."""
     portions = stated.portions
     if standing.subgrouping_required:
         a, b = portions

@@ -273,7 +273,7 @@ async def _raw(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
 
 
 def _why_undecided(proposal: Proposal) -> str:
-    """Return why a statement that gives nobody anything decides nothing."""
+    """Return why a statement that gives no member an option decides nothing."""
     if proposal.parse_step == DECLINED:
         return DECLINED
     unread = proposal.parse_step in UNREAD_STEPS or proposal.stated.unread

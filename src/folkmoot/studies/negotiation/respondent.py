@@ -360,7 +360,7 @@ def _list(value: object) -> list[str]:
 
 
 def _stated(shares: Sequence[Reply]) -> list[Reply]:
-    """The shares as a reply states them: "everyone" is a value of its own."""
+    """The shares as a reply states them: "everyone" is a separate value."""
     return [{**s, "members": s["members"] or [EVERYONE], "new_option": ""} for s in shares]
 
 

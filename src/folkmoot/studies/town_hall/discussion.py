@@ -178,7 +178,7 @@ class Call:
     """One answer of one seat, or of the shared session: for quality counts and logs.
 
     `residents` are those whose words it holds. `parse_step` is the step at which it was
-    read, `minimal` counts the residents for whom the minimal structure stands; an answer that was
+    read, `minimal` counts the residents with the minimal structure as answer; an answer that was
     declined is `missing` and not minimal. `at` is seconds
     since the epoch; times, tokens and cost are as journaled, so a replay gives the same.
     """
@@ -443,7 +443,7 @@ class Got(Generic[T]):
     call: Call
 
     def or_else(self, unread: T, declined: T) -> T:
-        """The answer, or what stands for one that could not be read or was declined."""
+        """Return the answer, or `unread` or `declined` if there is none."""
         if self.value is not None:
             return self.value
         return declined if self.call.missing == DECLINED else unread
@@ -457,7 +457,7 @@ class Answers(Generic[T]):
     declined: frozenset[str] = frozenset()
 
     def of_all(self, ids: Iterable[str], unread: T, declined: T) -> dict[str, T]:
-        """The answer of each, or what stands for one that could not be read or was declined."""
+        """Return the answer of each resident, or `unread` or `declined` where there is none."""
         missing = {i: declined if i in self.declined else unread for i in ids}
         return {i: self.values.get(i, none) for i, none in missing.items()}
 

@@ -91,7 +91,7 @@ def seat_models(config: TownHallConfig) -> list[str]:
     """Models that the levels' seats and moderators name by themselves and that are asked.
 
     The levels of the source name five vendors' models. They are asked where the file names a hosted
-    `model`; else only those that stand in the file itself.
+    `model`; otherwise only those that the file itself names.
     """
     levels = levels_of(config)
     named = [m for level in levels for m in level.models]

@@ -58,7 +58,7 @@ _SEND_AS = "save it as PNG, JPEG, GIF or WebP"
 
 
 def cells_with_images(config: WorkbookConfig) -> list[str]:
-    """The cells whose texts show images that are sent, in the order of the sheets."""
+    """Return the cells with texts that show images that are sent, in the order of the sheets."""
     cells: dict[str, None] = {}
     if config.images == "placeholder" or not _may_show(config.workbook):
         return []

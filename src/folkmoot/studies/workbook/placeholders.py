@@ -8,7 +8,7 @@ Expressions are evaluated by simpleeval, narrowed further: no attributes, no sub
 operations beyond comparison. `sum(x)`, `mean(x)`, `min(x)`, `max(x)` and `count(x)` go over all
 participants of the session who have the values in `x`; `sum(others(x))` over all but oneself.
 
-What an aggregate goes over is calculated once for each participant, however deep it stands and
+What an aggregate goes over is calculated once for each participant, at any depth of nesting and
 however many ask for it. So the work grows with the text of an expression times the participants.
 """
 

@@ -237,7 +237,7 @@ def _constant_notes(workbook: Workbook, count: int) -> list[str]:
 
 
 def _templates(workbook: Workbook) -> Iterator[str]:
-    """Every text in which a constant may stand."""
+    """Yield every text that may contain a constant."""
     for part in (*workbook.treatments, *workbook.roles):
         yield from (part.label, part.description, *part.extra.values())
     for task in workbook.tasks:

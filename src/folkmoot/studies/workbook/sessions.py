@@ -75,7 +75,7 @@ class Response:
 @dataclass
 class SessionState:
     """The state of one session. `reasks`: how often an answer may be asked for again;
-    `sends_images`: else a placeholder stands where an image would be.
+    without `sends_images` a placeholder replaces each image.
 
     `computed` comes in dependency order. Each value is calculated once, after the task that gives
     the last answer it rests on, and stored.
@@ -153,7 +153,7 @@ class SessionState:
         self._values[(response.task.var_name, response.speaker_id)] = response.given
 
     def finish_task(self, task: TaskInPlay) -> None:
-        """Calculate the values whose last answer this task gave."""
+        """Calculate the values that needed this task as their last answer."""
         self._calculate(self._places[task.var_name])
 
     def finish(self) -> None:
@@ -473,7 +473,7 @@ def _filled(
 
 
 def asked_in(state: SessionState, task: TaskInPlay) -> list[Seat | str]:
-    """Who is asked in a task, in order: those of whose prompt something remains.
+    """Who is asked in a task, in order: those with a prompt that is not empty.
 
     A text may hold nothing for some of them (`{% if give_1 > 5 %}Why?{% endif %}`). They sit out,
     and their answer is missing with that reason.

@@ -186,8 +186,8 @@ class Votes:
 
     @cached_property
     def holm_p(self) -> dict[frozenset[str], float]:
-        """Holm's p of each pair of conditions, over all pairs: one contrast has one adjusted p in
-        whichever finding it stands."""
+        """Holm's p of each pair of conditions, over all pairs: a contrast has the same adjusted p
+        in every finding."""
         counts = {a.condition: (a.changed, a.n) for a in self.twice}
         arms = {a.condition: a for a in self.twice}
         pairs = all_pairs(counts, lambda a, b: self.difference(arms[a], arms[b]))
@@ -219,7 +219,7 @@ class Votes:
 
     @property
     def wording(self) -> str:
-        """Whose words the prompts are."""
+        """The source of the prompt wording."""
         return "the study file's own wording" if self.config.get("prompts") else "our wording"
 
     def _drawn(self, arm: Arm) -> bool:

@@ -21,5 +21,5 @@ _SIGNS = re.compile(
 
 
 def is_out_of_character(text: str) -> bool:
-    """Whether somebody speaks as an assistant, as the player of a role, or from a script."""
+    """Return whether a text speaks as an assistant, as the player of a role, or from a script."""
     return bool(_SIGNS.search(text))

@@ -118,7 +118,7 @@ class Moderator:
     """Runs the discussion. `names` maps the ids of those at the table to their first names.
 
     `summary` and `unanswered` are the moderator's own notes up to the last question;
-    `silent_times` counts by id how often in a row somebody who was asked gave no answer.
+    `silent_times` counts by id how often in a row a participant gave no answer when asked.
     """
 
     config: DiscussionConfig
@@ -283,7 +283,7 @@ class Moderator:
         return Floor(spoken, words, questions_left, mute)
 
     def note_answer(self, who: str, answered: bool) -> None:
-        """Note whether somebody who was asked gave an answer."""
+        """Note whether a participant who was asked gave an answer."""
         self.silent_times[who] = 0 if answered else self.silent_times.get(who, 0) + 1
 
 

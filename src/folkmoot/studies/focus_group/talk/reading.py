@@ -72,8 +72,8 @@ OPINION_READING = Json(OpinionReading, may_decline=True)
 
 
 class Position(NamedTuple):
-    """What the coder reads from an answer: where the speaker stands (−1 … 1; None: not known),
-    whether the answer moved it, whose message it takes up, whether it agrees with it, its tone;
+    """What the coder reads from an answer: the speaker's position (−1 … 1; None: not known),
+    whether the answer moved it, the message it takes up, whether it agrees with it, its tone;
     `missing`: why the position could not be read."""
 
     valence: float | None

@@ -1,7 +1,7 @@
 """The structured replies that the mediator and the members are asked for, as JSON models, and how a
 stated decision is read: who gets which option, when, and what is dropped.
 
-The statement has one form under C3, C4 and C5, so that no decision is read from prose. Fields stand
+The statement has one form under C3, C4 and C5, so that no decision is read from prose. Fields are
 in the order of the source, then ours; what explains comes before what decides. `REASON_FIRST` is
 the other order. What names a member, an option or a time is a value of a closed vocabulary.
 """
@@ -455,7 +455,7 @@ class Vocabulary:
 def settlement(vocabulary: Vocabulary, said: Decided) -> Settlement:
     """Read a mediator's statement: options, members and times by their listed names.
 
-    Entries that differ in the times or in the members alone are one; what somebody gets is not
+    Entries that differ in the times or in the members alone are one; what a member gets is not
     dropped. House rules hold together, other options for the same members share the trip.
     """
     group, in_force = vocabulary.group, vocabulary.in_force
@@ -520,8 +520,8 @@ def _members_of(share: Share, group: Group, unmatched: list[str]) -> tuple[str, 
 
 
 def _side_by_side(portions: tuple[Portion, ...]) -> tuple[Portion, ...]:
-    """Options that somebody gets beside others for the whole trip share it: each has a part of its
-    own, so that they do not count as in force at once."""
+    """Give each option that a member gets beside others for the whole trip a separate part of the
+    trip, so that they do not count as in force at once."""
     whole = [set(p.members) for p in portions if p.when == WHOLE_TRIP]
 
     def shares(p: Portion) -> bool:
@@ -541,9 +541,9 @@ def same(a: Sequence[Portion], b: Sequence[Portion]) -> bool:
     return _who_gets(a) == _who_gets(b)
 
 
-def is_same_decision(a: Sequence[Portion], b: Sequence[Portion], days: int) -> bool:
+def is_same_decision(first: Sequence[Portion], second: Sequence[Portion], days: int) -> bool:
     """Return whether two decisions give the same members the same options at the same times."""
-    return _who_gets_when(a, days) == _who_gets_when(b, days)
+    return _who_gets_when(first, days) == _who_gets_when(second, days)
 
 
 def _who_gets(portions: Sequence[Portion]) -> Mapping[str, frozenset[str]]:

@@ -321,7 +321,7 @@ NOTHING = frozenset(
 @dataclass(frozen=True, slots=True)
 class Ballot:
     """One member's ballot: options by their listed names, or a new option's. `scores`, where they
-    were asked for, stand in place of the preference text and the other fields but `hard_no`.
+    were asked for, replace the preference text and the other fields but `hard_no`.
     `objections`: any other firm no, as it was said. It counts if an option of just that name comes
     up."""
 
@@ -519,12 +519,12 @@ def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> d
     result: dict[str, float] = dict(text_scores(text, options))
     if ballot is None:
         return result
-    refused = _named((*ballot.hard_no, *ballot.objections), options)
+    refused = _match_entries((*ballot.hard_no, *ballot.objections), options)
     if ballot.scores:
         given = ((match_option(o, options), score) for o, score in ballot.scores.items())
         result |= {option: score for option, score in given if option}
     else:
-        acceptable = _named(ballot.acceptable, options)
+        acceptable = _match_entries(ballot.acceptable, options)
         for option in acceptable:
             result[option] += WEAK
         if top := match_option(ballot.top_choice, options):
@@ -535,7 +535,7 @@ def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> d
     return result
 
 
-def _named(entries: Iterable[str], options: Sequence[str]) -> set[str]:
+def _match_entries(entries: Iterable[str], options: Sequence[str]) -> set[str]:
     return {option for entry in entries if (option := match_option(entry, options))}
 
 

@@ -62,9 +62,9 @@ def fold_name(name: str) -> str:
 
 
 def groups_of_members(group: Group) -> dict[str, tuple[str, ...]]:
-    """Return the values that stand for several members ("everyone", "the parents") with ids.
+    """Return the values that mean several members ("everyone", "the parents") with ids.
 
-    A role that only one member has, or all have, gets no value of its own.
+    A role that only one member has, or all have, gets no separate value.
     """
     values = {EVERYONE: tuple(member.id for member in group.members)}
     for role in group.type.roles:

@@ -185,7 +185,7 @@ def planned(asked: Asked) -> Json[Planned]:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One binary decision on the ballot and the residents whose words it goes back to."""
+    """One binary decision on the ballot; `origin` names the residents it goes back to."""
 
     id: str
     text: str
@@ -247,7 +247,7 @@ UNREAD_BALLOT = Ballot(parse_error=True)
 
 
 def refused_ballot(items: Sequence[Item]) -> Ballot:
-    """Return what stands for a ballot that was declined as a whole."""
+    """Return the replacement of a ballot that was declined as a whole."""
     return Ballot(missing=dict.fromkeys((i.id for i in items), DECLINED), declined=True)
 
 

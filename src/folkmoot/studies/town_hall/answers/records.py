@@ -174,12 +174,12 @@ class Minimal(Record):
 
     @classmethod
     def minimal(cls) -> Self:
-        """The minimal structure that stands for an answer that could not be read."""
+        """Return the minimal structure that replaces an answer that could not be read."""
         return cls._nothing(parse_error=True)
 
     @classmethod
     def refused(cls) -> Self:
-        """What stands for an answer that was declined."""
+        """Return the minimal structure that replaces an answer that was declined."""
         return cls._nothing(declined=True)
 
     @classmethod

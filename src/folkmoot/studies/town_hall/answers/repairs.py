@@ -198,7 +198,7 @@ class Asked:
         """Can the hall have heard this answer to `target` in a statement, by a rule over words?
 
         It is a robustness check and decides nothing: people answer each other in words that no
-        rule finds. By the rule the words stand there, or a sentence that names `target` shares one
+        rule finds. By the rule the words occur there, or a sentence that names `target` shares one
         with it: models copy their words into what they say only roughly.
         """
         if quoted(words, statement):
