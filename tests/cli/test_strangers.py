@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import py_compile
@@ -275,6 +276,19 @@ def test_a_model_file_is_not_loaded_unasked(desk: Desk) -> None:
     assert asked in desk.folkmoot("run", "pilot.yaml", "--out", "other")[1]
     status, said = desk.folkmoot("run", "pilot.yaml", "--model", "synthetic", "--out", "third")
     assert status == 0, said
+
+
+def test_a_model_file_in_a_strangers_sealed_plan_is_not_loaded_unasked(desk: Desk) -> None:
+    weights = desk.folder / "weights.gguf"
+    weights.write_bytes(b"GGUF and nothing that llama.cpp can read")
+    desk.write("pilot.yaml", f"{PILOT}model: synthetic\n")
+    assert desk.folkmoot("run", "pilot.yaml", "--out", "run")[0] == 0
+    plan = desk.folder / "run" / "plan.json"
+    sealed = json.loads(plan.read_text("utf-8"))
+    sealed["sealed"]["design"]["data"]["model"] = f"local:{weights}"
+    plan.write_text(json.dumps(sealed), "utf-8")
+    status, said = desk.folkmoot("run", "pilot.yaml", "--out", "run", "--resume")
+    assert status == 2 and f"loads the model file {weights}" in said, said
 
 
 def test_check_refuses_a_key_over_plain_http(desk: Desk) -> None:

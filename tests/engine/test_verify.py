@@ -489,6 +489,8 @@ def test_a_published_digest_verifies_the_run_that_it_is_of(run: Path) -> None:
     assert code == 0 and "Verified" in said and "in the record digest alone" in said
     code, said = verify_with(run, content[:-1])
     assert code == 4 and "is not the published one" in said
+    code, said = verify_with(run, " ")  # a script whose variable is not set
+    assert code == 2 and "Consistent" not in said
 
 
 @pytest.mark.parametrize("what", ["cost_usd = 2.5", "attempts = 9", "started_at = started_at + 60"])
@@ -514,6 +516,53 @@ def test_a_changed_log_is_seen(run: Path, name: str) -> None:
     forge(run / name)
     code, said = verify(run)
     assert code == 4 and f"{name} was changed after the run" in said
+
+
+def test_a_manifest_without_its_seal_is_not_as_it_was_written(run: Path) -> None:
+    change_json(run / "manifest.json", lambda m: m.update(wall_seconds=1.0) or m.pop("seal"))
+    code, said = verify(run)
+    assert code == 4 and "manifest.json was changed after the run" in said
+
+
+@pytest.mark.parametrize("part", [None, "x", [], {}, 1])
+@pytest.mark.parametrize("name", ["design", "personas", "software"])
+def test_a_plan_of_another_shape_is_named(run: Path, name: str, part: object) -> None:
+    if (name, part) == ("software", {}):
+        part = ["x"]
+    change_json(
+        run / "plan.json",
+        lambda plan: (plan if name == "software" else plan["sealed"]).update({name: part}),
+    )
+    for command in ("report", "show", "verify"):
+        done = CliRunner().invoke(app, [command, str(run)])
+        assert done.exception is None or isinstance(done.exception, SystemExit), command
+    assert done.exit_code != 0 and "plan.json" in done.output
+
+
+@pytest.mark.parametrize("content", ["null", '"x"', "[]", "NaN", "[" * 100_000, ""])
+@pytest.mark.parametrize("name", ["plan.json", "manifest.json", "study.yaml", "config.yaml"])
+def test_a_file_of_another_shape_is_named_and_crashes_nothing(
+    run: Path, name: str, content: str
+) -> None:
+    (run / name).write_text(content, "utf-8")
+    for command in (["verify"], ["report"], ["show"]):
+        done = CliRunner().invoke(app, [*command, str(run)])
+        assert done.exception is None or isinstance(done.exception, SystemExit), command
+    code, said = verify(run)
+    assert code != 0 and name in said, said
+
+
+def test_a_folder_in_the_place_of_a_file_is_named(run: Path) -> None:
+    (run / "config.yaml").unlink()
+    (run / "config.yaml").mkdir()
+    code, said = verify(run)
+    assert code == 4 and "config.yaml is gone" in said
+
+
+def test_a_codebook_beside_the_run_s_own_does_not_replace_it(run: Path) -> None:
+    before = RunFolder(run).codebook()
+    (run / "tables" / "codebook.json").write_text("{}", "utf-8")
+    assert RunFolder(run).codebook() == before != {}
 
 
 @pytest.mark.parametrize("key", ["wall_seconds", "processes", "finished_at", "software", "hashes"])

@@ -35,6 +35,7 @@ def row(kind: str = "choice", **more: object) -> dict[str, object]:
         "role": "participant",
         "kind": kind,
         "parse_step": "exact",
+        "how": "exact" if kind == "choice" else None,
         "reasks": 0,
         "missing": None,
         "words": 2 if kind == "choice" else 50,
@@ -81,6 +82,12 @@ def test_phrases_of_refusal_are_counted_and_decide_nothing():
     said = [row(said="I'm sorry, but I can't take part in this.") for _ in range(20)]
     assert refusals([*GOOD, *said]).flagged is False
     assert not refusals(GOOD, ["I can't imagine life without parks."] * 9).flagged
+
+
+def test_refusals_are_not_checked_where_closed_answers_could_not_be_declined():
+    earlier = [{k: v for k, v in r.items() if k != "how"} for r in GOOD]
+    assert refusals(earlier).flagged is None
+    assert refusals([*earlier, *[{**earlier[0], "missing": "refused"}] * 10]).flagged
 
 
 def test_an_answer_that_cannot_be_read_is_no_refusal_and_clears_nobody():

@@ -341,9 +341,9 @@ def show(
 def verify(
     run: RunArg,
     digest: Annotated[
-        str,
+        str | None,
         typer.Option("--digest", metavar="HEX", help="Compare with a digest published elsewhere."),
-    ] = "",
+    ] = None,
     repair: Annotated[
         bool,
         typer.Option("--repair", help="Set damaged answers aside, so that --resume asks again."),

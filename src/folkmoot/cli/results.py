@@ -172,14 +172,16 @@ def _journal(run: RunFolder) -> JournalReader:
     return JournalReader(path)
 
 
-def verify_command(name: str, digest: str) -> None:
+def verify_command(name: str, digest: str | None) -> None:
     """Print differences and what could not be compared; exit 4 if there is either. `digest`: one
     of the run's, as it was published elsewhere."""
+    if digest is not None and not digest.strip():
+        raise InputError("--digest: is empty")
     grid = find_grid(name)
-    if grid is not None and digest:
+    if grid is not None and digest is not None:
         raise InputError("--digest: is of one run; name a cell of the grid")
     runs = [find_run(name)] if grid is None else [run for _, run in grid.finished().values()]
-    consistent = [_verify(run, digest) for run in runs]
+    consistent = [_verify(run, digest or "") for run in runs]
     if not all(consistent):
         raise typer.Exit(EXIT_DIFFERS)
 

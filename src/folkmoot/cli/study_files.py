@@ -77,7 +77,8 @@ def check_command(
     found = choose_models(found, options, folder_of(found, options))
     providers = providers_of(found, options)
     wishes = sending(found.config, providers, overrides)
-    wishes += map(loading, model_files(providers, overrides))
+    typed = (*overrides, f"model={model}")
+    wishes += map(loading, model_files(providers, typed))
     providers.refuse_unencrypted()
     names = list(dict.fromkeys(providers.named()))
     specs = [resolve(name, found.config.endpoints) for name in names]
@@ -95,7 +96,7 @@ def check_command(
     embedding = [resolve(name, found.config.endpoints) for name in embeds]
     if trust:
         agreed.require_sending(path, found.config, providers, overrides)
-        agreed.require_model_files(path, providers, overrides)
+        agreed.require_model_files(path, providers, typed)
     console = out()
     print_models_note(console, found)
     for wish in wishes:

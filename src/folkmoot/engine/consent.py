@@ -117,12 +117,10 @@ def sending(config: StudyConfig, providers: Providers, overrides: Sequence[str] 
 
 
 def model_files(providers: Providers, overrides: Sequence[str] = ()) -> list[Path]:
-    """Return the model files of this machine that a study file names.
+    """Return the model files of this machine that a study file or a sealed plan names.
 
-    Those in `--model` and in `--set` are the user's own.
+    `overrides`: what the user typed, `--model` as `model=…`, which is the user's own.
     """
-    if providers.override is not None:
-        return []
     typed = {text.partition("=")[2].strip(" '\"") for text in overrides}
     named = dict.fromkeys(name for name in providers.named() if name not in typed)
     paths = [name.partition(":")[2] for name in named if name.startswith(f"{ON_THIS_MACHINE}:")]

@@ -13,7 +13,7 @@ from folkmoot.engine.journal_copy import copy_journal, replace_journal
 from folkmoot.engine.journal_file import mark_repaired
 from folkmoot.engine.verify import digests_of
 from folkmoot.storage.amendments import Amendment, amend
-from folkmoot.storage.files import read_json, write_json
+from folkmoot.storage.files import read_json_object, write_json
 from folkmoot.storage.manifest import seal_manifest
 from folkmoot.storage.run_folder import JOURNAL, MANIFEST, RunFolder, time_of_day
 
@@ -77,7 +77,7 @@ def repair_journal(run: RunFolder, plan: RepairPlan, by: str) -> Path:
         with JournalReader(path) as journal:
             content, record = digests_of(run, journal)
         changed = {"outcome": "paused", "journal_digest": content, "record_digest": record}
-        manifest = {**read_json(run.path / MANIFEST), **changed}
+        manifest = {**read_json_object(run.path / MANIFEST), **changed}
         write_json(run.path / MANIFEST, seal_manifest(manifest))
         data = {
             "entries": plan.damaged_entries,

@@ -101,7 +101,8 @@ def load(source: Path | str, options: RunOptions, folder: Path | None = None) ->
     providers = providers_of(found, options)
     options.consent.require_sending(found.path, found.config, providers, options.overrides)
     if not providers.scripted:
-        options.consent.require_model_files(found.path, providers, options.overrides)
+        typed = (*options.overrides, f"model={options.model}")
+        options.consent.require_model_files(found.path, providers, typed)
     return seated(limited(found, options.limit), options.seats)
 
 

@@ -41,7 +41,7 @@ from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.randomness import digest
 from folkmoot.storage import amendments
-from folkmoot.storage.files import read_json, write_json
+from folkmoot.storage.files import read_json_object, write_json
 from folkmoot.storage.manifest import SEAL, seal_manifest, sha256
 from folkmoot.storage.run_folder import (
     JOURNAL,
@@ -107,14 +107,15 @@ class Verification:
 
 def changed_since(run: RunFolder) -> list[str]:
     """What hashes tell: files and a journal that are not what the run left."""
-    path = run.path / JOURNAL
+    path, form = run.path / JOURNAL, 0
     try:
         with JournalReader(path) as journal:
+            form = journal.format
             damage = journal.damage()
             now = ("", "") if damage else digests_of(run, journal)
     except StorageError as error:
         why = str(error) if path.exists() else f"{JOURNAL} is gone"
-        return [*_changed_files(run), f"{why}: requests and replies cannot be looked up."]
+        return [*_changed_files(run, form), f"{why}: requests and replies cannot be looked up."]
     found = [f"{JOURNAL} was changed after the run: {one}." for one in damage]
     kept = {**run.manifest, **_last_withdrawal(run)}
     was = kept.get("journal_digest"), kept.get("record_digest")
@@ -126,7 +127,7 @@ def changed_since(run: RunFolder) -> list[str]:
             for name, new, old in zip(DIGESTS, now, was, strict=True)
             if old and old != new
         ]
-    return [*_changed_files(run), *amendments.changed(run.path), *found]
+    return [*_changed_files(run, form), *amendments.changed(run.path), *found]
 
 
 def digests_of(run: RunFolder, journal: JournalReader) -> tuple[str, str]:
@@ -196,10 +197,12 @@ class _NotRebuiltError(Exception):
     """Why a run cannot be rebuilt here, though nothing need be wrong with it."""
 
 
-def _changed_files(run: RunFolder) -> list[str]:
+def _changed_files(run: RunFolder, journal_format: int) -> list[str]:
     found = []
-    written = read_json(run.path / MANIFEST) if run.has(MANIFEST) else {}
-    if written.get(SEAL, "") != seal_manifest(written)[SEAL] and SEAL in written:
+    written = read_json_object(run.path / MANIFEST) if run.has(MANIFEST) else {}
+    # Runs of earlier formats have no seal.
+    is_sealed = SEAL in written or (written and journal_format >= BINDING_FORMAT)
+    if is_sealed and written.get(SEAL) != seal_manifest(written)[SEAL]:
         found.append(f"{MANIFEST} was changed after the run: its seal does not fit.")
     recorded = run.manifest.get("hashes"), _last_withdrawal(run).get("hashes")
     hashes = {k: v for part in recorded if isinstance(part, Mapping) for k, v in part.items()}
@@ -420,7 +423,7 @@ def _cells(old: pl.Series, new: pl.Series) -> list[str]:
 
 def _texts(run: RunFolder, rebuilt: RunFolder, name: str) -> list[str]:
     """The first line in which a file differs from the rebuilt one."""
-    if not run.has(name):
+    if not (run.path / name).is_file():
         return ["is not there; the rebuilt run writes it."]
     with (run.path / name).open("rb") as old, (rebuilt.path / name).open("rb") as new:
         for number, pair in enumerate(zip_longest(old, new), 1):  # a file may be large

@@ -110,6 +110,9 @@ def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
     ("possible refusals") and decide nothing.
     """
     reasons = Counter(filter(None, map(_refused, answers)))
+    if not reasons and "how" not in next(iter(answers), {"how": None}):
+        why = "An earlier version made this run: closed answers could not be declined in it."
+        return not_checked("refusals", "Refusals", REFUSALS, why)
     check = share_check(
         "refusals",
         "Refusals",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.errors import StorageError
-from folkmoot.storage.files import read_json, write_json, write_text
+from folkmoot.storage.files import read_json_object, write_json, write_text
 from folkmoot.storage.manifest import AMENDED
 from folkmoot.storage.run_folder import MANIFEST
 
@@ -56,7 +56,7 @@ def rewrite(run: Path, change: Callable[[str], str]) -> None:
 
 def _write(run: Path, lines: Sequence[str]) -> None:
     write_text(run / AMENDMENTS, "".join(f"{line}\n" for line in lines))
-    manifest = read_json(run / MANIFEST)
+    manifest = read_json_object(run / MANIFEST)
     manifest[AMENDED] = {"count": len(lines), "digest": _digest(lines)}
     write_json(run / MANIFEST, manifest)
 
@@ -119,4 +119,10 @@ def _digest(lines: Iterable[str]) -> str:
 
 def _known(run: Path) -> Mapping[str, Any]:
     path = run / MANIFEST
-    return dict(read_json(path).get(AMENDED, {})) if path.exists() else {}
+    known = read_json_object(path).get(AMENDED, {}) if path.exists() else {}
+    if known == {}:
+        return {}
+    match known:
+        case {"count": int(), "digest": str()}:
+            return known
+    raise StorageError(f"{path}: the member {AMENDED} was changed by hand")

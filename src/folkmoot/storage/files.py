@@ -43,6 +43,16 @@ def read_json(path: Path) -> Any:
         raise StorageError(f"{path}: cannot be read: {error}") from error
     except json.JSONDecodeError as error:
         raise StorageError(f"{path}: not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise StorageError(f"{path}: not valid JSON: nested too deeply") from error
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Read the object of a JSON file. Raises StorageError that names it when there is none."""
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise StorageError(f"{path}: not a JSON object")
+    return found
 
 
 def read_items(path: Path, member: str) -> Iterator[Any]:

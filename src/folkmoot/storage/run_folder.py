@@ -14,7 +14,7 @@ import yaml
 
 from folkmoot.errors import StorageError
 from folkmoot.files import user_cache_dir
-from folkmoot.storage.files import read_json
+from folkmoot.storage.files import read_json, read_json_object
 from folkmoot.storage.manifest import NO_FINDINGS, SYNTHETIC_MARK, SYNTHETIC_NOTE
 
 OUTPUTS = Path("outputs")  # where runs lie unless told otherwise
@@ -158,7 +158,7 @@ class RunFolder:
             return {}
         try:
             data = yaml.safe_load(path.read_text("utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
             raise StorageError(f"{path}: cannot be read: {error}") from error
         return data if isinstance(data, dict) else {}
 
@@ -168,7 +168,7 @@ class RunFolder:
         path = self.path / MANIFEST
         if not path.exists():
             return {}
-        kept = dict(read_json(path))
+        kept = read_json_object(path)
         answers = kept.get("answers")
         if isinstance(answers, dict):
             kept["answers"] = {RENAMED.get(name, name): told for name, told in answers.items()}
@@ -178,7 +178,18 @@ class RunFolder:
     def plan(self) -> dict[str, Any]:
         """What was sealed before the first call."""
         path = self.path / PLAN
-        return dict(read_json(path)) if path.exists() else {}
+        if not path.exists():
+            return {}
+        plan = read_json_object(path)
+        parts = plan.get("sealed", {})
+        if not (
+            isinstance(parts, dict)
+            and all(isinstance(part, dict) and "data" in part for part in parts.values())
+            and isinstance(plan.get("software", {}), dict)
+            and isinstance(plan.get("changes", []), list)
+        ):
+            raise StorageError(f"{path}: not a plan as a run writes it")
+        return plan
 
     def tables(self) -> list[str]:
         """The names of the tables, in order of name."""
@@ -253,9 +264,9 @@ class RunFolder:
 
     def codebook(self) -> dict[str, Any]:
         """What each table and column means."""
-        for path in (self.path / TABLES / CODEBOOK, self.path / CODEBOOK):
+        for path in (self.path / CODEBOOK, self.path / TABLES / CODEBOOK):
             if path.exists():
-                return dict(read_json(path))
+                return read_json_object(path)
         return {}
 
     def has(self, name: str) -> bool:
