@@ -267,6 +267,12 @@ def test_lines_of_errors_are_those_that_were_read(folder: Path) -> None:
         title_of(folder / "own.yaml")
 
 
+def test_a_file_that_ends_the_process_is_a_mistake(folder: Path) -> None:
+    (folder / "own.py").write_text(f"{AGREED}sys.exit(0)\n")
+    with pytest.raises(InputError, match="SystemExit"):
+        load_study(folder / "own.py", GIVEN)
+
+
 def test_a_process_of_its_own_takes_no_module_from_the_current_folder(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,7 +75,7 @@ class StudyCode:
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if earlier is None:
                 del sys.modules[name]
             else:
@@ -204,7 +204,7 @@ def _read(path: Path, consent: Consent | None) -> bytes:
     return source
 
 
-def _broken(error: Exception, path: Path) -> InputError:
+def _broken(error: BaseException, path: Path) -> InputError:
     why = error.msg if isinstance(error, SyntaxError) else repr(error)
     place = place_of_syntax(error, path)
     return InputError(Problem(f"the file cannot be run: {why}", str(path), place, "study"))
