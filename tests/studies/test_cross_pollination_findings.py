@@ -394,7 +394,8 @@ def test_fit_model_raises_no_flag_and_an_unfit_one_does(tmp_path):
     assert flags["Instability"] == "flagged"
     assert flags["Answers off the list"] == "flagged"
     assert flags["Over-long replies"] == "flagged"
-    assert flags["Refusals"] == "clear"
+    # Thirty unreadable replies may be refusals in other words, so nothing is cleared.
+    assert flags["Refusals"] == "not checked"
 
 
 def test_placebo_arms_tell_sycophancy(tmp_path):
