@@ -37,6 +37,7 @@ from folkmoot.conversation.spoken import (
     number_forms,
 )
 from folkmoot.json_text import Schema
+from folkmoot.provenance import SourcedText, concatenate, join
 
 
 class Choice:
@@ -278,7 +279,8 @@ def listed(options: Sequence[str], *, labelled: bool = True) -> str:
     """The options one a line, each after its number or letter (a dash where it has none)."""
     labels = labels_of(options) if labelled else ()
     heads = [f"{label.upper()}." for label in labels] or ["-"] * len(options)
-    return "\n".join(f"{head} {option}" for head, option in zip(heads, options, strict=True))
+    lines = zip(heads, options, strict=True)
+    return join("\n", (concatenate((SourcedText(f"{head} "), option)) for head, option in lines))
 
 
 @lru_cache(maxsize=4096)

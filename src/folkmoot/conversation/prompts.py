@@ -11,23 +11,36 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
-from functools import cached_property
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, wraps
 from pathlib import Path
+from typing import Any, Self
 
-from jinja2 import Template, TemplateError, TemplateSyntaxError, meta
+from jinja2 import Template, TemplateError, TemplateSyntaxError, meta, pass_context
+from jinja2.runtime import Context
 
 from folkmoot.conversation.choices import listed
 from folkmoot.conversation.sandbox import FAILURES, MAX_TEMPLATE, PROMPTS, WORK, Sandbox, Work
 from folkmoot.conversation.template_sentences import FieldSentences, read_field_sentences
 from folkmoot.errors import InputError, Problem, ProtocolError
 from folkmoot.hints import did_you_mean
+from folkmoot.provenance import (
+    SourcedText,
+    Span,
+    alter,
+    concatenate,
+    join,
+    with_sources,
+)
 
 SUFFIX = ".md"
 _INCLUDE = re.compile(r'^\{% include "([^"]+)" %\}\n?', re.MULTILINE)
-# What `{{ cache }}` leaves in a text while it is rendered: a character that no text may hold.
-MARK = "\ufdd0"
+# What stands in a text while it is rendered: `{{ cache }}`, and where an interpolated text begins
+# and ends. These characters are reserved by Unicode for such uses; they are taken out of all texts.
+MARK, OPEN, CLOSE = "\ufdd0", "\ufdd1", "\ufdd2"
+_RESERVED = dict.fromkeys(map(ord, (MARK, OPEN, CLOSE)))
+_MARKS = re.compile(f"[{MARK}{OPEN}{CLOSE}]")
+SOURCES = "_sources"  # the variable under which a rendering collects what it interpolates
 MAX_CHARACTERS = 2_000_000
 FILTERS = (
     *("abs", "capitalize", "count", "default", "d", "dictsort", "first", "float", "indent"),
@@ -37,10 +50,26 @@ FILTERS = (
 )
 
 
-class Prompt(str):
-    """A prompt whose beginnings of so many characters (`begins`) stand in other prompts too."""
+# Filters that give another text, of the same source.
+CHANGING = ("capitalize", "lower", "title", "trim", "truncate", "upper", "replace", "indent")
 
-    begins: tuple[int, ...] = ()
+
+class Prompt(SourcedText):
+    """A rendered prompt: `spans` say whose its parts are, and its beginnings of so many characters
+    (`begins`) stand in other prompts too."""
+
+    __slots__ = ("begins",)
+    begins: tuple[int, ...]
+
+    def __new__(
+        cls, text: str = "", spans: Iterable[Span] = (), begins: Iterable[int] = ()
+    ) -> Self:
+        self = super().__new__(cls, text, spans)
+        self.begins = tuple(begins)
+        return self
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return str(self), self.spans, self.begins
 
 
 class PromptLibrary:
@@ -69,16 +98,20 @@ class PromptLibrary:
         """The study type's own prompts."""
         return _prompt_files(self.folder)
 
-    def render(self, name: str, /, **variables: object) -> str:
-        """The prompt's text with its variables filled in, without white space at the ends."""
+    def render(self, name: str, /, **variables: object) -> Prompt:
+        """The prompt's text with its variables filled in, without white space at the ends. It knows
+        the sources of its variables, as far as they are `Quoted`."""
         template = self._templates.get(name)
         if template is None:
             template = self._templates[name] = self._compiled(name)
+        interpolated: list[SourcedText] = []
+        known = {**variables, SOURCES: interpolated}
         try:
             if not self._find_replaced(name):
-                return _marked(template.render(variables))
+                return _read_marks(template.render(known), interpolated)
             # Only a user's own prompt can be endless.
-            return _marked("".join(_capped(template.generate({**variables, WORK: Work()}))))
+            text = "".join(_capped(template.generate({**known, WORK: Work()})))
+            return _read_marks(text, interpolated)
         except FAILURES as error:
             raise self._failed(name, str(error) or type(error).__name__) from error
 
@@ -178,8 +211,10 @@ def environment(*, guarded: bool = False) -> Sandbox:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=False,
+        finalize=_mark_source,
     )
-    env.filters |= {"json": _as_json, "tojson": _as_json, "listed": listed}
+    env.filters |= {name: _keep_source(env.filters[name]) for name in CHANGING}
+    env.filters |= {"json": _as_json, "tojson": _as_json, "listed": listed, "join": _join}
     env.only((*FILTERS, "json", "tojson", "listed"))
     env.globals = {"range": env.globals["range"], "cache": MARK}
     return env
@@ -206,16 +241,73 @@ def _find_variables(env: Sandbox, source: str) -> frozenset[str]:
     return frozenset(meta.find_undeclared_variables(env.parse(source))) - set(env.globals)
 
 
-def _marked(text: str) -> str:
-    """The text without white space at its ends, and without marks: it knows where they stood."""
-    if MARK not in text:
-        return text.strip()
-    pieces = text.split(MARK)
-    plain = "".join(pieces)
-    prompt, skipped = Prompt(plain.strip()), len(plain) - len(plain.lstrip())
-    ends = (min(max(0, n - skipped), len(prompt)) for n in accumulate(map(len, pieces[:-1])))
-    prompt.begins = tuple(dict.fromkeys(ends))
-    return prompt
+@pass_context
+def _mark_source(context: Context, value: object) -> str:
+    """What `{{ value }}` writes: the text between marks, so that its place can be found."""
+    text = with_sources(value)
+    if not text.isascii() and _MARKS.search(text):
+        if text == MARK:
+            return MARK
+        text = with_sources(text.translate(_RESERVED))
+    if not text.spans:
+        return str(text)
+    context[SOURCES].append(text)
+    return f"{OPEN}{text}{CLOSE}"
+
+
+def _read_marks(marked: str, interpolated: list[SourcedText]) -> Prompt:
+    """The rendered text without marks and white space at its ends, and what the marks told."""
+    if not _MARKS.search(marked):
+        return Prompt(marked.strip())
+    pieces: list[str] = []
+    spans: list[Span] = []
+    begins: list[int] = []
+    waiting = iter(interpolated)
+    at = length = 0
+    for mark in _MARKS.finditer(marked):
+        pieces.append(marked[at : mark.start()])
+        length += mark.start() - at
+        at = mark.end()
+        if mark[0] == MARK:
+            begins.append(length)
+        elif mark[0] == OPEN:
+            text = next(waiting)
+            if not marked.startswith(text, at):
+                raise ProtocolError(f"a text was changed while it was rendered: {text[:60]!r}")
+            spans += [span.shift(length) for span in text.spans]
+    pieces.append(marked[at:])
+    whole = "".join(pieces)
+    plain = whole.strip()
+    skipped = len(whole) - len(whole.lstrip())
+    ends = (min(max(0, end - skipped), len(plain)) for end in begins)
+    return Prompt(plain, _cut(spans, skipped, len(plain)), dict.fromkeys(ends))
+
+
+def _cut(spans: list[Span], skipped: int, length: int) -> Iterator[Span]:
+    """Spans after white space was taken away at both ends."""
+    for span in spans:
+        start, end = max(0, span.start - skipped), min(length, span.end - skipped)
+        if start < end:
+            yield Span(start, end, span.source)
+
+
+def _keep_source(change: Callable[..., str]) -> Callable[..., object]:
+    """A filter that keeps the source of the text that it changes."""
+    before = 1 if hasattr(change, "jinja_pass_arg") else 0  # jinja2's own argument comes first
+
+    @wraps(change)
+    def changed(*given: Any, **named: Any) -> object:
+        text = given[before]
+        if not isinstance(text, SourcedText):
+            return change(*given, **named)
+        return alter(text, change(*given[:before], str(text), *given[before + 1 :], **named))
+
+    return changed
+
+
+def _join(values: Iterable[Any], separator: str = "", attribute: str | None = None) -> SourcedText:
+    parts = values if attribute is None else (getattr(v, attribute) for v in values)
+    return join(separator, parts)
 
 
 def _capped(pieces: Iterator[str]) -> Iterator[str]:
@@ -228,8 +320,30 @@ def _capped(pieces: Iterator[str]) -> Iterator[str]:
 
 
 def _as_json(value: object) -> str:
+    """JSON that keeps the sources of the texts in it."""
     # jinja2's own escapes <, > and & for web pages, which would change the wording.
-    return json.dumps(value, ensure_ascii=False)
+    return concatenate(_json_parts(value), plain=None)
+
+
+def _json_parts(value: object) -> Iterator[object]:
+    if isinstance(value, Mapping):
+        for number, (key, inner) in enumerate(value.items()):
+            yield ", " if number else "{"
+            yield f"{_as_json(key)}: "
+            yield from _json_parts(inner)
+        yield "}" if value else "{}"
+    elif isinstance(value, (list, tuple)):
+        for number, inner in enumerate(value):
+            yield ", " if number else "["
+            yield from _json_parts(inner)
+        yield "]" if value else "[]"
+    elif isinstance(value, str):
+        yield '"'
+        yield alter(with_sources(value), json.dumps(str(value), ensure_ascii=False)[1:-1])
+        yield '"'
+    else:
+        text = json.dumps(value, ensure_ascii=False)
+        yield alter(with_sources(value), text)
 
 
 def _prompt_files(folder: Path | None) -> dict[str, Path]:

@@ -23,6 +23,8 @@ from jinja2.exceptions import SecurityError
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from folkmoot.provenance import SourcedText, concatenate
+
 WORK = "_work"  # the variable under which a rendering finds its counter
 MAX_TEMPLATE = 100_000  # characters
 MAX_WORK = 20_000_000
@@ -84,9 +86,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self._safe: dict[tuple[type, str], bool] = {}
         self._passive = (Undefined, *passive)
         self.allowed = allowed
+        self.code_generator_class = _KeepingSources
         if allowed:
             self.intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
-            self.code_generator_class = _Counting
 
     def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
         """The sandbox's own word, remembered: it goes by the type alone and asks every time."""
@@ -106,21 +108,20 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def joined(self, context: Context, values: tuple[object, ...]) -> str:
-        """`~`, counted as it grows."""
-        texts: list[str] = []
-        for value in values:
-            texts.append(str(value))
-            context[WORK].spend(len(texts[-1]))
-        return "".join(texts)
+        """`~`: the sources of the parts are kept, and in templates of others growth is counted."""
+        if self.allowed:
+            context[WORK].spend(sum(len(str(value)) for value in values))
+        return concatenate(values)
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         if not self.allowed:
-            return super()._parse(source, name, filename)
+            return _mark_own_words(super()._parse(source, name, filename))
         if len(source) > MAX_TEMPLATE:
             raise TemplateSyntaxError(f"longer than {MAX_TEMPLATE:,} characters", 1)
         tree = super()._parse(source, name, filename)
         for node in tree.find_all(nodes.Node):
             _check(node, self.allowed)
+        _mark_own_words(tree)
         for loop in list(tree.find_all(nodes.For)):
             loop.iter = _through("turns", loop.iter, 1)
         for used in list(tree.find_all(nodes.Filter)):
@@ -222,7 +223,42 @@ def _measured(context: Context, value: object, growth: int) -> object:
     return value
 
 
-_COUNTERS: dict[str, Callable[..., object]] = {"_turns": _turns, "_measured": _measured}
+def _mark_own_words(tree: nodes.Template) -> nodes.Template:
+    """Mark texts that are written out in a template, and the numbers of its loops, as the
+    template's own words: they have no source, and need none."""
+    for output in tree.find_all(nodes.Output):
+        output.nodes = [_own_words(node) for node in output.nodes]
+    for assigned in tree.find_all(nodes.Assign):
+        for pair in assigned.node.find_all(nodes.Pair):
+            pair.value = _own_words(pair.value)
+    for chosen in tree.find_all(nodes.CondExpr):
+        chosen.expr1 = _own_words(chosen.expr1)
+        chosen.expr2 = chosen.expr2 and _own_words(chosen.expr2)
+    for joined in tree.find_all(nodes.Concat):
+        joined.nodes = [_own_words(node) for node in joined.nodes]
+    return tree
+
+
+def _own_words(node: nodes.Expr) -> nodes.Expr:
+    names = {name.name for name in node.find_all(nodes.Name)}
+    if isinstance(node, nodes.Name):
+        names.add(node.name)
+    own = isinstance(node, nodes.Const) or names == {"loop"}
+    if not own or isinstance(node, nodes.TemplateData):
+        return node
+    return nodes.Filter(node, "_own", [], [], None, None, lineno=node.lineno)
+
+
+def _own(value: object) -> SourcedText:
+    """A text of the template's own: instructions."""
+    return SourcedText(str(value))
+
+
+_COUNTERS: dict[str, Callable[..., object]] = {
+    "_turns": _turns,
+    "_measured": _measured,
+    "_own": _own,
+}
 
 
 def _size(value: object) -> int:
@@ -235,8 +271,8 @@ def _size(value: object) -> int:
     return len(value) if isinstance(value, Sized) else 1
 
 
-class _Counting(CodeGenerator):
-    """Compiles `~` to a call that counts."""
+class _KeepingSources(CodeGenerator):
+    """Compiles `~` to a call that keeps sources and counts."""
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
         self.write("environment.joined(context, (")

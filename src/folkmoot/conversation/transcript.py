@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from folkmoot.conversation.prompts import Prompt
 from folkmoot.models.request import Message, Role
+from folkmoot.provenance import (
+    Quoted,
+    Source,
+    SourcedText,
+    Span,
+    cover_rest,
+    find_exactly,
+    source_of,
+    spans_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +44,11 @@ class Speaker:
 class Utterance(NamedTuple):
     """One thing said by one speaker. `missing` holds the reason when no words could be had;
     `finish` how the reply ended, None for words that no model wrote; `images` the words of `text`
-    that are sent as images."""
+    that are sent as images.
+
+    `id` is its `utterance_id` in the table `utterances`: the address of the reply that it comes
+    from, with `#part` if the reply holds several. `Scope.say` sets it. `public`: whether others in
+    the conversation hear it."""
 
     speaker_id: str
     text: str
@@ -45,6 +59,23 @@ class Utterance(NamedTuple):
     missing: str | None = None
     finish: str | None = None
     images: tuple[str, ...] = ()
+    id: str = ""
+    public: bool = True
+
+    @property
+    def source(self) -> Source:
+        """Where the text comes from: the reply that was recorded, or what its text knows."""
+        if self.id:
+            return Source("utterance", self.id, self.speaker_id)
+        known = source_of(self.text)
+        if known is not None and known.kind == "utterance":
+            return known
+        return Source("utterance", "", self.speaker_id)
+
+    @property
+    def quoted(self) -> Quoted:
+        """The text for use in prompts, which knows who said it and where."""
+        return Quoted(self.text, self.source)
 
     def to_source_json(self) -> dict[str, str]:
         """`{role, content}`, the transcript format of the cross-pollination source."""
@@ -113,47 +144,98 @@ def how_ended(asker: object) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def messages_for(who: Speaker, heard: Transcript, prompt: str) -> tuple[Message, ...]:
-    """What `who` is sent: the system prompt, what was heard, then the prompt.
+class BuiltMessages(NamedTuple):
+    """The messages of a request with what is known of them.
+
+    `cache_breakpoints` are ascending character offsets into the concatenated message texts, at
+    which a later request of the same speaker may diverge: after each utterance of the history, at
+    the end if the history holds earlier prompts, and wherever the prompt template sets one. `spans`
+    are the sources of the texts in the messages.
+    """
+
+    messages: tuple[Message, ...]
+    cache_breakpoints: tuple[int, ...]
+    spans: tuple[Span, ...]
+
+
+def build_messages(
+    who: Speaker, heard: Transcript, prompt: str, shows: Sequence[str] = ()
+) -> BuiltMessages:
+    """Build the messages of a request: the system prompt, what was heard, then the prompt.
 
     Own words become `assistant`. Others' words become `user`; with more than one other voice
     each is introduced by name. Neighbouring messages of one role are joined, because some
     providers refuse two in a row. An utterance without a speaker id is a prompt that was given
     earlier: it is heard, but from nobody.
-    """
-    return told(who, heard, prompt)[0]
 
-
-def told(
-    who: Speaker, heard: Transcript, prompt: str
-) -> tuple[tuple[Message, ...], tuple[int, ...]]:
-    """`messages_for`, and where others of this speaker's may go on otherwise: see `Request.begins`.
-
-    That is after each thing heard; at the end, where earlier prompts are among these; and where a
-    prompt says so.
+    `shows` are texts that stand in a prompt which was written without a template. Raises ValueError
+    if one of them does not.
     """
     said = [u for u in heard.utterances if u.missing is None]
     several = len({u.speaker_id for u in said} - {"", who.id}) > 1
-    messages: list[Message] = [Message("system", str(who.system))] if who.system else []
+    contents: list[list[str]] = []
+    roles: list[Role] = []
+    spans: list[Span] = []
+    at = 0  # characters in the message that is being written
     length, ends = len(who.system), list(_begins(who.system))
-    for u in (*said, Utterance("", str(prompt))):
+    if who.system:
+        roles.append("system")
+        contents.append([str(who.system)])
+        spans += _spans_of_prompt(who.system)
+    asked = Utterance("", _with_shown(who, prompt, shows))
+    for u in (*said, asked):
         role: Role = "assistant" if u.speaker_id == who.id != "" else "user"
         named = several and role == "user" and u.speaker_id
-        content = f"{u.name or u.speaker_id}: {u.text}" if named else u.text
-        if not content:
+        label = f"{u.name or u.speaker_id}: " if named else ""
+        if not label and not u.text:
             continue
         if said:
             ends.append(length)
-        if messages and messages[-1].role == role:
-            messages[-1] = Message(role, f"{messages[-1].content}\n\n{content}")
+        if roles and roles[-1] == role:
+            at += 2
+            contents[-1] += ("\n\n", label, u.text)
             length += 2
         else:
-            messages.append(Message(role, content))
-        length += len(content)
+            roles.append(role)
+            contents.append([label, u.text])
+            at = 0
+        at += len(label)
+        message = len(roles) - 1
+        if u.speaker_id and u.text:
+            spans.append(Span(at, at + len(u.text), u.source, message))
+        spans += [
+            span.shift(at, message)
+            for span in _spans_of_prompt(u.text)
+            if not u.speaker_id or span.source.kind not in ("unattributed", "utterance")
+        ]
+        at += len(u.text)
+        length += len(label) + len(u.text)
     ends += (length - len(prompt) + end for end in _begins(prompt))
     if any(not u.speaker_id for u in said):
         ends.append(length)
-    return tuple(messages), tuple(dict.fromkeys(ends))
+    messages = (Message(r, "".join(c)) for r, c in zip(roles, contents, strict=True))
+    return BuiltMessages(tuple(messages), tuple(dict.fromkeys(ends)), tuple(spans))
+
+
+def _spans_of_prompt(text: str) -> tuple[Span, ...]:
+    """The spans of a text that is put to a speaker. A plain string is one unattributed span: only a
+    template tells its own words from those of others."""
+    if isinstance(text, SourcedText):
+        return text.spans
+    return tuple(cover_rest(len(text), ())) if text.strip() else ()
+
+
+def _with_shown(who: Speaker, prompt: str, shows: Sequence[str]) -> str:
+    """The prompt with the spans of texts that stand in it by the author's word."""
+    if not shows:
+        return prompt
+    try:
+        spans = find_exactly(prompt, shows)
+    except ValueError as error:
+        raise ValueError(f"shows: {error} does not stand in the prompt of {who.id}") from None
+    known = (*spans_of(prompt), *spans)
+    rest = () if isinstance(prompt, SourcedText) else cover_rest(len(prompt), spans)
+    return Prompt(prompt, sorted((*known, *rest)), _begins(prompt))
 
 
 def _begins(text: str) -> tuple[int, ...]:

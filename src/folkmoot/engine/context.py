@@ -25,9 +25,11 @@ from folkmoot.engine.plan import Plan
 from folkmoot.engine.progress import ItemDone, Notice, Progress, StageStarted
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.seats import Playable
+from folkmoot.engine.utterances import PROVENANCE, pack_spans, unpack_spans
 from folkmoot.errors import InputError, Problem, ProtocolError
 from folkmoot.models.catalog import HUMAN, is_local
 from folkmoot.models.request import FloatArray, Reply, Request
+from folkmoot.provenance import Span
 from folkmoot.storage.files import write_json, write_text
 from folkmoot.storage.manifest import HUMAN_MARK, MIXED_MARK, ModelUse
 from folkmoot.storage.recording import Place, Recording
@@ -311,6 +313,11 @@ class RunContext:
         if table not in self.recorded_at:
             self.recorded_at[table] = caller()
 
+    def record_spans(self, place: Place, address: str, spans: Sequence[Span]) -> None:
+        """Record whose texts stand in the request at an address."""
+        if spans:
+            self.record(place, PROVENANCE, {"address": address, "spans": pack_spans(spans)})
+
     def add_row(self, key: bytes, table: str, row: Mapping[str, object]) -> None:
         """Add a row at the place of this key."""
         if table not in self.tables:
@@ -322,7 +329,8 @@ class RunContext:
         declares are there without rows too."""
         for name in sorted({*self.tables, *self.columns}):
             try:
-                yield name, self.tables.get(name, Recording(name)).table(self.columns.get(name))
+                table = self.tables.get(name, Recording(name)).table(self.columns.get(name))
+                yield name, unpack_spans(table) if name == PROVENANCE else table
             except ProtocolError as error:
                 error.place = self.recorded_at[name]
                 raise

@@ -36,7 +36,9 @@ from folkmoot.engine.own_process import OWN, done_aside
 from folkmoot.errors import ProtocolError
 from folkmoot.files import storage_errors
 from folkmoot.models.request import CUT, FloatArray, Message, Reply, Request
+from folkmoot.provenance import Source, Span
 from folkmoot.randomness import digest, one_thread
+from folkmoot.storage.recording import Place
 
 T = TypeVar("T")
 
@@ -54,7 +56,8 @@ class Exchange(NamedTuple, Generic[T]):
 
     `messages` is what was sent last, `reply` what came back with its finish reason, tokens, latency
     and cost as the journal holds them (the same after a replay). `repairs`: what a JSON answer's
-    validators put right or dropped. `said` is the first raw reply, before any re-ask.
+    validators put right or dropped. `said` is the first raw reply, before any re-ask. `address` is
+    where the question stands in the journal: the source of what the speaker said.
     """
 
     value: T | Missing
@@ -66,11 +69,20 @@ class Exchange(NamedTuple, Generic[T]):
     reply: Reply
     repairs: tuple[Repair, ...] = ()
     said: str = ""
+    address: str = ""
+
+
+class AskedAt(NamedTuple):
+    """Where a question stands in the journal and in the tables, and the id of who is asked."""
+
+    address: str
+    place: Place
+    speaker_id: str
 
 
 async def converse(
     run: RunContext,
-    address: str,
+    at_place: AskedAt,
     first: Request,
     wanted: Answer[T],
     reasks: int,
@@ -87,6 +99,7 @@ async def converse(
     the speaker their reply and asks which option they stated. A speaker who takes a way out has
     answered, and is not asked again.
     """
+    address, place, speaker_id = at_place
     if getattr(wanted, "unclear", ""):
         raise ProtocolError(f"{address}: {wanted.unclear}")  # type: ignore[attr-defined]
     if with_sentences := getattr(wanted, "with_sentences", None):
@@ -98,11 +111,13 @@ async def converse(
     request, step, longer, said_first = first, 0, False, ""
     while True:
         at = f"{address}.r{step}" if step else address
+        run.record_spans(place, at, request.spans)
         reply = await run.complete(at, request)
         limit = max(request.max_tokens or 0, reply.usage.output_tokens or 0)
         if reply.finish == CUT and limit and not longer:
             longer, request = True, replace(request, max_tokens=2 * limit)
             if not clarification:  # else the clarification comes in place of this request
+                run.record_spans(place, f"{at}.long", request.spans)
                 reply = await _ask_for_more(run, f"{at}.long", request, reply)
         said_first = said_first if step else reply.text
         read = _read(run, at, wanted, reply)
@@ -126,7 +141,11 @@ async def converse(
         endless = reply.finish == CUT and len(reply.text) > GIVEN_BACK
         back = f"{reply.text[:GIVEN_BACK]} …" if endless else reply.text
         messages = _again(sent, back, problem)
-        request = replace(request, messages=messages, schema=wanted.schema)
+        spans = first.spans
+        if said:
+            given_back = Source("reply", at, speaker_id, altered=endless)
+            spans = (*spans, Span(0, min(len(back), len(reply.text)), given_back, len(sent)))
+        request = replace(request, messages=messages, schema=wanted.schema, spans=spans)
     fallback = getattr(wanted, "fallback", None)
     if fallback is not None:
         return _exchange(cast("T", fallback), "minimal", step, request, reply, said_first)

@@ -24,21 +24,22 @@ from folkmoot.conversation.transcript import (
     Speaker,
     Transcript,
     Utterance,
-    messages_for,
-    told,
+    build_messages,
 )
 from folkmoot.engine.config import Config
 from folkmoot.engine.context import Away, Begins, Part, RunContext
 from folkmoot.engine.desk import Scene
-from folkmoot.engine.effects import Exchange, answer_row, computed, converse, embedded
+from folkmoot.engine.effects import AskedAt, Exchange, answer_row, computed, converse, embedded
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import as_part
 from folkmoot.engine.progress import AnswerMissing
 from folkmoot.engine.seats import OWN_CARD, OwnCard, Playable, as_oneself, own_card_at
+from folkmoot.engine.utterances import PROVENANCE, UTTERANCES
 from folkmoot.errors import ProtocolError
 from folkmoot.models.catalog import HUMAN
 from folkmoot.models.images import shown_in
 from folkmoot.models.request import FloatArray, Pointers, Request
+from folkmoot.provenance import quote, source_of
 from folkmoot.randomness import generator
 from folkmoot.storage.recording import Place
 from folkmoot.storage.rows import Row
@@ -64,7 +65,7 @@ class Scope:
 
     __slots__ = (
         *("_busy", "_counts", "_place", "_prefix", "_rng", "_run"),
-        *("finish", "path"),
+        *("address", "finish", "path"),
     )
 
     def __init__(self, run: RunContext, path: tuple[str, ...], place: Place) -> None:
@@ -75,6 +76,7 @@ class Scope:
         self._rng: np.random.Generator | None = None
         self._prefix: str | None = None
         self.finish: str | None = None  # how the last reply asked for here ended
+        self.address = ""  # … and the address of its question
         self.path = path
 
     @property
@@ -113,12 +115,19 @@ class Scope:
         temperature: float | None = None,
         max_tokens: int | None = None,
         reasks: int = REASKS,
+        about: str = "",
+        shows: Sequence[str] = (),
     ) -> T | Missing:
         """Ask one speaker one thing; the parsed answer, or why there is none.
 
         `heard` is all that the speaker knows of the conversation besides the prompt. An answer
         that cannot be read is asked for again `reasks` times with what was wrong; then it is
-        `Missing`, or the `fallback` of a `Json` answer.
+        `Missing`, or the `fallback` of a `Json` answer. Text and choices come back as `Quoted`: put
+        into a later prompt, they say whose words they are.
+
+        `about`: the matter that is asked about, for the embedded respondent, who reads no
+        instructions. `shows`: texts that stand in a prompt which was written without a template;
+        it is an error if one of them does not.
         """
         exchange = await self.exchange(
             who,
@@ -128,6 +137,8 @@ class Scope:
             temperature=temperature,
             max_tokens=max_tokens,
             reasks=reasks,
+            about=about,
+            shows=shows,
         )
         return exchange.value
 
@@ -141,6 +152,8 @@ class Scope:
         temperature: float | None = None,
         max_tokens: int | None = None,
         reasks: int = REASKS,
+        about: str = "",
+        shows: Sequence[str] = (),
     ) -> Exchange[T]:
         """`ask`, with the raw reply, the parse step and the number of re-asks."""
         _check_asked(who, prompt, heard, answer)
@@ -152,7 +165,10 @@ class Scope:
             model = run.model_for(who.model, who.role) if seat is None else HUMAN
             if seat is not None and run.as_oneself:
                 who = as_oneself(who, await _own_card(run, seat))
-            messages, begins = told(who, heard, prompt)
+            try:
+                messages, begins, spans = build_messages(who, heard, prompt, shows)
+            except ValueError as error:
+                raise ProtocolError(f"ask(): {error}") from error
             request = Request(
                 model,
                 messages,
@@ -160,18 +176,20 @@ class Scope:
                 _first(max_tokens, who.max_tokens, run.config.max_tokens),
                 wanted.schema,
                 shown_in({*who.images, *(w for u in heard for w in u.images)}, messages),
-                _pointers(who, wanted),
+                _pointers(who, wanted, about),
                 begins,
+                spans,
             )
             if seat is not None and run.desk is not None:
                 said = tuple(u for u in heard if u.missing is None and u.text)
                 form, count = (_form(wanted), _offered(wanted)), len(messages)
                 scene = Scene(who, said, prompt, *form, count, _problems_of(wanted))
                 run.desk.expect(seat, address, scene)
-            got = await converse(run, address, request, wanted, reasks)
+            asked_at = AskedAt(address, self._place, who.id)
+            got = await converse(run, asked_at, request, wanted, reasks)
         finally:
             self._busy = ""
-        self.finish = got.reply.finish
+        self.finish, self.address = got.reply.finish, address
         if isinstance(got.value, Missing):
             run.progress(AnswerMissing(address))
         elif seat is not None:
@@ -179,7 +197,61 @@ class Scope:
         row = answer_row(self.path, address, who, wanted, got)
         answered = {"model_asked": model, "answered_by": run.answered_by(model)}
         run.record(self._place, "answers", {**row, **answered})
-        return got
+        return got._replace(value=_with_source(got.value, wanted, address, who), address=address)
+
+    def say(
+        self,
+        who: Speaker,
+        text: str,
+        *,
+        address: str | None = None,
+        part: str = "",
+        public: bool = True,
+        stage: str | None = None,
+        round: int | None = None,
+        missing: str | None = None,
+        images: tuple[str, ...] = (),
+        **columns: object,
+    ) -> Utterance:
+        """Record that a speaker said something, in the table `utterances`, and return it with its
+        source: for a `Transcript`, or for a prompt by `.quoted`.
+
+        The reply that the text comes from is known from the text, if it is as `ask` gave it. Else
+        give the `address` (`scope.address` of the last question here, `exchange.address`); the
+        empty one is for words that no model wrote. `part` tells the texts of one reply apart, such
+        as the turns of several residents. `public`: whether the others in the conversation hear it;
+        an empty public text is a silent turn. `columns` are the study's own columns of the table.
+        """
+        known = source_of(text)
+        if address is None:
+            address = known.address if known is not None and known.kind == "utterance" else ""
+        asked_here = bool(address) and address == self.address
+        if address:
+            id = f"{address}#{as_part(part)}" if part else address
+        else:
+            count = self._counts.get("said", 0)
+            self._counts["said"] = count + 1
+            id = f"{'/'.join((*self.path, 'said'))}{count}"
+        finish = self.finish if asked_here else None
+        stage = self.path[0] if stage is None and self.path else stage or ""
+        row = {
+            **columns,
+            "utterance_id": id,
+            "address": address,
+            "scope": "/".join(self.path),
+            "stage": stage,
+            "round": round,
+            "speaker_id": who.id,
+            "speaker_name": who.name,
+            "speaker_role": who.role,
+            "public": public,
+            "text": text,
+            "missing": missing,
+            "finish": finish,
+        }
+        self._run.record(self._place, UTTERANCES, row)
+        said = (stage, round, missing, finish, images, id, public)
+        return Utterance(who.id, text, who.name, who.role, *said)
 
     @overload
     async def each(
@@ -318,8 +390,9 @@ class Scope:
         hint = 'write record("table", {"column": value})'
         _must_be(name, str, "record(): the table", hint)
         _must_be(cells, Mapping, "record(): the row", hint)
-        if name == "answers" or not re.fullmatch(r"\w[\w-]*", name):
-            why = "a table of the engine" if name == "answers" else "not a plain name"
+        engines = name in ("answers", PROVENANCE)
+        if engines or not re.fullmatch(r"\w[\w-]*", name):
+            why = "a table of the engine" if engines else "not a plain name"
             raise ProtocolError(f"record(): the table {name!r} is {why}; name one of your own")
         for column in cells or ():
             _must_be(column, str, f"record(): a column of {name}", hint)
@@ -436,9 +509,17 @@ def _form(wanted: Answer[object]) -> str:
     return str(getattr(wanted, "form", wanted.kind))
 
 
-def _pointers(who: Speaker, wanted: Answer[object]) -> Pointers:
+def _pointers(who: Speaker, wanted: Answer[object], about: str) -> Pointers:
     signal = getattr(wanted, "signal", "")
-    return Pointers(who.role, who.persona, _form(wanted), _offered(wanted), signal)
+    hints = (who.role, who.persona, _form(wanted), _offered(wanted), signal, about, who.id)
+    return Pointers(*hints)
+
+
+def _with_source(value: Any, wanted: Answer[Any], address: str, who: Speaker) -> Any:
+    """A text or a choice as a text that knows where it was said."""
+    if not isinstance(value, str):
+        return value
+    return quote(value, "utterance" if wanted.kind == "text" else "answer", address, who.id)
 
 
 def _offered(wanted: Answer[object]) -> tuple[str, ...]:
@@ -462,13 +543,13 @@ async def _own_card(run: RunContext, seat: Playable) -> str:
 
 async def _ask_card(run: RunContext, seat: Playable) -> str:
     who, wanted, address = Speaker(seat.id), Json(OwnCard), own_card_at(seat)
-    messages = messages_for(who, EMPTY, OWN_CARD)
+    messages = build_messages(who, EMPTY, OWN_CARD).messages
     asked = Pointers(who.role, "", _form(wanted))
     request = Request(HUMAN, messages, schema=wanted.schema, asked=asked)
     if run.desk is not None:
         scene = Scene(who, (), OWN_CARD, "json", (), len(messages), _problems_of(wanted))
         run.desk.expect(seat, address, scene)
-    got = await converse(run, address, request, wanted, REASKS)
+    got = await converse(run, AskedAt(address, Place(), who.id), request, wanted, REASKS)
     return OwnCard().told if isinstance(got.value, Missing) else got.value.told
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from folkmoot import json_text
 from folkmoot.errors import TransientError
+from folkmoot.provenance import Span
 from folkmoot.randomness import digest
 
 UNKNOWN = "unknown"  # how a reply ended, where nobody says
@@ -51,7 +52,8 @@ class Pointers(NamedTuple):
     `persona`: the description of the person, as it stands in the text (of several lines, those that
     do). `kind`: of answer, as `Answer.kind` has it. `offered`: the options of a choice, the
     bounds of a number, or the option whose view a text is to give. `signal`: the word with which a
-    text may end a conversation.
+    text may end a conversation. `about`: the matter that is asked about, in the study's words.
+    `speaker`: the id of who is asked, which tells own words from others' (`Request.spans`).
     """
 
     role: str = ""
@@ -59,6 +61,8 @@ class Pointers(NamedTuple):
     kind: str = ""
     offered: tuple[str, ...] = ()
     signal: str = ""
+    about: str = ""
+    speaker: str = ""
 
 
 NOBODY = Pointers()
@@ -74,6 +78,7 @@ class Request:
     (`models.images`). Not part of what is said: `asked`, and `begins`, where the messages' text, as
     if it were one, may go on otherwise in a further request of this speaker (characters, in
     ascending order): what stands before may come again, which a vendor's cache may be told.
+    `spans`: the sources of the texts in the messages; in no fingerprint and on no wire.
     """
 
     model: str
@@ -84,6 +89,7 @@ class Request:
     images: tuple[str, ...] = ()
     asked: Pointers = NOBODY
     begins: tuple[int, ...] = ()
+    spans: tuple[Span, ...] = ()
 
     def to_json(self) -> Json:
         return {

@@ -17,6 +17,8 @@ from typing import NamedTuple
 from folkmoot.conversation.lines import plain
 from folkmoot.models.request import Request
 from folkmoot.respondent.lexicon import Counts, Lexicon
+from folkmoot.respondent.passages import Passage as SourcedPassage
+from folkmoot.respondent.passages import passages_of
 from folkmoot.respondent.persona import content_words
 from folkmoot.respondent.question import SENTENCE, question_of
 
@@ -61,6 +63,9 @@ class Reading:
     signal: str
     schema: Mapping[str, object] | None
     described: Mapping[str, str]
+    about: str = ""
+    speaker: str = ""
+    passages: tuple[SourcedPassage, ...] = ()
 
     @cached_property
     def text(self) -> str:
@@ -135,6 +140,9 @@ def read(request: Request, address: str) -> Reading:
         asked.signal,
         request.schema,
         described(rest[-1].content, asked.offered) if rest else {},
+        asked.about,
+        asked.speaker,
+        passages_of(request),
     )
 
 

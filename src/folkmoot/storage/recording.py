@@ -207,16 +207,16 @@ def _cell(value: object, name: str, table: str) -> Cell:
     if isinstance(value, str):
         if not value.isascii() and _HALF.search(value):
             raise ProtocolError(f"table {table}, column {name}: the text holds half a character")
-        return value
+        return value if type(value) is str else str(value)
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return float(value) if math.isfinite(value) else None
     if isinstance(value, int):
         if not -(2**63) <= value < 2**63:
             raise ProtocolError(
                 f"table {table}, column {name}: a whole number has at most 63 bits; record a float "
                 "or text"
             )
-        return value
+        return int(value)
     try:
         if isinstance(value, Mapping):
             return json.dumps({str(k): v for k, v in value.items()}, ensure_ascii=False)

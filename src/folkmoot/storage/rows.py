@@ -29,13 +29,18 @@ def column(meaning: str, *, default: Any = MISSING) -> Any:
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(column,))
 class Row:
     """One row of a table. Subclasses are frozen dataclasses; columns stand in their order, those
-    of a base class first."""
+    of a base class first. `key` names the columns that tell a row from all others; the sources of
+    texts in prompts name rows by it (`folkmoot.provenance`)."""
 
     table: ClassVar[str] = ""
+    key: ClassVar[tuple[str, ...]] = ()
 
-    def __init_subclass__(cls, *, table: str = "", **more: object) -> None:
+    def __init_subclass__(
+        cls, *, table: str = "", key: tuple[str, ...] = (), **more: object
+    ) -> None:
         super().__init_subclass__(**more)
         cls.table = table or cls.table
+        cls.key = key or cls.key
         dataclass(frozen=True, kw_only=True)(cls)
 
     def cells(self) -> Mapping[str, object]:

@@ -106,6 +106,14 @@ ENGINE_COLUMNS: dict[str, str] = {
     "words": "words in the reply as it came",
     "condition": "arm of the design",
     "participant_id": "the participant",
+    "utterance_id": "the utterance: its address, and which part of the reply it is",
+    "public": "whether the others in the conversation hear it",
+    "source_id": "where the text is recorded: an utterance_id, the address of an answer, "
+    "table.column/key, or study.key of the study file",
+    "message": "the message of the request, from 0",
+    "start": "the first character of the text in that message, from 0",
+    "end": "the character after its last",
+    "altered": "whether the text was changed on the way, as by the filter `upper`",
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from openpyxl.utils.cell import column_index_from_string
 
 from folkmoot.conversation.prompts import PromptLibrary
-from folkmoot.conversation.transcript import EMPTY, messages_for
+from folkmoot.conversation.transcript import EMPTY, build_messages
 from folkmoot.engine.study import PlannedRows, Preview
 from folkmoot.errors import InputError, Problem
 from folkmoot.measures.estimates import plural
@@ -384,7 +384,7 @@ def _prompt(
     else:
         speaker = special(prompts.render, state, who)
         prompt, images = question.text, question.images
-    messages = messages_for(speaker, heard, prompt)
+    messages = build_messages(speaker, heard, prompt).messages
     constants = ", ".join(f"{name} = {value}" for name, value in experiment.constants.items())
     role = who.role if isinstance(who, Seat) else who
     place = f"task {task_id} of session {state.plan.label}"

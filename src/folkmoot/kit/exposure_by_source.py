@@ -1,0 +1,281 @@
+"""Which texts stood in the prompt of each decision: a join of `provenance` with the design.
+
+The engine records whose texts stand in each request (`folkmoot.provenance`). A study says which
+questions are decisions and which sources its design shows there (`Decision`), and what it calls the
+kinds of its sources (`label`). So the table `exposure` can disagree with what the code and the docs
+claim.
+
+    STUDY = Study(…, tables=(…, ExposureRow), afterwards=Exposure(decisions, label))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import polars as pl
+
+from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.utterances import PROVENANCE, UTTERANCES
+from folkmoot.measures.estimates import percent
+from folkmoot.provenance import Source
+from folkmoot.storage.findings import Finding, Grid, Heat
+from folkmoot.storage.rows import Row, column
+from folkmoot.storage.run_folder import RunFolder
+
+OWN = "own words"
+ELSEWHERE = "words from elsewhere"  # of a conversation or person whose texts are not for it
+MISNAMED = "words under another's name"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A question that decides something, at its address in the journal.
+
+    `shows`: label → ids of the sources that the design shows here, every one of them. With no ids
+    none may stand. A label that is not named is reported and not checked. `within`: further ids
+    that may stand here, or beginnings of ids that end in `/`; a text of a label that is in neither
+    is from elsewhere.
+    """
+
+    address: str
+    participant_id: str
+    condition: str
+    name: str
+    shows: Mapping[str, Collection[str]] = field(default_factory=dict)
+    within: Collection[str] = ()
+
+
+class ExposureRow(Row, table="exposure"):
+    """One kind of text at one decision of one participant."""
+
+    participant_id: str
+    condition: str
+    decision: str = column("what was decided")
+    address: str
+    kind: str = column(
+        "kind of text; “words from elsewhere”: those of a conversation that was not theirs; “words "
+        "under another's name”: those that the prompt puts in another speaker's mouth"
+    )
+    expected: bool | None = column(
+        "whether the design shows this kind here; empty: it says neither"
+    )
+    texts: int = column("texts of this kind that stood in the prompt")
+    text_ids: list[str] = column("their ids")
+    share: float | None = column(
+        "share of the texts that the design shows here which stood there; 1 for a kind that it "
+        "does not show and that stood; empty where none was recorded"
+    )
+
+
+Decisions = Callable[[RunFolder], Iterable[Decision]]
+Label = Callable[[Source], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """`Study.afterwards` of a study that says its decisions.
+
+    `label` gives what the study calls the kind of a source, empty for one that is nobody's exposure
+    (a figure, an option that everybody has before them).
+    """
+
+    decisions: Decisions
+    label: Label
+
+    def __call__(
+        self, run: RunFolder, _journal: JournalReader, _prompts: Mapping[str, str]
+    ) -> Iterator[ExposureRow]:
+        decisions = list(self.decisions(run))
+        sources = _sources_at(run, {decision.address for decision in decisions})
+        speakers = _recorded_speakers(run)
+        for decision in decisions:
+            found = sources.get(decision.address, ())
+            yield from _rows(decision, found, speakers, self.label)
+
+
+def _sources_at(run: RunFolder, addresses: Collection[str]) -> dict[str, list[Source]]:
+    """Address → the sources of the texts in the request, each once, in order."""
+    if not run.has_table(PROVENANCE):
+        return {}
+    spans = run.lazy(PROVENANCE).filter(pl.col("address").is_in(list(addresses)))
+    columns = ("address", "kind", "source_id", "speaker")
+    found: dict[str, dict[Source, None]] = {}
+    known: dict[tuple[str, ...], Source] = {}
+    for part in spans.select(columns).collect_batches(chunk_size=50_000):
+        for address, *source in part.iter_rows():
+            one = known.setdefault(tuple(source), Source(*source))
+            found.setdefault(address, {})[one] = None
+    return {address: list(sources) for address, sources in found.items()}
+
+
+def _recorded_speakers(run: RunFolder) -> dict[str, str]:
+    """Utterance → who said it, as recorded when it was said."""
+    if not run.has_table(UTTERANCES):
+        return {}
+    return dict(run.rows(UTTERANCES, "utterance_id", "speaker_id"))
+
+
+def _rows(
+    decision: Decision, sources: Iterable[Source], speakers: Mapping[str, str], label: Label
+) -> Iterator[ExposureRow]:
+    """A row for every kind that the design names here, and for others of which a text stood."""
+    by_kind: dict[str, dict[str, None]] = {kind: {} for kind in decision.shows}
+    for source in sources:
+        if kind := _kind_of(decision, source, label):
+            by_kind.setdefault(kind, {})[source.id] = None
+        if source.kind == "utterance" and speakers.get(source.id, source.speaker) != source.speaker:
+            by_kind.setdefault(MISNAMED, {})[source.id] = None
+    for kind, found in by_kind.items():
+        wanted = decision.shows.get(kind)
+        missing = set(wanted or ()) - found.keys()
+        never = kind in (ELSEWHERE, MISNAMED)
+        yield ExposureRow(
+            participant_id=decision.participant_id,
+            condition=decision.condition,
+            decision=decision.name,
+            address=decision.address,
+            kind=kind,
+            expected=False if never else None if wanted is None else bool(wanted),
+            texts=len(found),
+            text_ids=list(found),
+            share=1 - len(missing) / len(wanted) if wanted else 1.0 if found else None,
+        )
+
+
+def _kind_of(decision: Decision, source: Source, label: Label) -> str:
+    own = source.kind in ("utterance", "answer") and source.speaker == decision.participant_id
+    kind = OWN if own else label(source)
+    if not kind:
+        return ""
+    expected = any(source.id in ids for ids in decision.shows.values())
+    return kind if expected or _is_within(source.id, decision.within) else ELSEWHERE
+
+
+def _is_within(id: str, within: Collection[str]) -> bool:
+    return id in within or any(part.endswith("/") and id.startswith(part) for part in within)
+
+
+# --- what the table says -------------------------------------------------------------------------
+
+
+class _Cell(NamedTuple):
+    """A kind at a decision of an arm: in how many prompts it stood, should have, stood in part
+    where all of it should have."""
+
+    condition: str
+    decision: str
+    kind: str
+    stood: int
+    expected: int
+    missing: int
+    unwanted: int
+    partly: int
+    least: float | None
+    decisions: int
+
+    @property
+    def shown(self) -> str:
+        """The share of prompts, and what it should be where it is not."""
+        share = percent(self.stood / self.decisions)
+        if self.missing or self.unwanted:
+            return f"{share}, not {percent(self.expected / self.decisions)}"
+        return f"{share}, in part" if self.partly else share
+
+    @property
+    def differences(self) -> Iterator[str]:
+        what = f"{self.condition}, {self.decision}: {self.kind}"
+        if self.missing:
+            yield (
+                f"{what} should stand in the prompt and did not in {self.missing:,} of "
+                f"{self.decisions:,}."
+            )
+        if self.partly:
+            least = percent(min(self.least or 0, 0.99))
+            yield (
+                f"{what} should stand in the prompt in full and stood in part in {self.partly:,} "
+                f"of {self.decisions:,} (at the least {least} of the words)."
+            )
+        if self.unwanted:
+            yield (
+                f"{what} should not stand in the prompt and did in {self.unwanted:,} of "
+                f"{self.decisions:,}."
+            )
+
+
+def differences(run: RunFolder) -> list[str]:
+    """Where what stood in the prompts is not what the design shows, a sentence for each arm,
+    decision and kind; empty where they agree or nothing was recorded."""
+    return [said for cell in _cells(run) for said in cell.differences]
+
+
+def in_prompts(run: RunFolder, participant_id: str) -> dict[str, list[str]]:
+    """Decision → the kinds of text that stood in its prompt, for one participant."""
+    if not run.has_table(ExposureRow.table):
+        return {}
+    own = run.lazy(ExposureRow.table).filter(participant_id=participant_id).collect()
+    stood: dict[str, list[str]] = {name: [] for name in own["decision"]}
+    for row in own.filter(pl.col("texts") > 0).iter_rows(named=True):
+        stood[row["decision"]].append(row["kind"])
+    return stood
+
+
+def exposure(run: RunFolder) -> Finding | None:
+    """The matrix of arms and kinds: the share of decisions in whose prompt a text of the kind
+    stood. None for a run without the table, or without decisions."""
+    if not run.has_table(ExposureRow.table):
+        return None
+    title = "What stood in the prompts"
+    cells = _cells(run)
+    if not cells:
+        return None
+    kinds = list(dict.fromkeys(c.kind for c in cells))
+    arms = list(dict.fromkeys((c.condition, c.decision) for c in cells))
+    at = {(c.condition, c.decision, c.kind): c for c in cells}
+    alarms = tuple(differences(run))
+    return Finding(
+        "exposure",
+        title,
+        "The engine records whose texts stand in each request when it is made. "
+        f"{'They are not' if alarms else 'They are'} as the design says.",
+        Grid(
+            ("condition", "decision", *kinds),
+            tuple(
+                (*arm, *(at[*arm, k].shown if (*arm, k) in at else None for k in kinds))
+                for arm in arms
+            ),
+            "Share of decisions in whose prompt a text of the kind stood.",
+        ),
+        Heat(
+            tuple((f"{c.condition}: {c.decision}", c.kind, c.stood / c.decisions) for c in cells),
+            row="arm",
+            column="kind of text",
+            unit="share of decisions",
+        ),
+        section="Exposure",
+        headline=bool(alarms),
+        alarms=alarms,
+    )
+
+
+def _cells(run: RunFolder) -> list[_Cell]:
+    """In the order of the table."""
+    if not run.has_table(ExposureRow.table):
+        return []
+    stood, expected = pl.col("texts") > 0, pl.col("expected")
+    part = expected & stood & (pl.col("share") < 1)
+    table = run.lazy(ExposureRow.table)
+    asked = table.group_by("condition", "decision").agg(
+        decisions=pl.struct("participant_id", "address").n_unique()
+    )
+    counted = table.group_by("condition", "decision", "kind", maintain_order=True).agg(
+        stood=stood.sum(),
+        expected=expected.sum(),
+        missing=(expected & ~stood).sum(),
+        unwanted=(~expected & stood).sum(),
+        partly=part.sum(),
+        least=pl.col("share").filter(part).min(),
+    )
+    joined = counted.join(asked, on=["condition", "decision"], maintain_order="left")
+    return [_Cell(*row) for row in joined.collect().iter_rows()]

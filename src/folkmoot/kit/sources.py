@@ -1,0 +1,150 @@
+"""Whether each text in the prompts of a run is recorded where its source says, with those words.
+
+A span of `provenance` names a row; here the two are compared. Tests of the shipped studies use it,
+and whoever wants to check a run of a study of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.utterances import PROVENANCE, UTTERANCES, UtteranceRow
+from folkmoot.models.request import Message
+from folkmoot.provenance import PROTOCOL, STUDY, UNATTRIBUTED
+from folkmoot.storage.rows import Row
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
+
+
+class WrongSource(NamedTuple):
+    """A text in a request that is not what its source recorded. `recorded` is empty if there is no
+    such row."""
+
+    address: str
+    kind: str
+    source_id: str
+    text: str
+    recorded: tuple[str, ...]
+
+
+def find_wrong_sources(run: RunFolder, tables: Sequence[type[Row]]) -> list[WrongSource]:
+    """Return every text whose source does not resolve to a row with that very text.
+
+    `tables` are the row classes of the study; their keys name the rows. Unattributed texts are not
+    among these: `count_unattributed_characters` counts them. A text that was altered on the way
+    must have a row, and may have other words.
+    """
+    recorded = _Recorded(run, tables)
+    wrong: dict[tuple[str, str, str], WrongSource] = {}
+    for span, text in _texts_of_spans(run):
+        kind, id = span["kind"], span["source_id"]
+        if kind == UNATTRIBUTED or (kind, id, text) in wrong:
+            continue
+        found = recorded.texts(kind, id)
+        if found is None or text in found or (span["altered"] and found):
+            continue
+        wrong[kind, id, text] = WrongSource(span["address"], kind, id, text, tuple(found))
+    return list(wrong.values())
+
+
+def count_unattributed_characters(run: RunFolder) -> dict[str, int]:
+    """Return address → characters of its request that were interpolated without a source."""
+    if not run.has_table(PROVENANCE):
+        return {}
+    unknown = run.table(PROVENANCE).filter(kind=UNATTRIBUTED)
+    counted: dict[str, int] = {}
+    for address, start, end in unknown.select("address", "start", "end").iter_rows():
+        counted[address] = counted.get(address, 0) + end - start
+    return counted
+
+
+def _texts_of_spans(run: RunFolder) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Every span with the text that stands there in the request as it was sent."""
+    with closing(JournalReader(run.path / JOURNAL)) as journal:
+        address, messages = "", tuple[Message, ...]()
+        for span in run.table(PROVENANCE).iter_rows(named=True):
+            if span["address"] != address:
+                address, messages = span["address"], tuple(journal.messages(span["address"]))
+            content = messages[span["message"]].content if messages else ""
+            yield span, content[span["start"] : span["end"]]
+
+
+class _Recorded:
+    """The texts that a run has recorded, by the ids of sources."""
+
+    def __init__(self, run: RunFolder, tables: Sequence[type[Row]]) -> None:
+        self._run = run
+        rows: tuple[type[Row], ...] = (UtteranceRow, *tables)
+        self._keys = {row.table: row.key for row in rows}
+        self._rows: dict[str, dict[str, dict[str, Any]]] = {}
+
+    def texts(self, kind: str, id: str) -> list[str] | None:
+        """The texts that the source of this id may have; None if it is not recorded in a table."""
+        if kind == "utterance":
+            return self._cell(UTTERANCES, "text", id)
+        if kind == "answer":
+            return self._cell("answers", "value", id)
+        if kind == "reply":
+            return None
+        where, _, key = id.partition("/")
+        table, _, column = where.partition(".")
+        if table == PROTOCOL:
+            return None
+        if table == STUDY:
+            return list(_spellings(_walk(self._config, column)))
+        return self._cell(table, column, key)
+
+    @cached_property
+    def _config(self) -> dict[str, Any]:
+        return self._run.config
+
+    def _cell(self, table: str, column: str, key: str) -> list[str]:
+        row = self._by_key(table).get(key)
+        return [] if row is None or column not in row else list(_spellings(row[column]))
+
+    def _by_key(self, table: str) -> dict[str, dict[str, Any]]:
+        if table not in self._rows:
+            key = ("address",) if table == "answers" else self._keys.get(table, ())
+            rows = self._run.table(table) if self._run.has_table(table) and key else None
+            self._rows[table] = {
+                "/".join(str(row[c]) for c in key): row
+                for row in (() if rows is None else rows.iter_rows(named=True))
+            }
+        return self._rows[table]
+
+
+def _walk(value: Any, path: str) -> Any:
+    """The value under a dotted path; under a name of a list, that of all its entries."""
+    for name in filter(None, path.split(".")):
+        if isinstance(value, list):
+            value = [entry.get(name) for entry in value if isinstance(entry, dict)]
+        elif isinstance(value, dict):
+            value = value.get(name)
+        else:
+            return None
+    return value
+
+
+def _spellings(value: Any) -> Iterator[str]:
+    """The ways in which a cell may stand in a prompt: its text, a number, an entry of a list."""
+    if value is None:
+        return
+    if isinstance(value, (list, tuple)):
+        for entry in value:
+            yield from _spellings(entry)
+    elif isinstance(value, dict):
+        for entry in value.values():
+            yield from _spellings(entry)
+    else:
+        yield str(value)
+        if isinstance(value, float):
+            yield f"{value:g}"
+        if isinstance(value, str) and value[:1] in ("[", "{"):
+            try:
+                yield from _spellings(json.loads(value))
+            except ValueError:
+                return

@@ -1,0 +1,287 @@
+"""Where the texts in prompts come from.
+
+A text of somebody or something (an utterance, a persona, material, an option, a computed value) is
+a `Quoted`: a string that carries its source. Templates, joins and histories keep the sources of
+what they are given, so that a request knows for each of its characters whose they are. No code
+looks for known text inside other text. docs/provenance.md explains this to researchers.
+
+Kinds are a closed list, and each id says where the text is recorded:
+
+    kind            id
+    utterance       what a speaker said: `utterance_id` of the table `utterances`
+    answer          a closed answer of a speaker: `address` of the table `answers`
+    reply           the address of an entry of the journal
+    any other       `table.column/key…`, one cell of a table (`cell`), or `study.key.path`, a key of
+                    the study file
+
+`protocol.…` ids are of numbers that follow from the position in the protocol, such as the round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, Literal, NamedTuple, Self, TypeVar, get_args
+
+from pydantic import BaseModel
+
+Kind = Literal[
+    "utterance",  # what a speaker said, in public or in private
+    "answer",  # a closed answer of a speaker: a choice, a number, a field of a form
+    "persona",  # the description of a participant
+    "material",  # what the study file gives to read: topic, concept, rules, treatment
+    "option",  # one of the alternatives of a choice
+    "proposal",  # what participants decide on and some speaker has made: an item of a ballot
+    "summary",  # what a speaker has made of the words of several others
+    "value",  # a figure or a name: computed by the protocol, or taken from a table
+    "reply",  # the speaker's own last reply, given back because it could not be read
+    "unattributed",  # interpolated text of which the source is unknown
+]
+KINDS: tuple[str, ...] = get_args(Kind)
+UNATTRIBUTED = "unattributed"
+STUDY = "study"  # the table of ids that name a key of the study file
+PROTOCOL = "protocol"  # … that name a number which follows from the position in the protocol
+
+T = TypeVar("T")
+
+
+class Source(NamedTuple):
+    """Where a text comes from.
+
+    `speaker` is the id of who said or chose it, or whom a persona describes; empty for other texts.
+    `altered`: the text was changed on the way (a filter such as `upper`), so that it differs from
+    the recorded one.
+    """
+
+    kind: str
+    id: str = ""
+    speaker: str = ""
+    altered: bool = False
+
+    @property
+    def address(self) -> str:
+        """The address of the reply that the text comes from; empty if no reply: prescribed words,
+        or a text that no speaker said."""
+        reply = self.id.rpartition("/")[2].partition("#")[0]
+        if self.kind not in ("utterance", "answer", "reply") or not reply.startswith("ask"):
+            return ""
+        return self.id[: len(self.id) - len(self.id.rpartition("/")[2]) + len(reply)]
+
+
+UNKNOWN = Source(UNATTRIBUTED)
+
+
+class Span(NamedTuple):
+    """Characters `start` to `end` (end excluded) of a text and their source. In a request, of the
+    content of message number `message`. Spans may be nested: a summary can hold a name."""
+
+    start: int
+    end: int
+    source: Source
+    message: int = 0
+
+    def shift(self, by: int, message: int = 0) -> Span:
+        """Return the span as it stands in a text in which `by` characters come before it."""
+        return Span(self.start + by, self.end + by, self.source, message)
+
+
+class SourcedText(str):
+    """A text that knows the sources of its parts; characters outside all spans are instructions."""
+
+    __slots__ = ("spans",)
+    spans: tuple[Span, ...]
+
+    def __new__(cls, text: str = "", spans: Iterable[Span] = ()) -> Self:
+        self = super().__new__(cls, text)
+        self.spans = tuple(spans)
+        return self
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return str(self), self.spans
+
+    def __str__(self) -> str:
+        return "".join((self,))  # a plain str, without sources
+
+    def __add__(self, other: str) -> SourcedText:
+        return concatenate((self, other))
+
+    def __radd__(self, other: str) -> SourcedText:
+        return concatenate((other, self))
+
+
+class Quoted(SourcedText):
+    """A text of one source. A filter or a join keeps it; slicing and f-strings lose it."""
+
+    __slots__ = ("source",)
+    source: Source
+
+    def __new__(cls, text: str, source: Source) -> Self:
+        inner = tuple(s for s in spans_of(text) if s.source is not UNKNOWN)
+        self = super().__new__(cls, text, (Span(0, len(text), source), *inner) if text else ())
+        self.source = source
+        return self
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        inner = self.spans[1:]
+        return SourcedText(str(self), inner) if inner else str(self), self.source
+
+
+class QuotedInt(int):
+    """A whole number of one source."""
+
+    source: Source
+
+    def __new__(cls, number: int, source: Source) -> Self:
+        self = super().__new__(cls, number)
+        self.source = source
+        return self
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return int(self), self.source
+
+
+class QuotedFloat(float):
+    """A number of one source."""
+
+    source: Source
+
+    def __new__(cls, number: float, source: Source) -> Self:
+        self = super().__new__(cls, number)
+        self.source = source
+        return self
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return float(self), self.source
+
+
+def cell(table_column: str, *key: object) -> str:
+    """Return the id of a cell: `cell("items.text", discussion, item)`. The key names the row by the
+    columns that its class declares (`class Item(Row, table="items", key=(…))`)."""
+    return "/".join((table_column, *(str(part) for part in key)))
+
+
+def quote(text: T, kind: Kind, id: str, speaker: str = "") -> T:
+    """Return a text or number with its source; None, truth values and empty texts as they are."""
+    source = Source(kind, id, speaker)
+    quoted: Any = text
+    if isinstance(text, str):
+        quoted = Quoted(text, source)
+    elif isinstance(text, int) and not isinstance(text, bool):
+        quoted = QuotedInt(text, source)
+    elif isinstance(text, float):
+        quoted = QuotedFloat(text, source)
+    return quoted  # type: ignore[no-any-return]
+
+
+def quote_all(value: Any, kind: Kind, id: str, speaker: str = "") -> Any:
+    """Return a value with all its texts and numbers quoted, however deep, for use in templates.
+
+    A key or attribute `name` of what has the id `study.topic` gets the id `study.topic.name`, an
+    entry of a sequence the id of the sequence. A pydantic model becomes a namespace of its fields.
+    """
+    if isinstance(value, BaseModel):
+        fields = {n: getattr(value, n) for n in type(value).model_fields}
+        return SimpleNamespace(
+            **{n: quote_all(v, kind, f"{id}.{n}", speaker) for n, v in fields.items()}
+        )
+    if isinstance(value, Mapping):
+        return {k: quote_all(v, kind, f"{id}.{k}", speaker) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [quote_all(entry, kind, id, speaker) for entry in value]
+    return quote(value, kind, id, speaker)
+
+
+def source_of(value: object) -> Source | None:
+    """Return the one source of a value; None if it has none or several."""
+    return value.source if isinstance(value, (Quoted, QuotedInt, QuotedFloat)) else None
+
+
+def spans_of(text: object) -> tuple[Span, ...]:
+    """Return the spans of a text; none if it is a plain one."""
+    return text.spans if isinstance(text, SourcedText) else ()
+
+
+def with_sources(value: object) -> SourcedText:
+    """Return a value as text with its sources; what has none is one unattributed span."""
+    if isinstance(value, SourcedText):
+        return value
+    text = str(value)
+    source = source_of(value)
+    if not text.strip():
+        return SourcedText(text)
+    return SourcedText(text, (Span(0, len(text), source or UNKNOWN),))
+
+
+def concatenate(parts: Iterable[object], *, plain: Source | None = UNKNOWN) -> SourcedText:
+    """Join parts to one text that keeps their sources. Plain texts get the source `plain`, or count
+    as instructions if it is None."""
+    texts: list[str] = []
+    spans: list[Span] = []
+    length = 0
+    for part in parts:
+        text = str(part)
+        if isinstance(part, SourcedText):
+            spans += [span.shift(length) for span in part.spans]
+        elif (source := source_of(part) or plain) is not None and text.strip():
+            spans.append(Span(length, length + len(text), source))
+        texts.append(text)
+        length += len(text)
+    return SourcedText("".join(texts), spans)
+
+
+def join(separator: str, parts: Iterable[object]) -> SourcedText:
+    """Join parts like `separator.join`, and keep their sources. The separator is ours."""
+    return concatenate(_between(SourcedText(str(separator), spans_of(separator)), parts))
+
+
+def _between(separator: SourcedText, parts: Iterable[object]) -> Iterator[object]:
+    for number, part in enumerate(parts):
+        if number:
+            yield separator
+        yield part
+
+
+def alter(text: SourcedText, changed: str) -> SourcedText:
+    """Return what a change has made of a text: with its source if it has one, else unattributed."""
+    if changed == text:
+        return text
+    outer = text.spans[0] if text.spans else None
+    if outer is not None and outer.start == 0 and outer.end == len(text):
+        return Quoted(changed, outer.source._replace(altered=True))
+    if len(changed) == len(text):  # `upper`: each part stays where it is
+        spans = (s._replace(source=s.source._replace(altered=True)) for s in text.spans)
+        return SourcedText(changed, spans)
+    return with_sources(changed) if text.spans else SourcedText(changed)
+
+
+def find_exactly(text: str, wanted: Sequence[str]) -> list[Span]:
+    """Return the spans of texts that an author says stand in a prompt (`ask(shows=…)`).
+
+    Raises ValueError that names the first text that does not.
+    """
+    spans: list[Span] = []
+    for shown in wanted:
+        start = text.find(shown)
+        if start < 0 or not shown:
+            raise ValueError(f"{str(shown)[:60]!r}")
+        own = spans_of(shown) or (Span(0, len(shown), Source("material")),)
+        spans += [span.shift(start) for span in own]
+    return spans
+
+
+def count_unattributed(spans: Iterable[Span]) -> int:
+    """Return how many characters have an unknown source."""
+    return sum(s.end - s.start for s in spans if s.source.kind == UNATTRIBUTED)
+
+
+def cover_rest(length: int, spans: Sequence[Span], source: Source = UNKNOWN) -> list[Span]:
+    """Return spans of this source over the characters of a text that no span covers."""
+    found: list[Span] = []
+    at = 0
+    for span in sorted(spans):
+        if span.start > at:
+            found.append(Span(at, span.start, source))
+        at = max(at, span.end)
+    if at < length:
+        found.append(Span(at, length, source))
+    return found
