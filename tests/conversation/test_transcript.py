@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from folkmoot.conversation.answers import Text
 from folkmoot.conversation.dialogue import is_signal, question_and_answer
-from folkmoot.conversation.transcript import EMPTY, Speaker, Utterance, messages_for
+from folkmoot.conversation.transcript import EMPTY, Speaker, Utterance, build_messages
 
 ANN = Speaker("ann", "Ann", "participant", "You are Ann.")
 BOB = Utterance("bob", "I like parks.", "Bob")
@@ -19,7 +19,7 @@ OWN = Utterance("ann", "Nor do I.", "Ann")
 
 
 def flat(*args: object) -> list[tuple[str, str]]:
-    return [(m.role, m.content) for m in messages_for(*args)]  # type: ignore[arg-type]
+    return [(m.role, m.content) for m in build_messages(*args).messages]  # type: ignore[arg-type]
 
 
 def test_two_voices_are_a_plain_dialogue() -> None:

@@ -110,6 +110,7 @@ ENGINE_COLUMNS: dict[str, str] = {
     "public": "whether the others in the conversation hear it",
     "source_id": "where the text is recorded: an utterance_id, the address of an answer, "
     "table.column/key, or study.key of the study file",
+    "speaker": "who said it",
     "message": "the message of the request, from 0",
     "start": "the first character of the text in that message, from 0",
     "end": "the character after its last",
