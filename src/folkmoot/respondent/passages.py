@@ -38,3 +38,16 @@ def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -
         for passage in passages
         if passage.source.kind in kinds and own in (None, passage.own)
     ]
+
+
+def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
+    """Return the texts that describe a speaker, in the order of their ids.
+
+    A prompt may give them in any order, and the person stays the same.
+    """
+    own = {
+        (passage.source.id, passage.text)
+        for passage in passages
+        if passage.source.kind == "persona" and speaker and passage.source.speaker == speaker
+    }
+    return [text for _, text in sorted(own)]

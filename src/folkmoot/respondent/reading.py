@@ -18,7 +18,7 @@ from folkmoot.conversation.lines import plain
 from folkmoot.models.request import Request
 from folkmoot.respondent.lexicon import Counts, Lexicon
 from folkmoot.respondent.passages import Passage as SourcedPassage
-from folkmoot.respondent.passages import passages_of
+from folkmoot.respondent.passages import passages_of, persona_of
 from folkmoot.respondent.persona import content_words
 from folkmoot.respondent.question import SENTENCE, question_of
 
@@ -66,6 +66,14 @@ class Reading:
     about: str = ""
     speaker: str = ""
     passages: tuple[SourcedPassage, ...] = ()
+
+    @property
+    def bounds(self) -> tuple[float, float, bool] | None:
+        """The bounds of the number that is asked for, and whether it must be a whole one."""
+        if self.kind != "number" or len(self.offered) != 2:
+            return None
+        low, high = map(float, self.offered)
+        return low, high, low.is_integer() and high.is_integer()
 
     @cached_property
     def text(self) -> str:
@@ -126,9 +134,12 @@ def read(request: Request, address: str) -> Reading:
     for _ in range(int(again[1]) if again else 0):
         if len(rest) > 2 and rest[-2].role == "assistant":
             reminder, rest = reminder or rest[-1].content, rest[:-2]
-    whole = fold("\n".join(m.content for m in request.messages)).casefold()
-    told = [line for line in asked.persona.splitlines() if line.strip()]
-    lines = [line for line in told if fold(line).casefold() in whole]
+    passages = passages_of(request)
+    lines = persona_of(passages, asked.speaker)
+    if not lines:
+        whole = fold("\n".join(m.content for m in request.messages)).casefold()
+        told = [line for line in asked.persona.splitlines() if line.strip()]
+        lines = [line for line in told if fold(line).casefold() in whole]
     return Reading(
         asked.role,
         asked.kind or ("json" if request.schema else ""),
@@ -142,7 +153,7 @@ def read(request: Request, address: str) -> Reading:
         described(rest[-1].content, asked.offered) if rest else {},
         asked.about,
         asked.speaker,
-        passages_of(request),
+        passages,
     )
 
 
