@@ -128,9 +128,11 @@ class Choice:
 
         An option that is part of a longer option counts only if it also occurs outside of that one.
         """
+        if reply in self._index.exact:  # most replies: nothing has to be searched
+            return frozenset((reply,))
         text = key(folded(reply[:LONGEST_SEARCHED]))
         found = set()
-        for option in sorted(self.options, key=lambda option: -len(key(folded(option)))):
+        for option in self._index.longest_first:
             text, count = _pattern_of(option).subn(" \0 ", text)
             if count:
                 found.add(option)
@@ -246,6 +248,7 @@ class _Index(NamedTuple):
     by_form: dict[str, tuple[str, ...]]
     own: dict[str, str]  # where every option begins with a label of its own: label → option
     exact: frozenset[str]
+    longest_first: tuple[str, ...]
 
     def of(self, forms: Sequence[str]) -> frozenset[str]:
         return frozenset(o for form in forms for o in self.by_form.get(key(form), ()))
@@ -259,7 +262,8 @@ def _index(options: tuple[str, ...]) -> _Index:
             by_form[form] = (*by_form.get(form, ()), option)
     labelled = [_OWN_LABEL.fullmatch(folded(o)) for o in options]
     own = {m[1]: o for m, o in zip(labelled, options, strict=True) if m}
-    index = _Index(by_form, own if len(own) == len(options) else {}, frozenset())
+    longest = tuple(sorted(options, key=lambda option: -len(key(folded(option)))))
+    index = _Index(by_form, own if len(own) == len(options) else {}, frozenset(), longest)
     exact = frozenset(o for o in options if index.of(carried_forms(o)) == {o})
     return index._replace(exact=exact)
 
@@ -267,6 +271,11 @@ def _index(options: tuple[str, ...]) -> _Index:
 def labels_of(options: Sequence[str]) -> tuple[str, ...]:
     """What the options are listed by: numbers; letters if an option looks like a number; nothing
     if an option begins or ends with such a letter."""
+    return _labels_of(tuple(options))
+
+
+@lru_cache(maxsize=4096)
+def _labels_of(options: tuple[str, ...]) -> tuple[str, ...]:
     texts = [folded(o) for o in options]
     if not any(_NUMERIC.search(t) or any(c.isnumeric() for c in t) for t in texts):
         return tuple(str(n) for n in range(1, len(options) + 1))

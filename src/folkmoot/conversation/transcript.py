@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from folkmoot.conversation.prompts import Prompt
 from folkmoot.models.request import Message, Role
 from folkmoot.provenance import (
+    UNKNOWN,
     Quoted,
     Source,
     SourcedText,
@@ -159,7 +160,7 @@ class BuiltMessages(NamedTuple):
 
 
 def build_messages(
-    who: Speaker, heard: Transcript, prompt: str, shows: Sequence[str] = ()
+    speaker: Speaker, history: Transcript, prompt: str, shows: Sequence[str] = ()
 ) -> BuiltMessages:
     """Build the messages of a request: the system prompt, what was heard, then the prompt.
 
@@ -171,20 +172,20 @@ def build_messages(
     `shows` are texts that stand in a prompt which was written without a template. Raises ValueError
     if one of them does not.
     """
-    said = [u for u in heard.utterances if u.missing is None]
-    several = len({u.speaker_id for u in said} - {"", who.id}) > 1
+    said = [u for u in history.utterances if u.missing is None]
+    several = len({u.speaker_id for u in said} - {"", speaker.id}) > 1
     contents: list[list[str]] = []
     roles: list[Role] = []
     spans: list[Span] = []
     at = 0  # characters in the message that is being written
-    length, ends = len(who.system), list(_begins(who.system))
-    if who.system:
+    length, ends = len(speaker.system), list(_begins(speaker.system))
+    if speaker.system:
         roles.append("system")
-        contents.append([str(who.system)])
-        spans += _spans_of_prompt(who.system)
-    asked = Utterance("", _with_shown(who, prompt, shows))
+        contents.append([str(speaker.system)])
+        spans += _spans_of_prompt(speaker.system)
+    asked = Utterance("", _with_shown(speaker, prompt, shows) if shows else prompt)
     for u in (*said, asked):
-        role: Role = "assistant" if u.speaker_id == who.id != "" else "user"
+        role: Role = "assistant" if u.speaker_id == speaker.id != "" else "user"
         named = several and role == "user" and u.speaker_id
         label = f"{u.name or u.speaker_id}: " if named else ""
         if not label and not u.text:
@@ -201,13 +202,8 @@ def build_messages(
             at = 0
         at += len(label)
         message = len(roles) - 1
-        if u.speaker_id and u.text:
-            spans.append(Span(at, at + len(u.text), u.source, message))
-        spans += [
-            span.shift(at, message)
-            for span in _spans_of_prompt(u.text)
-            if not u.speaker_id or span.source.kind not in ("unattributed", "utterance")
-        ]
+        own = _spans_of_utterance(u) if u.speaker_id else _spans_of_prompt(u.text)
+        spans += [span.shift(at, message) for span in own]
         at += len(u.text)
         length += len(label) + len(u.text)
     ends += (length - len(prompt) + end for end in _begins(prompt))
@@ -217,22 +213,30 @@ def build_messages(
     return BuiltMessages(tuple(messages), tuple(dict.fromkeys(ends)), tuple(spans))
 
 
+def _spans_of_utterance(utterance: Utterance) -> tuple[Span, ...]:
+    """The span of what somebody said, and those of the texts that it quotes."""
+    text = utterance.text
+    known = source_of(text)
+    if known is not None and known.kind == "utterance" and known.id == utterance.id:
+        return spans_of(text)  # as `Scope.say` gave it
+    inner = (s for s in spans_of(text) if s.source.kind not in ("unattributed", "utterance"))
+    return (Span(0, len(text), utterance.source), *inner) if text else ()
+
+
 def _spans_of_prompt(text: str) -> tuple[Span, ...]:
     """The spans of a text that is put to a speaker. A plain string is one unattributed span: only a
     template tells its own words from those of others."""
     if isinstance(text, SourcedText):
         return text.spans
-    return tuple(cover_rest(len(text), ())) if text.strip() else ()
+    return (Span(0, len(text), UNKNOWN),) if text else ()
 
 
-def _with_shown(who: Speaker, prompt: str, shows: Sequence[str]) -> str:
+def _with_shown(speaker: Speaker, prompt: str, shows: Sequence[str]) -> str:
     """The prompt with the spans of texts that stand in it by the author's word."""
-    if not shows:
-        return prompt
     try:
         spans = find_exactly(prompt, shows)
     except ValueError as error:
-        raise ValueError(f"shows: {error} does not stand in the prompt of {who.id}") from None
+        raise ValueError(f"shows: {error} does not stand in the prompt of {speaker.id}") from None
     known = (*spans_of(prompt), *spans)
     rest = () if isinstance(prompt, SourcedText) else cover_rest(len(prompt), spans)
     return Prompt(prompt, sorted((*known, *rest)), _begins(prompt))

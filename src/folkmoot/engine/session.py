@@ -251,6 +251,7 @@ class Scope:
         }
         self._run.record(self._place, UTTERANCES, row)
         said = (stage, round, missing, finish, images, id, public)
+        text = quote(text, "utterance", id, who.id)
         return Utterance(who.id, text, who.name, who.role, *said)
 
     @overload
