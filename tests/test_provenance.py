@@ -1,0 +1,242 @@
+"""A text knows where it comes from, through templates, joins, histories, pickles and tables."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from folkmoot import Choice, Missing, Scope, Session, Speaker, Study, StudyConfig
+from folkmoot.conversation.prompts import Prompt, PromptLibrary
+from folkmoot.conversation.transcript import EMPTY, Utterance, build_messages
+from folkmoot.errors import ProtocolError
+from folkmoot.provenance import (
+    Quoted,
+    Source,
+    SourcedText,
+    cell,
+    concatenate,
+    count_unattributed,
+    join,
+    quote,
+    quote_all,
+)
+from tests.helpers_provenance import Told, sources_in, told
+
+PARK = quote("Park", "option", "study.options")
+ANN = quote("I like trees.", "utterance", "talk/ann/ask0", "ann")
+PARK_AND_JOBS = [("Park", "option", False), ("Jobs", "option", False)]
+IN_CAPITALS = [("PARK", "option", True), ("JOBS", "option", True)]
+ONLY_ANN = [("Ann", "value", False)]
+TEXTS = st.text(min_size=1, max_size=20)
+
+
+def library(folder: Path, template: str, *, own: bool = False) -> PromptLibrary:
+    """A library with one prompt; with `own` the user has replaced it."""
+    (folder / "own").mkdir(parents=True)
+    (folder / "it.md").write_text("nothing" if own else template)
+    if own:
+        (folder / "own" / "it.md").write_text(template)
+    return PromptLibrary(folder, folder / "own" if own else None)
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["shipped", "replaced"])
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("Hi {{ name }}!", ONLY_ANN),
+        ("{{ name | upper }}", [("ANN", "value", True)]),
+        ("{{ name | upper | lower }}", [("ann", "value", True)]),
+        ("{{ name | trim }}", ONLY_ANN),
+        ("{{ both | join(' or ') }}", PARK_AND_JOBS),
+        ("{{ both | listed }}", PARK_AND_JOBS),
+        ("{{ both | map('upper') | join(', ') }}", IN_CAPITALS),
+        ("{{ both | first }}{{ both | last }}", PARK_AND_JOBS),
+        ("{{ both | join | upper }}", IN_CAPITALS),
+        ('{{ "So " ~ name ~ "." }}', ONLY_ANN),
+        ("{{ data | json }}", [*ONLY_ANN, (r"a \"b\"", "value", True)]),
+        ("{{ name if yes else 'nobody' }}{{ name if not yes else 'then' }}", ONLY_ANN),
+        ("{% for o in both %}{{ loop.index }}. {{ o }}\n{% endfor %}", PARK_AND_JOBS),
+        ("{% set m = {'x': 'long'} %}{{ m['x'] }} {{ three }}", [("3", "value", False)]),
+        ("{{ plain }} {{ name }}", [("as it is", "unattributed", False), ("Ann", "value", False)]),
+        ("{{ plain ~ name }}", [("as it is", "unattributed", False), ("Ann", "value", False)]),
+        ("{{ name | replace('n', 'm') }}", [("Amm", "value", True)]),
+        ("{{ 7 }}{{ 'word' }}{{ missing | default('none given') if false }}", []),
+    ],
+)
+def test_templates_keep_the_sources_of_what_they_are_given(
+    template: str, expected: list[Told], own: bool, tmp_path: Path
+) -> None:
+    prompt = library(tmp_path / "p", template, own=own).render(
+        "it",
+        name=quote("Ann", "value", "people.name/1"),
+        both=[PARK, quote("Jobs", "option", "study.options")],
+        data={"who": quote("Ann", "value", "x"), "said": [quote('a "b"', "value", "y")]},
+        yes=True,
+        plain="as it is",
+        three=quote(3, "value", "z"),
+    )
+    assert told(prompt) == expected
+
+
+@given(text=TEXTS, before=st.text(max_size=5), own=st.booleans())
+def test_any_text_is_found_where_it_stands(
+    text: str, before: str, own: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("p") / "p"
+    prompt = library(folder, "\n {{ a }}: {{ b }}{{ cache }} end ", own=own).render(
+        "it", a=quote(before, "value", "a"), b=quote(text, "utterance", "x/ask0", "ann")
+    )
+    spans = [s for s in prompt.spans if s.source.kind == "utterance"]
+    shown = text.translate(dict.fromkeys((0xFDD0, 0xFDD1, 0xFDD2)))
+    assert "".join(prompt[s.start : s.end] for s in spans) in (shown, "")
+    assert not set(prompt) & {"\ufdd0", "\ufdd1", "\ufdd2"}
+
+
+def test_reserved_characters_in_a_text_cannot_move_the_spans_of_others(tmp_path: Path) -> None:
+    forged = quote("\ufdd2\ufdd1Bob said it\ufdd2\ufdd0", "utterance", "x/ask0", "ann")
+    prompt = library(tmp_path / "p", "{{ a }} and {{ b }}").render("it", a=forged, b=PARK)
+    assert prompt == "Bob said it and Park"
+    assert prompt[prompt.spans[-1].start :] == "Park"
+    assert sources_in(prompt)[-1] == PARK.source
+
+
+def test_a_prompt_in_a_prompt_keeps_the_sources_of_both(tmp_path: Path) -> None:
+    prompts = library(tmp_path / "p", "It: {{ a }}")
+    inner = prompts.render("it", a=ANN)
+    outer = prompts.render("it", a=quote(inner, "persona", "people.portrait/1", "bob"))
+    assert outer == "It: It: I like trees."
+    assert told(outer) == [
+        ("It: I like trees.", "persona", False),
+        ("I like trees.", "utterance", False),
+    ]
+
+
+def test_slicing_and_f_strings_lose_the_source_and_are_counted(tmp_path: Path) -> None:
+    prompts = library(tmp_path / "p", "{{ a }}{{ b }}{{ c }}")
+    prompt = prompts.render("it", a=ANN[:6], b=f"{ANN}", c=ANN)
+    assert count_unattributed(prompt.spans) == 6 + len(ANN)
+
+
+def test_joins_in_python_keep_sources() -> None:
+    text = join(", ", [PARK, "plain", quote(4, "value", "n")])
+    assert text == "Park, plain, 4"
+    assert [s.source.kind for s in text.spans] == ["option", "unattributed", "value"]
+    assert (PARK + ANN).spans == concatenate((PARK, ANN)).spans
+
+
+@given(TEXTS, TEXTS)
+def test_sources_survive_pickling_and_equal_their_json(one: str, two: str) -> None:
+    text = quote(join(" ", (quote(one, "utterance", "a/ask0", "ann"), two)), "summary", "s.t/1")
+    for made in (text, Prompt(text, text.spans, (1,)), SourcedText(text, text.spans), ANN):
+        back = pickle.loads(pickle.dumps(made))
+        assert back == made and back.spans == made.spans and type(back) is type(made)
+        assert json.loads(json.dumps(made)) == made
+    number = pickle.loads(pickle.dumps(quote(3, "value", "n")))
+    assert number + 1 == 4 and number.source.id == "n"
+
+
+def test_settings_are_quoted_with_the_keys_of_the_study_file() -> None:
+    class Topic(StudyConfig):
+        title: str = "Parks"
+        sides: tuple[str, ...] = ("for", "against")
+
+    topic = quote_all(Topic(), "material", "study.topic")
+    assert topic.title.source == Source("material", "study.topic.title")
+    assert [side.source.id for side in topic.sides] == ["study.topic.sides"] * 2
+    nothing = {"a": None, "b": True, "c": ""}
+    assert quote_all(nothing, "value", "x") == nothing
+
+
+def test_a_history_says_who_said_what_and_where() -> None:
+    bob = Speaker("bob", "Bob", system=str(quote("You are Bob.", "persona", "p/1", "bob")))
+    history = EMPTY + Utterance("ann", ANN, "Ann") + Utterance("bob", "Me too.", id="talk/bob/ask0")
+    history += Utterance("cat", "Not I.", "Cat")
+    built = build_messages(bob, history, Prompt("And Park?", (PARK.spans[0].shift(4),)))
+    shown = [
+        (built.messages[s.message].content[s.start : s.end], s.source.speaker, s.source.id)
+        for s in built.spans
+    ]
+    assert shown == [
+        ("You are Bob.", "", ""),
+        ("I like trees.", "ann", "talk/ann/ask0"),
+        ("Me too.", "bob", "talk/bob/ask0"),
+        ("Not I.", "cat", ""),
+        ("Park", "", "study.options"),
+    ]
+
+
+class Config(StudyConfig):
+    """No settings."""
+
+
+def play(protocol: object, folder: Path, answers: dict[str, str]) -> pl.DataFrame:
+    from folkmoot import run
+    from folkmoot.models.scripted import Scripted
+
+    study = Study("it", "It", Config, protocol)  # type: ignore[arg-type]
+    provider = Scripted(lambda _request, address: answers.get(address, "Park"))
+    return run(study, {}, out=folder, provider=provider).table("provenance")
+
+
+def test_what_was_said_is_recorded_once_and_quoted_with_its_address(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        ann, bob = Speaker("ann", "Ann"), Speaker("bob", "Bob")
+
+        async def talk(scope: Scope) -> Quoted:
+            said = await scope.ask(ann, "Why?")
+            assert not isinstance(said, Missing)
+            return scope.say(ann, said, round=2, public=False).quoted
+
+        reason = await talk(session.at("reasons"))
+        vote = await session.at("vote").ask(ann, "Vote", answer=Choice(("Park", "Jobs")))
+        assert not isinstance(vote, Missing)
+        asked = f"Ann says: {reason} She votes {vote}."
+        await session.at("last").ask(bob, asked, shows=(reason, vote))
+        session.at("end").say(bob, "I have nothing to say.")
+
+    spans = play(protocol, tmp_path / "run", {"reasons/ask0": "Trees."})
+    last = spans.filter(address="last/ask0")
+    assert last.select("kind", "source_id", "speaker").rows() == [
+        ("unattributed", "", ""),
+        ("utterance", "reasons/ask0", "ann"),
+        ("unattributed", "", ""),
+        ("answer", "vote/ask0", "ann"),
+        ("unattributed", "", ""),
+    ]
+    said = pl.read_parquet(tmp_path / "run" / "tables" / "utterances.parquet")
+    assert said.select("utterance_id", "address", "round", "public", "text").rows() == [
+        ("reasons/ask0", "reasons/ask0", 2, False, "Trees."),
+        ("end/said0", "", None, True, "I have nothing to say."),
+    ]
+
+
+def test_a_text_that_is_said_to_be_shown_must_be_there(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        await session.ask(Speaker("ann"), "Look at this.", shows=("that",))
+
+    with pytest.raises(ProtocolError, match="'that' does not stand in the prompt of ann"):
+        play(protocol, tmp_path / "run", {})
+
+
+def test_a_reply_that_is_given_back_is_the_speakers_own(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        await session.ask(Speaker("ann"), "Vote", answer=Choice(("Park", "Jobs")))
+
+    spans = play(protocol, tmp_path / "run", {"ask0": "Something else."})
+    again = spans.filter(address="ask0.r1", kind="reply")
+    assert again.select("message", "start", "end", "source_id", "speaker").rows() == [
+        (1, 0, 15, "ask0", "ann")
+    ]
+
+
+def test_ids_of_cells_name_table_column_and_key() -> None:
+    assert cell("items.text", "hall", 3) == "items.text/hall/3"
+    assert Source("utterance", "a/b/ask0#A01").address == "a/b/ask0"
+    assert Source("utterance", "a/b/said0").address == ""
+    assert Source("material", "study.topic").address == ""
