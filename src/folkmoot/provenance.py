@@ -19,7 +19,8 @@ Kinds are a closed list, and each id says where the text is recorded:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple, Self, TypeVar, get_args
 
@@ -254,6 +255,22 @@ def alter(text: SourcedText, changed: str) -> SourcedText:
         spans = (s._replace(source=s.source._replace(altered=True)) for s in text.spans)
         return SourcedText(changed, spans)
     return with_sources(changed) if text.spans else SourcedText(changed)
+
+
+def escape(text: SourcedText, change: Callable[[str], str]) -> SourcedText:
+    """Return what a change has made of a text that treats each character by itself, as escaping
+    does: every part keeps its source."""
+    ends = sorted({0, len(text), *(end for span in text.spans for end in span[:2])})
+    pieces = [change(str(text)[start:end]) for start, end in pairwise(ends)]
+    places = dict(zip(ends, accumulate(map(len, pieces), initial=0), strict=True))
+
+    def follow(span: Span) -> Span:
+        start, end = places[span.start], places[span.end]
+        changed = str(text)[span.start : span.end] != "".join(pieces)[start:end]
+        source = span.source._replace(altered=True) if changed else span.source
+        return Span(start, end, source)
+
+    return SourcedText("".join(pieces), map(follow, text.spans))
 
 
 def find_exactly(text: str, wanted: Sequence[str]) -> list[Span]:

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.conversation.answers import Missing, Parsed, Unreadable
+from folkmoot.conversation.transcript import EMPTY, Speaker, build_messages
 from folkmoot.kit.coding.codebook import Codebook
 from folkmoot.kit.coding.coder import Coded, Codes, Text, stands_in, system_prompt
-from folkmoot.models.request import Message, Request
+from folkmoot.models.request import Request
+from folkmoot.provenance import concatenate, quote
 from folkmoot.respondent.coder import codes_of
 
 DECISION = Codebook.model_validate(
@@ -190,18 +192,15 @@ def test_the_coder_is_told_what_the_question_refers_to_and_the_values() -> None:
     assert "- member: Ann; Bo" in system and "Fine." not in system and "t1" not in system
 
 
-def test_the_embedded_coder_reads_the_codebook_by_its_form_in_any_wording() -> None:
+def test_the_embedded_coder_reads_the_codebook_in_any_wording() -> None:
     wanted = Codes(DECISION, SAID)
-    request = Request(
-        "synthetic",
-        (
-            Message("system", f"Xyz:\n\n```yaml\n{DECISION.yaml}\n```\n\nZyx."),
-            Message("user", "The museum is given up by Ann."),
-        ),
-        schema=wanted.schema,
-    )
-    said = json.loads(codes_of(request))["codes"]
     sentence = "The museum is given up by Ann."
+    book = quote(DECISION.yaml, "material", f"codebooks.text/{DECISION.name}")
+    system = concatenate(("Xyz ", book, " zyx. The museum is reopened by Bo."), plain=None)
+    text = quote(sentence, "utterance", "talk/ask0", "Ann")
+    asked = build_messages(Speaker("coder", system=system), EMPTY, text)
+    request = Request("synthetic", asked.messages, schema=wanted.schema, spans=asked.spans)
+    said = json.loads(codes_of(request))["codes"]
     assert [c for c in said if c["code"] != "open"] == [
         given_code("dropped", sentence, option="Museum", member="Ann")
     ]

@@ -11,9 +11,10 @@ import pytest
 
 import folkmoot.studies
 from folkmoot.conversation.tone import tone
+from folkmoot.conversation.transcript import EMPTY, Speaker, build_messages
 from folkmoot.kit import coding
-from folkmoot.kit.coding.coder import Codes, system_prompt
-from folkmoot.models.request import Message, Request
+from folkmoot.kit.coding.coder import Codes, quote_text, system_prompt
+from folkmoot.models.request import Request
 from folkmoot.respondent.coder import codes_of
 from folkmoot.studies.negotiation.decision import theory_words
 
@@ -86,8 +87,10 @@ def by(
 
 
 def embedded(book: coding.Codebook, text: coding.Text) -> str:
-    messages = (Message("system", system_prompt(book, text)), Message("user", text.text))
-    return codes_of(Request("synthetic", messages, schema=Codes(book, text).schema))
+    text = quote_text(book, text)
+    asked = build_messages(Speaker("coder", system=system_prompt(book, text)), EMPTY, text.text)
+    schema = Codes(book, text).schema
+    return codes_of(Request("synthetic", asked.messages, schema=schema, spans=asked.spans))
 
 
 def alpha(name: str, codes: Codings, some: Texts | None = None) -> float:

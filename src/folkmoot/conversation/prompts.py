@@ -29,6 +29,7 @@ from folkmoot.provenance import (
     Span,
     alter,
     concatenate,
+    escape,
     join,
     with_sources,
 )
@@ -339,11 +340,16 @@ def _json_parts(value: object) -> Iterator[object]:
         yield "]" if value else "[]"
     elif isinstance(value, str):
         yield '"'
-        yield alter(with_sources(value), json.dumps(str(value), ensure_ascii=False)[1:-1])
+        yield escape_json(value)
         yield '"'
     else:
         text = json.dumps(value, ensure_ascii=False)
         yield alter(with_sources(value), text)
+
+
+def escape_json(text: str) -> SourcedText:
+    """Return a text as it stands between the quotation marks of JSON, with its sources."""
+    return escape(with_sources(text), lambda part: json.dumps(part, ensure_ascii=False)[1:-1])
 
 
 def _prompt_files(folder: Path | None) -> dict[str, Path]:

@@ -1,8 +1,8 @@
 """The embedded coder: codes texts by the words that they share with a codebook, without a model.
 
 It serves tests, demos and dry runs: its codes are marked `embedded` and support no finding. It
-reads a request by its form alone: the YAML in the system message is the codebook (and, where there
-is a second block, what its question refers to), the first message of the user is the text.
+reads the texts of known source in a request: the codebook, what its question refers to (further
+texts of the system message), and the text to be coded (those of the other messages).
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ import yaml
 
 from folkmoot.conversation.tone import tone
 from folkmoot.models.request import Request
+from folkmoot.respondent.passages import Passage, passages_of
 
 ENOUGH = 0.4  # likeness of a sentence and a code from which the code is given
 OPPOSITE = 0.5  # tones of two codes, in −1 … 1, so far apart that one praises and one blames
-_YAML = re.compile(r"```yaml\n(.*?)\n```", re.DOTALL)
+BOOKS = "codebooks."  # the table of codebooks, in ids of sources
+BOOK = f"{BOOKS}text/"
 _SENTENCE = re.compile(r"[^.!?;\n]*[^.!?;\s][^.!?;\n]*[.!?;]*")
 _ENDINGS = re.compile(r"(?<=\w{3})(?:ing|edly|ed|ly|es|s|e)$")
 # Words of grammar, and those in which codebooks speak of any text at all.
@@ -52,18 +54,24 @@ def _fields(request: Request) -> dict[str, Any]:
 
 def codes_of(request: Request) -> str:
     """The reply of the embedded coder, in JSON; without any code where it finds no codebook."""
-    system = next((m.content for m in request.messages if m.role == "system"), "")
-    text = next((m.content for m in request.messages if m.role == "user"), "")
-    blocks = _YAML.findall(system)
-    if not blocks:
+    passages = [p for p in _outermost(request) if p.source.kind != "reply"]
+    told = [p.text for p in passages if p.source.id.startswith(BOOK)]
+    if not told:
         return json.dumps({"codes": []})
-    book = _book(blocks[0])
-    about = yaml.safe_load(blocks[1]) if len(blocks) > 1 else {}
+    book = _book(told[0])
     slots = {
         slot: part["enum"][:-1]
         for slot, part in _fields(request).items()
         if slot not in ("code", "quote")
     }
+    shown = [p for p in passages if request.messages[p.message].role == "system"]
+    text = "\n\n".join(p.text for p in passages if p not in shown)
+    known = {value for values in slots.values() for value in values}
+    about = [
+        p.text.replace("\\n", "\n")  # it is shown as JSON
+        for p in shown
+        if not p.source.id.startswith(BOOKS) and p.text not in known
+    ]
     if slots:
         found = _of_values(book, text, slots)
     elif book.data.get("choose") == "one":
@@ -73,9 +81,19 @@ def codes_of(request: Request) -> str:
     return json.dumps({"codes": found}, ensure_ascii=False)
 
 
-def _all(book: _Book, text: str, about: Mapping[str, str]) -> list[dict[str, str]]:
+def _outermost(request: Request) -> list[Passage]:
+    """The passages that stand in no other one."""
+    found, ends = list[Passage](), dict[int, int]()
+    for span, passage in zip(request.spans, passages_of(request), strict=True):
+        if span.end > ends.get(span.message, 0):
+            found.append(passage)
+            ends[span.message] = span.end
+    return found
+
+
+def _all(book: _Book, text: str, about: Sequence[str]) -> list[dict[str, str]]:
     """Every code that some sentence is like enough, with the sentence that is most like it."""
-    referred = [_words(value) for value in about.values()]
+    referred = [_words(value) for value in about]
     near = [s for s in _sentences(text) if all(words & _words(s) for words in referred)]
     found = []
     for code, likeness in book.codes:
@@ -85,12 +103,12 @@ def _all(book: _Book, text: str, about: Mapping[str, str]) -> list[dict[str, str
     return found
 
 
-def _best(book: _Book, text: str, about: Mapping[str, str]) -> dict[str, str]:
+def _best(book: _Book, text: str, about: Sequence[str]) -> dict[str, str]:
     """The one code: by the share of what is referred to that the text takes up, where the codes
     stand in order (most first), else the most alike."""
     codes, sentences = book.codes, _sentences(text) or [text]
     if about and book.data.get("level") == "ordinal":
-        wanted = _words(" ".join(about.values()))
+        wanted = _words(" ".join(about))
         share = len(wanted & _words(text)) / max(1, len(wanted))
         place = min(len(codes) - 1, int((1 - min(1.0, 2.5 * share)) * len(codes)))
         return _given(codes[place][0], max(sentences, key=lambda s: len(wanted & _words(s))))

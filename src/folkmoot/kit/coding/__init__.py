@@ -59,7 +59,7 @@ from __future__ import annotations
 from folkmoot.kit.coding.codebook import NO_CODE, Code, Codebook, read_codebook
 from folkmoot.kit.coding.coder import Coded, CodedConfig, CodingSettings, Rule, Text, code
 from folkmoot.kit.coding.reading import EMBEDDED_NOTE, Coder, Codings, codings, finding
-from folkmoot.kit.coding.tables import CODER, TABLES, CodeRow, TextRow
+from folkmoot.kit.coding.tables import CODER, TABLES, CodebookRow, CodeRow, TextRow
 
 __all__ = [
     "CODER",
@@ -69,6 +69,7 @@ __all__ = [
     "Code",
     "CodeRow",
     "Codebook",
+    "CodebookRow",
     "Coded",
     "CodedConfig",
     "Coder",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,16 +23,17 @@ from folkmoot.conversation.answers import (
     pin_schema,
     with_ways_out,
 )
-from folkmoot.conversation.prompts import PromptLibrary
+from folkmoot.conversation.prompts import PromptLibrary, escape_json
 from folkmoot.conversation.spoken import folded
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.session import Scope, Session
 from folkmoot.errors import InputError, ProtocolError
 from folkmoot.kit.coding.codebook import EVERY, NO_CODE, Codebook, own_codebooks, read_codebook
-from folkmoot.kit.coding.tables import CODER, RULE, SECOND, CodeRow, TextRow
+from folkmoot.kit.coding.tables import CODER, RULE, SECOND, CodebookRow, CodeRow, TextRow
 from folkmoot.models.catalog import resolve
 from folkmoot.models.endpoints import Endpoints
+from folkmoot.provenance import SourcedText, cell, concatenate, join, quote, quote_all
 from folkmoot.randomness import generator
 
 PROMPT = "coder"
@@ -107,6 +107,8 @@ class Text:
 
     `about`: what the codebook's question refers to (name → text), shown to the coder; nothing in
     it may tell the condition. `slots`: the values that each slot of the codebook may have here.
+    Texts that know their sources keep them in the prompt of the coder; give a conversation as
+    `provenance.join`.
     """
 
     id: str
@@ -148,6 +150,11 @@ async def code(
     said = [t for t in listed if t.text.strip()]
     sample = draw_sample(session.seed, book, said, settings.sample)
     await session.seal(f"codebook {book.name}", book.to_json())
+    session.record(
+        CodebookRow(
+            codebook=book.name, text=book.yaml, codes=list(book.names), slots=list(book.slots)
+        )
+    )
     for text in listed:
         session.record(
             TextRow(
@@ -206,25 +213,57 @@ async def _pass(
 
 async def ask_coder(scope: Scope, role: str, book: Codebook, text: Text) -> tuple[Coded, ...]:
     """What a model codes in one text; what is still refused after the re-asks says why."""
+    text = quote_text(book, text)
     wanted = Codes(book, text)
     coder = Speaker(role, role=role, system=system_prompt(book, text))
-    got = await scope.ask(coder, text.text, answer=wanted, temperature=0.0)
+    got = await scope.ask(coder, text.text, answer=wanted, temperature=0.0, about=book.question)
     if not isinstance(got, Missing):
         return got
     way_out = got.reason in WAYS_OUT
     return (() if way_out else wanted.salvaged(got.raw)) or (Coded("", refused=got.reason),)
 
 
+def quote_text(book: Codebook, text: Text) -> Text:
+    """Return a text to be coded of which every part knows its source: as the study gave it, else
+    the row of the table `texts`. Of a coding afterwards that is in the run that is coded."""
+
+    def quote_part(part: str, column: str, speaker: str = "") -> str:
+        known = isinstance(part, SourcedText)
+        id = cell(f"texts.{column}", book.name, text.id)
+        return part if known else quote(part, "material", id, speaker)
+
+    return replace(
+        text,
+        text=quote_part(text.text, "text", text.participant_id or ""),
+        about={name: quote_part(part, "about") for name, part in text.about.items()},
+        slots={
+            slot: [quote_part(value, "slots") for value in values]
+            for slot, values in text.slots.items()
+        },
+    )
+
+
 def system_prompt(book: Codebook, text: Text) -> str:
     """All that a coder is told: the codebook and what its question refers to."""
+    slots = quote_all(list(book.slots), "material", cell("codebooks.slots", book.name))
+    unquoted = [c.name for c in book.codes if not c.quoted]
     return PROMPTS.render(
         PROMPT,
-        codebook=book.yaml,
-        about=json.dumps(dict(text.about), ensure_ascii=False, indent=2) if text.about else "",
+        codebook=quote(book.yaml, "material", cell("codebooks.text", book.name)),
+        about=_format_about(text.about),
         one=book.choose == "one",
-        slots={slot: text.slots[slot] for slot in book.slots},
-        unquoted=[c.name for c in book.codes if not c.quoted],
+        slots={slot: text.slots[slot] for slot in slots},
+        unquoted=quote_all(unquoted, "material", cell("codebooks.codes", book.name)),
     )
+
+
+def _format_about(about: Mapping[str, str]) -> str:
+    """Return what a question refers to as JSON in lines; the names are the study's own words."""
+    lines = [
+        concatenate((f'  "{escape_json(name)}": "', escape_json(part), '"'), plain=None)
+        for name, part in about.items()
+    ]
+    return concatenate(("{\n", join(",\n", lines), "\n}"), plain=None) if lines else ""
 
 
 def codebook_of(session: Session[Any], path: Path, settings: CodingSettings) -> Codebook:

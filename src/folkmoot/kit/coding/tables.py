@@ -1,4 +1,4 @@
-"""The tables of coding: the texts that there are to code, and what every coder made of them."""
+"""The tables of coding: the codebooks, the texts that there are to code, and what coders gave."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from folkmoot.storage.rows import Row, column
 CODER, SECOND, RULE, PERSON = "coder", "second_coder", "rule", "person"
 
 
-class TextRow(Row, table="texts"):
+class CodebookRow(Row, table="codebooks", key=("codebook",)):
+    """A codebook, as the coders of the run read it."""
+
+    codebook: str
+    text: str = column("the codebook in YAML, as prompts show it")
+    codes: list[str] = column("the names of its codes, in order")
+    slots: list[str] = column("what its codes are said of (an option, a member)")
+
+
+class TextRow(Row, table="texts", key=("codebook", "text_id")):
     """A piece of free text. What it was said under stands in the study's own tables."""
 
     codebook: str = column("the codebook by which the text is coded")
@@ -37,4 +46,4 @@ class CodeRow(Row, table="codes"):
     refused: str | None = column("why the code does not count: its quote is not in the text, …")
 
 
-TABLES: tuple[type[Row], ...] = (TextRow, CodeRow)
+TABLES: tuple[type[Row], ...] = (CodebookRow, TextRow, CodeRow)
