@@ -237,6 +237,13 @@ def join(separator: str, parts: Iterable[object]) -> SourcedText:
     return concatenate(_between(SourcedText(str(separator), spans_of(separator)), parts))
 
 
+def enumerate_texts(parts: Sequence[object]) -> SourcedText:
+    """Join parts as "a, b and c", and keep their sources."""
+    if len(parts) < 2:
+        return concatenate(parts)
+    return concatenate((join(", ", parts[:-1]), SourcedText(" and "), parts[-1]))
+
+
 def _between(separator: SourcedText, parts: Iterable[object]) -> Iterator[object]:
     for number, part in enumerate(parts):
         if number:
@@ -252,8 +259,7 @@ def alter(text: SourcedText, changed: str) -> SourcedText:
     if outer is not None and outer.start == 0 and outer.end == len(text):
         return Quoted(changed, outer.source._replace(altered=True))
     if len(changed) == len(text):  # `upper`: each part stays where it is
-        spans = (s._replace(source=s.source._replace(altered=True)) for s in text.spans)
-        return SourcedText(changed, spans)
+        return SourcedText(changed, (_mark_altered(span, text, changed) for span in text.spans))
     return with_sources(changed) if text.spans else SourcedText(changed)
 
 
@@ -271,6 +277,12 @@ def escape(text: SourcedText, change: Callable[[str], str]) -> SourcedText:
         return Span(start, end, source)
 
     return SourcedText("".join(pieces), map(follow, text.spans))
+
+
+def _mark_altered(span: Span, text: str, changed: str) -> Span:
+    if text[span.start : span.end] == changed[span.start : span.end]:
+        return span
+    return span._replace(source=span.source._replace(altered=True))
 
 
 def find_exactly(text: str, wanted: Sequence[str]) -> list[Span]:

@@ -69,7 +69,7 @@ class Utterance(NamedTuple):
         if self.id:
             return Source("utterance", self.id, self.speaker_id)
         known = source_of(self.text)
-        if known is not None and known.kind == "utterance":
+        if known is not None and known.kind in ("utterance", "reply"):
             return known
         return Source("utterance", "", self.speaker_id)
 

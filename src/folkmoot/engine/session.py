@@ -210,6 +210,7 @@ class Scope:
         stage: str | None = None,
         round: int | None = None,
         missing: str | None = None,
+        finish: str | None = None,
         images: tuple[str, ...] = (),
         **columns: object,
     ) -> Utterance:
@@ -220,19 +221,20 @@ class Scope:
         give the `address` (`scope.address` of the last question here, `exchange.address`); the
         empty one is for words that no model wrote. `part` tells the texts of one reply apart, such
         as the turns of several residents. `public`: whether the others in the conversation hear it;
-        an empty public text is a silent turn. `columns` are the study's own columns of the table.
+        an empty public text is a silent turn. `finish`: how that reply ended, if it is not the last
+        one that was asked for here. `columns` are the study's own columns of the table.
         """
         known = source_of(text)
         if address is None:
             address = known.address if known is not None and known.kind == "utterance" else ""
-        asked_here = bool(address) and address == self.address
         if address:
             id = f"{address}#{as_part(part)}" if part else address
         else:
             count = self._counts.get("said", 0)
             self._counts["said"] = count + 1
             id = f"{'/'.join((*self.path, 'said'))}{count}"
-        finish = self.finish if asked_here else None
+        if address and address == self.address:
+            finish = self.finish
         stage = self.path[0] if stage is None and self.path else stage or ""
         row = {
             **columns,

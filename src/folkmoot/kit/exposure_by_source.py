@@ -89,10 +89,10 @@ class Exposure:
     ) -> Iterator[ExposureRow]:
         decisions = list(self.decisions(run))
         sources = _sources_at(run, {decision.address for decision in decisions})
-        speakers = _recorded_speakers(run)
+        recorded = _Recorded(_recorded_speakers(run), _written_by_others(run))
         for decision in decisions:
             found = sources.get(decision.address, ())
-            yield from _rows(decision, found, speakers, self.label)
+            yield from _rows(decision, found, recorded, self.label)
 
 
 def _sources_at(run: RunFolder, addresses: Collection[str]) -> dict[str, list[Source]]:
@@ -110,6 +110,13 @@ def _sources_at(run: RunFolder, addresses: Collection[str]) -> dict[str, list[So
     return {address: list(sources) for address, sources in found.items()}
 
 
+class _Recorded(NamedTuple):
+    """Utterance → who said it; and the utterances that are in the replies of others."""
+
+    speakers: Mapping[str, str]
+    written_by_others: Collection[str]
+
+
 def _recorded_speakers(run: RunFolder) -> dict[str, str]:
     """Utterance → who said it, as recorded when it was said."""
     if not run.has_table(UTTERANCES):
@@ -117,15 +124,30 @@ def _recorded_speakers(run: RunFolder) -> dict[str, str]:
     return dict(run.rows(UTTERANCES, "utterance_id", "speaker_id"))
 
 
+def _written_by_others(run: RunFolder) -> frozenset[str]:
+    """Utterances that stand in the reply of another speaker, such as the lines that a mediator
+    writes for the members. They are not the speaker's own words."""
+    if not run.has_table(UTTERANCES) or not run.has_table("answers"):
+        return frozenset()
+    asked = run.lazy("answers").select("address", asked="speaker_id")
+    said = run.lazy(UTTERANCES).select("utterance_id", "address", "speaker_id")
+    of_others = said.join(asked, on="address").filter(pl.col("asked") != pl.col("speaker_id"))
+    return frozenset(of_others.select("utterance_id").collect()["utterance_id"])
+
+
 def _rows(
-    decision: Decision, sources: Iterable[Source], speakers: Mapping[str, str], label: Label
+    decision: Decision, sources: Iterable[Source], recorded: _Recorded, label: Label
 ) -> Iterator[ExposureRow]:
     """A row for every kind that the design names here, and for others of which a text stood."""
     by_kind: dict[str, dict[str, None]] = {kind: {} for kind in decision.shows}
     for source in sources:
-        if kind := _kind_of(decision, source, label):
+        own = source.speaker == decision.participant_id
+        own = own and source.kind in ("utterance", "answer")
+        own = own and source.id not in recorded.written_by_others
+        if kind := _kind_of(decision, source, OWN if own else label(source)):
             by_kind.setdefault(kind, {})[source.id] = None
-        if source.kind == "utterance" and speakers.get(source.id, source.speaker) != source.speaker:
+        speaker = recorded.speakers.get(source.id, source.speaker)
+        if source.kind == "utterance" and speaker != source.speaker:
             by_kind.setdefault(MISNAMED, {})[source.id] = None
     for kind, found in by_kind.items():
         wanted = decision.shows.get(kind)
@@ -144,9 +166,7 @@ def _rows(
         )
 
 
-def _kind_of(decision: Decision, source: Source, label: Label) -> str:
-    own = source.kind in ("utterance", "answer") and source.speaker == decision.participant_id
-    kind = OWN if own else label(source)
+def _kind_of(decision: Decision, source: Source, kind: str) -> str:
     if not kind:
         return ""
     expected = any(source.id in ids for ids in decision.shows.values())
