@@ -285,6 +285,53 @@ def _mark_altered(span: Span, text: str, changed: str) -> Span:
     return span._replace(source=span.source._replace(altered=True))
 
 
+class Replacement(NamedTuple):
+    """A text that takes the place of characters `start` to `end` (end excluded) of another one."""
+
+    start: int
+    end: int
+    text: str
+
+
+def replace_parts(text: SourcedText, parts: Sequence[Replacement]) -> SourcedText:
+    """Return a text with some of its parts replaced, and its spans where they are then.
+
+    `parts` are in ascending order and do not overlap. A part that is replaced by a plain text keeps
+    its source, if it is exactly one span; spans inside it are gone. A replacement with a source of
+    its own brings its own spans.
+    """
+    pieces: list[str] = []
+    spans: list[Span] = []
+    at = length = 0
+    for part in parts:
+        length += part.start - at
+        spans += [span.shift(length) for span in spans_of(part.text)]
+        pieces += (str(text)[at : part.start], str(part.text))
+        length += len(part.text)
+        at = part.end
+    pieces.append(str(text)[at:])
+    for span in text.spans:
+        around = [part for part in parts if part.start <= span.start and span.end <= part.end]
+        if any(spans_of(p.text) or (p.start, p.end) != (span.start, span.end) for p in around):
+            continue
+        start, end = shift_offset(span.start, parts), shift_offset(span.end, parts, after=True)
+        if start < end:
+            spans.append(span._replace(start=start, end=end))
+    return SourcedText("".join(pieces), sorted(spans, key=lambda span: (span.start, -span.end)))
+
+
+def shift_offset(offset: int, parts: Iterable[Replacement], *, after: bool = False) -> int:
+    """Return where an offset of a text is once `parts` of it are replaced. An offset inside a part
+    moves to its beginning, or `after` it."""
+    moved = offset
+    for part in parts:
+        if part.end <= offset and (part.start < offset or not after):
+            moved += len(part.text) - (part.end - part.start)
+        elif part.start < offset < part.end:
+            moved += part.start - offset + (len(part.text) if after else 0)
+    return moved
+
+
 def find_exactly(text: str, wanted: Sequence[str]) -> list[Span]:
     """Return the spans of texts that an author says stand in a prompt (`ask(shows=…)`).
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import folkmoot
+from folkmoot.conversation.prompts import Prompt
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.desk import (
     CLOSED,
@@ -26,10 +27,18 @@ from folkmoot.engine.estimate import rehearsed
 from folkmoot.engine.execution import Host, RunOptions
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.runner import load
-from folkmoot.engine.seats import Playable, Seats, as_oneself, taken
+from folkmoot.engine.seats import (
+    YOURSELF,
+    Playable,
+    Seats,
+    as_oneself,
+    describe_oneself,
+    taken,
+)
 from folkmoot.engine.verify import verify_run
 from folkmoot.errors import InputError, RunPaused
 from folkmoot.models.request import Request
+from folkmoot.provenance import concatenate, quote, spans_of
 from folkmoot.report.document import document
 from folkmoot.report.export import readme
 from folkmoot.storage.run_folder import RunFolder
@@ -307,14 +316,52 @@ def test_people_may_speak_for_themselves(study: Path) -> None:
     for question in others:
         assert "age: 34; occupation: glazier. I keep bees." in question.scene.who.system
         assert persona["enriched_persona"] not in question.request.messages[0].content
+    said = "yourself. age: 34; occupation: glazier. I keep bees."
+    assert run.table("self_descriptions").rows() == [
+        ("p_0003", "p_0003", "seats/p_0003/self", said)
+    ]
+    own = run.table("provenance").filter(kind="persona", speaker="p_0003")
+    assert own["source_id"].unique().to_list() == ["self_descriptions.text/p_0003"]
     assert verify_run(RunFolder(run.path)).consistent
     assert run.folder.config["seats"]["as"] == "self"
 
 
-def test_no_heading_is_left_of_a_persona_whose_place_is_taken() -> None:
-    card = "You are a nurse.\n\nWhat you are like: calm\n\nHow you buy: little, late\n\nNow: ovens"
-    who = Speaker("p_1", system=card, persona="a nurse.\ncalm\nlittle,\nlate")
-    assert as_oneself(who, "yourself.").system == "You are yourself.\n\nNow: ovens"
+CARD = describe_oneself(Playable("p_1"), "yourself. age: 34.")
+
+
+def test_a_self_description_takes_the_place_of_the_persona_whatever_is_around_it() -> None:
+    """By the source of the text: equal words elsewhere stay, other spans move with it."""
+    persona = quote("a nurse", "persona", "people.text/p_1", "p_1")
+    other = quote("a nurse", "persona", "people.text/p_2", "p_2")
+    topic = quote("ovens", "material", "study.topic")
+    parts = ("Not a nurse. ", other, " | ", persona, " on ", topic, " and ", persona)
+    text = concatenate(parts, plain=None)
+    who = Speaker("p_1", system=Prompt(text, text.spans, [len("Not a nurse. a nurse | ")]))
+    system = as_oneself(who, CARD).system
+    assert system == "Not a nurse. a nurse | yourself. age: 34. on ovens and "
+    assert isinstance(system, Prompt) and system.begins == (23,)
+    found = {system[s.start : s.end]: s.source for s in system.spans}
+    assert found == {
+        "a nurse": other.source,
+        "yourself. age: 34.": CARD.source,
+        "ovens": topic.source,
+    }
+
+
+@pytest.mark.parametrize(
+    ("system", "becomes"),
+    [
+        ("You are yourself. Be brief.", "You are yourself. age: 34. Be brief."),
+        (YOURSELF, "yourself. age: 34."),
+        ("Be brief.", "You are yourself. age: 34.\n\nBe brief."),
+    ],
+)
+def test_a_prompt_without_a_template_says_yourself_where_the_description_stands(
+    system: str, becomes: str
+) -> None:
+    changed = as_oneself(Speaker("p_1", system=system), CARD).system
+    assert changed == becomes
+    assert CARD.source in [span.source for span in spans_of(changed)]
 
 
 def test_a_seat_that_nobody_takes_is_closed_after_its_time(study: Path) -> None:

@@ -29,7 +29,7 @@ from folkmoot.engine.utterances import PROVENANCE, pack_spans, unpack_spans
 from folkmoot.errors import InputError, Problem, ProtocolError
 from folkmoot.models.catalog import HUMAN, is_local
 from folkmoot.models.request import FloatArray, Reply, Request
-from folkmoot.provenance import Span
+from folkmoot.provenance import Quoted, Span
 from folkmoot.storage.files import write_json, write_text
 from folkmoot.storage.manifest import HUMAN_MARK, MIXED_MARK, ModelUse
 from folkmoot.storage.recording import Place, Recording
@@ -123,7 +123,7 @@ class RunContext:
     large: bool = False  # whether memory is worth a process more
     longer: ModelUse = field(default_factory=ModelUse)  # calls that asked again for cut replies
     computing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    cards: dict[Playable, asyncio.Future[str]] = field(default_factory=dict)  # people's own
+    cards: dict[Playable, asyncio.Future[Quoted]] = field(default_factory=dict)  # people's own
     sat: set[Playable] = field(default_factory=set)  # seats in which a person gave an answer
     _claimed: set[int] = field(default_factory=set)  # hashes of paths: there may be millions
     played: dict[tuple[str | None, str], str] = field(default_factory=dict)  # models, by seat

@@ -6,7 +6,6 @@ of them. The draw depends on the seed alone and is sealed into the plan before t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
@@ -14,9 +13,24 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from folkmoot.conversation.answers import pin_schema
+from folkmoot.conversation.prompts import Prompt
 from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.utterances import SELF_DESCRIPTIONS
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
+from folkmoot.provenance import (
+    Quoted,
+    Replacement,
+    SourcedText,
+    Span,
+    cell,
+    concatenate,
+    find_exactly,
+    quote,
+    replace_parts,
+    shift_offset,
+    with_sources,
+)
 from folkmoot.randomness import generator
 
 SPOKEN_FOR = "participant"  # the role in which a participant's own calls are made
@@ -100,11 +114,11 @@ class OwnCard(BaseModel):
         return " ".join(filter(None, [YOURSELF, facts and f"{facts}.", self.about.strip()]))
 
 
-# Stands where the persona stood in the prompts of who speaks for themselves, until they have said
-# who they are; a study that renders nothing else of a drawn card there need do no more.
-YOURSELF = "yourself."
+# What a prompt shows in place of a drawn persona where people speak for themselves. It is a persona
+# without a source, until the person has said who they are.
+YOURSELF = quote("yourself.", "persona", "seats.self")
 
-OWN_CARD = (
+OWN_CARD = SourcedText(
     "In this study you speak for yourself. Please say a few things about yourself, as far as you "
     "like; they take the place of the description that other participants have."
 )
@@ -115,25 +129,35 @@ def own_card_at(place: Playable) -> str:
     return f"seats/{place.name.replace('/', '.')}/self"
 
 
-def as_oneself(who: Speaker, card: str) -> Speaker:
-    """The speaker with their own words in the place of `YOURSELF`; in what a study says that does
-    not ask who speaks for themselves, in that of the persona, line for line."""
-    if YOURSELF in who.system:
-        return replace(who, system=who.system.replace(YOURSELF, card, 1), persona=card)
-    persona = [line.strip() for line in who.persona.splitlines() if line.strip()]
-    told, rest = [], card
-    for line in who.system.splitlines():
-        own = line
-        for part in persona:
-            if part in own:
-                own, rest = own.replace(part, rest), ""
-        # A heading without what it announced says nothing of anybody.
-        if own == line or (own.strip(" .,;") and not own.rstrip().endswith(":")):
-            told.append(own)
-    system = re.sub(r"\n{3,}", "\n\n", "\n".join(told))
-    if rest:  # the study does not say where the persona stands
-        system = f"You are {rest}\n\n{system}"
-    return replace(who, system=system, persona=card)
+def describe_oneself(place: Playable, card: str) -> Quoted:
+    """Return what a person says of themselves, with its row of `self_descriptions` as source."""
+    return quote(card, "persona", cell(f"{SELF_DESCRIPTIONS}.text", place.name), place.id)
+
+
+def as_oneself(who: Speaker, card: Quoted) -> Speaker:
+    """Return the speaker with a self-description in place of the persona in the system prompt.
+
+    The persona is what the prompt quotes as one of this speaker; all of it is replaced. A prompt
+    that was written without a template says `YOURSELF` there. If there is neither, the description
+    comes first.
+    """
+    system = with_sources(who.system)
+    shown = [span for span in system.spans if _is_persona(span, who.id)]
+    if not shown and YOURSELF in system:
+        shown = find_exactly(system, [YOURSELF])
+    parts: list[Replacement] = []
+    for start, end, *_ in sorted(shown):
+        if not parts or start >= parts[-1].end:  # not one inside another
+            parts.append(Replacement(start, end, "" if parts else card))
+    if not parts:
+        parts = [Replacement(0, 0, concatenate(("You are ", card, "\n\n"), plain=None))]
+    changed = replace_parts(system, parts)
+    begins = (shift_offset(offset, parts) for offset in getattr(who.system, "begins", ()))
+    return replace(who, system=Prompt(changed, changed.spans, begins), persona=card)
+
+
+def _is_persona(span: Span, speaker: str) -> bool:
+    return span.source == YOURSELF.source or span.source[::2] == ("persona", speaker)
 
 
 def _as_mapping(given: object) -> object:

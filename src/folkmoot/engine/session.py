@@ -33,15 +33,22 @@ from folkmoot.engine.effects import AskedAt, Exchange, answer_row, computed, con
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import as_part
 from folkmoot.engine.progress import AnswerMissing
-from folkmoot.engine.seats import OWN_CARD, OwnCard, Playable, as_oneself, own_card_at
-from folkmoot.engine.utterances import PROVENANCE, UTTERANCES
+from folkmoot.engine.seats import (
+    OWN_CARD,
+    OwnCard,
+    Playable,
+    as_oneself,
+    describe_oneself,
+    own_card_at,
+)
+from folkmoot.engine.utterances import PROVENANCE, SELF_DESCRIPTIONS, UTTERANCES, SelfDescriptionRow
 from folkmoot.errors import ProtocolError
 from folkmoot.models.catalog import HUMAN
 from folkmoot.models.images import shown_in
 from folkmoot.models.request import FloatArray, Pointers, Request
-from folkmoot.provenance import quote, source_of
+from folkmoot.provenance import Quoted, quote, source_of
 from folkmoot.randomness import generator
-from folkmoot.storage.recording import Place
+from folkmoot.storage.recording import AFTER_PROTOCOL, Place
 from folkmoot.storage.rows import Row
 from folkmoot.storage.shelf import Kept
 
@@ -393,7 +400,7 @@ class Scope:
         hint = 'write record("table", {"column": value})'
         _must_be(name, str, "record(): the table", hint)
         _must_be(cells, Mapping, "record(): the row", hint)
-        engines = name in ("answers", PROVENANCE)
+        engines = name in ("answers", PROVENANCE, SELF_DESCRIPTIONS)
         if engines or not re.fullmatch(r"\w[\w-]*", name):
             why = "a table of the engine" if engines else "not a plain name"
             raise ProtocolError(f"record(): the table {name!r} is {why}; name one of your own")
@@ -537,23 +544,29 @@ def _offered(wanted: Answer[object]) -> tuple[str, ...]:
     return ()
 
 
-async def _own_card(run: RunContext, seat: Playable) -> str:
+async def _own_card(run: RunContext, seat: Playable) -> Quoted:
     """What the person in a seat says of themselves; asked once, whoever needs it first."""
     if seat not in run.cards:
         run.cards[seat] = asyncio.ensure_future(_ask_card(run, seat))
     return await asyncio.shield(run.cards[seat])
 
 
-async def _ask_card(run: RunContext, seat: Playable) -> str:
+async def _ask_card(run: RunContext, seat: Playable) -> Quoted:
     who, wanted, address = Speaker(seat.id), Json(OwnCard), own_card_at(seat)
-    messages = build_messages(who, EMPTY, OWN_CARD).messages
-    asked = Pointers(who.role, "", _form(wanted))
-    request = Request(HUMAN, messages, schema=wanted.schema, asked=asked)
+    messages, _, spans = build_messages(who, EMPTY, OWN_CARD)
+    asked = Pointers(who.role, "", _form(wanted), speaker=seat.id)
+    request = Request(HUMAN, messages, schema=wanted.schema, asked=asked, spans=spans)
     if run.desk is not None:
         scene = Scene(who, (), OWN_CARD, "json", (), len(messages), _problems_of(wanted))
         run.desk.expect(seat, address, scene)
-    got = await converse(run, AskedAt(address, Place(), who.id), request, wanted, REASKS)
-    return OwnCard().told if isinstance(got.value, Missing) else got.value.told
+    # After all rows of the protocol, in the order of the seats: which of a person's questions comes
+    # first depends on how fast others answer.
+    place = Place(AFTER_PROTOCOL + Place().part(run.seats.index(seat)))
+    got = await converse(run, AskedAt(address, place, who.id), request, wanted, REASKS)
+    card = OwnCard() if isinstance(got.value, Missing) else got.value
+    row = SelfDescriptionRow(seat=seat.name, speaker_id=seat.id, address=address, text=card.told)
+    run.record(place, row.table, row.cells())
+    return describe_oneself(seat, card.told)
 
 
 def _problems_of(wanted: Answer[T]) -> Callable[[str], str]:

@@ -1,8 +1,9 @@
 """The tables that the engine writes of what was said and of what stood in prompts.
 
 `utterances` has one row for each thing that a speaker said, in public or in private, with the
-address of the reply. `provenance` has one row for each text of known source in each request. Both
-are streamed like all tables, and a replay computes them again.
+address of the reply. `provenance` has one row for each text of known source in each request.
+`self_descriptions` has what people say of themselves who speak for themselves. All are streamed
+like other tables, and a replay computes them again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from folkmoot.storage.rows import Row, column
 
 UTTERANCES = "utterances"
 PROVENANCE = "provenance"
+SELF_DESCRIPTIONS = "self_descriptions"
 
 
 class UtteranceRow(Row, table=UTTERANCES, key=("utterance_id",)):
@@ -54,6 +56,15 @@ class ProvenanceRow(Row, table=PROVENANCE):
     )
     speaker: str = column("who said or chose it, or whom a persona describes")
     altered: bool = column("whether it was changed on the way, as by the filter `upper`")
+
+
+class SelfDescriptionRow(Row, table=SELF_DESCRIPTIONS, key=("seat",)):
+    """What one person says of themselves, who speaks for themselves in a seat."""
+
+    seat: str = column("the seat, as `seats:` of the study file names it")
+    speaker_id: str
+    address: str = column("the reply that it comes from")
+    text: str = column("the self-description, as it stands in prompts in place of a persona")
 
 
 _PACKED = pl.List(

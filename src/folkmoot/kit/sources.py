@@ -13,7 +13,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.utterances import PROVENANCE, UTTERANCES, UtteranceRow
+from folkmoot.engine.utterances import (
+    PROVENANCE,
+    UTTERANCES,
+    SelfDescriptionRow,
+    UtteranceRow,
+)
 from folkmoot.models.request import Message
 from folkmoot.provenance import PROTOCOL, STUDY, UNATTRIBUTED
 from folkmoot.storage.rows import Row
@@ -78,7 +83,7 @@ class _Recorded:
 
     def __init__(self, run: RunFolder, tables: Sequence[type[Row]]) -> None:
         self._run = run
-        rows: tuple[type[Row], ...] = (UtteranceRow, *tables)
+        rows: tuple[type[Row], ...] = (UtteranceRow, SelfDescriptionRow, *tables)
         self._keys = {row.table: row.key for row in rows}
         self._rows: dict[str, dict[str, dict[str, Any]]] = {}
 

@@ -27,6 +27,8 @@ Kept = tuple[bytes, int, Sequence[Cell]]  # the key, the row's columns (`_column
 HELD = 4_000  # rows of a table in memory
 GROUP = 2_000  # rows of a frame; a larger table is written frame by frame
 
+AFTER_PROTOCOL = b"\xff"  # begins the keys of rows that stand after those of the protocol
+
 KINDS: Mapping[str, pl.DataType] = {
     "text": pl.String(),
     "bool": pl.Boolean(),
