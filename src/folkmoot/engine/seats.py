@@ -21,12 +21,12 @@ from folkmoot.hints import did_you_mean
 from folkmoot.provenance import (
     Quoted,
     Replacement,
+    Source,
     SourcedText,
     Span,
     cell,
     concatenate,
     find_exactly,
-    quote,
     replace_parts,
     shift_offset,
     with_sources,
@@ -116,7 +116,7 @@ class OwnCard(BaseModel):
 
 # What a prompt shows in place of a drawn persona where people speak for themselves. It is a persona
 # without a source, until the person has said who they are.
-YOURSELF = quote("yourself.", "persona", "seats.self")
+YOURSELF = Quoted("yourself.", Source("persona", "seats.self"))
 
 OWN_CARD = SourcedText(
     "In this study you speak for yourself. Please say a few things about yourself, as far as you "
@@ -131,7 +131,8 @@ def own_card_at(place: Playable) -> str:
 
 def describe_oneself(place: Playable, card: str) -> Quoted:
     """Return what a person says of themselves, with its row of `self_descriptions` as source."""
-    return quote(card, "persona", cell(f"{SELF_DESCRIPTIONS}.text", place.name), place.id)
+    id = cell(f"{SELF_DESCRIPTIONS}.text", place.name)
+    return Quoted(card, Source("persona", id, place.id))
 
 
 def as_oneself(who: Speaker, card: Quoted) -> Speaker:
