@@ -14,7 +14,7 @@ from folkmoot.files import storage_errors, write_bytes
 from folkmoot.report.polis import write_polis
 from folkmoot.storage.files import write_json, write_text
 from folkmoot.storage.run_folder import CODEBOOK, TABLES, RunFolder, Streamed
-from folkmoot.storage.tables import as_csv
+from folkmoot.storage.tables import PARQUET_ONLY, as_csv, write_csv
 
 README = "README.txt"
 # Data stay as they were said: an apostrophe before them would be read as said by every program but
@@ -53,6 +53,8 @@ def export(run: RunFolder, to: str, out: Path, *, with_ids: bool = False) -> Non
         for name in run.tables():
             if to == "json":
                 write_json(out / f"{name}.json", iter(Streamed(run.lazy(name))))
+            elif to == "csv" and name in PARQUET_ONLY:
+                write_csv(out / f"{name}.csv", run.lazy(name))
             else:
                 shutil.copyfile(run.path / TABLES / f"{name}.{to}", out / f"{name}.{to}")
     write_json(out / CODEBOOK, run.codebook())

@@ -33,22 +33,35 @@ PARQUET: _Parquet = {
 }
 
 
+# Tables that a run writes as Parquet alone: their rows follow from the rest of the run, and as CSV
+# they would take more room than everything else. `folkmoot export --to csv` writes them.
+PARQUET_ONLY = frozenset({"provenance"})
+
+
 def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
     """Write `<name>.parquet` and `<name>.csv`, each whole or not at all, free of time stamps; the
     table as it can be read from there. A lazy frame is written group by group.
 
     In the CSV a text that a spreadsheet would take for a formula gets an apostrophe before it,
-    because models' words are not to be trusted; the Parquet file holds the text as it is.
+    because models' words are not to be trusted; the Parquet file holds the text as it is. Tables of
+    `PARQUET_ONLY` have no CSV.
     """
     parquet, csv = folder / f"{name}.parquet", folder / f"{name}.csv"
     if isinstance(data, pl.DataFrame):
         write_with(parquet, lambda file: data.write_parquet(file, **PARQUET))
-        write_bytes(csv, as_csv(data))
+        if name not in PARQUET_ONLY:
+            write_bytes(csv, as_csv(data))
         return data.lazy()
     write_with(parquet, lambda file: data.sink_parquet(file, **PARQUET))
     written = pl.scan_parquet(parquet, glob=False)
-    write_with(csv, _harmless(written).sink_csv)
+    if name not in PARQUET_ONLY:
+        write_csv(csv, written)
     return written
+
+
+def write_csv(path: Path, data: pl.LazyFrame) -> None:
+    """Write a table as CSV, whole or not at all; see `write_table`."""
+    write_with(path, _harmless(data).sink_csv)
 
 
 def as_csv(data: pl.DataFrame) -> bytes:
