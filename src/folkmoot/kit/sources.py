@@ -19,8 +19,10 @@ from folkmoot.engine.utterances import (
     SelfDescriptionRow,
     UtteranceRow,
 )
+from folkmoot.measures.estimates import plural
 from folkmoot.models.request import Message
 from folkmoot.provenance import PROTOCOL, STUDY, UNATTRIBUTED
+from folkmoot.storage.findings import Finding, Grid
 from folkmoot.storage.rows import Row
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
@@ -65,6 +67,35 @@ def count_unattributed_characters(run: RunFolder) -> dict[str, int]:
     for address, start, end in unknown.select("address", "start", "end").iter_rows():
         counted[address] = counted.get(address, 0) + end - start
     return counted
+
+
+def report_unattributed(run: RunFolder) -> Finding | None:
+    """Return the finding on interpolated texts without a known source; None if there are none."""
+    counted = count_unattributed_characters(run)
+    if not counted:
+        return None
+    by_stage: dict[str, list[int]] = {}
+    for address, characters in counted.items():
+        by_stage.setdefault(address.partition("/")[0], []).append(characters)
+    total = sum(counted.values())
+    return Finding(
+        "unattributed",
+        "Texts of unknown source",
+        f"{plural(len(counted), 'prompt')} contained {total:,} characters that the study put in "
+        "without saying where they come from.",
+        Grid.of(
+            [
+                {"stage": stage, "prompts": len(sizes), "characters": sum(sizes)}
+                for stage, sizes in by_stage.items()
+            ],
+            "Exposure, withdrawal and the embedded respondent do not know whose these texts are.",
+        ),
+        notes=(
+            "Put texts of others into prompt files as variables, as `ask` and `say` return them, "
+            "or name them with `ask(shows=…)`.",
+        ),
+        section="Exposure",
+    )
 
 
 def _texts_of_spans(run: RunFolder) -> Iterator[tuple[Mapping[str, Any], str]]:

@@ -10,6 +10,7 @@ from folkmoot.engine.grid import RunGrid
 from folkmoot.engine.study import findings_of, study_of_run
 from folkmoot.kit import coding
 from folkmoot.kit.findings import FITNESS, fitness, found
+from folkmoot.kit.sources import report_unattributed
 from folkmoot.measures.diagnostics import of_answers
 from folkmoot.report.charts import svgs
 from folkmoot.report.front import Front, answers, front
@@ -71,7 +72,7 @@ def document(run: RunFolder, known: Sequence[Finding] = ()) -> Document:
         findings.append(fitness(of_answers(Streamed(run.lazy("answers")))))
     if "coding" not in {f.key for f in findings}:
         findings += found(coding.finding(run))
-    findings += found([people_and_models(run), check_instructions(run)])
+    findings += found([people_and_models(run), check_instructions(run), report_unattributed(run)])
     name = _title(run.config) or study.title
     trusted = trust(run, study)
     return Document(
