@@ -22,9 +22,11 @@ from folkmoot.provenance import (
     cell,
     concatenate,
     count_unattributed,
+    enclose,
     join,
     quote,
     quote_all,
+    replace_words,
 )
 from tests.helpers_provenance import Told, sources_in, told
 
@@ -66,6 +68,12 @@ def library(folder: Path, template: str, *, own: bool = False) -> PromptLibrary:
         ("{{ plain }} {{ name }}", [("as it is", "unattributed", False), ("Ann", "value", False)]),
         ("{{ plain ~ name }}", [("as it is", "unattributed", False), ("Ann", "value", False)]),
         ("{{ name | replace('n', 'm') }}", [("Amm", "value", True)]),
+        ("{{ (three * 2) | round }}", [("6", "value", True)]),
+        (
+            "{{ three | float | abs }} {{ three | int }}",
+            [("3.0", "value", True), ("3", "value", False)],
+        ),
+        ("{{ three | upper }}", [("3", "value", False)]),
         ("{{ 7 }}{{ 'word' }}{{ missing | default('none given') if false }}", []),
     ],
 )
@@ -139,6 +147,24 @@ def test_sources_survive_pickling_and_equal_their_json(one: str, two: str) -> No
         assert json.loads(json.dumps(made)) == made
     number = pickle.loads(pickle.dumps(quote(3, "value", "n")))
     assert number + 1 == 4 and number.source.id == "n"
+
+
+@given(st.lists(st.sampled_from(["an ", "xx", "x", "", "by"]), max_size=6))
+def test_a_word_is_replaced_as_in_a_plain_text_and_sources_follow(parts: list[str]) -> None:
+    text = join("|", [quote(part, "value", f"v/{n}") for n, part in enumerate(parts)])
+    whole = enclose(text, Source("material", "study.text"))
+    changed = replace_words(whole, "xx", "[image]")
+    assert changed == str(whole).replace("xx", "[image]")
+    shown = {s.source.id: changed[s.start : s.end] for s in changed.spans}
+    assert shown == {
+        s.source.id: whole[s.start : s.end].replace("xx", "[image]") for s in whole.spans
+    }
+    assert all(s.source.altered == ("[image]" in changed[s.start : s.end]) for s in changed.spans)
+
+
+def test_an_enclosed_text_keeps_what_is_unknown_in_it() -> None:
+    text = enclose(join(" ", [PARK, "leaked"]), Source("material", "study.text"))
+    assert count_unattributed(text.spans) == len("leaked")
 
 
 def test_settings_are_quoted_with_the_keys_of_the_study_file() -> None:

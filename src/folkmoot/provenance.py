@@ -19,6 +19,7 @@ Kinds are a closed list, and each id says where the text is recorded:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from types import SimpleNamespace
@@ -194,6 +195,12 @@ def quote_all(value: Any, kind: Kind, id: str, speaker: str = "") -> Any:
     return quote(value, kind, id, speaker)
 
 
+def enclose(text: str, source: Source) -> SourcedText:
+    """Return a text as one of this source; each text in it keeps its own, an unknown one too."""
+    outer = (Span(0, len(text), source),) if text else ()
+    return SourcedText(text, (*outer, *spans_of(text)))
+
+
 def source_of(value: object) -> Source | None:
     """Return the one source of a value; None if it has none or several."""
     return value.source if isinstance(value, (Quoted, QuotedInt, QuotedFloat)) else None
@@ -261,6 +268,44 @@ def alter(text: SourcedText, changed: str) -> SourcedText:
     if len(changed) == len(text):  # `upper`: each part stays where it is
         return SourcedText(changed, (_mark_altered(span, text, changed) for span in text.spans))
     return with_sources(changed) if text.spans else SourcedText(changed)
+
+
+def derive(result: T, operands: Iterable[object]) -> T:
+    """Return a number that was calculated from others with the source of the first that has one."""
+    if isinstance(result, bool) or not isinstance(result, (int, float)) or source_of(result):
+        return result
+    known = next((o for o in operands if source_of(o)), None)
+    source = source_of(known)
+    if source is None:
+        return result
+    altered = source.altered or str(result) != str(known)
+    kind: Any = QuotedInt if isinstance(result, int) else QuotedFloat
+    return kind(result, source._replace(altered=altered))  # type: ignore[no-any-return]
+
+
+def replace_words(text: str, old: str, new: str) -> str:
+    """Return `text.replace(old, new)` with the sources of the text; those that held `old` are
+    altered."""
+    if not isinstance(text, SourcedText):
+        return text.replace(old, new)
+    found = [match.start() for match in re.finditer(re.escape(old), text)]
+
+    def follow(at: int) -> int:
+        shift = 0
+        for start in found:
+            if start + len(old) <= at:
+                shift += len(new) - len(old)
+            elif start < at:  # within a replaced word: behind it
+                return start + shift + len(new)
+        return at + shift
+
+    def moved(span: Span) -> Span:
+        touched = any(span.start < at + len(old) and at < span.end for at in found)
+        source = span.source._replace(altered=True) if touched else span.source
+        return Span(follow(span.start), follow(span.end), source)
+
+    spans = (span for span in map(moved, text.spans) if span.start < span.end)
+    return SourcedText(str(text).replace(old, new), spans)
 
 
 def escape(text: SourcedText, change: Callable[[str], str]) -> SourcedText:

@@ -29,8 +29,10 @@ from folkmoot.provenance import (
     Span,
     alter,
     concatenate,
+    derive,
     escape,
     join,
+    source_of,
     with_sources,
 )
 
@@ -53,6 +55,8 @@ FILTERS = (
 
 # Filters that give another text, of the same source.
 CHANGING = ("capitalize", "lower", "title", "trim", "truncate", "upper", "replace", "indent")
+# … and those that give another number.
+NUMERIC = ("abs", "float", "int", "round")
 
 
 class Prompt(SourcedText):
@@ -109,10 +113,10 @@ class PromptLibrary:
         known = {**variables, SOURCES: interpolated}
         try:
             if not self._find_replaced(name):
-                return _read_marks(template.render(known), interpolated)
+                return read_marks(template.render(known), interpolated)
             # Only a user's own prompt can be endless.
             text = "".join(_capped(template.generate({**known, WORK: Work()})))
-            return _read_marks(text, interpolated)
+            return read_marks(text, interpolated)
         except FAILURES as error:
             raise self._failed(name, str(error) or type(error).__name__) from error
 
@@ -212,9 +216,10 @@ def environment(*, guarded: bool = False) -> Sandbox:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=False,
-        finalize=_mark_source,
+        finalize=mark_source,
     )
-    env.filters |= {name: _keep_source(env.filters[name]) for name in CHANGING}
+    env.filters |= {name: keep_source(env.filters[name]) for name in CHANGING}
+    env.filters |= {name: keep_number(env.filters[name]) for name in NUMERIC}
     env.filters |= {"json": _as_json, "tojson": _as_json, "listed": listed, "join": _join}
     env.only((*FILTERS, "json", "tojson", "listed"))
     env.globals = {"range": env.globals["range"], "cache": MARK}
@@ -243,7 +248,7 @@ def _find_variables(env: Sandbox, source: str) -> frozenset[str]:
 
 
 @pass_context
-def _mark_source(context: Context, value: object) -> str:
+def mark_source(context: Context, value: object) -> str:
     """What `{{ value }}` writes: the text between marks, so that its place can be found."""
     text = with_sources(value)
     if not text.isascii() and _MARKS.search(text):
@@ -256,7 +261,7 @@ def _mark_source(context: Context, value: object) -> str:
     return f"{OPEN}{text}{CLOSE}"
 
 
-def _read_marks(marked: str, interpolated: list[SourcedText]) -> Prompt:
+def read_marks(marked: str, interpolated: list[SourcedText]) -> Prompt:
     """The rendered text without marks and white space at its ends, and what the marks told."""
     if not _MARKS.search(marked):
         return Prompt(marked.strip())
@@ -292,7 +297,7 @@ def _cut(spans: list[Span], skipped: int, length: int) -> Iterator[Span]:
             yield Span(start, end, span.source)
 
 
-def _keep_source(change: Callable[..., str]) -> Callable[..., object]:
+def keep_source(change: Callable[..., str]) -> Callable[..., object]:
     """A filter that keeps the source of the text that it changes."""
     before = 1 if hasattr(change, "jinja_pass_arg") else 0  # jinja2's own argument comes first
 
@@ -300,8 +305,20 @@ def _keep_source(change: Callable[..., str]) -> Callable[..., object]:
     def changed(*given: Any, **named: Any) -> object:
         text = given[before]
         if not isinstance(text, SourcedText):
-            return change(*given, **named)
+            if source_of(text) is None:
+                return change(*given, **named)
+            text = with_sources(text)
         return alter(text, change(*given[:before], str(text), *given[before + 1 :], **named))
+
+    return changed
+
+
+def keep_number(change: Callable[..., object]) -> Callable[..., object]:
+    """A filter that keeps the source of the number or text of which it makes a number."""
+
+    @wraps(change)
+    def changed(value: object, *given: Any, **named: Any) -> object:
+        return derive(change(value, *given, **named), (value,))
 
     return changed
 

@@ -23,7 +23,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from folkmoot.provenance import SourcedText, concatenate
+from folkmoot.provenance import SourcedText, concatenate, derive
 
 WORK = "_work"  # the variable under which a rendering finds its counter
 MAX_TEMPLATE = 100_000  # characters
@@ -89,6 +89,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.code_generator_class = _KeepingSources
         if allowed:
             self.intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
+            self.intercepted_unops = frozenset({"+", "-"})
 
     def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
         """The sandbox's own word, remembered: it goes by the type alone and asks every time."""
@@ -105,7 +106,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
             small = all(isinstance(x, (int, float)) and abs(x) < LARGEST for x in (left, right))
             if not small or (operator == "**" and abs(right) > LONGEST_ARGUMENT):
                 raise SecurityError(f"{operator} is for small numbers only")
-        return super().call_binop(context, operator, left, right)
+        return derive(super().call_binop(context, operator, left, right), (left, right))
+
+    def call_unop(self, context: Context, operator: str, arg: Any) -> Any:
+        """The sandbox's own, with the source of the number."""
+        return derive(super().call_unop(context, operator, arg), (arg,))
 
     def joined(self, context: Context, values: tuple[object, ...]) -> str:
         """`~`: the sources of the parts are kept, and in templates of others growth is counted."""

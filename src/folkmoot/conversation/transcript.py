@@ -217,7 +217,8 @@ def _spans_of_utterance(utterance: Utterance) -> tuple[Span, ...]:
     """The span of what somebody said, and those of the texts that it quotes."""
     text = utterance.text
     known = source_of(text)
-    if known is not None and known.kind == "utterance" and known.id == utterance.id:
+    own = ("utterance", utterance.id, utterance.speaker_id)
+    if known is not None and known[:3] == own:
         return spans_of(text)  # as `Scope.say` gave it
     inner = (s for s in spans_of(text) if s.source.kind not in ("unattributed", "utterance"))
     return (Span(0, len(text), utterance.source), *inner) if text else ()

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from folkmoot.models.request import Message
+from folkmoot.provenance import replace_words
 
 # What all vendors take. Vectors, TIFF, BMP and the like are taken by none or by one.
 TYPES = {
@@ -61,14 +62,15 @@ class Image(NamedTuple):
 
 def images_in(text: str) -> list[Image]:
     """The images that a text shows, in its order, each once."""
-    return list(dict.fromkeys(image for image, _ in _found(text)))
+    return list(dict.fromkeys(image for image, _ in find_images(text)))
 
 
 def replace_images(text: str, keep: Collection[str] = ()) -> str:
-    """Return the text with `[image]` in place of each image, but for the words in `keep`."""
-    for image, _ in list(_found(text)):
+    """Return the text with `[image]` in place of each image, but for the words in `keep`. Its parts
+    keep their sources."""
+    for image, _ in list(find_images(text)):
         if image.words not in keep:
-            text = text.replace(image.words, "[image]")
+            text = replace_words(text, image.words, "[image]")
     return text
 
 
@@ -105,7 +107,7 @@ def placed(
             continue
         parts, early = ([], early) if message.role == "system" else (early, [])
         text, end = "", 0
-        for image, found in _found(message.content):
+        for image, found in find_images(message.content):
             if image.words not in images:
                 continue
             new = image.url not in numbers
@@ -124,7 +126,8 @@ def placed(
     return out
 
 
-def _found(text: str) -> Iterator[tuple[Image, re.Match[str]]]:
+def find_images(text: str) -> Iterator[tuple[Image, re.Match[str]]]:
+    """Yield each image of a text and where it stands."""
     if "://" in text or "data:image" in text:
         for match in _IMAGE.finditer(text):
             yield Image(match[0], next(filter(None, match.groups()))), match
