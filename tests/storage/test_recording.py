@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from folkmoot.errors import ProtocolError, StorageError
 from folkmoot.storage import recording as module
-from folkmoot.storage.recording import Place, Recording, frame
+from folkmoot.storage.recording import Place, Recording, RowFile, frame, read_recordings
 from folkmoot.storage.tables import write_table
 
 
@@ -41,16 +41,17 @@ def test_a_recording_is_what_its_rows_are_however_they_came(
     monkeypatch.setattr(module, "GROUP", 1000)
     rows, place = rows_of_several_shapes(2700), Place()
     coming = [(row, place.next()) for row in rows]
-    recording = Recording("t", tmp_path if spooled else None)
+    file = RowFile(tmp_path)
+    recording = Recording("t", file if spooled else None)
     for row, key in reversed(coming) if turned else coming:
         recording.add(row, key)
-    assert list(tmp_path.iterdir()) == ([tmp_path / ".t.rows"] if spooled else [])
+    assert (file.path.is_file() == spooled and len(recording.waiting) < 100) or not spooled
     data = recording.table().lazy().collect()
     assert data.columns == list(dict.fromkeys(c for row in rows for c in row))
     kinds = {"n": pl.Int64(), "half": pl.Float64(), "who": pl.String(), "said": pl.String()}
     assert data.dtypes == [kinds.get(c, pl.Boolean()) for c in data.columns]
     assert data.to_dicts() == told(rows, data.columns)
-    recording.close()
+    file.remove()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -63,7 +64,7 @@ def test_a_table_of_many_groups_has_the_bytes_of_the_whole(
     rows = [
         {"n": i, "late": None if i < 1200 else i / 4, "=text": f"=SUM({i})"} for i in range(1300)
     ]
-    recording = Recording("t", tmp_path)
+    recording = Recording("t", RowFile(tmp_path))
     for row in rows:
         recording.add(row)
     table = recording.table()
@@ -95,20 +96,21 @@ def test_cells_that_wait_on_the_disk_come_back_as_they_were(
         {"text": None, "whole": 2**63 - 1, "part": 1.0, "yes": None},
         {"text": "", "whole": None, "part": float("nan"), "yes": False},
     ]
-    recording = Recording("t", tmp_path)
+    file = RowFile(tmp_path)
+    recording = Recording("t", file)
     for row in rows:
         recording.add(row)
     rows[2]["part"] = None
     assert recording.table().lazy().collect().to_dicts() == rows
-    recording.close()
+    file.remove()
 
 
 def test_what_is_declared_settles_what_the_cells_do_not_tell() -> None:
-    recording = Recording("t")
+    recording = Recording("t", None, {"empty": "bool", "whole": "float", "text": "int"})
     recording.add({"empty": None, "whole": 1, "text": "a"})
-    schema = recording.table({"empty": "bool", "whole": "float", "text": "int"}).collect_schema()
+    schema = recording.table().collect_schema()
     assert list(schema.dtypes()) == [pl.Boolean(), pl.Float64(), pl.String()]
-    nothing = Recording("t").table({"empty": "bool"}).lazy().collect()
+    nothing = Recording("t", None, {"empty": "bool"}).table().lazy().collect()
     assert nothing.schema == {"empty": pl.Boolean()} and nothing.height == 0
 
 
@@ -134,5 +136,33 @@ def test_a_disk_that_takes_no_more_rows_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "HELD", 1)
-    with pytest.raises(StorageError, match=r"\.t\.rows.*--resume"):
-        Recording("t", tmp_path / "missing").add({"a": 1})
+    with pytest.raises(StorageError, match=r"\.rows\.db.*--resume"):
+        Recording("t", RowFile(tmp_path / "missing")).add({"a": 1})
+
+
+def test_another_process_reads_the_rows_so_far(tmp_path: Path) -> None:
+    file = RowFile(tmp_path)
+    votes = Recording("votes", file, {"share": "float"})
+    texts, place = Recording("texts", file), Place()
+    keys = [place.next() for _ in range(4)]
+    for number in (3, 1):
+        votes.add({"n": number, "share": 1}, keys[number])
+    texts.add({"text": "a"})
+    assert read_recordings(tmp_path) == {}
+    file.write([votes, texts])
+    votes.add({"n": 2, "share": 2, "late": True}, keys[2])  # not written yet
+    seen = read_recordings(tmp_path)
+    assert list(seen) == ["texts", "votes"]
+    so_far = seen["votes"].table().lazy().collect()
+    assert so_far.to_dicts() == [{"n": 1, "share": 1.0}, {"n": 3, "share": 1.0}]
+    file.write([votes, texts])
+    found = read_recordings(tmp_path)["votes"].table().lazy().collect()
+    assert found.equals(votes.table().lazy().collect()) and found["late"].to_list()[1] is True
+    file.remove()
+    assert read_recordings(tmp_path) == {} and list(tmp_path.iterdir()) == []
+
+
+def test_rows_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    RowFile(tmp_path).path.write_bytes(b"not a database, " * 100)
+    with pytest.raises(StorageError, match=r"\.rows\.db: cannot be read"):
+        read_recordings(tmp_path)

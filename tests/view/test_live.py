@@ -14,12 +14,12 @@ import polars as pl
 import pytest
 from playwright.sync_api import Browser, expect
 
+from folkmoot.engine.folder import open_run
 from folkmoot.engine.journal import JournalReader
 from folkmoot.errors import StorageError
 from folkmoot.storage.run_folder import CODEBOOK, JOURNAL, MANIFEST, PLAN, TABLES, RunFolder
 from folkmoot.view.people import KEY, frame, ids_of, names_in, people_of
 from folkmoot.view.person import person
-from folkmoot.view.shelf import opened
 from folkmoot.view.talk import Line, asked, room_columns, squeezed
 from folkmoot.view.underway import addressed, rooms_so_far, so_far
 from tests.servers.pages import PageServer
@@ -164,7 +164,7 @@ def without_tables(finished: RunFolder, folder: Path) -> RunFolder:
     run = Growing(finished.path, folder)
     run.begin()
     run.journal(10**6)
-    return opened(run.folder)
+    return open_run(run.folder)
 
 
 @pytest.mark.parametrize("study", PEOPLE_OF)

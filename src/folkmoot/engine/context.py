@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -25,14 +26,14 @@ from folkmoot.engine.plan import Plan
 from folkmoot.engine.progress import ItemDone, Notice, Progress, StageStarted
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.seats import Playable
-from folkmoot.engine.utterances import PROVENANCE, pack_spans, unpack_spans
-from folkmoot.errors import InputError, Problem, ProtocolError
+from folkmoot.errors import InputError, Problem, ProtocolError, StorageError
 from folkmoot.models.catalog import HUMAN, is_local
 from folkmoot.models.request import FloatArray, Reply, Request
 from folkmoot.provenance import Quoted, Span
 from folkmoot.storage.files import write_json, write_text
 from folkmoot.storage.manifest import HUMAN_MARK, MIXED_MARK, ModelUse
-from folkmoot.storage.recording import Place, Recording
+from folkmoot.storage.provenance_table import PROVENANCE, pack_spans, unpack_spans
+from folkmoot.storage.recording import ROWS, Place, Recording, RowFile
 from folkmoot.storage.run_folder import (
     CODEBOOK,
     JOURNAL,
@@ -51,10 +52,12 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 # What the engine writes into a run folder; also `journal.sqlite-wal`.
-_ENGINES = (PLAN, MANIFEST, STUDY_FILE, CODEBOOK, JOURNAL, LOG, LOG_LINES, ".lock")
+_ENGINES = (PLAN, MANIFEST, STUDY_FILE, CODEBOOK, JOURNAL, LOG, LOG_LINES, ROWS, ".lock")
 
 
 LARGE = 4_000  # items of a fork; of more, the run is a large one
+# How long rows wait in memory. `folkmoot view` asks for news every two seconds.
+FLUSH_SECONDS = 1.0
 
 
 class Part(NamedTuple, Generic[I]):
@@ -131,6 +134,8 @@ class RunContext:
     def __post_init__(self) -> None:
         self.seed = self.config.random_seed
         self.shelf = Shelf(self.folder)
+        self.row_file = RowFile(self.folder)
+        self._next_flush: asyncio.TimerHandle | None = None
         self._seated: dict[str, list[Playable]] = {}
         for place in self.seats:
             self._seated.setdefault(place.id, []).append(place)
@@ -321,26 +326,57 @@ class RunContext:
     def add_row(self, key: bytes, table: str, row: Mapping[str, object]) -> None:
         """Add a row at the place of this key."""
         if table not in self.tables:
-            self.tables[table] = Recording(table, self.folder)
+            self.tables[table] = self.new_recording(table)
         self.tables[table].add(row, key)
+        # A timer, and no look at the clock for each row: rows are written while nothing happens
+        # too, as when a human takes minutes to answer.
+        if self._next_flush is None:
+            self._flush_later()
+
+    def new_recording(self, table: str) -> Recording:
+        """Return an empty table. Its rows wait in the file of the run."""
+        return Recording(table, self.row_file, self.columns.get(table, {}))
+
+    def _flush_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._next_flush = loop.call_later(FLUSH_SECONDS, self._flush_rows)
+
+    def _flush_rows(self) -> None:
+        """Write the rows in memory, so that other processes can read them."""
+        self._next_flush = None
+        if self.held_files is not None:  # a resume that may still be refused changes no file
+            self._flush_later()
+            return
+        try:
+            self.row_file.write(self.tables.values())
+        except StorageError as error:
+            self.halt(error)
 
     def recorded(self) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
         """The tables by name, their rows in the order of the protocol; those that the study
         declares are there without rows too."""
         for name in sorted({*self.tables, *self.columns}):
             try:
-                table = self.tables.get(name, Recording(name)).table(self.columns.get(name))
+                table = (self.tables.get(name) or self.new_recording(name)).table()
                 yield name, unpack_spans(table) if name == PROVENANCE else table
             except ProtocolError as error:
                 error.place = self.recorded_at[name]
                 raise
 
-    def forget_rows(self) -> None:
-        """Remove the files in which rows waited, those of a killed process included."""
-        for recording in self.tables.values():
-            recording.close()
-        for left in self.folder.glob(Recording.file_of("*")):
-            left.unlink(missing_ok=True)
+    def close_rows(self, *, keep: bool) -> None:
+        """Record no more. `keep`: no tables were written, so that the rows stay readable until
+        `--resume` computes them again."""
+        if self._next_flush is not None:
+            self._next_flush.cancel()
+            self._next_flush = None
+        if self.held_files is not None:  # a refused resume
+            self.row_file.discard()
+        elif keep:
+            with suppress(StorageError):  # of what stopped the run, the researcher knows
+                self.row_file.write(self.tables.values())
+            self.row_file.close()
+        else:
+            self.row_file.remove()
 
     def _inside(self, name: str) -> Path:
         target = (self.folder / name).resolve()

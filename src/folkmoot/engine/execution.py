@@ -121,6 +121,8 @@ OPERATIONAL = frozenset(
     }
 )
 
+WITH_TABLES = ("done", "paused")  # outcomes with which tables are written
+
 # Parse steps of answers that nobody could read; a protocol's minimal structure is no reading.
 UNREAD = ("missing", "minimal")
 
@@ -155,13 +157,13 @@ async def execute(execution: Execution) -> None:
         journal = _journal(execution)
         stack.callback(journal.close)
         context = _context(execution, journal, progress)
-        stack.callback(context.forget_rows)
+        end = _End(progress, secrets)
+        stack.callback(lambda: context.close_rows(keep=end.outcome not in WITH_TABLES))
         stack.callback(context.discard_held_files)
 
         _hold_back(execution, context, log)
         if context.desk is not None and execution.options.host is not None:
             await stack.enter_async_context(execution.options.host(context.desk))
-        end = _End(progress, secrets)
         try:
             await _protocol(execution, context)
             end.outcome = "done"
@@ -399,7 +401,7 @@ async def _finish(execution: Execution, context: RunContext, end: _End, began: f
         if execution.options.rehearsal:
             return
         tables: dict[str, pl.LazyFrame] = {}
-        if outcome in ("done", "paused"):
+        if outcome in WITH_TABLES:
             for name, table in context.recorded():
                 tables[name] = write_table(context.folder / TABLES, name, table)
             for name, table in _afterwards(execution.found.study, context):
@@ -426,12 +428,11 @@ def _afterwards(
         with JournalReader(context.journal.path) as journal:
             left = RunFolder(context.folder), journal, context.prompts.wording()
             for row in study.afterwards(*left):
-                made.setdefault(row.table, Recording(row.table, context.folder)).add(row.cells())
+                made.setdefault(row.table, context.new_recording(row.table)).add(row.cells())
     except Exception as error:
         context.warn((), f"tables made of the journal are not complete: {error!r}")
     for name, recording in made.items():
-        yield name, recording.table(context.columns.get(name))
-        recording.close()
+        yield name, recording.table()
 
 
 def _unusable(execution: Execution, tables: Mapping[str, pl.LazyFrame]) -> str:

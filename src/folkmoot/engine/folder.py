@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from folkmoot.errors import RunExists, RunLocked, StorageError
 from folkmoot.files import storage_errors
 from folkmoot.storage.files import write_text
 from folkmoot.storage.manifest import software
+from folkmoot.storage.recording import ROWS
 from folkmoot.storage.run_folder import (
     JOURNAL,
     LOG,
@@ -28,6 +30,7 @@ from folkmoot.storage.run_folder import (
     PLAN,
     STUDY_FILE,
     RunFolder,
+    RunSoFar,
     time_of_day,
 )
 
@@ -36,7 +39,10 @@ HOLDER = ".holder.json"
 LEFT_BY_ENGINE = (  # when a run asked nothing
     *(STUDY_FILE, PLAN, MANIFEST, LOG, LOG_LINES),
     *(JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm"),
+    *(ROWS, f"{ROWS}-wal", f"{ROWS}-shm"),
 )
+# Without news for so long, a run on another machine counts as stopped.
+SILENT_SECONDS = 3600
 
 
 def open_folder(folder: Path, *, resume: bool) -> bool:
@@ -162,6 +168,41 @@ def held_folder(folder: Path) -> Iterator[None]:
     finally:
         (folder / HOLDER).unlink(missing_ok=True)
         lock.release()
+
+
+def is_held(folder: Path) -> bool:
+    """Return whether a living process writes the run. Of a process on another machine we cannot
+    know, so it counts as living while the journal or the log changes."""
+    try:
+        holder = json.loads((folder / HOLDER).read_text("utf-8"))
+        pid, host = int(holder["pid"]), holder["host"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    if host != socket.gethostname():
+        changed = [_changed_at(folder / name) for name in (f"{JOURNAL}-wal", JOURNAL, LOG_LINES)]
+        return time.time() - max(changed) < SILENT_SECONDS
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # it lives, and belongs to another user
+    return True
+
+
+def _changed_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def open_run(folder: Path) -> RunFolder:
+    """Open a run to read what it has so far: its tables or, while it goes on and after it ended
+    without tables, the rows recorded so far. Raises StorageError if it is no run folder."""
+    run = RunFolder(folder)
+    complete = (folder / MANIFEST).exists() and run.tables() and not is_held(folder)
+    return run if complete else RunSoFar(folder)
 
 
 def _holder(folder: Path) -> str:

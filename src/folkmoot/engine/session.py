@@ -41,13 +41,14 @@ from folkmoot.engine.seats import (
     describe_oneself,
     own_card_at,
 )
-from folkmoot.engine.utterances import PROVENANCE, SELF_DESCRIPTIONS, UTTERANCES, SelfDescriptionRow
+from folkmoot.engine.utterances import SELF_DESCRIPTIONS, UTTERANCES, SelfDescriptionRow
 from folkmoot.errors import ProtocolError
 from folkmoot.models.catalog import HUMAN
 from folkmoot.models.images import shown_in
 from folkmoot.models.request import FloatArray, Pointers, Request
 from folkmoot.provenance import Quoted, quote, source_of
 from folkmoot.randomness import generator
+from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.recording import AFTER_PROTOCOL, Place
 from folkmoot.storage.rows import Row
 from folkmoot.storage.shelf import Kept

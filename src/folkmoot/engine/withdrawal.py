@@ -39,6 +39,7 @@ from folkmoot.randomness import digest
 from folkmoot.storage.amendments import Amendment, amend, amendments, rewrite
 from folkmoot.storage.files import dumps, write_text
 from folkmoot.storage.manifest import sha256
+from folkmoot.storage.recording import RowFile
 from folkmoot.storage.run_folder import (
     JOURNAL,
     MANIFEST,
@@ -218,6 +219,7 @@ def withdraw(run: RunFolder, place: Playable, by: str) -> None:
             if _whose(entry.address, theirs) is None:
                 words.leave(entry.reply)
     words.settle()
+    RowFile(run.path).remove()  # of a process that was killed; a resume records the rows again
     _change_tables(run, words)
     _change_files(run, words)
     _drop_ids(run.path, place.name)

@@ -17,10 +17,11 @@ from typing import NamedTuple
 import polars as pl
 
 from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.utterances import PROVENANCE, UTTERANCES
+from folkmoot.engine.utterances import UTTERANCES
 from folkmoot.measures.estimates import percent
 from folkmoot.provenance import Source
 from folkmoot.storage.findings import Finding, Grid, Heat
+from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.utterances import (
-    PROVENANCE,
     UTTERANCES,
     SelfDescriptionRow,
     UtteranceRow,
@@ -23,6 +22,7 @@ from folkmoot.measures.estimates import plural
 from folkmoot.models.request import Message
 from folkmoot.provenance import PROTOCOL, STUDY, UNATTRIBUTED
 from folkmoot.storage.findings import Finding, Grid
+from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.rows import Row
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 

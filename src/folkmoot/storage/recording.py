@@ -1,8 +1,11 @@
 """A table while a run records it: rows in any order, each with a key, returned in the order of
 their keys.
 
-What a few thousand rows take stays in memory; the rest waits in a file that is removed at the end,
-so that the memory of a run does not grow with what it records.
+A few thousand rows stay in memory; the rest waits in a file, so that the memory of a run does not
+grow with what it records. The engine also writes the rows in memory to that file about once a
+second, so that another process can read what has been recorded so far (`read_recordings`). The file
+is removed when the tables are written. A killed run leaves it, and a resume removes it, because a
+replay computes the rows again.
 """
 
 from __future__ import annotations
@@ -12,7 +15,10 @@ import math
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import orjson
@@ -26,6 +32,7 @@ Kept = tuple[bytes, int, Sequence[Cell]]  # the key, the row's columns (`_column
 
 HELD = 4_000  # rows of a table in memory
 GROUP = 2_000  # rows of a frame; a larger table is written frame by frame
+ROWS = ".rows.db"  # the file of a run folder in which rows wait
 
 AFTER_PROTOCOL = b"\xff"  # begins the keys of rows that stand after those of the protocol
 
@@ -60,29 +67,124 @@ class Place:
         return b"%b%c%b" % (self.key, length, number.to_bytes(length, "big"))
 
 
+class RowFile:
+    """The file of the rows of a run: one SQLite database (WAL) for all tables.
+
+    There is one writer. Each scan opens a connection of its own, in any thread or process.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / ROWS
+        self._db: sqlite3.Connection | None = None
+
+    def write(self, recordings: Iterable[Recording]) -> None:
+        """Move the rows that wait in memory into the file, all in one transaction."""
+        waiting = [recording for recording in recordings if recording.waiting]
+        if not waiting:
+            return
+        try:
+            db = self._db or self._create()
+        except sqlite3.Error as error:
+            raise self._full(error) from error
+        try:
+            db.execute("BEGIN")
+            for recording in waiting:
+                shape = orjson.dumps(recording.shape())
+                db.execute("INSERT OR REPLACE INTO tables VALUES (?, ?)", (recording.name, shape))
+                rows = (
+                    (recording.name, key, number, orjson.dumps(cells))
+                    for key, number, cells in recording.waiting
+                )
+                db.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", rows)
+            db.execute("COMMIT")
+        except sqlite3.Error as error:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise self._full(error) from error
+        for recording in waiting:
+            recording.waiting.clear()
+
+    def shapes(self) -> dict[str, dict[str, Any]]:
+        """Table → what its rows look like (`Recording.shape`)."""
+        with self._reading() as db:
+            found = db.execute("SELECT name, shape FROM tables ORDER BY name").fetchall()
+        return {name: orjson.loads(shape) for name, shape in found}
+
+    def rows(self, name: str) -> Iterator[Kept]:
+        """The rows of a table in the order of their keys."""
+        with self._reading() as db:
+            wanted = "SELECT key, columns, cells FROM rows WHERE name = ? ORDER BY key"
+            for key, number, cells in db.execute(wanted, (name,)):
+                yield key, number, orjson.loads(cells)
+
+    def close(self) -> None:
+        """Write no more; the file stays."""
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    def discard(self) -> None:
+        """Delete the file if this process has written it."""
+        if self._db is not None:
+            self.remove()
+
+    def remove(self) -> None:
+        """Delete the file, that of a process that was killed included."""
+        self.close()
+        for suffix in ("", "-wal", "-shm"):
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+
+    def _create(self) -> sqlite3.Connection:
+        self.remove()
+        self._db = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
+        # Another process may read at any time. Nothing is synced to the disk: after a power cut a
+        # replay computes the rows again.
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = OFF")
+        self._db.execute("CREATE TABLE tables(name TEXT PRIMARY KEY, shape BLOB)")
+        self._db.execute(
+            "CREATE TABLE rows(name TEXT, key BLOB, columns INTEGER, cells BLOB, "
+            "PRIMARY KEY (name, key)) WITHOUT ROWID"
+        )
+        return self._db
+
+    def _full(self, error: sqlite3.Error) -> StorageError:
+        return StorageError(f"{self.path}: {error}; free some space and --resume")
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        uri = f"{self.path.absolute().as_uri()}?mode=ro"
+        try:  # polars goes through the rows in threads of its own
+            with closing(sqlite3.connect(uri, uri=True, check_same_thread=False)) as db:
+                yield db
+        except sqlite3.Error as error:
+            raise StorageError(f"{self.path}: cannot be read: {error}") from error
+
+
 class Recording:
     """One table. Columns are the union over all rows, in order of first mention. A column is
     boolean, integer, float or text; integers and floats together give floats. A cell of lists or
     mappings becomes JSON text. NaN becomes null, as a missing cell does.
 
-    `folder` is where rows wait; without it all stay in memory.
+    `file` is where rows wait; without it all stay in memory. `declared`: column → kind
+    (`Row.columns`); what cells cannot tell, being whole numbers or not there, is as declared.
     """
 
-    def __init__(self, name: str = "table", folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        name: str = "table",
+        file: RowFile | None = None,
+        declared: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.name = name
-        self._file = None if folder is None else folder / self.file_of(name)
-        self._db: sqlite3.Connection | None = None
-        self._held: list[Kept] = []
+        self.waiting: list[Kept] = []  # rows in memory, in order of arrival
+        self._file = file
+        self._declared = declared
         self._count = 0
-        self._kinds: dict[str, set[type]] = {}  # by column
+        self._kinds: dict[str, set[str]] = {}  # by column
         self._numbers: dict[tuple[str, ...], int] = {}  # of each set of columns; nearly always one
         self._columns: list[tuple[str, ...]] = []
         self._first: list[bytes] = []  # key of the first row with these columns
-
-    @staticmethod
-    def file_of(name: str) -> str:
-        """The file in which the rows of a table wait."""
-        return f".{name}.rows"
 
     def add(self, row: Mapping[str, object], key: bytes | None = None) -> None:
         """Take in a row as it is now; without a key it comes after all others. Raises
@@ -101,17 +203,16 @@ class Recording:
         elif key < self._first[number]:
             self._first[number] = key
         for name, cell in zip(columns, cells, strict=True):
-            self._kinds[name].add(type(cell))
-        self._held.append((key, number, cells))
+            self._kinds[name].add(type(cell).__name__)
+        self.waiting.append((key, number, cells))
         self._count += 1
-        if len(self._held) >= HELD and self._file is not None:
-            self._put_away(self._file)
+        if len(self.waiting) >= HELD and self._file is not None:
+            self._file.write([self])
 
-    def table(self, declared: Mapping[str, str] | None = None) -> pl.DataFrame | pl.LazyFrame:
+    def table(self) -> pl.DataFrame | pl.LazyFrame:
         """All rows in the order of their keys; of more than one group a lazy frame that reads group
-        by group. `declared`: column → kind (`Row.columns`); what cells cannot tell, being whole
-        numbers or not there, is as declared. Raises ProtocolError when a column mixes kinds."""
-        schema = self._schema(declared or {})
+        by group. Raises ProtocolError when a column mixes kinds."""
+        schema = self._schema()
         if self._count <= GROUP:
             return next(self._groups(schema))
 
@@ -124,39 +225,31 @@ class Recording:
 
         return register_io_source(groups, schema=schema)
 
-    def close(self) -> None:
-        """Forget the rows."""
-        self._held.clear()
-        if self._db is not None and self._file is not None:
-            self._db.close()
-            self._file.unlink(missing_ok=True)
+    def shape(self) -> dict[str, object]:
+        """All but the rows, as JSON: what another process needs to read them."""
+        return {
+            "count": self._count,
+            "declared": dict(self._declared),
+            "kinds": {name: sorted(kinds) for name, kinds in self._kinds.items()},
+            "columns": self._columns,
+            "first": [key.hex() for key in self._first],
+        }
 
-    def _put_away(self, file: Path) -> None:
-        """Rows in memory into the file."""
-        try:
-            if self._db is None:
-                file.unlink(missing_ok=True)  # of a process that was killed
-                self._db = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
-                self._db.execute("PRAGMA journal_mode = OFF")
-                self._db.execute("PRAGMA synchronous = OFF")
-                self._db.execute(
-                    "CREATE TABLE rows(key BLOB PRIMARY KEY, columns INTEGER, cells BLOB) "
-                    "WITHOUT ROWID"
-                )
-            self._db.execute("BEGIN")
-            rows = ((key, number, orjson.dumps(cells)) for key, number, cells in self._held)
-            self._db.executemany("INSERT INTO rows VALUES (?, ?, ?)", rows)
-            self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise StorageError(f"{file}: {error}; free some space and --resume") from error
-        self._held.clear()
+    @classmethod
+    def of_shape(cls, name: str, file: RowFile, shape: Mapping[str, Any]) -> Recording:
+        """The recording of another process, to be read."""
+        self = cls(name, file, shape["declared"])
+        self._count = shape["count"]
+        self._kinds = {column: set(kinds) for column, kinds in shape["kinds"].items()}
+        self._columns = [tuple(columns) for columns in shape["columns"]]
+        self._first = [bytes.fromhex(key) for key in shape["first"]]
+        return self
 
     def _rows(self) -> Iterable[Kept]:
-        if self._db is None or self._file is None:
-            return sorted(self._held, key=lambda kept: kept[0])
-        self._put_away(self._file)
-        rows = self._db.execute("SELECT key, columns, cells FROM rows ORDER BY key")
-        return ((key, number, orjson.loads(cells)) for key, number, cells in rows)
+        if self._file is None or len(self.waiting) == self._count:
+            return sorted(self.waiting, key=lambda kept: kept[0])
+        self._file.write([self])
+        return self._file.rows(self.name)
 
     def _groups(self, schema: Mapping[str, pl.DataType]) -> Iterator[pl.DataFrame]:
         """Frames of `GROUP` rows; one without rows where there are none."""
@@ -175,14 +268,23 @@ class Recording:
             if not left:
                 return
 
-    def _schema(self, declared: Mapping[str, str]) -> dict[str, pl.DataType]:
+    def _schema(self) -> dict[str, pl.DataType]:
         schema = {}
         for number in sorted(range(len(self._first)), key=self._first.__getitem__):
             for name in self._columns[number]:
                 if name not in schema:
                     told = _type(self._kinds[name], name, self.name)
-                    schema[name] = _of_kind(told, KINDS.get(declared.get(name, "")))
-        return schema or {name: KINDS[kind] for name, kind in declared.items()}
+                    schema[name] = _of_kind(told, KINDS.get(self._declared.get(name, "")))
+        return schema or {name: KINDS[kind] for name, kind in self._declared.items()}
+
+
+def read_recordings(folder: Path) -> dict[str, Recording]:
+    """The tables that a run under way, or one that was killed, has recorded so far. Raises
+    StorageError where the file cannot be read."""
+    file = RowFile(folder)
+    if not file.path.is_file():
+        return {}
+    return {name: Recording.of_shape(name, file, shape) for name, shape in file.shapes().items()}
 
 
 def frame(rows: Iterable[Mapping[str, object]], table: str = "table") -> pl.DataFrame:
@@ -235,20 +337,20 @@ def _cell(value: object, name: str, table: str) -> Cell:
     raise ProtocolError(f"table {table}, column {name}: a cell cannot be a {what}; {hint}")
 
 
-def _type(kinds: set[type], name: str, table: str) -> pl.DataType | None:
+def _type(kinds: set[str], name: str, table: str) -> pl.DataType | None:
     """The type that the cells tell; None where there are none."""
-    kinds = kinds - {type(None)}
+    kinds = kinds - {"NoneType"}
     if not kinds:
         return None
-    if kinds == {str}:
+    if kinds == {"str"}:
         return pl.String()
-    if kinds == {bool}:
+    if kinds == {"bool"}:
         return pl.Boolean()
-    if kinds == {int}:
+    if kinds == {"int"}:
         return pl.Int64()
-    if kinds <= {int, float}:
+    if kinds <= {"int", "float"}:
         return pl.Float64()
-    names = " and ".join(sorted(k.__name__ for k in kinds))
+    names = " and ".join(sorted(kinds))
     raise ProtocolError(f"table {table}, column {name}: {names} in one column; record one kind")
 
 

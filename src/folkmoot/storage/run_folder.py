@@ -16,6 +16,8 @@ from folkmoot.errors import StorageError
 from folkmoot.files import user_cache_dir
 from folkmoot.storage.files import read_json, read_json_object
 from folkmoot.storage.manifest import NO_FINDINGS, SYNTHETIC_MARK, SYNTHETIC_NOTE
+from folkmoot.storage.provenance_table import PROVENANCE, unpack_spans
+from folkmoot.storage.recording import Recording, read_recordings
 
 OUTPUTS = Path("outputs")  # where runs lie unless told otherwise
 STUDY_FILE = "study.yaml"
@@ -284,3 +286,30 @@ class RunFolder:
             return path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise StorageError(f"{path}: cannot be read: {error}") from error
+
+
+class RunSoFar(RunFolder):
+    """A run that a process is writing, or that ended without tables: the rows recorded so far.
+
+    Written tables do not count. They are those of an earlier process, or only some are there yet.
+    """
+
+    def tables(self) -> list[str]:
+        return list(self._recordings)
+
+    def has_table(self, name: str) -> bool:
+        return name in self._recordings
+
+    def table(self, name: str) -> pl.DataFrame:
+        return self.lazy(name).collect()
+
+    def lazy(self, name: str) -> pl.LazyFrame:
+        if name not in self._recordings:
+            known = ", ".join(self.tables()) or "none yet"
+            raise StorageError(f"{self.path}: no table {name}; tables: {known}")
+        rows = self._recordings[name].table()
+        return unpack_spans(rows) if name == PROVENANCE else rows.lazy()
+
+    @cached_property
+    def _recordings(self) -> dict[str, Recording]:
+        return read_recordings(self.path)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from folkmoot.engine.folder import is_held
 from folkmoot.engine.study import study_of_run
 from folkmoot.errors import FolkmootError
 from folkmoot.report.document import Document, document
@@ -16,7 +17,6 @@ from folkmoot.report.html import prose, write_page
 from folkmoot.storage.files import write_text
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.overview import FINDINGS, title_of
-from folkmoot.view.shelf import held
 from folkmoot.view.site import environment
 
 
@@ -24,7 +24,7 @@ def make(run: RunFolder, folder: Path) -> None:
     """Write the overview of a run into a folder; its report too, where there are tables. Those of
     a run that is being written are left alone: some are there and some are not."""
     content: Document | None = None
-    if run.tables() and not held(run.path):
+    if run.tables() and not is_held(run.path):
         content = document(run)
         write_page(content, folder)
     at = content.front if content else None

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
+from folkmoot.engine.folder import is_held
 from folkmoot.errors import InputError
 from folkmoot.report.front import question_of
 from folkmoot.storage.amendments import AMENDMENTS
 from folkmoot.storage.files import write_text
 from folkmoot.storage.run_folder import MANIFEST, PLAN, TABLES, cache_of
 from folkmoot.view.people import stamp
-from folkmoot.view.shelf import held
 
 FINDINGS = "findings.html"
 MADE = "made"  # of what state of the run
@@ -98,7 +98,7 @@ async def _make(run: Path, folder: Path) -> None:
 
 def _state(run: Path) -> str:
     """What must be the same for a cached overview to be of the run as it is."""
-    parts = [version("folkmoot"), "being written" if held(run) else ""]
+    parts = [version("folkmoot"), "being written" if is_held(run) else ""]
     for name in (PLAN, MANIFEST, AMENDMENTS, TABLES):
         parts.append(f"{name} {stamp(run / name)}")
     return "\n".join(parts)

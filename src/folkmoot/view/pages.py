@@ -26,6 +26,7 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
+from folkmoot.engine.folder import is_held, open_run
 from folkmoot.engine.journal import JournalReader
 from folkmoot.errors import InputError, StorageError
 from folkmoot.storage.amendments import AMENDMENTS
@@ -41,12 +42,13 @@ from folkmoot.storage.run_folder import (
     STUDY_FILE,
     TABLES,
     RunFolder,
+    RunSoFar,
 )
 from folkmoot.view.overview import FINDINGS, Overviews, title_of
 from folkmoot.view.people import UTTERANCES, ids_of, journal_of, names_in, table_of
 from folkmoot.view.person import person
 from folkmoot.view.search import PER_PAGE, Searches
-from folkmoot.view.shelf import Shelf, UnderWay, held, opened, standing
+from folkmoot.view.shelf import Shelf, standing
 from folkmoot.view.site import (
     UNREADABLE,
     LivePart,
@@ -244,8 +246,8 @@ class Reader:
     def live_room(self, request: Request) -> Response:
         """The talk of a room, where there is more of it."""
         run, shown = self._run(request, "rooms")
-        is_last = not held(run.path)  # looked up first: what is drawn is then no older
-        now = opened(run.path)
+        is_last = not is_held(run.path)  # looked up first: what is drawn is then no older
+        now = open_run(run.path)
         try:
             tag = _tag_of_talk(now)
             if is_shown(request, tag) and not is_last:
@@ -409,4 +411,4 @@ def _size(path: Path) -> str:
 def _tag_of_talk(run: RunFolder) -> str:
     """The tag of all that was said in a run so far: it costs less than to draw a room."""
     with _journal(run) as journal:
-        return tag_of(journal.last_row(), isinstance(run, UnderWay))
+        return tag_of(journal.last_row(), isinstance(run, RunSoFar))

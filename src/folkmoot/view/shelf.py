@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -19,13 +18,14 @@ from pathlib import Path
 from polars.exceptions import PolarsError
 from starlette.exceptions import HTTPException
 
-from folkmoot.engine.folder import HOLDER
+from folkmoot.engine.folder import HOLDER, is_held, open_run
 from folkmoot.engine.grid import CELLS, is_grid
 from folkmoot.engine.progress import duration, pace
 from folkmoot.errors import FolkmootError, StorageError
 from folkmoot.measures.estimates import dollars
 from folkmoot.storage.amendments import AMENDMENTS
 from folkmoot.storage.manifest import SYNTHETIC_MARK, SYNTHETIC_NOTE
+from folkmoot.storage.recording import ROWS
 from folkmoot.storage.run_folder import (
     JOURNAL,
     LOG_LINES,
@@ -110,22 +110,6 @@ class Standing:
         return STATES.get(self.state, self.state)
 
 
-class UnderWay(RunFolder):
-    """A run that is being written, or was killed in the middle: its tables are those of an earlier
-    state, or some are there and some are not, so that pages take it for one without."""
-
-    def tables(self) -> list[str]:
-        return []
-
-    def has_table(self, name: str) -> bool:
-        return False
-
-
-def opened(path: Path) -> RunFolder:
-    """A run's folder, to be read. Raises StorageError where it is none."""
-    return RunFolder(path) if (path / MANIFEST).exists() and not held(path) else UnderWay(path)
-
-
 class Shelf:
     """The runs of a folder, those in its grids included; or the one run that the folder is."""
 
@@ -150,7 +134,7 @@ class Shelf:
             raise HTTPException(404, said)
         if away := _leads_away(path):
             raise HTTPException(404, away)
-        return opened(path)
+        return open_run(path)
 
     def _path(self, name: str) -> Path:
         first, _, cell = name.partition("/")
@@ -167,7 +151,7 @@ class Shelf:
             if shown != name:
                 found.append(replace(standing(path, shown), state="unreadable"))
                 continue
-            tables = held(path), stamp(path / TABLES), stamp(path / MANIFEST)
+            tables = is_held(path), stamp(path / TABLES), stamp(path / MANIFEST)
             people = _people(path, *tables) if time.monotonic() < until else None
             found.append(replace(standing(path, name), people=people))
         return sorted(found, key=lambda s: (s.running, s.moved or oldest), reverse=True)
@@ -180,7 +164,10 @@ def _as_text(name: str) -> str:
 
 # In a part of a name: on this system, a way to another folder, or no name at all.
 _FAR = {"\x00", os.sep, os.altsep}
-ENGINES = (PLAN, MANIFEST, STUDY_FILE, JOURNAL, f"{JOURNAL}-wal", LOG_LINES, HOLDER, AMENDMENTS)
+ENGINES = (
+    *(PLAN, MANIFEST, STUDY_FILE, JOURNAL, f"{JOURNAL}-wal", LOG_LINES, HOLDER, AMENDMENTS),
+    *(ROWS, f"{ROWS}-wal"),
+)
 
 
 def _leads_away(path: Path) -> str:
@@ -215,7 +202,7 @@ def _is_run(path: Path) -> bool:
 def standing(path: Path, name: str) -> Standing:
     """How a run stands, from its manifest, its log and who holds it."""
     read = (MANIFEST, LOG_LINES, f"{JOURNAL}-wal", JOURNAL, PLAN, SEATS)
-    return _standing(path, name, held(path), tuple(stamp(path / file) for file in read))
+    return _standing(path, name, is_held(path), tuple(stamp(path / file) for file in read))
 
 
 @lru_cache(maxsize=4096)
@@ -280,7 +267,7 @@ def _standing(
 def _people(path: Path, *_state: object) -> int | None:
     """How many people were recorded; None where nobody was, or the tables can't be read."""
     try:
-        return count_of(opened(path))
+        return count_of(open_run(path))
     except (FolkmootError, PolarsError, OSError):
         return None
 
@@ -307,26 +294,6 @@ def _manifest(path: Path) -> tuple[dict[str, object], str]:
 @lru_cache(maxsize=512)
 def _read_manifest(path: Path, _changed: int) -> dict[str, object]:
     return RunFolder(path).manifest
-
-
-def held(path: Path) -> bool:
-    """Whether a process that lives writes the run. Of one on another machine it is not known, so
-    its word is taken while the journal moves."""
-    try:
-        who = json.loads((path / HOLDER).read_text("utf-8"))
-        pid, host = int(who["pid"]), who["host"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-    if host != socket.gethostname():
-        moved = _latest(stamp(path / name) for name in (f"{JOURNAL}-wal", JOURNAL, LOG_LINES))
-        return moved is not None and (datetime.now(UTC) - moved).total_seconds() < 3600
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True  # it lives, and is another user's
-    return True
 
 
 def _latest(stamps: Iterable[tuple[int, int]]) -> datetime | None:
