@@ -197,6 +197,13 @@ def test_a_history_says_who_said_what_and_where() -> None:
     ]
 
 
+def test_a_vote_in_a_history_is_the_answer_that_was_recorded() -> None:
+    vote = quote("Park", "answer", "vote/ann/ask0", "ann")
+    history = EMPTY + Utterance("", SourcedText("Vote.")) + Utterance("ann", vote)
+    built = build_messages(Speaker("ann"), history, SourcedText("How sure are you?"))
+    assert built.spans == (Span(0, 4, Source("answer", "vote/ann/ask0", "ann"), 1),)
+
+
 class Config(StudyConfig):
     """No settings."""
 

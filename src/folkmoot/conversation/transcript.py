@@ -69,7 +69,7 @@ class Utterance(NamedTuple):
         if self.id:
             return Source("utterance", self.id, self.speaker_id)
         known = source_of(self.text)
-        if known is not None and known.kind in ("utterance", "reply"):
+        if known is not None and known.kind in ("utterance", "answer", "reply"):
             return known
         return Source("utterance", "", self.speaker_id)
 
@@ -217,9 +217,8 @@ def _spans_of_utterance(utterance: Utterance) -> tuple[Span, ...]:
     """The span of what somebody said, and those of the texts that it quotes."""
     text = utterance.text
     known = source_of(text)
-    own = ("utterance", utterance.id, utterance.speaker_id)
-    if known is not None and known[:3] == own:
-        return spans_of(text)  # as `Scope.say` gave it
+    if known is not None and known[:3] == utterance.source[:3]:
+        return spans_of(text)  # as `Scope.say` gave it, or an answer
     inner = (s for s in spans_of(text) if s.source.kind not in ("unattributed", "utterance"))
     return (Span(0, len(text), utterance.source), *inner) if text else ()
 
