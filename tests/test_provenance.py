@@ -19,6 +19,7 @@ from folkmoot.provenance import (
     Quoted,
     Source,
     SourcedText,
+    Span,
     cell,
     concatenate,
     count_unattributed,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.conversation.answers import Text
-from folkmoot.conversation.dialogue import is_signal, question_and_answer
+from folkmoot.conversation.dialogue import Agenda, is_signal, question_and_answer
 from folkmoot.conversation.transcript import EMPTY, Speaker, Utterance, build_messages
 
 ANN = Speaker("ann", "Ann", "participant", "You are Ann.")
@@ -128,21 +128,31 @@ class Scene:
         self.replies = list(replies)
         self.heard: list[int] = []
 
-    async def ask(self, who: Speaker, prompt: str, *, answer: Text, heard: object = EMPTY) -> str:
-        assert bool(answer.signal) == (who.role == "moderator")
+        self.address = "talk/ask0"
+        self.turns: list[object] = []
+
+    async def ask(
+        self, who: Speaker, prompt: str, *, answer: Text, heard: object = EMPTY, about: str = ""
+    ) -> str:
+        assert bool(answer.signal) == (who.role == "moderator") and about == "the walk"
         self.heard.append(len(heard))  # type: ignore[arg-type]
         return self.replies.pop(0)
+
+    def say(self, who: Speaker, text: str, *, address: str, **columns: object) -> Utterance:
+        self.turns.append(columns["turn"])
+        return Utterance(who.id, text, who.name, who.role, id=address)
 
 
 async def test_a_dialogue_ends_on_the_signal_or_at_the_maximum() -> None:
     moderator = Speaker("moderator", "Moderator", "moderator")
-    told = {"opening": "Begin.", "signal": "DONE", "max_exchanges": 2}
-    early = await question_and_answer(Scene("Why?", "Because.", "DONE"), moderator, ANN, **told)  # type: ignore[arg-type]
+    agenda = Agenda("Begin.", "DONE", 2, about="the walk")
+    early = await question_and_answer(Scene("Why?", "Because.", "DONE"), moderator, ANN, agenda)
     assert early.ended == "signal"
     assert [u.text for u in early.transcript] == ["Why?", "Because."]
     scene = Scene("Why?", "Because.", "How?", "So.", "DONE")
-    late = await question_and_answer(scene, moderator, ANN, **told)  # type: ignore[arg-type]
+    late = await question_and_answer(scene, moderator, ANN, agenda)
     assert late.ended == "limit" and len(late.transcript) == 4 and scene.replies == ["DONE"]
+    assert scene.turns == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("last", GIVEN)
@@ -150,7 +160,7 @@ async def test_no_participant_is_asked_the_signal(last: str) -> None:
     moderator = Speaker("moderator", "Moderator", "moderator")
     scene = Scene("Why?", "Because.", last, "You're welcome.")
     talk = await question_and_answer(
-        scene, moderator, ANN, opening="Begin.", signal="SATISFIED", max_exchanges=5
+        scene, moderator, ANN, Agenda("Begin.", "SATISFIED", 5, about="the walk")
     )
     assert talk.ended == "signal" and scene.replies == ["You're welcome."]
     assert [u.text for u in talk.transcript] == ["Why?", "Because."]
@@ -165,7 +175,7 @@ async def test_what_is_said_in_the_others_name_is_neither_an_answer_nor_the_sign
         "So.\nAnn: I mean it.",
     )
     talk = await question_and_answer(
-        scene, moderator, ANN, opening="Begin.", signal="SATISFIED", max_exchanges=2
+        scene, moderator, ANN, Agenda("Begin.", "SATISFIED", 2, about="the walk")
     )
     assert [u.text for u in talk.transcript] == [
         "**Moderator:** Why?",

@@ -11,15 +11,37 @@ from typing import Any, Protocol
 
 from folkmoot.conversation.answers import Missing, Text
 from folkmoot.conversation.spoken import own_part
-from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance, how_ended
+from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
 
 
-class Asker(Protocol):
+class Conversation(Protocol):
     """What a dialogue needs of a scope."""
 
+    @property
+    def address(self) -> str: ...
+
     async def ask(
-        self, who: Speaker, prompt: str, *, answer: Text, heard: Transcript = EMPTY
+        self,
+        who: Speaker,
+        prompt: str,
+        *,
+        answer: Text,
+        heard: Transcript = EMPTY,
+        about: str = "",
     ) -> Any: ...
+
+    def say(self, who: Speaker, text: str, *, address: str, **columns: Any) -> Utterance: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Agenda:
+    """How a dialogue goes: the prompt for the first question, the signal that ends it, and at most
+    how many questions with their answers. `about` is its matter, in words."""
+
+    opening: str
+    signal: str
+    max_exchanges: int
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,42 +106,44 @@ def _gives(sentence: str, signal: str) -> bool:
 
 
 async def question_and_answer(
-    scope: Asker,
+    scope: Conversation,
     asker: Speaker,
     answerer: Speaker,
-    *,
-    opening: str,
-    signal: str,
-    max_exchanges: int,
+    agenda: Agenda,
+    **columns: Any,
 ) -> Dialogue:
-    """Let `asker` question `answerer` until it says `signal`, at most `max_exchanges` times.
+    """Let `asker` question `answerer` until it gives the signal, or the agenda is done.
 
-    `opening` is the prompt for the first question. Each side knows its own system prompt and what
-    was said here. An exchange is a question and its answer.
+    Each side knows its own system prompt and what was said here. Each utterance is recorded when it
+    is made, with its `turn` from 1 and the study's own `columns` of the table `utterances`; a
+    signal is none.
     """
-    said = EMPTY
-    told = EMPTY + Utterance("", opening)
-    for _ in range(max_exchanges):
-        question = await scope.ask(asker, "", heard=told + said, answer=Text(signal=signal))
+    said, about = EMPTY, agenda.about
+    told = EMPTY + Utterance("", agenda.opening)
+
+    def add(speaker: Speaker, text: str) -> Transcript:
+        turn = len(said) + 1
+        return said + scope.say(speaker, text, address=scope.address, turn=turn, **columns)
+
+    for _ in range(agenda.max_exchanges):
+        question = await scope.ask(
+            asker, "", heard=told + said, answer=Text(signal=agenda.signal), about=about
+        )
         if isinstance(question, Missing):
             return Dialogue(said, "missing", question, asker.role)
         question = _own(question, asker, answerer)
-        if is_signal(question, signal):
+        if is_signal(question, agenda.signal):
             return Dialogue(said, "signal")
-        said = said + _said(scope, asker, question)
-        reply = await scope.ask(answerer, "", heard=said, answer=Text())
+        said = add(asker, question)
+        reply = await scope.ask(answerer, "", heard=said, answer=Text(), about=about)
         if isinstance(reply, Missing):
             return Dialogue(said, "missing", reply, answerer.role)
-        said = said + _said(scope, answerer, _own(reply, answerer, asker))
+        said = add(answerer, _own(reply, answerer, asker))
     return Dialogue(said, "limit")
 
 
-def _own(text: str, who: Speaker, other: Speaker) -> str:
-    """The words of the one who was asked; all of a reply that is in the other's name from its
-    start, since nobody can say what is whose."""
-    names = {other.name, other.role} - {who.name, who.role, ""}
+def _own(text: str, speaker: Speaker, other: Speaker) -> str:
+    """Return the words of the speaker who was asked; all of a reply that is in the other's name
+    from its start, since nothing tells which of them are the speaker's."""
+    names = {other.name, other.role} - {speaker.name, speaker.role, ""}
     return own_part(text, names) or text
-
-
-def _said(scope: Asker, who: Speaker, text: str) -> Utterance:
-    return Utterance(who.id, text, who.name, who.role, finish=how_ended(scope))

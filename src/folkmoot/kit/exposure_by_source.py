@@ -79,11 +79,13 @@ class Exposure:
     """`Study.afterwards` of a study that says its decisions.
 
     `label` gives what the study calls the kind of a source, empty for one that is nobody's exposure
-    (a figure, an option that everybody has before them).
+    (a figure, an option that everybody has before them). `own`: the label of the participant's own
+    words; empty: they have the label of their source, as in a conversation that is shown whole.
     """
 
     decisions: Decisions
     label: Label
+    own: str = OWN
 
     def __call__(
         self, run: RunFolder, _journal: JournalReader, _prompts: Mapping[str, str]
@@ -93,7 +95,7 @@ class Exposure:
         recorded = _Recorded(_recorded_speakers(run), _written_by_others(run))
         for decision in decisions:
             found = sources.get(decision.address, ())
-            yield from _rows(decision, found, recorded, self.label)
+            yield from _rows(decision, found, recorded, self)
 
 
 def _sources_at(run: RunFolder, addresses: Collection[str]) -> dict[str, list[Source]]:
@@ -137,7 +139,7 @@ def _written_by_others(run: RunFolder) -> frozenset[str]:
 
 
 def _rows(
-    decision: Decision, sources: Iterable[Source], recorded: _Recorded, label: Label
+    decision: Decision, sources: Iterable[Source], recorded: _Recorded, design: Exposure
 ) -> Iterator[ExposureRow]:
     """A row for every kind that the design names here, and for others of which a text stood."""
     by_kind: dict[str, dict[str, None]] = {kind: {} for kind in decision.shows}
@@ -145,7 +147,7 @@ def _rows(
         own = source.speaker == decision.participant_id
         own = own and source.kind in ("utterance", "answer")
         own = own and source.id not in recorded.written_by_others
-        if kind := _kind_of(decision, source, OWN if own else label(source)):
+        if kind := _kind_of(decision, source, (own and design.own) or design.label(source)):
             by_kind.setdefault(kind, {})[source.id] = None
         speaker = recorded.speakers.get(source.id, source.speaker)
         if source.kind == "utterance" and speaker != source.speaker:

@@ -1,19 +1,20 @@
-"""What each condition is shown by design, and where the words of it are recorded."""
+"""What each condition is shown by design before each vote."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import groupby
 
 import polars as pl
 
-from folkmoot.kit.exposure import Decision, Exposure, Text
+from folkmoot.engine.utterances import UTTERANCES
+from folkmoot.kit.exposure_by_source import Decision, Exposure
+from folkmoot.provenance import Source, cell
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig, Exposed
 
 KINDS = {"clarification": "interview", "adversarial_dialogue": "dialogue"}  # by stage
-SUMMARIES = "summaries"
+SUMMARIES, SUMMARY = "summaries", "summaries.description"
 IN_ORDER = ("interview", SUMMARIES, "dialogue")  # as a participant goes through them
 FIRST, FINAL, THIRD = "first vote", "final vote", "third vote"
 DECISIONS = {  # by stage
@@ -25,29 +26,11 @@ DECISIONS = {  # by stage
 }
 
 
-def texts(run: RunFolder) -> Iterator[Text]:
-    """Each participant's two conversations by who spoke, and the page of summaries."""
-    said = run.rows("utterances", "participant_id", "stage", "speaker_role", "text")
-    for (who, stage), rows in groupby(said, key=lambda row: row[:2]):  # a conversation on end
-        spoken: dict[str, list[str]] = defaultdict(list)
-        for _, _, role, text in rows:
-            spoken[role].append(text or "")
-        for role, words in spoken.items():
-            name = "You" if role == "participant" else role
-            yield Text(KINDS[stage], f"{who}/{stage}/{role}", "\n".join(words), who, name=name)
-    pages: dict[int, list[str]] = defaultdict(list)
-    for row in run.table("summaries").iter_rows(named=True):
-        pages[row["draw"]].append(row["description"])
-    for draw, page in pages.items():
-        yield Text(SUMMARIES, f"draw {draw}", "\n".join(page), scope=page_of(draw))
-    # Who quotes the topic or the own persona repeats nobody.
-    yield Text("", "topic", run.config["topic"]["description"])
-    for who, persona in run.rows("participants", "participant_id", "persona"):
-        yield Text("", who, persona, scope=who)
-
-
-def page_of(draw: int) -> str:
-    return f"{SUMMARIES} {draw}"
+def label(source: Source) -> str:
+    """The kind of a source: of the two conversations, or of the page of summaries."""
+    if source.kind == "utterance":
+        return KINDS.get(source.id.partition("/")[0], "other words")
+    return SUMMARIES if source.kind == "summary" else ""
 
 
 def decisions(run: RunFolder) -> Iterator[Decision]:
@@ -65,17 +48,39 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
         pl.col("condition").replace_strict({arm: n for n, arm in enumerate(config.arms)}),
         maintain_order=True,
     )
+    talks, pages = _talks(run), _pages(run)
     for row in asked.collect().iter_rows(named=True):
         who, name = row["speaker_id"], DECISIONS[row["stage"]]
         shown = Exposed() if name != FINAL else config.in_view(row["condition"])
+        page = row["summary_draw"] or 1
+        recorded = {kind: talks[who, kind] for kind in KINDS.values()} | {SUMMARIES: pages[page]}
         yield Decision(
             row["address"],
             who,
             row["condition"],
             name,
-            frozenset((who, page_of(row["summary_draw"] or 1))),
-            {kind: getattr(shown, kind) for kind in IN_ORDER},
+            {kind: recorded[kind] if getattr(shown, kind) else () for kind in IN_ORDER},
+            within=(*(f"{stage}/{who}/" for stage in KINDS), f"{cell(SUMMARY, page)}/"),
         )
 
 
-EXPOSURE = Exposure(texts, decisions)
+def _talks(run: RunFolder) -> dict[tuple[str, str], list[str]]:
+    """(Participant, kind of conversation) → its utterances."""
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for who, stage, id, turn in run.rows(
+        UTTERANCES, "participant_id", "stage", "utterance_id", "turn"
+    ):
+        if turn is not None:
+            found[who, KINDS[stage]].append(id)
+    return found
+
+
+def _pages(run: RunFolder) -> dict[int, list[str]]:
+    """Draw → the positions on its page of summaries."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for draw, cluster in run.rows("summaries", "draw", "cluster_id"):
+        found[draw].append(cell(SUMMARY, draw, cluster))
+    return found
+
+
+EXPOSURE = Exposure(decisions, label, own="")

@@ -18,12 +18,7 @@ from folkmoot.studies.cross_pollination.participants import (
     Participant,
     State,
 )
-from folkmoot.studies.cross_pollination.tables import (
-    cluster_row,
-    participant_row,
-    summary_rows,
-    utterance_rows,
-)
+from folkmoot.studies.cross_pollination.tables import participant_row
 
 PHASES = (
     "initial_vote",
@@ -71,12 +66,6 @@ def save_results(scope: Scope, config: CrossPollinationConfig, state: State) -> 
         persona = p.persona
         demographics = {f"demographic_{k}": v for k, v in persona.demographics.items()}
         scope.record("participants", {**participant_row(p, persona).cells(), **demographics})
-        for row in utterance_rows(p):
-            scope.record(row)
-    for c in state.clusters:
-        scope.record(cluster_row(c))
-    for summary_of in summary_rows(state.clusters):
-        scope.record(summary_of)
 
 
 def write_checkpoint(session: Session[CrossPollinationConfig], phase: str, state: State) -> None:

@@ -10,13 +10,22 @@ from dataclasses import replace
 import numpy as np
 
 from folkmoot.conversation.answers import Missing
-from folkmoot.conversation.dialogue import question_and_answer
+from folkmoot.conversation.dialogue import Agenda, question_and_answer
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
 from folkmoot.measures.clusters import cluster_option
 from folkmoot.models.request import FloatArray
+from folkmoot.provenance import cell, quote
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
-from folkmoot.studies.cross_pollination.participants import Cluster, Participant, Reasons, State
+from folkmoot.studies.cross_pollination.participants import (
+    Cluster,
+    Participant,
+    Reasons,
+    State,
+    quote_options,
+    quote_topic,
+)
+from folkmoot.studies.cross_pollination.tables import SummaryRow, cluster_row
 
 SATISFIED = "SATISFIED"
 ANALYST = Speaker("summarizer", "Summarizer", "summarizer")
@@ -25,20 +34,20 @@ ANALYST = Speaker("summarizer", "Summarizer", "summarizer")
 async def clarification(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
     """Interview each participant whose condition has one until the moderator is satisfied."""
 
-    async def one(scope: Scope, p: Participant) -> Participant:
+    async def interview_and_summarise(scope: Scope, p: Participant) -> Participant:
         p = await interviewed(scope, config, p)
         return await summarised(scope.at("summary"), p) if p.active else p
 
     clarified = state.chosen(config.those_with("interview"))
-    return state.updated((await scope.each(clarified, one)).values())
+    return state.updated((await scope.each(clarified, interview_and_summarise)).values())
 
 
 async def interviewed(scope: Scope, config: CrossPollinationConfig, p: Participant) -> Participant:
     """The participant with the transcript of their interview, or failed."""
     asks = scope.prompt(
         "clarification_moderator",
-        topic=config.topic,
-        options=p.options,
+        topic=quote_topic(config),
+        options=quote_options(p.options),
         initial_choice=p.initial_choice,
     )
     answers = scope.prompt(
@@ -48,9 +57,13 @@ async def interviewed(scope: Scope, config: CrossPollinationConfig, p: Participa
         scope,
         Speaker("moderator", "Moderator", "moderator", asks),
         p.speaker(answers),
-        opening=scope.prompt("clarification_opening"),
-        signal=SATISFIED,
-        max_exchanges=config.max_clarification_exchanges,
+        Agenda(
+            scope.prompt("clarification_opening"),
+            SATISFIED,
+            config.max_clarification_exchanges,
+            about=p.initial_choice or "",
+        ),
+        **p.marks,
     )
     if talk.missing is None and not talk.transcript:
         return p.failed("clarification", Missing("moderator asked nothing"))
@@ -63,10 +76,13 @@ async def summarised(scope: Scope, p: Participant) -> Participant:
     prompt = scope.prompt(
         "individual_summary", initial_choice=p.initial_choice, dialogue=p.clarification
     )
-    summary = await scope.ask(ANALYST, prompt)
+    summary = await scope.ask(ANALYST, prompt, about=p.initial_choice or "")
     if isinstance(summary, Missing):
         return p.failed("individual summary", summary)
-    return p.with_(individual_summary=summary)
+    said = scope.say(ANALYST, summary, public=False, **p.marks)
+    # It is made from one person's words alone, so they are the one whose text it is.
+    theirs = quote(str(summary), "summary", cell("utterances.text", said.id), p.id)
+    return p.with_(individual_summary=theirs)
 
 
 # --- clusters of like reasons within each option, each described by a model ----------------------
@@ -78,21 +94,20 @@ async def summaries(scope: Scope, config: CrossPollinationConfig, state: State) 
     A cluster without a description (the model refused, say) keeps its members, with a warning; its
     view is shown to nobody.
     """
-
     interviewed = state.chosen(config.those_with("interview"))
     chose = {
         option: (option, [p.reasons for p in interviewed if p.initial_choice == option])
         for option in config.topic.options
     }
 
-    async def one(
+    async def cluster_and_describe(
         scope: Scope, chosen: tuple[str, list[Reasons]]
     ) -> tuple[FloatArray, list[str], list[Cluster]]:
         option, spoken = chosen
         vectors, keys = await _clustered(scope, config, option, spoken)
         return vectors, keys, await _described(scope, option, spoken, keys, config.summary_draws)
 
-    found = (await scope.each(chose, one)).values()
+    found = (await scope.each(chose, cluster_and_describe)).values()
     placed = [
         state.people[spoken.id].with_(embedding=vector, cluster_id=key)
         for (_, own), (vectors, keys, _) in zip(chose.values(), found, strict=True)
@@ -125,16 +140,30 @@ async def _described(
 ) -> list[Cluster]:
     """The clusters of those people, each with its descriptions and the embedding of the first."""
 
-    async def one(scope: Scope, members: list[Reasons]) -> tuple[str, ...]:
+    async def describe(scope: Scope, chosen: tuple[str, list[Reasons]]) -> tuple[str, ...]:
+        key, members = chosen
         own = [member.summary for member in members]
-        prompt = scope.prompt("cluster_description", option=option, summaries=own)
-        said = [await scope.ask(ANALYST, prompt) for _ in range(draws)]
-        return tuple("" if isinstance(text, Missing) else text for text in said)
+        (shown,) = quote_options([option])
+        prompt = scope.prompt("cluster_description", option=shown, summaries=own)
+        drawn = list[str]()
+        for draw in range(1, draws + 1):
+            text = await scope.ask(ANALYST, prompt, about=option)
+            drawn.append("" if isinstance(text, Missing) else _recorded(scope, text, draw, key))
+        return tuple(drawn)
+
+    def _recorded(scope: Scope, text: str, draw: int, key: str) -> str:
+        said = scope.say(ANALYST, text, public=False)
+        scope.record(
+            SummaryRow(draw=draw, option=option, cluster_id=key, description=text, address=said.id)
+        )
+        id = cell("summaries.description", draw, key)
+        return quote(str(text), "summary", id, ANALYST.id)
 
     members: dict[str, list[Reasons]] = {}  # labels count from 0 by first appearance
     for who, key in zip(spoken, keys, strict=True):
         members.setdefault(key, []).append(who)
-    said = await scope.at("descriptions").each(members, one)
+    by_key = {key: (key, own) for key, own in members.items()}
+    said = await scope.at("descriptions").each(by_key, describe)
     texts = dict(zip(members, said.values(), strict=True))
     for key, drawn in texts.items():
         for draw, text in enumerate(drawn, 1):
@@ -144,7 +173,10 @@ async def _described(
     shown = [key for key in members if texts[key][0]]
     vectors = await scope.at("description_embeddings").embed([texts[key][0] for key in shown])
     embedding: dict[str, FloatArray] = dict(zip(shown, vectors, strict=True))
-    return [
+    clusters = [
         Cluster(key, option, texts[key], embedding.get(key), tuple(p.id for p in own))
         for key, own in members.items()
     ]
+    for cluster in clusters:
+        scope.record(cluster_row(cluster))
+    return clusters

@@ -17,8 +17,15 @@ from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
 from folkmoot.models.request import FloatArray
+from folkmoot.provenance import cell, quote
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
-from folkmoot.studies.cross_pollination.participants import Participant, Reasons, State
+from folkmoot.studies.cross_pollination.participants import (
+    Participant,
+    Reasons,
+    State,
+    quote_options,
+    quote_topic,
+)
 
 JUDGE = Speaker("judge", "Judge", "judge")
 
@@ -52,17 +59,17 @@ async def opposition(scope: Scope, config: CrossPollinationConfig, state: State)
     views = _views(config, state)
     method = METHODS[config.opposition_method]
 
-    async def one(scope: Scope, p: Participant) -> Participant:
+    async def find_opposing_view(scope: Scope, p: Participant) -> Participant:
         view = await method(scope, p, views) if config.arms[p.condition].interview else None
         if view is None or view == p.initial_choice:
             view = await most_voted_other(scope, p, views)
         if view is None:
             return p.skipped("nobody chose another option, so there is no opposing view")
-        return p.with_(opposition_view=view)
+        id = cell("participants.opposition_view", p.id)
+        return p.with_(opposition_view=quote(str(view), "option", id))
 
-    return state.updated(
-        (await scope.each(state.chosen(config.those_with("dialogue")), one)).values()
-    )
+    arguing = state.chosen(config.those_with("dialogue"))
+    return state.updated((await scope.each(arguing, find_opposing_view)).values())
 
 
 def _views(config: CrossPollinationConfig, state: State) -> Views:
@@ -126,15 +133,18 @@ async def llm_judge(scope: Scope, p: Participant, views: Views) -> str | None:
         return None
     drawn = scope.rng.choice(others, size=min(views.config.judge_sample, others), replace=False)
     sample = [views.spoken[int(i) + (i >= own)] for i in drawn]
+    options = views.config.topic.options
     prompt = scope.prompt(
         "opposition_judge",
-        topic=views.config.topic,
-        options=views.config.topic.options,
+        topic=quote_topic(views.config),
+        options=quote_options(options),
         initial_choice=p.initial_choice,
         reasoning=p.individual_summary,
         others=[{"choice": o.choice, "reasoning": o.summary} for o in sample],
     )
-    named = await scope.ask(JUDGE, prompt, answer=Choice(views.config.topic.options))
+    named = await scope.ask(
+        JUDGE, prompt, answer=Choice(options), about=views.config.topic.description
+    )
     return None if isinstance(named, Missing) else named
 
 

@@ -28,6 +28,7 @@ from folkmoot.people.pool import Pool, pool_target, select
 from folkmoot.people.sources import find_maker, persona_hub, quota, table
 from folkmoot.people.sources.grounded import PersonaGenerator
 from folkmoot.people.sources.grounded.panel import read_panel
+from folkmoot.provenance import quote, quote_all
 from folkmoot.randomness import digest, generator
 from folkmoot.storage.run_folder import PERSONAS
 from folkmoot.storage.shelf import Kept
@@ -115,6 +116,11 @@ class Participant:
         """The little of them that parts on other machines are sent of everybody."""
         return Reasons(self.id, self.initial_choice, self.individual_summary)
 
+    @property
+    def marks(self) -> dict[str, Any]:
+        """The columns of the study that tell the participant's rows in `utterances` from others."""
+        return {"participant_id": self.id, "condition": self.condition}
+
     def speaker(self, system: str) -> Speaker:
         """The participant as the models see it."""
         return Speaker(self.id, "Participant", "participant", system, persona=self.persona.text)
@@ -155,7 +161,12 @@ class Reasons(NamedTuple):
 @dataclass(frozen=True)
 class Cluster:
     """A group of like-minded participants of one option, described by a model: once for every
-    draw of the summaries, empty where it gave no description. The embedding is the first one's."""
+    draw of the summaries, empty where it gave no description. The embedding is the first one's.
+
+    A description is made from the words of several people, so as a source it is the summarizer's
+    (`summaries.description/draw/cluster`). The summary of one interview is made from one person's
+    words, and is the participant's.
+    """
 
     id: str
     option: str
@@ -200,6 +211,16 @@ class State:
     def votes(self) -> Counter[str]:
         """First votes per option."""
         return Counter(p.initial_choice for p in self.people.values() if p.initial_choice)
+
+
+def quote_topic(config: CrossPollinationConfig) -> Any:
+    """Return the topic for use in prompts."""
+    return quote_all(config.topic, "material", "study.topic")
+
+
+def quote_options(options: Iterable[str]) -> list[str]:
+    """Return options in their order for use in prompts."""
+    return [quote(option, "option", "study.topic.options") for option in options]
 
 
 def places(config: CrossPollinationConfig, _folder: Path) -> list[Playable]:

@@ -75,7 +75,7 @@ async def deliberation(session: Session[CrossPollinationConfig], state: State) -
     write_checkpoint(session, "adversarial_dialogue", state)
 
     if config.delayed_vote:
-        state = await delayed_vote(at("delayed_vote"), state)
+        state = await delayed_vote(at("delayed_vote"), config, state)
     if config.restatement:
         await code_restatements(session, state)
     return state

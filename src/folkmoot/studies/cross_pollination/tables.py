@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
-from folkmoot.conversation.transcript import EMPTY
+from folkmoot.engine import utterances
 from folkmoot.people.persona import Persona
 from folkmoot.storage.rows import Row, column
 from folkmoot.studies.cross_pollination.participants import Cluster, Participant
 
 
-class ParticipantRow(Row, table="participants"):
+class ParticipantRow(Row, table="participants", key=("participant_id",)):
     """One participant; demographics follow in columns of their own (`demographic_age` …)."""
 
     participant_id: str
@@ -60,7 +58,7 @@ DEMOGRAPHICS = {
 }
 
 
-class ClusterRow(Row, table="clusters"):
+class ClusterRow(Row, table="clusters", key=("cluster_id",)):
     """One cluster of like-minded participants."""
 
     cluster_id: str = column("option and number of the cluster")
@@ -72,7 +70,15 @@ class ClusterRow(Row, table="clusters"):
     member_ids: list[str] = column("their ids")
 
 
-class SummaryRow(Row, table="summaries"):
+class FirstVoteRow(Row, table="first_votes", key=("option",)):
+    """How many first votes an option has, over all conditions."""
+
+    option: str
+    votes: int = column("first votes for it (phase 1)")
+    share: int = column("percent of all first votes")
+
+
+class SummaryRow(Row, table="summaries", key=("draw", "cluster_id")):
     """One position on the page of summaries that readers are shown, options in the order of the
     study file. With `option_order: random` the page has the options in each reader's own order
     (`options_shown` in `participants`)."""
@@ -81,25 +87,21 @@ class SummaryRow(Row, table="summaries"):
     option: str = column("option that it stands under")
     cluster_id: str = column("cluster whose view it is")
     description: str = column("the view in three sentences, by a model")
+    address: str = column("the reply that it comes from")
 
 
-class UtteranceRow(Row, table="utterances"):
-    """One turn of an interview or of an adversarial dialogue."""
+class UtteranceRow(utterances.UtteranceRow, table=utterances.UTTERANCES):
+    """One turn of an interview or of an adversarial dialogue; without a `turn`, what was said to
+    the researcher alone: a restatement, the summary of an interview, the view of a cluster."""
 
-    participant_id: str
-    condition: str
-    turn: int = column("place in the dialogue, from 1")
-    stage: str
-    round: int | None
-    speaker_id: str
-    speaker_name: str
-    speaker_role: str
-    text: str
-    missing: str | None
-    finish: str | None
+    participant_id: str | None = column(
+        "the participant who speaks, or who is spoken with or summarised; empty for a cluster"
+    )
+    condition: str | None = column("condition of this participant")
+    turn: int | None = column("place in the dialogue, from 1")
 
 
-TABLES = (ParticipantRow, ClusterRow, SummaryRow, UtteranceRow)
+TABLES = (ParticipantRow, ClusterRow, FirstVoteRow, SummaryRow, UtteranceRow)
 
 
 def participant_row(p: Participant, persona: Persona) -> ParticipantRow:
@@ -140,19 +142,3 @@ def cluster_row(c: Cluster) -> ClusterRow:
         member_count=len(c.member_ids),
         member_ids=list(c.member_ids),
     )
-
-
-def summary_rows(clusters: Sequence[Cluster]) -> Iterator[SummaryRow]:
-    """The pages, draw by draw."""
-    for draw in range(max((len(c.descriptions) for c in clusters), default=0)):
-        for c in clusters:
-            if text := c.descriptions[draw]:
-                yield SummaryRow(draw=draw + 1, option=c.option, cluster_id=c.id, description=text)
-
-
-def utterance_rows(p: Participant) -> Iterator[UtteranceRow]:
-    """What was said in the participant's two conversations."""
-    talks = {"clarification": p.clarification, "adversarial_dialogue": p.adversarial}
-    for stage, talk in talks.items():
-        for row in (talk or EMPTY).to_rows(stage=stage, participant_id=p.id, condition=p.condition):
-            yield UtteranceRow(**row)

@@ -20,11 +20,12 @@ from folkmoot.conversation.answers import (
     with_ways_out,
 )
 from folkmoot.conversation.choices import Choice, Number
-from folkmoot.conversation.dialogue import question_and_answer
+from folkmoot.conversation.dialogue import Agenda, question_and_answer
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
 from folkmoot.engine.seats import YOURSELF
 from folkmoot.engine.session import Scope, Session
 from folkmoot.kit import coding
+from folkmoot.provenance import cell, join, quote
 from folkmoot.randomness import uniform
 from folkmoot.storage.shelf import Kept
 from folkmoot.studies.cross_pollination.config import (
@@ -34,7 +35,14 @@ from folkmoot.studies.cross_pollination.config import (
     CrossPollinationConfig,
 )
 from folkmoot.studies.cross_pollination.interviews import SATISFIED
-from folkmoot.studies.cross_pollination.participants import COMPLETE, Participant, State
+from folkmoot.studies.cross_pollination.participants import (
+    COMPLETE,
+    Participant,
+    State,
+    quote_options,
+    quote_topic,
+)
+from folkmoot.studies.cross_pollination.tables import FirstVoteRow
 
 
 @dataclass(frozen=True)
@@ -51,10 +59,17 @@ class Put:
         return Put(self.system, "", self.heard + vote)
 
 
-async def vote(scope: Scope, p: Participant, put: Put) -> str | Missing:
+async def vote(
+    scope: Scope, config: CrossPollinationConfig, p: Participant, put: Put
+) -> str | Missing:
     """One vote; the options are those of the topic in the participant's own order."""
-    who, answer = p.speaker(put.system), Choice(p.options)
-    return await scope.ask(who, put.prompt, heard=put.heard, answer=answer)
+    return await scope.ask(
+        p.speaker(put.system),
+        put.prompt,
+        heard=put.heard,
+        answer=Choice(p.options),
+        about=config.topic.description,
+    )
 
 
 # --- what is asked beside a vote, where the study file wants it ----------------------------------
@@ -70,19 +85,24 @@ async def rated(
     who = p.speaker(told.system)
     if config.confidence:
         sure = await scope.at("confidence").ask(
-            who, scope.prompt("confidence"), heard=told.heard, answer=Number(0, 100)
+            who,
+            scope.prompt("confidence"),
+            heard=told.heard,
+            answer=Number(0, 100),
+            about="confidence in the choice",
         )
         p = p.with_answer(f"confidence_{when}", sure)
     if config.ranking:
         ranked = await scope.at("ranking").ask(
             who,
-            scope.prompt("ranking", options=p.options),
+            scope.prompt("ranking", options=quote_options(p.options)),
             heard=told.heard,
             answer=Json(
                 _ranking_of(p.options),
                 options={"ranking": with_ways_out(p.options)},
                 may_decline=True,
             ),
+            about=config.topic.description,
         )
         p = p.with_answer(f"ranking_{when}", _order_of(ranked))
     return p
@@ -118,12 +138,16 @@ async def restated(scope: Scope, p: Participant, told: Put) -> Participant:
     vote had."""
     if p.restated_option is None:
         return p
-    said = await scope.at("restatement").ask(
-        p.speaker(told.system),
+    scope, speaker = scope.at("restatement"), p.speaker(told.system)
+    said = await scope.ask(
+        speaker,
         scope.prompt("restatement", option=p.restated_option),
         heard=told.heard,
         answer=Text(offered=(p.restated_option,)),
+        about=p.restated_option,
     )
+    if not isinstance(said, Missing):
+        said = scope.say(speaker, said, public=False, **p.marks).quoted
     return p.with_answer("restatement", said)
 
 
@@ -134,17 +158,19 @@ def with_other_views(config: CrossPollinationConfig, state: State) -> State:
         return state
     votes = state.votes()
 
-    def other(p: Participant) -> str | None:
+    def find_option_to_restate(p: Participant) -> str | None:
         rest = [o for o in config.topic.options if o != p.initial_choice and votes[o]]
-        return p.opposition_view or max(rest, key=lambda o: votes[o], default=None)
+        option = p.opposition_view or max(rest, key=lambda o: votes[o], default=None)
+        id = cell("participants.restated_option", p.id)
+        return None if option is None else quote(str(option), "option", id)
 
-    return state.updated(p.with_(restated_option=other(p)) for p in state.active)
+    return state.updated(p.with_(restated_option=find_option_to_restate(p)) for p in state.active)
 
 
 async def code_restatements(session: Session[CrossPollinationConfig], state: State) -> None:
     """How far each restatement gives the view's reasons back, by a coder blind to condition."""
     reasons = {
-        option: "\n".join(filter(None, (c.description for c in state.clusters_of(option))))
+        option: join("\n", filter(None, (c.description for c in state.clusters_of(option))))
         for option in session.config.topic.options
     }
     texts = [
@@ -163,20 +189,21 @@ async def code_restatements(session: Session[CrossPollinationConfig], state: Sta
     await coding.code(session, RESTATED, texts)
 
 
-async def delayed_vote(scope: Scope, state: State) -> State:
+async def delayed_vote(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
     """A third vote of those who cast a final one, with nothing in view but that vote."""
 
-    async def one(scope: Scope, p: Participant) -> Participant:
+    async def vote_again(scope: Scope, p: Participant) -> Participant:
         prompt = scope.prompt(
             "delayed_vote",
-            options=p.options,
+            options=quote_options(p.options),
             initial_choice=p.initial_choice,
             final_choice=p.final_choice,
         )
-        return p.with_answer("delayed_choice", await vote(scope, p, Put(p.system, prompt)))
+        choice = await vote(scope, config, p, Put(p.system, prompt))
+        return p.with_answer("delayed_choice", choice)
 
     voted = [p for p in state.active if p.final_choice is not None]
-    return state.updated((await scope.each(voted, one)).values())
+    return state.updated((await scope.each(voted, vote_again)).values())
 
 
 # --- phases 1 and 2, and how the final vote of every condition is taken --------------------------
@@ -185,16 +212,21 @@ async def delayed_vote(scope: Scope, state: State) -> State:
 async def initial_vote(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
     """Phase 1: everybody chooses one option, without giving reasons."""
 
-    async def one(scope: Scope, p: Participant) -> Participant:
+    async def vote_first(scope: Scope, p: Participant) -> Participant:
         p = prepared(p, scope, config)
-        put = Put(p.system, scope.prompt("initial_vote", options=p.options))
-        choice = await vote(scope, p, put)
+        put = Put(p.system, scope.prompt("initial_vote", options=quote_options(p.options)))
+        choice = await vote(scope, config, p, put)
         if isinstance(choice, Missing):
             return p.without_vote("initial_choice", "initial vote", choice)
         p = p.with_(initial_choice=choice, status=COMPLETE)
         return await rated(scope, config, p, put.answered(p, choice), BEFORE)
 
-    return state.updated((await scope.each(state.active, one)).values())
+    state = state.updated((await scope.each(state.active, vote_first)).values())
+    votes = state.votes()
+    for option in config.topic.options if votes else ():
+        share = round(100 * votes[option] / votes.total())
+        scope.record(FirstVoteRow(option=option, votes=votes[option], share=share))
+    return state
 
 
 def prepared(p: Participant, scope: Scope, config: CrossPollinationConfig) -> Participant:
@@ -204,7 +236,10 @@ def prepared(p: Participant, scope: Scope, config: CrossPollinationConfig) -> Pa
         options = tuple(sorted(options, key=lambda o: uniform(scope.seed, "option_order", p.id, o)))
     persona = YOURSELF if scope.oneself(p.id) else p.persona.text
     system = scope.prompt(
-        "participant_system", persona=persona, topic=config.topic, options=options
+        "participant_system",
+        persona=quote(persona, "persona", cell("participants.persona", p.id), p.id),
+        topic=quote_topic(config),
+        options=quote_options(options),
     )
     return p.with_(options=options, told=scope.keep(system))
 
@@ -247,7 +282,7 @@ async def final_vote(
 ) -> Participant:
     """The participant with a final choice and what is asked about it; failed or skipped without
     one."""
-    choice = await vote(scope, p, put)
+    choice = await vote(scope, config, p, put)
     if isinstance(choice, Missing):
         return p.without_vote("final_choice", "final vote", choice)
     told = put.answered(p, choice)
@@ -285,14 +320,20 @@ def format_cross_pollination_content(
     described clusters."""
     votes = state.votes()
     sections: list[dict[str, object]] = []
-    for option in options:
+    for option in quote_options(options):
         drawn = (c.descriptions[draw - 1] for c in state.clusters_of(option))
         descriptions = [text for text in drawn if text]
         if descriptions:
-            count = votes[option]
-            share = round(100 * count / votes.total()) if config.include_vote_distribution else None
+            count = quote(votes[option], "value", cell("first_votes.votes", option))
+            percent = round(100 * votes[option] / votes.total())
+            share = quote(percent, "value", cell("first_votes.share", option))
             sections.append(
-                {"option": option, "descriptions": descriptions, "votes": count, "share": share}
+                {
+                    "option": option,
+                    "descriptions": descriptions,
+                    "votes": count,
+                    "share": share if config.include_vote_distribution else None,
+                }
             )
     return scope.prompt("cross_pollination_content", sections=sections) if sections else ""
 
@@ -302,12 +343,12 @@ async def adversarial_dialogue(
 ) -> Iterable[Participant]:
     """Phase 7: Socratic questions from the opposing view, then the final vote."""
 
-    async def one(scope: Scope, p: Participant) -> Participant:
+    async def argue_and_vote(scope: Scope, p: Participant) -> Participant:
         told = {"base_system_prompt": p.system, "initial_choice": p.initial_choice}
         challenges = scope.prompt(
             "adversarial_moderator",
-            topic=config.topic,
-            options=p.options,
+            topic=quote_topic(config),
+            options=quote_options(p.options),
             initial_choice=p.initial_choice,
             cross_pollination_content=p.cross_pollination_content or "",
             opposition_view=p.opposition_view,
@@ -316,9 +357,13 @@ async def adversarial_dialogue(
             scope,
             Speaker("moderator", "Moderator", "moderator", challenges),
             p.speaker(scope.prompt("adversarial_participant", **told)),
-            opening=scope.prompt("adversarial_opening"),
-            signal=SATISFIED,
-            max_exchanges=config.max_socratic_exchanges,
+            Agenda(
+                scope.prompt("adversarial_opening"),
+                SATISFIED,
+                config.max_socratic_exchanges,
+                about=p.opposition_view or "",
+            ),
+            **p.marks,
         )
         p = p.with_(dialogue=scope.keep(talk.transcript))
         if talk.missing is not None:
@@ -334,7 +379,8 @@ async def adversarial_dialogue(
         system = scope.prompt("dialogue_voter", **told)
         return await final_vote(scope, config, p, Put(system, prompt, _interview(config, p)))
 
-    return (await scope.each(state.chosen(config.those_with("dialogue")), one)).values()
+    arguing = state.chosen(config.those_with("dialogue"))
+    return (await scope.each(arguing, argue_and_vote)).values()
 
 
 async def cross_pollination(
@@ -342,7 +388,7 @@ async def cross_pollination(
 ) -> Iterable[Participant]:
     """Phase 6, second part: those who only read vote on what they have read."""
 
-    async def one(scope: Scope, p: Participant) -> Participant:
+    async def read_and_vote(scope: Scope, p: Participant) -> Participant:
         prompt = scope.prompt(
             "final_vote_after_summary", cross_pollination_content=p.cross_pollination_content
         )
@@ -351,7 +397,7 @@ async def cross_pollination(
 
     arguing = config.those_with("dialogue")
     reading = [n for n in config.those_with("summaries") if n not in arguing]
-    return (await scope.each(state.chosen(reading), one)).values()
+    return (await scope.each(state.chosen(reading), read_and_vote)).values()
 
 
 async def second_vote(
@@ -360,21 +406,22 @@ async def second_vote(
     """Votes of those who read nothing and argued with nobody: the noise floor, the placebo arms,
     and those who were interviewed and no more."""
 
-    async def one(scope: Scope, p: Participant) -> Participant:
+    async def vote_again(scope: Scope, p: Participant) -> Participant:
+        options = quote_options(p.options)
         if p.condition == NAMES_ONLY:
-            prompt = scope.prompt("names_only_vote", options=p.options)
+            prompt = scope.prompt("names_only_vote", options=options)
         elif p.condition == EMPTY_ARGUMENT:
-            others = [o for o in p.options if o != p.initial_choice]
+            others = [o for o in options if o != p.initial_choice]
             other = others[int(scope.rng.integers(len(others)))]
             prompt = scope.prompt("empty_argument_vote", other_option=other)
         elif p.clarification:
-            prompt = scope.prompt("final_vote_after_interview", options=p.options)
+            prompt = scope.prompt("final_vote_after_interview", options=options)
         else:
-            prompt = scope.prompt("second_vote", options=p.options)
+            prompt = scope.prompt("second_vote", options=options)
         system = _system(scope, p, "returning_voter")
         return await final_vote(scope, config, p, Put(system, prompt, _interview(config, p)))
 
-    return (await scope.each(state.chosen(config.voting_otherwise), one)).values()
+    return (await scope.each(state.chosen(config.voting_otherwise), vote_again)).values()
 
 
 def _interview(config: CrossPollinationConfig, p: Participant) -> Transcript:

@@ -275,7 +275,8 @@ class Votes:
         """What participants said, all of it or that of some rows."""
         if not self.run.has_table("utterances"):
             return ()
-        spoken = self.run.lazy("utterances").filter(pl.col("speaker_role") == "participant", *where)
+        own = pl.col("turn").is_not_null() & (pl.col("speaker_role") == "participant")
+        spoken = self.run.lazy("utterances").filter(own, *where)
         return Texts(spoken.select("text"))
 
     @cached_property
