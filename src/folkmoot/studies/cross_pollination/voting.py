@@ -234,10 +234,10 @@ def prepared(p: Participant, scope: Scope, config: CrossPollinationConfig) -> Pa
     options = config.topic.options
     if config.option_order == "random":
         options = tuple(sorted(options, key=lambda o: uniform(scope.seed, "option_order", p.id, o)))
-    persona = YOURSELF if scope.oneself(p.id) else p.persona.text
+    persona = quote(p.persona.text, "persona", cell("participants.persona", p.id), p.id)
     system = scope.prompt(
         "participant_system",
-        persona=quote(persona, "persona", cell("participants.persona", p.id), p.id),
+        persona=YOURSELF if scope.oneself(p.id) else persona,
         topic=quote_topic(config),
         options=quote_options(options),
     )
