@@ -24,7 +24,7 @@ STUDIES = sorted(registered())
 BY_MODELS: dict[str, pl.Expr] = {
     "cross_pollination": pl.lit(True),
     "town_hall": pl.lit(True),
-    "focus_group": pl.col("role") == "participant",
+    "focus_group": pl.col("speaker_role") == "participant",
     "negotiation": (pl.col("speaker") != "System") & (pl.col("phase") != "vote"),
     "workbook": pl.col("speaker_role") == "participant",
 }

@@ -21,6 +21,7 @@ from folkmoot.people.sources.grounded import Profile
 from folkmoot.respondent import Respondent
 from folkmoot.respondent.reading import read
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group import STUDY, sycophancy
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.discussion import DiscussionMessage, DiscussionTranscript
@@ -281,12 +282,12 @@ def misattributed(run: RunFolder) -> float:
     """The share of answers that take somebody up who had said nothing of the kind."""
     matters = {of["matter"]: concern for concern, of in words()["concerns"].items()}
     wrong = n = 0
-    for (group,), talk in run.table("utterances").group_by("group", maintain_order=True):
+    for (group,), talk in read_talk(run).group_by("group", maintain_order=True):
         own = run.table("personas").filter(pl.col("group") == group)
         names = {r["name"].split()[0]: r["persona_id"] for r in own.iter_rows(named=True)}
         rows = talk.to_dicts()
         for i, row in enumerate(rows):
-            if row["role"] != "participant":
+            if row["speaker_role"] != "participant":
                 continue
             first = sentences(row["text"])[0]
             who = [w for w in names if w in first]
@@ -349,7 +350,7 @@ def test_a_moderator_knows_the_names_in_any_list(seated: str, tmp_path: Path) ->
     assert listed in text
     own = {"moderator_system": text.replace(listed, f"seated: {{{{ names | {seated} }}}}")}
     run = play(tmp_path, {**ONE, "questions_per_phase": 3}, prompts=own, groups=2)
-    said = run.table("utterances")
-    names = "|".join(said.filter(role="participant")["name"].unique())
-    asked = said.filter(role="moderator")["text"]
+    said = read_talk(run)
+    names = "|".join(said.filter(speaker_role="participant")["speaker_name"].unique())
+    asked = said.filter(speaker_role="moderator")["text"]
     assert asked.str.contains(rf"\b(?:{names})\b").sum() >= 2

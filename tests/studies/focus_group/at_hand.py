@@ -11,7 +11,7 @@ import numpy as np
 from folkmoot.conversation.answers import Json, Missing, Text, Unreadable
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.prompts import PromptLibrary
-from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript
+from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile
 from folkmoot.randomness import generator, uniform
 from folkmoot.studies.focus_group import STUDY
@@ -56,6 +56,7 @@ class MemoryScope:
 
     def __init__(self, seed: int, says: Says, path: tuple[str, ...] = ()) -> None:
         self.seed, self.says, self.path = seed, says, path
+        self.address = ""
         self._rng: np.random.Generator | None = None
 
     @property
@@ -77,8 +78,10 @@ class MemoryScope:
         heard: Transcript = EMPTY,
         answer: Any = None,
         temperature: float | None = None,
+        about: str = "",
     ) -> Any:
         wanted = answer or Text()
+        self.address = "/".join((*self.path, "ask0"))
         said = self.says(Asked(self.path, who, prompt, heard, wanted))
         if isinstance(said, Missing):
             return said
@@ -86,6 +89,14 @@ class MemoryScope:
         if isinstance(read, Missing):
             return read
         return Missing("unparsed", raw=said) if isinstance(read, Unreadable) else read.value
+
+    def say(
+        self, who: Speaker, text: str, *, address: str | None = None, part: str = "", **_: Any
+    ) -> Utterance:
+        id = "/".join((*self.path, "said0")) if not address else f"{address}#{part}"
+        return Utterance(who.id, text, who.name, who.role, id=id)
+
+    def record(self, _row: object) -> None: ...
 
     def is_human(self, _id: str) -> bool:
         return False

@@ -12,6 +12,7 @@ from folkmoot.conversation.answers import Missing
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.focus_group import STUDY
+from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.respondent import sentences, views
 from folkmoot.studies.focus_group.talk.character import is_out_of_character
 from tests.planted.test_planted_focus_group import play as play_synthetic
@@ -60,10 +61,12 @@ def test_replies_out_of_character_are_kept_and_counted(tmp_path: Path) -> None:
         return reply(request, address)
 
     run = play(tmp_path, "num_personas: 4\n", provider=Scripted(breaking))
-    said = run.table("utterances")
+    said = read_talk(run)
     own = said.filter(pl.col("speaker_id") == "p_0001")
     assert own.height and own["out_of_character"].all()
-    others = said.filter((pl.col("speaker_id") != "p_0001") & (pl.col("role") == "participant"))
+    others = said.filter(
+        (pl.col("speaker_id") != "p_0001") & (pl.col("speaker_role") == "participant")
+    )
     assert not others["out_of_character"].any()
     (found,) = (f for f in STUDY.findings(run) if f.key == "out_of_character")
     assert f"{own.height} of {said.height} messages" in found.says
@@ -116,7 +119,7 @@ def test_a_question_about_the_price_gets_one(tmp_path: Path) -> None:
         groups=3,
         num_personas=5,
     )
-    said = run.table("utterances").filter(pl.col("role") == "participant")
+    said = read_talk(run).filter(pl.col("speaker_role") == "participant")
     first = said.filter(~pl.col("probe"))
     assert first.height >= 9
     for text in first["text"]:
@@ -132,10 +135,10 @@ def test_the_answer_to_a_probe_stays_with_what_was_probed(tmp_path: Path) -> Non
     }
     run = play_synthetic(tmp_path, about, groups=10, questions_per_phase=4, num_personas=5)
     checked = 0
-    for _, talk in run.table("utterances").group_by("group", maintain_order=True):
+    for _, talk in read_talk(run).group_by("group", maintain_order=True):
         rows = talk.to_dicts()
         for number, row in enumerate(rows):
-            if not row["probe"] or row["role"] != "participant":
+            if not row["probe"] or row["speaker_role"] != "participant":
                 continue
             own = [r["text"] for r in rows[:number] if r["speaker_id"] == row["speaker_id"]]
             before = [view.concern for s in sentences(own[-1]) for view in views(s)]

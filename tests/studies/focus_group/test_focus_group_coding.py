@@ -12,6 +12,7 @@ from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.talk.reading import kind_and_name
 from tests.studies.focus_group.at_hand import LINES
@@ -44,7 +45,7 @@ GROUPS = "replications: 3\nnum_personas: 4\nmax_responses_per_question: 3\n"
 
 def test_objections_and_needs_are_counted_by_people_over_all_groups(tmp_path: Path) -> None:
     run = play(tmp_path, GROUPS, provider=Scripted(coding))
-    said = run.table("utterances").filter(role="participant")
+    said = read_talk(run).filter(speaker_role="participant")
     talk = said.filter(said["phase"] != "warmup")
     rows = {(r[0], r[1]): r for r in findings(run)["remarks"].grid.rows}
     for line, (code, quote) in FOUND.items():

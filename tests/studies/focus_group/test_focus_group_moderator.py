@@ -17,6 +17,7 @@ from folkmoot.errors import InputError
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.focus_group import STUDY
+from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.config import DiscussionPhase
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript, When
 from tests.studies.focus_group.at_hand import (
@@ -177,7 +178,7 @@ def test_a_guide_in_the_study_file_is_a_list_or_questions_and_probes(tmp_path: P
         "phases: [warmup, synthesis]\nguide:\n  warmup: ['Who cooks?']\n"
         "  synthesis: {questions: ['Would you?', 'Why?'], probes: ['Since when?']}\n"
     )
-    said = play(tmp_path, text).table("utterances").filter(pl.col("role") == "moderator")
+    said = read_talk(play(tmp_path, text)).filter(pl.col("speaker_role") == "moderator")
     asked = said.filter(~pl.col("probe"))["text"].to_list()
     assert asked == ["Who cooks?", "Would you?", "Why?"]
 
@@ -256,8 +257,10 @@ def test_a_control_reaches_tables_and_finding(tmp_path: Path) -> None:
     run = play(tmp_path, text + "control: alone\n", provider=Scripted(pulled))
     (found,) = (f for f in STUDY.findings(run) if f.key == "sycophancy")
     assert "moved +0.79" in found.says and "People gave in" in found.says
-    said = run.table("interviews")
-    assert said.filter(pl.col("role") == "participant").height == 8 * 4 * 4
+    said = run.table("utterances").filter(
+        pl.col("persona_id").is_not_null() & pl.col("turn").is_not_null()
+    )
+    assert said.filter(pl.col("speaker_role") == "participant").height == 8 * 4 * 4
     (tmp_path / "plain").mkdir()
     plain_run = play(tmp_path / "plain", text, provider=Scripted(pulled))
     (found,) = (f for f in STUDY.findings(plain_run) if f.key == "sycophancy")

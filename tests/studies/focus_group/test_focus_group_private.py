@@ -15,6 +15,7 @@ from folkmoot.errors import InputError
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.discussion import When
 from tests.studies.focus_group.at_hand import Asked, discuss, plain, settings
@@ -176,7 +177,7 @@ def test_there_is_no_reaction_phase_without_material(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     path.write_text("study: focus_group\nproduct_concept: A bar\ncategory: snacks\n")
     run = folkmoot.run(path, out=tmp_path / "run", provider=Scripted(reply)).folder
-    phases = run.table("utterances")["phase"].unique(maintain_order=True).to_list()
+    phases = read_talk(run)["phase"].unique(maintain_order=True).to_list()
     assert phases == ["warmup", "exploration", "deep_dive", "synthesis"]
     config = settings(stimulus_material=None)
     assert any("no reaction phase" in note for note in STUDY.notes(config))

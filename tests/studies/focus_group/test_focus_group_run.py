@@ -18,6 +18,7 @@ from folkmoot.models.scripted import Scripted
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.randomness import uniform
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.files import TranscriptFormatter
 from tests.studies.focus_group.at_hand import LINES, asking
@@ -66,7 +67,7 @@ def test_one_group_leaves_its_files_in_the_run_folder(tmp_path: Path) -> None:
     ):
         assert run.has(name), name
     t = TranscriptFormatter.from_json(run.text("transcript.json"))
-    said = run.table("utterances")
+    said = read_talk(run)
     assert said["text"].to_list() == [m.content for m in t.messages]
     assert said["turn"].to_list() == list(range(1, len(t.messages) + 1))
     people = run.table("personas")
@@ -152,11 +153,13 @@ def test_findings_say_what_the_tables_hold(tmp_path: Path) -> None:
         and f" {100 * likely:.0f} % (no interval) " in says
         and "would definitely or probably" in says
     )
-    said = run.table("utterances")
+    said = read_talk(run)
     words = {r[0]: r[1] for r in found["talk_time"].grid.rows}
     for name, count in words.items():
-        assert said.filter(pl.col("name") == name)["words"].sum() == count
-    replies = said.filter((pl.col("role") == "participant") & pl.col("replied_to").is_not_null())
+        assert said.filter(pl.col("speaker_name") == name)["words"].sum() == count
+    replies = said.filter(
+        (pl.col("speaker_role") == "participant") & pl.col("replied_to").is_not_null()
+    )
     assert sum(int(str(r[2])) for r in found["replies"].grid.rows) == replies.height
     for finding in found.values():
         assert finding.says.endswith(".")
@@ -185,7 +188,7 @@ def test_real_profiles_sit_at_the_table_as_they_are(tmp_path: Path) -> None:
 def test_show_gives_the_talk_a_group_and_a_person(tmp_path: Path) -> None:
     assert STUDY.show is not None
     run = play(tmp_path)
-    said, people = run.table("utterances"), run.table("personas")
+    said, people = read_talk(run), run.table("personas")
     whole = STUDY.show(run, None)
     assert all(text in whole for text in said["text"].to_list())
     person = people.row(2, named=True)
@@ -295,7 +298,7 @@ def test_people_of_one_name_are_noticed_before_a_run(tmp_path: Path) -> None:
 def test_titles_are_no_first_names(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text("name,age\nDr. Ann Lee,41\nDr. Bob Ray,30\nMs Cy Fox,22\n")
     run = play(tmp_path, "personas: real.csv\nnum_personas: 3\nmax_responses_per_question: 3\n")
-    speakers = run.table("utterances")["name"].unique().to_list()
+    speakers = read_talk(run)["speaker_name"].unique().to_list()
     assert sorted(speakers) == ["Ann", "Bob", "Cy", "Moderator"]
 
 

@@ -17,6 +17,7 @@ from folkmoot.models.request import Message, Pointers, ProviderSettings, Request
 from folkmoot.respondent import Respondent
 from folkmoot.respondent.reading import read
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group import STUDY, sycophancy
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.files import TranscriptFormatter
@@ -42,12 +43,12 @@ def groups(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 def test_length_phases_and_voices_of_every_group(groups: RunFolder) -> None:
-    for _, talk in groups.table("utterances").group_by("group"):
+    for _, talk in read_talk(groups).group_by("group"):
         assert 40 <= talk.height <= 65
         assert talk["phase"].n_unique() == 5
-        said = talk.filter(pl.col("role") == "participant")
+        said = talk.filter(pl.col("speaker_role") == "participant")
         assert said["speaker_id"].n_unique() == 8
-        turns = talk.sort("turn")["role"].to_list()
+        turns = talk.sort("turn")["speaker_role"].to_list()
         assert turns[0] == "moderator"
         longest = max(len(run) for run in re.findall("p+", "".join(r[0] for r in turns)))
         assert longest <= 5
@@ -56,10 +57,10 @@ def test_length_phases_and_voices_of_every_group(groups: RunFolder) -> None:
 @pytest.mark.nightly
 def test_length_and_voices_of_200_groups(tmp_path: Path) -> None:
     run = play(tmp_path / "run", "replications=200")
-    for _, talk in run.table("utterances").group_by("group"):
+    for _, talk in read_talk(run).group_by("group"):
         assert 40 <= talk.height <= 65
         assert talk["phase"].n_unique() == 5
-        assert talk.filter(pl.col("role") == "participant")["speaker_id"].n_unique() == 8
+        assert talk.filter(pl.col("speaker_role") == "participant")["speaker_id"].n_unique() == 8
 
 
 def test_no_answer_needs_a_second_asking(groups: RunFolder) -> None:
@@ -69,9 +70,9 @@ def test_no_answer_needs_a_second_asking(groups: RunFolder) -> None:
 
 
 def test_words_are_varied_and_clean(groups: RunFolder) -> None:
-    said = groups.table("utterances")
+    said = read_talk(groups)
     for _, talk in said.group_by("group"):
-        texts = talk.filter(pl.col("role") == "participant")["text"].to_list()
+        texts = talk.filter(pl.col("speaker_role") == "participant")["text"].to_list()
         assert max(Counter(texts).values()) <= 2
         assert len(set(texts)) >= 0.93 * len(texts)
     for text in said["text"]:
@@ -82,7 +83,7 @@ def test_words_are_varied_and_clean(groups: RunFolder) -> None:
 
 
 def test_the_moderator_neither_numbers_nor_announces(groups: RunFolder) -> None:
-    asked = groups.table("utterances").filter(pl.col("role") == "moderator")
+    asked = read_talk(groups).filter(pl.col("speaker_role") == "moderator")
     for text in asked["text"]:
         assert not re.match(r"\s*(?:\d|question|phase)", text, re.IGNORECASE)
     first = asked.filter(pl.col("turn") == 1)["text"].to_list()
@@ -98,8 +99,8 @@ def test_intent_and_words_follow_the_position(groups: RunFolder) -> None:
     both = intents.join(stated, on=["group", "persona_id"])
     assert both.select(pl.corr("score", "position")).item() > 0.8
     # What is said after the material was shown is for it or against it as the speaker is.
-    said = groups.table("utterances").filter(
-        (pl.col("role") == "participant") & (pl.col("phase") == "synthesis")
+    said = read_talk(groups).filter(
+        (pl.col("speaker_role") == "participant") & (pl.col("phase") == "synthesis")
     )
     spoken = said.with_columns(
         pl.col("text")
@@ -120,7 +121,7 @@ def share(table: pl.DataFrame, column: str) -> float:
 
 
 def test_the_disagreeable_disagree_more(groups: RunFolder) -> None:
-    said = groups.table("utterances").filter(pl.col("role") == "participant")
+    said = read_talk(groups).filter(pl.col("speaker_role") == "participant")
     who = groups.table("personas").select("group", "persona_id", "agreeableness")
     both = said.join(who, left_on=["group", "speaker_id"], right_on=["group", "persona_id"])
     both = both.with_columns(
@@ -134,7 +135,7 @@ def test_the_disagreeable_disagree_more(groups: RunFolder) -> None:
 
 
 def test_the_extraverted_say_more(groups: RunFolder) -> None:
-    said = groups.table("utterances").group_by(["group", "speaker_id"]).agg(pl.col("words").sum())
+    said = read_talk(groups).group_by(["group", "speaker_id"]).agg(pl.col("words").sum())
     who = groups.table("personas").select("group", "persona_id", "extraversion")
     both = said.join(who, left_on=["group", "speaker_id"], right_on=["group", "persona_id"])
     assert both.select(pl.corr("words", "extraversion")).item() > 0.6
@@ -186,7 +187,7 @@ def test_what_is_taken_up_was_said_and_counts_are_right(groups: RunFolder) -> No
     """Nobody agrees or disagrees with what was not said; "three of you" are three."""
     concerns = words()["concerns"]
     checked = 0
-    for _, talk in groups.table("utterances").group_by("group", maintain_order=True):
+    for _, talk in read_talk(groups).group_by("group", maintain_order=True):
         rows = talk.to_dicts()
         for i, row in enumerate(rows):
             if row["stance"] and row["replied_to"] != "moderator":
@@ -200,13 +201,15 @@ def test_what_is_taken_up_was_said_and_counts_are_right(groups: RunFolder) -> No
             )
             if counted:
                 last = max(
-                    j for j in range(i) if rows[j]["role"] == "moderator" and not rows[j]["probe"]
+                    j
+                    for j in range(i)
+                    if rows[j]["speaker_role"] == "moderator" and not rows[j]["probe"]
                 )
                 (concern,) = (c for c, of in concerns.items() if of["matter"] == counted[2])
                 spoke = {
                     r["speaker_id"]
                     for r in rows[last:i]
-                    if r["role"] == "participant"
+                    if r["speaker_role"] == "participant"
                     and any(v.concern == concern for s in sentences(r["text"]) for v in views(s))
                 }
                 assert len(spoke) == {"Three": 3, "Four": 4, "Five": 5}[counted[1]], row["text"]
@@ -240,7 +243,7 @@ def test_the_conversation_is_about_the_users_own_product(tmp_path: Path) -> None
         "stimulus_material: 'Children ride free. No paper tickets. 20 euros a year.'\ncoding: off\n"
     )
     run = folkmoot.run(path, out=tmp_path / "run", model="synthetic").folder
-    said = run.table("utterances")
+    said = read_talk(run)
     text = " ".join(said["text"])
     assert "the card" in text and "public transport" in text and "20 euros" in text
     assert "“Children ride free”" in text

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from folkmoot.conversation.transcript import Transcript, Utterance
 from folkmoot.people.sources.grounded import Profile
+from folkmoot.provenance import Quoted, Source
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
 
 MODERATOR = "moderator"
@@ -36,7 +37,7 @@ class DiscussionMessage(BaseModel):
     `disagree` or None), as the coder reads it; `reading_missing` why the coder's reading of the
     position is not known, so that `valence` is the one known before; `out_of_character` whether it
     has signs of an assistant's or a script's words; `finish` how the reply ended,
-    None for words of the guide.
+    None for words of the guide; `utterance_id` names it in the table `utterances`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -64,6 +65,7 @@ class DiscussionMessage(BaseModel):
     reading_missing: str | None = None
     out_of_character: bool = False
     finish: str | None = None
+    utterance_id: str = ""
 
     @property
     def words(self) -> int:
@@ -83,7 +85,13 @@ class DiscussionMessage(BaseModel):
             role=self.role.value,
             stage=self.phase.value,
             round=self.question,
+            id=self.utterance_id,
         )
+
+    @property
+    def quoted(self) -> Quoted:
+        """The words for use in prompts."""
+        return self.utterance.quoted
 
 
 class When(StrEnum):
@@ -100,7 +108,9 @@ class Statement(BaseModel):
     """What somebody says in private of the concept: a position in −1 … 1 with their own words, or
     why there is none (`declined`, `cannot_say`, `unparsed`, …).
 
-    `planted`: it was drawn by what the person is like, not asked for."""
+    `planted`: it was drawn by what the person is like, not asked for. `utterance_id` names the
+    words in the table `utterances`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -110,6 +120,12 @@ class Statement(BaseModel):
     words: str = ""
     planted: bool = False
     missing: str | None = None
+    utterance_id: str = ""
+
+    @property
+    def quoted(self) -> Quoted:
+        """The words for use in prompts."""
+        return Quoted(self.words, Source("utterance", self.utterance_id, self.persona_id))
 
 
 class PurchaseIntent(BaseModel):

@@ -1,75 +1,90 @@
-"""What people have before them when they are asked in private, and where the words are recorded."""
+"""Which texts the design shows when people are asked in private."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
-from folkmoot.kit.exposure import OWN, Decision, Exposure, Text
+import polars as pl
+
+from folkmoot.kit.exposure_by_source import OWN, Decision, Exposure
 from folkmoot.kit.retest import RETEST
-from folkmoot.people.sources.grounded.profile import first_name
+from folkmoot.provenance import Source, cell
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.focus_group import texts
 from folkmoot.studies.focus_group.config import DiscussionConfig
+from folkmoot.studies.focus_group.discussion import MODERATOR
 
-MATERIAL, PRICE, STATEMENTS = "material", "price", "others' statements"
-ALONE, ASKED = "alone", ("opinion", f"opinion_{RETEST}", "intent")
+CONCEPT, MATERIAL, PRICE, STATEMENTS = "concept", "material", "price", "others' statements"
+# discussion/GROUP/CONCEPT/WHEN/PERSON/ASKED/ask0; a price of the ladder comes before `ask0`.
+ALONE, ADDRESS_PARTS = "alone", 7
+WHEN, ASKED = ("before", "after", ALONE), ("opinion", f"opinion_{RETEST}", "intent")
+LABELS = {
+    texts.CONCEPT: CONCEPT,
+    texts.MATERIAL: MATERIAL,
+    texts.PRICE: PRICE,
+    texts.SUMMARY: "moderator's notes",
+    texts.UNANSWERED: "moderator's notes",
+}
 
 
-def texts(run: RunFolder) -> Iterator[Text]:
-    """The material and price of each concept, and all that was said about it, also in private;
-    each remark has a scope of its own, because only the latest are heard."""
-    config = DiscussionConfig.model_validate(run.config)
-    for concept in config.concepts:
-        on = config.on(concept)
-        yield Text("", f"{concept.id}/concept", on.product_concept or "", scope=concept.id)
-        yield Text(MATERIAL, concept.id, on.stimulus_material or "", scope=concept.id)
-        yield Text(PRICE, concept.id, on.price or "", scope=concept.id)
-    recruits = run.table("personas").select("group", "persona_id", "name")
-    names = {(group, who): first_name(name) for group, who, name in recruits.iter_rows()}
-    for row in run.table("utterances").iter_rows(named=True):
-        turn, who = f"{row['group']}/{row['stimulus']}/{row['turn']}", row["speaker_id"]
-        kind = STATEMENTS if row["role"] == "participant" else "moderator's words"
-        name = names.get((row["group"], who), row["name"])
-        yield Text(kind, turn, row["text"], scope=turn, by=who, name=name)
-    for row in run.table("interviews").iter_rows(named=True):
-        turn = f"{row['group']}/{row['stimulus']}/{ALONE}/{row['persona_id']}/{row['turn']}"
-        by = row["persona_id"] if row["role"] == "participant" else ""
-        yield Text("interviewer's words", turn, row["text"], turn, by)
-    for row in run.table("statements").filter(when="before").iter_rows(named=True):
-        who = row["persona_id"]
-        own = f"{row['group']}/{row['stimulus']}/{who}"
-        yield Text("first opinion", own, row["words"], scope=own, by=who)
+def label(source: Source) -> str:
+    """Return what a text is to who is asked. Their own words are `OWN` already."""
+    if source.kind != "utterance":
+        return LABELS.get(source.id.partition("/")[0], "")
+    if source.speaker != MODERATOR:
+        return STATEMENTS
+    return "interviewer's words" if stage_of(source.id) == ALONE else "moderator's words"
+
+
+def stage_of(id: str) -> str:
+    """Return the stage of a discussion (guide, before, a phase, after, alone) that an address or
+    an utterance is of."""
+    return [*id.split("/"), "", "", ""][3]
 
 
 def decisions(run: RunFolder) -> Iterator[Decision]:
     """The private questions, of which the first about intent is at the product's own price."""
     config = DiscussionConfig.model_validate(run.config)
     on = {concept.id: config.on(concept) for concept in config.concepts}
-    said: dict[str, list[tuple[int, str]]] = {}
-    for row in run.table("utterances").iter_rows(named=True):
-        spoken = (row["turn"], row["speaker_id"] if row["role"] == "participant" else "")
-        said.setdefault(f"{row['group']}/{row['stimulus']}", []).append(spoken)
-    for row in run.table("interviews").iter_rows(named=True):
-        spoken = (row["turn"], row["persona_id"] if row["role"] == "participant" else "")
-        talk = f"{row['group']}/{row['stimulus']}/{ALONE}/{row['persona_id']}"
-        said.setdefault(talk, []).append(spoken)
-    for row in run.table("answers").filter(role="participant").iter_rows(named=True):
-        _, group, concept, when, who, *rest = row["address"].split("/")
-        if when not in ("before", "after", ALONE) or len(rest) != 2 or rest[0] not in ASKED:
+    said = run.table("utterances").filter(pl.col("turn").is_not_null())
+    # Of each talk, and of each interview: who spoke, by id of the utterance.
+    spoken: dict[tuple[str, str, str | None], dict[str, str]] = defaultdict(dict)
+    columns = ("group", "stimulus", "persona_id", "utterance_id", "speaker_id")
+    for group, concept, who, id, speaker in said.select(columns).iter_rows():
+        spoken[group, concept, who][id] = speaker
+    stated = run.table("statements").filter(when="before").select(*columns[:4])
+    first = {(group, concept, who): id for group, concept, who, id in stated.iter_rows() if id}
+    for address, who in run.rows("answers", "address", "speaker_id"):
+        parts = str(address).split("/")
+        if len(parts) != ADDRESS_PARTS or parts[3] not in WHEN or parts[5] not in ASKED:
             continue
-        what, ask = rest
-        table = f"{group}/{concept}"
-        talk = {"after": table, ALONE: f"{table}/{ALONE}/{who}"}.get(when, "")
-        heard = sorted(said.get(talk, ()))[-config.context_messages :]
-        spoke = {speaker for _, speaker in heard}
-        others = bool(spoke - {who, ""})
-        shows = {MATERIAL: bool(on[concept].stimulus_material), STATEMENTS: others}
-        if who in spoke:
-            shows[OWN] = True
-        if on[concept].price and (what, ask) == ("intent", "ask0"):
-            shows[PRICE] = True
-        scopes = frozenset((concept, f"{table}/{who}", *(f"{talk}/{turn}" for turn, _ in heard)))
-        kind = f"{what.replace('_', ' ')} {when}"
-        yield Decision(row["address"], who, concept, kind, scopes, shows)
+        _, group, concept, when, _, what, _ = parts
+        talk = (group, concept, who if when == ALONE else None)
+        heard = {} if when == "before" else spoken[talk]
+        heard = dict([*heard.items()][-config.context_messages :])
+        own = [id for id, speaker in heard.items() if speaker == who]
+        others = [id for id, speaker in heard.items() if speaker not in (who, MODERATOR)]
+        concepts, material, price = (
+            [cell(column, concept)] for column in (texts.CONCEPT, texts.MATERIAL, texts.PRICE)
+        )
+        shows = {
+            CONCEPT: concepts,
+            MATERIAL: material if on[concept].stimulus_material else (),
+            STATEMENTS: others,
+        }
+        if own:
+            shows[OWN] = own
+        if on[concept].price and what == "intent":
+            shows[PRICE] = price
+        yield Decision(
+            address,
+            who,
+            concept,
+            f"{what.replace('_', ' ')} {when}",
+            shows,
+            {*concepts, *material, *price, *heard, first.get((group, concept, who), "")},
+        )
 
 
-EXPOSURE = Exposure(texts, decisions)
+EXPOSURE = Exposure(decisions, label)

@@ -29,8 +29,8 @@ from folkmoot.studies.focus_group.discussion import (
     DiscussionTranscript,
     When,
 )
-from folkmoot.studies.focus_group.participants import leaning, title_of
-from folkmoot.studies.focus_group.positions import has_moved
+from folkmoot.studies.focus_group.participants import title_of
+from folkmoot.studies.focus_group.positions import describe_position, has_moved
 from folkmoot.studies.focus_group.talk.reading import Codes, answer_id, kind_and_name
 
 
@@ -387,7 +387,7 @@ def _voices(t: DiscussionTranscript, pages: dict[str, str]) -> list[dict[str, ob
 
 
 def _leaning(position: float | None) -> str:
-    return "of unknown opinion" if position is None else leaning(position)
+    return "of unknown opinion" if position is None else describe_position(position)
 
 
 def _telling(position: float, message: DiscussionMessage) -> float:

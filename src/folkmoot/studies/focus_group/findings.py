@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from folkmoot.kit.coding import Codings, codings
-from folkmoot.kit.exposure import exposure
+from folkmoot.kit.exposure_by_source import exposure
 from folkmoot.kit.findings import (
     ALPHA,
     HOLM,
@@ -45,6 +45,7 @@ from folkmoot.studies.focus_group import sycophancy
 from folkmoot.studies.focus_group.config import amount
 from folkmoot.studies.focus_group.discussion import INTENTS, When
 from folkmoot.studies.focus_group.positions import has_moved
+from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.talk.reading import STANDS, kind_and_name
 
 TALK = ["group", "stimulus"]
@@ -92,14 +93,14 @@ class Concept:
 
     @property
     def answers(self) -> pl.DataFrame:
-        return self.said.filter(pl.col("role") == "participant")
+        return self.said.filter(pl.col("speaker_role") == "participant")
 
 
 def findings(run: RunFolder) -> list[Finding]:
     """All findings, concept by concept; the comparison of concepts first."""
     if not run.has_table("utterances"):
         return []
-    said, opinions, stated = (run.table(t) for t in ("utterances", "opinions", "statements"))
+    said, opinions, stated = read_talk(run), run.table("opinions"), run.table("statements")
     stimuli = said["stimulus"].unique(maintain_order=True).to_list()
 
     codes = codings(run)
@@ -417,7 +418,7 @@ def said_about(c: Concept) -> Finding | None:
         found_in = read.of(f"{r['group']}/{r['stimulus']}/turn{r['turn']}") or {}
         for code, quote in found_in.items():
             who = (r["group"], r["speaker_id"])
-            told = f"“{quote}” ({r['name']}, {r['group']} turn {r['turn']})"
+            told = f"“{quote}” ({r['speaker_name']}, {r['group']} turn {r['turn']})"
             raised.setdefault(kind_and_name(code), {}).setdefault(who, told)
     if not raised or not everyone:
         return None
@@ -448,7 +449,7 @@ def said_about(c: Concept) -> Finding | None:
 
 def replies(c: Concept) -> Finding:
     """Who took up what whom said."""
-    names = dict(c.said.select("speaker_id", "name").unique(maintain_order=True).rows())
+    names = dict(c.said.select("speaker_id", "speaker_name").unique(maintain_order=True).rows())
     counts = {
         (a, b): n
         for a, b, n in c.answers.filter(pl.col("replied_to").is_not_null())
@@ -473,7 +474,7 @@ def replies(c: Concept) -> Finding:
 def talk_time(c: Concept) -> Finding | None:
     """Who had the floor, by words: of one group its people, of many how unequal they were."""
     words = c.said.group_by([*TALK, "speaker_id"], maintain_order=True).agg(
-        pl.col("name").first(), pl.col("words").sum(), pl.len().alias("messages")
+        pl.col("speaker_name").first(), pl.col("words").sum(), pl.len().alias("messages")
     )
     total = int(words["words"].sum())
     people = words.filter(pl.col("speaker_id") != "moderator")
@@ -489,9 +490,12 @@ def talk_time(c: Concept) -> Finding | None:
         spoken = words.sort("words", descending=True, maintain_order=True)
         rows: list[Row] = [
             {"who": who, "words": n, "words_share": n / total, "messages": messages}
-            for who, n, messages in spoken.select("name", "words", "messages").iter_rows()
+            for who, n, messages in spoken.select("speaker_name", "words", "messages").iter_rows()
         ]
-        bars = [(who, "words", float(n)) for who, n in spoken.select("name", "words").iter_rows()]
+        bars = [
+            (who, "words", float(n))
+            for who, n in spoken.select("speaker_name", "words").iter_rows()
+        ]
     else:
         rows = [{"group": g, "gini of words": round(v, 3)} for g, v in uneven.items()]
         bars = [(g, "Gini", round(v, 3)) for g, v in uneven.items()][: 2 * MOST_LINES]
@@ -514,7 +518,9 @@ def out_of_character(concept: Concept) -> Finding | None:
     signs = concept.said.filter(pl.col("out_of_character"))
     if signs.is_empty():
         return None
-    shown = signs.select("group", "turn", "name", pl.col("text").str.slice(0, 160)).head(MOST_LINES)
+    shown = signs.select(
+        "group", "turn", name="speaker_name", text=pl.col("text").str.slice(0, 160)
+    ).head(MOST_LINES)
     return concept.finding(
         "out_of_character",
         "Did they stay in character?",

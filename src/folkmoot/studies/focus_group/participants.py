@@ -27,7 +27,6 @@ from folkmoot.engine.session import Scope, Session
 from folkmoot.people.enrichment import as_listed
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile, character
-from folkmoot.people.sources.grounded.attributes import label
 from folkmoot.people.sources.grounded.panel import read_panel
 from folkmoot.people.sources.grounded.profile import (
     LISTED,
@@ -37,6 +36,7 @@ from folkmoot.people.sources.grounded.profile import (
     without_invented_places,
 )
 from folkmoot.people.sources.grounded.survey_answers import read_sex
+from folkmoot.provenance import Quoted, SourcedText, quote
 from folkmoot.randomness import generator
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, Stimulus, amount
 from folkmoot.studies.focus_group.discussion import (
@@ -47,7 +47,9 @@ from folkmoot.studies.focus_group.discussion import (
     When,
     heard,
 )
-from folkmoot.studies.focus_group.positions import DECIMALS
+from folkmoot.studies.focus_group.positions import DECIMALS, describe_position
+from folkmoot.studies.focus_group.tables import say_statement
+from folkmoot.studies.focus_group.texts import DiscussionTexts, quote_intents, quote_phase
 
 ANSWER_TOKENS = 300
 # The source's chances of taking up a question unasked, by extraversion.
@@ -78,13 +80,6 @@ COMPANY = (
     "You look for common ground first and disagree gently and seldom; you do not give up what you "
     "really think for the sake of peace.",
 )
-LEANINGS = {
-    "very negative": "strongly against it",
-    "negative": "rather against it",
-    "neutral": "undecided",
-    "positive": "rather in favor of it",
-    "very positive": "strongly in favor of it",
-}
 
 
 # --- recruits ----------------------------------------------------------------------------------
@@ -250,11 +245,17 @@ PRIVATE_OPINION = Json(PrivateOpinion, may_decline=True)
 
 @dataclass(frozen=True)
 class Participant:
-    """One persona in one discussion, or interviewed alone."""
+    """One persona in one discussion (`group`, `stimulus`), or interviewed alone.
+
+    `first_words` are those of the persona's opinion, with the source of what the person said.
+    """
 
     persona: Profile
     config: DiscussionConfig
+    group: str = ""
+    stimulus: str = ""
     alone: bool = False
+    first_words: Quoted | None = None
 
     @property
     def id(self) -> str:
@@ -265,6 +266,11 @@ class Participant:
         return self.persona.first_name
 
     @property
+    def texts(self) -> DiscussionTexts:
+        """The texts of this discussion with their sources."""
+        return DiscussionTexts(self.config, self.group, self.stimulus)
+
+    @property
     def oneself(self) -> bool:
         """Whether this is a person who speaks for themselves."""
         return self.persona.source == ONESELF
@@ -273,6 +279,12 @@ class Participant:
     def first_position(self) -> float | None:
         """Where this participant stood before the talk; None where that is not known."""
         return self.persona.opinion.valence if self.persona.opinion else None
+
+    @property
+    def opinion_words(self) -> str:
+        """The first opinion in words; empty where that is not known."""
+        opinion = self.persona.opinion
+        return self.first_words or (opinion.sentence if opinion else "")
 
     @property
     def description(self) -> dict[str, str]:
@@ -294,16 +306,17 @@ class Participant:
 
     def build_system_prompt(self, scope: Scope) -> str:
         """All that this participant is told of themselves and of the talk."""
-        persona, config = self.persona, self.config
+        opinion, texts = self.persona.opinion, self.texts
+        leaning = describe_position(opinion.valence) if opinion else ""
         return scope.prompt(
             "persona_system",
-            **self.description,
-            who="yourself" if self.oneself else persona.first_name,
-            category=config.category,
-            concept=config.product_concept,
+            **texts.description(self.id, self.description),
+            who=SourcedText("yourself") if self.oneself else texts.name(self.id, self.name),
+            category=texts.category,
+            concept=texts.concept,
             alone=self.alone,
-            leaning=leaning(persona.opinion.valence) if persona.opinion else "",
-            opinion=persona.opinion.sentence if persona.opinion else "",
+            leaning=texts.first_leaning(self.id, leaning),
+            opinion=self.opinion_words,
         )
 
     def speaker(self, scope: Scope) -> Speaker:
@@ -334,27 +347,32 @@ class Participant:
         *,
         addressed: bool = False,
     ) -> str | Missing:
-        """What this participant says to the moderator's question, having heard `context`."""
+        """Ask this participant the moderator's question after `context`, and return the words with
+        the source of the reply."""
         shown = asked.phase in (DiscussionPhase.REACTION, DiscussionPhase.SYNTHESIS)
         prompt = scope.prompt(
             "participant_response",
-            question=asked.content,
-            phase=asked.phase.value,
+            question=asked.quoted,
+            phase=quote_phase(asked.phase),
             addressed=addressed,
             probe=asked.probe,
             alone=self.alone,
             others=any(m.by_participant and m.speaker_id != self.id for m in context),
-            stimulus=self.config.stimulus_material if shown else None,
-            length="" if self.oneself else length_advice(self.persona),
-            company="" if self.oneself or self.alone else company_advice(self.persona),
-            max_words=self.config.max_words_per_response,
+            stimulus=self.texts.material if shown else None,
+            # What advice a person gets follows from the persona; its words are instructions.
+            length=SourcedText("" if self.oneself else length_advice(self.persona)),
+            company=SourcedText("" if self.oneself or self.alone else company_advice(self.persona)),
+            max_words=self.texts.max_words,
         )
-        said = await scope.ask(self.speaker(scope), prompt, heard=self._latest(context))
+        said = await scope.ask(
+            self.speaker(scope), prompt, heard=self._latest(context), about=asked.content
+        )
         if isinstance(said, Missing):
             return said
         others = {m.speaker_name for m in context if m.speaker_id != self.id}
-        words = spoken(said, self.persona, others)
-        return words or Missing("empty", "a name and nothing said", raw=said)
+        if not (words := spoken(said, self.persona, others)):
+            return Missing("empty", "a name and nothing said", raw=said)
+        return quote(words, "utterance", scope.address, self.id)
 
     async def states(
         self, scope: Scope, when: When, context: Sequence[DiscussionMessage]
@@ -364,30 +382,33 @@ class Participant:
             "private_opinion",
             talked=when is When.AFTER,
             alone=when is When.ALONE,
-            **self._in_view(self.config.price),
+            **self._in_view(self.texts.price),
         )
         said = await scope.ask(
-            self.speaker(scope), prompt, heard=self._latest(context), answer=PRIVATE_OPINION
+            self.speaker(scope),
+            prompt,
+            heard=self._latest(context),
+            answer=PRIVATE_OPINION,
+            about=f"your opinion of: {self.config.product_concept}",
         )
         if isinstance(said, Missing):
             return Statement(persona_id=self.id, when=when, missing=said.reason)
-        if said.position is None:
-            return Statement(persona_id=self.id, when=when, words=said.opinion, missing=CANNOT_SAY)
-        return Statement(
+        statement = Statement(
             persona_id=self.id,
             when=when,
-            position=round(said.position, DECIMALS),
+            position=None if said.position is None else round(said.position, DECIMALS),
             words=said.opinion,
+            missing=CANNOT_SAY if said.position is None else None,
         )
+        return say_statement(scope, self.texts, statement, self.name, scope.address)
 
     async def would_buy(
         self, scope: Scope, when: When, context: Sequence[DiscussionMessage]
     ) -> tuple[PurchaseIntent, ...]:
         """Whether this participant would buy it, asked in private: at its own price, then at each
         of the ladder, every time without knowing of the others."""
-        config = self.config
-        answers = [await self._would_buy(scope, when, context, config.price)]
-        for price in config.ladder:
+        answers = [await self._would_buy(scope, when, context, self.texts.price)]
+        for price in self.texts.ladder:
             at = scope.at(f"{amount(price):g}")
             answers.append(await self._would_buy(at, when, context, price, ladder=True))
         return tuple(answers)
@@ -401,9 +422,13 @@ class Participant:
         *,
         ladder: bool = False,
     ) -> PurchaseIntent:
-        prompt = scope.prompt("purchase_intent", options=INTENTS, **self._in_view(price))
+        prompt = scope.prompt("purchase_intent", options=quote_intents(), **self._in_view(price))
         got = await scope.ask(
-            self.speaker(scope), prompt, heard=self._latest(context), answer=Choice(INTENTS)
+            self.speaker(scope),
+            prompt,
+            heard=self._latest(context),
+            answer=Choice(INTENTS),
+            about=f"whether you would buy: {self.config.product_concept}",
         )
         known = (
             {"answer": None, "missing": got.reason} if isinstance(got, Missing) else {"answer": got}
@@ -411,10 +436,9 @@ class Participant:
         return PurchaseIntent(persona_id=self.id, when=when, price=price, ladder=ladder, **known)
 
     def _in_view(self, price: str | None) -> dict[str, object]:
-        config = self.config
         return {
-            "concept": config.product_concept,
-            "stimulus": config.stimulus_material,
+            "concept": self.texts.concept,
+            "stimulus": self.texts.material,
             "price": price,
         }
 
@@ -430,11 +454,6 @@ def speaking_probability(extraversion: int) -> float:
     if extraversion >= 67:
         return HIGH
     return LOW if extraversion < 34 else MEDIUM
-
-
-def leaning(valence: float) -> str:
-    """A position in words: `rather in favor of it`."""
-    return LEANINGS[label(valence)]
 
 
 def length_advice(profile: Profile) -> str:

@@ -8,13 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from folkmoot.people.sources.grounded.attributes import label
+
 # Positions are kept with two decimals. A difference of two of them has no more, and without
 # rounding .7 - .6 would be less than .1.
 DECIMALS = 2
 # Smaller differences of position are wording, not a change of mind.
 SMALLEST_MOVE = 0.1
 
+LEANINGS = {
+    "very negative": "strongly against it",
+    "negative": "rather against it",
+    "neutral": "undecided",
+    "positive": "rather in favor of it",
+    "very positive": "strongly in favor of it",
+}
+
 Positions = Mapping[str, float]
+
+
+def describe_position(position: float) -> str:
+    """Return a position in words: `rather in favor of it`."""
+    return LEANINGS[label(position)]
 
 
 def has_moved(before: float | None, after: float | None) -> bool:

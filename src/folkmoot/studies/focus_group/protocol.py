@@ -15,7 +15,12 @@ from folkmoot.studies.focus_group.participants import (
     recruit,
     with_own_opinions,
 )
-from folkmoot.studies.focus_group.tables import record_discussion, record_personas
+from folkmoot.studies.focus_group.tables import (
+    record_concept,
+    record_description,
+    record_discussion,
+    record_personas,
+)
 from folkmoot.studies.focus_group.talk.in_private import in_private, interviewed, with_opinion
 from folkmoot.studies.focus_group.talk.moderator import Moderator
 from folkmoot.studies.focus_group.talk.reading import coded
@@ -35,6 +40,8 @@ async def protocol(session: Session[DiscussionConfig], invited: Sequence[Profile
         "recruits",
         {group: [p.model_dump(mode="json") for p in people] for group, people in groups.items()},
     )
+    for concept in config.concepts:
+        record_concept(session, concept.id, config.on(concept))
     for group, people in groups.items():
         record_personas(session, group, people)
 
@@ -62,12 +69,14 @@ async def discussion(
     phases follow one another, question by question, each speaker having heard those before; at the
     end everybody is asked in private again.
     """
-    moderator = Moderator(config, {p.id: p.first_name for p in people})
+    moderator = Moderator(config, {p.id: p.first_name for p in people}, group, stimulus)
     await moderator.generate_discussion_guide(scope.at("guide"))
-    before = await in_private(scope.at("before"), [Participant(p, config) for p in people])
+    arriving = [Participant(person, config, group, stimulus) for person in people]
+    for who in arriving:
+        record_description(scope, who.texts, who.id, who.description)
+    before = await in_private(scope.at("before"), arriving)
     at_table = [
-        Participant(with_opinion(p, said.statement), config)
-        for p, said in zip(people, before, strict=True)
+        with_opinion(who, said.statement) for who, said in zip(arriving, before, strict=True)
     ]
     talk = Talk(config, moderator, at_table)
     for phase in config.phases:

@@ -27,8 +27,7 @@ from folkmoot.respondent.reading import any_of, fold, standing
 from folkmoot.respondent.speech import capital
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, amount
 from folkmoot.studies.focus_group.discussion import INTENTS
-from folkmoot.studies.focus_group.participants import LEANINGS
-from folkmoot.studies.focus_group.positions import DECIMALS, SMALLEST_MOVE
+from folkmoot.studies.focus_group.positions import DECIMALS, LEANINGS, SMALLEST_MOVE
 
 TASTE = 0.6  # standard deviation of what people think of a product of which nothing is said
 PRICE = 0.9  # by how much a tenfold price lowers an opinion, for an average person

@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from folkmoot.errors import InputError
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.focus_group.tables import read_talk
 
 _COLORS = ("cyan", "green", "magenta", "yellow", "blue", "red", "bright_cyan", "bright_magenta")
 
@@ -17,7 +18,7 @@ def show(run: RunFolder, who: str | None) -> str:
     """Rich markup. `who`: a group (`group_001`, `group_001/oven`), or a person (`p_0003`,
     `group_002/p_0003`). Raises InputError for what the run does not have.
     """
-    said, people = run.table("utterances"), run.table("personas")
+    said, people = read_talk(run), run.table("personas")
     talks = said.select("group", "stimulus").unique(maintain_order=True).rows()
     if who is None:
         if len(talks) == 1:
@@ -67,7 +68,7 @@ def _talk(said: pl.DataFrame, people: pl.DataFrame, group: str, stimulus: str) -
         style = color.get(row["speaker_id"], "dim")
         moved = f" [dim]→ {row['valence']:+.2f}[/dim]" if row["changed_mind"] else ""
         lines.append(
-            f"[dim]{row['turn']:>3}[/dim] [{style}]{escape(row['name'])}:[/] "
+            f"[dim]{row['turn']:>3}[/dim] [{style}]{escape(row['speaker_name'])}:[/] "
             f"{escape(row['text'])}{moved}"
         )
     return "\n".join(lines)

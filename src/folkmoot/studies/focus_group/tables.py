@@ -1,32 +1,59 @@
-"""The tables of a focus group: their columns with what they mean, and the rows of a discussion."""
+"""The tables of a focus group: their columns, and the rows of a discussion."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypedDict
+from collections.abc import Mapping, Sequence
 
+import polars as pl
+
+from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine import utterances
 from folkmoot.engine.session import Scope
 from folkmoot.kit import coding
 from folkmoot.people.sources.grounded import Profile
+from folkmoot.provenance import Quoted
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.focus_group.discussion import INTENTS, DiscussionTranscript, When
+from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
+from folkmoot.studies.focus_group.discussion import (
+    INTENTS,
+    MODERATOR,
+    DiscussionMessage,
+    DiscussionTranscript,
+    Statement,
+    When,
+)
+from folkmoot.studies.focus_group.positions import describe_position
+from folkmoot.studies.focus_group.texts import DiscussionTexts, Where
 
 GROUP = "group of recruits (replication)"
 PERSON = "person within the group"
 NAME = "name of the person"
+TALK = ("group", "stimulus")
 PHASE = "phase of the discussion"
 QUESTION = "question of the moderator, counted from 1; a probe belongs to its question"
 SCALE = "0-100 (mean 50, sd 20 in the population)"
 VALENCE = "position on the concept, -1 (strongly against) to 1 (strongly in favor)"
+LEANING = "the same position in words, as prompts show it"
 
 
-class PersonaRow(Row, table="personas"):
+class ConceptRow(Row, table="concepts", key=("stimulus",)):
+    """A concept as prompts show it; what its own entry leaves out is the study's."""
+
+    stimulus: str = column("short name of the concept")
+    product_concept: str | None = column("the concept to discuss")
+    category: str = column("product category")
+    stimulus_material: str | None = column("the material that people read")
+    price: str | None = column("what it costs")
+
+
+class PersonaRow(Row, table="personas", key=("group", "persona_id")):
     """A recruit."""
 
     group: str = column(GROUP)
     persona_id: str = column(PERSON)
     name: str = column(NAME)
+    first_name: str = column("the name by which the others call the person")
     age: int = column("age in years")
     sex: str = column("F, M, or X (nonbinary)")
     education: str = column("highest attainment")
@@ -58,17 +85,31 @@ class InDiscussion(Row):
     stimulus: str = column("concept that was discussed")
 
 
-class UtteranceRow(InDiscussion, table="utterances"):
-    """One thing said."""
+class DescriptionRow(InDiscussion, table="descriptions", key=(*TALK, "persona_id", "part")):
+    """A part of what a person is told of themselves."""
 
-    turn: int
-    phase: str = column(PHASE)
-    question: int = column(QUESTION)
-    position: int = column("place among the answers to the question, from 1; 0 for the moderator")
-    role: str = column("moderator or participant")
-    speaker_id: str = column("who spoke")
-    name: str = column(NAME)
-    text: str
+    persona_id: str = column(PERSON)
+    part: int = column("the place of the part in the description, from 1")
+    about: str = column("introduction, circumstances, background, personality, voice, …")
+    text: str = column("the words; empty if the person is told nothing of this")
+
+
+class UtteranceRow(utterances.UtteranceRow, InDiscussion):
+    """One thing said: in the talk (public), in an interview alone, or in private.
+
+    What a coder reads, and who is answered to, is known of answers in the talk alone.
+    """
+
+    persona_id: str | None = column(
+        "the person who is interviewed alone or asked in private; empty in the talk, and for the "
+        "moderator's guide"
+    )
+    turn: int | None
+    phase: str | None = column(PHASE)
+    question: int | None = column(QUESTION)
+    position: int | None = column(
+        "place among the answers to the question, from 1; 0 for the moderator"
+    )
     words: int = column("words in the message")
     replied_to: str | None = column(
         "speaker who is answered to; empty for an answer to the question put to all"
@@ -79,22 +120,23 @@ class UtteranceRow(InDiscussion, table="utterances"):
         "who rated it: the lexicon with its version, or the model"
     )
     valence: float | None = column(VALENCE)
-    changed_mind: bool = column("whether the message moved the position last known")
+    changed_mind: bool | None = column("whether the message moved the position last known")
     stance: str | None = column("agree or disagree with others, by the coder; empty for neither")
-    asks: list[str] = column("ids of those whom a question asks by name")
-    addressed: bool = column("whether the speaker was asked by name")
-    probe: bool = column("a follow-up to one answer, or the answer to it")
-    rung: int = column("1: a probe for the reason, or its answer; 2: for why that matters; else 0")
-    surprising: bool = column("change of mind, disagreement, or a tone against the position")
+    asks: list[str] | None = column("ids of those whom a question asks by name")
+    addressed: bool | None = column("whether the speaker was asked by name")
+    probe: bool | None = column("a follow-up to one answer, or the answer to it")
+    rung: int | None = column(
+        "1: a probe for the reason, or its answer; 2: for why that matters; else 0"
+    )
+    surprising: bool | None = column("change of mind, disagreement, or a tone against the position")
     reading_missing: str | None = column(
         "why the coder's reading of the position is not known (declined, cannot_say, unparsed, …); "
         "the valence is then the one known before"
     )
-    out_of_character: bool = column(
+    out_of_character: bool | None = column(
         "possibly not in character, by English signs: speaks as an assistant, as the player of a "
         "role, or in headings of a script (Question 3:); counted only"
     )
-    finish: str | None
 
 
 WHEN = (
@@ -103,19 +145,21 @@ WHEN = (
 )
 
 
-class StatementRow(InDiscussion, table="statements"):
+class StatementRow(InDiscussion, table="statements", key=(*TALK, "persona_id", "when")):
     """What a person says in private of the concept."""
 
     persona_id: str = column(PERSON)
     name: str = column(NAME)
     when: str = column(WHEN)
     position: float | None = column(VALENCE)
+    leaning: str | None = column(LEANING)
     words: str = column("the opinion in the person's own words")
     planted: bool = column("drawn by what the person is like (first_opinion: seeded), not asked")
     missing: str | None = column("why there is no answer")
+    utterance_id: str | None = column("the words in the table utterances")
 
 
-class OpinionRow(InDiscussion, table="opinions"):
+class OpinionRow(InDiscussion, table="opinions", key=(*TALK, "persona_id", "turn")):
     """Where a person stands after each answer, as a coder reads it; turn 0 is the private
     opinion."""
 
@@ -125,6 +169,7 @@ class OpinionRow(InDiscussion, table="opinions"):
     question: int = column(QUESTION)
     phase: str = column(PHASE)
     valence: float | None = column(VALENCE)
+    leaning: str | None = column(LEANING)
     changed: bool = column("whether the position moved at this turn")
 
 
@@ -141,25 +186,12 @@ class IntentRow(InDiscussion, table="intents"):
     missing: str | None = column("why there is no answer")
 
 
-class NoteRow(InDiscussion, table="notes"):
+class NoteRow(InDiscussion, table="notes", key=(*TALK, "question")):
     """What the moderator had noted when it asked a question."""
 
     question: int = column(QUESTION)
     summary: str = column("what was said so far, in the moderator's words")
     unanswered: list[str] = column("what was still unanswered, in the moderator's words")
-
-
-class InterviewRow(InDiscussion, table="interviews"):
-    """What was said in an interview without the others (control: alone)."""
-
-    persona_id: str = column(PERSON)
-    name: str = column(NAME)
-    turn: int
-    phase: str = column(PHASE)
-    question: int = column(QUESTION)
-    role: str = column("moderator or participant")
-    text: str
-    finish: str | None
 
 
 class SilenceRow(InDiscussion, table="silences"):
@@ -171,21 +203,22 @@ class SilenceRow(InDiscussion, table="silences"):
 
 
 TABLES = (
-    *(PersonaRow, UtteranceRow, StatementRow, OpinionRow, IntentRow, SilenceRow),
-    *(NoteRow, InterviewRow, *coding.TABLES),
+    *(ConceptRow, PersonaRow, DescriptionRow, UtteranceRow, StatementRow, OpinionRow),
+    *(IntentRow, SilenceRow, NoteRow, *coding.TABLES),
 )
+# What runs of earlier versions call the columns of the engine.
+EARLIER_NAMES = {"role": "speaker_role", "name": "speaker_name"}
 
 
-class Where(TypedDict):
-    """The columns of `InDiscussion`."""
-
-    group: str
-    stimulus: str
+def read_talk(run: RunFolder) -> pl.DataFrame:
+    """Return what was said at the tables, without interviews and private words."""
+    said = run.table("utterances").rename(EARLIER_NAMES, strict=False)
+    return said.filter("public") if "public" in said.columns else said
 
 
 def unusable(run: RunFolder) -> str:
     """Why nothing in a run is of use: no participant said anything."""
-    heard = (run.table("utterances")["role"] == "participant").any()
+    heard = (read_talk(run)["speaker_role"] == "participant").any()
     return "" if heard else "no participant gave an answer"
 
 
@@ -197,6 +230,7 @@ def record_personas(scope: Scope, group: str, people: Sequence[Profile]) -> None
                 group=group,
                 persona_id=p.id,
                 name=p.name,
+                first_name=p.first_name,
                 income_usd=p.income_usd,
                 vals=p.vals,
                 source=p.source,
@@ -207,48 +241,128 @@ def record_personas(scope: Scope, group: str, people: Sequence[Profile]) -> None
         )
 
 
+def record_concept(scope: Scope, stimulus: str, config: DiscussionConfig) -> None:
+    """Record a concept; `config` is that of the concept."""
+    keys = ("product_concept", "category", "stimulus_material", "price")
+    scope.record(ConceptRow(stimulus=stimulus, **{key: getattr(config, key) for key in keys}))
+
+
+def record_description(
+    scope: Scope, texts: DiscussionTexts, persona_id: str, parts: Mapping[str, str]
+) -> None:
+    """Record what a person is told of themselves, part by part."""
+    for number, (about, text) in enumerate(parts.items(), 1):
+        scope.record(
+            DescriptionRow(
+                **texts.where, persona_id=persona_id, part=number, about=about, text=text
+            )
+        )
+
+
+def say_message(
+    scope: Scope,
+    texts: DiscussionTexts,
+    message: DiscussionMessage,
+    *,
+    address: str | None = None,
+    interviewed: str | None = None,
+) -> DiscussionMessage:
+    """Record a message of the talk, or of the interview of a person (`interviewed`), and return it
+    with its id. `address` as in `Scope.say`."""
+    said = scope.say(
+        Speaker(message.speaker_id, message.speaker_name, message.role.value),
+        message.content,
+        address=address,
+        public=interviewed is None,
+        round=message.question,
+        **texts.where,
+        persona_id=interviewed,
+        turn=message.turn_number,
+        words=message.words,
+        **message.model_dump(mode="json", include=set(OWN_COLUMNS)),
+    )
+    return message.model_copy(update={"utterance_id": said.id})
+
+
+# The columns of `UtteranceRow` that are fields of a message.
+OWN_COLUMNS = tuple(c for c in UtteranceRow.columns() if c in DiscussionMessage.model_fields)
+
+
+def say_planned(
+    scope: Scope,
+    texts: DiscussionTexts,
+    phase: DiscussionPhase,
+    number: int,
+    question: str,
+    address: str,
+) -> Quoted:
+    """Record a question of the moderator's guide and return it with its source."""
+    said = scope.say(
+        Speaker(MODERATOR, "Moderator", MODERATOR),
+        question,
+        address=address,
+        part=f"{number}" if address else "",
+        public=False,
+        **texts.where,
+        phase=phase.value,
+        words=len(question.split()),
+    )
+    return said.quoted
+
+
+def say_statement(
+    scope: Scope, texts: DiscussionTexts, statement: Statement, name: str, address: str
+) -> Statement:
+    """Record the words of a private statement and return it with their id."""
+    if not statement.words:
+        return statement
+    said = scope.say(
+        Speaker(statement.persona_id, name),
+        statement.words,
+        address=address,
+        part="opinion" if address else "",
+        public=False,
+        **texts.where,
+        persona_id=statement.persona_id,
+        words=len(statement.words.split()),
+    )
+    return statement.model_copy(update={"utterance_id": said.id})
+
+
+def _describe_known(position: float | None) -> str | None:
+    return None if position is None else describe_position(position)
+
+
 def record_discussion(scope: Scope, t: DiscussionTranscript) -> None:
-    """All rows of one discussion."""
+    """Record what one discussion came to: all its rows but those of what was said."""
     where: Where = {"group": t.group, "stimulus": t.stimulus}
     names = {p.id: p.name for p in t.personas}
 
-    for said in t.statements:
-        name = names[said.persona_id]
-        scope.record(StatementRow(**where, name=name, **said.model_dump(mode="json")))
-        if said.when is When.BEFORE:
-            stood = OpinionRow(
-                **where, persona_id=said.persona_id, name=name, turn=0, question=0, phase="",
-                valence=said.position, changed=False,
+    for statement in t.statements:
+        name = names[statement.persona_id]
+        cells = statement.model_dump(mode="json", exclude={"utterance_id"})
+        id = statement.utterance_id or None
+        shown = _describe_known(statement.position)
+        scope.record(StatementRow(**where, name=name, leaning=shown, utterance_id=id, **cells))
+        if statement.when is When.BEFORE:
+            first = OpinionRow(
+                **where, persona_id=statement.persona_id, name=name, turn=0, question=0, phase="",
+                valence=statement.position, leaning=shown, changed=False,
             )  # fmt: skip
-            scope.record(stood)
-    for m in t.messages:
-        rest = m.model_dump(mode="json", exclude={"turn_number", "speaker_name", "content"})
-        scope.record(
-            UtteranceRow(
-                **where, turn=m.turn_number, name=m.speaker_name, text=m.content, words=m.words,
-                **rest,
-            )
+            scope.record(first)
+    for message in t.by_participants():
+        later = OpinionRow(
+            **where, persona_id=message.speaker_id, name=names[message.speaker_id],
+            turn=message.turn_number, question=message.question, phase=message.phase.value,
+            valence=message.valence, leaning=_describe_known(message.valence),
+            changed=message.changed_mind,
         )  # fmt: skip
-        if m.by_participant:
-            stands = OpinionRow(
-                **where, persona_id=m.speaker_id, name=names[m.speaker_id], turn=m.turn_number,
-                question=m.question, phase=m.phase.value, valence=m.valence, changed=m.changed_mind,
-            )  # fmt: skip
-            scope.record(stands)
+        scope.record(later)
     for intent in t.intents:
         score = None if intent.answer is None else INTENTS.index(intent.answer) + 1
         name = names[intent.persona_id]
         scope.record(IntentRow(**where, name=name, score=score, **intent.model_dump(mode="json")))
     for note in t.notes:
         scope.record(NoteRow(**where, **note.model_dump(mode="json")))
-    for who, talk in t.interviews.items():
-        for m in talk:
-            scope.record(
-                InterviewRow(
-                    **where, persona_id=who, name=names[who], turn=m.turn_number,
-                    phase=m.phase.value, question=m.question, role=m.role.value, text=m.content,
-                    finish=m.finish,
-                )
-            )  # fmt: skip
     for question, who, reason in t.silences:
         scope.record(SilenceRow(**where, question=question, persona_id=who, reason=reason))

@@ -12,7 +12,7 @@ from folkmoot.conversation.answers import Missing
 from folkmoot.conversation.transcript import how_ended
 from folkmoot.engine.session import Scope
 from folkmoot.kit.retest import ask_twice
-from folkmoot.people.sources.grounded import Opinion, Profile
+from folkmoot.people.sources.grounded import Opinion
 from folkmoot.studies.focus_group.config import DiscussionPhase
 from folkmoot.studies.focus_group.discussion import (
     MODERATOR,
@@ -23,6 +23,7 @@ from folkmoot.studies.focus_group.discussion import (
     When,
 )
 from folkmoot.studies.focus_group.participants import Participant
+from folkmoot.studies.focus_group.tables import say_message, say_statement
 from folkmoot.studies.focus_group.talk.table import Talk
 
 
@@ -61,13 +62,14 @@ async def in_private(
                 words="" if talk or not opinion else opinion.sentence,
                 planted=talk is None,
             )
+            statement = say_statement(scope.at("opinion"), who.texts, statement, who.name, "")
         elif talk or scope.is_human(who.id):
             statement = await who.states(scope.at("opinion"), when, said)
         else:
             statement, again = await ask_twice(scope, "opinion", partial(_state_before, who))
             retest = again.model_copy(update={"when": When.RETEST})
         if talk is None:
-            who = replace(who, persona=with_opinion(who.persona, statement))
+            who = with_opinion(who, statement)
         return Private(statement, await who.would_buy(scope.at("intent"), when, said), retest)
 
     return list((await scope.each(people, ask_participant)).values())
@@ -95,7 +97,7 @@ async def interviewed(
     first opinion, as the talk did.
     """
 
-    async def one(scope: Scope, who: Participant) -> Interview:
+    async def interview(scope: Scope, who: Participant) -> Interview:
         who = replace(who, alone=True)
         said: list[DiscussionMessage] = []
         for number, (phase, question) in enumerate(asked_of_all, 1):
@@ -108,24 +110,24 @@ async def interviewed(
                 turn_number=len(said) + 1,
                 question=number,
             )
-            said.append(asked)
             at = scope.at(f"q{number:02d}")
+            asked = say_message(at, who.texts, asked, address="", interviewed=who.id)
+            said.append(asked)
             words = await who.respond(at, asked, said, addressed=True)
             if isinstance(words, Missing):
                 continue
-            said.append(
-                DiscussionMessage(
-                    role=MessageRole.PARTICIPANT,
-                    speaker_id=who.id,
-                    speaker_name=who.name,
-                    content=words,
-                    phase=phase,
-                    turn_number=len(said) + 1,
-                    question=number,
-                    position=1,
-                    finish=how_ended(at),
-                )
+            answer = DiscussionMessage(
+                role=MessageRole.PARTICIPANT,
+                speaker_id=who.id,
+                speaker_name=who.name,
+                content=words,
+                phase=phase,
+                turn_number=len(said) + 1,
+                question=number,
+                position=1,
+                finish=how_ended(at),
             )
+            said.append(say_message(at, who.texts, answer, address=at.address, interviewed=who.id))
         statement = await who.states(scope.at("opinion"), When.ALONE, said)
         intents = await who.would_buy(scope.at("intent"), When.ALONE, said)
         return Interview(tuple(said), Private(statement, intents))
@@ -134,13 +136,13 @@ async def interviewed(
         (phase, question) for phase, questions in guide.items() for question in questions
     ]
     wanted = [who for who in people if who.config.control == "alone"]
-    return await scope.each(wanted, one)
+    return await scope.each(wanted, interview)
 
 
-def with_opinion(person: Profile, said: Statement) -> Profile:
-    """A person with the first opinion that they stated, if they did."""
+def with_opinion(who: Participant, said: Statement) -> Participant:
+    """Return a participant with the first opinion that they stated, if they did."""
     if said.position is None:
-        return person
-    return person.model_copy(
-        update={"opinion": Opinion(valence=said.position, sentence=said.words)}
-    )
+        return who
+    opinion = Opinion(valence=said.position, sentence=said.words)
+    persona = who.persona.model_copy(update={"opinion": opinion})
+    return replace(who, persona=persona, first_words=said.quoted)

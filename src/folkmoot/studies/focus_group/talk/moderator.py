@@ -24,9 +24,11 @@ from pydantic import (
 from folkmoot.conversation.answers import Json, Missing, Reading, pin_schema
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
-from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, GuidePart
+from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
 from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionMessage, heard
 from folkmoot.studies.focus_group.participants import Participant
+from folkmoot.studies.focus_group.tables import say_planned
+from folkmoot.studies.focus_group.texts import DiscussionTexts, quote_phase
 
 # About one in five surprising answers is followed up. The draw is somewhat likelier, because
 # about every fourth surprising answer is the last that its question has room for.
@@ -115,26 +117,36 @@ class Question:
 
 @dataclass
 class Moderator:
-    """Runs the discussion. `names` maps the ids of those at the table to their first names.
+    """Runs the discussion of one concept (`stimulus`) in one group. `names` maps the ids of those
+    at the table to their first names.
 
-    `summary` and `unanswered` are the moderator's own notes up to the last question;
-    `silent_times` counts by id how often in a row a participant gave no answer when asked.
+    `summary` and `unanswered` are the moderator's own notes up to the last question, the question
+    number `asked`; `silent_times` counts by id how often in a row a participant gave no answer when
+    asked.
     """
 
     config: DiscussionConfig
     names: Mapping[str, str]
+    group: str = ""
+    stimulus: str = ""
     discussion_guide: dict[DiscussionPhase, tuple[str, ...]] = field(default_factory=dict)
     summary: str = ""
     unanswered: tuple[str, ...] = ()
+    asked: int = 0
     silent_times: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def texts(self) -> DiscussionTexts:
+        """The texts of this discussion with their sources."""
+        return DiscussionTexts(self.config, self.group, self.stimulus)
 
     def speaker(self, scope: Scope) -> Speaker:
         """The moderator as the engine's conversations know it."""
         system = scope.prompt(
             "moderator_system",
-            category=self.config.category,
-            concept=self.config.product_concept,
-            names=list(self.names.values()),
+            category=self.texts.category,
+            concept=self.texts.concept,
+            names=self.texts.names(self.names, self.names),
         )
         tokens = self.config.max_tokens or MODERATOR_TOKENS
         return Speaker(
@@ -153,31 +165,38 @@ class Moderator:
         gets the packaged questions of its style.
         """
         for phase in self.config.phases:
-            if own := self._part(phase).questions:
+            if own := self.texts.questions(phase):
                 self.discussion_guide[phase] = tuple(own)
                 continue
             prompt = scope.prompt(
                 "moderator_guide",
-                phase=phase.value,
-                number=self.config.questions_per_phase,
-                concept=self.config.product_concept,
-                category=self.config.category,
-                stimulus=self.config.stimulus_material,
+                phase=quote_phase(phase),
+                number=self.texts.questions_per_phase,
+                concept=self.texts.concept,
+                category=self.texts.category,
+                stimulus=self.texts.material,
             )
             at = scope.at(phase.value)
-            plan = await at.ask(self.speaker(at), prompt, answer=Json(PhaseGuide))
+            about = f"questions of the {phase.heading} about {self.config.product_concept}"
+            plan = await at.ask(self.speaker(at), prompt, answer=Json(PhaseGuide), about=about)
             planned = () if isinstance(plan, Missing) else plan.questions
-            self.discussion_guide[phase] = self._completed(phase, planned)
+            self.discussion_guide[phase] = self._complete(at, phase, planned)
         return [q for questions in self.discussion_guide.values() for q in questions]
 
-    def _completed(self, phase: DiscussionPhase, planned: Sequence[str]) -> tuple[str, ...]:
-        """Exactly as many questions as wanted; packaged ones stand in for missing ones."""
-        usable = list(dict.fromkeys(q for q in map(unnumbered, planned) if q))
-        spare = [q.format(category=self.config.category) for q in STOCK[phase] if q not in usable]
+    def _complete(
+        self, scope: Scope, phase: DiscussionPhase, planned: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Record exactly as many questions as wanted; packaged ones stand in for missing ones."""
         wanted = self.config.questions_per_phase
-        while len(usable) < wanted:
-            usable.append(spare.pop(0) if spare else STOCK[phase][-1])
-        return tuple(usable[:wanted])
+        usable = list(dict.fromkeys(q for q in map(unnumbered, planned) if q))[:wanted]
+        known = [(question, scope.address) for question in usable]
+        spare = [q.format(category=self.config.category) for q in STOCK[phase] if q not in usable]
+        while len(known) < wanted:
+            known.append((spare.pop(0) if spare else STOCK[phase][-1], ""))
+        return tuple(
+            say_planned(scope, self.texts, phase, number, *question)
+            for number, question in enumerate(known, 1)
+        )
 
     async def generate_question(
         self, scope: Scope, phase: DiscussionPhase, index: int, so_far: Sequence[DiscussionMessage]
@@ -187,26 +206,29 @@ class Moderator:
         researcher's own question was not asked in its words.
         """
         planned = self.discussion_guide[phase][index]
-        own = bool(self._part(phase).questions)
+        own = bool(self.texts.questions(phase))
         shown = phase is DiscussionPhase.REACTION and index == 0
         prompt = scope.prompt(
             "moderator_question",
-            phase=phase.value,
+            phase=quote_phase(phase),
             opening=not so_far,
             phase_begins=index == 0,
             planned=planned,
             fixed=own,
-            concept=self.config.product_concept,
-            category=self.config.category,
-            stimulus=self.config.stimulus_material if shown else None,
+            concept=self.texts.concept,
+            category=self.texts.category,
+            stimulus=self.texts.material if shown else None,
             read_before=self.config.first_opinion == "asked",
-            summary=self.summary,
-            unanswered=list(self.unanswered),
-            quiet=[self.names[who] for who in self.floor(so_far).quiet()],
+            summary=self.texts.summary(self.asked, self.summary, MODERATOR),
+            unanswered=self.texts.unanswered(self.asked, self.unanswered, MODERATOR),
+            quiet=self.texts.names(self.names, self.floor(so_far).quiet()),
             last_phase=phase is self.config.phases[-1],
         )
         latest = heard(so_far, REMEMBERED)
-        said = await scope.ask(self.speaker(scope), prompt, heard=latest, answer=Json(NextQuestion))
+        said = await scope.ask(
+            self.speaker(scope), prompt, heard=latest, answer=Json(NextQuestion), about=planned
+        )
+        self.asked += 1
         if isinstance(said, Missing):
             return Question(planned, planned=True)
         self.summary, self.unanswered = said.summary or self.summary, said.unanswered
@@ -228,9 +250,6 @@ class Moderator:
             if name.casefold() in listed and re.search(rf"\b{re.escape(name)}\b", said.question)
         )
 
-    def _part(self, phase: DiscussionPhase) -> GuidePart:
-        return self.config.guide.get(phase, GuidePart())
-
     async def generate_followup(
         self, scope: Scope, response: DiscussionMessage, so_far: Sequence[DiscussionMessage]
     ) -> str | None:
@@ -242,13 +261,15 @@ class Moderator:
             return None
         prompt = scope.prompt(
             "moderator_followup",
-            who=response.speaker_name,
-            answer=response.content,
-            phase=response.phase.value,
+            who=self.texts.name(response.speaker_id, response.speaker_name),
+            answer=response.quoted,
+            phase=quote_phase(response.phase),
             rung=response.rung + 1,
-            probes=self._part(response.phase).probes,
+            probes=self.texts.probes(response.phase),
         )
-        said = await scope.ask(self.speaker(scope), prompt, heard=heard(so_far, REMEMBERED))
+        latest = heard(so_far, REMEMBERED)
+        about = f"the reasons of {response.speaker_name}"
+        said = await scope.ask(self.speaker(scope), prompt, heard=latest, about=about)
         return None if isinstance(said, Missing) else unnumbered(said) or None
 
     def select_respondents(

@@ -29,8 +29,8 @@ from folkmoot.kit import coding
 from folkmoot.people.sources.grounded.profile import first_name
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
 from folkmoot.studies.focus_group.discussion import DiscussionMessage, DiscussionTranscript, When
-from folkmoot.studies.focus_group.participants import Participant, leaning
-from folkmoot.studies.focus_group.positions import DECIMALS, has_moved
+from folkmoot.studies.focus_group.participants import Participant
+from folkmoot.studies.focus_group.positions import DECIMALS, describe_position, has_moved
 
 MODEL = "model"
 
@@ -99,22 +99,29 @@ async def read_position(
     the first one read is no change.
     """
     others = [m for m in before if m.by_participant and m.speaker_id != who.id]
-    opinion = who.persona.opinion
+    own = (
+        m.turn_number for m in reversed(before) if m.speaker_id == who.id and m.valence is not None
+    )
+    turn, texts = next(own, 0), who.texts
+    names = {m.speaker_id: texts.name(m.speaker_id, m.speaker_name) for m in others}
+    just_before = others[-1] if others else None
     prompt = scope.prompt(
         "opinion_shift",
-        who=who.name,
-        concept=who.config.product_concept,
-        first_opinion=opinion.sentence if opinion else "",
-        last_position="" if last is None else f"{last:+.2f}",
-        last_leaning="" if last is None else leaning(last),
-        before={"name": others[-1].speaker_name, "words": others[-1].content} if others else None,
-        others=list(dict.fromkeys(m.speaker_name for m in others)),
-        question=asked.content,
+        who=texts.name(who.id, who.name),
+        concept=texts.concept,
+        first_opinion=who.opinion_words,
+        last_position="" if last is None else texts.position(who.id, turn, last),
+        last_leaning="" if last is None else texts.leaning(who.id, turn, describe_position(last)),
+        before=just_before and {"name": names[just_before.speaker_id], "words": just_before.quoted},
+        others=list(names.values()),
+        question=asked.quoted,
         answer=answer,
         with_sentiment=who.config.sentiment == MODEL,
     )
     coder = Speaker("coder", "Coder", role="coder", system=scope.prompt("coder_system"))
-    read = await scope.ask(coder, prompt, answer=OPINION_READING, temperature=0.0)
+    read = await scope.ask(
+        coder, prompt, answer=OPINION_READING, temperature=0.0, about=str(answer)
+    )
     if isinstance(read, Missing):
         return Position(last, missing=read.reason)
     name = (read.takes_up or "").casefold()
@@ -168,14 +175,14 @@ async def coded(session: Session[DiscussionConfig], talks: Sequence[DiscussionTr
     """The codes of all answers by their id. The warm-up, where people introduce themselves, is left
     out; what was said in private is coded too, for the report to compare with the positions."""
     answers = [
-        coding.Text(answer_id(t, m), m.content, f"{t.group}/{m.speaker_id}")
+        coding.Text(answer_id(t, m), m.quoted, f"{t.group}/{m.speaker_id}")
         for t in talks
         for m in t.by_participants()
         if m.phase is not DiscussionPhase.WARMUP
     ]
     private = [
         coding.Text(
-            f"{t.group}/{t.stimulus}/{s.persona_id}/{s.when.value}", s.words,
+            f"{t.group}/{t.stimulus}/{s.persona_id}/{s.when.value}", s.quoted,
             f"{t.group}/{s.persona_id}",
         )
         for t in talks

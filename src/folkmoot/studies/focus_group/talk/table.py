@@ -17,9 +17,10 @@ from folkmoot.studies.focus_group.discussion import (
     ModeratorNotes,
 )
 from folkmoot.studies.focus_group.participants import Participant
+from folkmoot.studies.focus_group.tables import say_message
 from folkmoot.studies.focus_group.talk import reading
 from folkmoot.studies.focus_group.talk.character import is_out_of_character
-from folkmoot.studies.focus_group.talk.moderator import Moderator, room
+from folkmoot.studies.focus_group.talk.moderator import Moderator, Question, room
 
 RUNGS = 2  # of a ladder of probes: why is that so, and why does that matter?
 
@@ -64,13 +65,7 @@ class Talk:
             self.config.all_questions - self.questions,
             scope.at("floor").rng,
         )
-        asked = self._asks(
-            phase,
-            question.text,
-            None if question.planned else how_ended(at),
-            to=question.takes_up,
-            asks=question.asks,
-        )
+        asked = self._asks(at, phase, question)
         probed = False
         while waiting:
             speaker = waiting.pop(0)
@@ -86,9 +81,8 @@ class Talk:
                     break
                 probed, waiting = True, after
                 self.probes += 1
-                probe = self._asks(
-                    phase, text, how_ended(at), to=answer, asks=(speaker.id,), rung=answer.rung + 1
-                )
+                follow_up = Question(text, asks=(speaker.id,), takes_up=answer)
+                probe = self._asks(at, phase, follow_up, rung=answer.rung + 1)
                 answer = await self._answer(scope.at(speaker.id, names[1]), speaker, probe)
 
     def _answers(self) -> int:
@@ -133,6 +127,7 @@ class Talk:
         by_model = self.config.sentiment == reading.MODEL and now.sentiment is not None
         felt = now.sentiment if by_model else tone(said)
         return self._add(
+            at,
             DiscussionMessage(
                 turn_number=len(self.messages) + 1,
                 question=self.questions,
@@ -156,7 +151,8 @@ class Talk:
                 reading_missing=now.missing,
                 out_of_character=is_out_of_character(said),
                 finish=how_ended(at),
-            )
+            ),
+            at.address,
         )
 
     def position(self, who: Participant) -> float | None:
@@ -165,37 +161,36 @@ class Talk:
         return own[-1] if own else who.first_position
 
     def _asks(
-        self,
-        phase: DiscussionPhase,
-        text: str,
-        finish: str | None,
-        *,
-        to: DiscussionMessage | None,
-        asks: tuple[str, ...],
-        rung: int = 0,
+        self, scope: Scope, phase: DiscussionPhase, question: Question, rung: int = 0
     ) -> DiscussionMessage:
-        """The moderator's words; `to`: the remark that they take up, or the answer they probe."""
+        """Record a question as the moderator asks it. If it was not planned, it is the last reply
+        that `scope` got. `rung` as in `DiscussionMessage`."""
+        taken_up = question.takes_up
         return self._add(
+            scope,
             DiscussionMessage(
                 turn_number=len(self.messages) + 1,
                 question=self.questions,
                 role=MessageRole.MODERATOR,
                 speaker_id=MODERATOR,
                 speaker_name="Moderator",
-                content=text,
+                content=question.text,
                 phase=phase,
-                replied_to=to.speaker_id if to else None,
-                replied_to_turn=to.turn_number if to else None,
-                sentiment=tone(text),
+                replied_to=taken_up.speaker_id if taken_up else None,
+                replied_to_turn=taken_up.turn_number if taken_up else None,
+                sentiment=tone(question.text),
                 sentiment_source=lexicon(),
-                asks=asks,
+                asks=question.asks,
                 probe=rung > 0,
                 rung=rung,
-                out_of_character=is_out_of_character(text),
-                finish=finish,
-            )
+                out_of_character=is_out_of_character(question.text),
+                finish=None if question.planned else how_ended(scope),
+            ),
+            "" if question.planned else scope.address,
         )
 
-    def _add(self, message: DiscussionMessage) -> DiscussionMessage:
-        self.messages.append(message)
-        return message
+    def _add(self, scope: Scope, message: DiscussionMessage, address: str) -> DiscussionMessage:
+        """Record a message as it is said; `address` is that of the reply, empty for other words."""
+        said = say_message(scope, self.moderator.texts, message, address=address)
+        self.messages.append(said)
+        return said
