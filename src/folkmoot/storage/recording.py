@@ -275,6 +275,8 @@ class Recording:
                 if name not in schema:
                     told = _type(self._kinds[name], name, self.name)
                     schema[name] = _of_kind(told, KINDS.get(self._declared.get(name, "")))
+        # Rows may leave cells out, so the first ones need not name all columns in their order.
+        schema = {name: schema[name] for name in (*self._declared, *schema) if name in schema}
         return schema or {name: KINDS[kind] for name, kind in self._declared.items()}
 
 
