@@ -47,7 +47,7 @@ def half_deaf(*stages: str) -> Scripted:
 def declared_columns(run: folkmoot.Run) -> None:
     """Every table that the study declares is there with its columns, by type."""
     for name, columns in declared(run.study.tables).items():
-        table, wanted = run.table(name), Recording(name).table(columns).lazy().collect()
+        table, wanted = run.table(name), Recording(name, declared=columns).table().lazy().collect()
         assert set(wanted.columns) <= set(table.columns), name
         assert {c: table.schema[c] for c in wanted.columns} == dict(wanted.schema), name
 
@@ -81,7 +81,7 @@ def test_a_run_of_use_has_its_tables_as_declared(study: str, tmp_path: Path) -> 
     declared_columns(run)
     for name, columns in declared(find_study(study).tables).items():
         recorded = [c for c in run.table(name).columns if not c.startswith("demographic_")]
-        assert recorded == Recording(name).table(columns).lazy().collect().columns, name
+        assert recorded == Recording(name, declared=columns).table().lazy().collect().columns, name
 
 
 @pytest.mark.parametrize(

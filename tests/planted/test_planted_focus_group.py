@@ -21,13 +21,13 @@ from folkmoot.people.sources.grounded import Profile
 from folkmoot.respondent import Respondent
 from folkmoot.respondent.reading import read
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group import STUDY, sycophancy
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.discussion import DiscussionMessage, DiscussionTranscript
 from folkmoot.studies.focus_group.findings import LIKELY
 from folkmoot.studies.focus_group.participants import Participant
 from folkmoot.studies.focus_group.respondent import PART, opinion, sentences, views, words
+from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.talk.table import Talk
 
 GOOD = "It is simple and quick. Tested and reliable for ten years. Results are crisp and fresh."

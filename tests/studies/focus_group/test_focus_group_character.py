@@ -12,8 +12,8 @@ from folkmoot.conversation.answers import Missing
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.focus_group import STUDY
-from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.respondent import sentences, views
+from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.talk.character import is_out_of_character
 from tests.planted.test_planted_focus_group import play as play_synthetic
 from tests.studies.focus_group.at_hand import Asked, discuss, plain

@@ -12,8 +12,8 @@ from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group import STUDY
+from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.talk.reading import kind_and_name
 from tests.studies.focus_group.at_hand import LINES
 from tests.studies.focus_group.test_focus_group_run import play, reply

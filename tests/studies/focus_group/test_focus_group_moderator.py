@@ -17,9 +17,9 @@ from folkmoot.errors import InputError
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.focus_group import STUDY
-from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.config import DiscussionPhase
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript, When
+from folkmoot.studies.focus_group.tables import read_talk
 from tests.studies.focus_group.at_hand import (
     LINES,
     Asked,

@@ -15,9 +15,9 @@ from folkmoot.errors import InputError
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.discussion import When
+from folkmoot.studies.focus_group.tables import read_talk
 from tests.studies.focus_group.at_hand import Asked, discuss, plain, settings
 from tests.studies.focus_group.test_focus_group_run import play, reply
 

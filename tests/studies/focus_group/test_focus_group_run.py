@@ -18,9 +18,9 @@ from folkmoot.models.scripted import Scripted
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.randomness import uniform
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.files import TranscriptFormatter
+from folkmoot.studies.focus_group.tables import read_talk
 from tests.studies.focus_group.at_hand import LINES, asking
 
 STUDY_FILE = """

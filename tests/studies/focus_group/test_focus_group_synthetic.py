@@ -17,7 +17,6 @@ from folkmoot.models.request import Message, Pointers, ProviderSettings, Request
 from folkmoot.respondent import Respondent
 from folkmoot.respondent.reading import read
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group import STUDY, sycophancy
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.files import TranscriptFormatter
@@ -29,6 +28,7 @@ from folkmoot.studies.focus_group.respondent import (
     views,
     words,
 )
+from folkmoot.studies.focus_group.tables import read_talk
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "focus_group.yaml"
 
