@@ -1,0 +1,206 @@
+"""Every text in the prompts of a focus group has a source, and is what that source recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import folkmoot
+from folkmoot.conversation.transcript import Transcript
+from folkmoot.kit.exposure_by_source import ELSEWHERE, MISNAMED, differences
+from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
+from folkmoot.models.request import ProviderSettings, Reply, Request, StudyPart
+from folkmoot.models.scripted import Scripted
+from folkmoot.provenance import quote
+from folkmoot.respondent import Respondent
+from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.focus_group import STUDY, participants
+from folkmoot.studies.focus_group.config import DiscussionConfig
+from folkmoot.studies.focus_group.discussion import DiscussionMessage
+from folkmoot.studies.focus_group.protocol import protocol
+from folkmoot.studies.focus_group.respondent import PART
+from folkmoot.studies.focus_group.texts import DiscussionTexts
+from tests.studies.focus_group.at_hand import people
+
+PROFILES = Path(__file__).parents[3] / "examples" / "focus_group_profiles.csv"
+SMALL: Mapping[str, Any] = {
+    "product_concept": "An oven that scans ready meals and cooks them by itself",
+    "category": "kitchen appliances",
+    "stimulus_material": "Meet the oven that reads. It is simple and quick. 299 dollars.",
+    "num_personas": 3,
+    "phases": ["exploration", "reaction", "synthesis"],
+    "random_seed": 2,
+}
+TWO_CONCEPTS = {
+    "product_concept": None,
+    "stimuli": [
+        {"name": "oven", "product_concept": "An oven that reads", "price": "299 dollars"},
+        {
+            "name": "box",
+            "product_concept": "A box that cooks",
+            "category": "lunch boxes",
+            "stimulus_material": "The box is light and easy to clean.",
+        },
+    ],
+    "price": "150 dollars",
+    "replications": 2,
+}
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "plain": {"phases": ["warmup", "exploration", "deep_dive", "reaction", "synthesis"]},
+    "no material, two people": {"stimulus_material": None, "num_personas": 2},
+    "two concepts in two groups": TWO_CONCEPTS,
+    "a price ladder": {"price": "299 dollars", "prices": ["199 dollars", 249]},
+    "interviews alone": {"control": "alone", "prices": ["99 dollars", "399 dollars"]},
+    "random order, little heard": {"control": "order", "context_messages": 2},
+    "seeded opinions": {"first_opinion": "seeded", "appeal": 0.3},
+    "a guide of the researcher's": {
+        "guide": {
+            "exploration": {"questions": ["What is it for?", "Who needs it?"], "probes": ["Why?"]},
+            "synthesis": ["Would you buy it?"],
+        },
+        "num_personas": 6,
+    },
+    "tone by the model": {"sentiment": "model", "questions_per_phase": 4, "num_personas": 8},
+    "profiles": {"personas": str(PROFILES)},
+}
+
+
+def play(folder: Path, settings: Mapping[str, Any], **more: Any) -> RunFolder:
+    raw = {key: value for key, value in {**SMALL, **settings}.items() if value is not None}
+    return folkmoot.run(STUDY, raw, out=folder / "run", **(more or {"model": "synthetic"})).folder
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
+    run = play(tmp_path, VARIANTS[name])
+    assert count_unattributed_characters(run) == {}
+    assert find_wrong_sources(run, STUDY.tables) == []
+    assert differences(run) == []
+    assert run.table("provenance")["kind"].n_unique() >= 5
+
+
+def test_so_it_is_where_models_give_no_usable_plan_question_or_opinion(tmp_path: Path) -> None:
+    settings = {"num_personas": 4, "questions_per_phase": 3, "control": "alone"}
+    config = DiscussionConfig.model_validate({**SMALL, **settings})
+    inner = Respondent(ProviderSettings(seed=2, study=StudyPart(PART, config)))
+
+    def spoil(request: Request, address: str) -> Reply:
+        reply = inner.reply(request, address)
+        if "guide/exploration/ask0" in address or "q02/moderator/ask0" in address:
+            return reply._replace(text='{"declined": true}')
+        if "guide/synthesis/ask0" in address:
+            return reply._replace(text='{"questions": ["1. Well?", "1. Well?"]}')
+        if "/p_0001/opinion/ask0" in address:
+            return reply._replace(text='{"opinion": "Who knows?", "position": null}')
+        return reply
+
+    run = play(tmp_path, settings, provider=Scripted(spoil))
+    assert count_unattributed_characters(run) == {}
+    assert find_wrong_sources(run, STUDY.tables) == []
+    said = run.table("utterances")
+    guide = said.filter(pl.col("turn").is_null() & pl.col("persona_id").is_null())
+    assert guide.filter(pl.col("address") == "")["text"].len() == 3 + 2  # packaged questions
+    assert "Well?" in guide.filter(phase="synthesis")["text"].to_list()
+
+
+def test_what_is_said_is_recorded_with_the_reply_that_it_comes_from(tmp_path: Path) -> None:
+    run = play(tmp_path, {"control": "alone"})
+    said, answers = run.table("utterances"), set(run.table("answers")["address"])
+    assert said["utterance_id"].is_unique().all()
+    assert set(said.filter(pl.col("address") != "")["address"]) <= answers
+    talk, interviews = (
+        said.filter("public"),
+        said.filter(~pl.col("public") & ~pl.col("turn").is_null()),
+    )
+    assert talk["turn"].to_list() == [*range(1, talk.height + 1)]
+    assert talk["persona_id"].is_null().all() and interviews["persona_id"].is_not_null().all()
+    # The interviewer asks in the guide's own words, which come from no reply.
+    assert set(interviews.filter(speaker_role="moderator")["address"]) == {""}
+    stated = run.table("statements").join(said, on="utterance_id")
+    assert stated.height == run.table("statements").height
+    assert (stated["words"] == stated["text"]).all() and not stated["public"].any()
+
+
+def test_so_it_is_in_a_discussion_held_from_python(tmp_path: Path) -> None:
+    """A simulator invites its own people and holds the study's protocol."""
+    invited = replace(STUDY, protocol=partial(protocol, invited=people(2, 3)))
+    run = folkmoot.run(invited, dict(SMALL), out=tmp_path / "run", model="synthetic").folder
+    assert count_unattributed_characters(run) == {}
+    assert find_wrong_sources(run, STUDY.tables) == []
+
+
+# --- planted mistakes -----------------------------------------------------------------------------
+
+
+def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Miswired: a private opinion reaches everybody in a string that knows no source."""
+    leak = "In private Ann said that it is a gimmick."
+    right = DiscussionTexts.concept.fget
+    assert right is not None
+    monkeypatch.setattr(DiscussionTexts, "concept", property(lambda self: f"{right(self)}. {leak}"))
+    run = play(tmp_path, {})
+    counted = count_unattributed_characters(run)
+    shown = run.table("answers").filter(role="participant")["address"]
+    assert set(shown) <= set(counted)
+    assert all(counted[address] >= len(leak) for address in shown)
+
+
+def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Miswired: the material is quoted as the text of the price."""
+    monkeypatch.setattr(
+        DiscussionTexts,
+        "material",
+        property(
+            lambda texts: quote(
+                texts.config.stimulus_material, "material", f"concepts.price/{texts.stimulus}"
+            )
+        ),
+    )
+    run = play(tmp_path, {"price": "299 dollars"})
+    (wrong,) = find_wrong_sources(run, STUDY.tables)
+    assert wrong.source_id == "concepts.price/concept"
+    assert wrong.text == SMALL["stimulus_material"] and wrong.recorded == ("299 dollars",)
+    assert any("material should stand in the prompt" in said for said in differences(run))
+
+
+def test_the_words_of_another_group_and_of_another_concept_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Miswired: people hear what was said in the conversation before as well."""
+    right, before = participants.heard, list[DiscussionMessage]()
+
+    def wrong(context: Sequence[DiscussionMessage], last: int) -> Transcript:
+        heard = right([*before[-1:], *context], last + 1)
+        before.extend(m for m in context if m.by_participant and m not in before)
+        return heard
+
+    monkeypatch.setattr(participants, "heard", wrong)
+    run = play(tmp_path, TWO_CONCEPTS)
+    found = run.table("exposure").filter(kind=ELSEWHERE)
+    ids = {id for ids in found["text_ids"] for id in ids.strip("[]").replace('"', "").split(", ")}
+    assert ids <= set(run.table("utterances")["utterance_id"]) and ids
+    assert any(ELSEWHERE in said for said in differences(run))
+
+
+def test_words_under_another_name_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Miswired: what one person says is put down to another after it was recorded."""
+    utterance = DiscussionMessage.utterance.fget
+    assert utterance is not None
+
+    def wrong(message: DiscussionMessage) -> Any:
+        said = utterance(message)
+        return said._replace(speaker_id="p_0002") if said.speaker_id == "p_0001" else said
+
+    monkeypatch.setattr(DiscussionMessage, "utterance", property(wrong))
+    run = play(tmp_path, {})
+    assert any(MISNAMED in said for said in differences(run))
