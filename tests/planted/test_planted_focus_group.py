@@ -16,7 +16,7 @@ import folkmoot
 from folkmoot.conversation.transcript import EMPTY
 from folkmoot.kit.exposure import MISNAMED
 from folkmoot.measures.clustered import paired_difference
-from folkmoot.models.request import Message, Pointers, ProviderSettings, Request, StudyPart
+from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints, StudyPart
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.respondent import Respondent
 from folkmoot.respondent.reading import read
@@ -120,7 +120,7 @@ def true_positions(run: RunFolder, stimulus: int = 0, price: str | None = None) 
             request = Request(
                 "synthetic",
                 (Message("system", who), Message("user", asked)),
-                asked=Pointers("participant", who, "json"),
+                asked=RespondentHints("participant", who, "json"),
             )
             found.append(opinion(respondent.mind(read(request, "truth"), "truth")).position)
     return found

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.models.request import Message, Pointers, Request
+from folkmoot.models.request import Message, Request, RespondentHints
 from folkmoot.respondent import general
 from folkmoot.respondent.persona import meet
 from folkmoot.respondent.reading import arguments, read
@@ -164,7 +164,7 @@ def test_a_persona_counts_only_where_it_stands_and_is_one_person_in_all_prompts(
         request = Request(
             "x",
             (Message("system", told), Message("user", "Well?")),
-            asked=Pointers("participant", described),
+            asked=RespondentHints("participant", described),
         )
         return Town().model.mind(read(request, "a"), "a").who.key
 
@@ -192,7 +192,7 @@ def test_a_reply_depends_on_seed_address_and_text_only() -> None:
 
 def test_a_re_ask_is_answered_as_what_it_repeats_and_is_no_talk() -> None:
     town = Town(1)
-    asked = Pointers("participant", persona(1), "choice", OPTIONS)
+    asked = RespondentHints("participant", persona(1), "choice", OPTIONS)
     told = system(persona(1), MARKET)
     again = town.request(
         asked, told, f"{page()}\n\n{FINAL}", "I like them all.", "Not that. One of them!"

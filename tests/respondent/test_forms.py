@@ -21,10 +21,10 @@ from folkmoot.models.request import (
     NOT_MOVED,
     NOT_READ,
     Message,
-    Pointers,
     ProviderSettings,
     Reply,
     Request,
+    RespondentHints,
 )
 from folkmoot.respondent import Respondent
 from folkmoot.respondent.reading import in_lines
@@ -32,7 +32,9 @@ from folkmoot.respondent.reading import in_lines
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def ask(system: str, prompt: str, asked: Pointers = NOBODY, *, at: str = "a", **more: Any) -> Reply:
+def ask(
+    system: str, prompt: str, asked: RespondentHints = NOBODY, *, at: str = "a", **more: Any
+) -> Reply:
     messages = (Message("system", system), Message("user", prompt))
     request = Request("synthetic", messages, asked=asked, **more)
     return Respondent(ProviderSettings(seed=more.pop("seed", 3))).reply(request, at)
@@ -51,7 +53,9 @@ class Grounds(BaseModel):
 
 
 def grounds(n: int, at: str, question: str) -> dict[str, Any]:
-    reply = ask(person(n), question, Pointers(kind="json"), at=at, schema=Json(Grounds).schema)
+    reply = ask(
+        person(n), question, RespondentHints(kind="json"), at=at, schema=Json(Grounds).schema
+    )
     return dict(json.loads(reply.text))
 
 
@@ -100,8 +104,8 @@ def test_the_delphi_example_has_experts_with_opinions(tmp_path: Path) -> None:
 )
 def test_a_number_lies_in_the_bounds_that_the_text_states(low: int, size: int, said: str) -> None:
     bounds = said.format(low, low + size)
-    asked = Pointers(kind="number", offered=(str(low), str(low + size)))
-    for pointers in (asked, Pointers(kind="number")) if low >= 0 else (asked,):
+    asked = RespondentHints(kind="number", offered=(str(low), str(low + size)))
+    for pointers in (asked, RespondentHints(kind="number")) if low >= 0 else (asked,):
         reply = ask(person(1), f"How many boats lie in the harbour? {bounds}", pointers)
         assert low <= float(reply.text) <= low + size
         assert reply.finish == "stop"
@@ -122,7 +126,7 @@ def test_a_number_lies_in_the_bounds_that_the_text_states(low: int, size: int, s
 )
 def test_bounds_that_stand_in_words_are_read_too(said: str, low: int, high: int) -> None:
     question = f"How many boats should lie in the harbour over the winter? {said}"
-    asked = Pointers(kind="number", offered=(str(low), str(high)))
+    asked = RespondentHints(kind="number", offered=(str(low), str(high)))
     given = [ask(person(n), question, asked) for n in range(60)]
     numbers = [float(reply.text) for reply in given]
     assert {reply.finish for reply in given} == {"stop"}
@@ -143,7 +147,7 @@ def test_a_field_without_bounds_keeps_to_those_that_the_prompt_states_for_it() -
         "ninety), how_sure (1-5) and why (one to two sentences)."
     )
     given = [
-        json.loads(ask(person(n), prompt, Pointers(kind="json"), schema=schema).text)
+        json.loads(ask(person(n), prompt, RespondentHints(kind="json"), schema=schema).text)
         for n in range(60)
     ]
     for field, low, high in (("boats", 10, 90), ("how_sure", 1, 5)):
@@ -180,7 +184,7 @@ SHOWN = [
 def test_what_is_shown_beside_the_question_does_not_make_another_person(
     shown: str, asks: str
 ) -> None:
-    asked = Pointers(kind="number", offered=("0", "100"))
+    asked = RespondentHints(kind="number", offered=("0", "100"))
 
     def said(prompt: str, at: str) -> list[float]:
         prompt += "\n\nA number from 0 to 100 only."
@@ -190,7 +194,7 @@ def test_what_is_shown_beside_the_question_does_not_make_another_person(
 
 
 def test_a_statement_is_what_is_asked_where_the_question_says_nothing_by_itself() -> None:
-    asked = Pointers(kind="choice", offered=("1", "2", "3", "4", "5"))
+    asked = RespondentHints(kind="choice", offered=("1", "2", "3", "4", "5"))
 
     def said(prompt: str, at: str) -> list[float]:
         prompt += " Answer with a number: 1, 2, 3, 4, 5."
@@ -218,7 +222,7 @@ def test_an_argument_moves_a_rating_and_a_text_on_nothing_does_not(
         "Herons stand in the reeds all day, and at night foxes come down from the hill. The "
         "miller's daughter paints both of them in water colours on cardboard boxes."
     )
-    asked = Pointers(kind="number", offered=("0", "100"))
+    asked = RespondentHints(kind="number", offered=("0", "100"))
     model = Respondent(ProviderSettings(seed=3, options={"persuasion": persuasion}))
 
     def mean(text: str) -> tuple[float, set[str]]:
@@ -245,7 +249,7 @@ def test_an_argument_moves_a_rating_and_a_text_on_nothing_does_not(
 
 
 def test_a_number_without_bounds_says_that_it_was_not_read() -> None:
-    assert ask(person(1), "How many?", Pointers(kind="number")).finish == NOT_READ
+    assert ask(person(1), "How many?", RespondentHints(kind="number")).finish == NOT_READ
 
 
 LISTS = [
@@ -263,14 +267,16 @@ def test_options_are_found_in_any_dress_and_order_without_being_pointed_at(dress
     fruit = ("Apple tart", "Plum cake", "Cherry pie")
     for n in range(20):
         said = {
-            ask(person(n), f"Vuno tasil?\n\n{dress.format(*order)}", Pointers(kind="choice")).text
+            ask(
+                person(n), f"Vuno tasil?\n\n{dress.format(*order)}", RespondentHints(kind="choice")
+            ).text
             for order in (fruit, fruit[::-1])
         }
         assert len(said) == 1 and said <= set(fruit)
 
 
 def test_an_option_that_stands_nowhere_cannot_be_chosen() -> None:
-    asked = Pointers(kind="choice", offered=("Dam", "No dam"))
+    asked = RespondentHints(kind="choice", offered=("Dam", "No dam"))
     reply = ask(person(1), "What do you think about the river?", asked)
     assert reply.text not in asked.offered
     assert reply.finish == NOT_READ
@@ -287,7 +293,7 @@ class Odd(BaseModel):
 def test_any_schema_validates() -> None:
     schema = Json(Odd).schema or {}
     for n in range(20):
-        reply = ask(person(n), DAM, Pointers(kind="json"), schema=schema)
+        reply = ask(person(n), DAM, RespondentHints(kind="json"), schema=schema)
         Draft202012Validator(schema).validate(json.loads(reply.text))
 
 
@@ -347,13 +353,13 @@ def test_running_text_is_read_by_its_sentences_and_what_is_quoted_stays_whole() 
 
 
 def numbers_of(prompt: str, low: float, high: float, at: str = "a", n: int = 150) -> list[float]:
-    told = Pointers(kind="number", offered=(str(low), str(high)))
+    told = RespondentHints(kind="number", offered=(str(low), str(high)))
     return [float(ask(person(k), prompt, told, at=f"{at}{k}").text) for k in range(n)]
 
 
 def objects(fields: Any, prompt: str, at: str = "a", n: int = 150) -> list[dict[str, Any]]:
     schema = {"type": "object", "properties": fields, "required": list(fields)}
-    told = Pointers(kind="json")
+    told = RespondentHints(kind="json")
     return [
         json.loads(ask(person(k), prompt, told, at=f"{at}{k}", schema=schema).text)
         for k in range(n)
@@ -361,7 +367,7 @@ def objects(fields: Any, prompt: str, at: str = "a", n: int = 150) -> list[dict[
 
 
 def choices(prompt: str, *options: str, at: str = "a", n: int = 150) -> list[str]:
-    told = Pointers(kind="choice", offered=options)
+    told = RespondentHints(kind="choice", offered=options)
     return [ask(person(k), prompt, told, at=f"{at}{k}").text for k in range(n)]
 
 

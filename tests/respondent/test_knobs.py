@@ -11,7 +11,7 @@ import pytest
 from folkmoot.conversation.answers import Parsed
 from folkmoot.conversation.choices import Choice
 from folkmoot.errors import InputError
-from folkmoot.models.request import CUT, Message, Pointers, ProviderSettings, Request
+from folkmoot.models.request import CUT, Message, ProviderSettings, Request, RespondentHints
 from folkmoot.respondent import MODEL_SERVED, PATHOLOGIES, Knobs, Respondent, planted
 from tests.respondent.town import CARE, FINAL, OPTIONS, Town, persona
 
@@ -100,14 +100,16 @@ def test_over_length_buries_the_answer_and_malformed_breaks_it() -> None:
     assert share({"over_length": 1}, "long") == 1
     assert share({"malformed": 1}, "listed") == 0
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
-    whole = Town(1).request(Pointers(kind="json"), "You are Ann.", "How many?", schema=schema)
+    whole = Town(1).request(
+        RespondentHints(kind="json"), "You are Ann.", "How many?", schema=schema
+    )
     for n in range(20):
         with pytest.raises(ValueError, match=r"."):
             json.loads(Town(1, {"malformed": 1}).model.reply(whole, f"{n}").text)
 
 
 def test_a_cut_reply_ends_in_the_middle_and_says_so() -> None:
-    request = Town().request(Pointers("participant", persona(1)), "You are Ann.", "Why?")
+    request = Town().request(RespondentHints("participant", persona(1)), "You are Ann.", "Why?")
     whole = Town().model.reply(request, "a")
     cut = Town(0, {"cut": 1}).model.reply(request, "a")
     assert cut.finish == CUT and whole.text.startswith(cut.text) and len(cut.text) < len(whole.text)
@@ -142,7 +144,7 @@ def ratings(knobs: dict[str, float]) -> list[int]:
     prompt = f"The town should have a night bus to the harbour.\n{listed}"
     found = []
     for n in range(300):
-        asked = Pointers("participant", persona(n), "choice", LIKERT)
+        asked = RespondentHints("participant", persona(n), "choice", LIKERT)
         request = town.request(asked, f"You are {persona(n)}", prompt)
         found.append(LIKERT.index(town.model.reply(request, f"r/{n}").text))
     return found

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from folkmoot.conversation.answers import Json
-from folkmoot.models.request import Message, Pointers, ProviderSettings, Request
+from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints
 from folkmoot.people.enrichment import Demographics, demographics_prompt, enrichment_prompt
 from folkmoot.respondent import Respondent, general
 from folkmoot.respondent.lexicon import MIXTURES
@@ -131,7 +131,7 @@ def test_a_summary_binds_the_reasons_to_the_options_for_which_they_were_given() 
 
 def test_the_judge_finds_the_option_with_the_most_foreign_reasons() -> None:
     text = f"{MARKET}: {CARE}.\n\n{BUSES}: {CARE}.\n\n{POOL}: {ENTERPRISE}."
-    asked = Pointers("judge", "", "choice", OPTIONS)
+    asked = RespondentHints("judge", "", "choice", OPTIONS)
     town = Town(9)
     assert town.model.reply(town.request(asked, "", text), "j").text == POOL
 
@@ -165,7 +165,7 @@ LINE = "A retired chemist and grandmother who keeps bees in a small village"
 
 
 def test_a_line_becomes_a_persona_with_fitting_demographics() -> None:
-    town, asked = Town(1), Pointers("recruiter", LINE)
+    town, asked = Town(1), RespondentHints("recruiter", LINE)
     request = town.request(
         asked._replace(kind="json"), "", demographics_prompt(LINE), schema=Json(Demographics).schema
     )
@@ -201,5 +201,5 @@ def talk(n: int, theme: str, asked: str) -> str:
         Message("assistant", "Let me think."),
         Message("user", asked),
     )
-    request = Request("synthetic", messages, asked=Pointers(kind="text"))
+    request = Request("synthetic", messages, asked=RespondentHints(kind="text"))
     return Respondent(ProviderSettings(seed=3)).reply(request, f"t{n}").text

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
-from folkmoot.models.request import Message, Pointers, ProviderSettings, Request, StudyPart
+from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints, StudyPart
 from folkmoot.respondent import Mind, Part, Respondent
 from folkmoot.respondent.reading import read
 
@@ -51,7 +51,7 @@ class Town:
         settings = ProviderSettings(seed=self.seed, options=dict(self.knobs), study=study)
         self.model = Respondent(settings)
 
-    def request(self, asked: Pointers, told: str, *turns: str, **more: object) -> Request:
+    def request(self, asked: RespondentHints, told: str, *turns: str, **more: object) -> Request:
         """`turns` alternate user, assistant, …, and end with the user."""
         messages = [Message("system", told)] if told else []
         for k, text in enumerate(turns):
@@ -66,22 +66,22 @@ class Town:
         at: str = "vote",
         options: tuple[str, ...] = OPTIONS,
     ) -> str:
-        asked = Pointers("participant", persona(n), "choice", options)
+        asked = RespondentHints("participant", persona(n), "choice", options)
         told = system(persona(n), held, options)
         return self.model.reply(self.request(asked, told, *(turns or (FINAL,))), f"{at}/{n}").text
 
     def says(self, n: int, held: str, *turns: str, at: str = "talk") -> str:
-        asked = Pointers("participant", persona(n), "text")
+        asked = RespondentHints("participant", persona(n), "text")
         return self.model.reply(
             self.request(asked, system(persona(n), held), *turns), f"{at}/{n}/{len(turns)}"
         ).text
 
     def leads(self, told: str, *turns: str, role: str = "moderator", at: str = "m") -> str:
-        asked = Pointers(role, "", "text")
+        asked = RespondentHints(role, "", "text")
         return self.model.reply(self.request(asked, told, *turns), f"{at}/{len(turns)}").text
 
     def mind(self, n: int, *turns: str, held: str = "") -> Mind:
         """The mind of somebody at a vote."""
-        asked = Pointers("participant", persona(n), "choice", OPTIONS)
+        asked = RespondentHints("participant", persona(n), "choice", OPTIONS)
         request = self.request(asked, system(persona(n), held), *turns)
         return self.model.mind(read(request, "x"), "x")

@@ -170,6 +170,8 @@ class Json(Generic[M]):
     `may_decline`: the schema begins with a field `declined`; a reply that sets it is `Missing`,
     whatever its other fields hold and whatever `fallback` is.
     `sentences`: what the prompts say of each field. A field that gives it back has no value.
+    `total`: what the numbers of the object must add up to, for the embedded respondent; a validator
+    of the model checks it.
     """
 
     model: type[M]
@@ -181,6 +183,7 @@ class Json(Generic[M]):
     kind: str = "json"
     may_decline: bool = False
     sentences: FieldSentences = field(default_factory=dict)
+    total: float | None = None
 
     def __post_init__(self) -> None:
         schema = self.schema

@@ -25,7 +25,7 @@ from folkmoot.engine.providers import Providers
 from folkmoot.errors import FatalModelError
 from folkmoot.json_text import decode
 from folkmoot.models.catalog import resolve
-from folkmoot.models.request import CUT, Pointers, Reply, Request
+from folkmoot.models.request import CUT, Reply, Request, RespondentHints
 from folkmoot.models.structured import JSON_MODE, SCHEMA, Capabilities
 
 UNKNOWN = "unknown"
@@ -95,7 +95,7 @@ def asked_in(journal: JournalReader) -> tuple[Request, ...]:
 
 def _request_of(entry: Entry) -> Request:
     _, role, kind, _ = entry.address.split("/", 3)
-    return replace(Request.from_json(entry.request), asked=Pointers(role, kind=kind))
+    return replace(Request.from_json(entry.request), asked=RespondentHints(role, kind=kind))
 
 
 def refuse_unworkable(checked: Sequence[Checked]) -> None:

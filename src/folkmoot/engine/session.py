@@ -45,7 +45,7 @@ from folkmoot.engine.utterances import SELF_DESCRIPTIONS, UTTERANCES, SelfDescri
 from folkmoot.errors import ProtocolError
 from folkmoot.models.catalog import HUMAN
 from folkmoot.models.images import shown_in
-from folkmoot.models.request import FloatArray, Pointers, Request
+from folkmoot.models.request import FloatArray, Request, RespondentHints
 from folkmoot.provenance import Quoted, quote, source_of
 from folkmoot.randomness import generator
 from folkmoot.storage.provenance_table import PROVENANCE
@@ -184,7 +184,7 @@ class Scope:
                 _first(max_tokens, who.max_tokens, run.config.max_tokens),
                 wanted.schema,
                 shown_in({*who.images, *(w for u in heard for w in u.images)}, messages),
-                _pointers(who, wanted, about),
+                _hints_for_respondent(who, wanted, about),
                 begins,
                 spans,
             )
@@ -520,10 +520,10 @@ def _form(wanted: Answer[object]) -> str:
     return str(getattr(wanted, "form", wanted.kind))
 
 
-def _pointers(who: Speaker, wanted: Answer[object], about: str) -> Pointers:
-    signal = getattr(wanted, "signal", "")
-    hints = (who.role, who.persona, _form(wanted), _offered(wanted), signal, about, who.id)
-    return Pointers(*hints)
+def _hints_for_respondent(who: Speaker, wanted: Answer[object], about: str) -> RespondentHints:
+    signal, total = getattr(wanted, "signal", ""), getattr(wanted, "total", None)
+    hints = (who.role, who.persona, _form(wanted), _offered(wanted), signal, about, who.id, total)
+    return RespondentHints(*hints)
 
 
 def _with_source(value: Any, wanted: Answer[Any], address: str, who: Speaker) -> Any:
@@ -555,7 +555,7 @@ async def _own_card(run: RunContext, seat: Playable) -> Quoted:
 async def _ask_card(run: RunContext, seat: Playable) -> Quoted:
     who, wanted, address = Speaker(seat.id), Json(OwnCard), own_card_at(seat)
     messages, _, spans = build_messages(who, EMPTY, OWN_CARD)
-    asked = Pointers(who.role, "", _form(wanted), speaker=seat.id)
+    asked = RespondentHints(who.role, "", _form(wanted), speaker=seat.id)
     request = Request(HUMAN, messages, schema=wanted.schema, asked=asked, spans=spans)
     if run.desk is not None:
         scene = Scene(who, (), OWN_CARD, "json", (), len(messages), _problems_of(wanted))

@@ -44,28 +44,25 @@ class Message(NamedTuple):
         return {"role": self.role, "content": self.content}
 
 
-class Pointers(NamedTuple):
-    """Who is asked and what for, for the embedded respondent. They point at parts of the messages
-    and add nothing: a persona or an option that does not stand in the text does not count. So they
-    are in no fingerprint, in no journal and on no wire.
+class RespondentHints(NamedTuple):
+    """What the embedded respondent is told of a question besides its messages and their sources.
 
-    `persona`: the description of the person, as it stands in the text (of several lines, those that
-    do). `kind`: of answer, as `Answer.kind` has it. `offered`: the options of a choice, the
-    bounds of a number, or the option whose view a text is to give. `signal`: the word with which a
-    text may end a conversation. `about`: the matter that is asked about, in the study's words.
-    `speaker`: the id of who is asked, which tells own words from others' (`Request.spans`).
+    All of it follows from the speaker, the answer type and the author's `about`. It is in no
+    fingerprint, in no journal and on no wire.
     """
 
-    role: str = ""
-    persona: str = ""
-    kind: str = ""
+    role: str = ""  # of the speaker who is asked
+    persona: str = ""  # the description of the person, of which only what the text holds counts
+    kind: str = ""  # of the answer, as `Answer.kind` has it
+    # The options of a choice, the bounds of a number, or the option whose view a text is to give.
     offered: tuple[str, ...] = ()
-    signal: str = ""
-    about: str = ""
-    speaker: str = ""
+    signal: str = ""  # the word with which a text may end a conversation
+    about: str = ""  # the matter that is asked about, in the words of the study
+    speaker: str = ""  # the id of who is asked, which tells own words from those of others
+    total: float | None = None  # what the numbers of a JSON object add up to
 
 
-NOBODY = Pointers()
+NOBODY = RespondentHints()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +84,7 @@ class Request:
     max_tokens: int | None = None
     schema: Json | None = None
     images: tuple[str, ...] = ()
-    asked: Pointers = NOBODY
+    asked: RespondentHints = NOBODY
     begins: tuple[int, ...] = ()
     spans: tuple[Span, ...] = ()
 

@@ -55,7 +55,7 @@ def choice(mind: Mind) -> str:
         return options[0] if options else spoken(mind)
     if not mind.person:
         return roles.judged(mind)
-    return mind.placed(options, mind.reading.question) or mind.choose()
+    return mind.placed(options, mind.reading.about) or mind.choose()
 
 
 def bounds_of(reading: Reading) -> Bounds | None:
@@ -70,12 +70,12 @@ def bounds_of(reading: Reading) -> Bounds | None:
 
 
 def number(mind: Mind) -> str:
-    """A number within the bounds that the text states: the person's leaning on the question."""
-    bounds = bounds_of(mind.reading)
+    """A number within the bounds of the answer type: the person's leaning on what is asked."""
+    bounds = mind.reading.bounds
     if bounds is None or not mind.person:
         mind.unread()
     low, high, whole = bounds or (0.0, 100.0, True)
-    value = low + (high - low) * (mind.judgement(mind.reading.question) + 1) / 2
+    value = low + (high - low) * (mind.judgement(mind.reading.about) + 1) / 2
     whole = whole and high - low > 1
     return str(round(value)) if whole else f"{value:.2f}".rstrip("0").rstrip(".")
 
@@ -91,17 +91,18 @@ def spoken(mind: Mind) -> str:
     if others:
         return roles.restated(mind, others)
     parts = []
-    put = [o for o in mind.arguments(read.prompt) if o not in ("", mind.held)]
+    last = read.heard[-1].text if read.heard else ""
+    put = [o for o in mind.arguments(last) if o not in ("", mind.held)]
     if put:
         parts.append(_met(mind, put[-1]))
-    elif mind.who.calling and not read.own_words:
+    elif mind.who.calling and not read.own_utterances:
         parts.append(tongue.say("self"))
     return " ".join([*parts, mind.say(n=max(1, 3 - len(parts)) if put else 0)])
 
 
 def _asked_about(mind: Mind) -> str:
     """The option whose view somebody who holds another one is asked to give."""
-    offered = mind.reading.options
+    offered = mind.reading.offered
     return offered[0] if len(offered) == 1 and offered[0] != mind.held else ""
 
 

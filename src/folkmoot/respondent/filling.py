@@ -6,14 +6,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from typing import Any
 
 from folkmoot.conversation.answers import CANNOT_SAY, DECLINED, NONE_OF_THESE
 from folkmoot.respondent.mind import Mind
-from folkmoot.respondent.numbers import Bounds, stated, total
-from folkmoot.respondent.persona import ASKING, content_words
-from folkmoot.respondent.reading import any_of, fields_of
 
 _MAX_DEPTH = 12
 WAYS_OUT = (NONE_OF_THESE, DECLINED, CANNOT_SAY)
@@ -83,8 +79,8 @@ class _Filler:
         return out if given else out | self._shared_out(out, fields)
 
     def _shared_out(self, out: Mapping[str, Any], fields: Schema) -> dict[str, object]:
-        """The numbers of an object in proportion, where the prompt wants them to add up."""
-        whole = total(self._mind.reading.prompt)
+        """The numbers of an object in proportion, if the study says what they add up to."""
+        whole = self._mind.reading.total
         kinds = {k: type_of(s) for k, s in fields.items() if type_of(s) in {"integer", "number"}}
         least = {k: max(0.0, limits(fields[k], kinds[k])[0]) for k in kinds}
         some = [k for k in kinds if whole and limits(fields[k], kinds[k])[1] >= whole]
@@ -125,42 +121,17 @@ class _Filler:
             return name.split()[-1:] != [DECLINED] and mind.judgement(about, part) > 0
         if kind in {"integer", "number"}:
             rating = mind.judgement(about, part)
-            return number_within(schema, kind, rating, self._stated(schema, name))
+            return number_within(schema, kind, rating)
         if kind == "null":
             return None
         return fit_text(mind.say(n=1), schema)
 
     def _asked(self, schema: Schema, name: str) -> tuple[str, str]:
-        """What a field asks, and on which part of it: the statement in the line of the prompt that
-        opens with its name or number; else the question, and its name and description."""
-        read, own = self._mind.reading, name.rpartition(" ")[2]
+        """What a field asks, and on which part of it: of one field the matter that is asked about
+        and the field's own words; of several the same matter and the part that the field names."""
+        about = self._mind.reading.about
         words = f"{name} {schema.get('description', '')}".replace("_", " ")
-        if len(self._parts) < 2:
-            return f"{words} {read.question}", ""
-        stem = own.rstrip("0123456789")
-        opens = rf"{re.escape(own)}\b" + (rf"|{own[len(stem) :]}[.):]" * (own != stem))
-        lines = re.findall(rf"^[^\w\n]*(?:{opens})[^\w\n]*(\w.*)$", read.prompt, re.I | re.M)
-        line = next((each for each in lines if len(content_words(each) - ASKING) > 1), "")
-        alike = sum(k.rstrip("0123456789") == stem or len(k) == 1 for k in self._parts) > 1
-        return line or read.question, words * (not line and bool(alike or content_words(words)))
-
-    def _stated(self, schema: Schema, name: str) -> Bounds | None:
-        """The bounds in words for a field whose schema has none: those of its description, else
-        those behind its name in the prompt, else those of the question."""
-        read = self._mind.reading
-        fields = any_of(tuple(f.replace("_", " ") for f in fields_of(self._mind.schema)))
-        prompt = read.prompt.replace("_", " ")
-        at = [m.span() for m in fields.finditer(prompt)] + [(len(prompt), 0)]
-        own = name.rpartition(" ")[2].replace("_", " ").casefold()
-        behind = (
-            prompt[end:following]
-            for (start, end), (following, _) in pairwise(at)
-            if prompt[start:end].casefold() == own
-        )
-        for text in (schema.get("description", ""), *behind, read.question, read.asking):
-            if bounds := stated(text):
-                return bounds
-        return None
+        return (about, words) if len(self._parts) > 1 else (f"{words} {about}", "")
 
     def _of_enumeration(self, values: list[object], about: str, part: str) -> object:
         mind = self._mind
@@ -227,14 +198,9 @@ def limits(schema: Schema, kind: str) -> tuple[float, float]:
     return low, high
 
 
-def number_within(
-    schema: Schema, kind: str, rating: float, said: Bounds | None = None
-) -> int | float:
-    """A leaning in −1 … 1 as a number within the schema's bounds; where one is missing, within
-    those `said` in words, if they fit (else 100 away)."""
+def number_within(schema: Schema, kind: str, rating: float) -> int | float:
+    """A leaning in −1 … 1 as a number within the schema's bounds; a missing one is 100 away."""
     low, high = limits(schema, kind)
-    if said and math.isinf(high - low) and low <= said[0] < said[1] <= high:
-        low, high = said[:2]
     if low == float("-inf"):
         low = 0.0 if high > 0 else high - 100
     if high == float("inf"):

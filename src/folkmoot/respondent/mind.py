@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ from folkmoot.models.request import NOT_READ
 from folkmoot.respondent.draws import Draws, gumbel, normal, unit
 from folkmoot.respondent.knobs import ANCHOR, DISTANCE, HALF_READ, HALF_TURNS, Knobs
 from folkmoot.respondent.lexicon import Counts, Lexicon, match
+from folkmoot.respondent.passages import of_kind
 from folkmoot.respondent.persona import ASKING, Persona, content_words, topics
 from folkmoot.respondent.reading import (
     Dose,
@@ -25,7 +25,6 @@ from folkmoot.respondent.reading import (
     dose_of,
     fold,
     heard_for,
-    listed,
     named_in,
     sentences,
     standing,
@@ -34,8 +33,8 @@ from folkmoot.respondent.scales import scale_of, unsure
 from folkmoot.respondent.speech import Tongue
 
 SURE = 4  # times as near the middle of a scale are those who do not know as those who answer
-_SPEAKER = re.compile(r"^[^:\n]{1,40}: ", re.MULTILINE)
 ENOUGH_TOPICS = 3  # to talk about without looking further
+MEANINGFUL = 3  # characters of an option that says by itself what it is
 MUCH = 12  # content words beside the question that make a text to read
 
 
@@ -64,7 +63,7 @@ class Mind:
         self.knobs = at.knobs
         self.finish = "stop"
         self.draws = Draws(at.seed, at.address, who.key)
-        said = " ".join(at.reading.own_words[-6:])
+        said = " ".join(passage.text for passage in at.reading.own_utterances[-6:])
         self.tongue = Tongue(who, at.lexicon, self.draws, said)
 
     @property
@@ -79,34 +78,33 @@ class Mind:
 
     @cached_property
     def options(self) -> tuple[str, ...]:
-        """What opinions are about here: the options offered, else the study's names that stand in
-        the text, else a list that stands in it."""
-        read, talk = self.reading, self.reading.kind == "text"
-        lists = (listed(text) for text in (read.prompt, read.system))
-        named = standing(self.at.names, read.text)
-        if read.kind == "number" and named:  # its bounds are no options
-            return named
-        return (
-            (() if talk else read.options)
-            or named
-            # Nobody speaks for a place on a scale.
-            or next((each for each in lists if each and not (talk and scale_of(each))), ())
-        )
+        """What opinions are about here: the options offered, else the texts of option passages,
+        else the study's names that occur in the passages."""
+        read = self.reading
+        if read.kind == "choice" and read.offered:
+            return read.offered
+        listed = dict.fromkeys(p.text for p in of_kind(read.passages, "option"))
+        return tuple(listed) or self.named
+
+    @cached_property
+    def named(self) -> tuple[str, ...]:
+        """The study's names that occur in the passages."""
+        return standing(self.at.names, "\n".join(p.text for p in self.reading.passages))
 
     def mind_of(self, persona: str) -> Mind:
-        """The mind of somebody else whom the text describes, for replies that write several
-        people's parts. `persona` as it stands in the text."""
+        """The mind of another person, by the text of their persona passage, for replies that write
+        the parts of several people."""
         return Mind(self.at, self.at.meet(persona))
 
     @property
     def untouched(self) -> bool:
-        """Whether much was shown beside the question, and no argument in it, to somebody whose
-        study names nothing that opinions are about."""
+        """Whether much was shown beside the question, and no argument in it, to a person of a study
+        that names nothing that opinions are about."""
         read = self.reading
-        if self.at.names or any(sentences(p.text, (), self.at.lexicon) for p in read.said):
+        if self.at.names or any(sentences(p.text, (), self.at.lexicon) for p in read.told):
             return False
-        known = content_words(f"{read.question} {' '.join(self.options)}") | ASKING
-        shown = {w for p in read.said if not p.own for w in content_words(p.text) - known}
+        known = content_words(f"{read.about} {' '.join(self.options)}") | ASKING
+        shown = {word for p in read.heard for word in content_words(p.text) - known}
         return len(shown) >= MUCH
 
     def unread(self) -> None:
@@ -119,26 +117,31 @@ class Mind:
         """u(0): what the person thinks of each option before anything is said (standard deviation
         1.3)."""
         spread = 1 - 0.8 * self.knobs.shrinking_variance
-        meant = self.reading.described
-        return [self.who.taste(meant.get(o, o), spread) for o in self.options]
+        return [self._taste(o, spread) for o in self.options]
+
+    def _taste(self, option: str, spread: float = 1.0) -> float:
+        # A letter or a number is another option in each question.
+        about = self.reading.about if len(option) < MEANINGFUL else ""
+        return self.who.taste(f"{about} {option}", spread)
 
     @cached_property
     def held(self) -> str:
-        """The option that the person holds: the one that the system message names more often than
-        any other, else the one liked best; empty without options."""
+        """The option that the person holds: the last own answer or utterance that is one of the
+        options, else the one liked best; empty without options."""
         if not self.options:
             return ""
-        times = named_in(self.reading.system, self.options)
-        (most, often), *rest = times.most_common(2) or [("", 0)]
-        if often > (rest[0][1] if rest else 0) and len(self.options) > 1:
-            return most
+        called = {fold(option).casefold(): option for option in self.options}
+        own = of_kind(self.reading.passages, "utterance", "answer", own=True)
+        for passage in reversed(own):
+            if option := called.get(fold(passage.text).casefold()):
+                return option
         tastes = self.tastes()
         return self.options[max(range(len(tastes)), key=tastes.__getitem__)]
 
     @cached_property
     def dose(self) -> Dose:
         """What the person was exposed to in this request."""
-        return dose_of(self.reading.said, self.options, self.held, self.at.lexicon)
+        return dose_of(self.reading.told, self.options, self.held, self.at.lexicon)
 
     def utilities(self) -> list[float]:
         """What the person thinks of each option after all that was read and heard."""
@@ -155,7 +158,7 @@ class Mind:
         pushed = self.dose.arguments
         if any(map(sum, pushed.values())):
             return max(pushed, key=lambda o: sum(pushed[o]))
-        said = "\n".join(p.text for p in self.reading.said if not p.own)
+        said = "\n".join(p.text for p in self.reading.heard)
         named = named_in(said, self.options).most_common(2)
         clear = named and (len(named) < 2 or named[0][1] > named[1][1])
         return named[0][0] if clear else ""
@@ -172,7 +175,7 @@ class Mind:
         if knobs.instability and unit(at.seed, at.address, purpose, "?") < knobs.instability:
             return asked[int(len(asked) * unit(at.seed, at.address, purpose, "any"))]
         known = dict(zip(self.options, self.utilities(), strict=True))
-        u = [known[o] if o in known else self.who.taste(o) for o in asked]
+        u = [known[o] if o in known else self._taste(o) for o in asked]
         if 1 <= knobs.position <= len(u):
             u[knobs.position - 1] += knobs.position_bias
         noisy = [
@@ -199,10 +202,10 @@ class Mind:
     def judgement(self, about: str, part: str = "") -> float:
         """`rating`, moved towards 1 by the arguments that were read and heard for what is asked:
         those that name nothing, or what the question (`about`) names."""
-        matter = content_words(about) - ASKING - self.reading.ends - self.reading.fields
+        matter = content_words(about) - ASKING
         rating = self.rating(" ".join(sorted(matter)) or about, part=part)
-        names = standing(self.at.names, self.text)
-        heard = heard_for(("", *standing(names, about)), self.reading.said, names, self.at.lexicon)
+        matters = ("", *standing(self.named, about))
+        heard = heard_for(matters, self.reading.heard, self.named, self.at.lexicon)
         return rating + (1 - rating) * push(heard, self.who, self.knobs)
 
     def placed(self, options: tuple[str, ...], about: str, part: str = "") -> str:
@@ -256,19 +259,15 @@ class Mind:
 
     @cached_property
     def matters(self) -> tuple[str, ...]:
-        """What is talked about, where there are no options: names of the study's that stand in the
-        text, else the runs of content words in the question; where those are few, in its paragraph,
-        its prompt, what was said before, and what the system message says of other things than the
-        person."""
+        """What is talked about if there are no options: names of the study that occur in the
+        passages, else the runs of content words of what is asked; if those are few, also of what
+        others said, the last first."""
+        if self.named:
+            return self.named
         read = self.reading
-        if named := standing(self.at.names, self.text):
-            return named
         fields = content_words(json.dumps(self.schema).replace("_", " "))
-        before = [_SPEAKER.sub("", p.text) for p in reversed(read.said) if not p.own]
-        own = [line for line in read.persona.splitlines() if line.strip()]
-        told = (s for s in read.system.splitlines() if not any(fold(o) in fold(s) for o in own))
         found: dict[str, None] = {}
-        for text in (read.question, read.asking, *before, *(told if own else ())):
+        for text in (read.about, *(p.text for p in reversed(read.heard))):
             if len(found) < ENOUGH_TOPICS:
                 fresh = (t for t in topics(text) if not content_words(t) <= fields)
                 found.update(dict.fromkeys(fresh))

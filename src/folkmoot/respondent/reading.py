@@ -10,15 +10,23 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from folkmoot.conversation.lines import plain
 from folkmoot.models.request import Request
+from folkmoot.provenance import UNATTRIBUTED
 from folkmoot.respondent.lexicon import Counts, Lexicon
-from folkmoot.respondent.passages import Passage as SourcedPassage
-from folkmoot.respondent.passages import passages_of, persona_of
+from folkmoot.respondent.passages import (
+    TOLD,
+    Passage,
+    in_order_of_speech,
+    of_kind,
+    passages_of,
+    persona_of,
+    text_outside,
+)
 from folkmoot.respondent.persona import content_words
 from folkmoot.respondent.question import SENTENCE, question_of
 
@@ -29,10 +37,12 @@ QUOTED = re.compile(r"\"[^\"\n]*\"|[“„][^”“\n]*[”“]|«[^»\n]*»")
 _RUNS_ON = re.compile(rf"(?:{QUOTED.pattern}|[.!?]\)?)\s+(?=[^\Wa-z]|[“„\"«])|{QUOTED.pattern}")
 _OBJECTS = json.JSONDecoder()
 _NAMED_NUMBER = re.compile(r"\d\s*(?:\(([^()\d]*)\)|=\s*([^\d.,;()\n]*))")
+# A page to read asks for no answer.
+_SAID_TO_SOMEONE = ("utterance", UNATTRIBUTED)
 ENOUGH_WORDS = 2  # argument words of a sentence that is an argument; one alone is chance
 
 
-class Passage(NamedTuple):
+class Said(NamedTuple):
     """A message as it reached the person; `own`: they said it themselves."""
 
     text: str
@@ -49,23 +59,27 @@ class Sentence(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """One request, read. `said` is everything but the system message, in order; `persona` the
-    description of the person as far as it stands in the messages; `described` what options stand
-    for that are mere letters."""
+    """What the respondent reads of one request; the page of `folkmoot.respondent` has its fields.
+
+    Instructions, which are the characters outside all passages, are no part of it.
+    """
 
     role: str
     kind: str
+    speaker: str
+    about: str
     persona: str
-    system: str
-    said: tuple[Passage, ...]
-    reminder: str
+    passages: tuple[Passage, ...]
     offered: tuple[str, ...]
     signal: str
     schema: Mapping[str, object] | None
-    described: Mapping[str, str]
-    about: str = ""
-    speaker: str = ""
-    passages: tuple[SourcedPassage, ...] = ()
+    total: float | None = None
+    # Of the whole text, until no study reads it any more:
+    system: str = ""
+    said: tuple[Said, ...] = ()
+    reminder: str = ""
+    described: Mapping[str, str] = field(default_factory=dict)
+    in_system: bool = False
 
     @property
     def bounds(self) -> tuple[float, float, bool] | None:
@@ -74,6 +88,31 @@ class Reading:
             return None
         low, high = map(float, self.offered)
         return low, high, low.is_integer() and high.is_integer()
+
+    @cached_property
+    def told(self) -> tuple[Passage, ...]:
+        """The passages that can hold arguments, own ones too, each once: what stands inside another
+        is read as a part of it.
+
+        Text without a source in the system message is left out: it describes the person.
+        """
+        return tuple(
+            passage
+            for passage in self.passages
+            if passage.source.kind in TOLD
+            and not passage.inner
+            and not (self.in_system and not passage.message and passage.source.kind == UNATTRIBUTED)
+        )
+
+    @cached_property
+    def heard(self) -> tuple[Passage, ...]:
+        """What others said or wrote, or the study gives to read."""
+        return tuple(passage for passage in self.told if not passage.own)
+
+    @cached_property
+    def own_utterances(self) -> tuple[Passage, ...]:
+        """What the one who is asked has said; closed answers are no utterances."""
+        return tuple(of_kind(self.told, "utterance", own=True))
 
     @cached_property
     def text(self) -> str:
@@ -141,19 +180,21 @@ def read(request: Request, address: str) -> Reading:
         told = [line for line in asked.persona.splitlines() if line.strip()]
         lines = [line for line in told if fold(line).casefold() in whole]
     return Reading(
-        asked.role,
-        asked.kind or ("json" if request.schema else ""),
-        plain("\n".join(lines)),
-        system,
-        tuple(Passage(plain(m.content), m.role == "assistant") for m in rest),
-        plain(reminder),
-        asked.offered,
-        asked.signal,
-        request.schema,
-        described(rest[-1].content, asked.offered) if rest else {},
-        asked.about,
-        asked.speaker,
-        passages,
+        role=asked.role,
+        kind=asked.kind or ("json" if request.schema else ""),
+        speaker=asked.speaker,
+        about=asked.about or text_outside(request),
+        persona=plain("\n".join(lines)),
+        passages=passages,
+        offered=asked.offered,
+        signal=asked.signal,
+        schema=request.schema,
+        total=asked.total,
+        system=system,
+        said=tuple(Said(plain(m.content), m.role == "assistant") for m in rest),
+        reminder=plain(reminder),
+        described=described(rest[-1].content, asked.offered) if rest else {},
+        in_system=bool(request.messages) and request.messages[0].role == "system",
     )
 
 
@@ -336,40 +377,41 @@ class Dose:
     interviewed: bool
 
 
-def dose_of(said: Sequence[Passage], names: tuple[str, ...], held: str, lexicon: Lexicon) -> Dose:
-    """The dose of what was said to somebody who holds an option.
+def dose_of(told: Sequence[Passage], names: tuple[str, ...], held: str, lexicon: Lexicon) -> Dose:
+    """Return the dose of what was said to a person who holds an option.
 
-    Their own words are their own messages, and sentences in the first person with arguments for the
-    option held (an interview or a dialogue that is written out, under whatever labels).
+    A turn is something said by another, with an argument for another option, which the person
+    answered. Someone who spoke without being argued with was interviewed.
     """
     words: dict[str, set[str]] = {}
     turns: dict[str, int] = {}
-    put, speaks, interviewed = "", "", False
-    for passage in said:
-        if passage.own:
-            turned = [Sentence({held: ()}, True)] if passage.text.strip() else []
-        else:
-            turned = list(sentences(passage.text, names, lexicon))
-        for sentence in turned:
-            others = [o for o in sentence.words if o not in ("", held)]
-            if others:
-                for option in others:
-                    words.setdefault(option, set()).update(sentence.words[option])
-                put, speaks = others[-1], "other"
-            elif sentence.first_person and held in sentence.words:
+    interviewed = False
+    for conversation in in_order_of_speech(told):
+        put, speaks = "", ""
+        for passage in conversation:
+            if passage.own:
+                if passage.source.kind != "utterance" or not passage.text.strip():
+                    continue
                 if speaks != "own" and put:
                     turns[put] = turns.get(put, 0) + 1
                 elif speaks != "own":
                     interviewed = True
                 put, speaks = "", "own"
+                continue
+            for sentence in sentences(passage.text, names, lexicon):
+                for option in sentence.words:
+                    if option not in ("", held):
+                        words.setdefault(option, set()).update(sentence.words[option])
+                        if passage.source.kind in _SAID_TO_SOMEONE:
+                            put, speaks = option, "other"
     return Dose({o: by_camp(w, lexicon) for o, w in words.items()}, turns, interviewed)
 
 
 def heard_for(
-    options: Sequence[str], said: Sequence[Passage], names: tuple[str, ...], lexicon: Lexicon
+    options: Sequence[str], heard: Sequence[Passage], names: tuple[str, ...], lexicon: Lexicon
 ) -> Counts:
     """Distinct argument words for any of some options in what others said, counted by camp."""
-    each = (s for p in said if not p.own for s in sentences(p.text, names, lexicon))
+    each = (s for p in heard for s in sentences(p.text, names, lexicon))
     return by_camp({w for s in each for o in options for w in s.words.get(o, ())}, lexicon)
 
 

@@ -6,29 +6,20 @@ to the options for which they stand there.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from functools import lru_cache
+from collections.abc import Sequence
 
 from folkmoot.hints import enumerated
 from folkmoot.respondent.lexicon import Lexicon
 from folkmoot.respondent.mind import Mind
-from folkmoot.respondent.persona import content_words
-from folkmoot.respondent.question import SENTENCE
-from folkmoot.respondent.reading import (
-    Reading,
-    any_of,
-    fold,
-    phrases,
-    sentences,
-    standing,
-)
+from folkmoot.respondent.passages import TOLD, Passage, of_kind
+from folkmoot.respondent.reading import fold, phrases, sentences, standing
 from folkmoot.respondent.speech import capital, frames
 
 ROOM = 10  # phrases of a summary of one option
+# Kinds of texts that whoever leads a conversation may argue with.
+GIVEN = ("summary", "material", "proposal", "unattributed")
 LEADING = frozenset({"moderator", "mediator", "facilitator"})
-_CAPITALS = re.compile(r"\b[A-Z][A-Z_]{3,}\b")
-_QUOTED = re.compile(rf"[\"“'‘`*]({_CAPITALS.pattern})[.!]?[\"”'’`*]")
 # The chance that whoever leads is content, after so many answers.
 _CONTENT = (0.0, 0.0, 0.35, 0.55, 0.75)
 
@@ -36,14 +27,15 @@ _CONTENT = (0.0, 0.0, 0.35, 0.55, 0.75)
 def said(mind: Mind) -> str:
     """The text of a role: a turn of who leads a conversation, else a summary of what is shown."""
     read = mind.reading
-    if read.own_words or read.role in LEADING:
+    in_talk = read.own_utterances and of_kind(read.heard, "utterance")
+    if in_talk or read.role in LEADING:
         return turn(mind)
     return summary(mind)
 
 
 def summary(mind: Mind) -> str:
     """Two or three sentences for each option that has arguments in the text."""
-    found = phrases(mind.reading.prompt, mind.options, mind.at.lexicon)
+    found = phrases_of(mind, mind.reading.told)
     options = [o for o in (*mind.options, "") if found.get(o)]
     if options:
         return " ".join(_summed_up(mind, o or _matter(mind), found[o]) for o in options)
@@ -52,13 +44,19 @@ def summary(mind: Mind) -> str:
     return f"On {named} no reasons are given that could be summed up."
 
 
+def phrases_of(mind: Mind, passages: Sequence[Passage]) -> dict[str, Counter[str]]:
+    """The argument phrases of texts by the option for which they stand."""
+    found: dict[str, Counter[str]] = {}
+    for passage in passages:
+        for option, some in phrases(passage.text, mind.options, mind.at.lexicon).items():
+            found.setdefault(option, Counter()).update(some)
+    return found
+
+
 def restated(mind: Mind, option: str) -> str:
     """The reasons of those who are for an option, as far as the person read or heard them; else
     reasons that the person would have for it."""
-    heard: Counter[str] = Counter()
-    for passage in mind.reading.said:
-        if not passage.own:
-            heard.update(phrases(passage.text, mind.options, mind.at.lexicon).get(option, {}))
+    heard = phrases_of(mind, mind.reading.heard).get(option, Counter())
     some = Counter(dict(mind.draws.shuffled(list(heard.items()))))
     return _summed_up(mind, option, some) if heard else mind.say(option)
 
@@ -104,20 +102,15 @@ def _proportional(found: Counter[str], lexicon: Lexicon) -> list[str]:
 def turn(mind: Mind) -> str:
     """One question or challenge of whoever leads a conversation, or the signal that ends it."""
     read, tongue, draws = mind.reading, mind.tongue, mind.draws
-    answers = len(read.own_words)
-    signal = _signal(read)
-    if signal and draws.chance(_CONTENT[min(answers, len(_CONTENT) - 1)]):
-        return signal
-    known = mind.options, mind.at.lexicon
-    spoken: Counter[str] = Counter()
-    for passage in read.said[1:] if answers else ():
-        if not passage.own:
-            found = phrases(passage.text, *known)
-            spoken.update({o: found[o].total() for o in found if o})
-    theirs = spoken.most_common(1)[0][0] if spoken else ""
+    answers = len(read.own_utterances)
+    if read.signal and draws.chance(_CONTENT[min(answers, len(_CONTENT) - 1)]):
+        return read.signal
+    heard = of_kind(read.heard, "utterance") if answers else []
+    said = phrases_of(mind, heard)
+    theirs = max((o for o in said if o), key=lambda o: said[o].total(), default="")
     others = [o for o in mind.options if o != theirs]
-    sides = [o for o in singled_out(read.system, *known) if o in others] or others
-    material = phrases(read.system, *known)
+    sides = [o for o in singled_out(mind) if o in others] or others
+    material = phrases_of(mind, [p for p in read.passages if _is_given(p, read.in_system)])
     shown = {o: material[o] for o in sides if material.get(o)}
     if not shown or (not theirs and len(sides) < 2):
         about = theirs or (sides[0] if sides else _matter(mind))
@@ -130,22 +123,17 @@ def turn(mind: Mind) -> str:
     return " ".join([*sides_said, tongue.fresh(frames()["sides_ask"])])
 
 
-def _signal(read: Reading) -> str:
-    """The signal that was pointed at, if the instructions name it; where none was, the word in
-    capitals that they quote, else the last one in their last paragraph."""
-    instructions = read.system
-    if read.signal:
-        return next(iter(standing((read.signal,), instructions)), "")
-    last = instructions.strip().rpartition("\n\n")[2]
-    bare = [word for word in _CAPITALS.findall(last) if content_words(word)]
-    return next(iter([*_QUOTED.findall(instructions), *bare[::-1]]), "")
+def _is_given(passage: Passage, in_system: bool) -> bool:
+    """Whether a passage gives the speaker something to argue with, and was not said in the talk."""
+    told = in_system and not passage.message and passage.source.kind in TOLD
+    return told or passage.source.kind in GIVEN
 
 
 def _point(mind: Mind, option: str, found: Counter[str], kind: str) -> str:
     """A sentence with two arguments for an option that this speaker has not brought up yet."""
     lexicon, tongue = mind.at.lexicon, mind.tongue
     by_kind: dict[bool, list[str]] = {True: [], False: []}
-    brought_up = " ".join(mind.reading.own_words).casefold()
+    brought_up = " ".join(p.text for p in mind.reading.own_utterances).casefold()
     fresh = [p for p in mind.draws.shuffled(list(found)) if p not in brought_up]
     for phrase in fresh if len(fresh) > 3 else mind.draws.shuffled(list(found)):
         by_kind[phrase in lexicon.verbs].append(phrase)
@@ -159,41 +147,34 @@ def _point(mind: Mind, option: str, found: Counter[str], kind: str) -> str:
     return capital(frame.format(O=option, **slots))
 
 
-@lru_cache(maxsize=2048)
-def singled_out(text: str, options: tuple[str, ...], lexicon: Lexicon) -> tuple[str, ...]:
-    """The options that instructions name by themselves: outside of lists, headings and arguments,
-    more often than the others; in their order."""
-    times = dict.fromkeys(options, 0)
-    names_of = {fold(o).casefold(): o for o in options}
-    for line in SENTENCE.split(text) if options else ():
-        named = [names_of[fold(m).casefold()] for m in any_of(options).findall(line)]
-        # Of a list of them all, what is named besides.
-        often = Counter(named)
-        beyond = min(often[o] for o in options)
-        apart = [o for o in often if often[o] > beyond]
-        if not apart:
-            continue
-        rest = any_of(options).sub("", line)
-        heading = line.lstrip().startswith("#") or not re.search(r"[^\W\d_]{2}", rest)
-        if not heading and not lexicon.any_word.search(rest.lower()):
-            times.update((o, times[o] + 1) for o in apart)
-    least = min(times.values()) if len(options) > 2 else 0
-    return tuple(o for o in options if times[o] > least)
+def singled_out(mind: Mind) -> tuple[str, ...]:
+    """The options that stand by themselves: those that `about` names, and passages that are an
+    option and come from elsewhere than a list of several, such as the choice of a participant."""
+    called = {fold(option).casefold(): option for option in mind.options}
+    by_source: dict[str, set[str]] = {}
+    for passage in mind.reading.passages:
+        if option := called.get(fold(passage.text).casefold()):
+            by_source.setdefault(passage.source.id, set()).add(option)
+    alone = {option for options in by_source.values() if len(options) == 1 for option in options}
+    alone |= set(standing(mind.options, mind.reading.about))
+    return tuple(option for option in mind.options if option in alone)
 
 
 def judged(mind: Mind) -> str:
-    """The option whose arguments in the text are least like those that stand there first."""
-    options = mind.options
-    said = sentences(mind.reading.prompt, options, mind.at.lexicon)
+    """The option with arguments that are least like those for the option that is asked about: the
+    only one that `about` names, else the first for which arguments stand in the texts."""
+    options, lexicon = mind.options, mind.at.lexicon
     counts = {o: Counter[int]() for o in options}
-    first = ""
-    for sentence in said:
-        for option, words in sentence.words.items():
-            if option:
-                first = first or option
-                counts[option].update(mind.at.lexicon.camp_of[w] for w in words)
+    named = standing(options, mind.reading.about)
+    first = named[0] if len(named) == 1 else ""
+    for passage in mind.reading.heard:
+        for sentence in sentences(passage.text, options, lexicon):
+            for option, words in sentence.words.items():
+                if option:
+                    first = first or option
+                    counts[option].update(lexicon.camp_of[word] for word in words)
     rivals = [o for o in options if o != first and counts[o]]
-    if not rivals:
+    if not rivals or not counts[first]:
         mind.unread()
         return mind.draws.pick([o for o in options if o != first] or options)
     return max(rivals, key=lambda o: _distance(counts[o], counts[first]))

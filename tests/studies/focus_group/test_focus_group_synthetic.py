@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import folkmoot
-from folkmoot.models.request import Message, Pointers, ProviderSettings, Request, StudyPart
+from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints, StudyPart
 from folkmoot.respondent import Respondent
 from folkmoot.respondent.reading import read
 from folkmoot.storage.run_folder import RunFolder
@@ -287,6 +287,6 @@ def test_who_asks_in_the_first_person_holds_no_view() -> None:
         f"I wonder who would buy {chair} tomorrow.\n\n"
         "There is nobody whose good opinion you need, and I should like to know yours."
     )
-    request = Request("synthetic", (Message("user", letter),), asked=Pointers("participant"))
+    request = Request("synthetic", (Message("user", letter),), asked=RespondentHints("participant"))
     heard = said_by_others(model.mind(read(request, "x"), "x"))
     assert [h.name for h in heard] == ["Ann"]

@@ -21,7 +21,7 @@ import pytest
 import folkmoot
 from folkmoot.conversation.answers import Json
 from folkmoot.kit.exposure import MISNAMED, differences
-from folkmoot.models.request import Message, Pointers, ProviderSettings, Request, StudyPart
+from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints, StudyPart
 from folkmoot.respondent import Mind, Respondent
 from folkmoot.respondent.reading import read
 from folkmoot.studies.negotiation import STUDY
@@ -276,7 +276,7 @@ def test_intervals_cover_the_truth(tmp_path: Path) -> None:
     assert covered >= 0.90
 
 
-def asked(prompt: str, asking: Pointers, schema: Any = None) -> Mind:
+def asked(prompt: str, asking: RespondentHints, schema: Any = None) -> Mind:
     """Who is asked this in a negotiation."""
     study = StudyPart(part(), NegotiationConfig.model_validate({}))
     model = Respondent(ProviderSettings(seed=1, study=study))
@@ -295,7 +295,9 @@ GIFTS = (
 def test_wishes_and_gifts_are_read_in_one_paragraph_of_running_text(gifts: str) -> None:
     """Of a letter a mediator read no wish, and took what was given up for what was given."""
     schema = Json(PlainSynthesis, options={"decision.members": ["Ann B", "Cleo"]}).schema
-    at = Meeting(asked(f"{WISHES} Now it is {gifts}", Pointers("mediator", "", "json"), schema))
+    at = Meeting(
+        asked(f"{WISHES} Now it is {gifts}", RespondentHints("mediator", "", "json"), schema)
+    )
     assert at.texts == {"Ann B": "I want a concert.", "Cleo": "I would like a comedy show."}
     assert [(s["option"], s["members"], s["when"]) for s in at.standing] == [
         ("comedy", [], "Day 1"), ("concert", ["Ann B"], "Day 2"),
@@ -308,5 +310,5 @@ def test_what_is_given_up_in_a_sentence_is_not_on_record(
     gifts: str, given: str, answer: str
 ) -> None:
     said = f'{WISHES} System said, "Comedy, and a {given} as well." So it became {gifts} Yes or no?'
-    mind = asked(said, Pointers("participant", "", "choice", ("yes", "no")))
+    mind = asked(said, RespondentHints("participant", "", "choice", ("yes", "no")))
     assert confirmation(mind) == answer

@@ -22,7 +22,7 @@ from folkmoot.conversation.lines import plain
 from folkmoot.engine.runner import Run
 from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.measures.clustered import clustered_mean
-from folkmoot.models.request import Message, Pointers, ProviderSettings, Request, StudyPart
+from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints, StudyPart
 from folkmoot.respondent import Respondent
 from folkmoot.respondent.reading import read
 from folkmoot.studies.town_hall.config import TownHallConfig
@@ -516,7 +516,7 @@ def test_who_is_told_all_in_one_paragraph_knows_what_everybody_was_told() -> Non
     portrait = "You are A04, a cook who rents two rooms, walks to work and has lived here for years"
     study = StudyPart(PART, TownHallConfig.model_validate({"topic": STREET}))
     model = Respondent(ProviderSettings(seed=1, study=study))
-    asked = Pointers("participant", portrait, "json")
+    asked = RespondentHints("participant", portrait, "json")
     for gap in (" ", "\n\n"):
         told = Message("system", f"{portrait}.{gap}{topic} You, A04, speak of it.")
         request = Request("synthetic", (told, Message("user", "Think.")), asked=asked)

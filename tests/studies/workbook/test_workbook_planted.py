@@ -20,7 +20,7 @@ from folkmoot.engine.journal import Journal
 from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.measures.clustered import clustered_difference
 from folkmoot.measures.estimates import Estimate
-from folkmoot.models.request import Message, Pointers, ProviderSettings, Request
+from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints
 from folkmoot.respondent import Respondent
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook import STUDY, sessions
@@ -268,7 +268,7 @@ def test_no_word_of_a_game_is_said_about_other_topics(tmp_path: Path) -> None:
     assert re.search(r"bicycle|old town", said, re.IGNORECASE)
 
 
-def of_part(asked: Pointers, system: str, prompt: str) -> str:
+def of_part(asked: RespondentHints, system: str, prompt: str) -> str:
     request = Request(
         "synthetic", (Message("system", system), Message("user", prompt)), asked=asked
     )
@@ -302,7 +302,7 @@ def test_the_minutes_count_right(layout: str) -> None:
     ]
     stake = "You hold 20 tokens; how many do you put into the pot?"
     told = "\n".join([stake, *heard, "", "Sum up."])
-    said = of_part(Pointers("summarizer", "", "text"), "You keep the minutes.", told)
+    said = of_part(RespondentHints("summarizer", "", "text"), "You keep the minutes.", told)
     assert "Of 4 who spoke about it, 2 spoke for giving much, 1 for holding back, and 1" in said
 
 
@@ -311,7 +311,7 @@ def test_what_others_gave_draws_in_any_layout(layout: str) -> None:
     def given(amount: int) -> int:
         others = "\n".join(layout.format(who, amount) for who in ("Ann", "Bob", "Cy"))
         asked = f"{others}\n\nHow many of your 20 tokens do you put into the pot (0 to 20)?"
-        pointers = Pointers("participant", "You are Dee.", "number", offered=("0", "20"))
+        pointers = RespondentHints("participant", "You are Dee.", "number", offered=("0", "20"))
         return int(of_part(pointers, "You are Dee.", asked))
 
     assert given(20) > given(0)
@@ -321,7 +321,7 @@ def test_what_others_gave_draws_in_any_layout(layout: str) -> None:
 def test_a_story_is_told_from_answers_in_any_layout(layout: str) -> None:
     lines = [("How old are you?", "34"), ("What is your work?", "I bake bread.")]
     told = "\n".join(layout.format(*line) for line in lines)
-    said = of_part(Pointers("biographer", "", "text"), "You write.", f"Tell it.\n\n{told}")
+    said = of_part(RespondentHints("biographer", "", "text"), "You write.", f"Tell it.\n\n{told}")
     assert said == "This is me: 34; I bake bread."
 
 

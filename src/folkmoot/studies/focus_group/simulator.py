@@ -19,7 +19,7 @@ from folkmoot.conversation.answers import Json, Missing
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
 from folkmoot.errors import InputError, RefusedError
-from folkmoot.models.request import Message, Pointers, ProviderSettings, Request, StudyPart
+from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints, StudyPart
 from folkmoot.models.scripted import Scripted
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.randomness import digest
@@ -145,15 +145,15 @@ def infer_request(
     """
     messages = (Message("system", system_prompt), Message("user", user_prompt))
     role = "moderator" if _MODERATES.search(system_prompt) else "participant"
-    asked, schema = Pointers(role, system_prompt, "text"), None
+    asked, schema = RespondentHints(role, system_prompt, "text"), None
     if all(option in user_prompt for option in INTENTS):
-        asked = Pointers(role, system_prompt, "choice", INTENTS)
+        asked = RespondentHints(role, system_prompt, "choice", INTENTS)
     elif "JSON" in user_prompt:
         for speaker, answer in _ANSWERS:
             required = answer.model.model_json_schema()["required"]
             if all(re.search(rf"\b{name}\b", user_prompt) for name in required):
                 persona = system_prompt if speaker == "participant" else ""
-                asked, schema = Pointers(speaker, persona, "json"), answer.schema
+                asked, schema = RespondentHints(speaker, persona, "json"), answer.schema
                 break
     return Request("synthetic", messages, temperature, max_tokens, schema, asked=asked)
 
