@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.models.request import Message, Request, RespondentHints
+from folkmoot.models.request import Message, RespondentHints
+from folkmoot.provenance import Source, SourcedText, Span, quote
 from folkmoot.respondent import general
 from folkmoot.respondent.persona import meet
 from folkmoot.respondent.reading import arguments, read
@@ -22,15 +24,17 @@ from tests.respondent.town import (
     Town,
     page,
     persona,
-    system,
+    prompt,
+    read_page,
+    talk,
 )
 
 MANY = 2000
 MARKET, BUSES, POOL = OPTIONS
 
 
-def changed(town: Town, first: dict[int, str], *turns: str) -> float:
-    again = (town.vote(n, *turns, held=held, at="again") != held for n, held in first.items())
+def changed(town: Town, first: dict[int, str], asked: str = FINAL) -> float:
+    again = (town.vote(n, held=held, asked=asked, at="again") != held for n, held in first.items())
     return sum(again) / len(first)
 
 
@@ -40,11 +44,11 @@ def first_votes(town: Town, n: int = MANY) -> dict[int, str]:
 
 def test_a_plain_re_ask_flips_about_seven_and_a_half_percent_and_none_without_noise() -> None:
     town = Town(4)
-    assert 0.06 < changed(town, first_votes(town), FINAL) < 0.095
+    assert 0.06 < changed(town, first_votes(town)) < 0.095
     floor = true_rates([persona(n) for n in range(MANY)], OPTIONS, Exposure(), seed=4)
     assert 0.068 < sum(floor) / MANY < 0.085
     still = Town(4, {"noise": 0})
-    assert changed(still, first_votes(still, 300), FINAL) == 0
+    assert changed(still, first_votes(still, 300)) == 0
 
 
 def test_a_word_speaks_for_the_option_named_before_it_else_for_the_first_named_after() -> None:
@@ -67,38 +71,47 @@ def test_one_argument_word_is_chance_and_names_are_no_arguments(text: str) -> No
     assert arguments(text, OPTIONS, general()) == {}
 
 
-LABELS = [
-    ("Moderator: {}", "You: {}"),
-    ("Q — {}", "A — {}"),
-    ("> {}", "{}"),
-    ("[1]\n{}\n", "[2]\n{}\n"),
-    ("They told you: «{}»", "To which you said: «{}»"),
-]
+PUT = [f"With {BUSES} there would be {CARE}.", f"{BUSES} means {PRUDENCE}. Does it not?"]
+OWN = [f"I stay with {MARKET} for {ENTERPRISE}.", f"My reason for {MARKET} is {CARE}."]
+TURNS = (PUT[0], OWN[0], PUT[1], OWN[1])
 
 
-@pytest.mark.parametrize("labels", LABELS)
-def test_a_dialogue_is_known_under_any_labels_and_as_messages(labels: tuple[str, str]) -> None:
-    put = [f"With {BUSES} there would be {CARE}.", f"{BUSES} means {PRUDENCE}. Does it not?"]
-    own = [f"I stay with {MARKET} for {ENTERPRISE}.", f"My reason for {MARKET} is {CARE}."]
-    told = "\n".join(
-        said
-        for a, b in zip(put, own, strict=True)
-        for said in (labels[0].format(a), labels[1].format(b))
-    )
-    written = Town().mind(1, f"Vozu:\n\n{told}\n\n{FINAL}", held=MARKET).dose
-    spoken = Town().mind(1, put[0], own[0], put[1], own[1], FINAL, held=MARKET).dose
-    assert written == spoken
-    assert written.turns == {BUSES: 2}
-    assert set(written.arguments) == {BUSES} and not written.interviewed
+def written_out(order: list[int], labels: tuple[str, str]) -> SourcedText:
+    """A dialogue in a prompt, its turns in any order under any labels."""
+    said = list(talk(1, *TURNS))
+    return prompt(*(prompt(labels[k % 2], said[k].quoted, "\n") for k in order), FINAL)
+
+
+@given(st.permutations(range(4)))
+def test_a_dialogue_is_known_by_its_sources_in_any_order_and_as_messages(order: list[int]) -> None:
+    spoken = Town().mind(1, *TURNS, held=MARKET).dose
+    assert spoken.turns == {BUSES: 2}
+    assert set(spoken.arguments) == {BUSES} and not spoken.interviewed
+    for labels in (("Moderator: ", "You: "), ("", "")):
+        assert Town().mind(1, held=MARKET, asked=written_out(order, labels)).dose == spoken
+
+
+def test_the_same_words_without_a_source_are_instructions_and_move_nobody() -> None:
+    bare = prompt(str(written_out([0, 1, 2, 3], ("", ""))), str(page()), FINAL)
+    assert Town().mind(1, held=MARKET, asked=bare).dose == Town().mind(1, held=MARKET).dose
+
+
+def test_an_interview_and_a_dialogue_beside_each_other_are_two_conversations() -> None:
+    dialogue = list(talk(1, *TURNS))
+    interview = list(talk(1, "Why?", OWN[0], at="interview"))
+    mixed = [dialogue[0], interview[1], dialogue[2], dialogue[1], interview[0], dialogue[3]]
+    shown = prompt(*(u.quoted for u in mixed), FINAL)
+    dose = Town().mind(1, held=MARKET, asked=shown).dose
+    assert dose.turns == {BUSES: 2} and dose.interviewed
 
 
 def test_an_interview_is_no_exposure_and_makes_what_is_read_weigh_more() -> None:
-    talk = ("Why?", f"I chose {MARKET} for {CARE}. {POOL} would mean {PRUDENCE}.")
-    silent = Town().mind(1, *talk, FINAL, held=MARKET)
+    said = ("Why?", f"I chose {MARKET} for {CARE}. {POOL} would mean {PRUDENCE}.")
+    silent = Town().mind(1, *said, held=MARKET)
     assert silent.dose.arguments == {} and silent.dose.interviewed
     assert silent.utilities() == silent.tastes()
-    read_only = Town().mind(1, f"{page()}\n\n{FINAL}", held=MARKET)
-    both = Town().mind(1, *talk, f"{page()}\n\n{FINAL}", held=MARKET)
+    read_only = Town().mind(1, held=MARKET, asked=read_page())
+    both = Town().mind(1, *said, held=MARKET, asked=read_page())
     assert both.dose.arguments == read_only.dose.arguments
     assert both.opinion(BUSES) > read_only.opinion(BUSES) > read_only.tastes()[1]
     assert read_only.opinion(MARKET) == read_only.tastes()[0]  # one's own side is no news
@@ -108,9 +121,7 @@ def test_an_interview_is_no_exposure_and_makes_what_is_read_weigh_more() -> None
 def test_the_order_in_which_arguments_stand_moves_nobody_differently(
     order: list[str], n: int
 ) -> None:
-    one, other = (
-        Town().mind(n, f"{page(tuple(o))}\n\n{FINAL}", held=MARKET) for o in (OPTIONS, order)
-    )
+    one, other = (Town().mind(n, held=MARKET, asked=read_page(o)) for o in (OPTIONS, order))
     assert one.utilities() == other.utilities()
 
 
@@ -142,44 +153,46 @@ def test_reading_moves_people_unless_persuasion_is_zero(
 ) -> None:
     town = Town(5, knobs)
     first = first_votes(town, 1000)
-    floor, read_it = changed(town, first, FINAL), changed(town, first, f"{page()}\n\n{FINAL}")
+    floor, read_it = changed(town, first), changed(town, first, read_page())
     assert read_it > floor + 0.02 if moved else read_it == floor
 
 
 def test_reasons_of_one_camp_move_that_camp_most() -> None:
     town = Town(6)
     first = first_votes(town)
-    told = "\n".join(f"{o} means {CARE}." for o in OPTIONS)
+    told = [quote(f"{o} means {CARE}.", "summary", f"clusters.text/{o}") for o in OPTIONS]
     moved, size = [0, 0, 0], [0, 0, 0]
     for n, held in first.items():
         camp = meet(persona(n), 6).camp
         size[camp] += 1
-        moved[camp] += town.vote(n, f"{told}\n\n{FINAL}", held=held, at="again") != held
+        moved[camp] += town.vote(n, held=held, at="again", asked=prompt(*told, FINAL)) != held
     rates = [m / s for m, s in zip(moved, size, strict=True)]
     assert rates[0] > rates[1] and rates[0] > rates[2] + 0.02, rates
 
 
-def test_a_persona_counts_only_where_it_stands_and_is_one_person_in_all_prompts() -> None:
-    def who(told: str, described: str) -> str:
-        request = Request(
-            "x",
-            (Message("system", told), Message("user", "Well?")),
-            asked=RespondentHints("participant", described),
+def test_a_person_is_one_in_all_prompts_and_follows_from_the_persona_passages_alone() -> None:
+    lines = [quote("Ann is a cook.", "persona", "people.job/a", "a")]
+    lines.append(quote("She has two sons.", "persona", "people.family/a", "a"))
+    other = quote("Bo is a roofer.", "persona", "people.job/b", "b")
+
+    def who(*told: object) -> str:
+        request = Town().request(
+            RespondentHints("participant", speaker="a"), prompt(*told), "Well?"
         )
         return Town().model.mind(read(request, "a"), "a").who.key
 
-    tale = "Ann is a cook.\nShe has two sons."
-    assert who(f"{tale} Now vote.", tale) == who(
-        f"Listen. {tale.replace(' ', '  ')}\n\nArgue!", tale
-    )
-    assert who("You are Bo.", tale) == "You are Bo."
-    assert who("Ann is a cook. She has none.", tale) == "Ann is a cook."
+    assert who(*lines) == who("Listen. ", lines[1], " Vote!", lines[0], "And now ", other)
+    assert who(lines[0]) == "Ann is a cook."
+    assert who("You are Bo.") == "You are Bo."
 
 
-def test_the_option_held_is_the_one_singled_out_else_the_one_liked_best() -> None:
-    liked = Town().mind(1, FINAL)
+def test_the_option_held_is_the_last_one_chosen_else_the_one_liked_best() -> None:
+    liked = Town().mind(1)
     assert liked.held == OPTIONS[max(range(3), key=liked.tastes().__getitem__)]
-    assert {Town().mind(1, FINAL, held=o).held for o in OPTIONS} == set(OPTIONS)
+    assert {Town().mind(1, held=o).held for o in OPTIONS} == set(OPTIONS)
+    later = quote(POOL, "answer", "second/1/ask0", "p1")
+    theirs = quote(BUSES, "answer", "second/2/ask0", "p2")
+    assert Town().mind(1, held=MARKET, asked=prompt(later, theirs, FINAL)).held == POOL
 
 
 def test_a_reply_depends_on_seed_address_and_text_only() -> None:
@@ -192,12 +205,11 @@ def test_a_reply_depends_on_seed_address_and_text_only() -> None:
 
 def test_a_re_ask_is_answered_as_what_it_repeats_and_is_no_talk() -> None:
     town = Town(1)
-    asked = RespondentHints("participant", persona(1), "choice", OPTIONS)
-    told = system(persona(1), MARKET)
-    again = town.request(
-        asked, told, f"{page()}\n\n{FINAL}", "I like them all.", "Not that. One of them!"
-    )
-    first = town.request(asked, told, f"{page()}\n\n{FINAL}")
+    first = town.voting(1, held=MARKET, asked=read_page())
+    back = (Message("assistant", "I like them all."), Message("user", "Not that. One of them!"))
+    given_back = Span(0, len(back[0].content), Source("reply", "a", "p1"), len(first.messages))
+    again = replace(first, messages=(*first.messages, *back), spans=(*first.spans, given_back))
     minds = [town.model.mind(read(r, at), at) for r, at in ((first, "a"), (again, "a.r1"))]
+    assert minds[0].reading.about == minds[1].reading.about
     assert minds[0].dose == minds[1].dose
     assert minds[0].utilities() == minds[1].utilities()

@@ -13,7 +13,7 @@ from folkmoot.conversation.choices import Choice
 from folkmoot.errors import InputError
 from folkmoot.models.request import CUT, Message, ProviderSettings, Request, RespondentHints
 from folkmoot.respondent import MODEL_SERVED, PATHOLOGIES, Knobs, Respondent, planted
-from tests.respondent.town import CARE, FINAL, OPTIONS, Town, persona
+from tests.respondent.town import CARE, OPTIONS, Town, system
 
 
 def test_planted_states_the_effect_sizes_in_force() -> None:
@@ -109,7 +109,7 @@ def test_over_length_buries_the_answer_and_malformed_breaks_it() -> None:
 
 
 def test_a_cut_reply_ends_in_the_middle_and_says_so() -> None:
-    request = Town().request(RespondentHints("participant", persona(1)), "You are Ann.", "Why?")
+    request = Town().request(RespondentHints("participant"), "You are Ann.", "Why?")
     whole = Town().model.reply(request, "a")
     cut = Town(0, {"cut": 1}).model.reply(request, "a")
     assert cut.finish == CUT and whole.text.startswith(cut.text) and len(cut.text) < len(whole.text)
@@ -121,31 +121,30 @@ def changed(knobs: dict[str, float], *turns: str, to: str = "") -> float:
     for n in range(300):
         first = town.vote(n)
         rival = next(o for o in OPTIONS if o != first)
-        told = [turn.format(O=first, X=rival) for turn in turns]
-        again = town.vote(n, *told, held=first, at="again")
+        said = [turn.format(O=first, X=rival) for turn in turns]
+        again = town.vote(n, *said, held=first, at="again")
         count += again == rival if to else again != first
     return count / 300
 
 
 def test_instability_makes_a_re_ask_a_new_draw() -> None:
-    assert 0.55 < changed({"instability": 1}, FINAL) < 0.78
+    assert 0.55 < changed({"instability": 1}) < 0.78
 
 
 def test_sycophancy_follows_whoever_argues() -> None:
-    talk = ("{X} is " + CARE + ".", "I am for {O}.", FINAL)
-    assert changed({"sycophancy": 1}, *talk, to="rival") > changed({}, *talk, to="rival") + 0.2
+    said = ("{X} is " + CARE + ".", "I am for {O}.")
+    assert changed({"sycophancy": 1}, *said, to="rival") > changed({}, *said, to="rival") + 0.2
 
 
 LIKERT = ("Strongly disagree", "Disagree", "Neither", "Agree", "Strongly agree")
 
 
 def ratings(knobs: dict[str, float]) -> list[int]:
-    town, listed = Town(5, knobs), "\n".join(f"- {o}" for o in LIKERT)
-    prompt = f"The town should have a night bus to the harbour.\n{listed}"
+    town, about = Town(5, knobs), "The town should have a night bus to the harbour."
     found = []
     for n in range(300):
-        asked = RespondentHints("participant", persona(n), "choice", LIKERT)
-        request = town.request(asked, f"You are {persona(n)}", prompt)
+        hints = RespondentHints("participant", "", "choice", LIKERT, about=about, speaker=f"p{n}")
+        request = town.request(hints, system(n), "How far do you agree?")
         found.append(LIKERT.index(town.model.reply(request, f"r/{n}").text))
     return found
 

@@ -8,14 +8,26 @@ import numpy as np
 import pytest
 
 from folkmoot.conversation.answers import Json
-from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints
+from folkmoot.models.request import ProviderSettings, RespondentHints
 from folkmoot.people.enrichment import Demographics, demographics_prompt, enrichment_prompt
+from folkmoot.provenance import SourcedText, quote
 from folkmoot.respondent import Respondent, general
 from folkmoot.respondent.lexicon import MIXTURES
 from folkmoot.respondent.persona import meet
-from folkmoot.respondent.reading import phrases, sentences
-from folkmoot.respondent.roles import singled_out
-from tests.respondent.town import CARE, ENTERPRISE, OPTIONS, PRUDENCE, Town, page, persona
+from folkmoot.respondent.reading import phrases
+from tests.respondent.town import (
+    CARE,
+    ENTERPRISE,
+    OPTIONS,
+    PRUDENCE,
+    Town,
+    card,
+    listed,
+    page,
+    persona,
+    prompt,
+    talk,
+)
 
 MARKET, BUSES, POOL = OPTIONS
 
@@ -39,13 +51,6 @@ def test_people_speak_in_the_mixture_of_their_camp_and_for_the_option_they_hold(
         assert np.abs(told[camp] / told[camp].sum() - MIXTURES[camp]).max() < 0.06
 
 
-def test_every_reason_is_known_as_ones_own_wherever_it_stands() -> None:
-    town = Town(3)
-    for n in range(150):
-        found = sentences(town.says(n, POOL, "Why?"), OPTIONS, general())
-        assert any(s.first_person and POOL in s.words for s in found)
-
-
 def test_an_interview_does_not_repeat_itself() -> None:
     town = Town(4)
     for n in range(40):
@@ -56,84 +61,77 @@ def test_an_interview_does_not_repeat_itself() -> None:
         assert len(set(said)) == len(said)
 
 
-LEADS = 'Zu {}.\n\n- {}\n- {}\n- {}\n\nVebo "{}". Nu "{}". Fe "DONE".'
-
-
-def lead(chosen: str, opposed: str, shown: str = "") -> str:
-    return LEADS.format(shown, *OPTIONS, chosen, opposed)
+def lead(chosen: str, opposed: str, shown: str = "") -> SourcedText:
+    """What a moderator is told: the page, the options, the two that stand by themselves."""
+    theirs = quote(chosen, "answer", "first/p0/ask0", "p0")
+    other = quote(opposed, "value", "opposition.option/p0")
+    return prompt("Zu ", shown, "\n\n", listed(), '\n\nVebo "', theirs, '". Nu "', other, '".')
 
 
 def test_who_leads_challenges_with_the_words_shown_for_the_option_that_is_singled_out() -> None:
     town, shown = Town(5), page()
     for n in range(30):
-        said, at = [town.leads(lead(MARKET, BUSES, shown), "Begin.", at=f"{n}")], f"{n}"
-        said.append(
-            town.leads(
-                lead(MARKET, BUSES, shown), "Begin.", said[0], f"I want {MARKET}: {CARE}.", at=at
-            )
-        )
+        told, at = lead(MARKET, BUSES, shown), f"{n}"
+        said = [town.leads(told, at=at)]
+        said.append(town.leads(told, said[0], f"I want {MARKET}: {CARE}.", at=at))
         both = phrases(said[0], OPTIONS, general())
         assert set(both) == {MARKET, BUSES}
         assert set(phrases(said[1], OPTIONS, general())) == {BUSES}
-        told = phrases(shown, OPTIONS, general())
+        given = phrases(shown, OPTIONS, general())
         assert all(
-            p in told[o]
+            p in given[o]
             for text in said
             for o, ps in phrases(text, OPTIONS, general()).items()
             for p in ps
         )
 
 
-def test_two_options_singled_out_in_one_sentence_are_both_known() -> None:
-    told = f"{page()}\n\nThey took {POOL.upper()}, so argue for {MARKET}."
-    said = Town(5).leads(told, "Begin.")
+def test_the_option_to_argue_for_can_be_told_by_what_is_asked_about() -> None:
+    hints = RespondentHints("moderator", kind="text", about=f"{POOL} or {MARKET}", speaker="m")
+    town = Town(5)
+    request = town.request(hints, prompt(page(), "\n\n", listed()), prompt("Begin."))
+    said = town.model.reply(request, "a").text
     assert set(phrases(said, OPTIONS, general())) == {MARKET, POOL}
-
-
-def test_an_option_that_is_named_beside_the_list_of_them_all_is_singled_out() -> None:
-    """Who led from a letter did not know what had been chosen, and put no argument at first."""
-    all_of_them = f"{MARKET}, {POOL} or {BUSES}"
-    told = f"They had {all_of_them}, took {POOL} and heard this. {page()} Speak for {MARKET} now."
-    said = Town(5).leads(told, "Begin.")
-    assert set(phrases(said, OPTIONS, general())) == {MARKET, POOL}
-    assert not singled_out(f"They had {all_of_them}.", OPTIONS, general())
 
 
 def test_who_was_shown_nothing_has_no_arguments() -> None:
     for n in range(30):
-        said = Town(6).leads(lead(MARKET, BUSES), "Begin.", at=f"{n}")
+        said = Town(6).leads(lead(MARKET, BUSES), at=f"{n}")
         assert not phrases(said, OPTIONS, general()) and said.endswith("?")
 
 
-@pytest.mark.parametrize("ending", ['Fe "DONE".', "You MUST ONLY write DONE then.", "Fe: **DONE**"])
-def test_the_signal_of_the_instructions_is_given_after_a_few_turns(ending: str) -> None:
-    ended, told = [], lead(MARKET, BUSES, page()).replace('Fe "DONE".', f"\n\n{ending}")
+def test_the_signal_of_the_answer_is_given_after_a_few_turns() -> None:
+    ended, told = [], lead(MARKET, BUSES, page())
     for n in range(60):
-        turns, at = ["Begin."], f"s{n}"
+        turns: list[str] = []
         while len(turns) < 40:
-            said = Town(7).leads(told, *turns, at=at)
+            said = Town(7).leads(told, *turns, signal="DONE", at=f"s{n}")
             if said == "DONE":
                 break
             turns += [said, f"I want {MARKET}: {CARE}."]
         ended.append(len(turns) // 2)
     assert min(ended) >= 2 and max(ended) <= 12 and len(set(ended)) > 2
+    assert Town(7).leads(told, *turns, at="other") != "DONE"
 
 
 def test_a_summary_binds_the_reasons_to_the_options_for_which_they_were_given() -> None:
-    text = (
-        f"Gabo.\n\nZu: What of {POOL}?\nFe: I want {MARKET}, it is {CARE}. But {BUSES}: {PRUDENCE}."
-    )
-    said = Town(8).leads("", text, role="summarizer")
-    told, found = phrases(text, OPTIONS, general()), phrases(said, OPTIONS, general())
+    said = [f"What of {POOL}?", f"I want {MARKET}, it is {CARE}. But {BUSES}: {PRUDENCE}."]
+    shown = prompt("Gabo. ", listed(), *(u.quoted for u in talk(0, *said)))
+    hints = RespondentHints("summarizer", kind="text", speaker="summarizer")
+    town = Town(8)
+    summary = town.model.reply(town.request(hints, "", shown), "s").text
+    told, found = (phrases(t, OPTIONS, general()) for t in (" ".join(said), summary))
     assert {o: set(p) for o, p in found.items()} == {o: set(p) for o, p in told.items()}
-    assert " I " not in said
+    assert " I " not in summary
 
 
 def test_the_judge_finds_the_option_with_the_most_foreign_reasons() -> None:
-    text = f"{MARKET}: {CARE}.\n\n{BUSES}: {CARE}.\n\n{POOL}: {ENTERPRISE}."
-    asked = RespondentHints("judge", "", "choice", OPTIONS)
+    texts = {MARKET: CARE, BUSES: CARE, POOL: ENTERPRISE}
+    shown = prompt(*(quote(f"{o}: {t}.", "summary", f"s.text/{o}") for o, t in texts.items()))
     town = Town(9)
-    assert town.model.reply(town.request(asked, "", text), "j").text == POOL
+    for about, found in (("", POOL), (POOL, MARKET)):
+        hints = RespondentHints("judge", "", "choice", OPTIONS, about=about, speaker="judge")
+        assert town.model.reply(town.request(hints, "", shown), "j").text == found
 
 
 def test_agreeable_people_are_easier_to_move_and_stubborn_ones_harder() -> None:
@@ -179,27 +177,22 @@ def test_a_line_becomes_a_persona_with_fitting_demographics() -> None:
 
 
 def test_people_talk_about_the_matter_and_not_about_what_one_does_with_it() -> None:
-    asked = "How do you look at it: who needs to mend dykes? Explain it to a friend. It worries me."
-    theme = "Thank you for your time. We talk about mending the dykes of the marsh."
+    about = "How do you look at it: who needs to mend dykes? Explain it to a friend. It worries me."
+    theme = quote("We talk about mending the dykes of the marsh.", "material", "study.theme")
     for n in range(40):
-        said = talk(n, theme, asked)
+        said = talk_about(n, about, theme)
         assert any(word in said for word in ("dykes", "mending", "marsh"))
         for verb in ("look", "needs", "mend ", "Explain", "friend", "worries"):
             assert verb not in said.replace("I look at", "").replace("makes me careful", "")
 
 
 def test_a_follow_up_without_a_matter_of_its_own_keeps_to_the_theme_of_the_talk() -> None:
-    theme = "We talk about mending the dykes of the marsh. Whose task is that?"
-    said = [talk(n, theme, "And what worries you most when you think of it?") for n in range(30)]
-    assert all("dykes" in s or "marsh" in s or "mending" in s for s in said)
+    theme = quote("Mending the dykes of the marsh: whose task?", "material", "study.theme")
+    said = [talk_about(n, "What worries you most about it?", theme) for n in range(30)]
+    assert all("dykes" in s or "marsh" in s or "mending" in s.casefold() for s in said)
 
 
-def talk(n: int, theme: str, asked: str) -> str:
-    messages = (
-        Message("system", f"You are number {n} of the long street."),
-        Message("user", theme),
-        Message("assistant", "Let me think."),
-        Message("user", asked),
-    )
-    request = Request("synthetic", messages, asked=RespondentHints(kind="text"))
+def talk_about(n: int, about: str, theme: str) -> str:
+    hints = RespondentHints(kind="text", about=about, speaker=f"p{n}")
+    request = Town().request(hints, prompt("You are ", card(n)), prompt(theme, " Well?"))
     return Respondent(ProviderSettings(seed=3)).reply(request, f"t{n}").text

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import Any
 
-from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints, StudyPart
+from folkmoot.conversation.transcript import Speaker, Transcript, Utterance, build_messages
+from folkmoot.models.request import ProviderSettings, Request, RespondentHints, StudyPart
+from folkmoot.provenance import Quoted, SourcedText, concatenate, join, quote
 from folkmoot.respondent import Mind, Part, Respondent
 from folkmoot.respondent.reading import read
 
@@ -21,21 +24,53 @@ FINAL = "What is it in the end?"
 CARE = "dignity for people who are struggling and trust and friendship between neighbours"
 PRUDENCE = "evidence on costs and savings and upkeep we can afford"
 ENTERPRISE = "growth that lifts wages and rewards for effort and initiative"
+MODERATOR = "moderator"
+
+
+def prompt(*parts: object) -> SourcedText:
+    """A prompt as templates make them: plain strings are instructions."""
+    return concatenate(parts, plain=None)
 
 
 def persona(n: int) -> str:
     return f"{JOBS[n % len(JOBS)]} who lives at number {n} of the long street."
 
 
-def system(who: str, held: str = "", options: tuple[str, ...] = OPTIONS) -> str:
-    listed = "\n".join(f"- {o}" for o in options)
-    before = f'\n\nBefore, it was "{held}".' if held else ""
-    return f"You are {who}\n\nThe town has a legacy. What shall it build?\n\n{listed}{before}"
+def card(n: int) -> Quoted:
+    return Quoted(persona(n), quote(persona(n), "persona", f"people.text/{n}", f"p{n}").source)
 
 
-def page(of: tuple[str, ...] = OPTIONS) -> str:
+def listed(options: Sequence[str] = OPTIONS) -> SourcedText:
+    return join("\n", (prompt("- ", quote(o, "option", "study.options")) for o in options))
+
+
+def system(n: int, held: str = "", options: tuple[str, ...] = OPTIONS) -> SourcedText:
+    before = prompt('\n\nBefore, it was "', quote(held, "answer", f"first/{n}/ask0", f"p{n}"), '".')
+    head = prompt("You are ", card(n), "\n\nThe town has a legacy. What shall it build?\n\n")
+    return prompt(head, listed(options), before if held else "")
+
+
+def page(of: Sequence[str] = OPTIONS) -> SourcedText:
     """What others think of the options, each for the reasons of all camps."""
-    return "\n\n".join(f"{o}: its friends name {CARE}, {PRUDENCE}, {ENTERPRISE}." for o in of)
+    told = {o: f"{o}: its friends name {CARE}, {PRUDENCE}, {ENTERPRISE}." for o in of}
+    return join("\n\n", (quote(t, "summary", f"clusters.text/{o}") for o, t in told.items()))
+
+
+def read_page(of: Sequence[str] = OPTIONS) -> SourcedText:
+    """A page to read, and the vote after it."""
+    return prompt(page(of), "\n\n", FINAL)
+
+
+def talk(n: int, *turns: str, at: str = "talk") -> Transcript:
+    """What a moderator and a person said in turn, the moderator first."""
+    who = (MODERATOR, f"p{n}")
+    return Transcript(
+        tuple(
+            Utterance(who[k % 2], text, id=f"{at}/{n}/ask{k}")
+            for k, text in enumerate(turns)
+            if text
+        )
+    )
 
 
 @dataclass
@@ -51,37 +86,44 @@ class Town:
         settings = ProviderSettings(seed=self.seed, options=dict(self.knobs), study=study)
         self.model = Respondent(settings)
 
-    def request(self, asked: RespondentHints, told: str, *turns: str, **more: object) -> Request:
-        """`turns` alternate user, assistant, …, and end with the user."""
-        messages = [Message("system", told)] if told else []
-        for k, text in enumerate(turns):
-            messages.append(Message("assistant" if k % 2 else "user", text))
-        return Request("synthetic/x", tuple(messages), asked=asked, **more)  # type: ignore[arg-type]
+    def request(
+        self,
+        hints: RespondentHints,
+        told: str = "",
+        asked: str = "",
+        heard: Transcript | None = None,
+        **more: Any,
+    ) -> Request:
+        speaker = Speaker(hints.speaker, role=hints.role, system=told)
+        built = build_messages(speaker, heard or Transcript(), prompt(asked))
+        return Request("synthetic/x", built.messages, asked=hints, spans=built.spans, **more)
 
-    def vote(
+    def voting(
         self,
         n: int,
         *turns: str,
         held: str = "",
-        at: str = "vote",
         options: tuple[str, ...] = OPTIONS,
-    ) -> str:
-        asked = RespondentHints("participant", persona(n), "choice", options)
-        told = system(persona(n), held, options)
-        return self.model.reply(self.request(asked, told, *(turns or (FINAL,))), f"{at}/{n}").text
+        asked: str = FINAL,
+    ) -> Request:
+        hints = RespondentHints("participant", kind="choice", offered=options, speaker=f"p{n}")
+        return self.request(hints, system(n, held, options), asked, talk(n, *turns))
+
+    def vote(self, n: int, *turns: str, at: str = "vote", **how: Any) -> str:
+        return self.model.reply(self.voting(n, *turns, **how), f"{at}/{n}").text
 
     def says(self, n: int, held: str, *turns: str, at: str = "talk") -> str:
-        asked = RespondentHints("participant", persona(n), "text")
-        return self.model.reply(
-            self.request(asked, system(persona(n), held), *turns), f"{at}/{n}/{len(turns)}"
-        ).text
+        hints = RespondentHints("participant", kind="text", speaker=f"p{n}")
+        request = self.request(hints, system(n, held), "", talk(n, *turns))
+        return self.model.reply(request, f"{at}/{n}/{len(turns)}").text
 
-    def leads(self, told: str, *turns: str, role: str = "moderator", at: str = "m") -> str:
-        asked = RespondentHints(role, "", "text")
-        return self.model.reply(self.request(asked, told, *turns), f"{at}/{len(turns)}").text
+    def leads(
+        self, told: str, *turns: str, role: str = MODERATOR, signal: str = "", at: str = "m"
+    ) -> str:
+        hints = RespondentHints(role, kind="text", speaker=role, signal=signal)
+        heard = Transcript((Utterance("", prompt("Begin.")),)) + talk(0, *turns)
+        return self.model.reply(self.request(hints, told, "", heard), f"{at}/{len(turns)}").text
 
-    def mind(self, n: int, *turns: str, held: str = "") -> Mind:
+    def mind(self, n: int, *turns: str, **how: Any) -> Mind:
         """The mind of somebody at a vote."""
-        asked = RespondentHints("participant", persona(n), "choice", OPTIONS)
-        request = self.request(asked, system(persona(n), held), *turns)
-        return self.model.mind(read(request, "x"), "x")
+        return self.model.mind(read(self.voting(n, *turns, **how), "x"), "x")
