@@ -52,7 +52,7 @@ async def protocol(session: Session[Survey]) -> None:
     config = session.config
     size = config.groups * config.group_size
     people = [
-        Speaker(p.id, p.name, system=f"You are {p.text}\n\n{config.case}", persona=p.text)
+        Speaker(p.id, p.name, system=f"You are {p.text}\n\n{config.case}")
         for p in find_maker("quota")(size, session.at("people").rng)
     ]
     groups = {f"group_{n + 1}": people[n :: config.groups] for n in range(config.groups)}
@@ -65,7 +65,8 @@ async def deliberation(scope: Scope, group: list[Speaker]) -> None:
     await scope.at("before").each(group, lambda s, who: survey(s, who, number, Transcript()))
 
     async def speak(turn: Scope, who: Speaker, heard: Transcript) -> Utterance | None:
-        said = await turn.ask(who, "Say what weighs with you, and answer the others.", heard=heard)
+        prompt = "Say what weighs with you, and answer the others."
+        said = await turn.ask(who, prompt, heard=heard, about=config.case)
         return None if isinstance(said, Missing) else Utterance(who.id, said, who.name)
 
     heard = Transcript()
@@ -84,12 +85,12 @@ async def survey(scope: Scope, who: Speaker, group: int, heard: Transcript) -> N
 
     for n, text in enumerate(config.considerations, 1):
         ask = f"How far do you agree, from 1 (not at all) to 7 (fully)? “{text}”"
-        record(f"C{n}", await scope.ask(who, ask, heard=heard, answer=Number(1, 7)))
+        record(f"C{n}", await scope.ask(who, ask, heard=heard, answer=Number(1, 7), about=text))
     left, ranks = list(config.policies), dict.fromkeys(config.policies)
     for rank in range(1, len(config.policies)):
         listed = "\n".join(f"- {policy}" for policy in left)
         ask = f"Which of these would you put {'first' if rank == 1 else 'next'}?\n{listed}"
-        chosen = await scope.ask(who, ask, heard=heard, answer=Choice(left))
+        chosen = await scope.ask(who, ask, heard=heard, answer=Choice(left), about=config.case)
         if isinstance(chosen, Missing):
             break
         ranks[chosen] = rank

@@ -41,14 +41,15 @@ async def protocol(session: Session[Panel]) -> None:
     ask = f"{config.question} Reply with a number from {config.low:g} to {config.high:g} only."
 
     async def estimate(scope: Scope, who: Speaker, prompt: str) -> float | None:
-        number = await scope.ask(who, prompt, answer=Number(config.low, config.high))
+        wanted = Number(config.low, config.high)
+        number = await scope.ask(who, prompt, answer=wanted, about=config.question)
         return None if isinstance(number, Missing) else number
 
     async def first(scope: Scope, who: Speaker) -> Estimate:
         number = await estimate(scope, who, ask)
         why = f"{config.question} What speaks for your estimate ({number}), and what against it? "
         why += "Reply as JSON with main_reason and main_doubt, one sentence each."
-        grounds = await scope.ask(who, why, answer=Json(Grounds))
+        grounds = await scope.ask(who, why, answer=Json(Grounds), about=config.question)
         said = {} if isinstance(grounds, Missing) else grounds.model_dump()
         scope.record(row := Estimate(round=1, participant_id=who.id, estimate=number, **said))
         return row

@@ -23,6 +23,8 @@ import polars as pl
 from folkmoot.measures.estimates import dollars, plural
 from folkmoot.models.catalog import HUMAN, is_local
 from folkmoot.models.request import NOT_MOVED, NOT_READ
+from folkmoot.provenance import UNATTRIBUTED
+from folkmoot.storage.provenance_table import PROVENANCE
 
 SYNTHETIC_MARK, HUMAN_MARK, MIXED_MARK = "SYNTHETIC", "HUMAN", "MIXED"
 NO_FINDINGS = "These are not findings about people."
@@ -149,7 +151,7 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, o
         "outcome": facts.outcome,
         **({"unusable": facts.unusable} if facts.unusable else {}),
         "synthetic": bool(facts.synthetic),
-        **_synthetic(facts, answers),
+        **_synthetic(facts, answers, tables.get(PROVENANCE)),
         "seed": facts.seed,
         "started_at": facts.started_at,
         "finished_at": facts.finished_at,
@@ -201,7 +203,9 @@ _BY_FORM = {
 }
 
 
-def _synthetic(facts: RunFacts, answers: pl.DataFrame | None) -> dict[str, object]:
+def _synthetic(
+    facts: RunFacts, answers: pl.DataFrame | None, provenance: pl.LazyFrame | None
+) -> dict[str, object]:
     """The mark of a run in which people or the embedded respondent answered; the effects that were
     planted in it."""
     if facts.people:
@@ -216,12 +220,22 @@ def _synthetic(facts: RunFacts, answers: pl.DataFrame | None) -> dict[str, objec
             given = plural(some.height, "answer was", "answers were")
             roles = ", ".join(sorted(set(some["role"])))
             note = f"{note} {given} given {how} ({roles})."
+    if count := _count_prompts_of_unknown_source(provenance):
+        held = plural(count, "prompt holds", "prompts hold")
+        note = f"{note} {held} text without a recorded source, which it read as one text."
     return {
         "mark": SYNTHETIC_MARK,
         "note": note,
         "synthetic_roles": list(facts.synthetic),
         "planted": dict(facts.planted),
     }
+
+
+def _count_prompts_of_unknown_source(provenance: pl.LazyFrame | None) -> int:
+    if provenance is None:
+        return 0
+    unknown = provenance.filter(kind=UNATTRIBUTED).select(pl.col("address").n_unique())
+    return int(unknown.collect().item())
 
 
 def _with_people(facts: RunFacts) -> dict[str, object]:
