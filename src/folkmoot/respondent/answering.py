@@ -87,9 +87,8 @@ def spoken(mind: Mind) -> str:
     read, tongue = mind.reading, mind.tongue
     if not mind.held:
         return mind.say()
-    others = _asked_about(mind)
-    if others:
-        return roles.restated(mind, others)
+    if read.offered:  # the option of others, of which the text is to give the view
+        return roles.restated(mind, read.offered[0])
     parts = []
     last = read.heard[-1].text if read.heard else ""
     put = [o for o in mind.arguments(last) if o not in ("", mind.held)]
@@ -98,12 +97,6 @@ def spoken(mind: Mind) -> str:
     elif mind.who.calling and not read.own_utterances:
         parts.append(tongue.say("self"))
     return " ".join([*parts, mind.say(n=max(1, 3 - len(parts)) if put else 0)])
-
-
-def _asked_about(mind: Mind) -> str:
-    """The option whose view somebody who holds another one is asked to give."""
-    offered = mind.reading.offered
-    return offered[0] if len(offered) == 1 and offered[0] != mind.held else ""
 
 
 def _met(mind: Mind, rival: str) -> str:

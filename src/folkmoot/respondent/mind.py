@@ -128,20 +128,26 @@ class Mind:
     def held(self) -> str:
         """The option that the person holds: the last own answer or utterance that is one of the
         options, else the one liked best; empty without options."""
-        if not self.options:
-            return ""
+        return next(reversed(self._own_choices), "") or self._liked_best
+
+    @cached_property
+    def _own_choices(self) -> tuple[str, ...]:
         called = {fold(option).casefold(): option for option in self.options}
         own = of_kind(self.reading.passages, "utterance", "answer", own=True)
-        for passage in reversed(own):
-            if option := called.get(fold(passage.text).casefold()):
-                return option
+        chosen = (called.get(fold(passage.text).casefold()) for passage in own)
+        return tuple(filter(None, chosen))
+
+    @cached_property
+    def _liked_best(self) -> str:
         tastes = self.tastes()
-        return self.options[max(range(len(tastes)), key=tastes.__getitem__)]
+        return self.options[max(range(len(tastes)), key=tastes.__getitem__)] if tastes else ""
 
     @cached_property
     def dose(self) -> Dose:
         """What the person was exposed to in this request."""
-        return dose_of(self.reading.told, self.options, self.held, self.at.lexicon)
+        # Whoever has changed sides was moved by the arguments for the new one.
+        began_with = next(iter(self._own_choices), "") or self._liked_best
+        return dose_of(self.reading.told, self.options, began_with, self.at.lexicon)
 
     def utilities(self) -> list[float]:
         """What the person thinks of each option after all that was read and heard."""
