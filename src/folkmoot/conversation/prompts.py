@@ -41,7 +41,7 @@ _INCLUDE = re.compile(r'^\{% include "([^"]+)" %\}\n?', re.MULTILINE)
 # What stands in a text while it is rendered: `{{ cache }}`, and where an interpolated text begins
 # and ends. These characters are reserved by Unicode for such uses; they are taken out of all texts.
 MARK, OPEN, CLOSE = "\ufdd0", "\ufdd1", "\ufdd2"
-_RESERVED = dict.fromkeys(map(ord, (MARK, OPEN, CLOSE)))
+RESERVED = dict.fromkeys(map(ord, (MARK, OPEN, CLOSE)))
 _MARKS = re.compile(f"[{MARK}{OPEN}{CLOSE}]")
 SOURCES = "_sources"  # the variable under which a rendering collects what it interpolates
 MAX_CHARACTERS = 2_000_000
@@ -254,7 +254,7 @@ def mark_source(context: Context, value: object) -> str:
     if not text.isascii() and _MARKS.search(text):
         if text == MARK:
             return MARK
-        text = with_sources(text.translate(_RESERVED))
+        text = with_sources(text.translate(RESERVED))
     if not text.spans:
         return str(text)
     context[SOURCES].append(text)

@@ -154,9 +154,12 @@ class _Recorded:
 
 
 def _walk(value: Any, path: str) -> Any:
-    """The value under a dotted path; under a name of a list, that of all its entries."""
+    """The value under a dotted path. In a list a number names the entry, counted from 0; another
+    name, the values that all entries have under it."""
     for name in filter(None, path.split(".")):
-        if isinstance(value, list):
+        if isinstance(value, list) and name.isdecimal():
+            value = value[int(name)] if int(name) < len(value) else None
+        elif isinstance(value, list):
             value = [entry.get(name) for entry in value if isinstance(entry, dict)]
         elif isinstance(value, dict):
             value = value.get(name)

@@ -17,7 +17,7 @@ import pytest
 
 import folkmoot
 from folkmoot.engine.journal import Journal
-from folkmoot.kit.exposure import MISNAMED, differences
+from folkmoot.kit.exposure_by_source import MISNAMED, differences
 from folkmoot.measures.clustered import clustered_difference
 from folkmoot.measures.estimates import Estimate
 from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints
@@ -372,8 +372,11 @@ def test_words_told_under_others_names_are_seen(
     tell = sessions.SessionState.tell
 
     def swapped(self: Any, ids: Any, said: Any) -> None:
-        names = {s.id: other.name for s, other in zip(self.seats, self.seats[1:], strict=False)}
-        tell(self, ids, said._replace(name=names.get(said.speaker_id, said.name)))
+        seats = dict(zip([s.id for s in self.seats], self.seats[1:], strict=False))
+        other = seats.get(said.speaker_id)
+        if other is not None:
+            said = said._replace(speaker_id=other.id, name=other.name)
+        tell(self, ids, said)
 
     monkeypatch.setattr(sessions.SessionState, "tell", swapped)
     assert MISNAMED in str(differences(play(made, tmp_path / "wrong")))

@@ -12,7 +12,7 @@ import pytest
 
 import folkmoot
 from folkmoot.errors import ModelError, RefusedError
-from folkmoot.kit.exposure import differences
+from folkmoot.kit.exposure_by_source import differences
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.workbook.protocol import ROUNDS
 from tests.studies.workbook.test_workbook_parts import by_hand
@@ -166,7 +166,7 @@ def test_the_dict_gives_the_order_and_leaves_roles_out(tmp_path: Path) -> None:
     book = put(good(), f"{TASKS}!F3", '{"Seller": "Sell!", "Summarizer": "Note.", "Buyer": "Buy!"}')
     provider = player()
     run = play(book, tmp_path, provider)
-    said = run.table("utterances").filter(task_id="t", session="1")
+    said = run.table("utterances").filter(task_id="t", session="1", public=True)
     assert said["speaker_name"].to_list() == [
         "Facilitator",
         "Seller 1",

@@ -29,6 +29,7 @@ from folkmoot.conversation.answers import (
 )
 from folkmoot.conversation.choices import NOT_COUNTED, Choice, Number, alike, listed
 from folkmoot.hidden_characters import hidden_in
+from folkmoot.provenance import SourcedText, concatenate, join, quote
 from folkmoot.studies.workbook.config import (
     MAX_TEXT,
     Scalar,
@@ -320,22 +321,38 @@ def _range(values: Sequence[object]) -> Range:
     return Range(low, high)
 
 
+def option_texts(options: Options | None) -> tuple[str, ...]:
+    """The options as texts: those of a list, the bounds of a range, or the words."""
+    if isinstance(options, Listed):
+        return options.options
+    if isinstance(options, Range):
+        return (number_text(options.low), number_text(options.high))
+    return () if options is None else (options.text,)
+
+
 def show(
-    options: Options | None, *, integer: bool, shuffle: bool, rng: np.random.Generator
+    options: Options | None,
+    *,
+    integer: bool,
+    shuffle: bool,
+    rng: np.random.Generator,
+    recorded: str,
 ) -> Shown:
-    """Options as text for the prompt; a list is shuffled by `rng` where that is asked for."""
-    if options is None:
-        return Shown("")
-    if isinstance(options, Words):
-        return Shown(options.text)
+    """Options as text for the prompt; a list is shuffled by `rng` where that is asked for.
+    `recorded` is the id of their source."""
+    order = option_texts(options)
+    if options is None or isinstance(options, Words):
+        return Shown(join("", [quote(text, "material", recorded) for text in order]))
     if isinstance(options, Range):
         kind = "a whole number" if integer else "a number"
-        low, high = number_text(options.low), number_text(options.high)
-        return Shown(f"Answer with {kind} from {low} to {high}, both included.")
-    order = options.options
+        low, high = (quote(bound, "value", recorded) for bound in order)
+        parts = (f"Answer with {kind} from ", low, " to ", high, ", both included.")
+        return Shown(concatenate(parts, plain=None))
     if shuffle:
         order = tuple(order[i] for i in rng.permutation(len(order)))
-    return Shown(f"Choose exactly one of these options:\n{listed(order, labelled=False)}", order)
+    quoted = [quote(option, "option", recorded) for option in order]
+    shown = listed(quoted, labelled=False)
+    return Shown(SourcedText("Choose exactly one of these options:\n") + shown, order)
 
 
 Status = Literal["valid", "invalid", "unchecked"]
@@ -402,9 +419,7 @@ class WorkbookAnswer:
     @property
     def offered(self) -> tuple[str, ...]:
         """The options, or the bounds, as they stand in the prompt."""
-        if isinstance(self.choices, Range):
-            return (number_text(self.choices.low), number_text(self.choices.high))
-        return self.order
+        return option_texts(self.choices) if isinstance(self.choices, Range) else self.order
 
     @property
     def numeric(self) -> bool:

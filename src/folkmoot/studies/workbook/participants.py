@@ -19,8 +19,9 @@ import numpy as np
 
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
+from folkmoot.provenance import Kind, Source, SourcedText, cell, enclose, quote
 from folkmoot.randomness import generator
-from folkmoot.studies.workbook.answers import NotALiteral, Options, read_options
+from folkmoot.studies.workbook.answers import NotALiteral, Options, read_options, scalar_text
 from folkmoot.studies.workbook.config import (
     Described,
     Problems,
@@ -32,10 +33,10 @@ from folkmoot.studies.workbook.config import (
     Treatment,
     Workbook,
 )
-from folkmoot.studies.workbook.placeholders import UNDEFINED, TemplateProblem, render
+from folkmoot.studies.workbook.placeholders import UNDEFINED, TemplateProblem, render, sourced
 
 D = TypeVar("D", bound=Described)
-Filler = Callable[[str, str], str]  # (text, its cell) → the text filled in
+Filler = Callable[[str, str], SourcedText]  # (text, its cell) → the text filled in
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,14 @@ class TaskInPlay:
     """A task with labels and options filled in; its prompts stay templates until they are put.
 
     `prompts`: role label → template in speaking order; `shared` when the cell was plain text for
-    all user roles.
+    all user roles. `cell`: the key of the study file that holds its texts.
     """
 
     task: Task
     prompts: Mapping[str, str]
     options: Options | Mapping[str, Options] | None
     shared: bool
+    cell: str
 
     @property
     def var_name(self) -> str:
@@ -61,11 +63,16 @@ class TaskInPlay:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One permutation, ready to be played. `number` counts from 1."""
+    """One permutation, ready to be played. `number` counts from 1.
+
+    `named` is what placeholders may name before anything is drawn: the constants, which know their
+    source. So do the texts of treatments and roles.
+    """
 
     id: str
     number: int
     constants: Mapping[str, Scalar]
+    named: Mapping[str, object]
     treatments: Mapping[str, Treatment]
     roles: Mapping[str, Role]
     tasks: Mapping[str, TaskInPlay]
@@ -109,25 +116,28 @@ def build(
 ) -> tuple[Experiment, list[Problem]]:
     """One permutation and what was wrong in it; every text that failed stays as it was."""
     problems = Problems()
-    values = {**constants, "constant": dict(constants)}
+    sources = {n: Source("value", cell("permutations.value", name, n)) for n in constants}
+    quoted = {n: sourced(v, sources[n], scalar_text(v)) for n, v in constants.items()}
+    named = {**quoted, "constant": quoted}
 
-    def fill(text: str, where: str) -> str:
+    def fill(text: str, where: str) -> SourcedText:
         try:
-            return render(text, values).strip()
+            return render(text, named)
         except TemplateProblem as problem:
             if problem.hint != UNDEFINED:  # `checks` reports those with the likely name
                 problems.add(str(problem), where, problem.hint)
-            return text
+            return SourcedText(text)
 
-    treatments = {t.label: t for t in (_described(t, fill) for t in workbook.treatments)}
-    roles = {r.label: r for r in (_described(r, fill) for r in workbook.roles)}
+    treatments = {str(t.label): t for t in (_described(t, name, fill) for t in workbook.treatments)}
+    roles = {str(r.label): r for r in (_described(r, name, fill) for r in workbook.roles)}
     experiment = Experiment(
         name,
         number,
         constants,
+        named,
         treatments,
         roles,
-        {t.task_id: _task(t, roles, fill, problems) for t in workbook.tasks},
+        {t.task_id: _task(t, n, roles, fill, problems) for n, t in enumerate(workbook.tasks)},
         workbook,
     )
     labels = len({t.label for t in workbook.treatments}) + len({r.label for r in workbook.roles})
@@ -137,45 +147,54 @@ def build(
     return experiment, problems.found
 
 
-def _described(part: D, fill: Filler) -> D:
+def _described(part: D, experiment: str, fill: Filler) -> D:
     what = "role" if isinstance(part, Role) else "treatment"
     where = part.at.get(f"{what}_description", "")
-    description = part.description
+    label = fill(part.label, part.at.get(f"{what}_label", ""))
+    description = SourcedText(part.description)
     # What of a role depends on the treatment is filled in for each session.
     if what == "treatment" or "treatment." not in description:
         description = fill(description, where)
+
+    def recorded(text: SourcedText, column: str) -> SourcedText:
+        return enclose(text, Source("material", cell(f"{what}s.{column}", experiment, label)))
+
+    # A copy is not validated, so that its texts keep their sources.
     return part.model_copy(
         update={
-            "label": fill(part.label, part.at.get(f"{what}_label", "")),
-            "description": description,
-            "extra": {k: fill(v, where) for k, v in part.extra.items()},
+            "label": recorded(label, what),
+            "description": recorded(description, "description"),
+            "extra": {k: recorded(fill(v, where), "attributes") for k, v in part.extra.items()},
         }
     )
 
 
 def _task(
     task: Task,
+    number: int,
     roles: Mapping[str, Role],
     fill: Filler,
     problems: Problems,
 ) -> TaskInPlay:
     options: Options | dict[str, Options] | None = None
+    key = f"study.workbook.tasks.{number}.llm_text"
     where = task.at.get("response_options", "")
     if task.response_options is not None:
         try:
-            options = read_options(fill(task.response_options, where))
+            options = read_options(str(fill(task.response_options, where)))
         except NotALiteral as error:
             hint = 'write a text, ["a", "b"], (0, 10) or {"Role 1": (0, 10)}'
             problems.add(f"the response options cannot be read: {error}", where, hint)
     if isinstance(task.llm_text, str):
-        users = [r.label for r in roles.values() if r.special is None]
-        return TaskInPlay(task, dict.fromkeys(users, task.llm_text), options, True)
+        users = [label for label, role in roles.items() if role.special is None]
+        return TaskInPlay(task, dict.fromkeys(users, task.llm_text), options, True, key)
     where = task.at.get("llm_text", "")
-    prompts = {fill(label, where): text for label, text in task.llm_text.items()}
-    return TaskInPlay(task, prompts, options, False)
+    prompts = {str(fill(label, where)): text for label, text in task.llm_text.items()}
+    return TaskInPlay(task, prompts, options, False, key)
 
 
 MOST_LISTED = 10
+QUESTIONS = "study.workbook.profiles.questions"  # the key of the study file
 
 
 @dataclass(frozen=True)
@@ -214,16 +233,25 @@ def assign(experiment: Experiment, seed: int) -> tuple[list[SessionPlan], list[P
     return ([] if problems else plans), problems
 
 
-def profile_of(workbook: Workbook, row: int) -> list[dict[str, str]]:
-    """A persona as questions and answers: no identifier, no assignment, no blank."""
-    profiles, settings = workbook.profiles, workbook.settings
+def profile_of(experiment: Experiment, seat: Seat) -> dict[str, dict[str, str]]:
+    """A persona as questions and answers by column: no identifier, no assignment, no blank."""
+    profiles, settings = experiment.workbook.profiles, experiment.workbook.settings
     named = (settings.treatment_column, settings.session_column, settings.role_column)
     hidden = {profiles.column(name) for name in named if name} | {profiles.id_column}
-    return [
-        {"question": profiles.questions[i], "answer": answer}
-        for i, answer in enumerate(profiles.rows[row])
+    recorded = cell("assignment.profile", experiment.id, seat.id)
+    return {
+        profiles.names[i]: {
+            "question": quote(profiles.questions[i], "material", QUESTIONS),
+            "answer": quote(answer, "persona", recorded, seat.id),
+        }
+        for i, answer in enumerate(profiles.rows[seat.row])
         if answer and i not in hidden
-    ]
+    }
+
+
+def name_of(experiment: Experiment, seat: Seat, kind: Kind = "value") -> str:
+    """The name under which others see a participant, with its source."""
+    return quote(seat.name, kind, cell("assignment.name", experiment.id, seat.id), seat.id)
 
 
 def balanced(n: int, arms: int, rng: np.random.Generator) -> list[int]:

@@ -30,10 +30,20 @@ from jinja2.exceptions import SecurityError
 from simpleeval import DEFAULT_OPERATORS, InvalidExpression, SimpleEval
 
 from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.prompts import (
+    NUMERIC,
+    RESERVED,
+    SOURCES,
+    keep_number,
+    keep_source,
+    mark_source,
+    read_marks,
+)
 from folkmoot.conversation.sandbox import EXPRESSIONS, FAILURES, WORK, Sandbox, Work
 from folkmoot.hints import did_you_mean, nearest, shortened
+from folkmoot.provenance import Quoted, QuotedFloat, QuotedInt, Source, SourcedText
 from folkmoot.studies.workbook.answers import BROKEN
-from folkmoot.studies.workbook.config import Computed, Scalar
+from folkmoot.studies.workbook.config import Computed, Scalar, number_text
 
 UNDEFINED = "name only what exists"
 MAX_OUTPUT = 100_000
@@ -58,8 +68,9 @@ class TemplateProblem(ValueError):
         self.hint = hint
 
 
-class NotThere(str):
-    """A value that is not there: it prints as its words, and filters and sums leave it so."""
+class NotThere(SourcedText):
+    """A value that is not there: it prints as its words, and filters and sums leave it so. The
+    words are ours, so they have no source."""
 
     __slots__ = ()
 
@@ -86,12 +97,50 @@ def _text(change: Filter, value: object) -> object:
     return value if isinstance(value, NotThere) else change(value)
 
 
+class Figure(QuotedFloat):
+    """A number that prints as a person writes it and still rounds and compares as a number."""
+
+    def __str__(self) -> str:
+        return number_text(float(self))
+
+    __repr__ = __str__
+
+    def __round__(self, digits: int | None = None) -> Figure:  # type: ignore[override]
+        rounded = round(float(self), digits or 0)
+        altered = self.source.altered or rounded != self
+        return Figure(rounded, self.source._replace(altered=altered))
+
+    def __format__(self, spec: str) -> str:
+        return format(float(self), spec) if spec else str(self)
+
+
+class Truth(QuotedInt):
+    """A truth value of one source: it compares as 1 or 0 and prints as a truth value."""
+
+    def __str__(self) -> str:
+        return str(bool(self))
+
+
+def sourced(value: Scalar, source: Source, recorded: str) -> object:
+    """Return a value for placeholders with its source. `recorded` is how the source writes it."""
+    source = source._replace(altered=str(value) != recorded)
+    if isinstance(value, bool):
+        return Truth(value, source)
+    if isinstance(value, int):
+        return QuotedInt(value, source)
+    return QuotedFloat(value, source) if isinstance(value, float) else Quoted(value, source)
+
+
 def _environment() -> Sandbox:
-    environment = Sandbox(EXPRESSIONS, passive=(NotThere,), keep_trailing_newline=True)
-    for name, convert in (("int", int), ("float", float)):
-        environment.filters[name] = partial(_number, convert=convert)
+    environment = Sandbox(
+        EXPRESSIONS, passive=(NotThere,), keep_trailing_newline=True, finalize=mark_source
+    )
+    environment.filters |= {"int": partial(_number, convert=int)}
+    environment.filters |= {"float": partial(_number, convert=float)}
+    for name in NUMERIC:
+        environment.filters[name] = keep_number(environment.filters[name])
     for name in ("upper", "lower", "capitalize", "title", "trim"):
-        environment.filters[name] = partial(_text, environment.filters[name])
+        environment.filters[name] = partial(_text, keep_source(environment.filters[name]))
     environment.only(FILTERS)
     environment.globals = {}
     environment.tests = {n: t for n, t in environment.tests.items() if n in ("defined", "none")}
@@ -176,16 +225,26 @@ def names_in(text: str) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
     return names, attributes
 
 
-def render(text: str, values: Mapping[str, object]) -> str:
-    """The text with its placeholders filled in. Raises TemplateProblem, for output as well."""
+def render(text: str, values: Mapping[str, object]) -> SourcedText:
+    """Return the text with its placeholders filled in, without white space at the ends. It knows
+    the sources of the values.
+
+    Raises TemplateProblem, for output as well.
+    """
+    if isinstance(text, SourcedText) and not _has_placeholder(text):
+        return text  # filled in before
     text = normalise_options(text)
-    if "{{" not in text and "{%" not in text and "{#" not in text:
-        return text
+    if not text.isascii():
+        text = text.translate(RESERVED)
+    if not _has_placeholder(text):
+        return SourcedText(text.strip())
     template, _, _ = _compiled(text)
+    interpolated: list[SourcedText] = []
     parts: list[str] = []
     size = 0
     try:
-        for part in template.generate({**values, WORK: Work(MAX_WORK)}):
+        known = {**values, WORK: Work(MAX_WORK), SOURCES: interpolated}
+        for part in template.generate(known):
             size += len(part)
             if size > MAX_OUTPUT:
                 raise TemplateProblem(
@@ -204,7 +263,11 @@ def render(text: str, values: Mapping[str, object]) -> str:
     filled = "".join(parts)
     if BROKEN.search(filled):
         raise TemplateProblem("the filled text holds a broken character", "correct the placeholder")
-    return filled
+    return read_marks(filled, interpolated)
+
+
+def _has_placeholder(text: str) -> bool:
+    return "{{" in text or "{%" in text or "{#" in text
 
 
 def empty_branches(text: str) -> list[str]:

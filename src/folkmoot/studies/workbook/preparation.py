@@ -14,12 +14,13 @@ from typing import Any
 from openpyxl.utils.cell import column_index_from_string
 
 from folkmoot.conversation.prompts import PromptLibrary
-from folkmoot.conversation.transcript import EMPTY, build_messages
+from folkmoot.conversation.transcript import EMPTY, Utterance, build_messages
 from folkmoot.engine.study import PlannedRows, Preview
 from folkmoot.errors import InputError, Problem
 from folkmoot.measures.estimates import plural
 from folkmoot.measures.power import DesignSize
 from folkmoot.models.images import shown_in
+from folkmoot.provenance import SourcedText
 from folkmoot.randomness import generator
 from folkmoot.studies.workbook.answers import Listed, Words
 from folkmoot.studies.workbook.checks import cells_with_images, design_problems
@@ -47,8 +48,8 @@ from folkmoot.studies.workbook.placeholders import (
 from folkmoot.studies.workbook.protocol import ordered_tasks, sessions_of
 from folkmoot.studies.workbook.sessions import (
     EMPTY_PROMPT,
+    POSER,
     SessionState,
-    by_facilitator,
     participant,
     put_to,
     special,
@@ -331,7 +332,9 @@ def size(config: WorkbookConfig, _folder: Path) -> DesignSize:
 
 # --- the first prompts ------------------------------------------------------------------------
 
-STORY = "(Here stands the story of this person, which a model writes when the run starts.)"
+STORY = SourcedText(
+    "(Here stands the story of this person, which a model writes when the run starts.)"
+)
 SAID = "what was said before is left out; it stands before the last message"
 NOT_YET = "answers that nobody has given yet read “not available”"
 
@@ -380,7 +383,7 @@ def _prompt(
         put = put_to(prompts.render, rng, state, task, who)
         prompt, images = put.prompt, put.images
         if task.task.type == "discussion":
-            heard = EMPTY + by_facilitator(question.text, task, question.images)
+            heard = EMPTY + Utterance(POSER.id, question.text, POSER.name, images=question.images)
     else:
         speaker = special(prompts.render, state, who)
         prompt, images = question.text, question.images

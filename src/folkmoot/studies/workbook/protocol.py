@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from folkmoot.conversation.transcript import EMPTY, Utterance
+from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.seats import Playable
 from folkmoot.engine.session import Scope, Session
 from folkmoot.errors import InputError
@@ -40,10 +40,9 @@ from folkmoot.studies.workbook.sessions import (
     ask_special,
     asked_in,
     brief_speakers,
-    by_facilitator,
-    question_aloud,
+    say_question,
+    say_question_to,
     settle,
-    wording,
 )
 from folkmoot.studies.workbook.tables import record_design, record_session
 
@@ -161,24 +160,24 @@ async def discussion(
     scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[Seat | str]
 ) -> None:
     """One question to the group; then each speaks in turn and hears those before."""
-    for seat in state.seats:
-        if seat in in_play:
-            put = wording(state, task, seat, "")
-            state.tell([seat.id], by_facilitator(put.text, task, put.images))
-    question_aloud(state, task, in_play)
-    for who in in_play:
+    aloud = say_question(scope, state, task, in_play)
+    places = [(who, scope.at(who if isinstance(who, str) else who.id)) for who in in_play]
+    for who, place in places:
+        if isinstance(who, Seat):
+            say_question_to(place, state, task, who, aloud)
+    for who, place in places:
         if state.left() <= 0:
             state.stop(task, CUT)
             return
+        turn = state.turns + 1
         if isinstance(who, str):
-            said = await ask_special(scope.at(who), state, task, who)
+            said = await ask_special(place, state, task, who, turn)
             state.tell([s.id for s in state.seats], said)
             state.tell([r for r in state.specials if r != who], said)
         else:
-            heard = state.heard[who.id]
-            asked = await ask_seat(scope.at(who.id), state, task, who, heard=heard)
+            asked = await ask_seat(place, state, task, who, turn=turn)
             settle(state, asked)
-            state.tell([s.id for s in state.seats if s is not who], asked.aloud)
+            state.tell([s.id for s in state.seats if s is not who], asked.said)
 
 
 async def public_question(
@@ -186,22 +185,23 @@ async def public_question(
 ) -> None:
     """Put to each in turn. The answers so far stand before the question; who has answered already
     hears later ones at once."""
-    question_aloud(state, task, in_play)
+    say_question(scope, state, task, in_play)
     answers: list[Utterance] = []
     present = [s.id for s in state.seats if s not in in_play]
     for who in in_play:
         if state.left() <= 0:
             state.stop(task, CUT)
             return
+        turn = state.turns + 1
         if isinstance(who, str):
-            said = await ask_special(scope.at(who), state, task, who)
+            said = await ask_special(scope.at(who), state, task, who, turn)
             state.tell([r for r in state.specials if r != who], said)
             state.tell(present, said)
         else:
-            heard = state.heard.get(who.id, EMPTY)
-            asked = await ask_seat(scope.at(who.id), state, task, who, heard=heard, peers=answers)
+            place = scope.at(who.id)
+            asked = await ask_seat(place, state, task, who, turn=turn, peers=answers)
             settle(state, asked)
-            said = asked.aloud
+            said = asked.said
             state.tell(present, said)
             present.append(who.id)
         if said.missing is None:
@@ -216,31 +216,34 @@ async def private_question(
     A special role speaks where the dict has it and hears those before it. When the round is over
     everybody hears everything, unless the layout keeps private answers private.
     """
-    question_aloud(state, task, in_play)
+    say_question(scope, state, task, in_play)
     aloud: list[Utterance] = []
+    # Turns are numbered beforehand: which of the answers comes first is not known.
+    turns = {who: state.turns + place for place, who in enumerate(in_play, 1)}
 
-    async def alone(inner: Scope, seat: Seat) -> Asked:
-        return await ask_seat(inner, state, task, seat, heard=state.heard.get(seat.id, EMPTY))
+    async def ask_alone(inner: Scope, seat: Seat) -> Asked:
+        return await ask_seat(inner, state, task, seat, turn=turns[seat])
 
     for is_seat, group in groupby(in_play, key=lambda who: isinstance(who, Seat)):
         everybody = list(group)
         allowed = everybody[: max(0, state.left())]
         if is_seat:
             seats = [who for who in allowed if isinstance(who, Seat)]
-            for asked in (await scope.each(seats, alone)).values():
+            for asked in (await scope.each(seats, ask_alone)).values():
                 settle(state, asked)
-                aloud.append(asked.aloud)
+                aloud.append(asked.said)
         else:
             for label in map(str, allowed):
-                aloud.append(await ask_special(scope.at(label), state, task, label))
+                said = await ask_special(scope.at(label), state, task, label, turns[label])
+                aloud.append(said)
         if len(allowed) < len(everybody):
             state.stop(task, CUT)
             break
     for said in aloud:
-        special = said.speaker_id in state.specials
-        if special:
+        is_special = said.speaker_id in state.specials
+        if is_special:
             state.tell([r for r in state.specials if r != said.speaker_id], said)
-        if special or state.experiment.workbook.settings.reveal_private:
+        if is_special or state.reveals_private:
             state.tell([s.id for s in state.seats if s.id != said.speaker_id], said)
 
 

@@ -5,8 +5,9 @@ put to one speaker, and how what came of it is kept.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,8 @@ from folkmoot.conversation.choices import Number
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
 from folkmoot.engine.seats import YOURSELF
 from folkmoot.engine.session import Exchange, Scope
-from folkmoot.models.images import images_in, replace_images
+from folkmoot.models.images import find_images, images_in, replace_images
+from folkmoot.provenance import Source, SourcedText, cell, enclose, join, quote
 from folkmoot.studies.workbook.answers import Given, Listed, WorkbookAnswer, show
 from folkmoot.studies.workbook.config import (
     FACILITATOR,
@@ -23,26 +25,27 @@ from folkmoot.studies.workbook.config import (
     Computed,
     Role,
     Scalar,
-    number_text,
 )
 from folkmoot.studies.workbook.participants import (
     Experiment,
     Seat,
     SessionPlan,
     TaskInPlay,
+    name_of,
     profile_of,
 )
 from folkmoot.studies.workbook.placeholders import (
     NAMESPACES,
     OPTIONS,
+    Figure,
     NotThere,
     Scene,
     TemplateProblem,
     evaluate_for,
     known_after,
     names_in,
-    normalise_options,
     render,
+    sourced,
 )
 
 # What expressions know of a participant and of a session beside the names of the workbook.
@@ -53,19 +56,22 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d+)?")
 NOT_AVAILABLE = NotThere("not available")
 SOMEBODY_ELSES = NotThere("…")  # in a question as those hear it to whom it is not put
 Prompts = Callable[..., str]  # (name, **variables) → the prompt of that name, filled in
+POSER = Speaker(FACILITATOR, FACILITATOR, "facilitator")  # of the questions in the sheet's words
 CUT, CUT_ROUNDS = "conversation_length", "rounds"  # why a session ended before its end
 EMPTY_PROMPT = "empty_prompt"  # why somebody was not asked: nothing remained of the task's text
 
 
 @dataclass(frozen=True)
 class Response:
-    """What one speaker answered in one task, and how it was had."""
+    """What one speaker answered in one task, and how it was had. `said` is the id of the answer in
+    the table `utterances`."""
 
     task: TaskInPlay
     place: int  # of the task in this session's order, from 1
     speaker_id: str
     role: str
     given: Given | Missing
+    said: str = ""
     reasks: int = 0
     order: tuple[str, ...] = ()
     score: int | None = None
@@ -91,12 +97,12 @@ class SessionState:
     heard: dict[str, Transcript] = field(default_factory=dict)
     responses: list[Response] = field(default_factory=list)
     special_replies: list[Response] = field(default_factory=list)
-    said: list[Utterance] = field(default_factory=list)
+    turns: int = 0
     messages: int = 0
     rounds: int = 0
     ended: str = "completed"
     stopped_in: str = ""
-    _values: dict[tuple[str, str], Given | Missing] = field(default_factory=dict)
+    _answers: dict[tuple[str, str], Response] = field(default_factory=dict)
     _calculated: dict[tuple[str, str | None], Scalar | Missing] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -132,6 +138,11 @@ class SessionState:
                 order.extend(s for s in self.seats if s.role == label)
         return order
 
+    @property
+    def reveals_private(self) -> bool:
+        """Whether private answers are told to everybody when their round is over."""
+        return self.experiment.workbook.settings.reveal_private
+
     def left(self) -> int:
         """How many more messages the session may hold."""
         limit = self.experiment.workbook.settings.max_conversation_length
@@ -150,7 +161,7 @@ class SessionState:
     def note(self, response: Response) -> None:
         """Keep a participant's answer."""
         self.responses.append(response)
-        self._values[(response.task.var_name, response.speaker_id)] = response.given
+        self._answers[(response.task.var_name, response.speaker_id)] = response
 
     def finish_task(self, task: TaskInPlay) -> None:
         """Calculate the values that needed this task as their last answer."""
@@ -225,9 +236,10 @@ class SessionState:
     def _answer(self, task: TaskInPlay, seat: Seat) -> Scalar | Missing | None:
         if seat.role not in task.prompts:
             return None
-        given = self._values.get((task.var_name, seat.id))
-        if given is None:
+        response = self._answers.get((task.var_name, seat.id))
+        if response is None:
             return Missing("not_yet" if self.ended == "completed" else CUT)
+        given = response.given
         if isinstance(given, Missing):
             return None if given.reason == EMPTY_PROMPT else given
         if not given.usable:
@@ -242,7 +254,8 @@ class SessionState:
         return not (isinstance(value, Missing) and value.reason == "not_asked")
 
     def fillings(self, who: Seat | str, names: Collection[str]) -> dict[str, object]:
-        """Values for these placeholders of a prompt, as this speaker may know them.
+        """Return values for these placeholders of a prompt, with their sources, as this speaker may
+        know them.
 
         `who` is a seat, or the label of a role when nobody in particular is spoken to.
         """
@@ -254,11 +267,47 @@ class SessionState:
         for name in names:
             if name in values:
                 continue
-            if name in shared:
-                values[name] = shown(self.value(name, None))
+            holder = None if name in shared else seat
+            if holder is None and name not in shared:
+                values[name] = SOMEBODY_ELSES
             else:
-                values[name] = SOMEBODY_ELSES if seat is None else shown(self.value(name, seat))
+                values[name] = shown(self.value(name, holder), self._source(name, holder))
         return values
+
+    def _source(self, name: str, holder: str | None) -> Source:
+        """Where a value is recorded: an answer in what was said, a computed one in its table."""
+        answer = self._answers.get((name, holder or ""))
+        if answer is not None:
+            return Source("utterance", answer.said, answer.speaker_id)
+        where = (self.experiment.id, self.plan.label, name, holder)
+        return Source("value", cell("computed.value", *where))
+
+    def say(
+        self,
+        scope: Scope,
+        task: TaskInPlay | None,
+        who: Speaker,
+        text: str,
+        address: str = "",
+        *,
+        turn: int | None = None,
+        **more: Any,
+    ) -> Utterance:
+        """Record that somebody said something in a task. `turn` is the place in the talk of the
+        session; what has none is told to one participant alone, or written by it for itself."""
+        more.setdefault("public", turn is not None)
+        return scope.say(
+            who,
+            text,
+            address=address,
+            stage=task.task.task_id if task else None,
+            experiment_id=self.experiment.id,
+            session=self.plan.label,
+            treatment=self.plan.treatment,
+            task_id=task.task.task_id if task else None,
+            turn=turn,
+            **more,
+        )
 
 
 def typed(text: str) -> Scalar:
@@ -274,35 +323,19 @@ def known_beforehand(
     """What placeholders can mean before anybody has answered."""
     told = experiment.treatments.get(treatment)
     return {
-        **experiment.constants,
-        "constant": dict(experiment.constants),
+        **experiment.named,
         "treatment": told.attributes if told else {},
         "role": role.attributes if role else {},
     }
 
 
-def shown(value: Scalar | Missing | None) -> object:
+def shown(value: Scalar | Missing | None, source: Source) -> object:
     """A value as a prompt shows it: numbers in plain decimals, words for what is not there."""
     if value is None or isinstance(value, Missing):
         return NOT_AVAILABLE
     if isinstance(value, (str, bool)):
-        return str(value)
-    return Figure(value)
-
-
-class Figure(float):
-    """A number that prints as a person writes it and still rounds and compares as a number."""
-
-    def __str__(self) -> str:
-        return number_text(float(self))
-
-    __repr__ = __str__
-
-    def __round__(self, digits: int | None = None) -> Figure:  # type: ignore[override]
-        return Figure(round(float(self), digits or 0))
-
-    def __format__(self, spec: str) -> str:
-        return format(float(self), spec) if spec else str(self)
+        return sourced(str(value), source, str(value).strip())
+    return Figure(value, source)
 
 
 async def brief_speakers(scope: Scope, state: SessionState) -> None:
@@ -314,9 +347,14 @@ async def brief_speakers(scope: Scope, state: SessionState) -> None:
     settings = state.experiment.workbook.settings
 
     async def backstory(inner: Scope, seat: Seat) -> str:
-        prompt = inner.prompt("backstory", profile=profile_of(state.experiment.workbook, seat.row))
-        told = await inner.ask(Speaker(seat.id, seat.name, "biographer"), prompt)
-        return "" if isinstance(told, Missing) else told
+        profile = profile_of(state.experiment, seat)
+        writer = Speaker(seat.id, seat.name, "biographer")
+        prompt = inner.prompt("backstory", profile=[*profile.values()])
+        told = await inner.ask(writer, prompt, about="the story of this person")
+        if isinstance(told, Missing):
+            return ""
+        said = state.say(inner, None, writer, told, inner.address)
+        return quote(str(told), "persona", cell("utterances.text", said.id), seat.id)
 
     stories: dict[str, str] = {}
     own = {seat.id for seat in state.seats if scope.oneself(seat.id)}
@@ -326,7 +364,9 @@ async def brief_speakers(scope: Scope, state: SessionState) -> None:
         stories = await scope.at("before", "backstories").each(drawn, backstory)
     for seat in state.seats:
         state.speakers[seat.id] = (
-            participant(scope.prompt, state, seat, f"You are {YOURSELF}", profile=False)
+            participant(
+                scope.prompt, state, seat, SourcedText(f"You are {YOURSELF}"), profile=False
+            )
             if seat.id in own
             else participant(scope.prompt, state, seat, stories.get(seat.id, ""))
         )
@@ -339,21 +379,22 @@ def participant(
 ) -> Speaker:
     """A participant with its system message: persona, role, treatment, context. Without `profile`
     nothing of what the workbook says of this person is told."""
-    workbook = state.experiment.workbook
     role, treatment, context = _told(state, seat, state.experiment.roles[seat.role])
-    told = profile_of(workbook, seat.row) if profile and workbook.settings.show_profile else []
+    shows_profile = profile and state.experiment.workbook.settings.show_profile
+    told = [*profile_of(state.experiment, seat).values()] if shows_profile else []
+    # Without a profile it is the name that tells people apart, and not the treatment.
+    is_persona = not told and not story
     system = prompt(
         "system",
-        called=seat.name,
+        called=name_of(state.experiment, seat, "persona" if is_persona else "value"),
         profile=told,
         backstory=story,
         role=role,
         treatment=treatment,
         context=context,
-        facilitator=FACILITATOR,
+        facilitator=SourcedText(FACILITATOR),
     )
     images = tuple(image.words for text in (role, treatment, context) for image in images_in(text))
-    # Without a profile it is the name that tells people apart, and not the treatment.
     persona = "\n".join(filter(None, [*(line["answer"] for line in told), story])) or seat.name
     return Speaker(seat.id, seat.name, "participant", system, images=images, persona=persona)
 
@@ -363,7 +404,8 @@ def special(prompt: Prompts, state: SessionState, label: str) -> Speaker:
     told = state.experiment.special(label)
     assert told is not None
     role, treatment, context = _told(state, label, told)
-    system = prompt("special", label=label, role=role, treatment=treatment, context=context)
+    called = SourcedText(label)
+    system = prompt("special", label=called, role=role, treatment=treatment, context=context)
     images = tuple(image.words for text in (role, treatment, context) for image in images_in(text))
     return Speaker(label, label, label.lower(), system, images=images)
 
@@ -373,7 +415,7 @@ def _told(state: SessionState, who: Seat | str, role: Role) -> tuple[str, str, s
     treatment = state.experiment.treatments.get(state.plan.treatment)
     in_system = treatment and state.experiment.workbook.settings.treatment_in_system
     texts = (
-        render(role.description, state.fillings(who, ())).strip(),
+        _role_of(state, who, role),
         treatment.description if treatment and in_system else "",
         _context(state, who),
     )
@@ -381,6 +423,20 @@ def _told(state: SessionState, who: Seat | str, role: Role) -> tuple[str, str, s
         return texts
     told, treated, context = map(replace_images, texts)
     return told, treated, context
+
+
+def _role_of(state: SessionState, who: Seat | str, role: Role) -> SourcedText:
+    """The description of a role; what of it depends on the treatment is filled in now."""
+    filled = render(role.description, state.fillings(who, ()))
+    if filled is role.description:
+        return filled
+    recorded = cell("roles.description", state.experiment.id, role.label)
+    return material(filled, role.description, recorded)
+
+
+def material(filled: SourcedText, template: str, recorded: str) -> SourcedText:
+    """Return a filled text of the workbook with its cell as the source."""
+    return enclose(filled, Source("material", recorded, altered=filled != template))
 
 
 def _context(state: SessionState, who: Seat | str) -> str:
@@ -395,33 +451,25 @@ def _context(state: SessionState, who: Seat | str) -> str:
         if text is None and task.shared:
             text = next(iter(task.prompts.values()), None)  # plain text is meant for all
         if text is not None:
-            texts.append(render(text, state.fillings(who, ())).strip())
-    return "\n\n".join(texts)
+            texts.append(material(render(text, state.fillings(who, ())), text, task.cell))
+    return join("\n\n", texts)
 
 
 # --- one task, one speaker --------------------------------------------------------------------
 
-INSTRUCTION = "Instruction"  # who seems to speak when the workbook tells a special role what to do
+# Who seems to speak when the workbook tells a special role what to do.
+INSTRUCTOR = Speaker("Instruction", "Instruction", "instruction")
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One participant's exchange in a task: its answer, and what it adds to its own memory."""
+    """One participant's exchange in a task: its answer as others hear it, and what it adds to its
+    own memory."""
 
     seat: Seat
     response: Response
+    said: Utterance
     memory: tuple[Utterance, ...]
-
-    @property
-    def aloud(self) -> Utterance:
-        """The answer as others hear it."""
-        given = self.response.given
-        missing = given.reason if isinstance(given, Missing) else None
-        text = "" if isinstance(given, Missing) else given.text
-        task, finish = self.response.task.task.task_id, self.response.finish
-        return Utterance(
-            self.seat.id, text, self.seat.name, "participant", task, None, missing, finish
-        )
 
 
 @dataclass(frozen=True)
@@ -433,43 +481,46 @@ class Wording:
     images: tuple[str, ...]
 
 
-def by_facilitator(text: str, task: TaskInPlay, images: tuple[str, ...] = ()) -> Utterance:
-    """Words that the Facilitator poses as the workbook has them; no model is asked for them."""
-    said = Utterance(FACILITATOR, text, FACILITATOR, "facilitator", task.task.task_id)
-    return said._replace(images=images)
-
-
 def wording(state: SessionState, task: TaskInPlay, who: Seat | str, options: str) -> Wording:
     """The prompt for one speaker, filled in.
 
     `who` may be a role's label: then it is the question as those hear it to whom it is not put.
     """
-    filled, names, said = _filled(state, task, who, options)
-    shown = [image.words for image in images_in(f"{filled}\n{options}")]
+    filled, names = _filled(state, task, who, options)
+    answered = [
+        (span.start, span.end)
+        for span in filled.spans
+        if span.source.kind == "utterance" or span.source.id.startswith("computed.")
+    ]
     # What somebody answered is words, whatever address is in it.
-    words_alone = [words for words in shown if any(words in text for text in said)]
+    words_alone = {
+        image.words
+        for image, found in find_images(filled)
+        if any(start <= found.start() and found.end() <= end for start, end in answered)
+    }
     if not state.sends_images:
         return Wording(replace_images(filled, words_alone), OPTIONS in names, ())
+    shown = (image.words for image in images_in(f"{filled}\n{options}"))
     images = tuple(words for words in shown if words not in words_alone)
     return Wording(filled, OPTIONS in names, images)
 
 
 def _filled(
     state: SessionState, task: TaskInPlay, who: Seat | str, options: str
-) -> tuple[str, frozenset[str], list[str]]:
-    """A task's prompt filled in, the names in it, and the answers that were filled in."""
+) -> tuple[SourcedText, frozenset[str]]:
+    """A task's prompt filled in, and the names in it."""
     label = who.role if isinstance(who, Seat) else special_label(state, who)
-    text = normalise_options(task.prompts[label])
-    names, _ = names_in(text)
+    template = task.prompts[label]
+    names, _ = names_in(template)
     values = {**state.fillings(who, names - {OPTIONS}), OPTIONS: options}
     answers = names - {OPTIONS} - set(state.experiment.constants) - set(NAMESPACES)
     try:
-        filled = render(text, values).strip()
+        filled = render(template, values)
     except TemplateProblem:
         # The values of this session break the text (a division by zero, say): without them it
         # was checked, so the participant reads that they are not available.
-        filled = render(text, {**values, **dict.fromkeys(answers, NOT_AVAILABLE)}).strip()
-    return filled, names, [str(values[name]) for name in answers]
+        filled = render(template, {**values, **dict.fromkeys(answers, NOT_AVAILABLE)})
+    return material(filled, template, task.cell), names
 
 
 def asked_in(state: SessionState, task: TaskInPlay) -> list[Seat | str]:
@@ -491,17 +542,31 @@ def asked_in(state: SessionState, task: TaskInPlay) -> list[Seat | str]:
     return asked
 
 
-def question_aloud(state: SessionState, task: TaskInPlay, in_play: Sequence[Seat | str]) -> None:
-    """Let those hear the question to whom it is not put: special roles, and who sits out."""
+def say_question(
+    scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[Seat | str]
+) -> Utterance | None:
+    """Let those hear the question to whom it is not put: special roles, and who sits out. Return it
+    as they hear it; None if it depends on who is asked."""
     first = next((who for who in in_play if isinstance(who, Seat)), None)
-    if first is None:
-        return
-    put = wording(state, task, first.role, "")
-    if not put.text:  # it depends on who is asked
-        return
-    question = by_facilitator(put.text, task, put.images)
-    state.said.append(question)
+    put = wording(state, task, first.role, "") if first else None
+    if put is None or not put.text:
+        return None
+    state.turns += 1
+    question = state.say(scope, task, POSER, put.text, turn=state.turns, images=put.images)
     state.tell([*state.specials, *(s.id for s in state.seats if s not in in_play)], question)
+    return question
+
+
+def say_question_to(
+    scope: Scope, state: SessionState, task: TaskInPlay, seat: Seat, aloud: Utterance | None
+) -> None:
+    """Let a participant hear the question to the group, in the words for its role (`aloud`: as all
+    others hear it)."""
+    put = wording(state, task, seat, "")
+    same = aloud is not None and (aloud.text, aloud.images) == (put.text, put.images)
+    if aloud is None or not same:
+        aloud = state.say(scope, task, POSER, put.text, images=put.images)
+    state.tell([seat.id], aloud)
 
 
 def special_label(state: SessionState, special: str) -> str:
@@ -512,11 +577,13 @@ def special_label(state: SessionState, special: str) -> str:
 
 @dataclass(frozen=True)
 class Put:
-    """A task as it is put to one participant: the prompt, its images, the answer that is wanted."""
+    """A task as it is put to one participant: the prompt, its images, the answer that is wanted,
+    and what it is about: the task's text alone."""
 
     prompt: str
     images: tuple[str, ...]
     wanted: WorkbookAnswer
+    about: str
 
 
 def put_to(
@@ -536,6 +603,7 @@ def put_to(
         integer=row.var_type == "integer",
         shuffle=row.randomize_response_order,
         rng=rng,
+        recorded=cell("options.options", state.experiment.id, row.task_id, seat.role),
     )
     if not state.sends_images:
         options = replace(options, text=replace_images(options.text))
@@ -556,10 +624,18 @@ def put_to(
         "numeric": wanted.numeric and wanted.validate,
     }
     if name == "question":
-        variables |= {"peers": peers, "text": put.text}
+        variables |= {"peers": [_peer(state, said) for said in peers], "text": put.text}
     else:
-        variables["called"] = seat.name
-    return Put(prompt(name, **variables), put.images, wanted)
+        variables["called"] = name_of(state.experiment, seat)
+    about = wording(state, task, seat, "").text if put.has_options else put.text
+    return Put(prompt(name, **variables), put.images, wanted, str(about))
+
+
+def _peer(state: SessionState, said: Utterance) -> Mapping[str, str]:
+    """An answer that stands in the prompt of those who answer later, and by whom it is."""
+    seat = next((s for s in state.seats if s.id == said.speaker_id), None)
+    name = SourcedText(said.name) if seat is None else name_of(state.experiment, seat)
+    return {"name": name, "text": said.quoted}
 
 
 async def ask_seat(
@@ -568,81 +644,104 @@ async def ask_seat(
     task: TaskInPlay,
     seat: Seat,
     *,
-    heard: Transcript,
+    turn: int,
     peers: Sequence[Utterance] = (),
 ) -> Asked:
-    """Put a task to one participant. `heard` is all it knows; `peers` stand in the prompt."""
-    row = task.task
+    """Put a task to one participant, who knows what it has heard. `peers` stand in the prompt."""
+    row, heard = task.task, state.heard.get(seat.id, EMPTY)
     put = put_to(scope.prompt, scope.rng, state, task, seat, peers)
     wanted = put.wanted
-    question = by_facilitator(put.prompt, task, put.images)
+    question = state.say(scope, task, POSER, put.prompt, images=put.images)
     who = state.speakers[seat.id]
     seeing = replace(who, images=(*who.images, *put.images))
     reasks = state.reasks if row.validate_response else 0
-    got = await scope.exchange(seeing, put.prompt, heard=heard, answer=wanted, reasks=reasks)
+    got = await scope.exchange(
+        seeing, put.prompt, heard=heard, answer=wanted, reasks=reasks, about=put.about
+    )
     given, finish = got.value, got.reply.finish
     by_provider = finish.startswith("refused:")
     if isinstance(given, Missing) and given.reason in ("unparsed", "refused") and not by_provider:
         given = wanted.last(got.text)
     missing = given.reason if isinstance(given, Missing) else None
+    answer = "" if isinstance(given, Missing) else given.text
+    public = row.type != "private_question" or state.reveals_private
+    said = state.say(
+        scope, task, who, answer, got.address, turn=turn, public=public, missing=missing
+    )
     own = "" if missing else got.text.strip()
-    memory = [
-        question,
-        Utterance(seat.id, own, seat.name, "participant", row.task_id, missing=missing),
-    ]
+    # It remembers its reply as it wrote it.
+    reply = said if own == answer else state.say(scope, task, who, own, got.address, part="reply")
+    memory = [question, reply]
     score = given.score if isinstance(given, Given) else None
     if wanted.speculation and not wanted.as_json and missing is None:
-        score, more = await _speculation(scope, task, who, seat, heard + memory)
+        score, more = await _speculation(scope, state, task, who, heard + memory)
         memory += more
     response = Response(
-        task, state.rounds, seat.id, seat.role, given, got.reasks, wanted.order, score, finish
+        task,
+        state.rounds,
+        seat.id,
+        seat.role,
+        given,
+        said.id,
+        got.reasks,
+        wanted.order,
+        score,
+        finish,
     )
-    return Asked(seat, response, tuple(memory))
+    return Asked(seat, response, said, tuple(memory))
 
 
 async def _speculation(
-    scope: Scope, task: TaskInPlay, who: Speaker, seat: Seat, heard: Transcript
+    scope: Scope, state: SessionState, task: TaskInPlay, who: Speaker, heard: Transcript
 ) -> tuple[int | None, list[Utterance]]:
     """How speculative the answer was, asked for by itself so that plain answers stay plain."""
-    question = scope.prompt("speculation")
+    prompt = scope.prompt("speculation")
+    question = state.say(scope, task, POSER, prompt)
     wanted = Number(0, 100, integer=True)
-    got: Exchange[float] = await scope.exchange(who, question, heard=heard, answer=wanted)
+    about = "how speculative the last answer was"
+    got: Exchange[float] = await scope.exchange(
+        who, prompt, heard=heard, answer=wanted, about=about
+    )
     if isinstance(got.value, Missing):
         return None, []
-    said = Utterance(seat.id, got.text.strip(), seat.name, "participant", task.task.task_id)
-    return int(got.value), [by_facilitator(question, task), said]
+    said = state.say(scope, task, who, got.text.strip(), got.address)
+    return int(got.value), [question, said]
 
 
-async def ask_special(scope: Scope, state: SessionState, task: TaskInPlay, label: str) -> Utterance:
+async def ask_special(
+    scope: Scope, state: SessionState, task: TaskInPlay, label: str, turn: int
+) -> Utterance:
     """Let the Facilitator or the Summarizer speak; it has heard everything, secrets too."""
     put = wording(state, task, label, "")
     who = state.speakers[label]
     seeing = replace(who, images=(*who.images, *put.images))
-    got: Exchange[str] = await scope.exchange(seeing, put.text, heard=state.heard.get(label, EMPTY))
+    instruction = state.say(scope, task, INSTRUCTOR, put.text, images=put.images)
+    got: Exchange[str] = await scope.exchange(
+        seeing, put.text, heard=state.heard.get(label, EMPTY), about=str(put.text)
+    )
     if isinstance(got.value, Missing):
         given: Given | Missing = got.value
         words, missing = "", got.value.reason
     else:
-        given = Given(got.value, "unchecked")
+        given = Given(str(got.value), "unchecked")
         words, missing = got.text.strip(), None
-    finish = got.reply.finish
+    said = state.say(scope, task, who, words, got.address, turn=turn, missing=missing)
     state.special_replies.append(
-        Response(task, state.rounds, label, label, given, got.reasks, finish=finish)
+        Response(
+            task,
+            state.rounds,
+            label,
+            label,
+            given,
+            said.id,
+            got.reasks,
+            finish=got.reply.finish,
+        )
     )
     state.messages += 1
-    said = Utterance(
-        label,
-        words,
-        label,
-        label.lower(),
-        task.task.task_id,
-        missing=missing,
-        finish=finish,
-    )
-    told = Utterance(INSTRUCTION, put.text, INSTRUCTION, "instruction", task.task.task_id)
-    state.tell([label], told._replace(images=put.images))
+    state.turns += 1
+    state.tell([label], instruction)
     state.tell([label], said)
-    state.said.append(said)
     return said
 
 
@@ -650,7 +749,7 @@ def settle(state: SessionState, asked: Asked) -> None:
     """Keep an answer, count it, let its speaker remember it and the special roles hear it."""
     state.note(asked.response)
     state.messages += 1
-    state.said.append(asked.aloud)
-    state.tell(state.specials, asked.aloud)
+    state.turns += 1
+    state.tell(state.specials, asked.said)
     for utterance in asked.memory:
         state.tell([asked.seat.id], utterance)

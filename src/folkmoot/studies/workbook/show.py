@@ -95,7 +95,7 @@ def _portrait(experiment: ExperimentRecord, session: SessionRecord, person: Pers
 
 
 def _session(run: RunFolder, label: str) -> str:
-    said = run.table("utterances").filter(pl.col("session") == label)
+    said = run.table("utterances").filter(pl.col("session") == label, pl.col("turn").is_not_null())
     if said.is_empty():
         labels = run.table("sessions")["session"].unique(maintain_order=True).to_list()
         raise InputError(f"there is no session {label}; sessions are {', '.join(labels[:20])}")

@@ -1,4 +1,4 @@
-"""The tables of a run: who sat where, what was answered, what was said, what it paid."""
+"""The tables of a run: what was told, who sat where, what was answered and said, what it paid."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import Any
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.engine.session import Scope
+from folkmoot.engine.utterances import UtteranceRow
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.workbook.answers import Given, position, scalar_text
-from folkmoot.studies.workbook.config import Workbook
-from folkmoot.studies.workbook.participants import Experiment, SessionPlan
+from folkmoot.studies.workbook.answers import Given, option_texts, position, scalar_text
+from folkmoot.studies.workbook.config import Described, Workbook
+from folkmoot.studies.workbook.participants import Experiment, SessionPlan, profile_of
 from folkmoot.studies.workbook.sessions import CUT, Response, SessionState
 
 
@@ -41,12 +42,40 @@ class InExperiment(Row):
     )
 
 
-class Permutation(InExperiment, table="permutations"):
+class Permutation(InExperiment, table="permutations", key=("experiment_id", "constant")):
     number: int = column(
         "number of the combination of constants, from 1; the last row varies fastest"
     )
     constant: str = column("name of the constant")
     value: str = column("its value in this experiment")
+
+
+class TreatmentTold(InExperiment, table="treatments", key=("experiment_id", "treatment")):
+    treatment: str = column("label of the treatment arm")
+    description: str = column("what participants are told, with the constants filled in")
+    attributes: dict[str, str] | None = column(
+        "further columns of the sheet, as JSON", default=None
+    )
+
+
+class RoleTold(InExperiment, table="roles", key=("experiment_id", "role")):
+    role: str = column("label of the role")
+    description: str = column(
+        "what those in the role are told, with the constants filled in; what depends on the "
+        "treatment is filled in for each session"
+    )
+    attributes: dict[str, str] | None = column(
+        "further columns of the sheet, as JSON", default=None
+    )
+
+
+class OptionsOffered(InExperiment, table="options", key=("experiment_id", "task_id", "role")):
+    task_id: str = column("the task, as in the prompts sheet")
+    role: str = column("label of the role that is asked")
+    options: list[str] = column(
+        "the response options, with the constants filled in, as JSON: the entries of a list, the "
+        "two bounds of a range, or the words"
+    )
 
 
 class InSession(InExperiment):
@@ -56,10 +85,14 @@ class InSession(InExperiment):
     treatment: str = column("label of the treatment arm, the same for a whole session")
 
 
-class Assignment(InSession, table="assignment"):
+class Assignment(InSession, table="assignment", key=("experiment_id", "participant_id")):
     participant_id: str = column("ID of the respondent in the profiles sheet")
     role: str = column("label of the role")
     name: str = column("name under which others in the session see the participant")
+    profile: dict[str, str] = column(
+        "column of the profiles sheet → the respondent's answer, as JSON, without the columns that "
+        "assign"
+    )
 
 
 class SessionPlayed(InSession, table="sessions"):
@@ -101,18 +134,20 @@ class Answered(InSession, table="responses"):
     finish: str | None
 
 
-class Said(InSession, table="utterances"):
-    turn: int
-    task_id: str = column("the task, as in the prompts sheet")
-    speaker_id: str
-    speaker_name: str
-    speaker_role: str
-    text: str = column("what was said, as the others heard it")
-    missing: str | None
-    finish: str | None
+class Said(UtteranceRow, InSession):
+    task_id: str | None = column(
+        "the task, as in the prompts sheet; empty for a story that a model wrote of a participant"
+    )
+    turn: int | None = column(
+        "place in the talk of the session, from 1, private answers included; empty: what one "
+        "participant alone was told (its own question with the options) or wrote (its reply as it "
+        "stands, where others hear only the answer in it)"
+    )
 
 
-class ComputedValue(InSession, table="computed"):
+class ComputedValue(
+    InSession, table="computed", key=("experiment_id", "session", "name", "participant_id")
+):
     name: str = column("name of the computed value")
     scope: str = column("participant: one value each; session: one value for all")
     participant_id: str | None = column("ID of the respondent in the profiles sheet")
@@ -121,7 +156,10 @@ class ComputedValue(InSession, table="computed"):
     missing: str | None = column("why it could not be computed")
 
 
-TABLES = (Variable, Permutation, Assignment, SessionPlayed, Answered, Said, ComputedValue)
+TABLES = (
+    *(Variable, Permutation, TreatmentTold, RoleTold, OptionsOffered, Assignment, SessionPlayed),
+    *(Answered, Said, ComputedValue),
+)
 
 
 def unusable(run: RunFolder) -> str:
@@ -168,12 +206,49 @@ def record_design(scope: Scope, experiments: list[Experiment], plans: list[Sessi
                     value=scalar_text(value),
                 )
             )
+        _record_texts(scope, experiment)
         for plan in plans:
             where = _where(experiment, plan)
             for seat in plan.seats:
                 scope.record(
-                    Assignment(**where, participant_id=seat.id, role=seat.role, name=seat.name)
+                    Assignment(
+                        **where,
+                        participant_id=seat.id,
+                        role=seat.role,
+                        name=seat.name,
+                        profile={
+                            column: line["answer"]
+                            for column, line in profile_of(experiment, seat).items()
+                        },
+                    )
                 )
+
+
+def _record_texts(scope: Scope, experiment: Experiment) -> None:
+    """The texts of treatments and roles and the response options as participants read them."""
+    for label, treatment in experiment.treatments.items():
+        scope.record(TreatmentTold(treatment=label, **_texts(experiment, treatment)))
+    for label, role in experiment.roles.items():
+        scope.record(RoleTold(role=label, **_texts(experiment, role)))
+    for task in experiment.tasks.values():
+        for label in task.prompts:
+            if options := option_texts(task.options_for(label)):
+                scope.record(
+                    OptionsOffered(
+                        experiment_id=experiment.id,
+                        task_id=task.task.task_id,
+                        role=label,
+                        options=list(options),
+                    )
+                )
+
+
+def _texts(experiment: Experiment, part: Described) -> dict[str, Any]:
+    return {
+        "experiment_id": experiment.id,
+        "description": part.description,
+        "attributes": dict(part.extra) or None,
+    }
 
 
 def record_session(scope: Scope, state: SessionState) -> None:
@@ -191,20 +266,6 @@ def record_session(scope: Scope, state: SessionState) -> None:
     )
     for response in [*state.responses, *unasked(state), *state.special_replies]:
         scope.record(_answered(response, where))
-    for turn, said in enumerate(state.said, 1):
-        scope.record(
-            Said(
-                **where,
-                turn=turn,
-                task_id=said.stage,
-                speaker_id=said.speaker_id,
-                speaker_name=said.name,
-                speaker_role=said.role,
-                text=said.text,
-                missing=said.missing,
-                finish=said.finish,
-            )
-        )
     for item in state.experiment.workbook.computed:
         personal = item.scope == "participant"
         holders = [s.id for s in state.seats if state.applies(item, s.id)] if personal else [None]
