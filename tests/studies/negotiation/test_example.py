@@ -53,7 +53,9 @@ def test_the_respondent_reacts_to_the_decision_it_is_asked_about(tmp_path: Path)
     glad = {tuple(r) for r in served.select("group_id", "topic", "member_name").rows()}
     told = {True: 0, False: 0}
     lines = run.table("utterances").filter(pl.col("intent").str.starts_with("user_respond"))
-    for group, topic, name, text in lines.select("group_id", "topic", "speaker", "text").rows():
+    for group, topic, name, text in lines.select(
+        "group_id", "topic", "speaker_name", "text"
+    ).rows():
         pleased = any(w in text for w in ("works for me", "Good, I had hoped", "I am happy"))
         assert pleased is ((group, topic, name) in glad), (text, topic)
         told[pleased] += 1

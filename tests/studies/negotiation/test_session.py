@@ -100,7 +100,7 @@ def test_the_label_is_clamped_and_kept(whole: Any) -> None:
 def test_every_locked_system_turn_follows_the_contract(whole: Any) -> None:
     run = whole
     rows = run.table("utterances").filter(
-        pl.col("condition").is_in(["C4", "C5"]) & (pl.col("speaker") == "System")
+        pl.col("condition").is_in(["C4", "C5"]) & (pl.col("speaker_id") == "system")
     )
     assert len(rows) > 100
     parts = ("Conflict", "Strategy", "Decision", "Reason", "Next step")

@@ -11,7 +11,7 @@ CODER, SECOND, RULE, PERSON = "coder", "second_coder", "rule", "person"
 class CodebookRow(Row, table="codebooks", key=("codebook",)):
     """A codebook, as the coders of the run read it."""
 
-    codebook: str
+    codebook: str = column("the codebook")
     text: str = column("the codebook in YAML, as prompts show it")
     codes: list[str] = column("the names of its codes, in order")
     slots: list[str] = column("what its codes are said of (an option, a member)")

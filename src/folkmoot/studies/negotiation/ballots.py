@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -20,14 +20,15 @@ from folkmoot.conversation.answers import CANNOT_SAY, DECLINED, Json, Missing
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
 from folkmoot.engine.effects import Exchange
 from folkmoot.engine.session import Scope
+from folkmoot.provenance import SourcedText, concatenate, enumerate_texts, quote
 from folkmoot.studies.negotiation.decision import (
     UNREAD_STEPS,
     Negotiation,
     OwnScoresOfTopic,
     SlotDecision,
-    quoted,
 )
 from folkmoot.studies.negotiation.participants import member_speaker
+from folkmoot.studies.negotiation.quotes import quote_options, quote_preference, quote_topic
 from folkmoot.studies.negotiation.rules.replies import (
     LOWEST_SCORE,
     BallotForm,
@@ -50,32 +51,60 @@ M = TypeVar("M", bound=BaseModel)
 
 # Why a reply is asked for again once.
 THEORY, UNMATCHED = "theory", "unmatched"
+# Why → what the reply should have named → the entries that do not.
+Problems = Mapping[str, Mapping[str, Sequence[str]]]
+
+
+class Question(NamedTuple):
+    """What a speaker is asked, the matter in words, and the options that the prompt shows."""
+
+    speaker: Speaker
+    prompt: str
+    about: str
+    options: Sequence[str] = ()
 
 
 async def ask_and_check(
     scope: Scope,
-    speaker: Speaker,
-    prompt: str,
+    question: Question,
     answer: Json[M],
-    find_problems: Callable[[M], Mapping[str, str]],
-) -> tuple[Exchange[M], Mapping[str, str]]:
+    find_problems: Callable[[M], Problems],
+) -> tuple[Exchange[M], Problems]:
     """Ask for a JSON reply, and once more if there are problems in it, which the speaker is told.
 
     Return the last reply that could be read, and the problems of the first one. A speaker who
     declines at the second request has declined.
     """
-    first = await scope.exchange(speaker, prompt, answer=answer)
+    speaker, prompt, about, options = question
+    first = await scope.exchange(speaker, prompt, answer=answer, about=about)
     if isinstance(first.value, Missing) or first.parse_step in UNREAD_STEPS:
         return first, {}
     problems = find_problems(first.value)
     if not problems:
         return first, {}
-    said = Utterance("", str(prompt)), Utterance(speaker.id, first.text)
-    again = scope.prompt("again", problems=list(problems.values()))
-    second = await scope.exchange(speaker, again, heard=Transcript(said), answer=answer)
+    shown = {str(option): option for option in options}
+
+    def quote_entry(entry: str) -> str:
+        return shown.get(entry) or quote(entry, "reply", first.address, speaker.id)
+
+    told = [
+        _describe_problem(why, {w: list(map(quote_entry, some)) for w, some in found.items()})
+        for why, found in problems.items()
+    ]
+    reply = quote(first.text, "reply", first.address, speaker.id)
+    heard = Transcript((Utterance("", prompt), Utterance(speaker.id, reply)))
+    again = scope.prompt("again", problems=told)
+    second = await scope.exchange(speaker, again, heard=heard, answer=answer, about=about)
     declined = isinstance(second.value, Missing) and second.value.reason == DECLINED
     unread = isinstance(second.value, Missing) or second.parse_step in UNREAD_STEPS
     return (first if unread and not declined else second), problems
+
+
+def _describe_problem(why: str, entries: Mapping[str, Sequence[str]]) -> SourcedText:
+    if why == UNMATCHED:
+        return describe_mismatches(entries)
+    terms = [concatenate(("“", term, "”"), plain=None) for term in entries[THEORY]]
+    return concatenate(("Use plain words in place of ", enumerate_texts(terms), "."), plain=None)
 
 
 # --- ballots -----------------------------------------------------------------------------------
@@ -84,7 +113,8 @@ async def ask_and_check(
 async def collect_ballots(
     scope: Scope, case: Negotiation, topic: Topic, tally: Tally, proposal: str
 ) -> dict[str, BallotRead]:
-    """Ask every member who votes for a ballot, apart from each other.
+    """Ask every member who votes for a ballot, apart from each other. `proposal` is the mediator's,
+    with its source.
 
     An entry that names no option on the table is asked for again once. A member without a ballot
     is counted by the preference text alone.
@@ -92,7 +122,6 @@ async def collect_ballots(
     scored = case.config.ballots == "scores"
 
     async def ask_for_ballot(at: Scope, member: Member) -> BallotRead:
-        text = case.texts(topic.id).get(member.id)
         options = case.drawn(topic, tally.options, member.id)
         fields = ("scores.option", "hard_no") if scored else ("top_choice", "acceptable", "hard_no")
         answer = json_answer(
@@ -107,37 +136,38 @@ async def collect_ballots(
             assert isinstance(form, BallotForm)
             return read_ballot(form, member.id, tally.options)
 
+        shown = quote_options(case, topic, options)
         prompt = at.prompt(
             "ballot_scores" if scored else "ballot",
-            label=topic.label,
-            preference=quoted(text) if text else "none stated",
-            proposal=proposal or "none",
-            options=options,
-            form=describe_form(answer.schema or {}),
+            label=quote_topic(topic, "label"),
+            preference=quote_preference(case, topic, member.id),
+            proposal=proposal or SourcedText("none"),
+            options=shown,
+            form=SourcedText(describe_form(answer.schema or {})),
         )
         speaker = member_speaker(at, case.group, member, case.config.days)
-        return await ask_for_options(at, speaker, prompt, answer, read)
+        question = Question(speaker, prompt, topic.label, shown)
+        return await ask_for_options(at, question, answer, read)
 
     return await scope.each(case.voters(topic), ask_for_ballot)
 
 
 async def ask_for_options(
     scope: Scope,
-    speaker: Speaker,
-    prompt: str,
+    question: Question,
     answer: Json[M],
     read: Callable[[M], BallotRead],
 ) -> BallotRead:
     """Ask one member for a ballot or for scores; entries that match nothing go back once."""
 
-    def find_problems(form: M) -> dict[str, str]:
+    def find_problems(form: M) -> Problems:
         unmatched = read(form).unmatched
-        return {UNMATCHED: describe_mismatches(unmatched)} if unmatched else {}
+        return {UNMATCHED: unmatched} if unmatched else {}
 
-    got, problems = await ask_and_check(scope, speaker, prompt, answer, find_problems)
+    got, problems = await ask_and_check(scope, question, answer, find_problems)
     if isinstance(got.value, Missing):
         return BallotRead(None, missing=got.value.reason, asked_again=bool(problems))
-    return replace(read(got.value), asked_again=bool(problems))
+    return replace(read(got.value), asked_again=bool(problems), address=got.address)
 
 
 def state_of_ballots(read: Mapping[str, BallotRead]) -> str:
@@ -190,7 +220,7 @@ async def score_late_options(
         return decision
 
     async def ask_member(at: Scope, member: Member) -> dict[str, float]:
-        return await _ask_for_scores(at, case, topic, member, late)
+        return await _ask_for_scores(at, case, topic, member, late, decision.came_up)
 
     found = await scope.each(case.group.members, ask_member)
     before = decision.late_scores
@@ -199,7 +229,12 @@ async def score_late_options(
 
 
 async def _ask_for_scores(
-    scope: Scope, case: Negotiation, topic: Topic, member: Member, options: Sequence[str]
+    scope: Scope,
+    case: Negotiation,
+    topic: Topic,
+    member: Member,
+    options: Sequence[str],
+    came_up: Mapping[str, str] | None = None,
 ) -> dict[str, float]:
     """Ask one member and record the scores. A firm no is the lowest score."""
     if not options:
@@ -207,12 +242,13 @@ async def _ask_for_scores(
     text = case.hearing_all.texts(topic.id).get(member.id, "")
     shown = case.drawn(topic, options, f"{member.id} alone")
     answer = json_answer(OwnScores, dict.fromkeys(("scores.option", "hard_no"), shown))
+    quoted = quote_options(case, topic, shown, came_up)
     prompt = scope.prompt(
         "own_scores",
-        label=topic.label,
-        preference=quoted(text) if text else "none stated",
-        options=shown,
-        form=describe_form(answer.schema or {}),
+        label=quote_topic(topic, "label"),
+        preference=quote_preference(case, topic, member.id),
+        options=quoted,
+        form=SourcedText(describe_form(answer.schema or {})),
     )
     speaker = member_speaker(scope, case.group, member, case.config.days)
     reasons: list[str] = []
@@ -221,7 +257,8 @@ async def _ask_for_scores(
         reasons[:] = [form.reason]
         return read_scores(form, member.id, options)
 
-    got = await ask_for_options(scope, speaker, prompt, answer, read)
+    question = Question(speaker, prompt, topic.label, quoted)
+    got = await ask_for_options(scope, question, answer, read)
     ballot = got.ballot
     given = dict(ballot.scores) if ballot else {}
     refused = ballot.hard_no if ballot else ()

@@ -17,8 +17,11 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from folkmoot.conversation.answers import DECLINED, Missing
+from folkmoot.conversation.transcript import Speaker, Utterance
+from folkmoot.engine.session import Scope
 from folkmoot.files import packaged_yaml
 from folkmoot.hints import enumerated
+from folkmoot.provenance import SourcedText, alter, concatenate, enumerate_texts, join
 from folkmoot.randomness import uniform
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Outcome, Portion
@@ -79,11 +82,10 @@ def conflict_part(topic: str, has_conflict: bool) -> str:
 _MARKS = re.compile('[“”„«»"]')
 
 
-def quoted(text: str) -> str:
-    """A member's words on one line in quotation marks, so that they read as somebody's words and
-    as no instruction; quotation marks in them become single ones."""
-    single = _MARKS.sub("'", " ".join(text.split()))
-    return f"“{single}”"
+def in_one_line(text: str) -> str:
+    """Return a member's words on one line, with single quotation marks in place of double ones, so
+    that they can stand in quotation marks."""
+    return _MARKS.sub("'", " ".join(text.split()))
 
 
 # --- decisions in sentences --------------------------------------------------------------------
@@ -103,25 +105,46 @@ def spelled(sentence: str) -> str:
 NOTHING_DECIDED = "Nothing can be decided: nobody named an option"
 
 
-def decision_sentence(group: Group, outcome: Outcome) -> str:
-    """The operator's decision in one sentence; who gets what, when, where it differs."""
+class Share(NamedTuple):
+    """The texts of a portion as prompts show them. `when` is empty for the whole trip; `owner` is
+    empty if it serves the wish of no single member."""
+
+    option: str
+    who: str
+    when: str
+    owner: str
+
+
+def share_of(group: Group, portion: Portion) -> Share:
+    """Return the texts of a portion."""
+    everyone = len(portion.members) == len(group.members)
+    who = "everyone" if everyone else enumerated([group.names[m] for m in portion.members])
+    when = "" if portion.when == WHOLE_TRIP else portion.when
+    return Share(portion.option, who, when, group.names[portion.owner] if portion.owner else "")
+
+
+def decision_sentence(group: Group, outcome: Outcome, shown: Sequence[Share] = ()) -> str:
+    """The operator's decision in one sentence; who gets what, when, where it differs.
+
+    With the `shown` texts of its portions, their sources are kept.
+    """
     if not outcome.portions:
         return NOTHING_DECIDED
-    said = portions_sentence(group, outcome.portions)
+    said: list[object] = [_sentence_of(group, outcome.portions, shown)]
     frame = outcome.selected_option if outcome.operator == "self_select" else None
     if frame and any(p.option != frame for p in outcome.portions):
-        said = f"Around {frame} as the shared frame: {said}"
+        said.insert(0, f"Around {frame} as the shared frame: ")
     for member, option in outcome.owed:
-        said += f"; in return {group.names[member]} is owed {option}"
-    return spelled(said[:1].upper() + said[1:])
+        said.append(f"; in return {group.names[member]} is owed {option}")
+    text = concatenate(said, plain=None)
+    return _capitalised(text) if shown else str(_capitalised(text))
 
 
 def render_decision(group: Group, portions: Sequence[Portion]) -> str:
     """Return a decision in one sentence, from its data; empty where nothing is decided."""
     if not portions:
         return ""
-    said = portions_sentence(group, portions)
-    return spelled(said[:1].upper() + said[1:])
+    return str(_capitalised(_sentence_of(group, portions)))
 
 
 def render_change(group: Group, before: Sequence[Portion], after: Sequence[Portion]) -> str:
@@ -129,45 +152,36 @@ def render_change(group: Group, before: Sequence[Portion], after: Sequence[Porti
     was, now = ({(p.option, p.when, p.members): p for p in some} for some in (before, after))
     added = [p for key, p in now.items() if key not in was]
     gone = [p for key, p in was.items() if key not in now]
-    parts = [f"Now {portions_sentence(group, added)}"] if added else []
-    parts += [f"{'n' if added else 'N'}o longer {portions_sentence(group, gone)}"] if gone else []
+    parts = [f"Now {_sentence_of(group, added)}"] if added else []
+    parts += [f"{'n' if added else 'N'}o longer {_sentence_of(group, gone)}"] if gone else []
     return spelled("; ".join(parts))
 
 
-def portions_sentence(group: Group, portions: Sequence[Portion]) -> str:
+def _capitalised(sentence: SourcedText) -> SourcedText:
+    return alter(sentence, spelled(sentence[:1].upper() + str(sentence)[1:]))
+
+
+def _sentence_of(
+    group: Group, portions: Sequence[Portion], shown: Sequence[Share] = ()
+) -> SourcedText:
     """Who gets what, and when: "diner for everyone; barbecue for Child 1 (Day 2)"."""
+    shares = shown or [share_of(group, portion) for portion in portions]
     if len(portions) > 1 and len({(p.when, p.members) for p in portions}) == 1:
-        who = _who(group, portions[0].members)
-        return f"{enumerated([p.option for p in portions])} for {who}, together"
-    return "; ".join(_portion(group, p) for p in portions)
+        options = enumerate_texts([share.option for share in shares])
+        return concatenate((options, " for ", shares[0].who, ", together"), plain=None)
+    return join("; ", map(_part_of_sentence, shares))
 
 
-def _portion(group: Group, portion: Portion) -> str:
-    who = _who(group, portion.members)
-    if portion.when.startswith("Group"):
-        return f"{portion.when} ({portion.option}): {who}"
-    if portion.when == WHOLE_TRIP:
-        return f"{portion.option} for {who}"
-    if portion.owner:
-        return f"{portion.when} {portion.option} ({group.names[portion.owner]}'s choice)"
-    return f"{portion.option} for {who} ({portion.when})"
-
-
-def _who(group: Group, members: Sequence[str]) -> str:
-    everyone = len(members) == len(group.members)
-    return "everyone" if everyone else enumerated([group.names[m] for m in members])
-
-
-def shares(group: Group, portions: Sequence[Portion]) -> list[dict[str, str]]:
-    """Who gets what as the prompts list it: `option`, `who`, and `when` ("" for the whole trip)."""
-    return [
-        {
-            "option": p.option,
-            "who": _who(group, p.members),
-            "when": "" if p.when == WHOLE_TRIP else p.when,
-        }
-        for p in portions
-    ]
+def _part_of_sentence(share: Share) -> SourcedText:
+    option, who, when, owner = share
+    parts: tuple[object, ...] = (option, " for ", who, " (", when, ")")
+    if when.startswith("Group"):
+        parts = (when, " (", option, "): ", who)
+    elif not when:
+        parts = (option, " for ", who)
+    elif owner:
+        parts = (when, " ", option, " (", owner, "'s choice)")
+    return concatenate(parts, plain=None)
 
 
 def firm_noes(group: Group, overridden: Mapping[str, Sequence[str]]) -> str:
@@ -277,6 +291,7 @@ def _spaced(term: str) -> str:
 
 
 SYSTEM = "System"
+SYSTEM_SPEAKER = Speaker("system", SYSTEM, "moderator")
 LEFT_OPEN, UNREADABLE = "left_open", "unreadable"
 UNREAD_STEPS = ("minimal", DECLINED)  # parse steps of a reply that said nothing to read
 PHASES = {
@@ -291,30 +306,42 @@ PHASES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Stated:
-    """A stated preference, and how the reply ended that says it (None for a ready-made text)."""
-
-    text: str
-    finish: str | None = None
-
-
 # Topic → member id → what was stated. Who stated nothing is not in the mapping.
-Statements = Mapping[str, Mapping[str, Stated]]
+Statements = Mapping[str, Mapping[str, Utterance]]
 # Member id → option → score. What a member did not score is not in the mapping.
 OwnScoresOfTopic = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One turn of a dialogue: who says what, with which intent, in which phase."""
+    """One turn of a dialogue: what was said, with which intent, in which phase."""
 
-    speaker: str
+    utterance: Utterance
     intent: str
-    text: str
     phase: str
+
+    @property
+    def speaker(self) -> str:
+        """System, or the member's name."""
+        return self.utterance.name
+
+    @property
+    def text(self) -> str:
+        return str(self.utterance.text)
+
+
+class Origin(NamedTuple):
+    """The reply that a line comes from or was rendered from, and which part of it the line is.
+
+    `author` is who wrote these very words, empty for what was rendered from data: the mediator also
+    writes what members say. `finish`: how the reply ended. `round` is that of feedback.
+    """
+
+    address: str = ""
+    part: str = ""
+    author: str = ""
+    finish: str | None = None
     round: int | None = None
-    finish: str | None = None  # how the reply with these words ended; None for our own words
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +355,12 @@ class Negotiation:
     config: NegotiationConfig
     # Topic → member id → option → the member's own score, told to the researcher alone.
     own_scores: Mapping[str, OwnScoresOfTopic] = field(default_factory=dict)
+
+    @property
+    def compared_as(self) -> str:
+        """The condition under which rows are recorded: C4's talk counts as C5's where it is held
+        for C5 alone."""
+        return self.condition.id if self.condition.id in self.config.conditions else "C5"
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -358,7 +391,7 @@ class Negotiation:
     def texts(self, topic: str) -> dict[str, str]:
         """Member id → stated preference, of the members heard."""
         stated = self.stated[topic]
-        return {m.id: stated[m.id].text for m in self.members if m.id in stated}
+        return {m.id: str(stated[m.id].text) for m in self.members if m.id in stated}
 
     def tally(
         self,
@@ -391,7 +424,7 @@ class Negotiation:
     def find_terms(self, topic: Topic, text: str) -> Terms:
         """Find the words of theory in the mediator's words, apart from those that come from an
         option on the table or from something that a member said."""
-        said = [s.text for of_topic in self.stated.values() for s in of_topic.values()]
+        said = [str(s.text) for of_topic in self.stated.values() for s in of_topic.values()]
         return find_terms(text, (*said, *self.tally(topic).options))
 
     def drawn(self, topic: Topic, names: Sequence[str], who: str = "mediator") -> list[str]:
@@ -405,36 +438,42 @@ class Negotiation:
         by_id = {m.id: m for m in self.members}
         return [by_id[id] for id in self.drawn(topic, list(by_id))]
 
-    def listing(self, topic: Topic) -> list[dict[str, str]]:
-        """Names and stated preferences in quotes, as the prompts list them."""
-        texts = self.texts(topic.id)
-        return [
-            {"name": m.name, "text": quoted(texts[m.id])}
-            for m in self.order(topic)
-            if m.id in texts
-        ]
-
-    def line(
+    def say(
         self,
+        scope: Scope,
         speaker: str,
         intent: str,
         text: str,
         topic: Topic,
-        *,
-        round: int | None = None,
-        finish: str | None = None,
+        origin: Origin | None = None,
     ) -> Line:
+        """Record what a member (by id) or the System says. Without an origin it was rendered from
+        the decision."""
         if speaker == SYSTEM or intent == "user_vote":  # words of ours; members' stay as said
             text = spelled(text)
-        return Line(speaker, f"{intent}_{topic.slot}", text, PHASES[intent], round, finish)
+        who = SYSTEM_SPEAKER
+        if speaker != SYSTEM:
+            who = Speaker(speaker, self.group.names[speaker])
+        intent, phase = f"{intent}_{topic.slot}", PHASES[intent]
+        said = scope.say(
+            who,
+            text,
+            **(origin or Origin())._asdict(),
+            group_id=self.group.id,
+            group_type=self.group.type.id,
+            condition=self.compared_as,
+            slot=topic.slot,
+            topic=topic.id,
+            phase=phase,
+            intent=intent,
+        )
+        return Line(said, intent, phase)
 
     def preference_lines(self, topic: Topic) -> tuple[Line, ...]:
-        said = ((m, self.stated[topic.id].get(m.id)) for m in self.members)
-        return tuple(
-            self.line(m.name, "user_provide", s.text, topic, finish=s.finish)
-            for m, s in said
-            if s is not None
-        )
+        """The stated preferences of the members heard, recorded when they were stated."""
+        stated = self.stated[topic.id]
+        intent, phase = f"user_provide_{topic.slot}", PHASES["user_provide"]
+        return tuple(Line(stated[m.id], intent, phase) for m in self.members if m.id in stated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,8 +514,9 @@ class SlotDecision:
     `undecided` says why nothing is decided (left_open, unreadable, declined), None if something is
     or if nothing was to be decided. `terms` are the words of theory in C3's mediator's words;
     `terms_first` those of a first reply that was asked for again. `asked_again`: why replies on the
-    way to this decision were asked for again (theory, unmatched). `late_scores`: members' own
-    scores of options that came up later.
+    way to this decision were asked for again (theory, unmatched). `came_up`: option →
+    condition, of those that came up after the statements; `late_scores`: members' own scores of
+    them.
     `overridden`: option → members who get it against their strong rejection; `overridden_unasked`
     the same before they were asked to confirm. `confirmed`: member →
     whether the decision as recorded is the one that the conversation came to; `refused`: member →
@@ -518,6 +558,7 @@ class SlotDecision:
     asked_again: tuple[str, ...] = ()
     ballots_read: Mapping[str, BallotRead] = field(default_factory=dict)
     late_scores: OwnScoresOfTopic = field(default_factory=dict)
+    came_up: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def slot(self) -> str:
@@ -578,6 +619,9 @@ class SlotDecision:
     def words(self) -> int:
         """Words spoken to come to this decision, stated preferences left out."""
         return sum(len(line.text.split()) for line in self.lines if line.phase != "preference")
+
+    def with_options(self, came_up: Mapping[str, str]) -> SlotDecision:
+        return replace(self, came_up={**self.came_up, **came_up})
 
     def with_lines(self, *lines: Line) -> SlotDecision:
         return replace(self, lines=(*self.lines, *lines))

@@ -1,14 +1,16 @@
-"""What members and mediator have before them when they decide, and where the words are recorded."""
+"""What members and mediator have before them when they decide."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import polars as pl
 
-from folkmoot.kit.exposure import OWN, Decision, Exposure, Text
+from folkmoot.kit.exposure_by_source import OWN, Decision, Exposure
+from folkmoot.provenance import Source, cell
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, table
+from folkmoot.studies.negotiation.decision import theory_words
+from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, TOPICS
 
 PREFERENCES, STRATEGY, DIALOGUE = "preferences", "strategy", "dialogue"
 # By the scope below the topic; without one it is the mediator's proposal.
@@ -20,63 +22,82 @@ NAMES = {
 }
 
 
-def texts(run: RunFolder) -> Iterator[Text]:
-    """Stated preferences, what was said after them, and the rules of each type's strategies."""
-    for row in _stated(run).iter_rows(named=True):
-        group, topic, who = row["group_id"], row["topic"], row["member_id"]
-        scope = f"{group}/{topic}"
-        name = row["member_name"]
-        yield Text(PREFERENCES, f"{scope}/{who}", row["text"], scope=scope, by=who, name=name)
-    for row in run.table("utterances").iter_rows(named=True):
-        if row["phase"] != "preference":
-            scope = f"{row['group_id']}-{row['condition']}/{row['topic']}"
-            turn = f"{scope}/{row['turn']}"
-            yield Text(DIALOGUE, turn, row["text"], scope=scope, name=row["speaker"])
-    for row in run.table("members").iter_rows(named=True):
-        scope = row["group_id"]
-        yield Text("", f"{scope}/{row['member_id']}", row["persona"] or "", scope=scope)
-    rules: dict[str, list[str]] = {}
-    for (group_type, _), strategy in table().items():
-        rules.setdefault(group_type, []).append(strategy.rule)
-    for group_type, lines in rules.items():
-        yield Text(STRATEGY, group_type, "\n".join(lines), scope=group_type)
+def label(source: Source) -> str:
+    """The kind of a source: a stated preference, what was said after these, a strategy's rule."""
+    if source.kind == "utterance":
+        return PREFERENCES if source.id.startswith("preferences/") else DIALOGUE
+    return STRATEGY if source.id.startswith("strategies.rule/") else ""
 
 
 def decisions(run: RunFolder) -> Iterator[Decision]:
     """Stating a preference, and the mediator's proposals, ballots and feedback."""
-    types = dict(run.table("groups").select("group_id", "group_type").iter_rows())
-    stated = set(_stated(run).select("group_id", "topic", "member_id").iter_rows())
-    heard = {(group, topic) for group, topic, _ in stated}
+    types = dict(run.rows("groups", "group_id", "group_type"))
+    talks = _Talks(run)
     for row in run.table("answers").iter_rows(named=True):
         stage, where, *rest = row["address"].split("/")
-        if stage == "preferences":
-            group, condition, topic, name = where, "all", rest[1], "preference"
-        elif stage == "own_scores":
-            group, condition, topic, name = where, "all", rest[1], "own scores"
+        if stage in ("preferences", "own_scores"):
+            group, condition, topic = where, "all", rest[1]
+            name = "preference" if stage == "preferences" else "own scores"
         elif stage == "negotiation" and where.rpartition("-")[0] in types:
             group, _, condition = where.rpartition("-")
             topic, name = rest[0], NAMES.get(rest[1], "proposal")
         else:
             continue
-        who = row["speaker_id"]
-        shows: Mapping[str, bool] = {
-            "preference": {PREFERENCES: False, STRATEGY: False},
-            "proposal": {
-                PREFERENCES: (group, topic) in heard,
-                STRATEGY: condition in CONDITIONS and CONDITIONS[condition].locked,
-            },
-            "feedback": {PREFERENCES: (group, topic) in heard},
-            "ballot": {OWN: (group, topic, who) in stated},
-            "own scores": {OWN: (group, topic, who) in stated},
-            "confirmation": {DIALOGUE: True},
-        }[name]
-        talk = f"{group}-{condition}/{topic}"
-        scopes = frozenset((group, f"{group}/{topic}", types[group], talk))
-        yield Decision(row["address"], who, condition, name, scopes, shows)
+        who, locked = row["speaker_id"], CONDITIONS.get(condition, CONDITIONS["C1"]).locked
+        stated = talks.stated.get((group, topic), {})
+        own = [stated[who]] if who in stated else []
+        rules = [cell("strategies.rule", types[group], topic) for topic in TOPICS]
+        said = talks.said_in(group, condition, topic)
+        others = [id for id, voter in said.items() if voter != who]
+        shows: Mapping[str, Mapping[str, Collection[str]]] = {
+            "preference": {PREFERENCES: (), STRATEGY: ()},
+            "proposal": {PREFERENCES: stated.values(), STRATEGY: rules if locked else ()},
+            "feedback": {PREFERENCES: stated.values()},
+            "ballot": {OWN: own},
+            "own scores": {OWN: own},
+            "confirmation": {DIALOGUE: others},
+        }
+        within = {*stated.values(), *rules, *said}
+        yield Decision(row["address"], who, condition, name, shows[name], within)
 
 
-def _stated(run: RunFolder) -> pl.DataFrame:
-    return run.table("preferences").filter(pl.col("text").is_not_null())
+class _Talks:
+    """The utterances of a run: (group, topic) → member → id of the stated preference, and what was
+    said after these by group, condition and topic."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self.stated: dict[tuple[str, str], dict[str, str]] = {}
+        self._said: dict[tuple[str, str, str], dict[str, str]] = {}
+        theory = _theory(run)
+        for row in run.table("utterances").iter_rows(named=True):
+            group, topic, id = row["group_id"], row["topic"], row["utterance_id"]
+            if row["phase"] == "preference":
+                self.stated.setdefault((group, topic), {})[row["speaker_id"]] = id
+                continue
+            condition = row["scope"].split("/")[1].rpartition("-")[2]
+            hidden = theory.get((group, topic), set()) if condition == "C3" else set()
+            if not hidden & set(theory_words(row["text"])):
+                voter = row["speaker_id"] if row["phase"] == "vote" else ""
+                self._said.setdefault((group, condition, topic), {})[id] = voter
+
+    def said_in(self, group: str, condition: str, topic: str) -> dict[str, str]:
+        """What was said in a talk, with who cast the ballot that a line reads out. C5's talk goes
+        on from C4's."""
+        held = ("C4", "C5") if condition == "C5" else (condition,)
+        found: dict[str, str] = {}
+        for each in held:
+            found |= self._said.get((group, each, topic), {})
+        return found
 
 
-EXPOSURE = Exposure(texts, decisions)
+def _theory(run: RunFolder) -> dict[tuple[str, str], set[str]]:
+    """(group, topic) → the words of theory in the mediator's reply under C3. Lines with one are not
+    shown to the members who confirm."""
+    if not run.has_table("decisions"):
+        return {}
+    rows = run.table("decisions").filter(pl.col("theory_words").fill_null("") != "")
+    columns = rows.select("group_id", "topic", "theory_words").iter_rows()
+    return {(group, topic): set(words.split("; ")) for group, topic, words in columns}
+
+
+EXPOSURE = Exposure(decisions, label)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel
@@ -17,30 +18,55 @@ from folkmoot.conversation.answers import DECLINED, Missing
 from folkmoot.conversation.choices import Choice
 from folkmoot.engine.session import Scope
 from folkmoot.hints import enumerated
-from folkmoot.studies.negotiation.ballots import THEORY, UNMATCHED, ask_and_check
+from folkmoot.provenance import SourcedText, alter, cell, concatenate, quote
+from folkmoot.studies.negotiation.ballots import (
+    THEORY,
+    UNMATCHED,
+    Problems,
+    Question,
+    ask_and_check,
+)
 from folkmoot.studies.negotiation.decision import (
     NO_TERMS,
     NOTHING_DECIDED,
     SYSTEM,
+    SYSTEM_SPEAKER,
     UNREAD_STEPS,
     FeedbackRound,
     Line,
     Negotiation,
+    Origin,
     SlotDecision,
     Terms,
     conflict_part,
     contract,
     decision_sentence,
     firm_noes,
-    quoted,
     render_change,
     render_decision,
     sentence,
-    shares,
     spelled,
 )
 from folkmoot.studies.negotiation.measures import satisfaction_of_members, text_scores_of
 from folkmoot.studies.negotiation.participants import mediator, member_speaker
+from folkmoot.studies.negotiation.quotes import (
+    OPERATOR,
+    RECORD,
+    in_quotation_marks,
+    list_preferences,
+    quote_member_groups,
+    quote_name,
+    quote_names,
+    quote_options,
+    quote_strategies,
+    quote_strategy,
+    quote_title,
+    quote_topic,
+    quote_type,
+    record_late_options,
+    show_sentence,
+    show_shares,
+)
 from folkmoot.studies.negotiation.rules.operators import Outcome, Portion
 from folkmoot.studies.negotiation.rules.replies import (
     OPTIONS_ON_THE_TABLE,
@@ -64,7 +90,6 @@ from folkmoot.studies.negotiation.rules.strategies import (
     Strategy,
     Topic,
     natural,
-    table,
 )
 from folkmoot.studies.negotiation.rules.tally import (
     Ballot,
@@ -76,11 +101,7 @@ from folkmoot.studies.negotiation.rules.tally import (
     text_scores,
     words_of,
 )
-from folkmoot.studies.negotiation.rules.vocabulary import (
-    describe_members,
-    describe_mismatches,
-    new_option_of,
-)
+from folkmoot.studies.negotiation.rules.vocabulary import new_option_of
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -92,9 +113,11 @@ class MediatorReply(NamedTuple, Generic[M]):
     value: M
     parse_step: str
     finish: str | None
-    first_problems: Mapping[str, str]
+    first_problems: Problems
+    address: str
 
 
+MEDIATORS = ("synthesis", "feedback")  # sources of decisions that the mediator has stated
 _PROMPTS: Mapping[type[BaseModel], str] = {
     PlainSynthesis: "synthesis_raw",
     GuidedSynthesis: "synthesis_guided",
@@ -108,9 +131,10 @@ async def ask_mediator(
     variables: Mapping[str, object],
     vocabulary: Vocabulary,
     minimal: M,
-    find_problems: Callable[[M], Mapping[str, str]],
+    find_problems: Callable[[M], Problems],
 ) -> MediatorReply[M]:
     """Ask the mediator for a reply of the type of `minimal`."""
+    topic = case.topic(vocabulary.topic)
     allowed = vocabulary.allowed
     allowed["dialogue.speaker"] = (SYSTEM, *(m.name for m in case.members))
     if isinstance(minimal, FeedbackReply):
@@ -120,14 +144,19 @@ async def ask_mediator(
     prompt = scope.prompt(
         _PROMPTS[type(minimal)],
         **variables,
-        groups=describe_members(case.group),
-        form=describe_form(answer.schema or {}),
+        group_title=quote_title(case.group),
+        days=quote(case.config.days, "material", "study.days"),
+        label=quote_topic(topic, "label"),
+        members=list_preferences(case, topic),
+        groups=quote_member_groups(case.group),
+        form=SourcedText(describe_form(answer.schema or {})),
     )
-    got, problems = await ask_and_check(scope, mediator(scope), prompt, answer, find_problems)
+    question = Question(mediator(scope), prompt, topic.label)
+    got, problems = await ask_and_check(scope, question, answer, find_problems)
     if isinstance(got.value, Missing):
         reason = DECLINED if got.value.reason == DECLINED else "minimal"
-        return MediatorReply(minimal, reason, got.reply.finish, problems)
-    return MediatorReply(got.value, got.parse_step, got.reply.finish, problems)
+        return MediatorReply(minimal, reason, got.reply.finish, problems, got.address)
+    return MediatorReply(got.value, got.parse_step, got.reply.finish, problems, got.address)
 
 
 # --- the proposal ------------------------------------------------------------------------------
@@ -146,13 +175,18 @@ class Proposal:
     opening: str
     said: str
     stated: Settlement
-    responses: tuple[Line, ...]
+    responses: tuple[tuple[str, str], ...]  # name, words
     parse_step: str
     dropped_lines: int
     finish: str | None = None  # how the mediator's reply ended
+    address: str = ""
     terms: Terms = NO_TERMS
     terms_first: tuple[str, ...] = ()
     asked_again: tuple[str, ...] = ()
+
+    def origin(self, part: str, author: str = "") -> Origin:
+        """Return where a line of this reply comes from."""
+        return Origin(self.address, part, author, self.finish)
 
 
 async def propose(
@@ -170,20 +204,16 @@ async def propose(
     """
     group, names = case.group, [m.name for m in case.order(topic)]
     variables: dict[str, object] = {
-        "group_title": group.type.title,
-        "days": case.config.days,
-        "names": names,
-        "label": topic.label,
-        "members": case.listing(topic),
-        "options": case.drawn(topic, tally.options),
+        "names": quote_names(group, [m.id for m in case.order(topic)]),
+        "options": quote_options(case, topic, case.drawn(topic, tally.options)),
     }
     if strategy is not None:
         variables |= {
-            "group_type": group.type.id,
-            "topic": topic.id,
-            "strategy": strategy,
-            "strategies": [s for (kind, _), s in table().items() if kind == group.type.id],
-            "outcome": decision_sentence(group, outcome) if outcome else "",
+            "group_type": quote_type(group),
+            "topic": quote_topic(topic, "topic"),
+            "strategy": quote_strategy(strategy),
+            "strategies": quote_strategies(group),
+            "outcome": _show_outcome(scope, case, topic, outcome) if outcome else "",
         }
     model = GuidedSynthesis if strategy else PlainSynthesis
     minimal = model(
@@ -194,21 +224,20 @@ async def propose(
     )
     terms_first: list[str] = []
 
-    def find_problems(reply: PlainSynthesis | GuidedSynthesis) -> dict[str, str]:
-        problems = {}
+    def find_problems(reply: PlainSynthesis | GuidedSynthesis) -> Problems:
+        problems: dict[str, Mapping[str, Sequence[str]]] = {}
         if unmatched := _read_statement(case, topic, on_table, reply).unmatched:
-            problems[UNMATCHED] = describe_mismatches(unmatched)
+            problems[UNMATCHED] = unmatched
         if strategy is None:
             terms_first.extend(case.find_terms(topic, _all_words(reply)).theory)
             if terms_first:
-                listed = enumerated([f"“{term}”" for term in terms_first])
-                problems[THEORY] = f"Use plain words in place of {listed}."
+                problems[THEORY] = {THEORY: terms_first}
         return problems
 
     in_force = outcome.portions if outcome else ()
     on_table = Vocabulary(group, topic.id, tally.options, case.config.days, in_force)
     got = await ask_mediator(scope, case, variables, on_table, minimal, find_problems)
-    reply, finish = got.value, got.finish
+    reply = got.value
     opening, said, dropped = sort_lines(reply.dialogue, names)
     words = (opening, reply.conflict_description, reply.resolution_explanation)
     label = None
@@ -222,13 +251,38 @@ async def propose(
         opening,
         "\n".join(filter(None, (*words, *_words_of_statement(reply)))),
         _read_statement(case, topic, on_table, reply),
-        tuple(case.line(name, "user_respond", text, topic, finish=finish) for name, text in said),
+        tuple(said),
         got.parse_step,
         dropped,
-        finish,
+        got.finish,
+        got.address,
         case.find_terms(topic, _all_words(reply)) if strategy is None else NO_TERMS,
         tuple(terms_first),
         tuple(got.first_problems),
+    )
+
+
+def _show_outcome(scope: Scope, case: Negotiation, topic: Topic, outcome: Outcome) -> str:
+    shares = show_shares(scope, case, topic, OPERATOR, outcome.portions)
+    sentence = decision_sentence(case.group, outcome, shares)
+    return show_sentence(scope, case, topic, OPERATOR, sentence)
+
+
+def say_responses(
+    scope: Scope, case: Negotiation, topic: Topic, proposal: Proposal
+) -> tuple[Line, ...]:
+    """Record what the mediator has the members say to its proposal."""
+    by_name = {name: id for id, name in case.group.names.items()}
+    return tuple(
+        case.say(
+            scope,
+            by_name[name],
+            "user_respond",
+            text,
+            topic,
+            proposal.origin(f"response{number}", SYSTEM_SPEAKER.id),
+        )
+        for number, (name, text) in enumerate(proposal.responses, start=1)
     )
 
 
@@ -267,32 +321,35 @@ async def confirm(scope: Scope, case: Negotiation, decision: SlotDecision) -> Sl
     which part of it the member refuses outright. A refusal changes no decision; it is on record as
     overridden."""
     topic = case.topic(decision.topic)
-    dialogue = [
-        {
-            "name": x.speaker,
-            "text": " ".join(text.split()) if x.speaker == SYSTEM else quoted(text),
-        }
-        for x in decision.lines
-        if (text := _without_theory(case, topic, decision, x))
-    ]
-
+    lines = (_show_line(case, topic, decision, line) for line in decision.lines)
+    dialogue = [line for line in lines if line is not None]
+    stated = decision.source in MEDIATORS
+    shares = show_shares(scope, case, topic, RECORD, decision.portions, stated=stated)
+    dropped = quote_options(case, topic, decision.dropped, decision.came_up)
     given = {m.id: _refusals(decision.portions, m.id) for m in case.members}
     # C5's talks begin with C4's, so that each member is asked the same beginning twice.
     goes_on = case.condition.locked and {"C4", "C5"} <= set(case.config.conditions)
 
+    def quote_refusal(words: str, options: Sequence[str]) -> str:
+        if len(options) > 1:
+            return SourcedText(words)
+        option = quote_options(case, topic, options, decision.came_up)[0]
+        return concatenate((words.removesuffix(option), option), plain=None)
+
     async def ask_member(at: Scope, member: Member) -> str | Missing:
+        refusals = given[member.id]
         prompt = at.prompt(
             "confirm",
-            label=topic.label,
+            label=quote_topic(topic, "label"),
             dialogue=dialogue,
             goes_on=goes_on,
-            decision=shares(case.group, decision.portions),
-            dropped=list(decision.dropped),
-            refusals=list(given[member.id]),
+            decision=shares,
+            dropped=dropped,
+            refusals=[quote_refusal(words, options) for words, options in refusals.items()],
         )
         who = member_speaker(at, case.group, member, case.config.days)
-        words = Choice(("yes", "no", *given[member.id]), labelled=False)
-        return await at.ask(who, prompt, answer=words)
+        words = Choice(("yes", "no", *refusals), labelled=False)
+        return await at.ask(who, prompt, answer=words, about=topic.label)
 
     words = await scope.each(case.members, ask_member)
     refused = {m: given[m][w] for m, w in words.items() if isinstance(w, str) and w in given[m]}
@@ -315,15 +372,24 @@ def _with_refused(
     return {option: tuple(dict.fromkeys(members)) for option, members in found.items()}
 
 
-def _without_theory(case: Negotiation, topic: Topic, decision: SlotDecision, line: Line) -> str:
-    """Return a line as the members who confirm may read it.
+def _show_line(
+    case: Negotiation, topic: Topic, decision: SlotDecision, line: Line
+) -> dict[str, str] | None:
+    """Return a line as the members who confirm may read it, or None.
 
     Under C3 no word of theory of the mediator may reach a later decision. A line of the System
     with such a word is replaced by the decision in our words, another line is left out.
     """
-    if case.condition.synthesis != "raw" or not case.find_terms(topic, line.text).theory:
-        return line.text
-    return decision.resolution_text if line.speaker == SYSTEM else ""
+    said = line.utterance
+    name = quote(line.speaker, "value", cell("utterances.speaker_name", said.id))
+    theory = case.condition.synthesis == "raw" and case.find_terms(topic, line.text).theory
+    if theory:
+        id = cell("decisions.resolution_text", case.group.id, case.compared_as, topic.id)
+        text = quote(decision.resolution_text, "value", id)
+        return {"name": name, "text": text} if text and line.speaker == SYSTEM else None
+    if line.speaker == SYSTEM:
+        return {"name": name, "text": alter(said.quoted, " ".join(line.text.split()))}
+    return {"name": name, "text": in_quotation_marks(said)}
 
 
 def _refusals(portions: Sequence[Portion], member: str) -> dict[str, tuple[str, ...]]:
@@ -387,24 +453,36 @@ async def _round(
 ) -> SlotDecision:
     number = len(standing.feedback) + 1
     target, targeted = _whom(case, topic, standing)
-    wish = _wish(case.texts(topic.id).get(target.id, ""), standing.options)
-    question = f"{target.name}, does this decision address your wish{wish}?"
+    quote_listed = partial(quote_options, case, topic, came_up=standing.came_up)
+    wish = quote_listed(_wish(case.texts(topic.id).get(target.id, ""), standing.options))
+    question = concatenate(
+        (
+            quote_name(case.group, target.id),
+            ", does this decision address your wish",
+            *((" for ", *wish) if wish else ()),
+            "?",
+        ),
+        plain=None,
+    )
     before = case.tally(topic, standing.cast)
     on_table = tuple(dict.fromkeys([*standing.options, *(p.option for p in standing.portions)]))
+    step, by_mediator = f"round{number}", standing.source in MEDIATORS
+    standing_text = show_sentence(
+        scope, case, topic, step, standing.resolution_text, stated=by_mediator
+    )
+    target_cell = cell("feedback.target_name", *(case.group.id, case.compared_as, topic.id), number)
     variables = {
-        "group_title": case.group.type.title,
-        "days": case.config.days,
-        "label": topic.label,
-        "round": number,
-        "rounds": case.config.max_feedback_rounds,
-        "members": case.listing(topic),
-        "options": case.drawn(topic, standing.options),
-        "decision": standing.resolution_text or "nothing is decided",
-        "shares": shares(case.group, standing.portions),
+        "round": quote(number, "value", "protocol.round"),
+        "rounds": quote(case.config.max_feedback_rounds, "material", "study.max_feedback_rounds"),
+        "options": quote_listed(case.drawn(topic, standing.options)),
+        "decision": standing_text or SourcedText("nothing is decided"),
+        "shares": show_shares(scope, case, topic, step, standing.portions, stated=by_mediator),
         "refusals": [
-            {"name": m.name, "options": no} for m in case.order(topic) if (no := _noes(before, m))
+            {"name": quote_name(case.group, m.id), "options": quote_listed(no)}
+            for m in case.order(topic)
+            if (no := _noes(before, m))
         ],
-        "target": target.name,
+        "target": quote(target.name, "value", target_cell),
         "targeted": targeted,
         "question": question,
     }
@@ -424,15 +502,15 @@ async def _round(
         known = tuple(dict.fromkeys([*on_table, *given]))
         return *read_hard_no(reply, known, unmatched), unmatched
 
-    def find_problems(reply: FeedbackReply) -> dict[str, str]:
+    def find_problems(reply: FeedbackReply) -> Problems:
         unmatched = dict(read(reply).unmatched)
         if others := read_refusals(reply)[2]:
             unmatched[OPTIONS_ON_THE_TABLE] = (*unmatched.get(OPTIONS_ON_THE_TABLE, ()), *others)
-        return {UNMATCHED: describe_mismatches(unmatched)} if unmatched else {}
+        return {UNMATCHED: unmatched} if unmatched else {}
 
     minimal = FeedbackReply(decision=[])
     got = await ask_mediator(scope, case, variables, vocabulary, minimal, find_problems)
-    reply, finish = got.value, got.finish
+    reply = got.value
     stated = read(reply)
     hard_no, objections, _ = read_refusals(reply)
     cast = _with_refusals(standing, target.id, hard_no, objections)
@@ -449,7 +527,7 @@ async def _round(
         target=target.id,
         targeted=targeted,
         resolved=None if reply.resolved is None else reply.resolved and content,
-        question=asked if target.name.casefold() in asked.casefold() else question,
+        question=asked if target.name.casefold() in asked.casefold() else str(question),
         hard_no=hard_no,
         objections=objections,
         parse_error=got.parse_step in UNREAD_STEPS,
@@ -458,13 +536,15 @@ async def _round(
     decision = replace(decision, feedback=(*standing.feedback, round_), asked_again=tuple(again))
     _, said, dropped = sort_lines(reply.dialogue, [m.name for m in case.members])
     decision = replace(decision, dropped_lines=standing.dropped_lines + dropped)
-    return decision.with_lines(*_round_lines(case, topic, decision, said, finish))
+    decision = record_late_options(scope, case, topic, decision)
+    return decision.with_lines(*_say_round(scope, case, topic, decision, said, got))
 
 
-def _wish(text: str, options: Sequence[str]) -> str:
+def _wish(text: str, options: Sequence[str]) -> list[str]:
+    """Return the option that a text speaks for most, or nothing."""
     scored = text_scores(text, options)
     best = min(scored, key=lambda o: (-scored[o], o), default="")
-    return f" for {best}" if best and scored[best] > 0 else ""
+    return [best] if best and scored[best] > 0 else []
 
 
 def _noes(tally: Tally, member: Member) -> list[str]:
@@ -599,15 +679,16 @@ _WHY_NOT = {
 }
 
 
-def _round_lines(
+def _say_round(
+    scope: Scope,
     case: Negotiation,
     topic: Topic,
     decision: SlotDecision,
     reactions: Sequence[tuple[str, str]],
-    finish: str | None,
+    got: MediatorReply[FeedbackReply],
 ) -> list[Line]:
-    """The last round: the question, what members say to it (name, words), and what the System makes
-    of it."""
+    """Record the last round: the question, what members say to it (name, words), and what the
+    System makes of it."""
     round_ = decision.feedback[-1]
     number, target, strategy = round_.round, case.group.names[round_.target], decision.strategy_id
     assert strategy is not None
@@ -635,11 +716,21 @@ def _round_lines(
     question = contract(conflict, strategy, stands, why, round_.question)
     decided = decision.resolution_text or NOTHING_DECIDED
     answer = contract(conflict, strategy, decided, reason, then)
+    by_name = {name: id for id, name in case.group.names.items()}
+    said = [(SYSTEM, "sys_feedback", question, "question", "")]
+    said += [
+        (by_name[name], "user_feedback", words, f"reaction{number}", SYSTEM_SPEAKER.id)
+        for number, (name, words) in enumerate(reactions, start=1)
+    ]
+    said.append((SYSTEM, "sys_feedback", answer, "answer", ""))
     return [
-        case.line(SYSTEM, "sys_feedback", question, topic, round=number),
-        *(
-            case.line(who, "user_feedback", words, topic, round=number, finish=finish)
-            for who, words in reactions
-        ),
-        case.line(SYSTEM, "sys_feedback", answer, topic, round=number),
+        case.say(
+            scope,
+            who,
+            intent,
+            words,
+            topic,
+            Origin(got.address, part, author, got.finish, round_.round),
+        )
+        for who, intent, words, part, author in said
     ]

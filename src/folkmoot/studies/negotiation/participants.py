@@ -33,10 +33,13 @@ from folkmoot.engine.session import Scope, Session
 from folkmoot.engine.yaml_tree import Place, Tree, read_tree
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import packaged_yaml, read_csv
-from folkmoot.hints import did_you_mean, enumerated
+from folkmoot.hints import did_you_mean
 from folkmoot.people.sources import table as persona_table
+from folkmoot.provenance import cell, enumerate_texts, quote
 from folkmoot.randomness import generator
 from folkmoot.studies.negotiation.config import NegotiationConfig, path_in
+from folkmoot.studies.negotiation.decision import SYSTEM_SPEAKER
+from folkmoot.studies.negotiation.quotes import quote_names, quote_title
 from folkmoot.studies.negotiation.rules.strategies import (
     LODGING,
     RESERVED,
@@ -169,21 +172,23 @@ def _without_you_are(text: str) -> str:
 
 def member_speaker(scope: Scope, group: Group, member: Member, days: int) -> Speaker:
     """A member as somebody who can be asked."""
-    persona = member.persona.rstrip() or f"a traveller, {member.name}."
+    id = cell("members.persona", group.id, member.id)
+    persona = quote(member.described, "persona", id, member.id)
+    others = [m.id for m in group.members if m.id != member.id]
     system = scope.prompt(
         "member_system",
         persona=persona,
-        me=member.name,
-        companions=enumerated([m.name for m in group.members if m.id != member.id]),
-        group_title=group.type.title,
-        days=days,
+        me=quote_names(group, [member.id])[0],
+        companions=enumerate_texts(quote_names(group, others)),
+        group_title=quote_title(group),
+        days=quote(days, "material", "study.days"),
     )
     return Speaker(member.id, member.name, "participant", system, persona=persona)
 
 
 def mediator(scope: Scope) -> Speaker:
     """The System: one neutral mediator, asked for the exchange as a whole."""
-    return Speaker("system", "System", "moderator", scope.prompt("mediator_system"))
+    return replace(SYSTEM_SPEAKER, system=scope.prompt("mediator_system"))
 
 
 _ID = re.compile(r"\w[\w.-]{0,79}")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from folkmoot.conversation.answers import DECLINED, Missing
+from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.session import Scope, Session
 from folkmoot.kit import coding
 from folkmoot.studies.negotiation.ballots import (
@@ -29,12 +30,13 @@ from folkmoot.studies.negotiation.decision import (
     LEFT_OPEN,
     NOTHING_DECIDED,
     SYSTEM,
+    SYSTEM_SPEAKER,
     UNREAD_STEPS,
     UNREADABLE,
     Line,
     Negotiation,
+    Origin,
     SlotDecision,
-    Stated,
     Statements,
     conflict_part,
     contract,
@@ -59,9 +61,19 @@ from folkmoot.studies.negotiation.mediation import (
     confirm,
     hold_feedback,
     propose,
+    say_responses,
     state,
 )
 from folkmoot.studies.negotiation.participants import groups_of, member_speaker, with_unknown
+from folkmoot.studies.negotiation.quotes import (
+    BEFORE,
+    PROPOSAL,
+    quote_topic,
+    quote_usual_options,
+    record_late_options,
+    record_options,
+    show_sentence,
+)
 from folkmoot.studies.negotiation.rules.operators import Portion, decide
 from folkmoot.studies.negotiation.rules.replies import summed_up
 from folkmoot.studies.negotiation.rules.strategies import (
@@ -84,7 +96,7 @@ async def protocol(session: Session[NegotiationConfig]) -> None:
     subjects = topics(config.options)
     await session.seal("groups", [sealed(g) for g in groups])
     await session.seal("conditions", list(conditions))
-    record_groups(session, groups)
+    record_groups(session, groups, subjects)
     # Scopes are made beforehand, so that rows come stage by stage, whichever group is quicker.
     stating = {g.id: session.at("preferences", g.id) for g in groups}
     scoring = {g.id: session.at("own_scores", g.id) for g in groups}
@@ -96,6 +108,7 @@ async def protocol(session: Session[NegotiationConfig]) -> None:
     async def whole_group(scope: Scope, group: Group) -> list[tuple[SessionResult, Talks]]:
         stated = await state_preferences(stating[group.id], group, subjects, config.days)
         hearing_all = Negotiation(group, CONDITIONS["C2"], stated, subjects, config)
+        record_options(stating[group.id], hearing_all)
         own_scores = await collect_own_scores(scoring[group.id], hearing_all)
 
         def case(condition: str) -> Negotiation:
@@ -149,7 +162,7 @@ async def state_preferences(
     """What a group's members state, once for all conditions; ready-made texts are taken as they
     are."""
 
-    async def interview(at: Scope, member: Member) -> Mapping[str, Stated]:
+    async def interview(at: Scope, member: Member) -> Mapping[str, Utterance]:
         return await _interview(at, group, member, subjects, days)
 
     said = await scope.each(group.members, interview)
@@ -158,9 +171,9 @@ async def state_preferences(
 
 async def _interview(
     scope: Scope, group: Group, member: Member, subjects: Sequence[Topic], days: int
-) -> Mapping[str, Stated]:
+) -> Mapping[str, Utterance]:
     who = member_speaker(scope, group, member, days)
-    stated: dict[str, Stated] = {}
+    stated: dict[str, Utterance] = {}
     for topic in subjects:
         at = scope.at(topic.id)
         ready, shown = member.preferences.get(topic.id), list[str]()
@@ -169,12 +182,26 @@ async def _interview(
             # Each member sees the usual options in an order of the member's own.
             shown = [topic.options[int(i)] for i in at.rng.permutation(len(topic.options))]
             asked = at.prompt(
-                "preference", label=topic.label, question=topic.question, options=shown
+                "preference",
+                label=quote_topic(topic, "label"),
+                question=quote_topic(topic, "question"),
+                options=quote_usual_options(topic, shown),
             )
-            answer = await at.ask(who, asked)
+            answer = await at.ask(who, asked, about=topic.label)
         missing = answer.reason if isinstance(answer, Missing) else None
         if not isinstance(answer, Missing):
-            stated[topic.id] = Stated(answer, at.finish)
+            stated[topic.id] = at.say(
+                who,
+                answer,
+                group_id=group.id,
+                group_type=group.type.id,
+                condition=BEFORE,
+                slot=topic.slot,
+                topic=topic.id,
+                phase="preference",
+                intent=f"user_provide_{topic.slot}",
+                author="" if ready else member.id,
+            )
         at.record(
             PreferenceRow(
                 group_id=group.id,
@@ -256,7 +283,6 @@ async def _raw(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
     proposal = await propose(scope, case, topic, tally)
     portions = proposal.stated.portions
     said = proposal.opening or proposal.explanation or proposal.conflict_description
-    opening = case.line(SYSTEM, "sys_synthesize", said, topic, finish=proposal.finish)
     decision = replace(
         _proposed(topic, proposal),
         source="synthesis",
@@ -269,7 +295,13 @@ async def _raw(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
         overridden_unasked=case.overridden(topic, portions),
         cause=_why_undecided(proposal),
     )
-    return decision.with_lines(*((opening,) if said else ()), *proposal.responses)
+    decision = record_late_options(scope, case, topic, decision)
+    if said:
+        origin = proposal.origin("opening", SYSTEM_SPEAKER.id)
+        decision = decision.with_lines(
+            case.say(scope, SYSTEM, "sys_synthesize", said, topic, origin)
+        )
+    return decision.with_lines(*say_responses(scope, case, topic, proposal))
 
 
 def _why_undecided(proposal: Proposal) -> str:
@@ -317,16 +349,22 @@ async def _guided(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision
         selected_option=outcome.selected_option,
         ballots=NOT_HELD,
     )
-    decision = state(case, topic, decision)
+    decision = record_late_options(scope, case, topic, state(case, topic, decision))
     votes = strategy.votes and proposal.has_conflict
-    decision = _announced(case, topic, decision, proposal, votes=votes)
+    decision = _announce(scope, case, topic, decision, proposal, votes=votes)
     return await _voted(scope.at("ballots"), case, topic, decision, tally) if votes else decision
 
 
-def _announced(
-    case: Negotiation, topic: Topic, decision: SlotDecision, proposal: Proposal, *, votes: bool
+def _announce(
+    scope: Scope,
+    case: Negotiation,
+    topic: Topic,
+    decision: SlotDecision,
+    proposal: Proposal,
+    *,
+    votes: bool,
 ) -> SlotDecision:
-    """The System's synthesis turn by the contract, then the members' responses."""
+    """Record the System's synthesis turn by the contract, then the members' responses."""
     assert decision.strategy is not None
     reason = proposal.conflict_description or decision.strategy.rule
     if votes:
@@ -343,8 +381,8 @@ def _announced(
         reason,
         _next_step(decision, votes=votes),
     )
-    opening = case.line(SYSTEM, "sys_synthesize", text, topic)
-    return decision.with_lines(opening, *proposal.responses)
+    opening = case.say(scope, SYSTEM, "sys_synthesize", text, topic, proposal.origin("opening"))
+    return decision.with_lines(opening, *say_responses(scope, case, topic, proposal))
 
 
 def _next_step(decision: SlotDecision, *, votes: bool) -> str:
@@ -367,6 +405,13 @@ async def _voted(
     strategy, group, days = decision.strategy, case.group, case.config.days
     assert strategy is not None
     proposed = render_decision(group, decision.stated.portions) if decision.stated else ""
+    proposed = show_sentence(scope, case, topic, PROPOSAL, proposed, stated=True)
+    conflict, id = conflict_part(topic.id, True), strategy.strategy_id
+    how = "Name your top choice, what is acceptable, and any hard no"
+    if case.config.ballots == "scores":
+        how = "Score every option from -4 to 4, and name any hard no"
+    request = contract(conflict, id, "Open until the ballots are in", strategy.rule, how)
+    lines = [case.say(scope, SYSTEM, "sys_request_vote", request, topic)]
     read = await collect_ballots(scope, case, topic, stated, proposed)
     cast = {m: b.ballot for m, b in read.items() if b.ballot is not None}
     again = [UNMATCHED] if any(b.asked_again for b in read.values()) else []
@@ -389,19 +434,19 @@ async def _voted(
         plain = {m: replace(ballot, scores={}) for m, ballot in cast.items()}
         by_source = decide(case.tally(topic, plain), strategy, days)
         voted = replace(voted, source_winner=by_source.selected_option)
-    voted = state(case, topic, voted)
-    return voted.with_lines(*_vote_lines(case, topic, voted))
+    voted = record_late_options(scope, case, topic, state(case, topic, voted))
+    for member, ballot in cast.items():
+        cast_at = Origin(read[member].address)
+        lines.append(case.say(scope, member, "user_vote", spoken(ballot), topic, cast_at))
+    result = _vote_result(case, topic, voted)
+    lines.append(case.say(scope, SYSTEM, "sys_vote_result", result, topic))
+    return voted.with_lines(*lines)
 
 
-def _vote_lines(case: Negotiation, topic: Topic, decision: SlotDecision) -> list[Line]:
-    """The call to vote, the ballots as they were cast, and the result."""
+def _vote_result(case: Negotiation, topic: Topic, decision: SlotDecision) -> str:
+    """The System's turn after the ballots."""
     strategy, outcome, group = decision.strategy, decision.outcome, case.group
     assert strategy is not None and outcome is not None
-    conflict, id = conflict_part(topic.id, True), strategy.strategy_id
-    how = "Name your top choice, what is acceptable, and any hard no"
-    if case.config.ballots == "scores":
-        how = "Score every option from -4 to 4, and name any hard no"
-    request = contract(conflict, id, "Open until the ballots are in", strategy.rule, how)
     promised = decision.coverage
     then = (
         coverage_sentence(group, promised["minority_targets"])
@@ -410,12 +455,8 @@ def _vote_lines(case: Negotiation, topic: Topic, decision: SlotDecision) -> list
     )
     steps = (*outcome.steps, sentence(firm_noes(group, decision.overridden)))
     reason = " ".join(filter(None, steps))
-    result = contract(conflict, id, decision.resolution_text or NOTHING_DECIDED, reason, then)
-    cast = decision.cast
-    said = [(SYSTEM, "sys_request_vote", request)]
-    said += [(m.name, "user_vote", spoken(cast[m.id])) for m in case.members if m.id in cast]
-    said += [(SYSTEM, "sys_vote_result", result)]
-    return [case.line(*one, topic) for one in said]
+    decided = decision.resolution_text or NOTHING_DECIDED
+    return contract(conflict_part(topic.id, True), strategy.strategy_id, decided, reason, then)
 
 
 CODEBOOKS = Path(__file__).parent / "codebooks"

@@ -11,14 +11,16 @@ import polars as pl
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.engine.session import Scope
+from folkmoot.engine.utterances import UtteranceRow
 from folkmoot.kit import coding
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
 from folkmoot.studies.negotiation.rules.operators import counterfactuals
 from folkmoot.studies.negotiation.rules.replies import OPTIONS_ON_THE_TABLE
-from folkmoot.studies.negotiation.rules.strategies import Group, Topic
+from folkmoot.studies.negotiation.rules.strategies import Group, Topic, table
 from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION, Tally
+from folkmoot.studies.negotiation.rules.vocabulary import describe_members
 
 
 class OfGroup(Row):
@@ -45,20 +47,37 @@ class OfDecision(OfSession):
     topic: str = column("the decision: the slot, or for lodging room_type or house_rule")
 
 
-class GroupRow(OfGroup, table="groups"):
+class GroupRow(OfGroup, table="groups", key=("group_id",)):
+    title: str = column("the group type as prompts call it")
+    member_groups: str = column("words for several members, as prompts list them")
     size: int = column("number of members")
     roles: str = column("their roles, in order")
 
 
-class MemberRow(OfGroup, table="members"):
+class MemberRow(OfGroup, table="members", key=("group_id", "member_id")):
     member_id: str = column("traveller within the group")
     member_name: str = column("the member's name, given by role")
     role: str = column("role within the group type")
     weight: float = column("weight in weighted averages")
-    persona: str | None = column(
-        "description that the member answers by; empty where preferences were given"
-    )
+    persona: str = column("description that the member answers by")
     preferences_given: bool = column("the user stated the preferences; nobody was asked")
+
+
+class TopicRow(Row, table="topics", key=("topic",)):
+    slot: str = column("one of the seven slots, in their fixed order")
+    topic: str = column("the decision: the slot, or for lodging room_type or house_rule")
+    label: str = column("its name in prompts")
+    question: str = column("what members are asked")
+    options: list[str] = column("the usual options")
+
+
+class StrategyRow(Row, table="strategies", key=("group_type", "topic")):
+    group_type: str = column("type of group")
+    topic: str = column("the decision")
+    strategy_id: str = column("canonical strategy")
+    operator: str = column("the rule that decides")
+    rule: str = column("the rule in words")
+    style: str = column("how the mediator is to argue")
 
 
 class PreferenceRow(OfGroup, table="preferences"):
@@ -74,14 +93,52 @@ class PreferenceRow(OfGroup, table="preferences"):
     options_shown: str = column("usual options in the order in which this member saw them")
 
 
-class UtteranceRow(OfDecision, table="utterances"):
-    turn: int
+class TalkRow(UtteranceRow):
+    group_id: str = column("group of travellers")
+    group_type: str = column("type of group")
+    condition: str = column(
+        "all for stated preferences, which are stated once; C5 goes on from C4's talk, of which "
+        "the rows say C4, or C5 if C4 is not compared"
+    )
+    slot: str = column("one of the seven slots, in their fixed order")
+    topic: str = column("the decision: the slot, or for lodging room_type or house_rule")
     phase: str = column("preference, synthesis, vote or feedback")
-    round: int | None
-    speaker: str = column("System, or the member's name")
     intent: str = column("what the turn does, and for which slot")
-    text: str
-    finish: str | None
+    author: str = column(
+        "who wrote these words: the member, or system for the mediator, who also writes what "
+        "members say in its dialogues; empty for words of the study file and for turns that were "
+        "rendered from data (of the reply at `address`, if there is one)"
+    )
+
+
+class OptionRow(OfDecision, table="options", key=("group_id", "condition", "topic", "option")):
+    """An option that came on the table. `condition` is all for those of the statements."""
+
+    option: str = column("option on the table")
+    usual: bool = column("it is one of the usual options of the topic")
+
+
+class ShownDecisionRow(
+    OfDecision, table="shown_decisions", key=("group_id", "condition", "topic", "step")
+):
+    step: str = column(
+        "the prompts that show it: operator (its decision, in the mediator's prompt), proposal "
+        "(the mediator's, on the ballots), or round1, round2 … of feedback"
+    )
+    text: str = column("the decision in one sentence")
+
+
+class ShownShareRow(
+    OfDecision, table="shown_shares", key=("group_id", "condition", "topic", "step", "share")
+):
+    step: str = column(
+        "the prompts that show it: operator, round1, round2 … of feedback, or record (the decision "
+        "that members confirm)"
+    )
+    share: int = column("number of the share, from 0")
+    option: str = column("what this share of the decision gives")
+    members: list[str] = column("the names of those who get it, or everyone")
+    time: str = column("its days or branch, or the whole trip")
 
 
 class OwnScoreRow(OfGroup, table="own_scores"):
@@ -119,9 +176,10 @@ class BallotRow(OfDecision, table="ballots"):
     options_shown: str | None = column("options in the order in which this member saw them")
 
 
-class FeedbackRow(OfDecision, table="feedback"):
+class FeedbackRow(OfDecision, table="feedback", key=("group_id", "condition", "topic", "round")):
     round: int
     target: str = column("member who was asked")
+    target_name: str = column("the member's name")
     targeted: bool = column("the member was left out: no word in common with the decision")
     resolved: bool | None = column("whether it ended in agreement; empty if unclear")
     question: str = column("what was asked")
@@ -164,7 +222,7 @@ class CounterfactualRow(OfDecision, table="counterfactuals"):
     decided_by: str = column("rule, score or alphabetical")
 
 
-class DecisionRow(OfDecision, table="decisions"):
+class DecisionRow(OfDecision, table="decisions", key=("group_id", "condition", "topic")):
     source: str = column(
         "what settled it: single_user, preferences, synthesis, operator, vote, feedback"
     )
@@ -302,7 +360,8 @@ class MeasuresRow(OfSession, table="measures"):
 
 
 TABLES = (
-    *(GroupRow, MemberRow, PreferenceRow, OwnScoreRow, UtteranceRow, BallotRow, FeedbackRow),
+    *(GroupRow, MemberRow, TopicRow, StrategyRow, PreferenceRow, OptionRow, OwnScoreRow, TalkRow),
+    *(ShownDecisionRow, ShownShareRow, BallotRow, FeedbackRow),
     DecisionRow,
     *coding.TABLES,
     *(PortionRow, ConfirmationRow, ScoreRow, CounterfactualRow, SatisfactionRow, MeasuresRow),
@@ -333,11 +392,29 @@ def unusable(run: RunFolder) -> str:
     return "no reply of the mediator could be read" if unread else ""
 
 
-def record_groups(scope: Scope, groups: Sequence[Group]) -> None:
+def record_groups(scope: Scope, groups: Sequence[Group], subjects: Sequence[Topic]) -> None:
+    """Record who takes part, what is decided on, and by which rules."""
+    for topic in subjects:
+        texts = {"label": topic.label, "question": topic.question}
+        options = list(topic.options)
+        scope.record(TopicRow(slot=topic.slot, topic=topic.id, **texts, options=options))
+    types = {group.type.id for group in groups}
+    for strategy in table().values():
+        if strategy.group_type in types:
+            columns = StrategyRow.columns()
+            scope.record(StrategyRow(**{name: getattr(strategy, name) for name in columns}))
     for group in groups:
         ids = {"group_id": group.id, "group_type": group.type.id}
         roles = ", ".join(m.role for m in group.members)
-        scope.record(GroupRow(**ids, size=len(group.members), roles=roles))
+        scope.record(
+            GroupRow(
+                **ids,
+                title=group.type.title,
+                member_groups=describe_members(group),
+                size=len(group.members),
+                roles=roles,
+            )
+        )
         for member in group.members:
             scope.record(
                 MemberRow(
@@ -346,7 +423,7 @@ def record_groups(scope: Scope, groups: Sequence[Group]) -> None:
                     member_name=member.name,
                     role=member.role,
                     weight=member.weight,
-                    persona=member.persona or None,
+                    persona=member.described,
                     preferences_given=bool(member.preferences),
                 )
             )
@@ -355,7 +432,12 @@ def record_groups(scope: Scope, groups: Sequence[Group]) -> None:
 def ids_of(case: Negotiation) -> dict[str, str]:
     """The columns that identify a session."""
     group = case.group
-    return {"group_id": group.id, "group_type": group.type.id, "condition": case.condition.id}
+    return {"group_id": group.id, "group_type": group.type.id, "condition": case.compared_as}
+
+
+def ids_of_decision(case: Negotiation, topic: Topic) -> dict[str, str]:
+    """The columns that identify a decision."""
+    return {**ids_of(case), "slot": topic.slot, "topic": topic.id}
 
 
 def decision_rows(
@@ -367,19 +449,8 @@ def decision_rows(
 ) -> Iterator[Row]:
     """All rows of one decision; its two measures by member."""
     topic = case.topic(d.topic)
-    at = {**ids_of(case), "slot": topic.slot, "topic": topic.id}
+    at = ids_of_decision(case, topic)
     yield _decision(case, topic, d, at)
-    for turn, x in enumerate(d.lines, start=1):
-        yield UtteranceRow(
-            **at,
-            turn=turn,
-            phase=x.phase,
-            round=x.round,
-            speaker=x.speaker,
-            intent=x.intent,
-            text=x.text,
-            finish=x.finish,
-        )
     yield from _ballots(case, topic, d, at)
     for portion in d.portions:
         for id in portion.members:
@@ -397,6 +468,7 @@ def decision_rows(
             **at,
             round=f.round,
             target=f.target,
+            target_name=case.group.names[f.target],
             targeted=f.targeted,
             resolved=f.resolved,
             question=f.question,

@@ -284,12 +284,14 @@ def _describe_field(name: str, node: Schema, schema: Schema) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BallotRead:
-    """A ballot as it was read. `ballot` is None if it says nothing; `missing` why not."""
+    """A ballot as it was read. `ballot` is None if it says nothing; `missing` why not. `address` is
+    that of the reply."""
 
     ballot: Ballot | None
     unmatched: Mapping[str, Sequence[str]] = field(default_factory=dict)
     missing: str = ""
     asked_again: bool = False
+    address: str = ""
 
 
 OPTIONS_ON_THE_TABLE = "options on the table"

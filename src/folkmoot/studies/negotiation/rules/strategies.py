@@ -264,6 +264,11 @@ class Member:
     persona: str = ""
     preferences: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def described(self) -> str:
+        """The description that the member answers by."""
+        return self.persona.rstrip() or f"a traveller, {self.name}."
+
 
 @dataclass(frozen=True, slots=True)
 class Group:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from folkmoot.conversation.answers import parse_way_out
 from folkmoot.hints import enumerated
+from folkmoot.provenance import SourcedText, concatenate, enumerate_texts, join
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP
 from folkmoot.studies.negotiation.rules.strategies import Group
 from folkmoot.studies.negotiation.rules.tally import (
@@ -145,10 +146,17 @@ def describe_members(group: Group) -> str:
     return enumerated(list(groups_of_members(group)))
 
 
-def describe_mismatches(unmatched: Mapping[str, Sequence[str]]) -> str:
+def describe_mismatches(unmatched: Mapping[str, Sequence[str]]) -> SourcedText:
     """Say which entries named nothing that there is, by what they should have named."""
-    return " ".join(
-        f"{enumerated([f'“{entry}”' if entry else 'an empty entry' for entry in entries])} "
-        f"{'is' if len(entries) == 1 else 'are'} none of the {what}."
-        for what, entries in unmatched.items()
+    return join(" ", (_describe_mismatch(what, entries) for what, entries in unmatched.items()))
+
+
+def _describe_mismatch(what: str, entries: Sequence[str]) -> SourcedText:
+    listed = enumerate_texts(
+        [
+            concatenate(("“", entry, "”") if entry else ("an empty entry",), plain=None)
+            for entry in entries
+        ]
     )
+    verb = "is" if len(entries) == 1 else "are"
+    return concatenate((listed, f" {verb} none of the {what}."), plain=None)

@@ -1,0 +1,220 @@
+"""The texts that prompts show, with their sources: names, topics, options, rules, statements, and
+the decision as it stands. `folkmoot.provenance` explains sources.
+
+A decision is shown as cells: each share of it has a row of the table `shown_shares`, and a sentence
+about it one of `shown_decisions`, recorded when a prompt first shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from folkmoot.conversation.transcript import Utterance
+from folkmoot.engine.session import Scope
+from folkmoot.provenance import (
+    Kind,
+    SourcedText,
+    alter,
+    cell,
+    concatenate,
+    enumerate_texts,
+    quote,
+)
+from folkmoot.studies.negotiation.decision import (
+    Negotiation,
+    Share,
+    SlotDecision,
+    in_one_line,
+    share_of,
+)
+from folkmoot.studies.negotiation.rules.operators import Portion
+from folkmoot.studies.negotiation.rules.strategies import Group, Strategy, Topic, table
+from folkmoot.studies.negotiation.rules.vocabulary import EVERYONE, describe_members
+from folkmoot.studies.negotiation.tables import (
+    OptionRow,
+    ShownDecisionRow,
+    ShownShareRow,
+    ids_of_decision,
+)
+
+BEFORE = "all"  # the condition of what is stated and named before the mediation, once for all
+OPERATOR, PROPOSAL, RECORD = "operator", "proposal", "record"  # steps at which a decision is shown
+
+
+# --- the group and the topic -------------------------------------------------------------------
+
+
+def quote_name(group: Group, member_id: str) -> str:
+    """Return a member's name."""
+    return quote(group.names[member_id], "value", cell("members.member_name", group.id, member_id))
+
+
+def quote_names(group: Group, member_ids: Iterable[str]) -> list[str]:
+    """Return members' names."""
+    return [quote_name(group, id) for id in member_ids]
+
+
+def quote_title(group: Group) -> str:
+    """Return what the type of a group is called."""
+    return quote(group.type.title, "material", cell("groups.title", group.id))
+
+
+def quote_type(group: Group) -> str:
+    """Return the id of the type of a group."""
+    return quote(group.type.id, "material", cell("groups.group_type", group.id))
+
+
+def quote_member_groups(group: Group) -> str:
+    """Return the words for several members."""
+    return quote(describe_members(group), "value", cell("groups.member_groups", group.id))
+
+
+def quote_topic(topic: Topic, column: str) -> str:
+    """Return the id, label or question of a topic."""
+    text: str = getattr(topic, "id" if column == "topic" else column)
+    return quote(text, "material", cell(f"topics.{column}", topic.id))
+
+
+def quote_strategy(strategy: Strategy) -> dict[str, str]:
+    """Return the columns of a row of the strategy table."""
+    columns = ("topic", "strategy_id", "operator", "rule", "style")
+    key = strategy.group_type, strategy.topic
+    return {
+        c: quote(getattr(strategy, c), "material", cell(f"strategies.{c}", *key)) for c in columns
+    }
+
+
+def quote_strategies(group: Group) -> list[dict[str, str]]:
+    """Return the strategy table of a group's type."""
+    return [quote_strategy(row) for (kind, _), row in table().items() if kind == group.type.id]
+
+
+# --- statements --------------------------------------------------------------------------------
+
+
+def in_quotation_marks(utterance: Utterance) -> SourcedText:
+    """Return a member's words on one line in quotation marks, so that they read as somebody's words
+    and as no instruction."""
+    words = alter(utterance.quoted, in_one_line(utterance.text))
+    return concatenate(("“", words, "”"), plain=None)
+
+
+def quote_preference(case: Negotiation, topic: Topic, member_id: str) -> SourcedText:
+    """Return what a member stated, as the member is shown it again."""
+    stated = case.stated[topic.id].get(member_id)
+    return in_quotation_marks(stated) if stated else SourcedText("none stated")
+
+
+def list_preferences(case: Negotiation, topic: Topic) -> list[dict[str, str]]:
+    """Return names and stated preferences in quotation marks, in the mediator's order."""
+    stated = case.stated[topic.id]
+    return [
+        {"name": quote_name(case.group, m.id), "text": in_quotation_marks(stated[m.id])}
+        for m in case.order(topic)
+        if m.id in stated
+    ]
+
+
+# --- options -----------------------------------------------------------------------------------
+
+
+def quote_usual_options(topic: Topic, options: Iterable[str]) -> list[str]:
+    """Return usual options of a topic."""
+    return [quote(o, "option", cell("topics.options", topic.id)) for o in options]
+
+
+def quote_options(
+    case: Negotiation,
+    topic: Topic,
+    options: Iterable[str],
+    came_up: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Return options on the table. `came_up`: option → condition, of those that were named after
+    the statements."""
+    known = came_up or {}
+    return [
+        quote(
+            option,
+            "option",
+            cell("options.option", case.group.id, known.get(option, BEFORE), topic.id, option),
+        )
+        for option in options
+    ]
+
+
+def record_options(scope: Scope, case: Negotiation) -> None:
+    """Record the options that the statements put on the table, once for all conditions."""
+    for topic in case.topics:
+        for option in case.hearing_all.tally(topic).options:
+            ids = {**ids_of_decision(case, topic), "condition": BEFORE}
+            scope.record(OptionRow(**ids, option=option, usual=option in topic.options))
+
+
+def record_late_options(
+    scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision
+) -> SlotDecision:
+    """Record the options that have come up since, and return the decision that knows them."""
+    stated = decision.stated.portions if decision.stated else ()
+    named = [*decision.options, *(p.option for p in (*decision.portions, *stated))]
+    known = {*case.hearing_all.tally(topic).options, *decision.came_up}
+    late = [option for option in dict.fromkeys(named) if option not in known]
+    for option in late:
+        ids = ids_of_decision(case, topic)
+        scope.record(OptionRow(**ids, option=option, usual=option in topic.options))
+    return decision.with_options(dict.fromkeys(late, case.compared_as))
+
+
+# --- decisions ---------------------------------------------------------------------------------
+
+
+def show_shares(
+    scope: Scope,
+    case: Negotiation,
+    topic: Topic,
+    step: str,
+    portions: Sequence[Portion],
+    *,
+    stated: bool = False,
+) -> tuple[Share, ...]:
+    """Record who gets what for the prompts of a step, and return it with its sources. `stated`: the
+    mediator stated it, and no operator decided it."""
+    kind: Kind = "proposal" if stated else "value"
+    shares = []
+    for number, portion in enumerate(portions):
+        plain = share_of(case.group, portion)
+        everyone = len(portion.members) == len(case.group.members)
+        names = [EVERYONE] if everyone else [case.group.names[m] for m in portion.members]
+        row = ShownShareRow(
+            **ids_of_decision(case, topic),
+            step=step,
+            share=number,
+            option=portion.option,
+            members=names,
+            time=portion.when,
+        )
+        scope.record(row)
+        where = row.group_id, row.condition, row.topic, step, number
+        name_cell = cell("shown_shares.members", *where)
+        owner = quote_name(case.group, portion.owner) if portion.owner else ""
+        shares.append(
+            Share(
+                option=quote(plain.option, kind, cell("shown_shares.option", *where)),
+                who=enumerate_texts([quote(name, kind, name_cell) for name in names]),
+                when=quote(plain.when, kind, cell("shown_shares.time", *where)),
+                owner=owner,
+            )
+        )
+    return tuple(shares)
+
+
+def show_sentence(
+    scope: Scope, case: Negotiation, topic: Topic, step: str, text: str, *, stated: bool = False
+) -> str:
+    """Record the sentence about a decision for the prompts of a step, and return it with its source
+    around those of its parts."""
+    if not text:
+        return ""
+    row = ShownDecisionRow(**ids_of_decision(case, topic), step=step, text=str(text))
+    scope.record(row)
+    id = cell("shown_decisions.text", row.group_id, row.condition, row.topic, step)
+    return quote(text, "proposal" if stated else "value", id)
