@@ -6,14 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from folkmoot.engine.estimate import rehearsed
 from folkmoot.engine.study_file import load_study_file
 from folkmoot.errors import RefusedError
-from folkmoot.kit.exposure import differences
+from folkmoot.kit.exposure_by_source import differences
 from folkmoot.models.request import Request
-from folkmoot.studies.town_hall.exposure_design import THIS_ROUND
+from folkmoot.studies.town_hall.exposure_design import STATEMENTS
 
 from .hall_script import Key, hold, plain, scripted, small_hall, together, where
 from .test_discussion_by_hand import answer as by_hand
@@ -30,10 +31,18 @@ def test_same_answers_give_the_same_measures_at_level_1_and_2_1(tmp_path: Path) 
             for key in ("discussion_id", "level", "quality"):
                 found.pop(key, None)
         assert a == b
-    for name in ("rounds", "reactions", "votes", "utterances"):
+    for name in ("rounds", "reactions", "votes"):
         a, b = one.table(name), each.table(name)
         assert a.columns == b.columns
         assert a.drop("level", "discussion_id").equals(b.drop("level", "discussion_id"))
+    # The words are the same, in one reply or in many.
+    said = [
+        run.table("utterances")
+        .sort("round", "stage", "turn", "speaker_id", "addressee")
+        .drop("level", "discussion_id", "utterance_id", "address", "scope", "finish")
+        for run in (one, each)
+    ]
+    assert said[0].equals(said[1])
 
 
 def test_a_round_is_one_call(tmp_path: Path) -> None:
@@ -65,9 +74,9 @@ def test_too_long_a_round_is_split_and_said_so(tmp_path: Path) -> None:
     assert "speaks in round 1." in later[0]  # one context: the session knows what it has written
     assert "Nobody has spoken yet" not in later[0]
     # That is told, and contradicts no design.
-    shown = held.table("exposure").filter(kind=THIS_ROUND)
-    assert shown["texts"].min() > 0 and shown["expected"].is_null().all()
-    assert not shown["address"].str.ends_with("/ask0").any()
+    shown = held.table("exposure").filter(kind=STATEMENTS, decision="first statement")
+    texts = dict(shown.group_by("address").agg(pl.col("texts").max()).iter_rows())
+    assert [n for _, n in sorted(texts.items())] == [0, 3, 4]
     assert differences(held.folder) == []
 
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Generic, TypedDict, TypeVar
+from types import SimpleNamespace
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from pydantic import BaseModel
 
 from folkmoot.conversation.answers import DECLINED, Answer, Entries, Json, JsonMap, Missing, Repair
-from folkmoot.conversation.transcript import Speaker
+from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.seats import YOURSELF
 from folkmoot.engine.session import Exchange, Scope
 from folkmoot.models import catalog
+from folkmoot.provenance import alter, cell, quote, quote_all
 from folkmoot.studies.town_hall.answers import (
     MINIMAL_CLOSING,
     WAYS_OUT,
@@ -34,14 +36,20 @@ from folkmoot.studies.town_hall.config import Level, TownHallConfig, deal
 from folkmoot.studies.town_hall.participants import Resident, ResidentSet, shuffled, with_stories
 
 T = TypeVar("T")
+V = TypeVar("V")
 M = TypeVar("M", bound=BaseModel)
 
 
-class Line(TypedDict):
-    """A statement as prompts list it."""
+class Named(TypedDict):
+    """A resident as prompts name them."""
 
     id: str
     name: str
+
+
+class Line(Named):
+    """A statement as prompts list it."""
+
     text: str
 
 
@@ -89,14 +97,53 @@ class Meeting:
     def general(self) -> tuple[str, ...]:
         return tuple(r.id for r in self.residents if not r.is_vulnerable)
 
-    @property
+    @cached_property
     def topic(self) -> dict[str, str]:
-        topic = self.config.topic
-        return {"title": topic.title.strip(), "background": topic.background.strip()}
+        topic = quote_all(self.config.topic, "material", "study.topic")
+        texts = {"title": topic.title, "background": topic.background}
+        return {name: alter(text, text.strip()) for name, text in texts.items()}
 
     @property
     def rounds(self) -> int:
         return self.config.rounds
+
+    @cached_property
+    def named(self) -> dict[str, Named]:
+        """Each resident's id and name with their sources, for prompts."""
+
+        def quote_column(resident: Resident, column: str) -> str:
+            id = cell(f"residents.{column}", self.set.number, resident.id)
+            return quote(str(getattr(resident, column)), "value", id, resident.id)
+
+        return {
+            r.id: {
+                "id": quote_column(r, "id"),
+                "name": quote_column(r, "id" if r.id in self.oneself else "name"),
+            }
+            for r in self.residents
+        }
+
+    @cached_property
+    def options(self) -> SimpleNamespace:
+        """The options of closed fields with their sources, for prompts."""
+        return SimpleNamespace(
+            **{
+                field: [
+                    quote(option, "option", cell("option_orders.option", self.set.number, field, n))
+                    for n, option in enumerate(listed, start=1)
+                ]
+                for field, listed in self.set.options.to_json().items()
+            }
+        )
+
+    def numbered(self, round: int) -> dict[str, int]:
+        """The number of a round, and how many there are, for prompts."""
+        rounds = quote(self.rounds, "value", "study.rounds")
+        return {"round": quote_round(round), "rounds": rounds}
+
+    def ids_of(self, residents: Iterable[str]) -> list[str]:
+        """The ids of residents, for prompts."""
+        return [self.named[i]["id"] for i in residents]
 
     @property
     def one_model(self) -> str | None:
@@ -115,16 +162,15 @@ class Meeting:
     def statements(self, round_: Round, *, but: str = "") -> list[Line]:
         """What was said in a round, in its order of speaking, without one resident's and the
         silent."""
-        turns = [(i, one_line(round_.turns[i].speaking.full_statement)) for i in round_.order]
-        return self.lines((i, words) for i, words in turns if i != but)
+        return self.lines((i, round_.recorded[i].statement) for i in round_.order if i != but)
 
     def history(self, rounds: Sequence[Round], *, but: str = "") -> list[Said]:
         """All that was said in public, round by round."""
         return [
             {
-                "round": r.number,
+                "round": quote_round(r.number),
                 "statements": self.statements(r, but=but),
-                "moderator": one_line(r.moderation.spoken) if r.moderation else "",
+                "moderator": on_one_line(r.moderator) if r.moderator else "",
             }
             for r in rounds
         ]
@@ -138,21 +184,33 @@ class Meeting:
 
         Whoever made no statement has put no question that anybody could hear.
         """
+        named = self.named
         return [
-            {**self._line(i, one_line(q.content)), "target": q.target}
+            {
+                **self._line(i, question.said),
+                "target": named[question.target]["id"]
+                if question.target in named
+                else question.target,
+            }
             for r in rounds
             for i in r.order
-            if i != but and r.turns[i].speaking.full_statement
-            for q in r.turns[i].speaking.questions
-            if q.target in asked
+            if i != but
+            for question in r.recorded[i].questions
+            if question.target in asked
         ]
 
-    def lines(self, said: Iterable[tuple[str, str]]) -> list[Line]:
+    def lines(self, said: Iterable[tuple[str, Utterance]]) -> list[Line]:
         """Who said what, without the silent, as prompts list it."""
-        return [self._line(i, words) for i, words in said if words]
+        return [self._line(i, u) for i, u in said if u.text]
 
-    def _line(self, resident: str, text: str) -> Line:
-        return {"id": resident, "name": self.names[resident], "text": text}
+    def _line(self, resident: str, said: Utterance) -> Line:
+        # The source names whom the prompt names, which exposure compares with who spoke.
+        return {**self.named[resident], "text": on_one_line(said._replace(speaker_id=resident))}
+
+
+def quote_round(number: int) -> int:
+    """The number of a round, for prompts."""
+    return quote(number, "value", "protocol.round")
 
 
 def make_meeting(config: TownHallConfig, of: ResidentSet, level: Level, seed: int) -> Meeting:
@@ -187,6 +245,7 @@ class Call:
     round: int | None
     agent: str
     residents: tuple[str, ...]
+    address: str
     question: str
     response: str
     parse_step: str
@@ -204,17 +263,47 @@ class Call:
     finish: str | None = None
 
 
+class PutTo(NamedTuple):
+    """A question in a statement, and to whom it is put: an id, `all`, `moderator` or `planner`."""
+
+    target: str
+    said: Utterance
+
+
+class Recorded(NamedTuple):
+    """The utterances of one resident's turn as they were recorded, for prompts to quote. Thoughts
+    go into no prompt but their owner's; None where there are none."""
+
+    statement: Utterance
+    questions: tuple[PutTo, ...] = ()
+    thoughts: Utterance | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round. `order` is the order in which statements are listed to those who hear them."""
+    """One round. `order` is the order in which statements are listed to those who hear them.
+
+    `recorded`, `moderator` and `notes` are the utterances of `turns`, `moderation` and
+    `reflections`.
+    """
 
     number: int
     order: tuple[str, ...]
     turns: Mapping[str, Turn]
+    recorded: Mapping[str, Recorded]
     moderation: Moderation | None = None
+    moderator: Utterance | None = None
     reflections: Mapping[str, Reflection] = field(default_factory=dict)
+    notes: Mapping[str, Utterance] = field(default_factory=dict)
     parts: int = 0  # calls that a shared session took for this round; 0 for separate ones
     planned_parts: int = 1  # as many are needed where no reply is too long or cut
+
+    def quote_stance(self, resident: str) -> str:
+        """The stance that a resident's thoughts in this round state, for prompts."""
+        thoughts = self.recorded[resident].thoughts
+        return quote(
+            self.turns[resident].stance, "utterance", thoughts.id if thoughts else "", resident
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +335,7 @@ class Discussion:
     items: tuple[Item, ...] = ()
     ballots: Mapping[str, Ballot] = field(default_factory=dict)
     closing: Closing = MINIMAL_CLOSING
+    consensus: Utterance | None = None
     before: Mapping[str, Satisfaction] = field(default_factory=dict)
     after: Mapping[str, Satisfaction] = field(default_factory=dict)
     calls: tuple[Call, ...] = ()
@@ -272,13 +362,22 @@ class Discussion:
 
 def own_statements(rounds: Sequence[Round], resident: str) -> list[dict[str, int | str]]:
     """What one resident has said so far."""
-    said = {r.number: one_line(r.turns[resident].speaking.full_statement) for r in rounds}
-    return [{"round": number, "text": words} for number, words in said.items() if words]
+    said = {r.number: r.recorded[resident].statement for r in rounds}
+    return [
+        {"round": quote_round(number), "text": on_one_line(own)}
+        for number, own in said.items()
+        if own.text
+    ]
 
 
 def one_line(text: str) -> str:
     """A statement without line breaks, so that nobody's words can pass for another's line."""
     return " ".join(text.split())
+
+
+def on_one_line(said: Utterance) -> str:
+    """An utterance without line breaks, with its source."""
+    return alter(said.quoted, one_line(said.text))
 
 
 @dataclass(frozen=True)
@@ -310,12 +409,15 @@ def open_hall(scope: Scope, meeting: Meeting) -> Hall:
     The planner is not told who is vulnerable and is the same model at every level.
     """
     level = meeting.level
-    known = {"residents": len(meeting.ids), "topic": meeting.topic}
+    known = {"residents": count_residents(meeting), "topic": meeting.topic}
     shared = level.context == "shared"
     moderator = None
     if level.moderated:
         listed = [
-            {"id": r.id, "name": meeting.names[r.id], "label": r.label}
+            {
+                **meeting.named[r.id],
+                "label": quote(r.label, "value", cell("portraits.label", meeting.id, r.id), r.id),
+            }
             for r in meeting.residents
             if r.is_vulnerable and level.moderator_list
         ]
@@ -341,6 +443,11 @@ def open_hall(scope: Scope, meeting: Meeting) -> Hall:
     )
 
 
+def count_residents(meeting: Meeting) -> int:
+    """How many residents take part, for prompts."""
+    return quote(len(meeting.ids), "value", "protocol.residents")
+
+
 def longest_reply(config: TownHallConfig, model: str) -> int:
     """Tokens of the longest reply that a shared session is asked for: as the study file says, or
     as the model can give, whichever is less."""
@@ -352,11 +459,11 @@ def _resident(scope: Scope, meeting: Meeting, resident: Resident) -> Speaker:
     described = portrait(scope, meeting, resident)
     system = scope.prompt(
         "persona",
-        r={"id": resident.id},
+        r=meeting.named[resident.id],
         portrait=described,
         topic=meeting.topic,
-        residents=len(meeting.ids),
-        rounds=meeting.rounds,
+        residents=count_residents(meeting),
+        rounds=quote(meeting.rounds, "value", "study.rounds"),
     )
     model = meeting.seats[resident.id]
     return Speaker(resident.id, resident.id, system=system, model=model, persona=described)
@@ -366,9 +473,10 @@ def _shared_session(scope: Scope, meeting: Meeting) -> Speaker:
     system = scope.prompt(
         "shared_session",
         portraits=[portrait(scope, meeting, r) for r in meeting.people],
-        residents=list(meeting.ids),
+        residents=meeting.ids_of(meeting.ids),
+        count=count_residents(meeting),
         topic=meeting.topic,
-        rounds=meeting.rounds,
+        rounds=quote(meeting.rounds, "value", "study.rounds"),
     )
     return Speaker(id="session", name="session", system=system, model=meeting.one_model)
 
@@ -376,14 +484,17 @@ def _shared_session(scope: Scope, meeting: Meeting) -> Speaker:
 def portrait(scope: Scope, meeting: Meeting, resident: Resident) -> str:
     """Who a resident is, in one paragraph that opens with "You are"; the same at every level."""
     topic = meeting.config.topic
+    id = cell("portraits.portrait", meeting.id, resident.id)
     if resident.id in meeting.oneself:
-        return f"You are {YOURSELF} The others call you {resident.id}."
-    return scope.prompt(
+        text = f"You are {YOURSELF} The others call you {resident.id}."
+        return quote(text, "persona", id, resident.id)
+    text = scope.prompt(
         "portrait",
-        r=resident.to_row() | {"story": resident.story},
+        r=resident.to_row() | {"story": resident.story} | meeting.named[resident.id],
         contributions=meeting.concerning(resident, topic.contributions),
         stakes=[s for of in meeting.concerning(resident, topic.stakes) for s in of],
     )
+    return quote(text, "persona", id, resident.id)
 
 
 class Heard(TypedDict):
@@ -405,7 +516,7 @@ def heard(hall: Hall, rounds: Sequence[Round], me: str) -> Heard:
     meeting, rounds = hall.meeting, hall.meeting.remembered(rounds)
     said = meeting.history(rounds, but=me)
     return {
-        "me": me,
+        "me": meeting.named[me]["id"],
         "last_round": said[-1]["round"] if said else 0,
         "earlier": said[:-1],
         "statements": said[-1]["statements"] if said else [],
@@ -421,9 +532,25 @@ def all_heard(hall: Hall, rounds: Sequence[Round]) -> dict[str, object]:
     history = meeting.history(rounds)
     return {
         "history": history,
+        "last_round": history[-1]["round"] if history else 0,
         "moderator": history[-1]["moderator"] if history else "",
         "questions": meeting.questions(rounds[-1:], *meeting.ids, "all"),
     }
+
+
+SATISFIED = "how satisfied with how the question is dealt with, and with the say in it"
+ABOUT = {  # stage → the matter that is asked about
+    "satisfaction_before": SATISFIED,
+    "think": "thoughts on what was said, and a stance on the question",
+    "speak": "a statement on the question",
+    "round": "thoughts, and a statement on the question",
+    "moderate": "where the discussion stands, and who has not been heard",
+    "reflect": "whose opinion convinced, and a stance on the question",
+    "plan": "proposals to vote on",
+    "vote": "a vote on each proposal",
+    "consensus": "what the hall wants done",
+    "satisfaction_after": SATISFIED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,6 +560,11 @@ class Stage:
     name: str
     round: int | None = None
     memory: int = 0
+
+    @property
+    def about(self) -> str:
+        """The matter that is asked about, for the embedded respondent."""
+        return ABOUT[self.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,7 +598,7 @@ async def ask_one(
     scope: Scope, who: Speaker, prompt: str, answer: Answer[T], stage: Stage
 ) -> Got[T]:
     """One answer of one speaker, after two re-asks that say what was wrong."""
-    got = await scope.exchange(who, prompt, answer=answer)
+    got = await scope.exchange(who, prompt, answer=answer, about=stage.about)
     value = None if isinstance(got.value, Missing) else got.value
     return Got(value, call_of(stage, who, (who.id,), prompt, got))
 
@@ -482,20 +614,29 @@ async def ask_alone(
 
 
 @dataclass(frozen=True, slots=True)
-class Group(Generic[M]):
+class Group(Generic[M, V]):
     """What the shared session is asked for several residents.
 
     `tokens` is the expected length of one resident's part, which says how many fit in one reply.
-    `prompt` gets the residents who are asked for, and what calls before it gave.
+    `prompt` gets the residents who are asked for, and what calls before it gave. `record` makes of
+    a resident, an answer and its address what is kept of it.
     """
 
     stage: Stage
     answers: Mapping[str, Json[M]]
     tokens: int
-    prompt: Callable[[list[str], Mapping[str, M]], str]
+    prompt: Callable[[list[str], Mapping[str, V]], str]
+    record: Callable[[str, M, str], V]
 
 
-async def ask_together(scope: Scope, hall: Hall, group: Group[M]) -> tuple[Answers[M], list[Call]]:
+def keep_answer(_resident: str, answer: T, _address: str) -> T:
+    """Keep an answer as it is (`Group.record`)."""
+    return answer
+
+
+async def ask_together(
+    scope: Scope, hall: Hall, group: Group[M, V]
+) -> tuple[Answers[V], list[Call]]:
     """Answers of many residents from the shared session.
 
     One call where the reply can hold all, else several. Residents that a reply did not come to are
@@ -503,7 +644,7 @@ async def ask_together(scope: Scope, hall: Hall, group: Group[M]) -> tuple[Answe
     """
     who, longest = session_of(hall), hall.longest_reply
     waiting = list(group.answers)
-    values: dict[str, M] = {}
+    values: dict[str, V] = {}
     declined: set[str] = set()
     calls: list[Call] = []
     size = max(1, longest // max(1, group.tokens))
@@ -513,12 +654,13 @@ async def ask_together(scope: Scope, hall: Hall, group: Group[M]) -> tuple[Answe
         answer = each_of({i: group.answers[i] for i in chunk})
         # Providers cut replies short unless told how long they may be.
         most = who.max_tokens or longest
-        got = await scope.exchange(who, question, answer=answer, max_tokens=most)
+        about = group.stage.about
+        got = await scope.exchange(who, question, answer=answer, max_tokens=most, about=about)
         none: Entries[M] = Entries({}, {})
         entries = none if isinstance(got.value, Missing) else got.value
         found, refused = entries.values, entries.declined
         calls.append(call_of(group.stage, who, tuple(chunk), question, got))
-        values.update(found)
+        values.update({i: group.record(i, value, got.address) for i, value in found.items()})
         declined.update(refused)
         if found or refused:
             waiting = [i for i in chunk if i not in found and i not in refused] + waiting
@@ -553,6 +695,7 @@ def call_of(
         round=stage.round,
         agent=who.id,
         residents=residents,
+        address=got.address,
         question=question,
         response=got.text,
         parse_step="minimal" if lost else missing or got.parse_step,

@@ -1,83 +1,138 @@
-"""What residents have before them when they decide, and where the words are recorded."""
+"""What residents have before them when they decide."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
-import polars as pl
-
-from folkmoot.kit.exposure import OWN, Decision, Exposure, Text
+from folkmoot.kit.exposure_by_source import OWN, Decision, Exposure
+from folkmoot.provenance import Source, cell
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.town_hall.config import TownHallConfig
+from folkmoot.studies.town_hall.config import TownHallConfig, known_levels
+from folkmoot.studies.town_hall.speech import (
+    MODERATOR,
+    PLANNER,
+    QUESTION,
+    REFLECTION,
+    RESIDENT,
+    THOUGHTS,
+)
 
-STATEMENTS, MODERATOR = "others' statements", "moderator's words"
+STATEMENTS, MODERATOR_WORDS = "others' statements", "moderator's words"
 PROPOSALS, LIFE_STORY = "proposals", "life story"
-THIS_ROUND = "statements of this round"  # where the reply of a shared session took several calls
+QUESTIONS, CONSENSUS = "questions put to them", "final consensus"
+NOTES = "others' private notes"  # which a shared session holds
+OF_PART = {"before": "satisfaction before", "vote": "vote", "after": "satisfaction after"}
 
 
-def texts(run: RunFolder) -> Iterator[Text]:
-    """Who the residents are, what was said aloud, and the ballot."""
-    topic = run.config["topic"]
-    yield Text("", "topic", f"{topic['title']}\n{topic['background']}")
-    for row in run.table("portraits").iter_rows(named=True):
-        who = f"{row['discussion_id']}/{row['agent_id']}"
-        yield Text(LIFE_STORY, who, row["portrait"], scope=who)
-    for row in run.table("utterances").iter_rows(named=True):
-        round_, who = f"{row['discussion_id']}/round{row['round']}", row["speaker_id"]
-        kind = STATEMENTS if row["speaker_role"] == "resident" else MODERATOR
-        yield Text(kind, f"{round_}/{who}", row["text"], scope=round_, by=who, name=who)
-        yield Text(THIS_ROUND, f"{round_}/{who}", row["text"], scope=f"{round_}/{THIS_ROUND}")
-    for row in run.table("items").iter_rows(named=True):
-        hall = row["discussion_id"]
-        yield Text(PROPOSALS, f"{hall}/{row['item_id']}", row["text"], scope=hall)
+def label(source: Source) -> str:
+    """What the study calls the kind of a source; empty for what is no exposure."""
+    if source.kind == "persona":
+        return LIFE_STORY
+    if source.kind == "proposal":
+        return PROPOSALS
+    if source.kind != "utterance":
+        return ""
+    part = source.id.rpartition("#")[2].rpartition(".")[2]
+    if part in (THOUGHTS, REFLECTION):
+        return NOTES
+    if part.startswith(QUESTION):
+        return QUESTIONS
+    return {MODERATOR: MODERATOR_WORDS, PLANNER: CONSENSUS}.get(source.speaker, STATEMENTS)
+
+
+@dataclass
+class _Discussion:
+    """One discussion as it is recorded: `portraits` by resident, `proposals` by id, and the rows of
+    `utterances` that hold words."""
+
+    level: str
+    portraits: dict[str, str] = field(default_factory=dict)
+    proposals: list[str] = field(default_factory=list)
+    said: list[dict[str, Any]] = field(default_factory=list)
 
 
 def decisions(run: RunFolder) -> Iterator[Decision]:
     """Statements, reflections, votes and satisfaction, of each resident whom a question is put to:
     that of a shared session is put to all."""
     config = TownHallConfig.model_validate(run.config)
-    levels: dict[str, str] = {}
-    residents: dict[str, list[str]] = {}
+    found: dict[str, _Discussion] = {}
     for row in run.table("portraits").iter_rows(named=True):
-        levels[row["discussion_id"]] = row["level"]
-        residents.setdefault(row["discussion_id"], []).append(row["agent_id"])
-    said: dict[str, list[tuple[int, str, str]]] = {}
-    for row in run.table("utterances").filter(pl.col("text") != "").iter_rows(named=True):
-        spoken = (row["round"], row["speaker_id"], row["speaker_role"])
-        said.setdefault(row["discussion_id"], []).append(spoken)
-    has_items = set(run.table("items")["discussion_id"])
+        name, who = row["discussion_id"], row["agent_id"]
+        held = found.setdefault(name, _Discussion(row["level"]))
+        held.portraits[who] = cell("portraits.portrait", name, who)
+    for row in run.table("utterances").iter_rows(named=True):
+        if row["text"] and row["discussion_id"] in found:
+            found[row["discussion_id"]].said.append(row)
+    for row in run.table("items").iter_rows(named=True):
+        name = row["discussion_id"]
+        found[name].proposals.append(cell("items.text", name, row["item_id"]))
     for row in run.table("answers").filter(role="participant").iter_rows(named=True):
-        hall, part, *_, ask = row["address"].split("/")
-        if hall not in levels:
-            continue
-        now = int(part.removeprefix("round")) if part.startswith("round") else config.rounds + 1
-        if looks_back := "/reflect/" in row["address"]:
-            now += 1  # the round that has just ended is one of those before
-        first = now if part == "before" else (1 if config.history == "all" else now - 1)
-        known = [(who, role) for n, who, role in said.get(hall, ()) if first <= n < now]
-        rounds = [f"{hall}/round{n}" for n in range(first, now)]
-        name = {"before": "satisfaction before", "after": "satisfaction after", "vote": "vote"}.get(
-            part, "first statement" if now == 1 else "later statement"
-        )
-        if looks_back:
-            name = "reflection"
-        asked = [row["speaker_id"]]
-        if row["speaker_id"] == "session":
-            asked = residents[hall]
-            if (
-                ask != "ask0" and not looks_back
-            ):  # of a round that took several: it holds what was said before
-                rounds.append(f"{hall}/round{now}/{THIS_ROUND}")
-        scopes = frozenset((hall, *rounds, *(f"{hall}/{who}" for who in asked)))
-        for who in asked:
-            shows = {
-                LIFE_STORY: True,
-                STATEMENTS: any(w != who and role == "resident" for w, role in known),
-                OWN: (who, "resident") in known,
-                MODERATOR: any(role == "moderator" for _, role in known),
-                PROPOSALS: part in ("vote", "after") and hall in has_items,
-            }
-            yield Decision(row["address"], who, levels[hall], name, scopes, shows)
+        if (name := row["address"].partition("/")[0]) in found:
+            yield from _decisions(config, found[name], row["address"], row["speaker_id"])
 
 
-EXPOSURE = Exposure(texts, decisions)
+def _decisions(
+    config: TownHallConfig, held: _Discussion, address: str, speaker: str
+) -> Iterator[Decision]:
+    """What one question decides: for its resident, or for each of a shared session."""
+    _, part, *_, ask = address.split("/")
+    shared, looks_back = speaker == "session", "/reflect/" in address
+    now = int(part.removeprefix("round")) if part.startswith("round") else config.rounds + 1
+    name = OF_PART.get(part, "first statement" if now == 1 else "later statement")
+    if looks_back:
+        name = "reflection"
+        now += 1  # the round that has just ended is one of those before
+    first = now if part == "before" else 1 if config.history == "all" else now - 1
+    in_round = part.startswith("round") and not looks_back
+    thinks = known_levels(config)[held.level].think
+    speaks = in_round and not shared and (ask == "ask1" or not thinks)
+
+    public = [row for row in held.said if row["public"]]
+    heard = [row for row in public if (row["round"] or now) in range(first, now)]
+    private = [row for row in held.said if not row["public"]]
+    shown = {("reflect", now - 1)} if in_round else {("think", now - 1)} if looks_back else set()
+    if speaks or (shared and in_round and ask != "ask0"):
+        shown.add(("think", now))
+    noted = [
+        row for row in private if row["addressee"] is None and (row["stage"], row["round"]) in shown
+    ]
+    put = [
+        row
+        for row in private
+        if row["addressee"] is not None and row["round"] == now - 1 and part != "before"
+    ]
+    asks = not looks_back and part != "after"  # whether prompts repeat questions that were put
+    # In a round that took several replies, the later ones hold what the earlier ones said.
+    further = [row for row in public if row["round"] == now] if shared and ask != "ask0" else []
+    among = [*further, *noted, *put] if shared else further
+    for who in held.portraits if shared else (speaker,):
+        to = (*held.portraits, "all") if shared else (who, "all")
+        own = [row for row in heard if row["speaker_id"] == who]
+        own_notes = [row for row in noted if row["speaker_id"] == who]
+        if speaks:
+            own += [r for r in own_notes if r["round"] == now and r["stage"] == "think"]
+        others = [r for r in heard if r["speaker_id"] != who and r["speaker_role"] == RESIDENT]
+        shows = {
+            LIFE_STORY: [*held.portraits.values()] if shared else [held.portraits[who]],
+            MODERATOR_WORDS: _ids(r for r in heard if r["speaker_role"] == MODERATOR),
+            PROPOSALS: held.proposals if part in ("vote", "after") else [],
+        }
+        if others or not further:
+            shows[STATEMENTS] = _ids(others)
+        if own or not (own_notes or further):  # of notes, not every prompt repeats something
+            shows[OWN] = _ids(own)
+        if asks and (asked := [r for r in put if r["addressee"] in to and r["speaker_id"] != who]):
+            shows[QUESTIONS] = _ids(asked)
+        if part == "after" and (closing := [r for r in public if r["speaker_role"] == PLANNER]):
+            shows[CONSENSUS] = _ids(closing)
+        within = _ids([*among, *own_notes])
+        yield Decision(address, who, held.level, name, shows, within)
+
+
+def _ids(rows: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> list[str]:
+    return [row["utterance_id"] for row in rows]
+
+
+EXPOSURE = Exposure(decisions, label)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from folkmoot.conversation.answers import DECLINED
 from folkmoot.engine.providers import names_hosted_model
 from folkmoot.engine.study import PlannedRows
 from folkmoot.errors import Problem
@@ -31,6 +32,7 @@ from folkmoot.studies.town_hall.participants import (
     load_profiles,
     read_profiles,
 )
+from folkmoot.studies.town_hall.speech import RESIDENT
 
 TOLERANCE = 1e-6
 
@@ -69,10 +71,10 @@ def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
 
 def unusable(run: RunFolder) -> str:
     """Why nothing in a run is of use: no resident was heard in any discussion."""
-    residents = run.table("utterances").filter(speaker_role="resident")
-    if residents.is_empty() or not (residents["unread"] | residents["declined"]).all():
+    said = run.table("utterances").filter(speaker_role=RESIDENT, public=True)
+    if said.is_empty() or said["missing"].null_count():
         return ""
-    if residents["declined"].any():
+    if (said["missing"] == DECLINED).any():
         return "no resident made a statement: all declined or could not be read"
     return "no resident's statement could be read"
 

@@ -103,8 +103,8 @@ async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
     ballots, calls = await vote(scope.at("vote"), hall, so_far)
     so_far = so_far.plus(calls, ballots=ballots)
 
-    closing, calls = await write_consensus(scope.at("consensus"), hall, so_far)
-    so_far = so_far.plus(calls, closing=closing)
+    closing, said, call = await write_consensus(scope.at("consensus"), hall, so_far)
+    so_far = so_far.plus([call], closing=closing, consensus=said)
 
     after, calls = await survey(scope.at("after"), hall, so_far, AFTER)
     return so_far.plus(calls, after=after)
@@ -126,8 +126,8 @@ async def hold_round(
     else:
         round_, calls = await take_turns(scope.at("turns"), hall, earlier)
     if level.moderated:
-        said, call = await moderate(scope.at("moderator"), hall, (*earlier, round_))
-        round_, calls = replace(round_, moderation=said), [*calls, call]
+        round_, call = await moderate(scope.at("moderator"), hall, (*earlier, round_))
+        calls = [*calls, call]
     if reflects and not round_.reflections:
         round_, made = await reflect(scope.at("reflect"), hall, (*earlier, round_))
         calls = [*calls, *made]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from pydantic import BaseModel, ConfigDict
 
@@ -26,9 +26,10 @@ from folkmoot.conversation.answers import (
     pin_schema,
 )
 from folkmoot.conversation.template_sentences import FieldSentences
-from folkmoot.conversation.transcript import Speaker
+from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.session import Scope, Session
 from folkmoot.kit import coding
+from folkmoot.provenance import cell, concatenate, quote
 from folkmoot.randomness import generator
 from folkmoot.studies.town_hall import answers
 from folkmoot.studies.town_hall.answers import (
@@ -63,6 +64,8 @@ from folkmoot.studies.town_hall.discussion import (
     Got,
     Group,
     Hall,
+    Meeting,
+    Recorded,
     Round,
     Stage,
     all_heard,
@@ -72,8 +75,18 @@ from folkmoot.studies.town_hall.discussion import (
     call_of,
     each_of,
     heard,
+    keep_answer,
     one_line,
     session_of,
+)
+from folkmoot.studies.town_hall.speech import (
+    PLANNER,
+    record_consensus,
+    record_moderation,
+    record_reflection,
+    record_statement,
+    record_thoughts,
+    reply_of,
 )
 
 BEFORE, AFTER = "satisfaction_before", "satisfaction_after"
@@ -88,23 +101,36 @@ async def survey(
 ) -> tuple[dict[str, Satisfaction], list[Call]]:
     """Satisfaction, 1–10 with a reason, before the first round or after the outcome."""
     after = when == AFTER
-    outcomes, consensus = with_outcomes(so_far), so_far.closing.consensus
+    outcomes = with_outcomes(so_far)
+    said, meeting = so_far.consensus, hall.meeting
+    consensus = said.quoted if said else ""
 
     async def alone(own: Scope, who: Speaker) -> Got[Satisfaction]:
         known = heard(hall, so_far.rounds, who.id)
         if after:
             votes = so_far.ballots[who.id].votes
-            items = [{**i, "mine": votes.get(i["id"], "")} for i in outcomes]
+            items = [
+                {
+                    **i,
+                    "mine": quote(
+                        votes.get(i["id"], ""),
+                        "value",
+                        cell("votes.vote", meeting.id, i["id"], who.id),
+                        who.id,
+                    ),
+                }
+                for i in outcomes
+            ]
             prompt = own.prompt(AFTER, items=items, consensus=consensus, **known)
         else:
-            prompt = own.prompt(BEFORE, me=who.id)
+            prompt = own.prompt(BEFORE, me=known["me"])
         return await ask_one(own, who, prompt, SATISFACTION, Stage(when, None, len(known["own"])))
 
     def together(residents: list[str], _: object) -> str:
         known = all_heard(hall, so_far.rounds)
         return scope.prompt(
             "shared_satisfaction",
-            ids=residents,
+            ids=meeting.ids_of(residents),
             after=after,
             items=outcomes,
             consensus=consensus,
@@ -116,9 +142,16 @@ async def survey(
     else:
         stage = Stage(when, None, len(so_far.rounds))
         each = dict.fromkeys(hall.ids, SATISFACTION)
-        group = Group(stage, each, SATISFACTION_TOKENS, together)
+        group = Group(stage, each, SATISFACTION_TOKENS, together, keep_answer)
         found, calls = await ask_together(scope, hall, group)
     return found.of_all(hall.ids, UNKNOWN, REFUSED_SATISFACTION), calls
+
+
+class Taken(NamedTuple):
+    """A resident's turn, and its utterances."""
+
+    turn: Turn
+    recorded: Recorded
 
 
 async def take_turns(scope: Scope, hall: Hall, earlier: Rounds) -> tuple[Round, list[Call]]:
@@ -126,70 +159,83 @@ async def take_turns(scope: Scope, hall: Hall, earlier: Rounds) -> tuple[Round, 
     of the same round."""
     number, meeting = len(earlier) + 1, hall.meeting
 
-    async def take_turn(own: Scope, who: Speaker) -> tuple[Turn, list[Call]]:
+    async def take_turn(own: Scope, who: Speaker) -> tuple[Taken, list[Call]]:
         calls = []
         thoughts: Thinking | None = None
+        noted: Utterance | None = None
         if meeting.level.think:
             got = await think(own, hall, who, earlier)
             thoughts = got.or_else(MINIMAL_THINKING, Thinking.refused())
+            reply = reply_of(meeting, who.id, number, got.call.address)
+            noted = record_thoughts(own, reply, thoughts)
             calls.append(got.call)
-        said = await speak(own, hall, (who, thoughts), earlier)
+        said = await speak(own, hall, (who, noted), earlier)
         spoken = said.or_else(MINIMAL_SPEAKING, Speaking.refused())
         turn = Turn.model_construct(thinking=thoughts, speaking=spoken)
-        return turn, [*calls, said.call]
+        reply = reply_of(meeting, who.id, number, said.call.address)
+        return Taken(turn, record_statement(own, reply, turn, noted)), [*calls, said.call]
 
     taken = await scope.each([hall.seats[i] for i in hall.ids], take_turn)
-    turns = {resident: turn for resident, (turn, _) in taken.items()}
+    turns = {resident: of.turn for resident, (of, _) in taken.items()}
+    recorded = {resident: of.recorded for resident, (of, _) in taken.items()}
     order = meeting.orders[number - 1]
-    return Round(number, order, turns), [c for _, calls in taken.values() for c in calls]
+    round_ = Round(number, order, turns, recorded)
+    return round_, [c for _, calls in taken.values() for c in calls]
 
 
 async def think(scope: Scope, hall: Hall, who: Speaker, earlier: Rounds) -> Got[Thinking]:
     """THINK: private reactions to the round before, and where one stands."""
     number, last = len(earlier) + 1, earlier[-1] if earlier else None
     known = heard(hall, earlier, who.id)
-    reflection = last.reflections.get(who.id) if last else None
-    remembered = reflection is not None and not reflection.unanswered
+    note = last.notes.get(who.id) if last else None
     prompt = scope.prompt(
         "think",
-        round=number,
-        rounds=hall.meeting.rounds,
+        **hall.meeting.numbered(number),
         **known,
-        reflection=reflection.to_prompt() if reflection and remembered else None,
-        options=hall.meeting.set.options,
+        reflection=quote_fields(last.reflections[who.id], note) if last and note else None,
+        options=hall.meeting.options,
     )
     answer = answers.thinking(hall.asked(who.id, round=number))
-    stage = Stage("think", number, len(known["own"]) + remembered)
+    stage = Stage("think", number, len(known["own"]) + bool(note))
     return await ask_one(scope, who, prompt, answer, stage)
 
 
+def quote_fields(reflection: Reflection, note: Utterance) -> dict[str, object]:
+    """The fields of a reflection for its owner's prompts; each is a part of what was noted."""
+
+    def quote_field(value: object) -> object:
+        if isinstance(value, Mapping):
+            return {name: quote_field(inner) for name, inner in value.items()}
+        return quote(value, "utterance", note.id, note.speaker_id)
+
+    return {name: quote_field(value) for name, value in reflection.to_prompt().items()}
+
+
 async def speak(
-    scope: Scope, hall: Hall, mind: tuple[Speaker, Thinking | None], earlier: Rounds
+    scope: Scope, hall: Hall, mind: tuple[Speaker, Utterance | None], earlier: Rounds
 ) -> Got[Speaking]:
     """SPEAK: what the hall hears, from one's own thoughts (if asked for) and what was said."""
     who, thoughts = mind
     number = len(earlier) + 1
-    noted = thoughts.to_prompt() if thoughts is not None and not thoughts.unanswered else None
-    if noted and not noted["reactions"]:
-        del noted["reactions"]  # as in the first round, which has none
     prompt = scope.prompt(
         "speak",
-        round=number,
-        rounds=hall.meeting.rounds,
-        thoughts=noted,
+        **hall.meeting.numbered(number),
+        thoughts=thoughts.quoted if thoughts else None,
         heard=bool(earlier),
         **heard(hall, earlier, who.id),
         moderated=hall.meeting.level.moderated,
-        options=hall.meeting.set.options,
+        options=hall.meeting.options,
     )
     answer = answers.speaking(hall.asked(who.id, round=number))
-    return await ask_one(scope, who, prompt, answer, Stage("speak", number, int(bool(noted))))
+    return await ask_one(
+        scope, who, prompt, answer, Stage("speak", number, int(thoughts is not None))
+    )
 
 
-async def moderate(scope: Scope, hall: Hall, rounds: Rounds) -> tuple[Moderation, Call]:
+async def moderate(scope: Scope, hall: Hall, rounds: Rounds) -> tuple[Round, Call]:
     """The moderator sums up, names opinions that got too little room, invites quiet residents and
     points to overlooked concerns of vulnerable ones. The hall hears it before it looks back on the
-    round.
+    round. Returns the last of these rounds with what the moderator said.
 
     The moderator has the rounds before them that residents have, and always their own last words.
     """
@@ -200,17 +246,21 @@ async def moderate(scope: Scope, hall: Hall, rounds: Rounds) -> tuple[Moderation
         earlier = [{**meeting.history(rounds[-2:-1])[0], "statements": []}]
     prompt = scope.prompt(
         "moderator",
-        round=round_.number,
-        rounds=meeting.rounds,
+        **meeting.numbered(round_.number),
         earlier=earlier,
         statements=meeting.statements(round_),
-        quiet=[f"{i} ({meeting.names[i]})" for i in quiet(round_)],
+        quiet=[
+            concatenate((named["id"], " (", named["name"], ")"), plain=None)
+            for named in (meeting.named[i] for i in quiet(round_))
+        ],
         questions=meeting.questions([round_], "moderator", "all"),
     )
     answer = Json(Moderation, about=hall.asked("moderator"))
     stage = Stage("moderate", round_.number, sum(bool(e["moderator"]) for e in earlier))
     got = await ask_one(scope, hall.moderator, prompt, answer, stage)
-    return got.value or MINIMAL_MODERATION, got.call
+    said = got.value or MINIMAL_MODERATION
+    spoken = record_moderation(scope, meeting, hall.moderator, said, got.call)
+    return replace(round_, moderation=said, moderator=spoken), got.call
 
 
 def quiet(round_: Round) -> list[str]:
@@ -223,30 +273,50 @@ def quiet(round_: Round) -> list[str]:
 async def reflect(scope: Scope, hall: Hall, rounds: Rounds) -> tuple[Round, list[Call]]:
     """REFLECT: each looks back on the last of these rounds, on what was said and on what the
     moderator said of it; that round with the reflections."""
-    round_ = rounds[-1]
+    round_, meeting = rounds[-1], hall.meeting
     if hall.session is not None:
-        reflections, calls = await _reflections(scope, hall, rounds, list(round_.order))
+        noted, calls = await _reflections(scope, hall, rounds, list(round_.order))
         parts, planned_parts = round_.parts + len(calls), round_.planned_parts + 1
         round_ = replace(round_, parts=parts, planned_parts=planned_parts)
-        return replace(round_, reflections=reflections), calls
+        return with_notes(round_, hall.ids, noted), calls
 
-    async def look_back(own: Scope, who: Speaker) -> Got[answers.Reflection]:
+    async def look_back(own: Scope, who: Speaker) -> Got[Noted]:
         turn = round_.turns[who.id]
+        known = heard(hall, rounds, who.id)
         prompt = own.prompt(
             "reflect",
-            round=round_.number,
-            rounds=hall.meeting.rounds,
-            **heard(hall, rounds, who.id),
+            **meeting.numbered(round_.number),
+            **known,
             own_statement=turn.speaking.full_statement,
-            stance=turn.stance,
-            options=hall.meeting.set.options,
+            stance=round_.quote_stance(who.id),
+            options=meeting.options,
         )
         answer = answers.reflection(hall.asked(who.id, stance=turn.stance))
-        return await ask_one(own, who, prompt, answer, Stage("reflect", round_.number, 1))
+        got = await ask_one(own, who, prompt, answer, Stage("reflect", round_.number, 1))
+        if got.value is None:
+            return Got(None, got.call)
+        reply = reply_of(meeting, who.id, round_.number, got.call.address)
+        return Got(Noted(got.value, record_reflection(own, reply, got.value)), got.call)
 
     found, calls = await ask_alone(scope, hall, look_back)
-    reflections = found.of_all(hall.ids, MINIMAL_REFLECTION, Reflection.refused())
-    return replace(round_, reflections=reflections), calls
+    return with_notes(round_, hall.ids, found.of_all(hall.ids, UNREAD_NOTE, REFUSED_NOTE)), calls
+
+
+class Noted(NamedTuple):
+    """A resident's reflection, and its utterance; None if there is nothing to show again."""
+
+    reflection: Reflection
+    said: Utterance | None = None
+
+
+UNREAD_NOTE, REFUSED_NOTE = Noted(MINIMAL_REFLECTION), Noted(Reflection.refused())
+
+
+def with_notes(round_: Round, residents: Sequence[str], noted: Mapping[str, Noted]) -> Round:
+    """Return a round with the residents' reflections on it."""
+    reflections = {i: noted[i].reflection for i in residents}
+    notes = {i: said for i in residents if (said := noted[i].said) is not None}
+    return replace(round_, reflections=reflections, notes=notes)
 
 
 async def draw_up_ballot(
@@ -261,7 +331,7 @@ async def draw_up_ballot(
         "planner",
         history=hall.meeting.history(rounds),
         questions=hall.meeting.questions(rounds, "planner"),
-        most=most,
+        most=quote(most, "value", "study.max_vote_items"),
     )
     answer = answers.planned(hall.asked("planner", most=most))
     got = await ask_one(scope, hall.planner, prompt, answer, Stage("plan", None, len(rounds)))
@@ -278,9 +348,9 @@ async def vote(
 ) -> tuple[dict[str, Ballot], list[Call]]:
     """Yes or no with a reason on each item, from each resident; nobody else votes."""
     rounds, items = so_far.rounds, so_far.items
-    listed = [{"id": i.id, "text": i.text} for i in items]
-    options = hall.meeting.set.options
-    answer = ballot(items, options.votes)
+    listed = [quote_item(hall.meeting, i) for i in items]
+    options = hall.meeting.options
+    answer = ballot(items, hall.meeting.set.options.votes)
 
     async def alone(own: Scope, who: Speaker) -> Got[Ballot]:
         known = heard(hall, rounds, who.id)
@@ -289,7 +359,8 @@ async def vote(
 
     def together(residents: list[str], _: object) -> str:
         known = all_heard(hall, rounds)
-        return scope.prompt("shared_vote", ids=residents, **known, items=listed, options=options)
+        ids = hall.meeting.ids_of(residents)
+        return scope.prompt("shared_vote", ids=ids, **known, items=listed, options=options)
 
     if not items:
         return dict.fromkeys(hall.ids, NO_BALLOT), []
@@ -297,28 +368,35 @@ async def vote(
         found, calls = await ask_alone(scope, hall, alone)
     else:
         tokens, each = ITEM_TOKENS * len(items), dict.fromkeys(hall.ids, answer)
-        group = Group(Stage("vote", None, len(rounds)), each, tokens, together)
+        group = Group(Stage("vote", None, len(rounds)), each, tokens, together, keep_answer)
         found, calls = await ask_together(scope, hall, group)
     return found.of_all(hall.ids, UNREAD_BALLOT, refused_ballot(items)), calls
 
 
 async def write_consensus(
     scope: Scope, hall: Hall, so_far: Discussion
-) -> tuple[Closing, list[Call]]:
+) -> tuple[Closing, Utterance, Call]:
     """The closing text, written by the planner from the votes and the discussion."""
     said = hall.meeting.history(so_far.rounds)
     prompt = scope.prompt("consensus", items=with_outcomes(so_far), history=said)
     answer = Json(Closing, about=hall.asked("planner"))
     stage = Stage("consensus", None, len(said))
     got = await ask_one(scope, hall.planner, prompt, answer, stage)
-    return got.value or MINIMAL_CLOSING, [got.call]
+    closing = got.value or MINIMAL_CLOSING
+    recorded = record_consensus(scope, hall.meeting, hall.planner, closing, got.call)
+    return closing, recorded, got.call
 
 
-class CameOut(TypedDict):
-    """An item and how it came out, for prompts."""
+class Listed(TypedDict):
+    """An item, for prompts."""
 
     id: str
     text: str
+
+
+class CameOut(Listed):
+    """An item and how it came out, for prompts."""
+
     passed: bool
     yes: int
     no: int
@@ -327,17 +405,32 @@ class CameOut(TypedDict):
 
 def with_outcomes(so_far: Discussion) -> list[CameOut]:
     """Items with how they came out."""
+    meeting = so_far.meeting
     return [
-        {"id": i.id, "text": i.text, "passed": o.passed, "yes": o.yes, "no": o.no, "tie": o.tie}
+        {
+            **quote_item(meeting, i),
+            "passed": o.passed,
+            "yes": quote(o.yes, "value", cell("items.yes", meeting.id, i.id)),
+            "no": quote(o.no, "value", cell("items.no", meeting.id, i.id)),
+            "tie": o.tie,
+        }
         for i, o in zip(so_far.items, so_far.outcomes, strict=True)
     ]
+
+
+def quote_item(meeting: Meeting, item: Item) -> Listed:
+    """An item with its sources, for prompts."""
+    return {
+        "id": quote(item.id, "value", cell("items.item_id", meeting.id, item.id)),
+        "text": quote(item.text, "proposal", cell("items.text", meeting.id, item.id), PLANNER),
+    }
 
 
 # Tokens that one resident's part is expected to take: the fixed fields and each reaction.
 TURN_TOKENS, REACTION_TOKENS, REFLECTION_TOKENS = 330, 55, 200
 
-Turns = dict[str, Turn]
-Reflections = dict[str, Reflection]
+Turns = dict[str, Taken]
+Notes = dict[str, Noted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,27 +469,31 @@ class UpcomingRound:
 
     def prompt(self, scope: Scope, residents: list[str], there: Turns, *, whole: bool) -> str:
         """What is asked for these residents; `there` are turns that were written already."""
-        last = self.earlier[-1] if self.earlier else None
-        noted = last.reflections if last else {}
-        said = {i: one_line(t.speaking.full_statement) for i, t in there.items()}
+        notes = self.earlier[-1].notes if self.earlier else {}
+        meeting = self.hall.meeting
         return scope.prompt(
             "shared_round",
-            ids=residents,
-            round=self.number,
-            rounds=self.hall.meeting.rounds,
+            ids=meeting.ids_of(residents),
+            **meeting.numbered(self.number),
             **all_heard(self.hall, self.earlier),
             notes=[
-                {"id": i, "reflection": noted[i].to_prompt()}
+                {"id": meeting.named[i]["id"], "reflection": notes[i].quoted}
                 for i in residents
-                if i in noted and not noted[i].unanswered
+                if i in notes
             ],
-            already=self.hall.meeting.lines(said.items()),
+            already=meeting.lines((i, of.recorded.statement) for i, of in there.items()),
             think=self.think,
             reflect=self.reflects and whole,
             whole=whole,
-            moderated=self.hall.meeting.level.moderated,
-            options=self.hall.meeting.set.options,
+            moderated=meeting.level.moderated,
+            options=meeting.options,
         )
+
+    def record_turn(self, scope: Scope, resident: str, turn: Turn, address: str) -> Taken:
+        """Record the utterances of a resident's turn in a reply of the session."""
+        reply = reply_of(self.hall.meeting, resident, self.number, address, shared=True)
+        thoughts = record_thoughts(scope, reply, turn.thinking)
+        return Taken(turn, record_statement(scope, reply, turn, thoughts))
 
 
 async def shared_round(
@@ -405,24 +502,29 @@ async def shared_round(
     """One round: turns of all residents and, where wanted, their reflections."""
     ahead = UpcomingRound(hall, earlier, reflects)
     turns: Turns = {}
-    reflections: Reflections = {}
+    noted: Notes = {}
     calls: list[Call] = []
     longest = hall.longest_reply
     if len(ahead.order) * ahead.tokens(reflects=reflects) <= longest:
-        turns, reflections, calls = await _in_one_reply(scope, ahead)
+        turns, noted, calls = await _in_one_reply(scope, ahead)
     missing = [i for i in ahead.order if i not in turns]
     if missing:
         more, further = await _turns(scope, ahead, turns, missing)
         turns, calls = {**turns, **more}, [*calls, *further]
     silent = MINIMAL_THINKING if ahead.think else None
     unread = Turn.model_construct(thinking=silent, speaking=MINIMAL_SPEAKING)
-    round_ = Round(ahead.number, ahead.order, {i: turns.get(i, unread) for i in hall.ids})
+    for i in ahead.order:
+        if i not in turns:
+            turns[i] = ahead.record_turn(scope, i, unread, calls[-1].address)
+    taken = {i: turns[i].turn for i in hall.ids}
+    recorded = {i: turns[i].recorded for i in hall.ids}
+    round_ = Round(ahead.number, ahead.order, taken, recorded)
     if reflects:
-        missing = [i for i in ahead.order if i not in reflections]
+        missing = [i for i in ahead.order if i not in noted]
         if missing:
             late, further = await _reflections(scope, hall, (*earlier, round_), missing)
-            reflections, calls = {**reflections, **late}, [*calls, *further]
-        round_ = replace(round_, reflections={i: reflections[i] for i in hall.ids})
+            noted, calls = {**noted, **late}, [*calls, *further]
+        round_ = with_notes(round_, hall.ids, noted)
     if len(calls) > 1:
         lost = calls[0].missing
         why = f"the first was no use ({lost})" if lost else "too long for one reply of the session"
@@ -430,19 +532,31 @@ async def shared_round(
     return replace(round_, parts=len(calls)), calls
 
 
-async def _in_one_reply(
-    scope: Scope, ahead: UpcomingRound
-) -> tuple[Turns, Reflections, list[Call]]:
-    who = session_of(ahead.hall)
+async def _in_one_reply(scope: Scope, ahead: UpcomingRound) -> tuple[Turns, Notes, list[Call]]:
+    who, stage = session_of(ahead.hall), ahead.stage
     question = ahead.prompt(scope, list(ahead.order), {}, whole=True)
     longest = ahead.hall.longest_reply
-    got = await scope.exchange(who, question, answer=WholeRound(ahead), max_tokens=longest)
-    call = call_of(ahead.stage, who, ahead.order, question, got)
+    answer = WholeRound(ahead)
+    got = await scope.exchange(who, question, answer=answer, max_tokens=longest, about=stage.about)
+    call = call_of(stage, who, ahead.order, question, got)
     if isinstance(got.value, Missing):
         # Its residents are asked for again, so that no minimal structure stands for them yet.
         return {}, {}, [replace(call, minimal=0, parse_step=got.parse_step)]
     turns, reflections = got.value
-    return turns, reflections, [call]
+    meeting, number = ahead.hall.meeting, ahead.number
+    taken = {i: ahead.record_turn(scope, i, turn, got.address) for i, turn in turns.items()}
+    noted = {
+        i: record_note(scope, meeting, number, i, r, got.address) for i, r in reflections.items()
+    }
+    return taken, noted, [call]
+
+
+def record_note(
+    scope: Scope, meeting: Meeting, number: int, resident: str, reflection: Reflection, address: str
+) -> Noted:
+    """Record how a resident looked back in a reply of the shared session."""
+    reply = reply_of(meeting, resident, number, address, shared=True)
+    return Noted(reflection, record_reflection(scope, reply, reflection))
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,7 +583,9 @@ class WholeRound:
         """Return the same answer type, which leaves out what prompts say of the fields."""
         return replace(self, sentences=sentences)
 
-    def parse(self, reply: str) -> Parsed[tuple[Turns, Reflections]] | Unreadable | Missing:
+    def parse(
+        self, reply: str
+    ) -> Parsed[tuple[dict[str, Turn], dict[str, Reflection]]] | Unreadable | Missing:
         found = Json(AnyObject).parse(reply)
         if not isinstance(found, Parsed):
             return found
@@ -500,39 +616,47 @@ async def _turns(
 ) -> tuple[Turns, list[Call]]:
     """Turns of those who are missing, in as many replies as they need."""
 
-    def prompt(residents: list[str], given: Mapping[str, Turn]) -> str:
+    def prompt(residents: list[str], given: Mapping[str, Taken]) -> str:
         return ahead.prompt(scope, residents, {**there, **given}, whole=False)
 
+    def record(resident: str, turn: Turn, address: str) -> Taken:
+        return ahead.record_turn(scope, resident, turn, address)
+
     turns = ahead.turns()
-    group = Group(ahead.stage, {i: turns[i] for i in missing}, ahead.tokens(reflects=False), prompt)
+    each = {i: turns[i] for i in missing}
+    group = Group(ahead.stage, each, ahead.tokens(reflects=False), prompt, record)
     found, calls = await ask_together(scope, ahead.hall, group)
     return found.values, calls
 
 
 async def _reflections(
     scope: Scope, hall: Hall, rounds: tuple[Round, ...], missing: list[str]
-) -> tuple[Reflections, list[Call]]:
+) -> tuple[Notes, list[Call]]:
     """Ask the shared session for the reflections of some residents on the last of these rounds."""
     round_, meeting = rounds[-1], hall.meeting
 
-    def prompt(residents: list[str], _: Mapping[str, Reflection]) -> str:
+    def prompt(residents: list[str], _: Mapping[str, Noted]) -> str:
         return scope.prompt(
             "shared_reflect",
-            ids=residents,
-            round=round_.number,
-            rounds=meeting.rounds,
+            ids=meeting.ids_of(residents),
+            **meeting.numbered(round_.number),
             earlier=meeting.history(meeting.remembered(rounds)[:-1]),
             statements=meeting.statements(round_),
             moderator=meeting.history([round_])[0]["moderator"],
-            stances=[{"id": i, "stance": round_.turns[i].stance} for i in residents],
-            options=meeting.set.options,
+            stances=[
+                {"id": meeting.named[i]["id"], "stance": round_.quote_stance(i)} for i in residents
+            ],
+            options=meeting.options,
         )
+
+    def record(resident: str, reflection: Reflection, address: str) -> Noted:
+        return record_note(scope, meeting, round_.number, resident, reflection, address)
 
     stage = Stage("reflect", round_.number, 1)
     each = {i: reflection(hall.asked(i, stance=round_.turns[i].stance)) for i in missing}
-    group = Group(stage, each, REFLECTION_TOKENS, prompt)
+    group = Group(stage, each, REFLECTION_TOKENS, prompt, record)
     found, calls = await ask_together(scope, hall, group)
-    return found.of_all(missing, MINIMAL_REFLECTION, Reflection.refused()), calls
+    return found.of_all(missing, UNREAD_NOTE, REFUSED_NOTE), calls
 
 
 def _object(

@@ -8,6 +8,7 @@ from typing import TypedDict
 
 from folkmoot.conversation.answers import DECLINED
 from folkmoot.engine.session import Scope
+from folkmoot.engine.utterances import UTTERANCES, UtteranceRow
 from folkmoot.kit import coding
 from folkmoot.storage.rows import Row, column
 from folkmoot.studies.town_hall.answers import UNREAD, Reflection, Thinking
@@ -28,7 +29,6 @@ from folkmoot.studies.town_hall.measures import (
 from folkmoot.studies.town_hall.participants import Resident, ResidentSet
 from folkmoot.studies.town_hall.quality import counted, quality
 
-MODERATOR = "moderator"
 PART = "main comparison or supplementary"
 SET = "number of the set; the same residents at every level"
 IS_VULNERABLE = "one of the vulnerable residents"
@@ -46,7 +46,7 @@ class OfDiscussion(Row):
     part: str = column(PART)
 
 
-class ResidentRow(Row, table="residents"):
+class ResidentRow(Row, table="residents", key=("set", "id")):
     """One resident of a set."""
 
     set: int = column(SET)
@@ -72,11 +72,15 @@ class ResidentRow(Row, table="residents"):
     label: str = column("short name of a vulnerable profile")
 
 
-class PortraitRow(OfDiscussion, table="portraits"):
+class PortraitRow(OfDiscussion, table="portraits", key=("discussion_id", "agent_id")):
     """How one resident is described in one discussion."""
 
     agent_id: str = column("the resident")
     portrait: str = column("the description that the model was given")
+    label: str = column(
+        "short name of a vulnerable profile under which the resident is listed in the discussion; "
+        "drawn by lot where labels are shuffled"
+    )
 
 
 class RoundRow(OfDiscussion, table="rounds"):
@@ -137,19 +141,19 @@ class RoundRow(OfDiscussion, table="rounds"):
     most_disagreed: str | None = column("with whom the resident disagreed most in this round")
 
 
-class Utterance(OfDiscussion, table="utterances"):
-    """What one speaker said in one round."""
+class SpokenRow(UtteranceRow, table=UTTERANCES, key=("utterance_id",)):
+    """One thing that a speaker said, wrote or thought. `speaker_role` is resident, moderator or
+    planner; `stage` is think, speak, moderate, reflect or consensus."""
 
-    round: int = column("round of discussion, from 1")
-    turn: int = column("place in which the statement is listed to those who hear it")
-    speaker_id: str = column("who spoke")
-    speaker_role: str = column("resident or moderator")
+    discussion_id: str = column("one discussion: a set at a level")
+    set: int = column(SET)
+    level: str = column("level of technical implementation")
+    turn: int | None = column("place in which the statement is listed to those who hear it")
     is_vulnerable: bool = column(IS_VULNERABLE)
-    text: str = column("what was said")
-    silent: bool = column(SILENT)
-    unread: bool = column("the answer could not be read")
-    declined: bool = column("the answer was declined")
-    finish: str | None
+    addressee: str | None = column(
+        "of a question: to whom it is put, which is who is shown it; an id, all, moderator or "
+        "planner"
+    )
 
 
 class ReactionRow(OfDiscussion, table="reactions"):
@@ -195,7 +199,7 @@ class ReferenceRow(OfDiscussion, table="references"):
     said_aloud: bool = column("whether a rule over words finds the reference in the statement")
 
 
-class ItemRow(OfDiscussion, table="items"):
+class ItemRow(OfDiscussion, table="items", key=("discussion_id", "item_id")):
     """One item of a ballot."""
 
     item_id: str = column("item of the ballot")
@@ -210,7 +214,7 @@ class ItemRow(OfDiscussion, table="items"):
     tie: bool = column("as many yes as no, which fails")
 
 
-class VoteRow(OfDiscussion, table="votes"):
+class VoteRow(OfDiscussion, table="votes", key=("discussion_id", "item_id", "agent_id")):
     """One resident's vote on one item."""
 
     item_id: str = column("item of the ballot")
@@ -292,7 +296,7 @@ class DiscussionRow(_with_figures(OfDiscussion), table="discussions"):  # type: 
     rounds_split: int = column("rounds of a shared session that took more than one call")
 
 
-class OptionOrderRow(Row, table="option_orders"):
+class OptionOrderRow(Row, table="option_orders", key=("set", "field", "position")):
     """One option of a closed field, at the place where prompts and schemas of a set list it."""
 
     set: int = column(SET)
@@ -349,7 +353,7 @@ TABLES: tuple[type[Row], ...] = (
     ResidentRow,
     PortraitRow,
     RoundRow,
-    Utterance,
+    SpokenRow,
     ReactionRow,
     ReferenceRow,
     ItemRow,
@@ -439,16 +443,15 @@ def record_discussion(scope: Scope, discussion: Discussion) -> None:
         "level": meeting.level.name,
         "part": meeting.level.part,
     }
-    for person in meeting.people:
+    for person, listed in zip(meeting.people, meeting.residents, strict=True):
         described = portrait(scope, meeting, person)
-        scope.record(PortraitRow(**key, agent_id=person.id, portrait=described))
+        row = PortraitRow(**key, agent_id=person.id, portrait=described, label=listed.label)
+        scope.record(row)
     tracked = {(row.agent_id, row.round): row for row in tracking(discussion)}
     for round_ in discussion.rounds:
         for resident in meeting.residents:
             tracked_row = tracked[resident.id, round_.number]
             scope.record(_round(meeting, resident, round_, tracked_row, key))
-        for row_of in _utterances(discussion, round_, key):
-            scope.record(row_of)
     for record in (_reactions, _references, _items, _votes, _repairs):
         for row_of in record(discussion, key):
             scope.record(row_of)
@@ -505,40 +508,6 @@ def _why_no_stance(
     if answer.unanswered:
         return DECLINED if answer.declined else UNREAD
     return answer.missing.get(field) or (further or {}).get("current_stance")
-
-
-def _utterances(discussion: Discussion, round_: Round, key: Key) -> list[Row]:
-    finish = {
-        who: call.finish
-        for call in discussion.calls
-        if call.round == round_.number and call.stage in ("speak", "round", "moderate")
-        for who in (call.residents if call.stage != "moderate" else (MODERATOR,))
-    }
-    turns = [(i, "resident", round_.turns[i]) for i in round_.order]
-    said = [
-        (i, role, t.speaking.full_statement, t.silent, not t.heard and not t.speaking.declined)
-        for i, role, t in turns
-    ]
-    declined = {i for i, _, t in turns if t.speaking.declined}
-    if (moderation := round_.moderation) is not None:
-        unread = moderation.parse_error or "spoken" in moderation.missing
-        said.append((MODERATOR, MODERATOR, moderation.spoken, False, unread))
-    return [
-        Utterance(
-            **key,
-            round=round_.number,
-            turn=turn,
-            speaker_id=who,
-            speaker_role=role,
-            is_vulnerable=who in discussion.meeting.vulnerable,
-            text=text,
-            silent=silent,
-            unread=unread,
-            declined=who in declined,
-            finish=finish.get(who),
-        )
-        for turn, (who, role, text, silent, unread) in enumerate(said, start=1)
-    ]
 
 
 def _reactions(discussion: Discussion, key: Key) -> list[Row]:
