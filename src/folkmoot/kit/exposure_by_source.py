@@ -92,7 +92,9 @@ class Exposure:
     ) -> Iterator[ExposureRow]:
         decisions = list(self.decisions(run))
         sources = _sources_at(run, {decision.address for decision in decisions})
-        recorded = _Recorded(_recorded_speakers(run), _written_by_others(run))
+        has_answers = run.has_table("answers")
+        asked = dict(run.rows("answers", "address", "speaker_id")) if has_answers else {}
+        recorded = _Recorded(_recorded_speakers(run), _written_by_others(run), asked)
         for decision in decisions:
             found = sources.get(decision.address, ())
             yield from _rows(decision, found, recorded, self)
@@ -114,10 +116,12 @@ def _sources_at(run: RunFolder, addresses: Collection[str]) -> dict[str, list[So
 
 
 class _Recorded(NamedTuple):
-    """Utterance → who said it; and the utterances that are in the replies of others."""
+    """Utterance → who said it; utterance in the reply of another → who that is; address → who was
+    asked."""
 
     speakers: Mapping[str, str]
-    written_by_others: Collection[str]
+    written_by_others: Mapping[str, str]
+    asked: Mapping[str, str]
 
 
 def _recorded_speakers(run: RunFolder) -> dict[str, str]:
@@ -127,15 +131,16 @@ def _recorded_speakers(run: RunFolder) -> dict[str, str]:
     return dict(run.rows(UTTERANCES, "utterance_id", "speaker_id"))
 
 
-def _written_by_others(run: RunFolder) -> frozenset[str]:
+def _written_by_others(run: RunFolder) -> dict[str, str]:
     """Utterances that stand in the reply of another speaker, such as the lines that a mediator
-    writes for the members. They are not the speaker's own words."""
+    writes for the members, with that speaker. They are own words only where the same speaker
+    answers for the participant, as the session does that plays all residents."""
     if not run.has_table(UTTERANCES) or not run.has_table("answers"):
-        return frozenset()
+        return {}
     asked = run.lazy("answers").select("address", asked="speaker_id")
     said = run.lazy(UTTERANCES).select("utterance_id", "address", "speaker_id")
     of_others = said.join(asked, on="address").filter(pl.col("asked") != pl.col("speaker_id"))
-    return frozenset(of_others.select("utterance_id").collect()["utterance_id"])
+    return dict(of_others.select("utterance_id", "asked").collect().iter_rows())
 
 
 def _rows(
@@ -143,10 +148,11 @@ def _rows(
 ) -> Iterator[ExposureRow]:
     """A row for every kind that the design names here, and for others of which a text stood."""
     by_kind: dict[str, dict[str, None]] = {kind: {} for kind in decision.shows}
+    asked = recorded.asked.get(decision.address)
     for source in sources:
         own = source.speaker == decision.participant_id
         own = own and source.kind in ("utterance", "answer")
-        own = own and source.id not in recorded.written_by_others
+        own = own and recorded.written_by_others.get(source.id, asked) == asked
         if kind := _kind_of(decision, source, (own and design.own) or design.label(source)):
             by_kind.setdefault(kind, {})[source.id] = None
         speaker = recorded.speakers.get(source.id, source.speaker)
