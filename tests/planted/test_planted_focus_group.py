@@ -13,17 +13,18 @@ import pytest
 from scipy.stats import binom
 
 import folkmoot
-from folkmoot.conversation.transcript import EMPTY
-from folkmoot.kit.exposure import MISNAMED
+from folkmoot.conversation.transcript import EMPTY, Speaker, build_messages
+from folkmoot.kit.exposure_by_source import MISNAMED
 from folkmoot.measures.clustered import paired_difference
-from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints, StudyPart
+from folkmoot.models.request import ProviderSettings, Request, RespondentHints, StudyPart
 from folkmoot.people.sources.grounded import Profile
+from folkmoot.provenance import join
 from folkmoot.respondent import Respondent
 from folkmoot.respondent.reading import read
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY, sycophancy
 from folkmoot.studies.focus_group.config import DiscussionConfig
-from folkmoot.studies.focus_group.discussion import DiscussionMessage, DiscussionTranscript
+from folkmoot.studies.focus_group.discussion import DiscussionTranscript
 from folkmoot.studies.focus_group.findings import LIKELY
 from folkmoot.studies.focus_group.participants import Participant
 from folkmoot.studies.focus_group.respondent import PART, opinion, sentences, views, words
@@ -114,14 +115,15 @@ def true_positions(run: RunFolder, stimulus: int = 0, price: str | None = None) 
     found = []
     for people in run.plan["sealed"]["recruits"]["data"].values():
         for raw in people:
-            who = "\n".join(Participant(Profile.model_validate(raw), on).description.values())
-            shown = (on.product_concept, on.stimulus_material, price or on.price)
-            asked = "\n\n".join(filter(None, shown))
-            request = Request(
-                "synthetic",
-                (Message("system", who), Message("user", asked)),
-                asked=RespondentHints("participant", who, "json"),
-            )
+            who = Participant(Profile.model_validate(raw), on)
+            texts = who.texts
+            told = join("\n", texts.description(who.id, who.description).values())
+            ladder = {str(rung): rung for rung in texts.ladder}
+            cost = ladder[price] if price else texts.price
+            asked = join("\n\n", filter(None, (texts.concept, texts.material, cost)))
+            messages, _, spans = build_messages(Speaker(who.id, system=told), EMPTY, asked)
+            hints = RespondentHints("participant", kind="json", speaker=who.id)
+            request = Request("synthetic", messages, asked=hints, spans=spans)
             found.append(opinion(respondent.mind(read(request, "truth"), "truth")).position)
     return found
 
@@ -262,17 +264,18 @@ def test_two_speakers_whose_names_are_swapped_are_caught(
     that the one whom they name did not make."""
     right = play(tmp_path / "a", {**ONE, "questions_per_phase": 6}, groups=4)
     assert misattributed(right) < 0.02 and MISNAMED not in exposed(right)
-    add = Talk._add
+    question = Talk.question
 
-    def swapped(talk: Talk, message: DiscussionMessage) -> DiscussionMessage:
-        add(talk, message)
-        at_table = [p.id for p in talk.participants]
-        if message.speaker_id in at_table:
-            other = talk.participants[at_table.index(message.speaker_id) - 1]
-            talk.messages[-1] = message.model_copy(update={"speaker_name": other.name})
-        return message
+    async def swapped(talk: Talk, scope: Any, *about: Any) -> None:
+        before = len(talk.messages)
+        await question(talk, scope, *about)
+        following = {p.id: talk.participants[n - 1] for n, p in enumerate(talk.participants)}
+        for number, message in enumerate(talk.messages[before:], before):
+            if other := following.get(message.speaker_id):
+                misnamed = {"speaker_id": other.id, "speaker_name": other.name}
+                talk.messages[number] = message.model_copy(update=misnamed)
 
-    monkeypatch.setattr(Talk, "_add", swapped)
+    monkeypatch.setattr(Talk, "question", swapped)
     run = play(tmp_path / "b", {**ONE, "questions_per_phase": 6}, groups=4)
     assert misattributed(run) > 0.2
     assert f"intent after: {MISNAMED} should not stand in the prompt" in exposed(run)

@@ -184,7 +184,7 @@ class Scope:
                 _first(max_tokens, who.max_tokens, run.config.max_tokens),
                 wanted.schema,
                 shown_in({*who.images, *(w for u in heard for w in u.images)}, messages),
-                _hints_for_respondent(who, wanted, about),
+                _hints_for_respondent(who, wanted, about, heard),
                 begins,
                 spans,
             )
@@ -520,10 +520,13 @@ def _form(wanted: Answer[object]) -> str:
     return str(getattr(wanted, "form", wanted.kind))
 
 
-def _hints_for_respondent(who: Speaker, wanted: Answer[object], about: str) -> RespondentHints:
+def _hints_for_respondent(
+    who: Speaker, wanted: Answer[object], about: str, history: Transcript
+) -> RespondentHints:
     signal, total = getattr(wanted, "signal", ""), getattr(wanted, "total", None)
+    names = tuple({u.speaker_id: u.name for u in history if u.speaker_id}.items())
     hints = (who.role, who.persona, _form(wanted), _offered(wanted), signal, about, who.id, total)
-    return RespondentHints(*hints)
+    return RespondentHints(*hints, names)
 
 
 def _with_source(value: Any, wanted: Answer[Any], address: str, who: Speaker) -> Any:

@@ -60,6 +60,8 @@ class RespondentHints(NamedTuple):
     about: str = ""  # the matter that is asked about, in the words of the study
     speaker: str = ""  # the id of who is asked, which tells own words from those of others
     total: float | None = None  # what the numbers of a JSON object add up to
+    # What the speakers of the history are called there, as pairs of id and name.
+    names: tuple[tuple[str, str], ...] = ()
 
 
 NOBODY = RespondentHints()

@@ -52,6 +52,7 @@ white space. A function returns None to leave the answer to the shared rules.
 
     role, kind      of the speaker (`Speaker.role`) and of the answer (`Answer.kind`, "json", …)
     speaker         the id of who is asked
+    names           what the speakers of the history are called there, by id
     about           what is asked, in the words of `ask(about=…)`; for studies that do not give it,
                     the text outside all spans, and if there is none, the prompt itself
     passages        the texts of known source, in order: `Passage(text, source, message, own)`.

@@ -74,6 +74,7 @@ class Reading:
     signal: str
     schema: Mapping[str, object] | None
     total: float | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
     # Of the whole text, until no study reads it any more:
     system: str = ""
     said: tuple[Said, ...] = ()
@@ -190,6 +191,7 @@ def read(request: Request, address: str) -> Reading:
         signal=asked.signal,
         schema=request.schema,
         total=asked.total,
+        names=dict(asked.names),
         system=system,
         said=tuple(Said(plain(m.content), m.role == "assistant") for m in rest),
         reminder=plain(reminder),

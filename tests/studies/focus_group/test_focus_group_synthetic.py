@@ -13,7 +13,9 @@ import polars as pl
 import pytest
 
 import folkmoot
-from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints, StudyPart
+from folkmoot.conversation.transcript import Speaker, Transcript, Utterance, build_messages
+from folkmoot.models.request import ProviderSettings, Request, RespondentHints, StudyPart
+from folkmoot.provenance import concatenate
 from folkmoot.respondent import Respondent
 from folkmoot.respondent.reading import read
 from folkmoot.storage.run_folder import RunFolder
@@ -29,6 +31,7 @@ from folkmoot.studies.focus_group.respondent import (
     words,
 )
 from folkmoot.studies.focus_group.tables import read_talk
+from folkmoot.studies.focus_group.texts import DiscussionTexts
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "focus_group.yaml"
 
@@ -277,16 +280,25 @@ def test_few_groups_are_an_illustration_and_never_told_from_chance(
 BOUNDS = {"low", "high", "low_share", "high_share", "p", "holm_p"}
 
 
-def test_who_asks_in_the_first_person_holds_no_view() -> None:
-    """A letter says "I" as well; its sentences, and material in them, were taken for remarks."""
-    chair = "A comfortable, reliable chair"
-    config = DiscussionConfig.model_validate({"category": "chairs", "product_concept": chair})
-    model = Respondent(ProviderSettings(seed=1, study=StudyPart(PART, config)))
-    letter = (
-        "Ann: I like it, it is reliable and you know it.\n\n"
-        f"I wonder who would buy {chair} tomorrow.\n\n"
-        "There is nobody whose good opinion you need, and I should like to know yours."
+def test_only_what_participants_say_is_a_view() -> None:
+    """The moderator says "I" as well, and what people are told is nobody's view."""
+    config = DiscussionConfig.model_validate(
+        {"category": "chairs", "product_concept": "I find this chair comfortable and reliable"}
     )
-    request = Request("synthetic", (Message("user", letter),), asked=RespondentHints("participant"))
+    chair = DiscussionTexts(config, "g", "chair").concept
+    said = [
+        Utterance("p_1", "I like it, it is reliable.", "Ann", id="discussion/g/chair/warmup/q01"),
+        Utterance(
+            "moderator", "I should like to know more: is it good?", "Moderator",
+            role="moderator", id="discussion/g/chair/warmup/q02",
+        ),
+        Utterance("p_2", "I doubt it.", "Bob", id="discussion/g/chair/warmup/q03"),
+    ]  # fmt: skip
+    bob = Speaker("p_2", "Bob")
+    prompt = concatenate(("I wonder how good you find this: ", chair), plain=None)
+    messages, _, spans = build_messages(bob, Transcript(tuple(said)), prompt)
+    hints = RespondentHints("participant", speaker="p_2", names=(("p_1", "Ann"), ("p_2", "Bob")))
+    request = Request("synthetic", messages, asked=hints, spans=spans)
+    model = Respondent(ProviderSettings(seed=1, study=StudyPart(PART, config)))
     heard = said_by_others(model.mind(read(request, "x"), "x"))
-    assert [h.name for h in heard] == ["Ann"]
+    assert [(h.name, h.sentence) for h in heard] == [("Ann", said[0].text)]

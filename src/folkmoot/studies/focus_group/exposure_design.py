@@ -34,13 +34,7 @@ def label(source: Source) -> str:
         return LABELS.get(source.id.partition("/")[0], "")
     if source.speaker != MODERATOR:
         return STATEMENTS
-    return "interviewer's words" if stage_of(source.id) == ALONE else "moderator's words"
-
-
-def stage_of(id: str) -> str:
-    """Return the stage of a discussion (guide, before, a phase, after, alone) that an address or
-    an utterance is of."""
-    return [*id.split("/"), "", "", ""][3]
+    return "interviewer's words" if texts.stage_of(source.id) == ALONE else "moderator's words"
 
 
 def decisions(run: RunFolder) -> Iterator[Decision]:

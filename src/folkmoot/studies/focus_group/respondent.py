@@ -2,9 +2,9 @@
 
 A person's opinion of a product is a taste, plus what concept and material say of it for and
 against, weighed by what counts for the person, less what it costs; in a talk it moves towards what
-others were heard to say. All of it is read from the text: concept, material and prices are those of
-the study file as far as they stand there, a view is a sentence in the first person with words for
-or against. No prompt of ours is looked for.
+others were heard to say. Each of these is a passage of known source (`texts`): the concept, the
+material, the price, what a participant said. Inside a passage a view is a sentence in the first
+person with words for or against.
 """
 
 from __future__ import annotations
@@ -13,20 +13,18 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from folkmoot.files import packaged_yaml
 from folkmoot.hints import enumerated
 from folkmoot.people.sources.grounded.attributes import LIMITS
-from folkmoot.respondent import Mind, Part
+from folkmoot.respondent import Mind, Part, Passage, of_kind
 from folkmoot.respondent.draws import normal, unit
-from folkmoot.respondent.question import SENTENCE
-from folkmoot.respondent.reading import any_of, fold, standing
 from folkmoot.respondent.speech import capital
-from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, amount
-from folkmoot.studies.focus_group.discussion import INTENTS
+from folkmoot.studies.focus_group import texts
+from folkmoot.studies.focus_group.config import DiscussionConfig, amount
+from folkmoot.studies.focus_group.discussion import INTENTS, MODERATOR
 from folkmoot.studies.focus_group.positions import DECIMALS, LEANINGS, SMALLEST_MOVE
 
 TASTE = 0.6  # standard deviation of what people think of a product of which nothing is said
@@ -37,15 +35,6 @@ HALF = 8.0  # views heard at which half of that is done
 NEUTRAL = 0.15  # a position nearer to zero takes no side
 
 
-def names(config: DiscussionConfig) -> list[str]:
-    """Category, concepts and materials; their prices; the ladder's: with an empty name between."""
-    texts = [
-        t for s in config.concepts for t in (s.product_concept, config.on(s).stimulus_material)
-    ]
-    prices = [config.on(s).price for s in config.concepts]
-    return [config.category, *filter(None, texts), "", *filter(None, prices), "", *config.prices]
-
-
 @cache
 def words() -> Mapping[str, Any]:
     """Concerns and sentences, from `respondent.yaml`."""
@@ -53,7 +42,7 @@ def words() -> Mapping[str, Any]:
     return found
 
 
-# --- what stands in the text -------------------------------------------------------------------
+# --- what is read ------------------------------------------------------------------------------
 
 
 class View(NamedTuple):
@@ -95,22 +84,46 @@ def views(sentence: str) -> tuple[View, ...]:
     return tuple(found)
 
 
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
+
+
 def sentences(text: str) -> list[str]:
-    return [s.strip() for s in SENTENCE.split(text) if s.strip()]
+    return [s.strip() for s in _SENTENCE_END.split(text) if s.strip()]
+
+
+def fold(text: str) -> str:
+    """Return a text with single spaces."""
+    return " ".join(text.split())
+
+
+def shown(mind: Mind, *columns: str) -> list[Passage]:
+    """The passages from these columns of tables or keys of the study file, in order."""
+    return [p for p in mind.reading.passages if p.source.id.partition("/")[0] in columns]
+
+
+def text_of(mind: Mind, column: str) -> str:
+    """The last text from a column; empty if none is shown."""
+    found = shown(mind, column)
+    return found[-1].text if found else ""
 
 
 class Product(NamedTuple):
-    """The product of a request: what the study file says of it, as far as it stands there.
-    `on_ladder`: the price is one of the ladder's, of which nobody knew at first."""
+    """The product of a request, as far as it is shown. `on_ladder`: the price is one of the
+    ladder's, of which nobody knew at first."""
 
-    texts: tuple[str, ...]
+    described: str
+    material: str
     category: str
     price: str
     on_ladder: bool
 
     @property
+    def texts(self) -> list[str]:
+        return [text for text in (self.described, self.material) if text]
+
+    @property
     def concept(self) -> str:
-        return self.texts[0].strip().rstrip(".") if self.texts else "this"
+        return self.described.strip().rstrip(".") or "this"
 
     @property
     def thing(self) -> str:
@@ -125,9 +138,7 @@ class Product(NamedTuple):
     @property
     def claims(self) -> list[str]:
         """Short sentences of the material that say something for or against."""
-        said = [
-            s.rstrip(".!") for text in self.texts[1:] for s in re.split(r"[:;\n]|(?<=\.)\s", text)
-        ]
+        said = [s.rstrip(".!") for s in re.split(r"[:;\n]|(?<=\.)\s", self.material)]
         return [s.strip() for s in said if 2 <= len(s.split()) <= 9 and views(s)]
 
 
@@ -137,63 +148,64 @@ _IN_MONEY = re.compile(
 
 
 def product(mind: Mind) -> Product:
-    """What is talked about, and what it costs: a price of the study that stands in the text, else
+    """What is talked about, and what it costs: a price of the ladder, else the product's own, else
     one that its material names."""
-    kinds = [[*group] for blank, group in groupby(mind.at.names, lambda n: not n) if not blank]
-    ladder = kinds.pop() if mind.at.names and mind.at.names[-1] and len(kinds) > 1 else []
-    category, *about = kinds[0] if kinds else ["this"]
-    texts = standing(about, mind.text)
-    rest = fold(mind.text)
-    for text in sorted(texts, key=len, reverse=True):
-        rest = any_of((text,)).sub(" ", rest)
-    rung = standing(ladder, rest)
-    own = standing(kinds[1] if len(kinds) > 1 else (), rest)
-    named = _IN_MONEY.findall(" ".join(texts))
-    price = [*named, *own, *rung][-1:]
-    return Product(texts, category, price[0] if price else "", bool(rung))
+    described, material = text_of(mind, texts.CONCEPT), text_of(mind, texts.MATERIAL)
+    rung = text_of(mind, texts.LADDER)
+    named = _IN_MONEY.findall(f"{described} {material}")
+    price = rung or text_of(mind, texts.PRICE) or (named[-1] if named else "")
+    category = text_of(mind, texts.CATEGORY) or "this"
+    return Product(described, material, category, price, bool(rung))
+
+
+def said_in_talk(mind: Mind) -> list[Passage]:
+    """What was said at the table or in an interview, in order; what is shown twice counts once."""
+    found: dict[str, Passage] = {}
+    for passage in of_kind(mind.reading.passages, "utterance"):
+        if texts.stage_of(passage.source.id) not in (texts.PLANNING, texts.FIRST_OPINION):
+            found.setdefault(passage.source.id, passage)
+    return list(found.values())
+
+
+def own_words(mind: Mind) -> list[str]:
+    return [passage.text for passage in said_in_talk(mind) if passage.own]
+
+
+def said_since(mind: Mind) -> list[Passage]:
+    """What participants have said since the last own words."""
+    said = said_in_talk(mind)
+    last = max((n for n, passage in enumerate(said) if passage.own), default=-1)
+    return [passage for passage in said[last + 1 :] if passage.source.speaker != MODERATOR]
 
 
 class Heard(NamedTuple):
-    """A view that somebody else was heard to say; `name` is empty where nobody is named."""
+    """A view that another participant was heard to say; `name` is empty if it is not known."""
 
     name: str
     sentence: str
     views: tuple[View, ...]
 
 
-_TO_YOU = re.compile(r"\byou(?:r|rs|rself)?\b", re.IGNORECASE)
-_LABEL = re.compile(r"^([^\W\d_][^\n:\"“”{}]{0,30}): (?=\S)", re.MULTILINE)
+def names_of(mind: Mind) -> dict[str, str]:
+    """The names of those who are heard or named in the prompt, by id."""
+    named = {p.source.id.rpartition("/")[2]: p.text for p in shown(mind, texts.NAME)}
+    return {**mind.reading.names, **named}
 
 
-def said_by_others(mind: Mind, text: str | None = None) -> list[Heard]:
-    """All views of others that stand in the messages, or in a text, in order."""
-    own = {fold(s) for said in mind.reading.own_words for s in sentences(said)}
+def said_by_others(mind: Mind, passages: Sequence[Passage] | None = None) -> list[Heard]:
+    """All views of other participants, or those in some passages, in order."""
+    own = {fold(s) for text in own_words(mind) for s in sentences(text)}
+    names = names_of(mind)
     found: dict[str, Heard] = {}
-    shown = [text] if text is not None else [p.text for p in mind.reading.said if not p.own]
-    if known := standing([n for n in mind.at.names if len(n.split()) > 1], mind.text):
-        # The study's own material is nobody's view, also where somebody's sentence holds it.
-        shown = [any_of(known).sub(" ", passage) for passage in shown]
-    for passage in shown:
-        for name, part in _by_label(passage):
-            for sentence in sentences(part):
-                spoken = views(sentence)
-                if not name and _TO_YOU.search(sentence):
-                    continue  # who asks may say "I" too
-                if spoken and FIRST_PERSON.search(sentence) and fold(sentence) not in own:
-                    found.setdefault(fold(sentence), Heard(name, sentence, spoken))
+    for passage in said_in_talk(mind) if passages is None else passages:
+        if passage.own or passage.source.speaker == MODERATOR:
+            continue
+        for sentence in sentences(passage.text):
+            spoken = views(sentence)
+            if spoken and FIRST_PERSON.search(sentence) and fold(sentence) not in own:
+                name = names.get(passage.source.speaker, "")
+                found.setdefault(fold(sentence), Heard(name, sentence, spoken))
     return list(found.values())
-
-
-def _by_label(text: str, names: Sequence[str] = ()) -> list[tuple[str, str]]:
-    """The paragraphs of a text with the name that stands before each, if one (of these) does."""
-    parts = []
-    for paragraph in re.split(r"\n\s*\n", text):
-        label = _LABEL.match(paragraph)
-        if label and (not names or label[1] in names):
-            parts.append((label[1], paragraph[label.end() :]))
-        else:
-            parts.append(("", paragraph))
-    return parts
 
 
 # --- what somebody thinks ----------------------------------------------------------------------
@@ -241,7 +253,7 @@ def opinion(mind: Mind) -> Opinion:
         first -= paid
     elif it.on_ladder:
         first = (first + stated.middle) / 2 - paid
-    elif it.price or it.texts[1:]:
+    elif it.price or it.material:
         first = min(max(first - paid, stated.low), stated.high)
     else:
         first = stated.middle + 0.1 * first
@@ -263,11 +275,11 @@ class Leaning(NamedTuple):
 
 
 def stated_leaning(mind: Mind) -> Leaning | None:
-    """The first opinion that somebody is told to have, where one of its five wordings stands in
-    the system message: what was read in private is known, also where it is out of sight."""
-    told = standing(tuple(LEANINGS.values()), mind.reading.system)
-    # "rather against it" stands in no other; the longest that is there is meant.
-    return _STATED[list(LEANINGS.values()).index(max(told, key=len))] if told else None
+    """The first opinion that somebody is told to have, by one of its five wordings: what was read
+    in private is known, also where it is out of sight."""
+    told = text_of(mind, texts.FIRST_LEANING)
+    known = list(LEANINGS.values())
+    return _STATED[known.index(told)] if told in known else None
 
 
 _ENDS = (-math.inf, *(math.atanh(limit) for limit in LIMITS), math.inf)
@@ -320,7 +332,7 @@ def answer(mind: Mind) -> str:
     question = asked(mind)
     it = view.product
     noun = it.thing.split()[-1]
-    about_category = noun not in question and any_of((it.category,)).search(question)
+    about_category = noun not in question and fold(it.category) in fold(question)
     said = said_by_others(mind)
     n = next((k for k, known in words()["talks"].items() if re.search(known, mind.who.key)), 2)
     if about_category and not said:
@@ -332,7 +344,7 @@ def answer(mind: Mind) -> str:
     parts = [taken] if taken else []
     if ASKS_PRICE.search(question):
         parts.append(phrase(mind, words()["fair_price"], it, fair=fair_price(view)))
-    before = fold(" ".join(mind.reading.own_words))
+    before = fold(" ".join(own_words(mind)))
     changed = abs(math.tanh(view.now) - math.tanh(view.first)) >= 0.15
     if changed and not any(f in before for f in words()["moved"]) and mind.draws.chance(0.3):
         parts.append(phrase(mind, words()["moved"], it))
@@ -356,24 +368,23 @@ def fair_price(view: Opinion) -> str:
 def own_concern(mind: Mind) -> str:
     """The concern of the speaker who is asked right after their own words; empty if others have
     spoken since, or if they spoke of nothing in particular."""
-    said = mind.reading.said
-    if len(said) < 2 or not said[-2].own or said_by_others(mind, said[-1].text):
+    own = own_words(mind)
+    if not own or said_by_others(mind, said_since(mind)):
         return ""
-    found = [view.concern for each in sentences(said[-2].text) for view in views(each)]
+    found = [view.concern for each in sentences(own[-1]) for view in views(each)]
     return found[0] if found else ""
 
 
 def asked(mind: Mind) -> str:
-    """What was asked last: the last words in quotation marks, else the last question, else all."""
-    prompt = mind.reading.prompt
-    quoted = [a or b for a, b in _QUOTED.findall(prompt) if len((a or b).split()) > 3]
-    return str((quoted or re.findall(r"[^.!?\n]*\?", prompt) or [prompt])[-1])
+    """The question: what the moderator said last."""
+    questions = [p.text for p in said_in_talk(mind) if p.source.speaker == MODERATOR]
+    return questions[-1] if questions else mind.reading.about
 
 
 def about_oneself(mind: Mind, it: Product) -> str:
     """Who one is, and how one buys; the first only once."""
     kinds = ["experience"]
-    if mind.who.calling and not mind.reading.own_words:
+    if mind.who.calling and not own_words(mind):
         kinds.insert(0, "intro")
     return " ".join(phrase(mind, words()[kind], it) for kind in kinds)
 
@@ -454,75 +465,49 @@ def reason(mind: Mind, view: Opinion, side: str, skip: int = 0, kind: str = "rea
 
 
 def phrase(mind: Mind, frames: Sequence[str], it: Product, **more: str) -> str:
-    """One of the frames, filled: if there are such, one that stands nowhere in what was heard."""
+    """One of the frames, filled: if there are such, one that has not been said before."""
     known = dict(
         thing=it.thing, price=it.price or "that", category=it.category, concept=it.concept,
         C=mind.who.calling, **more,
     )  # fmt: skip
-    unheard = [f for f in frames if capital(f.format(**known)) not in mind.text]
+    said = "\n".join(passage.text for passage in of_kind(mind.reading.passages, "utterance"))
+    unheard = [f for f in frames if capital(f.format(**known)) not in said]
     return capital(mind.tongue.fresh(unheard if len(unheard) > 1 else frames).format(**known))
 
 
 # --- the moderator -----------------------------------------------------------------------------
 
 
-def phase_of(mind: Mind) -> str:
-    """The phase that is named in what was put last; empty where none is."""
-    found = re.findall(rf"\b(?:{'|'.join(DiscussionPhase)})\b", mind.reading.prompt)
-    return str(found[0]) if found else ""
-
-
 def guide(mind: Mind) -> dict[str, object]:
     """The answer of `PhaseGuide`: questions of the phase about this product."""
     it = product(mind)
     known = words()["guide"]
-    stock = known.get(phase_of(mind)) or known["exploration"]
-    number = re.search(r"\b\d\b", mind.reading.prompt)
-    wanted = int(number[0]) if number else 2
+    stock = known.get(text_of(mind, texts.PHASE)) or known["exploration"]
+    wanted = int(text_of(mind, texts.NUMBER) or 2)
     return {"questions": [phrase(mind, stock, it) for _ in range(wanted)]}
 
 
-# A word in capitals after another or in a list, where no sentence begins.
-_MID_SENTENCE = re.compile(r"(?<=[a-z,;/|&] )[A-Z][\w'’-]+|(?<=: )[A-Z][\w'’-]+(?= ?[,;/|])")
-
-
-def people_named(mind: Mind, text: str) -> list[str]:
-    """Names in a text that also stand in the system message, where they do not begin a sentence,
-    and that are no word of the product."""
-    system = mind.reading.system
-    for name in mind.at.names:
-        if name:
-            system = any_of((name,)).sub(" ", system)
-    listed = dict.fromkeys(_MID_SENTENCE.findall(system))
-    return [name for name in listed if re.search(rf"\b{re.escape(name)}\b", text)]
-
-
-def heard_and_put(mind: Mind) -> tuple[list[tuple[str, str]], str]:
-    """What people have said since the moderator's last words, by name, and what the moderator is
-    told besides."""
-    everybody = people_named(mind, mind.reading.system)
-    parts = _by_label(mind.reading.prompt, everybody or ("",))
-    return [p for p in parts if p[0]], "\n\n".join(text for name, text in parts if not name)
+def people_named(mind: Mind) -> list[str]:
+    """The names in the prompt, apart from those of everybody in the system message."""
+    return list(dict.fromkeys(p.text for p in shown(mind, texts.NAME) if p.message))
 
 
 def next_question(mind: Mind) -> dict[str, object]:
     """The answer of `NextQuestion`: the planned question, after a remark that was really made."""
     it = product(mind)
-    spoken, put = heard_and_put(mind)
-    planned = [a or b for a, b in _QUOTED.findall(put) if len((a or b).split()) > 3]
-    stock = (
-        f.format(thing=it.thing, category=it.category)
-        for of in words()["guide"].values()
-        for f in of
-    )
-    planned = planned or [question for question in stock if question in put]
-    planned = planned or re.findall(r"(?:^[^:?\n]{1,40}:\s*)?([^.!?\n]*\?)", put, re.MULTILINE)
-    question = planned[-1].strip() if planned else phrase(mind, words()["guide"]["exploration"], it)
+    planned = [
+        p.text
+        for p in mind.reading.passages
+        if (p.source.kind == "utterance" and texts.stage_of(p.source.id) == texts.PLANNING)
+        or p.source.id.startswith(texts.GUIDE)
+    ]
+    question = planned[-1] if planned else phrase(mind, words()["guide"]["exploration"], it)
     frames = words()["moderator"]
-    said = [h for name, text in spoken for h in said_by_others(mind, f"{name}: {text}")]
+    said = said_by_others(mind, said_since(mind))
+    own = own_words(mind)
     lead = []
     taken: dict[str, str] | None = None
-    if not mind.reading.own_words:
+    if not own:
         lead.append(phrase(mind, frames["welcome"], it))
     elif said:
         remark = said[-1]
@@ -536,12 +521,12 @@ def next_question(mind: Mind) -> dict[str, object]:
             if count < 3 or mind.draws.chance(0.5)
             else frames["counted"].format(count=_COUNTS.get(count, str(count)), matter=matter)
         )
-    own = mind.reading.own_words
-    if phase_of(mind) == "exploration" and not any(it.concept in said for said in own):
+    exploring = text_of(mind, texts.PHASE) == "exploration"
+    if exploring and not any(it.concept in text for text in own):
         lead.append(frames["idea"].format(concept=it.concept))
-    if any(any_of((text,)).search(put) for text in it.texts[1:]):
+    if any(passage.message for passage in shown(mind, texts.MATERIAL)):
         lead.append(frames["material"])
-    quiet = people_named(mind, put)[:2]
+    quiet = people_named(mind)[:2]
     out = [phrase(mind, frames["quiet"], it, names=" and ".join(quiet))] if quiet else []
     return {
         "summary": summary(said),
@@ -552,7 +537,6 @@ def next_question(mind: Mind) -> dict[str, object]:
     }
 
 
-_QUOTED = re.compile(r"\"([^\"]+)\"(?!\s*:)|“([^”]+)”(?!\s*:)")
 _COUNTS = {3: "Three", 4: "Four", 5: "Five", 6: "Six"}
 
 
@@ -571,37 +555,31 @@ def summary(said: Iterable[Heard]) -> str:
 
 def probe(mind: Mind) -> str:
     """A follow-up: why, and after the answer to that why it matters."""
-    it = product(mind)
-    spoken, put = heard_and_put(mind)
-    named = people_named(mind, _QUOTED.sub(" ", put))
-    own = mind.reading.own_words
-    again = bool(named and own and named[0] in own[-1] and len(spoken) < 2)
+    named, own = people_named(mind), own_words(mind)
+    again = bool(named and own and named[0] in own[-1] and len(said_since(mind)) < 2)
     frames = words()["moderator"]["matters" if again else "why"]
-    return phrase(mind, frames, it, name=named[0] if named else "you")
+    return phrase(mind, frames, product(mind), name=named[0] if named else "you")
 
 
 # --- the coder ---------------------------------------------------------------------------------
 
-_POSITION = re.compile(r"(?<![\w.])[+-]\d\.\d\d\b")
 _AGREES = re.compile(r"\b(?:agree|am with|said|has a point)\b")
 _DISAGREES = re.compile(r"\b(?:disagree|differently|cannot go along)\b")
 
 
 def coded(mind: Mind) -> dict[str, object]:
-    """The answer of `OpinionReading`: the last words in the first person are those to be read."""
-    prompt = mind.reading.prompt
-    quoted = [a or b for a, b in _QUOTED.findall(prompt) if FIRST_PERSON.search(a or b)]
-    lines = [line for line in prompt.splitlines() if FIRST_PERSON.search(line)]
-    said = (quoted or lines or [""])[-1]
-    known = _POSITION.search(prompt)
-    last = float(known[0]) if known else None
+    """The answer of `OpinionReading`, of the answer that it is about."""
+    spoken = [p for p in said_in_talk(mind) if p.source.speaker != MODERATOR]
+    read_now = [p for p in spoken if p.text == mind.reading.about]
+    said = read_now[-1].text if read_now else ""
+    known = text_of(mind, texts.POSITION)
+    last = float(known) if known else None
     found = [v.side for s in sentences(said) for v in views(s)]
     read = 0.8 * sum(found) / len(found) * len(found) / (len(found) + 0.5) if found else None
     now = last if read is None else read if last is None else last + 0.5 * (read - last)
-    rest = prompt.replace(said, " ", 1)
-    people = [
-        w for w in re.findall(r"\b[A-Z][\w'’-]+", said) if re.search(rf"(?<=[a-z,] ){w}\b", rest)
-    ]
+    speaker = read_now[-1].source.speaker if read_now else ""
+    others = {name for id, name in names_of(mind).items() if id != speaker}
+    people = [word for word in re.findall(r"\w[\w'’-]*", said) if word in others]
     first = sentences(said)[0] if said.strip() else ""
     stance = None
     if people and people[0] in first:
@@ -618,8 +596,7 @@ def coded(mind: Mind) -> dict[str, object]:
     }
 
 
-PART = Part(
-    names=names,
+PART: Part[DiscussionConfig] = Part(
     answers={
         "PrivateOpinion": private_opinion,
         "participant choice": intent,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +22,7 @@ from folkmoot.errors import InputError, RefusedError
 from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints, StudyPart
 from folkmoot.models.scripted import Scripted
 from folkmoot.people.sources.grounded import Profile
+from folkmoot.provenance import Source, Span, quote, source_of
 from folkmoot.randomness import digest
 from folkmoot.respondent import Respondent
 from folkmoot.studies.focus_group import STUDY
@@ -33,6 +34,7 @@ from folkmoot.studies.focus_group.protocol import protocol
 from folkmoot.studies.focus_group.respondent import PART
 from folkmoot.studies.focus_group.talk.moderator import NextQuestion, PhaseGuide
 from folkmoot.studies.focus_group.talk.reading import OPINION_READING
+from folkmoot.studies.focus_group.texts import DiscussionTexts
 
 TEMPERATURE = 0.9
 MAX_TOKENS = 300
@@ -102,27 +104,25 @@ class MockLLMClient(LLMClient):
         """The respondent's reply; never raises."""
         asked = _ASKED.get()
         if asked is None:
-            request = infer_request(system_prompt, user_prompt, temperature, max_tokens)
+            texts = (system_prompt, user_prompt)
+            request = infer_request(*texts, temperature, max_tokens, self.config)
             address = digest(system_prompt, user_prompt).hex()
             asked = _Asked(request, address, make_respondent(self.config))
         else:
             request = asked.request
             if (system_prompt, user_prompt) != flatten_messages(request.messages):
-                messages = (Message("system", system_prompt), Message("user", user_prompt))
-                request = replace(request, messages=messages)
+                request = change_messages(request, system_prompt, user_prompt)
             request = replace(request, temperature=temperature, max_tokens=max_tokens)
         reply = await asked.respondent.complete(request, address=asked.address)
         return reply.text
 
 
 def make_respondent(config: DiscussionConfig | None) -> Respondent:
-    """The embedded respondent of a focus group; without a config it knows no product."""
+    """The embedded respondent of a focus group."""
+    study = StudyPart(PART, config)
     if config is None:
-        nameless = replace(PART, names=lambda _config: ())
-        return Respondent(ProviderSettings(study=StudyPart(nameless, None)))
-    settings = ProviderSettings(
-        seed=config.random_seed, options=config.respondent, study=StudyPart(PART, config)
-    )
+        return Respondent(ProviderSettings(study=study))
+    settings = ProviderSettings(seed=config.random_seed, options=config.respondent, study=study)
     return Respondent(settings)
 
 
@@ -137,25 +137,64 @@ _MODERATES = re.compile(r"\byou are (?:the|a) moderator\b", re.IGNORECASE)
 
 
 def infer_request(
-    system_prompt: str, user_prompt: str, temperature: float, max_tokens: int
+    system_prompt: str,
+    user_prompt: str,
+    temperature: float,
+    max_tokens: int,
+    config: DiscussionConfig | None = None,
 ) -> Request:
     """A request from two texts alone.
 
-    The answer type is the one with all options, or all field names, in the prompt.
+    The answer type is the one with all options, or all field names, in the prompt. The system
+    prompt is the persona; the words of `config` are the product, as far as they stand there.
     """
     messages = (Message("system", system_prompt), Message("user", user_prompt))
     role = "moderator" if _MODERATES.search(system_prompt) else "participant"
-    asked, schema = RespondentHints(role, system_prompt, "text"), None
+    kind, offered, schema = "text", tuple[str, ...](), None
     if all(option in user_prompt for option in INTENTS):
-        asked = RespondentHints(role, system_prompt, "choice", INTENTS)
+        kind, offered = "choice", INTENTS
     elif "JSON" in user_prompt:
         for speaker, answer in _ANSWERS:
             required = answer.model.model_json_schema()["required"]
             if all(re.search(rf"\b{name}\b", user_prompt) for name in required):
-                persona = system_prompt if speaker == "participant" else ""
-                asked, schema = RespondentHints(speaker, persona, "json"), answer.schema
+                role, kind, schema = speaker, "json", answer.schema
                 break
-    return Request("synthetic", messages, temperature, max_tokens, schema, asked=asked)
+    persona = system_prompt if role == "participant" else ""
+    asked = RespondentHints(role, persona, kind, offered, about=user_prompt, speaker=role)
+    product = DiscussionTexts(config) if config is not None else None
+    known = [quote(persona, "persona", "", role)]
+    if product is not None:
+        known += filter(None, (product.category, product.concept, product.material))
+        known += filter(None, (product.price, *product.ladder))
+    spans = find_texts(messages, ((text, source_of(text)) for text in known))
+    return Request("synthetic", messages, temperature, max_tokens, schema, asked=asked, spans=spans)
+
+
+def change_messages(request: Request, system_prompt: str, user_prompt: str) -> Request:
+    """A request with the texts that a client has made of its messages; what they still hold of the
+    texts of known source keeps its source."""
+    messages = (Message("system", system_prompt), Message("user", user_prompt))
+    known = (
+        (request.messages[span.message].content[span.start : span.end], span.source)
+        for span in request.spans
+    )
+    return replace(request, messages=messages, spans=find_texts(messages, known))
+
+
+def find_texts(
+    messages: Sequence[Message], known: Iterable[tuple[str, Source | None]]
+) -> tuple[Span, ...]:
+    """The spans of texts in messages of which only the words are known, each where it stands
+    first."""
+    found = []
+    for text, source in known:
+        places = (
+            (number, message.content.find(text)) for number, message in enumerate(messages) if text
+        )
+        number, start = next(((n, at) for n, at in places if at >= 0), (0, -1))
+        if source is not None and start >= 0:
+            found.append(Span(start, start + len(text), source, number))
+    return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,15 @@ POSITION, LEANING = "opinions.valence", "opinions.leaning"
 SUMMARY, UNANSWERED = "notes.summary", "notes.unanswered"
 
 
+# Stages of a discussion in the ids of what is said there; others are the phases, after and alone.
+PLANNING, FIRST_OPINION = "guide", "before"
+
+
+def stage_of(id: str) -> str:
+    """Return the stage of a discussion that an utterance is of, by its id."""
+    return [*id.split("/"), "", "", ""][3]
+
+
 class Where(TypedDict):
     """The columns that name a discussion in all tables."""
 
