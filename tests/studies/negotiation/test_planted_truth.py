@@ -20,14 +20,17 @@ import pytest
 
 import folkmoot
 from folkmoot.conversation.answers import Json
-from folkmoot.kit.exposure import MISNAMED, differences
-from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints, StudyPart
+from folkmoot.conversation.transcript import EMPTY, Speaker, build_messages
+from folkmoot.kit.exposure_by_source import MISNAMED, differences
+from folkmoot.models.request import ProviderSettings, Request, RespondentHints, StudyPart
+from folkmoot.provenance import SourcedText, cell, join, quote
 from folkmoot.respondent import Mind, Respondent
 from folkmoot.respondent.reading import read
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
 from folkmoot.studies.negotiation.mediation import confirm, propose
+from folkmoot.studies.negotiation.quotes import list_preferences
 from folkmoot.studies.negotiation.respondent import Meeting, confirmation, part
 from folkmoot.studies.negotiation.rules.replies import PlainSynthesis
 
@@ -35,6 +38,7 @@ PROMPTS = Path(str(STUDY.prompts))
 
 TOLERANCE = 0.10
 PROTOCOL = import_module("folkmoot.studies.negotiation.protocol")
+MEDIATION = import_module("folkmoot.studies.negotiation.mediation")
 SHARE = "minority_coverage_share"
 
 
@@ -123,16 +127,15 @@ def misnamed(run: Any) -> set[str]:
 
 
 def test_two_speakers_swapped_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listing = Negotiation.listing
+    """Miswired: each member's wish is put down to the next member after it was recorded."""
 
-    def swapped(self: Negotiation, topic: Any) -> list[dict[str, str]]:
-        rows = listing(self, topic)
-        names = [row["name"] for row in rows]
-        return [
-            {**row, "name": name} for row, name in zip(rows, names[1:] + names[:1], strict=True)
-        ]
+    def swapped(case: Negotiation, topic: Any) -> list[dict[str, str]]:
+        stated = case.stated[topic.id]
+        following = zip(stated, [*stated][1:] + [*stated][:1], strict=True)
+        turned = {id: stated[other]._replace(speaker_id=id) for id, other in following}
+        return list_preferences(replace(case, stated={topic.id: turned}), topic)
 
-    monkeypatch.setattr(Negotiation, "listing", swapped)
+    monkeypatch.setattr(MEDIATION, "list_preferences", swapped)
     run = held(tmp_path / "miswired", 1.0, ["C3"])
     assert 1 - float(estimate(run, "C3")["estimate"]) > 3 * TOLERANCE
     assert misnamed(run) == {"proposal"}
@@ -142,9 +145,11 @@ def test_lines_of_a_talk_under_others_names_are_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def swapped(scope: Any, case: Negotiation, decision: SlotDecision) -> SlotDecision:
-        speakers = [x.speaker for x in decision.lines]
-        turned = zip(decision.lines, speakers[1:] + speakers[:1], strict=True)
-        lines = tuple(replace(x, speaker=other) for x, other in turned)
+        said = [line.utterance for line in decision.lines]
+        lines = tuple(
+            replace(line, utterance=line.utterance._replace(speaker_id=other.speaker_id))
+            for line, other in zip(decision.lines, said[1:] + said[:1], strict=True)
+        )
         return replace(
             await confirm(scope, case, replace(decision, lines=lines)), lines=decision.lines
         )
@@ -159,8 +164,7 @@ def test_lines_of_a_talk_under_others_names_are_seen(
 def test_a_statement_that_does_not_reach_the_mediator_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listing = Negotiation.listing
-    monkeypatch.setattr(Negotiation, "listing", lambda self, topic: listing(self, topic)[1:])
+    monkeypatch.setattr(MEDIATION, "list_preferences", lambda *of: list_preferences(*of)[1:])
     assert departs(tmp_path) > TOLERANCE
 
 
@@ -276,39 +280,77 @@ def test_intervals_cover_the_truth(tmp_path: Path) -> None:
     assert covered >= 0.90
 
 
-def asked(prompt: str, asking: RespondentHints, schema: Any = None) -> Mind:
-    """Who is asked this in a negotiation."""
-    study = StudyPart(part(), NegotiationConfig.model_validate({}))
-    model = Respondent(ProviderSettings(seed=1, study=study))
-    request = Request("synthetic", (Message("user", prompt),), schema=schema, asked=asking)
-    return model.mind(read(request, "x"), "x")
+def name(number: int) -> str:
+    return quote(NAMES[number], "value", cell("members.member_name", "g", f"traveler_{number}"))
 
 
-WISHES = "Ann B said, “I want a concert.” Cleo had said, “I would like a comedy show.”"
-GIFTS = (
-    "comedy for everyone, Day 1, and concert for Ann B (Day 2), with film and theatre given up.",
-    "for everyone there is comedy, Day 1, and for Ann B a concert, Day 2; no film, no theatre.",
+NAMES = {1: "Ann B", 2: "Cleo"}
+ME, SYSTEM = Speaker("traveler_1", "Ann B"), Speaker("system", "System", "moderator")
+WISHES = [
+    quote(words, "utterance", f"preferences/g/traveler_{n}/event/ask0", f"traveler_{n}")
+    for n, words in ((1, "I want a concert."), (2, "I would like a comedy show."))
+]
+
+
+def share(number: int, option: str, who: str, when: str) -> list[str]:
+    """The texts of a share of the decision on record."""
+    row = ("g", "C5", "event", "record", number)
+    return [
+        quote(option, "value", cell("shown_shares.option", *row)),
+        quote(who, "value", cell("shown_shares.members", *row)),
+        quote(when, "value", cell("shown_shares.time", *row)),
+    ]
+
+
+GIVEN_UP = [quote(o, "option", cell("options.option", "g", "C5", "event", o)) for o in ("film",)]
+SHOWN = [
+    *(name(1), name(2), *WISHES, *GIVEN_UP),
+    *share(0, "comedy", "everyone", "Day 1"),
+    *share(1, "concert", "Ann B", "Day 2"),
+]
+IN_ORDERS = pytest.mark.parametrize(
+    "shown",
+    [
+        SHOWN,
+        SHOWN[::-1],
+        [*SHOWN[1::2], *SHOWN[::2]],
+        [SourcedText(text.upper(), text.spans) for text in SHOWN if isinstance(text, SourcedText)],
+    ],
+    ids=["as usual", "backwards", "mixed", "in capitals"],
 )
 
 
-@pytest.mark.parametrize("gifts", GIFTS)
-def test_wishes_and_gifts_are_read_in_one_paragraph_of_running_text(gifts: str) -> None:
-    """Of a letter a mediator read no wish, and took what was given up for what was given."""
-    schema = Json(PlainSynthesis, options={"decision.members": ["Ann B", "Cleo"]}).schema
-    at = Meeting(
-        asked(f"{WISHES} Now it is {gifts}", RespondentHints("mediator", "", "json"), schema)
-    )
-    assert at.texts == {"Ann B": "I want a concert.", "Cleo": "I would like a comedy show."}
-    assert [(s["option"], s["members"], s["when"]) for s in at.standing] == [
+def asked(speaker: Speaker, kind: str, shown: Sequence[str], **hints: Any) -> Mind:
+    """Who is asked in a negotiation, by a prompt that has these texts and no instruction."""
+    study = StudyPart(part(), NegotiationConfig.model_validate({}))
+    model = Respondent(ProviderSettings(seed=1, study=study))
+    schema = hints.pop("schema", None)
+    messages, _, spans = build_messages(speaker, EMPTY, join(" ", shown))
+    asking = RespondentHints(speaker.role, kind=kind, speaker=speaker.id, **hints)
+    request = Request("synthetic", messages, schema=schema, asked=asking, spans=spans)
+    return model.mind(read(request, "x"), "x")
+
+
+@IN_ORDERS
+def test_wishes_and_shares_are_known_by_their_sources_in_any_order(shown: list[str]) -> None:
+    """What is given up, and a name beside a wish or a share, is not what somebody gets."""
+    speakers = {"dialogue.speaker": ["System", *NAMES.values()]}
+    options = {"decision.option": ["comedy", "concert", "film", "none_of_these"]}
+    schema = Json(PlainSynthesis, options=speakers | options).schema
+    at = Meeting(asked(SYSTEM, "json", shown, schema=schema))
+    assert {who: text.casefold() for who, text in at.texts.items()} == {
+        "Ann B": "i want a concert.", "Cleo": "i would like a comedy show.",
+    }  # fmt: skip
+    assert [(s["option"], s["members"], str(s["when"]).title()) for s in at.in_force] == [
         ("comedy", [], "Day 1"), ("concert", ["Ann B"], "Day 2"),
     ]  # fmt: skip
+    assert at.tally.first_choices() == {"Ann B": "concert", "Cleo": "comedy"}
 
 
-@pytest.mark.parametrize("gifts", GIFTS)
+@IN_ORDERS
 @pytest.mark.parametrize(("given", "answer"), [("concert", "yes"), ("film", "no")])
-def test_what_is_given_up_in_a_sentence_is_not_on_record(
-    gifts: str, given: str, answer: str
-) -> None:
-    said = f'{WISHES} System said, "Comedy, and a {given} as well." So it became {gifts} Yes or no?'
-    mind = asked(said, RespondentHints("participant", "", "choice", ("yes", "no")))
+def test_what_is_given_up_is_not_on_record(shown: list[str], given: str, answer: str) -> None:
+    said = f"Comedy, and a {given} as well."
+    spoken = quote(said, "utterance", "negotiation/g-C5/event/ask0#opening", "system")
+    mind = asked(ME, "choice", [spoken, *shown], offered=("yes", "no"))
     assert confirmation(mind) == answer

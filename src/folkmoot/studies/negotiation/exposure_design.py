@@ -9,6 +9,7 @@ import polars as pl
 from folkmoot.kit.exposure_by_source import OWN, Decision, Exposure
 from folkmoot.provenance import Source, cell
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.negotiation import quotes
 from folkmoot.studies.negotiation.decision import theory_words
 from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, TOPICS
 
@@ -25,8 +26,8 @@ NAMES = {
 def label(source: Source) -> str:
     """The kind of a source: a stated preference, what was said after these, a strategy's rule."""
     if source.kind == "utterance":
-        return PREFERENCES if source.id.startswith("preferences/") else DIALOGUE
-    return STRATEGY if source.id.startswith("strategies.rule/") else ""
+        return PREFERENCES if source.id.startswith(quotes.PREFERENCES) else DIALOGUE
+    return STRATEGY if source.id.startswith(f"{quotes.RULE}/") else ""
 
 
 def decisions(run: RunFolder) -> Iterator[Decision]:
@@ -46,7 +47,7 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
         who, locked = row["speaker_id"], CONDITIONS.get(condition, CONDITIONS["C1"]).locked
         stated = talks.stated.get((group, topic), {})
         own = [stated[who]] if who in stated else []
-        rules = [cell("strategies.rule", types[group], topic) for topic in TOPICS]
+        rules = [cell(quotes.RULE, types[group], topic) for topic in TOPICS]
         said = talks.said_in(group, condition, topic)
         others = [id for id, voter in said.items() if voter != who]
         shows: Mapping[str, Mapping[str, Collection[str]]] = {

@@ -52,6 +52,8 @@ from folkmoot.studies.negotiation.participants import mediator, member_speaker
 from folkmoot.studies.negotiation.quotes import (
     OPERATOR,
     RECORD,
+    RESOLUTION,
+    TARGET_NAME,
     in_quotation_marks,
     list_preferences,
     quote_member_groups,
@@ -384,7 +386,7 @@ def _show_line(
     name = quote(line.speaker, "value", cell("utterances.speaker_name", said.id))
     theory = case.condition.synthesis == "raw" and case.find_terms(topic, line.text).theory
     if theory:
-        id = cell("decisions.resolution_text", case.group.id, case.compared_as, topic.id)
+        id = cell(RESOLUTION, case.group.id, case.compared_as, topic.id)
         text = quote(decision.resolution_text, "value", id)
         return {"name": name, "text": text} if text and line.speaker == SYSTEM else None
     if line.speaker == SYSTEM:
@@ -470,7 +472,7 @@ async def _round(
     standing_text = show_sentence(
         scope, case, topic, step, standing.resolution_text, stated=by_mediator
     )
-    target_cell = cell("feedback.target_name", *(case.group.id, case.compared_as, topic.id), number)
+    target_cell = cell(TARGET_NAME, *(case.group.id, case.compared_as, topic.id), number)
     variables = {
         "round": quote(number, "value", "protocol.round"),
         "rounds": quote(case.config.max_feedback_rounds, "material", "study.max_feedback_rounds"),

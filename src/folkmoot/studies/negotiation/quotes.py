@@ -40,13 +40,21 @@ from folkmoot.studies.negotiation.tables import (
 BEFORE = "all"  # the condition of what is stated and named before the mediation, once for all
 OPERATOR, PROPOSAL, RECORD = "operator", "proposal", "record"  # steps at which a decision is shown
 
+# By these the embedded respondent and the exposure know a text.
+PREFERENCES = "preferences/"  # scope of what members state before the mediation
+MEMBER_NAME, TARGET_NAME = "members.member_name", "feedback.target_name"
+TOPIC_LABEL, STRATEGY_ID, RULE = "topics.label", "strategies.strategy_id", "strategies.rule"
+SHARE_OPTION, SHARE_MEMBERS = "shown_shares.option", "shown_shares.members"
+SHARE_TIME, SENTENCE = "shown_shares.time", "shown_decisions.text"
+RESOLUTION = "decisions.resolution_text"
+
 
 # --- the group and the topic -------------------------------------------------------------------
 
 
 def quote_name(group: Group, member_id: str) -> str:
     """Return a member's name."""
-    return quote(group.names[member_id], "value", cell("members.member_name", group.id, member_id))
+    return quote(group.names[member_id], "value", cell(MEMBER_NAME, group.id, member_id))
 
 
 def quote_names(group: Group, member_ids: Iterable[str]) -> list[str]:
@@ -194,13 +202,13 @@ def show_shares(
         )
         scope.record(row)
         where = row.group_id, row.condition, row.topic, step, number
-        name_cell = cell("shown_shares.members", *where)
+        name_cell = cell(SHARE_MEMBERS, *where)
         owner = quote_name(case.group, portion.owner) if portion.owner else ""
         shares.append(
             Share(
-                option=quote(plain.option, kind, cell("shown_shares.option", *where)),
+                option=quote(plain.option, kind, cell(SHARE_OPTION, *where)),
                 who=enumerate_texts([quote(name, kind, name_cell) for name in names]),
-                when=quote(plain.when, kind, cell("shown_shares.time", *where)),
+                when=quote(plain.when, kind, cell(SHARE_TIME, *where)),
                 owner=owner,
             )
         )
@@ -216,5 +224,5 @@ def show_sentence(
         return ""
     row = ShownDecisionRow(**ids_of_decision(case, topic), step=step, text=str(text))
     scope.record(row)
-    id = cell("shown_decisions.text", row.group_id, row.condition, row.topic, step)
+    id = cell(SENTENCE, row.group_id, row.condition, row.topic, step)
     return quote(text, "proposal" if stated else "value", id)

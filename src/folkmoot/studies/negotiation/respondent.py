@@ -1,50 +1,39 @@
 """What the embedded respondent should know of negotiations: travellers' wishes and votes, and a
 mediator who follows a minority or not.
 
-Statements are found by form (a member's name and a quotation on one line), options by name, who
-gets what by an option that stands before members' names. No wording of a prompt is looked for.
+It reads the passages of a request by their sources (`quotes`): a statement is known by who made it,
+an option, a name and a share of a decision by the cell of the table that holds it. No word of the
+instructions is read. Inside a statement options are found by the study's own rules (`rules.tally`).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
 
 from folkmoot.conversation.answers import NONE_OF_THESE, WAYS_OUT
 from folkmoot.files import packaged_yaml
 from folkmoot.hints import enumerated
-from folkmoot.respondent import Mind, Part
+from folkmoot.respondent import Mind, Part, Passage, of_kind
 from folkmoot.respondent.draws import unit
-from folkmoot.respondent.reading import any_of, in_lines
+from folkmoot.studies.negotiation import quotes
 from folkmoot.studies.negotiation.config import NegotiationConfig
-from folkmoot.studies.negotiation.decision import SYSTEM
-from folkmoot.studies.negotiation.rules.strategies import Member, table, topics
+from folkmoot.studies.negotiation.decision import SYSTEM, SYSTEM_SPEAKER
+from folkmoot.studies.negotiation.rules.strategies import Member, natural, topics
 from folkmoot.studies.negotiation.rules.tally import (
     NEGATION_CUES,
-    Mention,
-    Tally,
-    candidates,
     count,
+    match_option,
     mentions,
     text_scores,
     words_of,
 )
-from folkmoot.studies.negotiation.rules.vocabulary import EVERYONE
+from folkmoot.studies.negotiation.rules.vocabulary import EVERYONE, fold_name
 
 FOLLOWS = 0.6  # chance that the mediator makes room for those outside the most common first wish
 LABELS = 0.75  # chance that it calls its strategy by the id that it was given
 LATER = "another day"
 _VAGUE = ("compromise", "policy", "Family Friendly", "majority", "balanced approach", "fair_split")
-_QUOTE = re.compile("“([^”]*)”")
-_NO_NAME = re.compile(r"^[\W\d_]+|\W+$")  # "[3] Ann: " is Ann's label
-_CAPITALS = re.compile(r"[A-Z]\w*(?:\s(?:[A-Z]\w*|\d+))*")  # a name as it stands in running text
-_SYSTEM = re.compile(rf"(?<!\w){SYSTEM}(?!\w)")
-_DAY = re.compile(r"\b(?:Day \d+(?:(?:, Day \d+)* and Day \d+)?|Group [AB])\b")
-_DAY_BEFORE = re.compile(rf"(?:{_DAY.pattern})\W*$")
-_WHEN = re.compile(rf"{_DAY.pattern}|\(([^()]+)\)\W*(?:and\s*)?$")
-_OWNED = re.compile(r"\(\w[^()]*['’]s \w+\)")  # a day that is somebody's choice is for all
 Reply = dict[str, object]
 
 
@@ -92,6 +81,44 @@ def _say(mind: Mind, kind: str, **names: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+# --- what is read -------------------------------------------------------------------------------
+
+
+def _shown(mind: Mind, column: str) -> list[Passage]:
+    """The passages from this column of a table, in order."""
+    return [p for p in mind.reading.passages if p.source.id.startswith(f"{column}/")]
+
+
+def _last_key(passage: Passage) -> str:
+    """The last key of the row from which a text was taken."""
+    return passage.source.id.rpartition("/")[2]
+
+
+def _preferences(mind: Mind) -> list[Passage]:
+    """What was stated before the mediation."""
+    said = of_kind(mind.reading.passages, "utterance")
+    return [p for p in said if p.source.id.startswith(quotes.PREFERENCES)]
+
+
+def _listed(mind: Mind) -> list[str]:
+    """The options that the request lists, by their usual names, each once."""
+    found = (passage.text for passage in of_kind(mind.reading.passages, "option"))
+    return list(dict.fromkeys(_usual(text, mind.at.names) for text in found))
+
+
+def _usual(text: str, options: Sequence[str]) -> str:
+    """An option as the study calls it: a prompt may write it in capitals."""
+    return match_option(text, options) or text
+
+
+def _on_table(mind: Mind, model: str, field: str) -> list[str]:
+    """The options that a field of the answer may name (of a nested model, or of the answer itself),
+    else those that the request lists."""
+    schema = mind.schema.get("$defs", {}).get(model, mind.schema)
+    allowed = schema.get("properties", {}).get(field, {}).get("enum", ())
+    return [option for option in allowed if option not in WAYS_OUT] or _listed(mind)
+
+
 # --- members -----------------------------------------------------------------------------------
 
 
@@ -102,9 +129,8 @@ def _liking(mind: Mind, options: Sequence[str]) -> dict[str, float]:
 
 
 def wish(mind: Mind) -> str | None:
-    """What a member wants of the options that stand in the question, in one to three sentences."""
-    options = [m.option for m in mentions(mind.reading.prompt, mind.at.names)]
-    liking = _liking(mind, list(dict.fromkeys(options)))
+    """What a member wants of the options that are listed, in one to three sentences."""
+    liking = _liking(mind, _listed(mind))
     if not liking:
         return None
     best, *rest = sorted(liking, key=lambda o: -liking[o])
@@ -119,45 +145,31 @@ def wish(mind: Mind) -> str | None:
 
 
 def confirmation(mind: Mind) -> str | None:
-    """Whether the options that somebody gets on record are among those that the System spoke of."""
-    if not {"yes", "no"} <= set(mind.options):
+    """Whether the options of the decision on record are among those that the System spoke of."""
+    if not {"yes", "no"} <= set(mind.reading.offered):
         return None
-    spoken, people, others = set[str](), list[str](), list[str]()
-    for line in in_lines(mind.reading.prompt):
-        if _QUOTE.search(line):
-            label = _NO_NAME.sub("", _QUOTE.sub("", line))
-            people += [label, *_CAPITALS.findall(label)]
-        elif _SYSTEM.search(line):
-            spoken |= {m.option for m in mentions(line, mind.at.names)}
-        else:
-            others.append(line)
-    who = any_of(("everyone", *filter(None, people)))
-    recorded = {
-        m.option
-        for line in others
-        for part in _parted(line, who, mind.at.names)
-        if who.search(part)
-        for m in mentions(part, mind.at.names)
-    }
+    recorded = {_usual(p.text, mind.at.names) for p in _shown(mind, quotes.SHARE_OPTION)}
     if not recorded:
         mind.unread()
-    return "yes" if recorded <= spoken else "no"
+    by_system = of_kind(mind.reading.passages, "utterance")
+    spoken = [p for p in by_system if p.source.speaker == SYSTEM_SPEAKER.id]
+    spoken += _shown(mind, quotes.RESOLUTION)
+    known = [*mind.at.names, *recorded]
+    return (
+        "yes" if recorded <= {m.option for p in spoken for m in mentions(p.text, known)} else "no"
+    )
 
 
-def _own_view(mind: Mind) -> tuple[dict[str, float], dict[str, int]]:
+def _own_view(mind: Mind, model: str, field: str) -> tuple[dict[str, float], dict[str, int]]:
     """The options on the table by liking, and what the member's own statement says of them."""
-    fields = mind.schema.get("properties", {})
-    enum = fields.get("top_choice", {}).get("enum") or _nested(mind.schema, "Score", "option")
-    listed = [o for o in enum or () if o not in WAYS_OUT]
-    options = listed or list(dict.fromkeys(m.option for m in _mentions(mind)))
-    stated = " ".join(_QUOTE.findall(mind.reading.prompt))
-    said = text_scores(stated, options)
+    options = _on_table(mind, model, field)
+    said = text_scores(" ".join(p.text for p in _preferences(mind) if p.own), options)
     return {o: v + said[o] for o, v in _liking(mind, options).items()}, said
 
 
 def ballot(mind: Mind) -> Reply:
     """A ballot that agrees with what the member stated."""
-    liking, said = _own_view(mind)
+    liking, said = _own_view(mind, "BallotForm", "top_choice")
     ranked = sorted(liking, key=lambda o: (-said[o], -liking[o]))
     refused = [o for o in ranked if said[o] < 0]
     liked = [o for o in ranked[1:] if o not in refused and (said[o] > 0 or liking[o] > 0)]
@@ -170,7 +182,8 @@ _NOTHING_ELSE: Reply = {"new_option": "", "objection": ""}
 
 
 def scores(mind: Mind) -> Reply:
-    liking, said = _own_view(mind)
+    """Scores that agree with what the member stated."""
+    liking, said = _own_view(mind, "Score", "option")
     given = {o: max(-4, min(4, round(v))) for o, v in liking.items()}
     refused = [o for o in liking if said[o] < 0]
     listed = [{"option": o, "score": s} for o, s in given.items()]
@@ -179,7 +192,7 @@ def scores(mind: Mind) -> Reply:
 
 def own_scores(mind: Mind) -> Reply:
     """What a member tells the researcher alone: the same liking, and the wish as the reason."""
-    liking, _ = _own_view(mind)
+    liking, _ = _own_view(mind, "Score", "option")
     best = max(liking, key=lambda o: liking[o], default="")
     return {"reason": _say(mind, "wish", W=best) if best else ""} | scores(mind)
 
@@ -187,96 +200,49 @@ def own_scores(mind: Mind) -> Reply:
 # --- the mediator ------------------------------------------------------------------------------
 
 
-def _nested(schema: Mapping[str, Any], model: str, field: str) -> list[str]:
-    """The texts that a field of a nested model may hold."""
-    node = schema.get("$defs", {}).get(model, {}).get("properties", {}).get(field, {})
-    found: list[str] = node.get("items", node).get("enum", [])
-    return found
-
-
-def _mentions(mind: Mind) -> tuple[Mention, ...]:
-    return mentions(mind.reading.prompt, mind.at.names)
-
-
-class _Given(NamedTuple):
-    """What a line of the request gives to whom, and whether it names the option first."""
-
-    share: Reply
-    line: str
-    option_first: bool
-
-
-def _of(given: Sequence[_Given]) -> list[Reply]:
-    return [g.share for g in given]
-
-
 class Meeting:
-    """What a mediator knows: who is there, what they stated, what is on the table and in force."""
+    """What a mediator knows: who is there, what they stated, what is on the table and in force.
+
+    `in_force` are the shares of the decision that the request shows, `told` is its sentence about
+    it, and `asked` the member who is asked in a round of feedback.
+    """
 
     def __init__(self, mind: Mind) -> None:
         self.mind = mind
-        speakers = _nested(mind.schema, "Spoken", "speaker")
-        self.names = [n for n in speakers if n != SYSTEM] or _nested(
-            mind.schema, "Share", "members"
-        )
-        self.texts: dict[str, str] = {}
-        plain, last = [], ""
-        for line in in_lines(mind.reading.prompt):
-            quotes, rest = _QUOTE.findall(line), _QUOTE.sub("", line)
-            who = self.named(rest)
-            last = who[0] if len(who) == 1 else "" if who else last
-            if quotes and last:
-                self.texts.setdefault(last, " ".join(quotes))
-            elif not quotes and "|" not in line and "?" not in line:
-                plain.append(line)
-        self.tally = self._counted(candidates(mind.at.names, self.texts))
-        given = [share for line in plain for share in self._shares(line)]
-        # What a member firmly rejects may stand beside the name as well; it is not what they get.
-        given = self._covering([g for g in given if self._bears(g.share)]) or given
-        # An option before its members, as far as all are served so; else members before theirs.
-        given = self._covering([g for g in given if g.option_first]) or given
-        self.told = _told(given[0]) if given else ""
-        self.standing = [g.share for n, g in enumerate(given) if g.share not in _of(given[:n])]
-        calls = mind.reading.prompt
-        self.asked = max(self.names, key=lambda n: len(self.named(calls, n)), default="")
-
-    def _covering(self, given: list[_Given]) -> list[_Given]:
-        """Those lines, if they give everybody something; else none."""
-        served = {n for g in given for n in _list(g.share["members"]) or self.names}
-        return given if served >= set(self.names) else []
-
-    def _bears(self, share: Reply) -> bool:
-        refusing = self.tally.rejections(str(share["option"]))
-        return not set(refusing) & set(_list(share["members"]))
-
-    def _counted(self, options: Sequence[str]) -> Tally:
+        spoken = mind.schema.get("$defs", {}).get("Spoken", {}).get("properties", {})
+        speakers: Sequence[str] = spoken.get("speaker", {}).get("enum", ())
+        self.names = [name for name in speakers if name != SYSTEM]
+        by_id = {_last_key(p): self._name(p.text) for p in _shown(mind, quotes.MEMBER_NAME)}
+        stated = ((by_id.get(p.source.speaker, ""), p.text) for p in _preferences(mind))
+        self.texts = {name: text for name, text in stated if name}
         members = [Member(name, name, "") for name in self.names]
-        return count(members, self.texts, options)
+        self.tally = count(members, self.texts, _on_table(mind, "Share", "option"))
+        self.in_force = self._shares()
+        self.told = _text_of(mind, quotes.SENTENCE).rstrip(". ")
+        self.asked = self._name(_text_of(mind, quotes.TARGET_NAME))
 
-    def named(self, text: str, *names: str) -> list[str]:
-        """The members that a text names, possessives ("Ann's choice") left out, in its order."""
-        longest = sorted(names or self.names, key=len, reverse=True)
-        if not longest:
-            return []
-        ways = "|".join(map(re.escape, longest))
-        found = re.findall(rf"(?<!\w)(?:{ways})(?!\w|['’]s)", text)
-        return found if names else list(dict.fromkeys(found))
+    def _name(self, text: str) -> str:
+        """A member's name as replies must give it: a prompt may write it in capitals."""
+        return next((name for name in self.names if fold_name(name) == fold_name(text)), text)
 
-    def _shares(self, line: str) -> Iterator[_Given]:
-        """What a line gives to whom: an option (for everyone also several), and members."""
-        for said in _parted(line, any_of(("everyone", *self.names)), self.tally.options):
-            found = list(dict.fromkeys(m.option for m in mentions(said, self.tally.options)))
-            everyone = "everyone" in said.casefold() or bool(_OWNED.search(said))
-            who = [] if everyone else self.named(said)
-            if found and (everyone or (who and len(found) == 1)):
-                first = _place(said, found[0])
-                when = _WHEN.search(said)
-                named = (when[1] or when[0]) if when else ""
-                place = said.index(who[0]) if who else said.casefold().find("everyone")
-                before = place < 0 or 0 <= first < place
-                for option in found:
-                    share: Reply = {"option": option, "members": who, "when": named}
-                    yield _Given(share, line, before)
+    def _shares(self) -> list[Reply]:
+        """Who gets what, by the row of each share."""
+        times = {_row(p): p.text for p in _shown(self.mind, quotes.SHARE_TIME)}
+        people: dict[str, list[str]] = {}
+        for passage in _shown(self.mind, quotes.SHARE_MEMBERS):
+            people.setdefault(_row(passage), []).append(self._name(passage.text))
+        found: dict[str, Reply] = {}
+        for passage in _shown(self.mind, quotes.SHARE_OPTION):
+            row = _row(passage)
+            # Shares of the same members are shown as one, with the members of the first.
+            named = people.get(row) or next(iter(people.values()), [])
+            everyone = any(fold_name(name) == fold_name(EVERYONE) for name in named)
+            found[row] = {
+                "option": _usual(passage.text, self.tally.options),
+                "members": [] if everyone else list(dict.fromkeys(named)),
+                "when": times.get(row, ""),
+            }
+        return [found[row] for row in sorted(found, key=natural)]
 
     def gets(self, name: str, shares: Sequence[Reply]) -> set[str]:
         return {str(s["option"]) for s in shares if not s["members"] or name in _list(s["members"])}
@@ -315,39 +281,14 @@ class Meeting:
         return _say(self.mind, "resigned" if content else "asks", W=own)
 
 
-def _told(given: _Given) -> str:
-    """The line that gives, from the option on where that stands first, or the day before it."""
-    at = max(0, _place(given.line, str(given.share["option"]))) if given.option_first else 0
-    day = _DAY_BEFORE.search(given.line[:at])
-    return given.line[day.start() if day else at :].rstrip(". ")
+def _row(passage: Passage) -> str:
+    """The keys of the row from which a text was taken."""
+    return passage.source.id.partition("/")[2]
 
 
-def _place(text: str, option: str) -> int:
-    """About where a text names an option."""
-    return text.casefold().find(option.split(maxsplit=1)[0])
-
-
-def _parted(line: str, who: re.Pattern[str], options: Sequence[str]) -> Iterator[str]:
-    """What a line gives, each gift by itself: it is cut at ";", and, where one gift follows another
-    in running text, before the option or the people with whom gifts open there."""
-    for said in line.split(";"):
-        people = [m for m in who.finditer(said) if not said.startswith(("'s", "’s"), m.end())]
-        named = mentions(said, options) if people else ()
-        option_first = bool(named) and 0 <= _place(said, named[0].option) < people[0].start()
-        ends = [*(m.start() for m in people), len(said)][1:]
-        at = 0
-        for person, end in zip(people, ends, strict=True):
-            after = said[person.end() : end]
-            cut = end
-            if option_first:
-                more = mentions(after, options)
-                cut = person.end() + _place(after, more[0].option) if more else 0
-            elif end == len(said) or not mentions(said[at:end], options):
-                cut = 0
-            if cut > at:
-                yield said[at:cut]
-                at = cut
-        yield said[at:]
+def _text_of(mind: Mind, column: str) -> str:
+    """The last text from a column of a table; empty if none is shown."""
+    return next((p.text for p in reversed(_shown(mind, column))), "")
 
 
 def _follows(mind: Mind, chance: float) -> bool:
@@ -376,7 +317,7 @@ def _aloud(shares: Sequence[Reply]) -> str:
 def synthesis(mind: Mind, follows: float) -> Reply:
     """A proposal: what an operator gave, where that stands in the request, else one's own."""
     at = Meeting(mind)
-    shares = at.standing or at.proposal(follows)
+    shares = at.in_force or at.proposal(follows)
     wants = [f"{n} wants {_phrases().get(o, o)}" for n, o in at.tally.first_choices().items()]
     said = (
         at.told or _aloud(shares) or "Nobody has named anything yet, so we look again on the spot"
@@ -396,22 +337,16 @@ def synthesis(mind: Mind, follows: float) -> Reply:
 
 
 def _label(mind: Mind) -> str:
-    """Mostly the id that stands beside the topic, at times a vague label, as models are wont to."""
-    ids = {s.strategy_id for s in table().values()}
-    on_table = {m.option for m in _mentions(mind)}
-    topic = max(topics(), key=lambda t: len(on_table & set(t.options))).id
-    for line in in_lines(mind.reading.prompt):
-        words = re.findall(r"\w+", line)
-        here = [word for word in words if word in ids]
-        if here and topic in words:
-            return here[0] if mind.draws.chance(LABELS) else mind.draws.pick(_VAGUE)
-    return mind.draws.pick(_VAGUE)
+    """Mostly the id of the topic's strategy, at times a vague label, as models are wont to."""
+    topic = {_last_key(passage) for passage in _shown(mind, quotes.TOPIC_LABEL)}
+    ids = [p.text for p in _shown(mind, quotes.STRATEGY_ID) if _last_key(p) in topic]
+    return ids[0] if ids and mind.draws.chance(LABELS) else mind.draws.pick(_VAGUE)
 
 
 def feedback(mind: Mind, follows: float) -> Reply:
     """A round: the member asked misses the own wish or not, and the mediator makes room or not."""
     at = Meeting(mind)
-    name, shares = at.asked, at.standing
+    name, shares = at.asked, at.in_force
     own = at.tally.primary(name) if name else None
     got = at.gets(name, shares)
     missing = own is not None and own not in got
