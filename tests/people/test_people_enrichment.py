@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ from folkmoot.conversation.answers import Answer, Missing, Unreadable
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.errors import InputError
 from folkmoot.people import Demographics, enrich
-from folkmoot.people.enrichment import SCALES, portrait
+from folkmoot.people.enrichment import SCALES, key_of, portrait
 
 T = TypeVar("T")
 
@@ -33,11 +34,16 @@ class Script:
     def __init__(self, *replies: str) -> None:
         self.replies = list(replies)
         self.prompts: list[str] = []
+        self.rows: list[Mapping[str, object]] = []
+
+    def record(self, table: str, row: Mapping[str, object]) -> None:
+        assert table == "base_personas"
+        self.rows.append(row)
 
     async def ask(
-        self, who: Speaker, prompt: str, *, answer: Answer[T] | None = None
+        self, who: Speaker, prompt: str, *, answer: Answer[T] | None = None, about: str = ""
     ) -> T | Missing:
-        assert who.persona in prompt and answer is not None
+        assert who.persona in prompt and answer is not None and about
         self.prompts.append(prompt)
         parsed = answer.parse(self.replies.pop(0))
         return Missing("unparsed") if isinstance(parsed, Unreadable) else parsed.value
@@ -78,12 +84,20 @@ async def test_two_calls_make_a_persona() -> None:
         assert all(f'"{value}"' in first for value in scale)
     for value in nora.demographics.values():
         assert str(value) in second
+    (row,) = script.rows
+    assert row == {
+        "line": key_of(nora.base),
+        "base_persona": nora.base,
+        **nora.demographics,
+    }
 
 
 async def test_a_missing_answer_is_handed_on_and_the_second_call_is_spared() -> None:
     script = Script("no idea")
     assert isinstance(await enrich("A clown", script), Missing)
     assert len(script.prompts) == 1
+    (row,) = script.rows
+    assert row["base_persona"] == "A clown" and row["age"] is None
 
 
 async def test_prompts_can_be_replaced(tmp_path: Path) -> None:

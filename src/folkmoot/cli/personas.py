@@ -22,7 +22,8 @@ from folkmoot.engine.session import Scope, Session
 from folkmoot.engine.study import Study
 from folkmoot.errors import InputError
 from folkmoot.hints import shortened
-from folkmoot.people.enrichment import enrich
+from folkmoot.kit.base_personas import BasePersonaRow
+from folkmoot.people.enrichment import enrich, key_of
 from folkmoot.people.persona import Persona
 from folkmoot.people.pool import Pool, migrate
 from folkmoot.people.sources import find_maker, makers, persona_hub, table
@@ -55,14 +56,14 @@ async def build(session: Session) -> None:
         return await enrich(line, scope)
 
     lines = list(dict.fromkeys(config.lines))
-    found = await session.at("enrichment").each(lines, one, key=lambda x: digest(x, size=8).hex())
+    found = await session.at("enrichment").each(lines, one, key=key_of)
     people = [p for p in found.values() if isinstance(p, Persona)]
     if len(people) < len(lines):
         session.warn(f"{len(lines) - len(people)} of {len(lines)} could not be created")
     session.write_json(PEOPLE, {"personas": [p.to_json() for p in people]})
 
 
-BUILD = Study("personas", "Personas from base lines", BuildConfig, build)
+BUILD = Study("personas", "Personas from base lines", BuildConfig, build, tables=(BasePersonaRow,))
 
 
 def fetch_command(url: str | None, refresh: bool) -> None:

@@ -1,11 +1,12 @@
 """From one raw line to a full persona in two calls: demographics first, then the portrait.
 
-Written against one method (`Asker.ask`), which a scope has.
+Written against two methods (`Recruiting`), which a scope has. What is made of each line is recorded
+in the table `base_personas`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +18,8 @@ from folkmoot.conversation.answers import Answer, Json, Missing, Text, pin_schem
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.people.persona import Persona
+from folkmoot.provenance import SourcedText, cell, quote
+from folkmoot.randomness import digest
 
 T = TypeVar("T")
 
@@ -85,19 +88,23 @@ class Demographics(BaseModel):
         return value.strip() if isinstance(value, str) else value
 
 
+# The table of the raw lines and the demographics that were given to them (`kit.base_personas`).
+BASE_PERSONAS = "base_personas"
 RECRUITER = Speaker("recruiter", "Recruiter", "recruiter")
 
 
-class Asker(Protocol):
+class Recruiting(Protocol):
     """What enrichment needs of a scope."""
 
     async def ask(
-        self, who: Speaker, prompt: str, *, answer: Answer[T] | None = None
+        self, who: Speaker, prompt: str, *, answer: Answer[T] | None = None, about: str = ""
     ) -> T | Missing: ...
+
+    def record(self, table: str, row: Mapping[str, object], /) -> None: ...
 
 
 async def enrich(
-    base: str, asker: Asker, *, persona_id: str = "", prompts: Path | None = None
+    base: str, scope: Recruiting, *, persona_id: str = "", prompts: Path | None = None
 ) -> Persona | Missing:
     """The full persona for one raw line, or the `Missing` of the call that failed.
 
@@ -107,10 +114,16 @@ async def enrich(
     """
     who = replace(RECRUITER, persona=base)
     asked = demographics_prompt(base, prompts)
-    demographics = await asker.ask(who, asked, answer=Json(Demographics))
+    demographics = await scope.ask(
+        who, asked, answer=Json(Demographics), about="demographics of a persona"
+    )
+    found = {} if isinstance(demographics, Missing) else demographics.model_dump()
+    facts = {name: found.get(name) for name in Demographics.model_fields}
+    scope.record(BASE_PERSONAS, {"line": key_of(base), "base_persona": base, **facts})
     if isinstance(demographics, Missing):
         return demographics
-    text = await asker.ask(who, enrichment_prompt(base, demographics, prompts), answer=Text())
+    asked = enrichment_prompt(base, demographics, prompts)
+    text = await scope.ask(who, asked, answer=Text(), about="description of a persona")
     if isinstance(text, Missing):
         return text
     return Persona(
@@ -122,14 +135,30 @@ async def enrich(
     )
 
 
+def key_of(base: str) -> str:
+    """Return the key of a raw line, in addresses and in the table of raw lines."""
+    return digest(base, size=8).hex()
+
+
 def demographics_prompt(base: str, prompts: Path | None = None) -> str:
     """The first call: demographics that flow from the line."""
-    return _render("demographics", prompts, base_persona=base, **SCALES)
+    # The values that may be chosen are our instructions.
+    scales = {name: [SourcedText(value) for value in values] for name, values in SCALES.items()}
+    return _render("demographics", prompts, base_persona=_quote_base(base), **scales)
 
 
 def enrichment_prompt(base: str, demographics: Demographics, prompts: Path | None = None) -> str:
     """The second call: the portrait that joins line and demographics."""
-    return _render("enrichment", prompts, base_persona=base, **demographics.model_dump())
+    facts = {
+        name: quote(value, "value", cell(f"{BASE_PERSONAS}.{name}", key_of(base)))
+        for name, value in demographics.model_dump().items()
+    }
+    return _render("enrichment", prompts, base_persona=_quote_base(base), **facts)
+
+
+def _quote_base(base: str) -> str:
+    """The line describes the person as whom the recruiter answers."""
+    return quote(base, "persona", cell(f"{BASE_PERSONAS}.base_persona", key_of(base)), RECRUITER.id)
 
 
 def portrait(text: str) -> str:

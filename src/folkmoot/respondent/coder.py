@@ -19,7 +19,7 @@ import yaml
 
 from folkmoot.conversation.tone import tone
 from folkmoot.models.request import Request
-from folkmoot.respondent.passages import Passage, passages_of
+from folkmoot.respondent.passages import passages_of
 
 ENOUGH = 0.4  # likeness of a sentence and a code from which the code is given
 OPPOSITE = 0.5  # tones of two codes, in −1 … 1, so far apart that one praises and one blames
@@ -54,7 +54,7 @@ def _fields(request: Request) -> dict[str, Any]:
 
 def codes_of(request: Request) -> str:
     """The reply of the embedded coder, in JSON; without any code where it finds no codebook."""
-    passages = [p for p in _outermost(request) if p.source.kind != "reply"]
+    passages = [p for p in passages_of(request) if not p.inner and p.source.kind != "reply"]
     told = [p.text for p in passages if p.source.id.startswith(BOOK)]
     if not told:
         return json.dumps({"codes": []})
@@ -79,16 +79,6 @@ def codes_of(request: Request) -> str:
     else:
         found = _all(book, text, about)
     return json.dumps({"codes": found}, ensure_ascii=False)
-
-
-def _outermost(request: Request) -> list[Passage]:
-    """The passages that stand in no other one."""
-    found, ends = list[Passage](), dict[int, int]()
-    for span, passage in zip(request.spans, passages_of(request), strict=True):
-        if span.end > ends.get(span.message, 0):
-            found.append(passage)
-            ends[span.message] = span.end
-    return found
 
 
 def _all(book: _Book, text: str, about: Sequence[str]) -> list[dict[str, str]]:

@@ -12,6 +12,7 @@ from folkmoot.people.enrichment import SCALES
 from folkmoot.respondent.draws import Draws
 from folkmoot.respondent.mind import Mind
 from folkmoot.respondent.part import Answering
+from folkmoot.respondent.passages import of_kind
 from folkmoot.respondent.persona import article
 
 _RURAL = re.compile(r"\b(?:farm|rural|village|small[- ]town|ranch|country)\w*", re.I)
@@ -56,12 +57,11 @@ def demographics(mind: Mind) -> dict[str, str | int]:
 
 
 def portrait(mind: Mind) -> str:
-    """Two or three sentences that join a line with the demographics that stand in the prompt."""
-    draws, text = mind.draws, mind.reading.prompt
-    facts = {key: _standing(values, text) or draws.pick(values) for key, values in SCALES.items()}
-    ages = [n for n in re.findall(r"\b\d{2}\b", text) if 18 <= int(n) <= 65]
-    she = re.search(r"\bF\b|\bfemale\b", text) is not None
-    return _described(mind.who.key, facts, ages[-1] if ages else "40", she, draws)
+    """Two or three sentences that join a line with the demographics that the prompt shows."""
+    draws, told = mind.draws, of_kind(mind.reading.passages, "value")
+    shown = {p.source.id.partition("/")[0].rpartition(".")[2]: p.text for p in told}
+    facts = {name: shown.get(name) or draws.pick(values) for name, values in SCALES.items()}
+    return _described(mind.who.key, facts, shown.get("age", "40"), shown.get("sex") == "F", draws)
 
 
 def _described(line: str, facts: Mapping[str, str], age: str, she: bool, draws: Draws) -> str:
@@ -81,12 +81,6 @@ def _described(line: str, facts: Mapping[str, str], age: str, she: bool, draws: 
 def _bare(line: str) -> str:
     """A line without the "I am" or "As" with which some begin, and without its article."""
     return re.sub(r"^(?:an?|the)\s+", "", _LEAD.sub("", line.strip()), flags=re.I)
-
-
-def _standing(values: tuple[str, ...], text: str) -> str:
-    """The longest of the values that stands in a text."""
-    low = text.casefold()
-    return max((v for v in values if v.casefold() in low), key=len, default="")
 
 
 ANSWERS: Mapping[str, Answering] = {"Demographics": demographics, "recruiter text": portrait}

@@ -8,6 +8,7 @@ from typing import Any
 
 from folkmoot.engine.study import PlannedRows, Study
 from folkmoot.kit import coding
+from folkmoot.kit.base_personas import BasePersonaRow
 from folkmoot.kit.exposure_by_source import ExposureRow
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.exposure_design import EXPOSURE
@@ -57,7 +58,7 @@ STUDY = Study(
     embeds=True,
     show=show,
     limit=cut,
-    tables=(*TABLES, *coding.TABLES, ExposureRow),
+    tables=(*TABLES, *coding.TABLES, ExposureRow, BasePersonaRow),
     afterwards=EXPOSURE,
     unusable=unusable,
     codebook=DEMOGRAPHICS,

@@ -22,7 +22,7 @@ from folkmoot.engine.session import Scope, Session
 from folkmoot.errors import InputError
 from folkmoot.models.request import FloatArray
 from folkmoot.people.assignment import assign_conditions
-from folkmoot.people.enrichment import RECRUITER, enrich
+from folkmoot.people.enrichment import RECRUITER, enrich, key_of
 from folkmoot.people.persona import Persona
 from folkmoot.people.pool import Pool, pool_target, select
 from folkmoot.people.sources import find_maker, persona_hub, quota, table
@@ -334,20 +334,17 @@ async def _enriched(
     scope.log(f"{reading.not_english} of {reading.examined} lines examined are not in English")
     overrides = session.study_dir / config.prompts if config.prompts else None
 
-    async def one(scope: Scope, line: str) -> Persona | Missing:
+    async def enrich_line(scope: Scope, line: str) -> Persona | Missing:
         return await enrich(line, scope, prompts=overrides)
 
-    def key(line: str) -> str:
-        return digest(line, size=8).hex()
-
-    found = await scope.each(lines, one, key=key)
+    found = await scope.each(lines, enrich_line, key=key_of)
     personas = [p for p in found.values() if isinstance(p, Persona)]
     if len(personas) < n:
         lacking = n - len(personas)
         scope.warn(f"could not enrich {lacking} personas; drawing others in their place")
         rng = session.at("spare").rng
         spare, _ = persona_hub.sample(path, lacking, rng, exclude=[*known, *lines])
-        found = await session.at("spare_recruitment").each(spare, one, key=key)
+        found = await session.at("spare_recruitment").each(spare, enrich_line, key=key_of)
         personas += [p for p in found.values() if isinstance(p, Persona)]
     if len(personas) < n:
         raise InputError(

@@ -1,0 +1,234 @@
+"""Every text that a prompt of this study shows has a source, and it is recorded there as shown."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import folkmoot
+from folkmoot import Run
+from folkmoot.engine.session import Scope
+from folkmoot.kit.exposure_by_source import ELSEWHERE, differences
+from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
+from folkmoot.models.request import Request
+from folkmoot.provenance import concatenate, quote
+from folkmoot.studies.cross_pollination import STUDY
+from tests.contract.small import small_study
+from tests.contract.test_exposure import written
+from tests.engine.test_seats import by_hand
+from tests.studies.cross_pollination.test_exposure import Talkers
+from tests.studies.cross_pollination.test_protocol import JOBS, OPTIONS, PARKS, SAFETY, SETTINGS
+from tests.studies.cross_pollination.test_protocol import run as run_script
+
+ASKED = {"confidence": True, "ranking": True, "restatement": True, "delayed_vote": True}
+PARAPHRASES = Path(__file__).parents[2] / "paraphrases" / "cross_pollination"
+MAPPING = {PARKS: SAFETY, JOBS: SAFETY, SAFETY: JOBS}
+ARMS = {
+    "argued": {"dialogue": True},
+    "asked": {"interview": True},
+    "both": {"interview": True, "dialogue": True},
+}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "everything": {
+        **ASKED,
+        "extra_conditions": ["names_only", "empty_argument"],
+        "include_vote_distribution": True,
+        "option_order": "random",
+        "revote": True,
+        "summary_draws": 2,
+    },
+    "judge": {"opposition_method": "llm_judge", "conditions": ["acp"]},
+    "mapping": {
+        "opposition_method": "predefined",
+        "opposition_mapping": MAPPING,
+        "conditions": ["acp"],
+    },
+    "embedding": {"opposition_method": "embedding", "conditions": ["acp"]},
+    "highest": {"opposition_method": "highest_voted", "conditions": ["acp"], "coding": "off"},
+    "source": {"exposure": "source", "restatement": True},
+    "arms": {"exposure": ARMS, "conditions": list(ARMS), "restatement": True},
+    "agglomerative": {"clustering_algorithm": "agglomerative", "personas": {"source": "grounded"}},
+    **{
+        f"wording {style}": {**ASKED, "prompts": str(PARAPHRASES / style), "revote": True}
+        for style in ("plain", "formal", "terse")
+    },
+}
+
+
+def run(folder: Path, **changes: Any) -> Run:
+    settings = {**SETTINGS, "participants_per_condition": 4, **changes}
+    return folkmoot.run("cross_pollination", settings, model="synthetic", out=folder / "run")
+
+
+def check(done: Run) -> None:
+    assert count_unattributed_characters(done.folder) == {}
+    assert find_wrong_sources(done.folder, done.study.tables) == []
+    assert differences(done.folder) == []
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_text_in_a_prompt_is_recorded_where_its_source_says(
+    tmp_path: Path, variant: str
+) -> None:
+    done = run(tmp_path, **VARIANTS[variant])
+    assert done.table("provenance")["address"].n_unique() == done.table("answers").height
+    check(done)
+
+
+def test_so_it_is_however_models_write(tmp_path: Path) -> None:
+    """With markup, quotation marks, odd breaks, braces of templates and other languages."""
+    settings = small_study("cross_pollination", tmp_path)
+    done = folkmoot.run(settings, provider=written("cross_pollination"), out=tmp_path / "run")
+    check(done)
+
+
+def test_prompts_of_ones_own_with_filters_keep_the_sources(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    shipped = STUDY.prompts
+    assert shipped is not None
+    for path in Path(str(shipped)).glob("*.md"):
+        changed = re.sub(r"\{\{ ([\w.]+) \}\}", r"{{ \1 | upper }}", path.read_text("utf-8"))
+        (own / path.name).write_text(changed.replace("loop.index | upper", "loop.index"), "utf-8")
+    settings = {**ASKED, "prompts": str(own), "revote": True, "include_vote_distribution": True}
+    plain, loud = run(tmp_path / "plain", **ASKED, revote=True), run(tmp_path / "loud", **settings)
+    check(loud)
+    assert loud.table("provenance")["altered"].any()
+    columns = ("condition", "decision", "kind", "expected")
+    both = [set(done.table("exposure").select(columns).iter_rows()) for done in (plain, loud)]
+    assert both[0] == both[1]
+
+
+def test_what_two_coders_are_shown_is_recorded_where_its_source_says(tmp_path: Path) -> None:
+    models = {"participant": "openai/gpt-4o", "second_coder": "openai/gpt-4o-mini"}
+    done = run_script(tmp_path, Talkers(), restatement=True, models=models)
+    check(done)
+    coded = done.table("provenance").filter(in_stage("second_coding"))
+    restated = coded.filter(kind="utterance")
+    assert restated["speaker"].n_unique() > 1
+    assert {"material", "option", "summary"} < set(coded["kind"])
+
+
+def test_personas_from_lines_are_recorded_where_their_sources_say(tmp_path: Path) -> None:
+    lines = [{"persona": f"A beekeeper who lives on farm number {n}"} for n in range(40)]
+    hub = tmp_path / "hub.jsonl"
+    hub.write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    people = {"source": "persona_hub", "file": str(hub), "pool": str(tmp_path / "pool.json")}
+    done = run(tmp_path, personas=people)
+    check(done)
+    recruited = done.table("provenance").filter(kind="persona", speaker="recruiter")
+    assert recruited.height == 2 * done.table("base_personas").height > 0
+
+
+def test_what_people_say_of_themselves_takes_the_place_of_the_persona(tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    settings = {**SETTINGS, "participants_per_condition": 3, "model": "synthetic"}
+    settings |= {"seats": {"ids": ["p_0002"], "as": "self"}, "study": "cross_pollination"}
+    study.write_text(json.dumps(settings), "utf-8")
+
+    def answer(_chair: object, question: Any) -> str:
+        if question.address.startswith("seats/"):
+            return json.dumps({"age": 34, "about": "I keep bees."})
+        return PARKS if question.scene.form == "choice" else "It is near to my house."
+
+    done = folkmoot.run(study, out=tmp_path / "run", host=by_hand(answer))
+    check(done)
+    own = done.table("provenance").filter(kind="persona", speaker="p_0002")
+    assert set(own["source_id"]) == {"self_descriptions.text/p_0002"}
+
+
+def test_summaries_say_whose_words_they_are(tmp_path: Path) -> None:
+    """The summary of one interview is the participant's, the description of a cluster is not."""
+    done = run(tmp_path, conditions=["acp"])
+    shown = done.table("provenance").filter(kind="summary")
+    described = shown.filter(shown["address"].str.contains("/descriptions/"))
+    assert set(described["speaker"]) == set(done.table("participants")["participant_id"])
+    read = shown.filter(shown["address"].str.starts_with("adversarial_dialogue/"))
+    assert set(read["speaker"]) == {"summarizer"}
+    said = done.table("utterances").filter(speaker_id="summarizer")
+    assert not said["public"].any()
+    addresses = set(done.table("answers")["address"])
+    assert set(said["address"]) <= addresses
+    assert set(done.table("summaries")["address"]) <= addresses
+    assert done.table("utterances").filter(public=True)["turn"].null_count() == 0
+
+
+def in_stage(stage: str) -> pl.Expr:
+    return pl.col("address").str.starts_with(f"{stage}/")
+
+
+def change_prompt(monkeypatch: pytest.MonkeyPatch, changed: str, **given: Any) -> None:
+    original = Scope.prompt
+
+    def prompt(self: Scope, name: str, **variables: object) -> str:
+        more = given if name == changed else {}
+        return original(self, name, **{**variables, **more})
+
+    monkeypatch.setattr(Scope, "prompt", prompt)
+
+
+def test_a_plain_text_in_a_prompt_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leak = "The others want the park."
+    change_prompt(monkeypatch, "final_vote_after_summary", cross_pollination_content=leak)
+    done = run_script(tmp_path, Talkers())
+    counted = count_unattributed_characters(done.folder)
+    assert set(counted.values()) == {len(leak)}
+    assert {address.partition("/")[0] for address in counted} == {"cross_pollination"}
+
+
+def test_a_text_under_the_source_of_another_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = [quote(option, "option", "study.topic.options") for option in (*OPTIONS, "A bridge")]
+    change_prompt(monkeypatch, "initial_vote", options=planted)
+    done = run_script(tmp_path, Talkers())
+    found = find_wrong_sources(done.folder, done.study.tables)
+    assert {wrong.text for wrong in found} == {"A bridge"}
+    assert {option for wrong in found for option in wrong.recorded} == set(OPTIONS)
+
+
+def test_the_words_of_somebody_elses_interview_are_found_however_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everybody says the same two letters, and still it is known whose are shown."""
+    original = Scope.prompt
+    heard: list[Any] = []
+
+    def prompt(self: Scope, name: str, **variables: Any) -> str:
+        if name == "individual_summary":
+            heard.append(variables["dialogue"].utterances[1].text)
+        if name == "final_vote_after_summary":
+            content = variables["cross_pollination_content"]
+            variables["cross_pollination_content"] = concatenate((content, heard[0]))
+        return original(self, name, **variables)
+
+    def brief(request: Request, address: str) -> str:
+        said = Talkers().usual(request, address)
+        return "No." if request.asked.role == "participant" else said
+
+    monkeypatch.setattr(Scope, "prompt", prompt)
+    done = run_script(tmp_path, Talkers(clarification=brief))
+    other = done.table("exposure").filter(kind=ELSEWHERE)
+    ((id,),) = set(map(tuple, map(json.loads, other["text_ids"])))
+    said = done.table("utterances").row(by_predicate=pl.col("utterance_id") == id, named=True)
+    assert said["text"] == "No."
+    readers = done.table("participants").filter(pl.col("condition").str.contains("passive"))
+    assert set(other["participant_id"]) == set(readers["participant_id"]) - {said["participant_id"]}
+    assert any(ELSEWHERE in sentence for sentence in differences(done.folder))
+
+
+def test_replies_that_name_no_option_are_given_back_with_their_source(tmp_path: Path) -> None:
+    def unclear(request: Request, address: str) -> str:
+        return PARKS if address.endswith(".r1") else "Let me think about the park."
+
+    done = run_script(tmp_path, Talkers(initial_vote=unclear))
+    assert count_unattributed_characters(done.folder) == {}
+    assert find_wrong_sources(done.folder, done.study.tables) == []
+    assert done.table("provenance").filter(kind="reply").height > 0
