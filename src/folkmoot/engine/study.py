@@ -92,11 +92,6 @@ class Study(Generic[Config]):
                 none, and never asked unless the user says so
     places      the participants whom people could play (config, folder of the study file)
     planned     from the sealed parts (name → data) to the rows of tables that they foresee
-    rooms       where addresses name the conversation of several that a call is of, and the columns
-                of `utterances` that do: `discussion/{group}/{stimulus}`; empty: there are none
-    takes_up    whom a reply in a room takes up, for the reader while a run goes on: the names that
-                follow the room's in its address, the reply, id → name of the room's people; gives
-                (how, id) of each
     embeds      whether the protocol asks for embeddings, so that a study without an embedding model
                 is refused before anything is spent
     limit       the same config with at most so many participants or sessions (`--limit N`)
@@ -136,10 +131,6 @@ class Study(Generic[Config]):
     source_model: str = ""
     places: Callable[[Config, Path], Sequence[Playable]] = lambda _config, _folder: ()
     planned: Callable[[Mapping[str, object]], list[PlannedRows]] = lambda _sealed: []
-    rooms: str = ""
-    takes_up: Callable[[Sequence[str], str, Mapping[str, str]], list[tuple[str, str]]] = (
-        lambda _place, _reply, _names: []
-    )
     embeds: bool = False
     limit: Callable[[Config, int], Config] | None = None
     tables: Sequence[type[Row]] = ()

@@ -30,6 +30,7 @@ from folkmoot.engine.folder import is_held, open_run
 from folkmoot.engine.journal import JournalReader
 from folkmoot.errors import InputError, StorageError
 from folkmoot.storage.amendments import AMENDMENTS
+from folkmoot.storage.recording import ROWS
 from folkmoot.storage.run_folder import (
     CODEBOOK,
     JOURNAL,
@@ -45,8 +46,9 @@ from folkmoot.storage.run_folder import (
     RunSoFar,
 )
 from folkmoot.view.overview import FINDINGS, Overviews, title_of
-from folkmoot.view.people import UTTERANCES, ids_of, journal_of, names_in, table_of
+from folkmoot.view.people import journal_of, names_in, stamp, table_of
 from folkmoot.view.person import person
+from folkmoot.view.rooms import in_room, room_columns, rooms
 from folkmoot.view.search import PER_PAGE, Searches
 from folkmoot.view.shelf import Shelf, standing
 from folkmoot.view.site import (
@@ -61,8 +63,7 @@ from folkmoot.view.site import (
     page,
     tag_of,
 )
-from folkmoot.view.talk import Room, base_of, drawer, in_room, room_columns, rooms, said
-from folkmoot.view.underway import addressed, rooms_so_far, so_far
+from folkmoot.view.talk import base_of, drawer, said
 
 PATIENCE_SECONDS = 0.5  # for what takes its time, before the page asks again later
 AROUND = 6  # utterances before and after the one that a link leads to
@@ -233,8 +234,7 @@ class Reader:
         columns = room_columns(run)
         found = rooms(run, columns) if columns else []
         empty = "People of this study talk alone with a moderator: see the participants."
-        if not found and not run.has_table(UTTERANCES):
-            columns, found = _rooms_so_far(run)
+        if isinstance(run, RunSoFar):
             empty = "Nothing has been said in a room yet, or this study has none."
         return page("rooms.html.j2", {**shown, "columns": columns, "rooms": found, "empty": empty})
 
@@ -275,12 +275,12 @@ class Reader:
 
     def call(self, request: Request) -> Response:
         """The drawer of an utterance: prompt, reply, parse step, tries, tokens, cost, latency."""
-        run, _ = self._run(request, "")
+        run, shown = self._run(request, "")
         with _journal(run) as journal:
             found = drawer(run, journal, request.query_params.get("at", ""))
         if found is None:
             raise HTTPException(404, "Nothing was asked there.")
-        return page("_call.html.j2", {"call": found})
+        return page("_call.html.j2", {**shown, "call": found})
 
     def search(self, request: Request) -> Response:
         run, shown = self._run(request, "search")
@@ -345,40 +345,28 @@ def _steady(way: Callable[[Request], object]) -> Callable[[Request], object]:
     return answered
 
 
-def _rooms_so_far(run: RunFolder) -> tuple[tuple[str, ...], list[Room]]:
-    """The columns that tell the rooms of a run without tables apart, and the rooms."""
-    how, journal = addressed(run), journal_of(run)
-    if journal is None:
-        return (), []
-    with journal:
-        return (how.columns, rooms_so_far(journal, how, ids_of(run))) if how else ((), [])
-
-
 def _room(run: RunFolder, request: Request) -> dict[str, object]:
     """What the page of a room shows."""
     key, private = request.query_params.getlist("id"), "private" in request.query_params
-    columns, names = room_columns(run), names_in(run, key)
-    how = None if run.has_table(UTTERANCES) else addressed(run)
-    if len(key) != len(how.columns if how else columns) or not key:
+    columns = room_columns(run)
+    if len(key) != len(columns) or not key:
         raise HTTPException(404, f"There is no such room in {run.id}.")
     with _journal(run) as journal:
-        lines = (
-            so_far(run, journal, how, key, names)
-            if how
-            else in_room(run, journal, columns, key, names)
-        )
+        lines = in_room(run, journal, columns, key, names_in(run, key))
     heard = [line for line in lines if not line.private]
-    if not lines or not (heard or how):
+    if not lines:
         raise HTTPException(404, f"There is no room {' · '.join(key)} in {run.id}.")
-    seats = Counter(line.speaker for line in heard)
-    speakers = dict.fromkeys((*seats, *(line.speaker for line in lines)))
-    leaders = {line.speaker for line in lines if line.leads}
+    turns = Counter(line.speaker_id for line in heard)
+    speakers = {line.speaker_id: line.speaker for line in (*heard, *lines)}
+    leaders = {line.speaker_id for line in lines if line.leads}
     others = (speaker for speaker in speakers if speaker not in leaders)
     colours: dict[str, object] = dict.fromkeys(leaders, "lead")
     colours |= {speaker: n % COLOURS for n, speaker in enumerate(others)}
     return {
-        "key": key, "lines": lines if private else heard, "heard": len(heard), "so_far": bool(how),
-        "private": private, "thoughts": len(lines) - len(heard), "seats": list(seats.items()),
+        "key": key, "lines": lines if private else heard, "heard": len(heard),
+        "so_far": isinstance(run, RunSoFar), "private": private,
+        "thoughts": len(lines) - len(heard),
+        "seats": [(who, speakers[who], n) for who, n in turns.items()],
         "colours": colours, "here": urlencode([("id", part) for part in key]),
     }  # fmt: skip
 
@@ -411,4 +399,6 @@ def _size(path: Path) -> str:
 def _tag_of_talk(run: RunFolder) -> str:
     """The tag of all that was said in a run so far: it costs less than to draw a room."""
     with _journal(run) as journal:
-        return tag_of(journal.last_row(), isinstance(run, RunSoFar))
+        row = journal.last_row()
+    recorded = [stamp(run.path / f"{ROWS}{suffix}") for suffix in ("", "-wal")]
+    return tag_of(row, *recorded, isinstance(run, RunSoFar))

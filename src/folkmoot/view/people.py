@@ -1,8 +1,8 @@
 """The people of a run as one table: who took part, and all that was recorded once for each.
 
-A finished run has tables. The people are those of the table in which the id columns that study
-types use name every row; whatever other tables hold once for each of them is joined to it. A run
-under way has a plan and a journal: there the people are those that were drawn, or asked.
+The people of a finished run are those of the table in which the id columns that study types use
+name every row; whatever other tables hold once for each of them is joined to it. Those of a run
+under way are the ones that the plan names or, where it names none, that were asked so far.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import NamedTuple
 import polars as pl
 
 from folkmoot.engine.attempts import PREFLIGHT
-from folkmoot.engine.journal import JournalReader, name_in
+from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.study import study_of_run
 from folkmoot.errors import EmptyJournal, StorageError
 from folkmoot.storage.findings import Cell
-from folkmoot.storage.run_folder import JOURNAL, MANIFEST, PLAN, TABLES, RunFolder
+from folkmoot.storage.run_folder import JOURNAL, MANIFEST, PLAN, TABLES, RunFolder, RunSoFar
 from folkmoot.storage.tables import PEOPLE
 
 IDS = ("agent_id", *PEOPLE)
 # Columns that tell apart those whose ids are unique in their conversation only, the nearest first.
 WITHIN = ("discussion_id", "group_id", "group", "experiment_id", "session", "session_id", "set")
-OF_ENGINE = ("answers", "exposure", "texts", "codes")
+OF_ENGINE = ("answers", "provenance", "exposure", "texts", "codes")
 # Addresses at which texts are coded, models tried out, people asked for a card of their own.
 NOT_SAID = ("coding/", f"{PREFLIGHT}/", "seats/")
 NAMES = ("name", "member_name", "participant_name")
@@ -63,7 +63,8 @@ def state_of(run: RunFolder) -> tuple[object, ...]:
 
 def people_of(run: RunFolder) -> People:
     """Where the people of a run are recorded."""
-    recorded = _recorded(run.path, state_of(run)) if run.tables() else None
+    complete = not isinstance(run, RunSoFar)
+    recorded = _recorded(run.path, state_of(run)) if complete and run.tables() else None
     return recorded or _planned(run.path, stamp(run.path / PLAN)) or _asked(run)
 
 
@@ -121,17 +122,11 @@ def _nearest(columns: Sequence[str]) -> str:
 
 
 def _asked(run: RunFolder) -> People:
-    """Those who were asked so far; without the table that says who, by their place in addresses."""
-    if run.has_table("answers"):
-        asked = run.lazy("answers").filter(pl.col("role") != "coder")
-        met = asked.select("speaker_id", "role").unique(maintain_order=True)
-        return People("", (), "speaker_id", met)
-    parts: list[list[str]] = []
-    if (opened := journal_of(run)) is not None:
-        with opened as journal:
-            parts = [a.split("/") for a in journal.addresses() if not a.startswith(NOT_SAID)]
-    found = list(dict.fromkeys(name_in(p[-2]) for p in parts if len(p) > 1))
-    return People("", (), "id", pl.LazyFrame({"id": found}, schema={"id": pl.String}))
+    """Those who were asked so far."""
+    empty = pl.LazyFrame(schema={"speaker_id": pl.String, "role": pl.String})
+    asked = run.lazy("answers") if run.has_table("answers") else empty
+    met = asked.filter(pl.col("role") != "coder").select("speaker_id", "role")
+    return People("", (), "speaker_id", met.unique(maintain_order=True).collect().lazy())
 
 
 def journal_of(run: RunFolder) -> JournalReader | None:
@@ -176,17 +171,11 @@ def _key_of(columns: Sequence[str]) -> pl.Expr:
 
 def count_of(run: RunFolder) -> int | None:
     """How many people were recorded; None where nobody was."""
-    people = _recorded(run.path, state_of(run)) if run.tables() else None
+    complete = not isinstance(run, RunSoFar) and run.tables()
+    people = _recorded(run.path, state_of(run)) if complete else None
     if people is None:
         return None
     return int(run.lazy(people.table).select(pl.len()).collect().item())
-
-
-def ids_of(run: RunFolder) -> set[str]:
-    """The ids of all people."""
-    people = people_of(run)
-    ids = frame(run, people).select(pl.col(people.id).cast(pl.String)).collect()
-    return set(ids.to_series().drop_nulls())
 
 
 def names_in(run: RunFolder, key: Sequence[str]) -> dict[str, str]:

@@ -24,7 +24,6 @@ from folkmoot.studies.focus_group.protocol import protocol
 from folkmoot.studies.focus_group.respondent import PART
 from folkmoot.studies.focus_group.show import show
 from folkmoot.studies.focus_group.tables import TABLES, unusable
-from folkmoot.studies.focus_group.talk.reading import takes_up
 
 
 def _recognises(raw: Mapping[str, object]) -> bool:
@@ -47,8 +46,6 @@ STUDY = Study(
     findings=findings,
     strict_tables=strict_tables,
     planned=planned,
-    rooms="discussion/{group}/{stimulus}",
-    takes_up=takes_up,
     show=show,
     limit=cut,
     tables=(*TABLES, ExposureRow),

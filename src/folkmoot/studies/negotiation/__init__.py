@@ -38,7 +38,6 @@ STUDY = Study(
     findings=findings,
     strict_tables=strict_tables,
     planned=planned,
-    rooms="negotiation/{group_id}-{condition}",
     show=show,
     limit=cut,
     tables=(*TABLES, ExposureRow),

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from folkmoot.engine.study import Study
 from folkmoot.kit.exposure_by_source import ExposureRow
-from folkmoot.studies.town_hall.answers import takes_up
 from folkmoot.studies.town_hall.config import SOURCE_MODEL, TownHallConfig
 from folkmoot.studies.town_hall.exposure_design import EXPOSURE
 from folkmoot.studies.town_hall.findings import findings
@@ -39,8 +38,6 @@ STUDY: Study[TownHallConfig] = Study(
     places=places,
     findings=findings,
     planned=planned,
-    rooms="{discussion_id}",
-    takes_up=takes_up,
     show=show,
     seat_models=seat_models,
     source_model=SOURCE_MODEL,

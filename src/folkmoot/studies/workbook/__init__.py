@@ -34,7 +34,6 @@ STUDY = Study(
     findings=findings,
     strict_tables=strict_tables,
     planned=planned,
-    rooms="sessions/{experiment_id}.{session}",
     show=show,
     load=load,
     suffixes=(".xlsx",),

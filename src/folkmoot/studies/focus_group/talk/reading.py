@@ -19,14 +19,12 @@ from folkmoot.conversation.answers import (
     WAYS_OUT,
     Json,
     Missing,
-    Parsed,
     parse_way_out,
     pin_schema,
 )
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope, Session
 from folkmoot.kit import coding
-from folkmoot.people.sources.grounded.profile import first_name
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
 from folkmoot.studies.focus_group.discussion import DiscussionMessage, DiscussionTranscript, When
 from folkmoot.studies.focus_group.participants import Participant
@@ -136,18 +134,6 @@ async def read_position(
     moved = bool(read.changed) and has_moved(last, read.valence)
     missing = CANNOT_SAY if read.changed is None else None
     return Position(round(read.valence, DECIMALS) if moved else last, moved, *rest, missing)
-
-
-def takes_up(place: Sequence[str], reply: str, names: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Whom an answer takes up, and how: (stance, id), as the coder read it. Empty for any other
-    reply."""
-    read = OPINION_READING.parse(reply) if place[-1] == "position" else None
-    if not isinstance(read, Parsed) or not read.value.takes_up:
-        return []
-    named = read.value.takes_up.casefold()
-    how = read.value.stance if read.value.stance in STANCES else "takes up"
-    others = ((id, first_name(name)) for id, name in names.items() if id not in place)
-    return [(how, id) for id, name in others if name.casefold() == named]
 
 
 def surprising(stance: str | None, tone: float | None, last: float | None, changed: bool) -> bool:

@@ -6,7 +6,7 @@ descriptions in `pin_schema` and of fields are part of the JSON schemas that go 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Self, TypeVar
 
 from pydantic import (
@@ -24,7 +24,6 @@ from folkmoot.conversation.answers import (
     CANNOT_SAY,
     DECLINED,
     Json,
-    Parsed,
     Reading,
     is_declined,
     object_schema,
@@ -106,7 +105,6 @@ __all__ = [
     "reflection",
     "refused_ballot",
     "speaking",
-    "takes_up",
     "thinking",
     "turn",
 ]
@@ -479,19 +477,6 @@ def speaking(asked: Asked) -> Json[Speaking]:
     closed = (("references.interaction_type", asked.options.interactions),)
     schema = asked_schema(Speaking, closed, ("references",) * (asked.round == 1))
     return Json(Speaking, about=asked, schema=schema, may_decline=True)
-
-
-def takes_up(place: Sequence[str], reply: str, names: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Whom a turn answers, and how: (interaction type, id), as SPEAK is read. Empty for any other
-    reply."""
-    stage, me = place[0], place[-1]
-    if not stage.startswith("round") or me not in names:
-        return []
-    asked = Asked(tuple(names), me, int(stage.removeprefix("round")), names=names)
-    read = speaking(asked).parse(reply)
-    if not isinstance(read, Parsed):
-        return []
-    return [(r.interaction_type or "refer", r.target_agent) for r in read.value.references]
 
 
 def turn(asked: Asked) -> Json[Turn]:

@@ -1,0 +1,226 @@
+"""Conversations of several speakers as one reads them: what was said in a room, in public and in
+private, each utterance with its call.
+
+The columns `address` and `public` of the table `utterances` tell the call and who heard it, of runs
+under way too. Runs of earlier versions lack both: their utterances are shown without calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from folkmoot.engine.journal import JournalReader, as_part
+from folkmoot.engine.utterances import UTTERANCES
+from folkmoot.engine.withdrawal import MARK
+from folkmoot.storage.run_folder import RunFolder
+from folkmoot.view.talk import CODER, Said, base_of, fields_of, is_within, place_of, said
+
+# Roles and ids of speakers who lead a conversation.
+LEADERS = frozenset(
+    {"moderator", "mediator", "facilitator", "planner", "summarizer", "host", CODER}
+)
+ROOMS = (
+    ("discussion_id",), ("group", "stimulus"), ("group_id", "condition"),
+    ("experiment_id", "session"), ("group_id",), ("group",), ("session",), ("discussion",),
+)  # fmt: skip
+PARTS = ("topic", "task_id", "round", "phase")  # what the conversation of a room is divided by
+SPEAKERS = ("speaker_id", "speaker")
+SPOKEN = ("speaker_name", "name", "speaker")  # the latter two in runs of earlier versions
+REFERENCES = "references"  # to whom a speaker responds, and how, where a study asks for it
+
+Reactions = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """One conversation of several: its key and how much was said in it."""
+
+    key: tuple[str, ...]
+    utterances: int
+    speakers: int
+
+    @property
+    def title(self) -> str:
+        return " · ".join(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One utterance in a room or, with `private`, something that no other participant heard."""
+
+    part: str
+    speaker: str
+    speaker_id: str
+    role: str
+    turn: str
+    text: str
+    fields: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]  # whom it answers, what it moved
+    reactions: Reactions  # kind → to whom
+    address: str
+    private: bool
+    prescribed: bool = False  # no model wrote it
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether words of this were taken out because the speaker withdrew."""
+        return bool(MARK.search(self.text))
+
+    @property
+    def leads(self) -> bool:
+        """Whether the speaker leads the conversation and takes no part in it."""
+        return not LEADERS.isdisjoint((self.role.lower(), self.speaker_id.lower()))
+
+
+def room_columns(run: RunFolder) -> tuple[str, ...]:
+    """The columns of `utterances` that tell its rooms apart; none where participants talk alone
+    with a moderator, or where nothing was recorded."""
+    if not run.has_table(UTTERANCES):
+        return ()
+    have = set(run.lazy(UTTERANCES).collect_schema().names())
+    if "participant_id" in have:
+        return ()
+    return next((columns for columns in ROOMS if have.issuperset(columns)), ())
+
+
+def rooms(run: RunFolder, columns: Sequence[str]) -> list[Room]:
+    """All rooms of a run in the order of its tables."""
+    table = run.lazy(UTTERANCES)
+    have = table.collect_schema().names()
+    heard = pl.col("public") if "public" in have else pl.lit(True)
+    speaker = pl.col(next(c for c in SPEAKERS if c in have))
+    counted = table.group_by(*columns, maintain_order=True).agg(
+        heard.sum().alias("_said"), speaker.filter(heard).n_unique().alias("_speakers")
+    )
+    return [Room(tuple(map(str, row[:-2])), *row[-2:]) for row in counted.collect().iter_rows()]
+
+
+def in_room(
+    run: RunFolder,
+    journal: JournalReader,
+    columns: Sequence[str],
+    key: Sequence[str],
+    called: Mapping[str, str],
+) -> list[Line]:
+    """What was said in a room and, marked as private, what no other participant heard: private
+    utterances, and the answers to what was asked of one speaker alone.
+
+    `called`: names of those whose utterances are recorded by their ids alone.
+    """
+    same = [pl.col(c).cast(pl.String) == v for c, v in zip(columns, key, strict=True)]
+    table = run.lazy(UTTERANCES).filter(*same).collect()
+    names = {**called, **_names(table)}
+    referred = _references(run, columns, same, names)
+    others = _unspoken(run, journal, key, table) if "address" in table.columns else iter(())
+    waiting = next(others, None)
+    lines: list[Line] = []
+    part = ""
+    for row in table.iter_rows(named=True):
+        part = _part(row) or part
+        address = row.get("address") or ""
+        asked_at = journal.asked_at(address) if address and waiting else 0.0
+        while waiting is not None and waiting.at < asked_at:
+            lines.append(_thought(waiting, part, names, key))
+            waiting = next(others, None)
+        lines.append(_line(row, part, names, key, referred))
+    while waiting is not None:
+        lines.append(_thought(waiting, part, names, key))
+        waiting = next(others, None)
+    return lines
+
+
+def _unspoken(
+    run: RunFolder, journal: JournalReader, key: Sequence[str], table: pl.DataFrame
+) -> Iterator[Said]:
+    """The replies in a room that no utterance comes from, in the order of the questions."""
+    spoken = set(table["address"])
+    near = journal.holding(as_part(key[0]), whole=False)
+    own = [a for a in near if base_of(a) == a and a not in spoken and is_within(a, key)]
+    return iter(said(run, journal, own))
+
+
+def _names(table: pl.DataFrame) -> dict[str, str]:
+    """Speaker's id → name, where utterances have both."""
+    spoken = next((c for c in SPOKEN if c in table.columns), None)
+    if spoken is None or "speaker_id" not in table.columns:
+        return {}
+    return dict(table.select("speaker_id", spoken).drop_nulls().unique().iter_rows())
+
+
+def _part(row: Mapping[str, object]) -> str:
+    """The part of the conversation that an utterance is in. Private ones may be in none."""
+    heard = row.get("public", True)
+    column = next((c for c in (*PARTS, *["stage"] * bool(heard)) if row.get(c) is not None), "")
+    if not column:
+        return ""
+    value = str(row[column])
+    named = column.removesuffix("_id")
+    return f"{named} {value}" if value.isdigit() else value.replace("_", " ")
+
+
+def _line(
+    row: Mapping[str, object],
+    part: str,
+    names: Mapping[str, str],
+    key: Sequence[str],
+    referred: Mapping[tuple[str, str], Reactions],
+) -> Line:
+    who = str(row.get("speaker_id") or row.get("speaker") or "")
+    text, address = str(row.get("text") or ""), str(row.get("address") or "")
+    private = not row.get("public", True)
+    fields = fields_of(text) if private else ()
+    notes = [_place(address, who, key)] if private and address else []
+    if row.get("replied_to"):
+        to = str(row["replied_to"])
+        turn = f", turn {row['replied_to_turn']}" if row.get("replied_to_turn") else ""
+        notes.append(f"answers {names.get(to, to)}{turn}")
+    if row.get("stance"):
+        notes.append(f"{row['stance']}s")
+    if row.get("changed_mind") and isinstance(row.get("valence"), float):
+        notes.append(f"moved to {row['valence']:+.2f}".replace("-", "−"))
+    if not text and not row.get("missing"):
+        notes.append("silent")
+    notes += [str(row[c]).replace("_", " ") for c in ("intent", "missing") if row.get(c)]
+    return Line(
+        part, names.get(who, who), who, str(row.get("role") or row.get("speaker_role") or ""),
+        str(row.get("turn") or ""), "" if fields else text, fields, tuple(notes),
+        () if private else referred.get((str(row.get("round")), who), ()), address, private,
+        row.get("address") == "",
+    )  # fmt: skip
+
+
+def _thought(reply: Said, part: str, names: Mapping[str, str], key: Sequence[str]) -> Line:
+    return Line(
+        part, names.get(reply.speaker, reply.speaker), reply.speaker, reply.role, "", reply.text,
+        reply.fields, (_place(reply.address, reply.speaker, key),), (), reply.address, True,
+    )  # fmt: skip
+
+
+def _place(address: str, who: str, key: Sequence[str]) -> str:
+    return place_of(address, (*key, "-".join(key), ".".join(key), who))
+
+
+def _references(
+    run: RunFolder, columns: Sequence[str], same: Sequence[pl.Expr], names: Mapping[str, str]
+) -> dict[tuple[str, str], Reactions]:
+    """(round, speaker) → how the speaker refers to whom."""
+    wanted = {*columns, "round", "speaker", "target", "interaction_type"}
+    if not run.has_table(REFERENCES):
+        return {}
+    table = run.lazy(REFERENCES)
+    if not wanted <= {*table.collect_schema().names()}:
+        return {}
+    rows = table.filter(*same).select(
+        pl.col("round").cast(pl.String), "speaker", "interaction_type", "target"
+    )
+    found: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for number, speaker, kind, target in rows.collect().iter_rows():
+        kinds = found.setdefault((number, speaker), {})
+        kinds.setdefault(kind or "refers to", []).append(names.get(target, target))
+    return {
+        key: tuple((kind, tuple(targets)) for kind, targets in kinds.items())
+        for key, kinds in found.items()
+    }
