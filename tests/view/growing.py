@@ -11,8 +11,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import polars as pl
+
 from folkmoot.engine.folder import HOLDER
+from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.journal_file import COLUMNS, open_file
+from folkmoot.provenance import Source, Span
+from folkmoot.storage.provenance_table import PROVENANCE, pack_spans
+from folkmoot.storage.recording import Recording, RowFile
 from folkmoot.storage.run_folder import (
     CODEBOOK,
     JOURNAL,
@@ -22,6 +28,7 @@ from folkmoot.storage.run_folder import (
     PLAN,
     STUDY_FILE,
     TABLES,
+    RunFolder,
 )
 
 CELLS = ", ".join(("number", *COLUMNS, "content", "seal"))
@@ -60,6 +67,21 @@ class Growing:
             )
             return int(db.execute("SELECT count(*) FROM whole.entries").fetchone()[0])
 
+    def record(self) -> None:
+        """The rows that its process has recorded of these replies."""
+        with JournalReader(self.folder / JOURNAL) as journal:
+            done = journal.addresses()
+        run, file = RunFolder(self.finished), RowFile(self.folder)
+        recordings = [Recording(name, file) for name in ("answers", "utterances", PROVENANCE)]
+        for recording in recordings:
+            rows = run.table(recording.name)
+            if "address" in rows.columns:
+                rows = rows.filter(pl.col("address").is_in([*done, ""]))
+            for row in _packed(rows) if recording.name == PROVENANCE else rows.to_dicts():
+                recording.add(row)
+        file.write(recordings)
+        file.close()
+
     def life(self) -> Iterator[str]:
         """Its states, one after another; each by name."""
         yield "nothing"
@@ -78,6 +100,8 @@ class Growing:
         for rows in (1, count // 2, count):
             self.journal(rows)
             yield f"{rows} replies"
+            self.record()
+            yield f"the rows of {rows} replies"
         yield from self.end()
 
     def end(self) -> Iterator[str]:
@@ -90,5 +114,15 @@ class Growing:
         for name in (CODEBOOK, MANIFEST):
             shutil.copy(self.finished / name, self.folder / name)
             yield name
+        RowFile(self.folder).remove()
         self.let_go()
         yield "its end"
+
+
+def _packed(spans: pl.DataFrame) -> Iterator[dict[str, object]]:
+    for (address,), rows in spans.group_by("address", maintain_order=True):
+        found = [
+            Span(start, end, Source(*source), message)
+            for _, message, start, end, *source in rows.iter_rows()
+        ]
+        yield {"address": address, "spans": pack_spans(found)}

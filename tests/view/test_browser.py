@@ -198,6 +198,7 @@ def test_a_run_that_has_not_come_to_its_end_reads_as_well(
     run = Growing(outputs / "focus_group", tmp_path / "outputs" / state)
     run.begin()
     run.journal(run.journal(0) // 2)
+    run.record()
     if state == "paused":
         manifest = json.loads((outputs / "focus_group" / MANIFEST).read_text("utf-8"))
         (run.folder / MANIFEST).write_text(json.dumps({**manifest, "outcome": "paused"}))

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import polars as pl
 import pytest
 
 from folkmoot.engine.journal import JournalReader
+from folkmoot.provenance import Source, Span
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.view.people import KEY, count_of, frame, matching, names_in, people_of, table_of
 from folkmoot.view.person import person
-from folkmoot.view.talk import (
-    asked,
-    base_of,
-    drawer,
-    fields_of,
-    in_room,
-    place_of,
-    room_columns,
-    rooms,
-)
+from folkmoot.view.rooms import in_room, room_columns, rooms
+from folkmoot.view.sources import split_by_source
+from folkmoot.view.talk import asked, base_of, drawer, fields_of, place_of
 from tests.view.conftest import reader
 
 ROOMS = {
@@ -41,35 +37,109 @@ PEOPLE = {
 
 
 @pytest.mark.parametrize("study", ROOMS)
-def test_every_utterance_that_a_model_wrote_has_its_call(outputs: Path, study: str) -> None:
+def test_every_utterance_has_the_call_of_its_address(outputs: Path, study: str) -> None:
     run = RunFolder(outputs / study)
     columns = room_columns(run)
     assert columns == ROOMS[study]
     table = run.table("utterances")
+    answers = run.table("answers")
     with JournalReader(run.path / JOURNAL) as journal:
         for room in rooms(run, columns):
             lines = in_room(run, journal, columns, room.key, names_in(run, room.key))
-            heard = [line for line in lines if not line.private]
             same = [pl.col(c).cast(pl.String) == v for c, v in zip(columns, room.key, strict=True)]
-            rows = table.filter(*same).to_dicts()
-            assert [line.text for line in heard] == [row["text"] or "" for row in rows]
-            thought = [line.address for line in lines if line.private]
-            assert not set(thought) & {line.address for line in heard}
-            for line, row in zip(heard, rows, strict=True):
-                if row["finish"] and row["text"]:
-                    assert line.address, (room.key, row)
-                if line.address:
-                    found = drawer(run, journal, line.address)
-                    assert found is not None
-                    words = "".join(json.dumps(line.text, ensure_ascii=False)[1:-1].split())
-                    replies = "".join("".join(e.reply.split()) for e in found.tries)
-                    assert (
-                        words in replies
-                        or row["speaker_id" if "speaker_id" in row else "speaker"] == "System"
-                    )
-                    role = (row.get("role") or row.get("speaker_role") or "").casefold()
-                    if role and found.asked and "moderator" in (role, found.asked.role):
-                        assert role == found.asked.role
+            rows = table.filter(*same)
+            assert room.utterances == rows["public"].sum()
+            public = rows.filter("public").to_dicts()
+            heard = [line for line in lines if not line.private]
+            wanted = [(row["text"] or "", row["address"], row["speaker_id"]) for row in public]
+            assert [(line.text, line.address, line.speaker_id) for line in heard] == wanted
+            private = [line for line in lines if line.private]
+            thought = [line.address for line in private if line.address not in set(rows["address"])]
+            assert len(set(thought)) == len(thought)
+            known = answers.filter(pl.col("address").is_in(thought))
+            assert {
+                (line.address, line.speaker_id) for line in private if line.address in thought
+            } == {*known.select("address", "speaker_id").iter_rows()}
+            for line in lines:
+                assert line.prescribed == (line.address == "")
+                assert not line.address or drawer(run, journal, line.address) is not None
+
+
+def _room_of(run: Path, key: str, private: str = "&private=1") -> list[str]:
+    """The utterances on the page of a room, each as HTML."""
+    with reader(run.parent) as server:
+        return server.get(f"/run/{run.name}/-/room?{key}{private}").text.split("<article")[1:]
+
+
+def test_a_silent_public_turn_is_public_and_a_private_thought_is_private(copy: Path) -> None:
+    path = copy / "tables" / "utterances.parquet"
+    said = pl.read_parquet(path).with_row_index("n")
+    turns = said.filter("public", speaker_role="participant", stimulus="oven", group="group_001")
+    silent, thought = turns["n"][0], turns["n"][1]
+    text = pl.when(n=silent).then(pl.lit("")).when(n=thought).then(pl.lit("My own thought."))
+    said.with_columns(
+        text.otherwise("text").alias("text"), (pl.col("public") & (pl.col("n") != thought))
+    ).drop("n").write_parquet(path)
+    heard = _room_of(copy, "id=group_001&id=oven", "")
+    everything = _room_of(copy, "id=group_001&id=oven")
+    quiet = [part for part in heard if ">silent<" in part]
+    assert len(quiet) == 1 and "private" not in quiet[0] and "/call?at=" in quiet[0]
+    assert not any("My own thought." in part for part in heard)
+    own = [part for part in everything if "My own thought." in part]
+    assert len(own) == 1 and '<span class="mark">private</span>' in own[0]
+
+
+def test_a_prompt_is_drawn_by_source_and_leads_to_the_replies_in_it(outputs: Path) -> None:
+    run = RunFolder(outputs / "cross_pollination")
+    spans = run.table("provenance")
+    address = spans.filter(kind="utterance")["address"][-1]
+    own = spans.filter(address=address)
+    with reader(outputs) as server, JournalReader(run.path / JOURNAL) as journal:
+        page = server.get(f"/run/cross_pollination/-/call?at={address}").text
+        found = drawer(run, journal, address)
+        assert found is not None
+        entry, prompt = found.tries[-1]
+        for message, (role, pieces) in zip(entry.request["messages"], prompt.messages, strict=True):
+            assert (role, "".join(piece.text for piece in pieces)) == (
+                message["role"],
+                message["content"],
+            )
+        messages = found.tries[-1][0].request["messages"]
+        links = [
+            (unquote(at), html.unescape(title), html.unescape(re.sub("<sup>.*?</sup>", "", words)))
+            for at, title, words in re.findall(
+                r'<a class="src [^>]*at=([^"&]*)" title="([^"]*)">(.*?)</a>', page, re.S
+            )
+        ]
+        for row in own.filter(pl.col("kind").is_in(["utterance", "answer"])).to_dicts():
+            reply = row["source_id"].partition("#")[0]
+            text = messages[row["message"]]["content"][row["start"] : row["end"]]
+            assert any(
+                at == reply and row["source_id"] in title and words and words in text
+                for at, title, words in links
+            )
+            shown = server.get(f"/run/cross_pollination/-/said?at={quote(reply, safe='')}")
+            assert shown.status == 200
+    legend = page.split('class="legend"')[1].split("</ul>")[0]
+    for words in (
+        "persona of",
+        "material of the study",
+        "options to choose from",
+        "(who is asked)",
+    ):
+        assert words in legend
+    assert "unmarked: instructions of the study" in legend and "style=" not in page
+
+
+def test_sources_in_sources_are_drawn_inside_and_out() -> None:
+    outer, inner = Source("summary", "s"), Source("value", "v")
+    spans = [Span(3, 8, outer), Span(3, 5, inner), Span(9, 99, inner)]
+    pieces = split_by_source("ab cd ef gh", spans)
+    assert [(p.text, [s.source.kind for s in p.spans], p.begins) for p in pieces] == [
+        ("ab ", [], False), ("cd", ["summary", "value"], True), (" ef", ["summary"], False),
+        (" ", [], False), ("gh", ["value"], True),
+    ]  # fmt: skip
+    assert split_by_source("", []) == [] and split_by_source("x", [])[0].text == "x"
 
 
 @pytest.mark.parametrize("study", PEOPLE)
@@ -102,24 +172,26 @@ def test_a_decision_has_its_outcome_and_what_stood_in_the_prompt(outputs: Path) 
         assert not any(s.wrong for d in found.decisions for s in d.shown)
 
 
-def test_who_reacted_to_whom_is_told_by_name_round_by_round(outputs: Path) -> None:
+def test_who_refers_to_whom_is_told_by_name_round_by_round(outputs: Path) -> None:
     run = RunFolder(outputs / "town_hall")
-    names = names_in(run, ["set01_lv4"])
     with JournalReader(run.path / JOURNAL) as journal:
-        lines = in_room(run, journal, ["discussion_id"], ["set01_lv4"], names)
+        lines = in_room(run, journal, ["discussion_id"], ["set01_lv4"], {})
     told = {
         (line.part, line.speaker_id, kind, whom)
         for line in lines
         for kind, many in line.reactions
         for whom in many
     }
-    rows = run.table("reactions").filter(pl.col("discussion_id") == "set01_lv4")
-    spoke = {(line.part, line.speaker_id) for line in lines if not line.private}
-    wanted = {
-        (f"round {r['round']}", r["speaker"], r["reaction"], names[r["target"]])
-        for r in rows.filter(pl.col("reaction") != "ignore").to_dicts()
-    }
-    assert told == {row for row in wanted if row[:2] in spoke} and told
+    names = {line.speaker_id: line.speaker for line in lines}
+    rows = run.table("references").filter(pl.col("discussion_id") == "set01_lv4").to_dicts()
+    assert (
+        told
+        == {
+            (f"round {r['round']}", r["speaker"], r["interaction_type"], names[r["target"]])
+            for r in rows
+        }
+        != set()
+    )
 
 
 def test_tries_are_of_one_question() -> None:
@@ -205,22 +277,23 @@ def test_who_leads_a_talk_shares_a_colour_with_nobody(outputs: Path) -> None:
         for room in ("focus_group/-/room?id=group_001&id=oven", "town_hall/-/room?id=set01_lv4"):
             found = set(article.findall(server.get(f"/run/{room}").text))
             colours = {name: colour for colour, name in found}
-            leaders = {name for name in colours if name.lower() == "moderator"}
-            assert len(leaders) == 1 and len(colours) > 2
+            leaders = {name for name in colours if name.lower() in ("moderator", "planner")}
+            assert leaders and len(colours) - len(leaders) > 1
             others = {colour for name, colour in colours.items() if name not in leaders}
             assert {colours[name] for name in leaders}.isdisjoint(others)
-            assert len(others) == min(8, len(colours) - 1)
+            assert len(others) == min(8, len(colours) - len(leaders))
 
 
-def test_words_that_were_withdrawn_are_called_so(copy: Path) -> None:
+def test_withdrawn_words_and_prescribed_words_are_called_so(copy: Path) -> None:
     path = copy / "tables" / "utterances.parquet"
     said = pl.read_parquet(path)
-    own = (pl.col("role") == "participant") & (pl.col("stimulus") == "oven")
+    own = (pl.col("speaker_role") == "participant") & (pl.col("stimulus") == "oven")
     mark = pl.when(own).then(pl.lit("[withdrawn 0123456789ab]")).otherwise(pl.col("text"))
-    said.with_columns(mark.alias("text")).write_parquet(path)
-    with reader(copy.parent) as server:
-        room = server.get("/run/copy/-/room?id=group_001&id=oven").text
-    articles = [part for part in room.split("<article")[1:] if "[withdrawn 0123456789ab]" in part]
-    assert articles
+    words = pl.when(speaker_role="moderator").then(pl.lit("")).otherwise(pl.col("address"))
+    said.with_columns(mark.alias("text"), words.alias("address")).write_parquet(path)
+    articles = _room_of(copy, "id=group_001&id=oven", "")
+    gone = [part for part in articles if "[withdrawn 0123456789ab]" in part]
+    assert gone and len(gone) < len(articles)
     for article in articles:
-        assert "withdrawn by the speaker" in article and "worded by the protocol" not in article
+        assert ("withdrawn by the speaker" in article) == (article in gone)
+        assert ("worded by the protocol" in article) == (article not in gone)

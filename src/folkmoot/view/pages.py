@@ -173,7 +173,7 @@ class Reader:
 
     async def report(self, request: Request) -> Response:
         run, shown = await run_in_threadpool(self._run, request, "report")
-        if not await run_in_threadpool(run.tables):
+        if isinstance(run, RunSoFar) or not await run_in_threadpool(run.tables):
             none = Markup('<p class="lead">There is nothing to report yet.</p>')
             return page("whole.html.j2", {**shown, "content": none})
         made = await self.overviews.within(run.path, PATIENCE_SECONDS)

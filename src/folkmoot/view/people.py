@@ -32,6 +32,10 @@ OF_ENGINE = ("answers", "provenance", "exposure", "texts", "codes")
 NOT_SAID = ("coding/", f"{PREFLIGHT}/", "seats/")
 NAMES = ("name", "member_name", "participant_name")
 SPEAKERS = ("speaker_id", "speaker", "target")  # columns that say whom a row is about
+# Roles and ids of speakers who lead a conversation or code its texts, and take no part in it.
+LEADERS = frozenset(
+    {"moderator", "mediator", "facilitator", "planner", "summarizer", "host", "coder"}
+)
 UTTERANCES = "utterances"
 KEY = "who"
 LONG = 60  # characters; longer cells are shown on a person's own page
@@ -122,10 +126,11 @@ def _nearest(columns: Sequence[str]) -> str:
 
 
 def _asked(run: RunFolder) -> People:
-    """Those who were asked so far."""
+    """Those who were asked so far and lead no conversation."""
     empty = pl.LazyFrame(schema={"speaker_id": pl.String, "role": pl.String})
     asked = run.lazy("answers") if run.has_table("answers") else empty
-    met = asked.filter(pl.col("role") != "coder").select("speaker_id", "role")
+    leads = pl.any_horizontal(pl.col("role", "speaker_id").str.to_lowercase().is_in(LEADERS))
+    met = asked.filter(~leads).select("speaker_id", "role")
     return People("", (), "speaker_id", met.unique(maintain_order=True).collect().lazy())
 
 

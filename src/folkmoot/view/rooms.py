@@ -16,12 +16,9 @@ from folkmoot.engine.journal import JournalReader, as_part
 from folkmoot.engine.utterances import UTTERANCES
 from folkmoot.engine.withdrawal import MARK
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.view.talk import CODER, Said, base_of, fields_of, is_within, place_of, said
+from folkmoot.view.people import LEADERS
+from folkmoot.view.talk import Said, base_of, fields_of, is_within, place_of, said
 
-# Roles and ids of speakers who lead a conversation.
-LEADERS = frozenset(
-    {"moderator", "mediator", "facilitator", "planner", "summarizer", "host", CODER}
-)
 ROOMS = (
     ("discussion_id",), ("group", "stimulus"), ("group_id", "condition"),
     ("experiment_id", "session"), ("group_id",), ("group",), ("session",), ("discussion",),
