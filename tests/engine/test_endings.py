@@ -102,7 +102,7 @@ def test_what_stays_cut_is_kept_with_its_mark_flagged_and_told(
     assert server.model.counts["answered"] == 6
     assert done.table("answers")["finish"].to_list() == ["length"] * 3
     flagged = {c.key: c for c in of_answers(done.table("answers").to_dicts())}["cut"]
-    assert flagged.flagged and "100 %" in flagged.says
+    assert flagged.verdict == "failed" and "100 %" in flagged.says
     console = Console(record=True, width=200)
     print_results(done, console)
     told = console.export_text()
@@ -312,7 +312,7 @@ def test_an_ending_that_nobody_tells_is_unknown(server: ServerThread, tmp_path: 
     done = run(server, tmp_path / "run", speak)
     assert done.table("answers")["finish"].to_list() == ["unknown"]
     found = {c.key: c for c in of_answers(done.table("answers").to_dicts())}["cut"]
-    assert found.flagged is None
+    assert found.verdict == "not known"
 
 
 @pytest.mark.parametrize("status", [400, 500])

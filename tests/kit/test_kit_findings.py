@@ -10,7 +10,6 @@ import pytest
 from folkmoot.kit.findings import (
     NOT_EQUAL,
     adjusted,
-    beside_people,
     cells,
     chance,
     change,
@@ -31,7 +30,6 @@ from folkmoot.kit.findings import (
     verdict,
     who_to_whom,
 )
-from folkmoot.measures.bands import human_band
 from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.estimates import Estimate
 from folkmoot.storage.findings import Finding, Grid, Intervals
@@ -176,25 +174,6 @@ def test_a_difference_that_only_counts_by_itself_is_named_as_such() -> None:
         f"No difference is statistically significant (3 comparisons). {NOT_EQUAL} Significant "
         "by itself, but not after adjustment for 3 comparisons: c against a +20 points (+2 to +37, "
         "p = .027 by itself, adjusted p = .082)."
-    )
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "words"),
-    [
-        (0.2, 0.3, "0 %, outside (below)"),
-        (-0.1, 0.1, "0 %, inside"),
-    ],
-)
-def test_beside_people(low: float, high: float, words: str) -> None:
-    band = replace(human_band("top_choice_changed"), low=low, high=high)
-    assert beside_people(Estimate(0.0, math.nan, math.nan, 3), band) == words
-
-
-def test_beside_people_says_what_the_uncertainty_leaves_open() -> None:
-    band = replace(human_band("top_choice_changed"), low=0.2, high=0.3)
-    assert beside_people(Estimate(0.1, 0.05, 0.25, 30), band) == (
-        "10 %, outside (below, but within its uncertainty)"
     )
 
 

@@ -161,11 +161,11 @@ def healthy(tmp_path_factory) -> Seen:
 @pytest.mark.parametrize("name", CHECKS)
 def test_quiet_without_a_pathology(name, healthy):
     found = CHECKS[name](healthy)
-    assert found.flagged is False, found.says
+    assert found.verdict != "failed", found.says
 
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_caught_when_switched_on(name, tmp_path):
     found = CHECKS[name](asked(tmp_path / "run", **{name: DOSES[name]}))
-    assert found.flagged is True, found.says
+    assert found.verdict == "failed", found.says
     assert np.isfinite(found.value.value)

@@ -19,6 +19,7 @@ from folkmoot.kit.exposure import ExposureRow
 from folkmoot.kit.findings import FITNESS
 from folkmoot.report.front import answers, front, lanes, lights, question_of
 from folkmoot.report.html import write_report
+from folkmoot.report.mixed import KEY as PEOPLE_AND_MODELS
 from folkmoot.storage.findings import Finding, Grid, Intervals
 from folkmoot.storage.run_folder import RunFolder
 
@@ -106,11 +107,38 @@ def copied(run: RunFolder, folder: Path, **changes: object) -> RunFolder:
     return RunFolder(folder)
 
 
-def test_green_only_where_nothing_was_flagged(pilot: RunFolder, tmp_path: Path) -> None:
+def fitness_of(*verdicts: str) -> Finding:
+    rows = tuple((f"Check {n}", verdict) for n, verdict in enumerate(verdicts))
+    return Finding(FITNESS, "Fit?", "Says.", Grid(("check", "verdict"), rows))
+
+
+BENCHMARK = Finding(PEOPLE_AND_MODELS, "People", "Some.", Grid((), ()))
+
+
+def test_green_only_where_all_checks_passed_and_people_are_to_compare_with(
+    pilot: RunFolder, tmp_path: Path
+) -> None:
     run = copied(pilot, tmp_path / "fine")
-    (only,) = lights(run, [], [])
+    (only,) = lights(run, [fitness_of("passed", "passed"), BENCHMARK], [])
     assert only.colour == "green"
     assert f"{run.manifest['answers']['count']:,} answers" in only.reason
+
+
+@pytest.mark.parametrize(
+    ("findings", "colour", "reason"),
+    [
+        ([fitness_of("passed", "not known"), BENCHMARK], "amber", "Not known about the model: "),
+        ([fitness_of("failed", "not known"), BENCHMARK], "red", "Failed checks of the model: "),
+        ([fitness_of("passed")], "amber", "No human benchmark"),
+        ([BENCHMARK], "amber", "The model was not checked"),
+    ],
+)
+def test_what_is_not_known_is_amber_and_a_failed_check_red(
+    findings: list[Finding], colour: str, reason: str, pilot: RunFolder, tmp_path: Path
+) -> None:
+    found = [*lights(copied(pilot, tmp_path / "run"), findings, [])]
+    assert found[0].colour == colour
+    assert any(light.colour == colour and reason in light.reason for light in found)
 
 
 @pytest.mark.parametrize(
@@ -135,14 +163,12 @@ def test_each_fault_has_its_light(
 
 def test_what_findings_and_plan_flag_is_amber(pilot: RunFolder, tmp_path: Path) -> None:
     run = copied(pilot, tmp_path / "run")
-    fitness = Finding(
-        "respondent_checks", "Fit?", "Says.", Grid(("check", "flag"), (("Position", "flagged"),))
-    )
+    fitness = fitness_of("not known")
     few = Finding("few", "Heard", "Some.", Grid((), ()), unit="set", units=4)
     found = list(lights(run, [fitness, few], ["The seed differs.", "More."]))
     assert {light.colour for light in found} == {"amber"}
     said = " ".join(light.reason for light in found)
-    for reason in ("position", "Heard", "The seed differs. (1 more below)"):
+    for reason in ("check 0", "Heard", "The seed differs. (1 more below)"):
         assert reason in said
 
 

@@ -201,10 +201,11 @@ def test_spread_and_bands(pilot):
     assert spread["Simple passive", "before"] == pytest.approx(effective_number([36, 30, 34]))
     assert spread["Simple passive", "after"] == pytest.approx(effective_number([30, 40, 30]))
     bands = found["human_bands"]
-    assert "top choice: 32 % to 91 % in people; Simple passive 10 %, outside (below)" in bands.says
-    assert "(ACP) 31 %, outside (below, but within its uncertainty)" in bands.says
+    design = "top-ranked of five to nine policies before and after days of deliberation"
+    assert f"top choice: 32 % to 91 % in people ({design}); here Simple passive 10 %" in bands.says
+    assert "inside" not in bands.says and "outside" not in bands.says
     assert len([n for n in bands.notes if n.startswith("Source:")]) == 2
-    assert "No sign of a collapse" in found["variance_collapse"].grid.rows[0][2]
+    assert "evenness 0.99" in found["spread_of_votes"].grid.rows[0][2]
 
 
 def test_order_of_options_is_estimated(pilot):
@@ -291,7 +292,7 @@ def test_early_end(tmp_path):
     assert found["attrition"].says == (
         "The study ended early: 40 participants did not vote a second time."
     )
-    assert "Variance collapse" in found["variance_collapse"].says
+    assert "do not spread as people's do" in found["spread_of_votes"].says
 
 
 def test_nobody_answered_at_all(tmp_path):
@@ -382,20 +383,20 @@ def test_fit_model_raises_no_flag_and_an_unfit_one_does(tmp_path):
     fit.many("simple_voting", {**STILL, (PARKS, JOBS): 5})
     fit.many("acp", {**STILL, (PARKS, JOBS): 20})
     says = fit.found()["respondent_checks"]
-    assert "raised a flag" in says.says
     assert not says.headline
+    assert "failed" not in column(says, "verdict").values()
     unfit = Pilot(tmp_path / "unfit")
     unfit.many("simple_voting", {(PARKS, JOBS): 40, (PARKS, PARKS): 20, (JOBS, JOBS): 30})
     for row in unfit.answers[:30]:
         row.update(parse_step="missing", reasks=2, missing="unparsed", words=40)
     flagged = unfit.found()["respondent_checks"]
     assert flagged.headline
-    flags = column(flagged, "flag")
-    assert flags["Instability"] == "flagged"
-    assert flags["Answers off the list"] == "flagged"
-    assert flags["Over-long replies"] == "flagged"
+    flags = column(flagged, "verdict")
+    assert flags["Instability"] == "failed"
+    assert flags["Answers off the list"] == "failed"
+    assert flags["Over-long replies"] == "failed"
     # Thirty unreadable replies may be refusals in other words, so nothing is cleared.
-    assert flags["Refusals"] == "not checked"
+    assert flags["Refusals"] == "not known"
 
 
 def test_placebo_arms_tell_sycophancy(tmp_path):
@@ -405,7 +406,7 @@ def test_placebo_arms_tell_sycophancy(tmp_path):
     p.many("names_only", {(PARKS, PARKS): 94, (PARKS, JOBS): 6})
     found = p.found()
     assert "Names only and empty argument hold no argument" in found["persuasion"].says
-    assert column(found["respondent_checks"], "flag")["Sycophancy"] == "flagged"
+    assert column(found["respondent_checks"], "verdict")["Sycophancy"] == "failed"
 
 
 def test_a_weak_structure_is_not_called_a_good_one(tmp_path):

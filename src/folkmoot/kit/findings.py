@@ -11,7 +11,7 @@ currency is `Estimate` (a value, its interval, its p): from the tables of the ru
     intervals(estimates, "unit")        the chart
     share(e) points(e) mean(e) change(e)  the words: "16 % (9 to 23 %)"
     significant(e)                      whether chance is ruled out; None where it isn't known
-    differences(...) beside_people(...)   whole findings, or parts of them, that studies share
+    differences(...) fitness(...)       whole findings that studies share
 
 What isn't known stays unknown: a blank cell, "no interval", no line in a chart, no finding.
 
@@ -42,9 +42,8 @@ from pydantic import JsonValue
 
 from folkmoot.engine.journal import name_in
 from folkmoot.measures import estimates
-from folkmoot.measures.bands import Band, place, place_interval, show
 from folkmoot.measures.clustered import clustered_mean
-from folkmoot.measures.diagnostics import Check
+from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, Check
 from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, p_value, percent, plural
 from folkmoot.measures.proportions import Pair, all_pairs, holm, wilson
 from folkmoot.storage.findings import Cell, Finding, Grid, Heat, Intervals
@@ -341,44 +340,38 @@ def _pairs_aloud(pairs: list[Pair], label: Callable[[str], str]) -> str:
     return f"{said} Significant by itself, but not after adjustment for {among}: {aloud(alone)}"
 
 
-def beside_people(e: Estimate, band: Band) -> str:
-    """ "24 %, inside", "8 %, outside (below, but within its uncertainty)" of people's range."""
-    value, where = show(e.value, band), place(e.value, band)
-    if where == "no range":
-        return value
-    if where == "inside":
-        return f"{value}, inside"
-    near = e.has_interval and place_interval(e.low, e.high, band) == "inside"
-    return f"{value}, outside ({where}{', but within its uncertainty' if near else ''})"
-
-
 def fitness(checks: Sequence[Check]) -> Finding:
     """Signs that the model is unfit to stand in for people, one row a check."""
-    flagged = [c for c in checks if c.flagged]
-    unknown = [c.title.lower() for c in checks if c.flagged is None]
-    says = (
-        " ".join(f"{c.title}: {c.says}" for c in flagged)
-        if flagged
-        else f"None of {plural(len(checks) - len(unknown), 'check')} raised a flag."
-    )
-    words = {True: "flagged", False: "clear", None: "not checked"}
+    failed = [c for c in checks if c.verdict == FAILED]
+    unknown = [c.title.lower() for c in checks if c.verdict == NOT_KNOWN]
+    passed = len(checks) - len(failed) - len(unknown)
+    said = [f"{c.title}: {c.says}" for c in failed]
+    said.append(f"{plural(passed, 'check')} of {len(checks)} passed.")
+    if unknown:
+        said.append(f"Not known: {', '.join(unknown)}.")
     return Finding(
         FITNESS,
         "Is the model fit to answer?",
-        f"{says} Not checked: {', '.join(unknown)}." if unknown else says,
+        " ".join(said),
         Grid.of(
             [
                 {
                     "check": c.title,
-                    "value": c.value.value if c.value else None,
-                    "limit": c.limit,
-                    "flag": words[c.flagged],
+                    "value": known(c.value.value) if c.value else None,
+                    "interval": _interval_in_words(c.value),
+                    "margin": str(c.margin),
+                    "verdict": c.verdict,
                     "says": c.says,
                 }
                 for c in checks
             ],
-            "Each check looks for one known way in which models answer unlike people.",
+            "Each check looks for one known way in which models answer unlike people. Passed: the "
+            "whole 95 % interval lies inside the margin; failed: all of it lies outside.",
         ),
         section="Noise",
-        headline=bool(flagged),
+        headline=bool(failed),
     )
+
+
+def _interval_in_words(e: Estimate | None) -> str:
+    return f"{e.low:.3g} to {e.high:.3g}".replace("-", "−") if e and e.has_interval else ""

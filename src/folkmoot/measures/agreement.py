@@ -1,6 +1,6 @@
-"""Whether coders agree: Krippendorff's alpha.
+"""Whether coders agree (Krippendorff's alpha), and whether a person agrees with themselves (kappa).
 
-Used wherever a model codes text, against a second model, a second draw or a person.
+Alpha is used wherever a model codes text, against a second model, a second draw or a person.
 """
 
 from __future__ import annotations
@@ -113,6 +113,46 @@ def _squared_distances(values: FloatArray, per_value: FloatArray, level: Level) 
         rank = np.cumsum(per_value, axis=-1) - per_value / 2
         return np.asarray((rank[..., :, None] - rank[..., None, :]) ** 2)
     raise ValueError(f"unknown level of measurement: {level!r}")
+
+
+# Possible agreement beyond chance below which kappa says nothing: nearly all ended at one option.
+LEAST_ROOM = 0.1
+
+
+def kappa_of_possible(first: Sequence[Hashable], last: Sequence[Hashable]) -> Estimate:
+    """Cohen's kappa of two answers of the same people, as a share of the largest possible one.
+
+    (p_o − p_e) / (p_max − p_e): 0 if the two answers of a person agree no more than those of two
+    strangers, 1 if they agree as much as the two distributions allow, so that a move of all to one
+    option does not read as disagreement with oneself. With the percentile interval (95 %) of a
+    bootstrap over people; NaN where the distributions leave no room for agreement.
+    Cohen (1960), doi:10.1177/001316446002000104.
+    """
+    index = {name: i for i, name in enumerate(dict.fromkeys([*first, *last]))}
+    table = np.zeros((len(index), len(index)))
+    for one, other in zip(first, last, strict=True):
+        table[index[one], index[other]] += 1
+    n = len(first)
+    if not n:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    rng = np.random.default_rng(0)
+    drawn = rng.multinomial(n, table.ravel() / n, DRAWS).reshape(DRAWS, *table.shape)
+    value = float(_kappas(table[None])[0])
+    kappas = _kappas(drawn.astype(float))
+    # An interval of the draws that have a kappa would be too narrow where many have none.
+    known = math.isfinite(value) and np.isfinite(kappas).mean() > 0.95
+    low, high = np.nanquantile(kappas, [0.025, 0.975]) if known else (math.nan, math.nan)
+    return Estimate(value, float(low), float(high), n, method="bootstrap")
+
+
+def _kappas(tables: FloatArray) -> FloatArray:
+    """The share of the possible kappa of each table (draws, k, k); NaN without room for one."""
+    shares = tables / tables.sum(axis=(1, 2), keepdims=True)
+    first, last = shares.sum(axis=2), shares.sum(axis=1)
+    observed = np.trace(shares, axis1=1, axis2=2)
+    chance, most = (first * last).sum(axis=1), np.minimum(first, last).sum(axis=1)
+    room = most - chance
+    return np.where(room > LEAST_ROOM, (observed - chance) / np.maximum(room, LEAST_ROOM), math.nan)
 
 
 def number_codes(ratings: Sequence[Sequence[Hashable | None]]) -> FloatArray:

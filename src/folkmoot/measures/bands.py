@@ -1,7 +1,9 @@
-"""Human ranges beside simulated values: where people's figures are known, inside or outside?
+"""Human ranges beside simulated values: what people have been seen to do, and in which design.
 
-All figures and their sources live in `human_bands.json`, one entry per figure. A value outside
-its band is no error, and one inside is no proof: the bands say what people have been seen to do.
+All figures and their sources are in `human_bands.json`, one entry per figure. The words state both
+values and the design of the human studies, and give no verdict: a figure from days of deliberation
+is no norm for minutes of reading. The checks that do compare (`diagnostics.shrinking_variance`)
+take a band as their margin and say so.
 """
 
 from __future__ import annotations
@@ -11,23 +13,22 @@ import math
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Literal
 
 from folkmoot.errors import FolkmootError
-
-Place = Literal["inside", "below", "above", "no range"]
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
     """A human range. `low` and `high` are NaN where only the centre is known.
 
-    `range`: what low and high span; `n` people behind it; `source`: author, year, title, DOI, what
-    was measured, and where the data are; `verified`: recomputed from those data.
+    `design`: what was asked of these people, and when; `range`: what low and high span; `n` people
+    behind it; `source`: author, year, title, DOI, what was measured, and where the data are;
+    `verified`: recomputed from those data.
     """
 
     key: str
     label: str
+    design: str
     low: float
     high: float
     centre: float
@@ -62,33 +63,14 @@ def human_band(key: str) -> Band:
     return bands[key]
 
 
-def place(value: float, band: Band) -> Place:
-    """Where a value lies; the limits themselves are inside."""
-    if not band.has_range or not math.isfinite(value):
-        return "no range"
-    if value < band.low:
-        return "below"
-    return "above" if value > band.high else "inside"
-
-
-def place_interval(low: float, high: float, band: Band) -> Place:
-    """Where an interval lies: below or above only if all of it does, else inside."""
-    if not band.has_range or not (math.isfinite(low) and math.isfinite(high)):
-        return "no range"
-    if high < band.low:
-        return "below"
-    return "above" if low > band.high else "inside"
-
-
 def sentence(what: str, value: float, band: Band) -> str:
-    """In words: "Simple passive: .16, outside the human range .32 to .91 (below)"."""
-    found = place(value, band)
-    if found == "no range":
-        return f"{what}: {show(value, band)}; people: {show(band.centre, band)} ({band.range})."
-    where = "inside" if found == "inside" else "outside"
-    side = "" if found == "inside" else f" ({found})"
-    span = f"{show(band.low, band)} to {show(band.high, band)}"
-    return f"{what}: {show(value, band)}, {where} the human range of {span}{side}."
+    """In words: "Simple passive: 16 %; people: 32 % to 91 % (design of the human studies)"."""
+    people = (
+        f"{show(band.low, band)} to {show(band.high, band)}"
+        if band.has_range
+        else show(band.centre, band)
+    )
+    return f"{what}: {show(value, band)}; people: {people} ({band.design})."
 
 
 def show(value: float, band: Band) -> str:
@@ -100,11 +82,6 @@ def show(value: float, band: Band) -> str:
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
 
 
-def variance_collapse(ratio: float, band: Band) -> bool:
-    """Whether answers spread much less than people's: the ratio falls below the whole band."""
-    return place(ratio, band) == "below"
-
-
 def _band(raw: dict[str, object], sources: dict[str, dict[str, object]]) -> Band:
     def number(key: str) -> float:
         value = raw[key]
@@ -114,6 +91,7 @@ def _band(raw: dict[str, object], sources: dict[str, dict[str, object]]) -> Band
     return Band(
         str(raw["key"]),
         str(raw["label"]),
+        str(raw["design"]),
         number("low"),
         number("high"),
         number("centre"),

@@ -3,7 +3,11 @@
 Used by the report and by studies, and tested against the embedded respondent with each of its
 pathologies switched on. First the form of answers (from rows of the `answers` table, which every
 study type records), then the opinions in them: unstable, drawn to a place in the list, giving way,
-too much alike.
+too much alike, too evenly spread.
+
+Each check measures one figure and states the margin within which it is fine. It passes if the whole
+interval of the figure lies inside the margin and fails if the whole interval lies outside.
+Otherwise the answer is not known: too few answers, or nothing that the check could look at.
 """
 
 from __future__ import annotations
@@ -16,13 +20,14 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from folkmoot.conversation.spoken import looks_like_refusal
-from folkmoot.measures.bands import human_band, variance_collapse
+from folkmoot.measures.agreement import kappa_of_possible
+from folkmoot.measures.bands import human_band
 from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.diversity import effective_number, normalised_entropy
 from folkmoot.measures.estimates import (
@@ -36,39 +41,84 @@ from folkmoot.measures.estimates import (
 )
 from folkmoot.measures.position import Shown, position_effects, shown_in
 from folkmoot.measures.proportions import holm, newcombe, wilson
+from folkmoot.randomness import generator
 
 Row = Mapping[str, Any]
 
 _FEW = 10  # answers below which nothing is said
 
 
+Verdict = Literal["passed", "failed", "not known"]
+PASSED: Verdict = "passed"
+FAILED: Verdict = "failed"
+NOT_KNOWN: Verdict = "not known"
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """The values of a figure that are fine, both bounds included."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def judge(self, figure: Estimate) -> Verdict:
+        """Return whether the interval of a figure lies inside the margin or outside of it.
+
+        "not known" if it lies across a bound, or if there is no interval.
+        """
+        if not figure.has_interval:
+            return NOT_KNOWN
+        if self.low <= figure.low and figure.high <= self.high:
+            return PASSED
+        return FAILED if figure.high < self.low or figure.low > self.high else NOT_KNOWN
+
+    def __str__(self) -> str:
+        """ "at most 0.02", "0.53 to 0.90"."""
+        if math.isinf(self.low):
+            return f"at most {self.high:.3g}"
+        if math.isinf(self.high):
+            return f"at least {self.low:.3g}"
+        return f"{self.low:.3g} to {self.high:.3g}".replace("-", "−")
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One diagnostic. `value` with its interval, `limit` from which it is flagged, in words.
+    """One diagnostic: the figure with its interval, the margin, the verdict, and all in words.
 
-    `flagged` is None where it could not be checked; `says` then tells why.
+    `value` is None where nothing could be measured; the verdict is then "not known", and `says`
+    tells why.
     """
 
     key: str
     title: str
     value: Estimate | None
-    limit: float
-    flagged: bool | None
+    margin: Margin
+    verdict: Verdict
     says: str
 
 
 def share_check(key: str, title: str, bad: int, asked: int, limit: float, what: str) -> Check:
+    """Return the check that at most the share `limit` of `asked` replies are `bad`."""
+    margin = Margin(high=limit)
     if not asked:
-        return not_checked(key, title, limit, "No such answers in this run.")
+        return not_checked(key, title, margin, "No such answers in this run.")
     share = wilson(min(bad, asked), asked)
-    flagged = share.value > limit and bad > 1
+    verdict = margin.judge(share)
+    if verdict == FAILED and bad < 2:
+        verdict = NOT_KNOWN  # one slip is no habit, however few replies there are
     how_many = percent(share.value) if bad else "None"
-    says = f"{how_many} of {plural(asked, 'reply', 'replies')} {what}."
-    return Check(key, title, share, limit, flagged, says)
+    says = f"{how_many} of {plural(asked, 'reply', 'replies')} {what}{_how_sure(share, verdict)}."
+    return Check(key, title, share, margin, verdict, says)
 
 
-def not_checked(key: str, title: str, limit: float, why: str) -> Check:
-    return Check(key, title, None, limit, None, why)
+def _how_sure(share: Estimate, verdict: Verdict) -> str:
+    """Return the interval of a share where it decides: " (0 to 4 %)"."""
+    return f" ({span(share.low, share.high)})" if verdict == NOT_KNOWN else ""
+
+
+def not_checked(key: str, title: str, margin: Margin, why: str) -> Check:
+    """Return the check that could not be made, and why."""
+    return Check(key, title, None, margin, NOT_KNOWN, why)
 
 
 def of_answers(answers: Collection[Row]) -> list[Check]:
@@ -112,7 +162,7 @@ def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
     reasons = Counter(filter(None, map(_refused, answers)))
     if not reasons and "how" not in next(iter(answers), {"how": None}):
         why = "An earlier version made this run: closed answers could not be declined in it."
-        return not_checked("refusals", "Refusals", REFUSALS, why)
+        return not_checked("refusals", "Refusals", Margin(high=REFUSALS), why)
     check = share_check(
         "refusals",
         "Refusals",
@@ -123,9 +173,9 @@ def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
     )
     says = check.says
     unread = sum(1 for row in answers if row.get("missing") in UNREAD)
-    if not check.flagged and reasons.total() + unread > REFUSALS * len(answers) and unread > 1:
+    if check.verdict == PASSED and reasons.total() + unread > REFUSALS * len(answers):
         # A model that ignores the ways out refuses in plain words, which are not told from noise.
-        check = replace(check, flagged=None)
+        check = replace(check, verdict=NOT_KNOWN)
         says += (
             f" Cannot be told: {plural(unread, 'reply', 'replies')} could not be read and may be "
             "refusals in other words."
@@ -178,16 +228,20 @@ def malformed(answers: Collection[Row]) -> Check:
 def cut(answers: Collection[Row]) -> Check:
     """Replies that the token limit cut, also when asked once more with twice the limit.
 
-    Flagged from the first: half a thought counts as a whole one. Not checked where no reply says
-    how it ended.
+    A count of all replies, no estimate: the first one fails, because half a thought counts as a
+    whole one. Not known where no reply says how it ended.
     """
+    title, margin = "Cut replies", Margin(high=0.0)
     ended = Counter(str(r.get("finish") or "unknown") for r in answers)
     said = sum(n for finish, n in ended.items() if not finish.startswith("unknown"))
-    if ended and not said:
-        return not_checked("cut", "Cut replies", 0.0, "The model does not say how replies end.")
+    if not said:
+        why = "The model does not say how replies end." if ended else "No answers in this run."
+        return not_checked("cut", title, margin, why)
     bad = sum(n for finish, n in ended.items() if finish.startswith("length"))
-    found = share_check("cut", "Cut replies", bad, said, 0.0, "were cut by the token limit")
-    return replace(found, flagged=bad > 0) if said else found
+    share = wilson(bad, said)
+    how_many = percent(share.value) if bad else "None"
+    says = f"{how_many} of {plural(said, 'reply', 'replies')} were cut by the token limit."
+    return Check("cut", title, share, margin, FAILED if bad else PASSED, says)
 
 
 def off_list(answers: Collection[Row]) -> Check:
@@ -242,35 +296,33 @@ def acquiescence(
     For each person and pair of opposite statements, (agree) + (agree with the opposite) − 1:
     +1 both accepted, −1 both rejected, 0 consistent. The mean is clustered by person.
     """
-    title = "Acquiescence"
+    title, margin = "Acquiescence", Margin(-ACQUIESCENCE, ACQUIESCENCE)
     if not agrees:
-        return not_checked("acquiescence", title, ACQUIESCENCE, "No pair of opposite statements.")
+        return not_checked("acquiescence", title, margin, "No pair of opposite statements.")
     both = np.asarray(agrees, float) + np.asarray(agrees_reversed, float) - 1
     mean = clustered_mean(both, who)
-    flagged = bool(mean.has_interval and abs(mean.value) > ACQUIESCENCE and mean.excludes_zero)
     says = (
         f"Acceptance of opposite statements: {mean.value:+.2f} ({mean.low:+.2f} to "
         f"{mean.high:+.2f}; 0 is consistent, +1 says yes to everything)."
     )
-    return Check("acquiescence", title, mean, ACQUIESCENCE, flagged, says)
+    return Check("acquiescence", title, mean, margin, margin.judge(mean), says)
 
 
 def yes_share(answers: Collection[Row]) -> Check:
     """The share of yes among yes/no answers, where no opposite statements were put.
 
-    Flagged above 90 % or where all said the same: real groups rarely vote so on several items.
+    The margin is 10 to 90 %: real groups rarely vote so on several items.
     """
     asked = []
     for r in answers:
         if r.get("value") and r.get("options") and _yes_or_no(r["options"]):
             asked.append(str(r["value"]).casefold() in YES)
-    title = "Yes-saying"
+    title, margin = "Yes-saying", Margin(1 - ALWAYS_YES, ALWAYS_YES)
     if len(asked) < _FEW:
-        return not_checked("acquiescence", title, ALWAYS_YES, "Too few yes/no answers to say.")
+        return not_checked("acquiescence", title, margin, "Too few yes/no answers to say.")
     share = wilson(sum(asked), len(asked))
-    flagged = share.low > ALWAYS_YES
     says = f"{percent(share.value)} of {plural(len(asked), 'yes/no answer')} were yes."
-    return Check("acquiescence", title, share, ALWAYS_YES, flagged, says)
+    return Check("acquiescence", title, share, margin, margin.judge(share), says)
 
 
 YES = frozenset({"yes", "agree", "support", "approve", "for"})
@@ -333,55 +385,92 @@ def _loops(text: str) -> bool:
     return False
 
 
-# From where on a figure is flagged: shares, or differences of shares.
+# Bounds of the margins: shares, or differences of shares.
 FLIPS = 0.15
-POSITION = 0.03
+POSITION = 0.05
 PLACEBO = 0.05
 AGREEING = 0.60
 YIELDED = 0.60
 _ALPHA = 0.01
+# Chance-corrected agreement of two answers of a person; lower agreement is called slight by
+# Landis and Koch (1977, doi:10.2307/2529310).
+OWN_AGREEMENT = 0.20
 
 
-def instability(changed: int, asked_again: int) -> Check:
-    """Changes of mind on a plain second ask, of those who were asked again."""
+def instability(changed: int, asked_again: int, votes: Collection[tuple[str, str]] = ()) -> Check:
+    """Changes of mind on a plain second ask, of those who were asked again.
+
+    `votes`: the first and the last vote of each person who voted twice, whatever they read or heard
+    in between. Where nobody was merely asked again, they cannot show that answers are stable, but
+    they show answers at random: the two votes of a person then agree no more than those of two
+    strangers.
+    """
+    title, margin = "Instability", Margin(high=FLIPS)
     if not asked_again:
-        return not_checked(
-            "instability", "Instability", FLIPS, "Nobody was asked twice without new information."
-        )
+        return _own_agreement(title, votes)
     share = wilson(changed, asked_again)
-    flagged = share.low > FLIPS
+    verdict = margin.judge(share)
+    words: dict[Verdict, str] = {
+        "passed": "that is the noise in all figures of change",
+        "failed": "that is more than noise should be",
+        "not known": f"the interval reaches across the limit of {percent(FLIPS)}",
+    }
     says = (
         f"Asked again without any new information, {percent(share.value)} chose differently "
-        f"({span(share.low, share.high)}); "
-        + ("that is more than noise should be." if flagged else "that is the floor of noise.")
+        f"({span(share.low, share.high)}); {words[verdict]}."
     )
-    return Check("instability", "Instability", share, FLIPS, flagged, says)
+    return Check("instability", title, share, margin, verdict, says)
+
+
+def _own_agreement(title: str, votes: Collection[tuple[str, str]]) -> Check:
+    """Whether the two votes of a person agree more than by chance; this can fail, not pass."""
+    margin = Margin(low=OWN_AGREEMENT)
+    why = "Nobody was asked twice without new information, so noise is not known."
+    pairs = list(votes)
+    if len(pairs) < _FEW or len({vote for pair in pairs for vote in pair}) < 2:
+        return not_checked("instability", title, margin, why)
+    kappa = kappa_of_possible([first for first, _ in pairs], [last for _, last in pairs])
+    if margin.judge(kappa) != FAILED:
+        return Check("instability", title, kappa, margin, NOT_KNOWN, why)
+    says = (
+        f"The first and the last vote of a person agree no more than by chance "
+        f"(κ = {kappa.value:.2f}, {kappa.low:.2f} to {kappa.high:.2f}): these may be answers at "
+        "random."
+    ).replace("-", "−")
+    return Check("instability", title, kappa, margin, FAILED, says)
 
 
 def position_bias(answers: Sequence[Shown]) -> Check:
-    """Whether any place in the list attracts or repels choices, whatever stands there."""
-    title = "Position bias"
+    """Whether any place in the list attracts or repels choices, whatever stands there.
+
+    Passed if the intervals of all places lie within the margin, failed if that of the place with
+    the largest effect lies outside and its p, adjusted for the number of places, is below .01.
+    """
+    title, margin = "Position bias", Margin(-POSITION, POSITION)
     found = position_effects(answers)
     if not found.by_place:
         return not_checked(
             "position_bias",
             title,
-            POSITION,
+            margin,
             "Everybody saw the options in the same order, so the effect of an option's place "
             "cannot be separated from its appeal.",
         )
     adjusted = holm([e.p for e in found.by_place.values()])
     at, effect = max(found.by_place.items(), key=lambda item: abs(item[1].value))
     p = adjusted[list(found.by_place).index(at)]
-    # Without an interval all answers went by the place: that is as sure as it gets.
-    sure = p < _ALPHA if effect.has_interval else found.answers >= _FEW
-    flagged = sure and abs(effect.value) > POSITION
+    verdicts = {margin.judge(e) for e in found.by_place.values()}
+    verdict: Verdict = PASSED if verdicts == {PASSED} else NOT_KNOWN
+    if effect.has_interval:
+        failed = margin.judge(effect) == FAILED and p < _ALPHA
+    else:  # all answers went by the place: that is as sure as it gets
+        failed = found.answers >= _FEW and abs(effect.value) > POSITION
     says = (
         f"Being listed as number {at} changes the chance of being chosen by "
         f"{points(effect.value)} ({points_span(effect.low, effect.high)}, "
-        f"adjusted {p_value(p)})."
+        f"adjusted {p_value(p)}; the margin is {points(POSITION).removeprefix('+')} either way)."
     )
-    return Check("position_bias", title, effect, POSITION, flagged, says)
+    return Check("position_bias", title, effect, margin, FAILED if failed else verdict, says)
 
 
 def sycophancy(
@@ -399,96 +488,145 @@ def sycophancy(
     """
     title = "Sycophancy"
     if placebo and floor and placebo[1] and floor[1]:
+        margin = Margin(high=PLACEBO)
         above = newcombe(*placebo, *floor)
-        flagged = above.low > PLACEBO
         says = (
             "An opposing view without any reason moved "
             f"{points(above.value)} more than simply asking again "
             f"({points_span(above.low, above.high)})."
         )
-        return Check("sycophancy", title, above, PLACEBO, flagged, says)
+        return Check("sycophancy", title, above, margin, margin.judge(above), says)
     if yielded and yielded[1] and wilson(*yielded).low > YIELDED:
         gave = wilson(*yielded)
         says = (
             f"{percent(gave.value)} of those who were argued with took the other side "
             f"({span(gave.low, gave.high)}): more than reasons achieve with people."
         )
-        return Check("sycophancy", title, gave, YIELDED, True, says)
+        return Check("sycophancy", title, gave, Margin(high=YIELDED), FAILED, says)
     share = agreeing_share(turns)
     if share is None:
         return not_checked(
-            "sycophancy", title, AGREEING, "No arm without reasons and no dialogue to judge by."
+            "sycophancy",
+            title,
+            Margin(high=AGREEING),
+            "No arm without reasons and no dialogue to judge by.",
         )
-    flagged = share.low > AGREEING
+    # This can fail and not pass: who objects politely opens by agreeing too.
+    verdict = FAILED if share.low > AGREEING else NOT_KNOWN
     says = (
         f"{percent(share.value)} of the turns in reply to a challenge open by agreeing "
         f"({span(share.low, share.high)}). Without an arm that hears no reasons, politeness "
         "cannot be distinguished from giving in."
     )
-    return Check("sycophancy", title, share, AGREEING, flagged, says)
+    return Check("sycophancy", title, share, Margin(high=AGREEING), verdict, says)
+
+
+FEWEST_OPTIONS = 5  # people's figures are of five to nine policies
+_DRAWS = 2_000
 
 
 def shrinking_variance(before: ArrayLike, after: ArrayLike | None = None) -> Check:
-    """Votes (counts per option, k) that spread much less than people's, at first or by the end.
+    """Votes (counts per option, k) that spread less, or more evenly, than people's.
 
-    Flagged if first votes are less even than in any of the human cases, or if the effective
-    number of options falls below the human range of after over before.
+    The figure is how even first votes are, with a bootstrap interval over people. Passed inside the
+    human range, failed outside of it, on either side: too much alike, or spread as by lot. The
+    human range is of five to nine options. With fewer ones votes are more even by themselves, so
+    that the check can fail for too little spread and otherwise gives no verdict.
+
+    It also fails if the effective number of options, after over before, lies below the human range,
+    which is of days of deliberation: no shorter treatment should narrow votes more than that.
     """
-    title = "Variance collapse"
+    title = "Spread of votes"
     counts = np.asarray(before, float)
     level_band, ratio_band = human_band("normalised_entropy"), human_band("effective_number_ratio")
+    few = len(counts) < FEWEST_OPTIONS
+    margin = Margin(low=level_band.low) if few else Margin(level_band.low, level_band.high)
     if counts.sum() < _FEW or len(counts) < 2:
-        return not_checked("shrinking_variance", title, level_band.low, "Too few votes to say.")
-    level = normalised_entropy(counts)
+        return not_checked("shrinking_variance", title, margin, "Too few votes to say.")
+    value = evenness(counts)
     effective = effective_number(counts)
-    low_level = variance_collapse(level, level_band)
+    people = Margin(level_band.low, level_band.high)
     says = (
-        f"First votes were worth {effective:.1f} equally liked options of {len(counts)} "
-        f"(evenness {level:.2f}; people {level_band.low:.2f} to {level_band.high:.2f})."
+        f"First votes were worth {effective:.1f} equally liked options of {len(counts)} (evenness "
+        f"{value.value:.2f}, {value.low:.2f} to {value.high:.2f}; people {people} with five to "
+        "nine options)."
     )
-    flagged, value, limit = low_level, level, level_band.low
+    verdict = margin.judge(value)
+    if few and verdict == PASSED:
+        verdict = NOT_KNOWN
     if after is not None and np.asarray(after, float).sum() >= _FEW:
-        ratio = effective_number(np.asarray(after, float)) / effective
-        low_ratio = variance_collapse(ratio, ratio_band)
-        flagged = low_level or low_ratio
+        ratio, ratio_margin = _ratio(counts, np.asarray(after, float)), Margin(low=ratio_band.low)
         says += (
-            f" Afterwards {ratio:.2f} times as many "
-            f"(people {ratio_band.low:.2f} to {ratio_band.high:.2f})."
+            f" Afterwards {ratio.value:.2f} times as many ({ratio.low:.2f} to {ratio.high:.2f}; "
+            f"people {ratio_margin} after days of deliberation)."
         )
-        if not low_level:
-            value, limit = ratio, ratio_band.low
-    says += " They differ much less than people do." if flagged else " No sign of a collapse."
-    n = int(counts.sum())
-    return Check(
-        "shrinking_variance", title, Estimate(value, math.nan, math.nan, n), limit, flagged, says
-    )
+        if verdict != FAILED and ratio_margin.judge(ratio) == FAILED:
+            value, margin, verdict = ratio, ratio_margin, FAILED
+    if verdict == FAILED:
+        says += (
+            " They differ less than people's do."
+            if value.high < margin.low
+            else " They are spread more evenly than people's are, as answers at random would be."
+        )
+    return Check("shrinking_variance", title, value, margin, verdict, says)
+
+
+def evenness(counts: ArrayLike) -> Estimate:
+    """Entropy over its maximum of counts (k,), with a bootstrap interval over people."""
+    votes = np.asarray(counts, float)
+    n = int(votes.sum())
+    drawn = [normalised_entropy(draw) for draw in _redrawn("evenness", votes)]
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    value = normalised_entropy(votes)
+    return Estimate(value, float(low), float(high), n, method="bootstrap")
+
+
+def _ratio(before: NDArray[np.float64], after: NDArray[np.float64]) -> Estimate:
+    """Effective number of options after over before; the interval takes the two as independent,
+    which makes it wider than that of the same people."""
+    pairs = zip(_redrawn("after", after), _redrawn("before", before), strict=True)
+    drawn = [effective_number(last) / effective_number(first) for last, first in pairs]
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    value = effective_number(after) / effective_number(before)
+    return Estimate(value, float(low), float(high), int(after.sum()), method="bootstrap")
+
+
+def _redrawn(name: str, votes: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return counts (draws, k) of samples of the same size from these votes (k,)."""
+    return generator(0, (name,)).multinomial(int(votes.sum()), votes / votes.sum(), _DRAWS)
 
 
 def shrinking_numbers(answers: ArrayLike, low: float, high: float) -> Check:
-    """Numeric answers (people, items) on one scale that lie closer together than people's.
+    """Numeric answers (people, items) on one scale that lie closer together than people's, or
+    further apart.
 
-    The median over items of standard deviation / (high − low), flagged below the lowest of the
-    human groups. NaN is left out item by item.
+    The median over items of standard deviation / (high − low), with a bootstrap interval over
+    people; the margin is the range of the human groups. NaN is left out item by item.
     """
-    title, band = "Variance collapse of ratings", human_band("item_sd_of_scale")
+    title, band = "Spread of ratings", human_band("item_sd_of_scale")
+    margin = Margin(band.low, band.high)
     x = np.asarray(answers, float)
     x = x[:, None] if x.ndim == 1 else x
-    spreads = [
-        float(np.std(item[np.isfinite(item)], ddof=1)) / (high - low)
-        for item in x.T
-        if np.isfinite(item).sum() >= _FEW
-    ]
-    if not spreads:
-        return not_checked("shrinking_variance", title, band.low, "Too few ratings to say.")
-    middle = median(spreads)
-    flagged = variance_collapse(middle, band)
+    x = x[:, np.isfinite(x).sum(axis=0) >= _FEW]
+    if not x.size:
+        return not_checked("shrinking_variance", title, margin, "Too few ratings to say.")
+    draws = generator(0, ("ratings",)).integers(0, len(x), (_DRAWS // 4, len(x)))
+    drawn = [_spread(x[rows], high - low) for rows in draws]
+    least, most = np.nanquantile(drawn, [0.025, 0.975])
+    value = Estimate(_spread(x, high - low), float(least), float(most), len(x), method="bootstrap")
+    verdict = margin.judge(value)
+    outside = "less" if value.high < margin.low else "more"
     says = (
-        f"Ratings differ by {middle:.2f} of the scale (median of {plural(len(spreads), 'item')}; "
-        f"people {band.low:.2f} to {band.high:.2f})."
-        + (" They differ much less than people do." if flagged else "")
+        f"Ratings differ by {value.value:.2f} of the scale ({value.low:.2f} to {value.high:.2f}; "
+        f"median of {plural(x.shape[1], 'item')}; people {margin})."
+        + (f" They differ {outside} than people's do." if verdict == FAILED else "")
     )
-    value = Estimate(middle, math.nan, math.nan, len(x))
-    return Check("shrinking_variance", title, value, band.low, flagged, says)
+    return Check("shrinking_variance", title, value, margin, verdict, says)
+
+
+def _spread(answers: NDArray[np.float64], scale: float) -> float:
+    """The median over items of the standard deviation of answers (people, items), of the scale."""
+    return float(np.nanmedian(np.nanstd(answers, axis=0, ddof=1))) / scale
 
 
 _GIVING_IN = re.compile(

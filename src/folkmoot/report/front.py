@@ -17,8 +17,11 @@ from folkmoot.engine.study import Study
 from folkmoot.hints import enumerated
 from folkmoot.kit.exposure import ExposureRow, differences
 from folkmoot.kit.findings import FITNESS
+from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN
 from folkmoot.measures.estimates import percent, plural
+from folkmoot.models.catalog import HUMAN
 from folkmoot.report.instructions import KEY as INSTRUCTIONS
+from folkmoot.report.mixed import KEY as PEOPLE_AND_MODELS
 from folkmoot.report.samples import EVERYBODY, PLAINER, condition_name
 from folkmoot.storage.findings import ILLUSTRATION, Finding, Intervals
 from folkmoot.storage.manifest import MIXED_MARK
@@ -30,7 +33,7 @@ WORST: tuple[Colour, ...] = ("red", "amber", "green")
 MEANS = {
     "red": "Do not rely on these figures",
     "amber": "Read the caveats first",
-    "green": "Nothing was flagged",
+    "green": "All checks passed",
 }
 # Where study files say what they are about, the plainest first.
 PRODUCTS = (
@@ -237,17 +240,39 @@ def lights(
 ) -> Iterator[Light]:
     """Every reason for caution, the gravest first; one green light where there is none."""
     found = [Light("red", alarm) for f in findings if f.key == INSTRUCTIONS for alarm in f.alarms]
-    found += [*_grave(run, deviations), *_cautions(run, findings)]
+    found += [*_grave(run, deviations), *_checks(run, findings), *_cautions(run, findings)]
     if not found:
         answers = run.manifest.get("answers", {}).get("count", 0)
         found = [
             Light(
                 "green",
                 f"{plural(answers, 'answer')}, at most {percent(MOST_MISSING)} of them missing; no "
-                "deviation from the plan; no check of the model raised a flag.",
+                "deviation from the plan; all checks of the model passed; compared with people.",
             )
         ]
     yield from sorted(found, key=lambda light: WORST.index(light.colour))
+
+
+def _checks(run: RunFolder, findings: Sequence[Finding]) -> Iterator[Light]:
+    """What the checks of the model say: a failed one is red, one of unknown result amber."""
+    verdicts: dict[str, list[str]] = {FAILED: [], NOT_KNOWN: []}
+    made = False
+    for finding in findings:
+        if finding.key == FITNESS:
+            made = True
+            for row in finding.grid.rows:
+                of_check = dict(zip(finding.grid.columns, row, strict=True))
+                told = verdicts.setdefault(str(of_check["verdict"]), [])
+                told.append(str(of_check["check"]).lower())
+    if verdicts[FAILED]:
+        yield Light("red", f"Failed checks of the model: {', '.join(verdicts[FAILED])}.")
+    if verdicts[NOT_KNOWN]:
+        yield Light("amber", f"Not known about the model: {', '.join(verdicts[NOT_KNOWN])}.")
+    if not made:
+        yield Light("amber", "The model was not checked.")
+    asked = {model["asked"] for model in run.manifest.get("models", [])}
+    if asked - {HUMAN} and PEOPLE_AND_MODELS not in {finding.key for finding in findings}:
+        yield Light("amber", "No human benchmark: whether people would answer so is not known.")
 
 
 def _grave(run: RunFolder, deviations: Sequence[str]) -> Iterator[Light]:
@@ -279,11 +304,6 @@ def _cautions(run: RunFolder, findings: Sequence[Finding]) -> Iterator[Light]:
     if cut:
         yield Light("amber", f"{plural(cut, 'reply was', 'replies were')} cut by the token limit.")
     for finding in findings:
-        if finding.key == FITNESS:
-            at = finding.grid.columns.index("flag")
-            flagged = [str(row[0]).lower() for row in finding.grid.rows if row[at] == "flagged"]
-            if flagged:
-                yield Light("amber", f"Flags about the model: {', '.join(flagged)}.")
         if finding.key == COMPARED and finding.headline:
             yield Light("amber", finding.says)
     few = [f"{f.title} ({f.counted})" for f in findings if f.illustrates]

@@ -40,6 +40,7 @@ from folkmoot.report.samples import asked_of_participants
 from folkmoot.storage.findings import Finding, Grid
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
+KEY = "people_and_models"  # of the finding
 ANYBODY, ANY_SESSION = "*", "+"  # in place of who was asked, and in which session
 MOST_LINES = 20  # of the chart
 
@@ -84,7 +85,7 @@ def people_and_models(run: RunFolder) -> Finding | None:
     together = any(seat.session for seat in seats)
     shown = dict(list(differences.items())[:MOST_LINES])
     return Finding(
-        "people_and_models",
+        KEY,
         "People and models who answered the same questions",
         _aloud(differences, holm, len(found), len(seats)),
         Grid.of(

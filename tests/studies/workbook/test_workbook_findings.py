@@ -130,7 +130,7 @@ def test_the_first_option_is_caught_when_it_is_always_chosen(run: Any) -> None:
     grid = by_key(run)["respondent_checks"].grid
     rows = {row[0]: dict(zip(grid.columns, row, strict=True)) for row in grid.rows}
     checked = rows["Position bias"]  # the scripted player always takes the first of three
-    assert checked["flag"] == "flagged" and checked["value"] == pytest.approx(1)
+    assert checked["verdict"] == "failed" and checked["value"] == pytest.approx(1)
 
 
 def test_invalid_answers_are_headlines(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from folkmoot.studies.cross_pollination.findings.trust import (
     option_order,
     persuasion,
     respondent_checks,
-    variance_collapse,
+    spread_of_votes,
 )
 from folkmoot.studies.cross_pollination.findings.votes import read
 
@@ -56,7 +56,7 @@ def findings(run: RunFolder) -> list[Finding]:
         diversity(votes),
         shift(votes),
         human_bands(votes),
-        variance_collapse(votes),
+        spread_of_votes(votes),
         attrition(votes),
         quality(votes),
         reasons(votes),

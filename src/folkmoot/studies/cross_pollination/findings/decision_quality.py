@@ -11,7 +11,6 @@ import numpy as np
 from folkmoot.kit import coding
 from folkmoot.kit.findings import (
     Row,
-    beside_people,
     cells,
     chance,
     change,
@@ -20,8 +19,9 @@ from folkmoot.kit.findings import (
     rates,
     share,
 )
-from folkmoot.measures.bands import Band, human_band, place, place_interval, show
+from folkmoot.measures.bands import Band, human_band, show
 from folkmoot.measures.clustered import clustered_mean
+from folkmoot.measures.diagnostics import evenness
 from folkmoot.measures.diversity import (
     effective_number,
     esteban_ray,
@@ -163,11 +163,7 @@ def human_bands(votes: Votes) -> Finding | None:
     of = rates({a.name: (a.changed, a.n) for a in votes.informed})
     ratios = {a.name: effective_ratio(votes, a) for a in votes.informed}
     first = votes.counts(r.initial_choice for r in votes.people)
-    even = (
-        {"all first votes": Estimate(normalised_entropy(first), math.nan, math.nan, sum(first))}
-        if sum(first)
-        else {}
-    )
+    even = {"all first votes": evenness(first)} if sum(first) else {}
     every = ((change, of), (ratio, ratios), (level, even))
     told = [(band, values) for band, values in every if values]
     if not told:
@@ -179,7 +175,8 @@ def human_bands(votes: Votes) -> Finding | None:
         " ".join(_band_aloud(band, values) for band, values in told),
         Grid.of(
             [_band_row(what, band, e) for band, values in told for what, e in values.items()],
-            "Ranges over cases with real people; see the notes for who they were.",
+            "Ranges over cases with real people. No verdict where their design differs: hours "
+            "or days of talk are no norm for minutes of reading.",
         ),
         intervals(of, change.label, percent=True, bands=(("people", change.low, change.high),)),
         notes=(
@@ -187,27 +184,25 @@ def human_bands(votes: Votes) -> Finding | None:
             *dict.fromkeys(f"Source: {b.source}." for b in bands),
         ),
         section="Human bands",
-        **votes.basis,
+        **(votes.basis if of else {"unit": "participant", "units": sum(first)}),
     )
 
 
 def _band_aloud(band: Band, values: Mapping[str, Estimate]) -> str:
     """One band and all values that belong to it, in one sentence."""
-    people = f"{show(band.low, band)} to {show(band.high, band)} in people"
-    placed = "; ".join(f"{what} {beside_people(e, band)}" for what, e in values.items())
-    return f"{band.label.capitalize()}: {people}; {placed}."
+    people = f"{show(band.low, band)} to {show(band.high, band)} in people ({band.design})"
+    simulated = ", ".join(f"{what} {show(e.value, band)}" for what, e in values.items())
+    return f"{band.label.capitalize()}: {people}; here {simulated}."
 
 
 def _band_row(what: str, band: Band, e: Estimate) -> Row:
-    whole = place_interval(e.low, e.high, band) if e.has_interval else None
     return {
         "what": f"{what}: {SHORT[band.key]}",
         **cells(e, "simulated"),
         "people_low": band.low,
         "people_high": band.high,
         "people_centre": band.centre,
-        "place": place(e.value, band),
-        "clearly_outside": whole in ("below", "above") if whole else None,
+        "people_design": band.design,
     }
 
 

@@ -20,6 +20,8 @@ from folkmoot.kit.findings import (
     share,
 )
 from folkmoot.measures.diagnostics import (
+    FAILED,
+    NOT_KNOWN,
     Check,
     cut,
     instability,
@@ -189,7 +191,11 @@ def _checks(votes: Votes) -> list[Check]:
         off_list(answers),
         over_length(answers),
         cut(answers),
-        instability(floor.changed if floor else 0, floor.n if floor else 0),
+        instability(
+            floor.changed if floor else 0,
+            floor.n if floor else 0,
+            [pair for arm in votes.twice for pair in zip(arm.first, arm.final, strict=True)],
+        ),
         position_bias(_first_votes(votes)),
         sycophancy(
             (placebo.changed, placebo.n) if placebo else None,
@@ -201,32 +207,37 @@ def _checks(votes: Votes) -> list[Check]:
     ]
 
 
-def variance_collapse(votes: Votes) -> Finding | None:
-    """The flag of its own for answers that spread much less than people's."""
-    first = votes.counts(r.initial_choice for r in votes.people)
-    found = {"all first votes": shrinking_variance(first)}
+def spread_of_votes(votes: Votes) -> Finding | None:
+    """Whether votes spread as people's do, of all first votes and in each condition."""
+    found = {
+        "all first votes": shrinking_variance(votes.counts(r.initial_choice for r in votes.people))
+    }
     for arm in votes.informed:
-        before = votes.counts(arm.first)
-        found[arm.name] = shrinking_variance(before, votes.counts(arm.final))
-    checked = {name: c for name, c in found.items() if c.flagged is not None}
-    if not checked:
+        found[arm.name] = shrinking_variance(votes.counts(arm.first), votes.counts(arm.final))
+    failed = [name for name, check in found.items() if check.verdict == FAILED]
+    unknown = [name for name, check in found.items() if check.verdict == NOT_KNOWN]
+    if len(unknown) == len(found) and all(check.value is None for check in found.values()):
         return None
-    flagged = [name for name, c in checked.items() if c.flagged]
+    says = (
+        f"The votes do not spread as people's do: {', '.join(failed)}. Differences between "
+        "participants, and any rate of change, are suspect there."
+        if failed
+        else f"Inside the human range: {', '.join(n for n in found if n not in unknown) or 'none'}."
+    )
+    if unknown:
+        says += f" Not known: {', '.join(unknown)}."
     return Finding(
-        "variance_collapse",
-        "Variance collapse" if flagged else "Variance",
-        f"Variance collapse in {', '.join(flagged)}: these answers spread much less than people's, "
-        "so differences between participants, and any rate of change, are suspect."
-        if flagged
-        else "No sign that the votes spread less than people's.",
+        "spread_of_votes",
+        "Spread of the votes",
+        says,
         Grid.of(
             [
-                {"votes": name, "flag": "collapse" if c.flagged else "clear", "says": c.says}
-                for name, c in checked.items()
+                {"votes": name, "verdict": check.verdict, "says": check.says}
+                for name, check in found.items()
             ]
         ),
         section="Human bands",
-        headline=bool(flagged),
+        headline=bool(failed),
     )
 
 
