@@ -14,7 +14,7 @@ from scipy.stats import binom
 
 import folkmoot
 from folkmoot.conversation.transcript import EMPTY, Speaker, build_messages
-from folkmoot.kit.exposure_by_source import MISNAMED
+from folkmoot.kit.exposure import MISNAMED
 from folkmoot.measures.clustered import paired_difference
 from folkmoot.models.request import ProviderSettings, Request, RespondentHints, StudyPart
 from folkmoot.people.sources.grounded import Profile

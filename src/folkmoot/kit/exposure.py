@@ -1,76 +1,51 @@
-"""Which texts stood in the prompt of each decision, by the requests in the journal.
+"""Which texts stood in the prompt of each decision: a join of `provenance` with the design.
 
-A study says what its texts are (`Text`: words out of its own tables and settings), which questions
-are decisions, and which kinds its design shows at each (`Decision`). Whether the words were there
-is looked up in the requests as they were sent, so that the table `exposure` can disagree with what
-the code and the docs claim.
+The engine records whose texts stand in each request (`folkmoot.provenance`). A study says which
+questions are decisions and which sources its design shows there (`Decision`), and what it calls the
+kinds of its sources (`label`). So the table `exposure` can disagree with what the code and the docs
+claim.
 
-    STUDY = Study(…, tables=(…, ExposureRow), afterwards=Exposure(texts, decisions))
-
-A text is found by its sentences, whatever their line breaks, case and punctuation. Whose words the
-prompt says they are is read from the label before them (“Ann: …”, a row, a tag, a record).
+    STUDY = Study(…, tables=(…, ExposureRow), afterwards=Exposure(decisions, label))
 """
 
 from __future__ import annotations
 
-import re
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from folkmoot.conversation.lines import plain
 from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.utterances import UTTERANCES
 from folkmoot.measures.estimates import percent
+from folkmoot.provenance import Source
 from folkmoot.storage.findings import Finding, Grid, Heat
+from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
 
 OWN = "own words"
 ELSEWHERE = "words from elsewhere"  # of a conversation or person whose texts are not for it
 MISNAMED = "words under another's name"
-STOOD = 0.5  # of the words of a text; with fewer it did not stand in the prompt
-SHORT = 4  # sentences of fewer words stand by chance, so a text is not looked for by them
-TELLING = 8  # sentences of fewer words are said by different people
-REMEMBERED = 2048  # messages whose sentences are remembered: many prompts share theirs
-LABEL = 100  # characters before a text in which its speaker's name may stand
-
-
-class Text(NamedTuple):
-    """A text that can have been shown.
-
-    `scope`: the conversation, group or person that it belongs to; empty for what is everybody's.
-    `by`: who said it; to them it is of the kind `OWN`. `name`: what prompts call who said it.
-    """
-
-    kind: str
-    id: str
-    words: str
-    scope: str = ""
-    by: str = ""
-    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """A question that decides something, at its address in the journal.
 
-    `scopes`: the conversations and persons whose texts are for it. `shows`: kind → whether the
-    design shows the texts of it that are in these scopes here, every one of them; a kind that is
-    not named is reported and not checked.
+    `shows`: label → ids of the sources that the design shows here, every one of them. With no ids
+    none may stand. A label that is not named is reported and not checked. `within`: further ids
+    that may stand here, or beginnings of ids that end in `/`; a text of a label that is in neither
+    is from elsewhere.
     """
 
     address: str
     participant_id: str
     condition: str
     name: str
-    scopes: frozenset[str]
-    shows: Mapping[str, bool] = field(default_factory=dict)
+    shows: Mapping[str, Collection[str]] = field(default_factory=dict)
+    within: Collection[str] = ()
 
 
 class ExposureRow(Row, table="exposure"):
@@ -87,372 +62,128 @@ class ExposureRow(Row, table="exposure"):
     expected: bool | None = column(
         "whether the design shows this kind here; empty: it says neither"
     )
-    texts: int = column("texts of this kind of which at least half the words stood in the prompt")
+    texts: int = column("texts of this kind that stood in the prompt")
     text_ids: list[str] = column("their ids")
     share: float | None = column(
-        "share of words that stood there: where the design shows this kind, of all texts of it; "
-        "else of these texts (of the nearest, where none did); empty where none was recorded"
+        "share of the texts that the design shows here which stood there; 1 for a kind that it "
+        "does not show and that stood; empty where none was recorded"
     )
 
 
-Texts = Callable[[RunFolder], Iterable[Text]]
 Decisions = Callable[[RunFolder], Iterable[Decision]]
+Label = Callable[[Source], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """`Study.afterwards` of a study that says its texts and decisions."""
+    """`Study.afterwards` of a study that says its decisions.
 
-    texts: Texts
-    decisions: Decisions
-
-    def __call__(
-        self, run: RunFolder, journal: JournalReader, prompts: Mapping[str, str]
-    ) -> Iterator[ExposureRow]:
-        # A speaker may repeat an instruction; that it stands in another's prompt shows nothing.
-        wording = (Text("", name, words) for name, words in prompts.items())
-        index = Index((*self.texts(run), *wording))
-        for decision in self.decisions(run):
-            # What the one who is asked said before may stand as its own messages.
-            sent = (
-                f"You: {m.content}" if m.role == "assistant" else m.content
-                for m in journal.messages(decision.address)
-            )
-            replies = partial(_replies, journal, decision.address.rpartition("/")[0])
-            yield from rows(decision, index.found(decision, sent, replies))
-
-
-def _replies(journal: JournalReader, scope: str) -> Iterator[tuple[str, list[str]]]:
-    """Every reply in a conversation, thoughts that nobody heard among them, and its prompt."""
-    for address in journal.below(scope):
-        entry = journal.at(address)
-        if entry is not None and entry.reply:
-            yield entry.reply, [m["content"] for m in entry.request["messages"]]
-
-
-class Found(NamedTuple):
-    """A text and how many of its words stood in a prompt. `brief`: it has no sentence that could
-    not stand there by chance."""
-
-    kind: str
-    id: str
-    words: int
-    standing: int
-    brief: bool
-
-    @property
-    def share(self) -> float:
-        return self.standing / self.words
-
-
-class _Standing(NamedTuple):
-    """What stands in a message: sentences with the place of their first word, and first sentences
-    of texts whose speakers have names."""
-
-    places: tuple[tuple[int, int], ...]
-    labels: tuple[_Label, ...]
-
-
-class _Label(NamedTuple):
-    """The first sentence of a text in a message: the words that introduce it, None where the
-    message opens with it, and the sentences that start where it does, longer ones among them."""
-
-    sentence: int
-    words: frozenset[str] | None
-    starting: frozenset[int]
-
-
-class Index:
-    """Texts by the sentences in them: one pass over a prompt finds them all.
-
-    A sentence is kept as a hash (64 bits) of its words, so that a million people's texts fit; two
-    hashes of a prompt's words are enough to tell whether any of them stands at a place.
+    `label` gives what the study calls the kind of a source, empty for one that is nobody's exposure
+    (a figure, an option that everybody has before them). `own`: the label of the participant's own
+    words; empty: they have the label of their source, as in a conversation that is shown whole.
     """
 
-    def __init__(self, texts: Iterable[Text]) -> None:
-        self._texts: list[Text] = []
-        self._brief: list[bool] = []
-        self._scopes: dict[str, list[int]] = {}
-        hashes, starts, lengths = array("Q"), array("Q"), array("L")
-        counts = array("L")  # sentences of each text
-        openings = dict[
-            int, int
-        ]()  # text whose speaker has a name → the hash of its first sentence
-        for text in texts:
-            words = plain(text.words)
-            sentences = sentences_of(words)
-            if not sentences:
-                continue
-            self._scopes.setdefault(text.scope, []).append(len(self._texts))
-            if text.name and (opening := _opening(words)):
-                openings[len(self._texts)] = _hash(opening)
-            self._texts.append(text._replace(words=""))
-            self._brief.append(max(map(len, sentences)) < SHORT)
-            counts.append(len(sentences))
-            for sentence in sentences:
-                hashes.append(_hash(sentence))
-                starts.append(_hash(sentence[:SHORT]))
-                lengths.append(len(sentence))
-        self._place(*map(np.array, (hashes, starts, lengths, counts)))
-        self._openings = {t: int(np.searchsorted(self._hashes, h)) for t, h in openings.items()}
-        self._opens = frozenset(self._openings.values())
-        self._remembered: dict[str, _Standing] = {}
+    decisions: Decisions
+    label: Label
+    own: str = OWN
 
-    def _place(self, hashes: Numbers, starts: Numbers, lengths: Numbers, counts: Numbers) -> None:
-        """Number the sentences in order of their hashes, and look them up both ways."""
-        self._hashes, first, of_texts = np.unique(hashes, return_index=True, return_inverse=True)
-        self._lengths = lengths[first].astype(np.intp)
-        # Text → its sentences, sentence → the texts that hold it.
-        self._bounds = np.concatenate(([0], np.cumsum(counts))).astype(np.intp)
-        self._sentences = of_texts.astype(np.int32)
-        holders = np.repeat(np.arange(len(counts), dtype=np.int32), counts.astype(np.intp))
-        self._holders = holders[np.argsort(of_texts, kind="stable")]
-        held = np.bincount(of_texts, minlength=len(self._hashes))
-        self._held = np.concatenate(([0], np.cumsum(held))).astype(np.intp)
-        # First words → how long sentences are that start with them, shorter starts among them.
-        begun = np.stack((starts[first], self._lengths.astype(np.uint64)), axis=1)
-        begun = np.unique(begun, axis=0)
-        self._starts, self._at, self._ways = np.unique(
-            begun[:, 0], return_index=True, return_counts=True
-        )
-        self._going_on = begun[:, 1].astype(np.intp)
-        self._of_text = (
-            np.add.reduceat(
-                self._lengths[self._sentences], self._bounds[:-1], dtype=np.intp
-            ).tolist()
-            if len(counts)
-            else []
-        )
-
-    def found(
-        self,
-        decision: Decision,
-        messages: Iterable[str],
-        replies: Callable[[], Iterable[tuple[str, Sequence[str]]]] = tuple,
-    ) -> list[Found]:
-        """All texts that are for this decision, found or not, and others' that were found.
-
-        `replies` of this conversation, each with the messages of its prompt.
-        """
-        own = {
-            text: self._sentences_in(text)
-            for scope in ("", *sorted(decision.scopes))
-            for text in self._scopes.get(scope, ())
-        }
-        known = set[int]().union(*own.values())
-        here: set[int] = set()
-        elsewhere: set[int] = set()
-        labels: list[_Label] = []
-        for message in messages:
-            places, labelled = self._standing(message)
-            labels += labelled
-            numbers = {n for _, n in places}
-            here |= numbers & known
-            # Words that somebody here said, or a few words, show nothing about elsewhere.
-            others = {n for n in numbers - known if self._lengths[n] >= TELLING}
-            if others:
-                said = {p + i for p, n in places if n in known for i in range(self._lengths[n])}
-                elsewhere |= {
-                    n
-                    for p, n in places
-                    if n in others and not said.issuperset(range(p, p + self._lengths[n]))
-                }
-        # A model may think here, by itself, what it or another says elsewhere.
-        for reply, prompt in replies() if elsewhere else ():
-            elsewhere -= self._sentences_of(reply).difference(*map(self._sentences_of, prompt))
-        words = {t: sum(int(self._lengths[n]) for n in own[t] if n in here) for t in own}
-        foreign: dict[int, int] = {}
-        for sentence in sorted(elsewhere):
-            for text in self._holders[slice(*self._held[sentence : sentence + 2])].tolist():
-                foreign[text] = foreign.get(text, 0) + int(self._lengths[sentence])
-        return [
-            *(self._of(t, count, decision) for t, count in words.items() if self._texts[t].kind),
-            *(
-                self._of(t, count, decision)._replace(kind=ELSEWHERE)
-                for t, count in sorted(foreign.items())
-                if count >= STOOD * self._of_text[t]
-            ),
-            *(
-                self._of(t, self._of_text[t], decision)._replace(kind=MISNAMED)
-                for t in self._misnamed(own, labels)
-            ),
-        ]
-
-    def _misnamed(self, texts: Mapping[int, Sequence[int]], labels: Iterable[_Label]) -> list[int]:
-        """Of these texts (with their sentences) those that another speaker's name introduces, and
-        that stand nowhere without a name, as a message of their own, nor under the name of anybody
-        here who says the same or goes on from it: who repeats words, quotes them."""
-        names = {t: frozenset(_words_of(n)) for t in texts if (n := self._texts[t].name)}
-        wrong, right = set[int](), set[int]()
-        for sentence, words, starting in labels:
-            if words is None:
-                right.add(sentence)
-                continue
-            called = [t for t, name in names.items() if name <= words]
-            if called:
-                own = any(not starting.isdisjoint(texts[t]) for t in called)
-                (right if own else wrong).add(sentence)
-        return [t for t in names if self._openings.get(t) in wrong - right]
-
-    def _sentences_of(self, message: str) -> set[int]:
-        return {n for _, n in self._standing(message).places}
-
-    def _sentences_in(self, text: int) -> list[int]:
-        found: list[int] = self._sentences[slice(*self._bounds[text : text + 2])].tolist()
-        return found
-
-    def _of(self, number: int, count: int, decision: Decision) -> Found:
-        text, words = self._texts[number], self._of_text[number]
-        kind = OWN if text.by == decision.participant_id else text.kind
-        return Found(kind, text.id, words, count, self._brief[number])
-
-    def _standing(self, message: str) -> _Standing:
-        # Not a cached method, which would hold the index, with all texts, after the run.
-        places = self._remembered.get(message)
-        if places is None:
-            if len(self._remembered) >= REMEMBERED:
-                self._remembered.clear()
-            text = plain(message)
-            found = self._scan(text)
-            places = self._remembered[message] = _Standing(found, self._labels(text, found))
-        return places
-
-    def _labels(self, message: str, places: Iterable[tuple[int, int]]) -> tuple[_Label, ...]:
-        """Where first sentences stand, and what introduces them: the words of one sentence up to a
-        colon."""
-        opening = [(p, n) for p, n in places if n in self._opens]
-        if not opening:
-            return ()
-        starting: dict[int, set[int]] = {}
-        for place, number in places:
-            starting.setdefault(place, set()).add(number)
-        folded = message.casefold()
-        starts = [m.start() for m in _WORD.finditer(folded)]
-        found: list[_Label] = []
-        for place, number in opening:
-            before = _ENDED.split(folded[max(0, starts[place] - LABEL) : starts[place]])[-1]
-            label = _LABEL.search(before)
-            if label or place == 0:
-                words = frozenset(_WORD.findall(label[1])) if label else None
-                found.append(_Label(number, words, frozenset(starting[place])))
-        return tuple(found)
-
-    def _scan(self, message: str) -> tuple[tuple[int, int], ...]:
-        """Where sentences stand in a message: (place of the first word, sentence)."""
-        if not len(self._hashes):
-            return ()
-        words = _words_of(message)
-        sums = _sums(words)
-        found: list[tuple[int, int]] = []
-        for start in range(1, min(SHORT, len(words)) + 1):
-            hashes = _between(sums, np.arange(len(words) - start + 1), start)
-            at = np.minimum(np.searchsorted(self._starts, hashes), len(self._starts) - 1)
-            places = np.flatnonzero(self._starts[at] == hashes)
-            ways = self._ways[at[places]]
-            first = np.repeat(self._at[at[places]], ways)
-            nth = np.arange(len(first)) - np.repeat(np.cumsum(ways) - ways, ways)
-            lengths = self._going_on[first + nth]
-            places = np.repeat(places, ways)
-            whole = (places + lengths <= len(words)) & (np.minimum(lengths, SHORT) == start)
-            places, lengths = places[whole], lengths[whole]
-            hashes = _between(sums, places, lengths)
-            numbers = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
-            there = self._hashes[numbers] == hashes
-            found += zip(places[there].tolist(), numbers[there].tolist(), strict=True)
-        return tuple(found)
+    def __call__(
+        self, run: RunFolder, _journal: JournalReader, _prompts: Mapping[str, str]
+    ) -> Iterator[ExposureRow]:
+        decisions = list(self.decisions(run))
+        sources = _sources_at(run, {decision.address for decision in decisions})
+        has_answers = run.has_table("answers")
+        asked = dict(run.rows("answers", "address", "speaker_id")) if has_answers else {}
+        recorded = _Recorded(_recorded_speakers(run), _written_by_others(run), asked)
+        for decision in decisions:
+            found = sources.get(decision.address, ())
+            yield from _rows(decision, found, recorded, self)
 
 
-Numbers = NDArray[np.uint64]
-
-# A hash of words is a polynomial in an odd number, modulo 2 ** 64: of any words in a row it is the
-# difference of two sums.
-_BASE = 0x9E3779B97F4A7C15
-_INVERSE = pow(_BASE, -1, 2**64)
-
-
-@lru_cache(maxsize=2)
-def _powers(of: int, count: int) -> Numbers:
-    """The powers 0 … count - 1."""
-    powers = np.full(count, of, dtype=np.uint64)
-    powers[:1] = 1
-    return cast("Numbers", np.cumprod(powers, dtype=np.uint64))
-
-
-def _sums(words: Sequence[str]) -> Numbers:
-    """(n + 1,): the sum of the terms before each place."""
-    size = 1 << len(words).bit_length()
-    terms = np.array([hash(w) & 0xFFFFFFFFFFFFFFFF for w in words], dtype=np.uint64)
-    terms *= _powers(_BASE, size)[: len(words)]
-    return np.concatenate((np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)))
+def _sources_at(run: RunFolder, addresses: Collection[str]) -> dict[str, list[Source]]:
+    """Address → the sources of the texts in the request, each once, in order."""
+    if not run.has_table(PROVENANCE):
+        return {}
+    spans = run.lazy(PROVENANCE).filter(pl.col("address").is_in(list(addresses)))
+    columns = ("address", "kind", "source_id", "speaker")
+    found: dict[str, dict[Source, None]] = {}
+    known: dict[tuple[str, ...], Source] = {}
+    for part in spans.select(columns).collect_batches(chunk_size=50_000):
+        for address, *source in part.iter_rows():
+            one = known.setdefault(tuple(source), Source(*source))
+            found.setdefault(address, {})[one] = None
+    return {address: list(sources) for address, sources in found.items()}
 
 
-def _between(sums: Numbers, places: NDArray[np.intp], lengths: int | NDArray[np.intp]) -> Numbers:
-    """The hashes of so many words from each place on."""
-    size = 1 << len(sums).bit_length()
-    hashes: Numbers = (sums[places + lengths] - sums[places]) * _powers(_INVERSE, size)[places]
-    return hashes
+class _Recorded(NamedTuple):
+    """Utterance → who said it; utterance in the reply of another → who that is; address → who was
+    asked."""
+
+    speakers: Mapping[str, str]
+    written_by_others: Mapping[str, str]
+    asked: Mapping[str, str]
 
 
-def _hash(words: Sequence[str]) -> int:
-    """The hash of all these words."""
-    total = 0
-    for word in reversed(words):
-        total = (total * _BASE + hash(word)) & 0xFFFFFFFFFFFFFFFF
-    return total
+def _recorded_speakers(run: RunFolder) -> dict[str, str]:
+    """Utterance → who said it, as recorded when it was said."""
+    if not run.has_table(UTTERANCES):
+        return {}
+    return dict(run.rows(UTTERANCES, "utterance_id", "speaker_id"))
 
 
-_SENTENCE = re.compile(r"(?<=[.!?;:…])[\"'”’)\]*_`]*\s+|(?<=[。！？；：])|\n+")
-_WORD = re.compile(r"\w+")
-_LABEL = re.compile(r"([^\n:：]*)[:：]\W*$")
-# A sentence before, which is no part of a label; "Dr." and "Mrs." end none.
-_ENDED = re.compile(r"(?<=\w{4}[.!?])\W*\s+")
+def _written_by_others(run: RunFolder) -> dict[str, str]:
+    """Utterances that stand in the reply of another speaker, such as the lines that a mediator
+    writes for the members, with that speaker. They are own words only where the same speaker
+    answers for the participant, as the session does that plays all residents."""
+    if not run.has_table(UTTERANCES) or not run.has_table("answers"):
+        return {}
+    asked = run.lazy("answers").select("address", asked="speaker_id")
+    said = run.lazy(UTTERANCES).select("utterance_id", "address", "speaker_id")
+    of_others = said.join(asked, on="address").filter(pl.col("asked") != pl.col("speaker_id"))
+    return dict(of_others.select("utterance_id", "asked").collect().iter_rows())
 
 
-def _opening(text: str) -> tuple[str, ...]:
-    """The first sentence of a text; () where it is too short to be told from others'."""
-    first = next(filter(None, (tuple(_words_of(s)) for s in _SENTENCE.split(text))), ())
-    return first if len(first) >= SHORT else ()
-
-
-def sentences_of(text: str) -> set[tuple[str, ...]]:
-    """The sentences of a text as tuples of words, without those of fewer than four words unless
-    there are no others."""
-    found = {s for s in map(tuple, map(_words_of, _SENTENCE.split(text))) if s}
-    return {s for s in found if len(s) >= SHORT} or found
-
-
-def _words_of(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
-
-
-def rows(decision: Decision, found: Iterable[Found]) -> Iterator[ExposureRow]:
+def _rows(
+    decision: Decision, sources: Iterable[Source], recorded: _Recorded, design: Exposure
+) -> Iterator[ExposureRow]:
     """A row for every kind that the design names here, and for others of which a text stood."""
-    by_kind: dict[str, list[Found]] = {kind: [] for kind in decision.shows}
-    for text in found:
-        by_kind.setdefault(text.kind, []).append(text)
-    for kind, texts in by_kind.items():
-        unwanted = decision.shows.get(kind) is False
-        stood = [t for t in texts if t.share >= STOOD and not (unwanted and t.brief)]
-        if not stood and kind not in decision.shows:
-            continue
+    by_kind: dict[str, dict[str, None]] = {kind: {} for kind in decision.shows}
+    asked = recorded.asked.get(decision.address)
+    for source in sources:
+        own = source.speaker == decision.participant_id
+        own = own and source.kind in ("utterance", "answer")
+        own = own and recorded.written_by_others.get(source.id, asked) == asked
+        if kind := _kind_of(decision, source, (own and design.own) or design.label(source)):
+            by_kind.setdefault(kind, {})[source.id] = None
+        speaker = recorded.speakers.get(source.id, source.speaker)
+        if source.kind == "utterance" and speaker != source.speaker:
+            by_kind.setdefault(MISNAMED, {})[source.id] = None
+    for kind, found in by_kind.items():
+        wanted = decision.shows.get(kind)
+        missing = set(wanted or ()) - found.keys()
+        never = kind in (ELSEWHERE, MISNAMED)
         yield ExposureRow(
             participant_id=decision.participant_id,
             condition=decision.condition,
             decision=decision.name,
             address=decision.address,
             kind=kind,
-            expected=False if kind in (ELSEWHERE, MISNAMED) else decision.shows.get(kind),
-            texts=len(stood),
-            text_ids=[t.id for t in stood],
-            share=_share(decision.shows.get(kind) is True, texts, stood),
+            expected=False if never else None if wanted is None else bool(wanted),
+            texts=len(found),
+            text_ids=list(found),
+            share=1 - len(missing) / len(wanted) if wanted else 1.0 if found else None,
         )
 
 
-def _share(wanted: bool, texts: list[Found], stood: list[Found]) -> float | None:
-    of = texts if wanted else stood
-    if not of:
-        return max((t.share for t in texts), default=None)
-    return sum(t.standing for t in of) / sum(t.words for t in of)
+def _kind_of(decision: Decision, source: Source, kind: str) -> str:
+    if not kind:
+        return ""
+    expected = any(source.id in ids for ids in decision.shows.values())
+    return kind if expected or _is_within(source.id, decision.within) else ELSEWHERE
+
+
+def _is_within(id: str, within: Collection[str]) -> bool:
+    return id in within or any(part.endswith("/") and id.startswith(part) for part in within)
 
 
 # --- what the table says -------------------------------------------------------------------------
@@ -493,7 +224,7 @@ class _Cell(NamedTuple):
             least = percent(min(self.least or 0, 0.99))
             yield (
                 f"{what} should stand in the prompt in full and stood in part in {self.partly:,} "
-                f"of {self.decisions:,} (at the least {least} of the words)."
+                f"of {self.decisions:,} (at the least {least} of its texts)."
             )
         if self.unwanted:
             yield (
@@ -535,7 +266,7 @@ def exposure(run: RunFolder) -> Finding | None:
     return Finding(
         "exposure",
         title,
-        "Each text was looked for in the requests as they were sent. "
+        "The engine records whose texts stand in each request when it is made. "
         f"{'They are not' if alarms else 'They are'} as the design says.",
         Grid(
             ("condition", "decision", *kinds),
@@ -551,7 +282,6 @@ def exposure(run: RunFolder) -> Finding | None:
             column="kind of text",
             unit="share of decisions",
         ),
-        notes=("A text stood in a prompt if at least half of its words did, by whole sentences.",),
         section="Exposure",
         headline=bool(alarms),
         alarms=alarms,

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
-from folkmoot.kit.exposure_by_source import differences
+from folkmoot.kit.exposure import differences
 from folkmoot.measures.proportions import newcombe, wilson
 from folkmoot.models.request import Request
 from folkmoot.studies.cross_pollination.findings.votes import read

@@ -11,7 +11,7 @@ import pytest
 
 from folkmoot.conversation.transcript import Transcript
 from folkmoot.engine.session import Scope
-from folkmoot.kit.exposure_by_source import MISNAMED, differences
+from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.models.request import Request
 from folkmoot.studies.cross_pollination import voting
 from tests.studies.cross_pollination.test_protocol import Cast, number, people, run, text

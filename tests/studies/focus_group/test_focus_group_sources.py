@@ -13,7 +13,7 @@ import pytest
 
 import folkmoot
 from folkmoot.conversation.transcript import Transcript
-from folkmoot.kit.exposure_by_source import ELSEWHERE, MISNAMED, differences
+from folkmoot.kit.exposure import ELSEWHERE, MISNAMED, differences
 from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
 from folkmoot.models.request import ProviderSettings, Reply, Request, StudyPart
 from folkmoot.models.scripted import Scripted

@@ -21,7 +21,7 @@ import pytest
 import folkmoot
 from folkmoot.conversation.answers import Json
 from folkmoot.conversation.transcript import EMPTY, Speaker, build_messages
-from folkmoot.kit.exposure_by_source import MISNAMED, differences
+from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.models.request import ProviderSettings, Request, RespondentHints, StudyPart
 from folkmoot.provenance import SourcedText, cell, join, quote
 from folkmoot.respondent import Mind, Respondent

@@ -13,7 +13,7 @@ import pytest
 
 from folkmoot.conversation.answers import Parsed
 from folkmoot.conversation.template_sentences import read_field_sentences
-from folkmoot.kit.exposure_by_source import differences
+from folkmoot.kit.exposure import differences
 from folkmoot.models.request import Request
 from folkmoot.studies.town_hall import STUDY
 from folkmoot.studies.town_hall.answers import speaking, turn

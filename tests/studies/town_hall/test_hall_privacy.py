@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from folkmoot.kit.exposure_by_source import differences
+from folkmoot.kit.exposure import differences
 from folkmoot.models.request import Request
 
 from .hall_script import Key, hold, plain, reflection, scripted, small_hall, together, where

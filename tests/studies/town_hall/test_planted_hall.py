@@ -20,7 +20,7 @@ import pytest
 import folkmoot
 from folkmoot.conversation.lines import plain
 from folkmoot.engine.runner import Run
-from folkmoot.kit.exposure_by_source import MISNAMED, differences
+from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.measures.clustered import clustered_mean
 from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints, StudyPart
 from folkmoot.respondent import Respondent

@@ -12,7 +12,7 @@ import pytest
 from folkmoot.engine.estimate import rehearsed
 from folkmoot.engine.study_file import load_study_file
 from folkmoot.errors import RefusedError
-from folkmoot.kit.exposure_by_source import differences
+from folkmoot.kit.exposure import differences
 from folkmoot.models.request import Request
 from folkmoot.studies.town_hall.exposure_design import STATEMENTS
 

@@ -17,7 +17,7 @@ import pytest
 
 import folkmoot
 from folkmoot.engine.journal import Journal
-from folkmoot.kit.exposure_by_source import MISNAMED, differences
+from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.measures.clustered import clustered_difference
 from folkmoot.measures.estimates import Estimate
 from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints

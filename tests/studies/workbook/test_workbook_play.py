@@ -12,7 +12,7 @@ import pytest
 
 import folkmoot
 from folkmoot.errors import ModelError, RefusedError
-from folkmoot.kit.exposure_by_source import differences
+from folkmoot.kit.exposure import differences
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.workbook.protocol import ROUNDS
 from tests.studies.workbook.test_workbook_parts import by_hand

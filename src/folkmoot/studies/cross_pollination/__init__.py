@@ -9,7 +9,7 @@ from typing import Any
 from folkmoot.engine.study import PlannedRows, Study
 from folkmoot.kit import coding
 from folkmoot.kit.base_personas import BasePersonaRow
-from folkmoot.kit.exposure_by_source import ExposureRow
+from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.exposure_design import EXPOSURE
 from folkmoot.studies.cross_pollination.findings import findings

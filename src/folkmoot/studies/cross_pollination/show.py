@@ -8,7 +8,7 @@ from typing import Any
 from rich.markup import escape
 
 from folkmoot.errors import InputError
-from folkmoot.kit.exposure_by_source import in_prompts
+from folkmoot.kit.exposure import in_prompts
 from folkmoot.storage.files import read_items
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination.exposure_design import FINAL, SUMMARIES

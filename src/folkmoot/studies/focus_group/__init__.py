@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from folkmoot.engine.study import Study
-from folkmoot.kit.exposure_by_source import ExposureRow
+from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.exposure_design import EXPOSURE
 from folkmoot.studies.focus_group.findings import findings, strict_tables

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from folkmoot.kit.exposure_by_source import OWN, Decision, Exposure
+from folkmoot.kit.exposure import OWN, Decision, Exposure
 from folkmoot.kit.retest import RETEST
 from folkmoot.provenance import Source, cell
 from folkmoot.storage.run_folder import RunFolder

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from folkmoot.kit.coding import Codings, codings
-from folkmoot.kit.exposure_by_source import exposure
+from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import (
     ALPHA,
     HOLM,

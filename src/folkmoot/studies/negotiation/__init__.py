@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from folkmoot.engine.study import Study
-from folkmoot.kit.exposure_by_source import ExposureRow
+from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.exposure_design import EXPOSURE
 from folkmoot.studies.negotiation.findings import findings, strict_tables

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import polars as pl
 
-from folkmoot.kit.exposure_by_source import OWN, Decision, Exposure
+from folkmoot.kit.exposure import OWN, Decision, Exposure
 from folkmoot.provenance import Source, cell
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation import quotes

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from folkmoot.hints import enumerated
 from folkmoot.kit import coding
 from folkmoot.kit import findings as kit
-from folkmoot.kit.exposure_by_source import exposure
+from folkmoot.kit.exposure import exposure
 from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.people.sources.persona_hub import is_english
 from folkmoot.storage.findings import Board, Finding, Grid, Heat, heading

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from folkmoot.engine.study import Study
-from folkmoot.kit.exposure_by_source import ExposureRow
+from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.town_hall.config import SOURCE_MODEL, TownHallConfig
 from folkmoot.studies.town_hall.exposure_design import EXPOSURE
 from folkmoot.studies.town_hall.findings import findings

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from folkmoot.kit.exposure_by_source import OWN, Decision, Exposure
+from folkmoot.kit.exposure import OWN, Decision, Exposure
 from folkmoot.provenance import Source, cell
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.config import TownHallConfig, known_levels

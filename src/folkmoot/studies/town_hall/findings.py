@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from folkmoot.kit import coding
-from folkmoot.kit.exposure_by_source import exposure
+from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import (
     HOLM,
     Row,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from folkmoot.kit.exposure_by_source import Decision, Exposure
+from folkmoot.kit.exposure import Decision, Exposure
 from folkmoot.provenance import Source, cell
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook.config import SPECIAL_ROLES, Workbook, WorkbookConfig

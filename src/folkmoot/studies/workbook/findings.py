@@ -19,7 +19,7 @@ import polars as pl
 
 from folkmoot.hints import enumerated
 from folkmoot.kit import findings as kit
-from folkmoot.kit.exposure_by_source import exposure
+from folkmoot.kit.exposure import exposure
 from folkmoot.measures.clustered import clustered_difference, clustered_mean, paired_difference
 from folkmoot.measures.diagnostics import of_answers, position_bias
 from folkmoot.measures.estimates import Estimate, percent, plural

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from folkmoot.kit.exposure_by_source import exposure
+from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import found
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
