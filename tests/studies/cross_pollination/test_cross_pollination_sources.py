@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,13 @@ from folkmoot import Run
 from folkmoot.engine.session import Scope
 from folkmoot.kit.exposure import ELSEWHERE, differences
 from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
-from folkmoot.models.request import Request
-from folkmoot.provenance import concatenate, quote
+from folkmoot.models.request import Message, ProviderSettings, Reply, Request, StudyPart
+from folkmoot.models.scripted import Scripted
+from folkmoot.provenance import Span, concatenate, quote
+from folkmoot.randomness import generator
+from folkmoot.respondent import Respondent
 from folkmoot.studies.cross_pollination import STUDY
+from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from tests.contract.small import small_study
 from tests.contract.test_exposure import written
 from tests.engine.test_seats import by_hand
@@ -78,6 +83,51 @@ def test_every_text_in_a_prompt_is_recorded_where_its_source_says(
     done = run(tmp_path, **VARIANTS[variant])
     assert done.table("provenance")["address"].n_unique() == done.table("answers").height
     check(done)
+
+
+def keep_texts(request: Request, seed: int) -> Request:
+    """A request of nothing but its texts of known source, those of each message in random order."""
+    messages, spans = list[Message](), list[Span]()
+    for number, message in enumerate(request.messages):
+        groups = list[list[Span]]()  # a text with those that stand inside it
+        for span in (span for span in request.spans if span.message == number):
+            inside = bool(groups) and span.end <= groups[-1][0].end
+            groups[-1].append(span) if inside else groups.append([span])
+        order = generator(seed, (str(number),)).permutation(len(groups))
+        content = ""
+        for group in (groups[int(place)] for place in order):
+            moved = len(content) - group[0].start
+            spans += [
+                span._replace(start=span.start + moved, end=span.end + moved) for span in group
+            ]
+            content += message.content[group[0].start : group[0].end] + "\n"
+        messages.append(message._replace(content=content))
+    return replace(request, messages=tuple(messages), spans=tuple(spans))
+
+
+@pytest.mark.parametrize("method", ["cluster_embedding", "llm_judge"])
+def test_choices_numbers_rankings_and_codes_need_no_instructions(
+    tmp_path: Path, method: str
+) -> None:
+    """All questions say what they are about, and the texts alone decide the answers."""
+    settings = {**SETTINGS, **ASKED, "participants_per_condition": 4, "revote": True}
+    settings |= {"opposition_method": method, "extra_conditions": ["empty_argument"]}
+    config = CrossPollinationConfig.model_validate(settings)
+    inner = Respondent(ProviderSettings(seed=42, study=StudyPart(STUDY.respondent, config)))
+    compared = set[str]()
+
+    def answer(request: Request, address: str) -> Reply:
+        assert request.asked.about
+        reply = inner.reply(request, address)
+        if request.asked.kind != "text":
+            assert inner.reply(keep_texts(request, 1), address).text == reply.text
+            compared.add(f"{request.asked.role} {request.asked.kind}")
+        return reply
+
+    folkmoot.run("cross_pollination", settings, provider=Scripted(answer), out=tmp_path / "run")
+    closed = {"participant choice", "participant number", "participant json", "coder json"}
+    assert compared - {"judge choice"} == closed
+    assert ("judge choice" in compared) is (method == "llm_judge")
 
 
 def test_so_it_is_however_models_write(tmp_path: Path) -> None:

@@ -142,9 +142,7 @@ async def llm_judge(scope: Scope, p: Participant, views: Views) -> str | None:
         reasoning=p.individual_summary,
         others=[{"choice": o.choice, "reasoning": o.summary} for o in sample],
     )
-    named = await scope.ask(
-        JUDGE, prompt, answer=Choice(options), about=views.config.topic.description
-    )
+    named = await scope.ask(JUDGE, prompt, answer=Choice(options), about=p.initial_choice or "")
     return None if isinstance(named, Missing) else named
 
 
