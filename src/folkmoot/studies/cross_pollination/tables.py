@@ -73,7 +73,7 @@ class ClusterRow(Row, table="clusters", key=("cluster_id",)):
 class FirstVoteRow(Row, table="first_votes", key=("option",)):
     """How many first votes an option has, over all conditions."""
 
-    option: str
+    option: str = column("an option of the topic")
     votes: int = column("first votes for it (phase 1)")
     share: int = column("percent of all first votes")
 
