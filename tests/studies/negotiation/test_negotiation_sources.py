@@ -1,0 +1,259 @@
+"""Every text in the prompts of a negotiation has a source, and is what that source recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import folkmoot
+from folkmoot.kit.exposure_by_source import ELSEWHERE, differences
+from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
+from folkmoot.models.request import ProviderSettings, Reply, Request, StudyPart
+from folkmoot.models.scripted import Scripted
+from folkmoot.provenance import concatenate, quote
+from folkmoot.respondent import Respondent
+from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.negotiation import STUDY
+from folkmoot.studies.negotiation.config import NegotiationConfig
+from folkmoot.studies.negotiation.decision import Negotiation
+from folkmoot.studies.negotiation.quotes import list_preferences
+from folkmoot.studies.negotiation.respondent import PART
+from folkmoot.studies.negotiation.rules.strategies import TYPE_IDS
+from tests.studies.negotiation.conftest import GROUPS
+
+MEDIATION = import_module("folkmoot.studies.negotiation.mediation")
+BALLOTS = import_module("folkmoot.studies.negotiation.ballots")
+PROMPTS = Path(str(STUDY.prompts))
+SMALL: Mapping[str, Any] = {"groups_per_type": 1, "group_types": ["family"], "random_seed": 2}
+CONDITIONS = ("C1", "C2", "C3", "C4", "C5")
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "all types, with codes": {"group_types": TYPE_IDS},
+    **{f"{condition} alone": {"conditions": [condition]} for condition in CONDITIONS},
+    "scores, reasons first": {"ballots": "scores", "field_order": "reason_first"},
+    "one day, one round": {"days": 1, "max_feedback_rounds": 1, "confirm": False},
+    "feedback off, no coding": {"enable_feedback": False, "coding": "off"},
+    "own groups": {"groups": GROUPS, "group_types": None, "groups_per_type": None},
+    "own sizes, weights and trip": {
+        "sizes": {"family": {"parent": 1, "child": 5}},
+        "weights": {"family": {"parent": 2}},
+        "trip": {"org": "Bonn", "dest": "Rome", "budget": 900},
+    },
+    "own options": {"options": {"cuisine": ["Tapas bar", "Ramen/Udon", "Bistro"]}},
+}
+
+
+def play(folder: Path, settings: Mapping[str, Any], **more: Any) -> RunFolder:
+    raw = {key: value for key, value in {**SMALL, **settings}.items() if value is not None}
+    return folkmoot.run(STUDY, raw, out=folder / "run", **(more or {"model": "synthetic"})).folder
+
+
+def assert_every_text_has_its_source(run: RunFolder) -> None:
+    assert count_unattributed_characters(run) == {}
+    assert find_wrong_sources(run, STUDY.tables) == []
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
+    run = play(tmp_path, VARIANTS[name])
+    assert_every_text_has_its_source(run)
+    assert differences(run) == []
+    assert run.table("provenance")["kind"].n_unique() >= 4
+
+
+def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> None:
+    """All that stands in capitals, in tables and in another order keeps its source."""
+    folder = tmp_path / "prompts"
+    folder.mkdir()
+    for path in PROMPTS.glob("*.md"):
+        text = path.read_text("utf-8")
+        for variable in ("member.text", "line.text", "option", "outcome", "share.who", "persona"):
+            text = text.replace(f"{{{{ {variable} }}}}", f"| {{{{ {variable} | upper }}}} |")
+        (folder / path.name).write_text(text, "utf-8")
+    run = play(tmp_path, {"prompts": str(folder)})
+    assert_every_text_has_its_source(run)
+    assert differences(run) == []
+    altered = run.table("provenance").filter("altered")
+    assert {"utterance", "option", "persona", "value"} <= set(altered["kind"])
+
+
+# --- replies that are not as they should be -------------------------------------------------------
+
+
+def spoiled(spoil: Callable[[Request, str, str], str | None], **settings: Any) -> dict[str, Any]:
+    """A provider of the embedded respondent's replies, of which some are others."""
+    config = NegotiationConfig.model_validate({**SMALL, **settings})
+    inner = Respondent(ProviderSettings(seed=2, study=StudyPart(PART, config)))
+
+    def answer(request: Request, address: str) -> Reply:
+        reply = inner.reply(request, address)
+        text = spoil(request, address, reply.text)
+        return reply if text is None else reply._replace(text=text)
+
+    return {"provider": Scripted(answer), "model": "scripted/test"}
+
+
+def changed(text: str, **fields: Any) -> str:
+    return json.dumps({**json.loads(text), **fields})
+
+
+def title_of(request: Request) -> str:
+    return str((request.schema or {}).get("title", ""))
+
+
+def test_so_it_is_where_replies_are_asked_for_again_and_name_new_options(tmp_path: Path) -> None:
+    """What was wrong goes back in quotation marks, and what comes up late is asked about."""
+    castle = {"option": "none_of_these", "new_option": "castle tour", "members": ["everyone"]}
+
+    def spoil(request: Request, address: str, text: str) -> str | None:
+        first = len(request.messages) < 4
+        match title_of(request):
+            case "PlainSynthesis" if first:
+                return changed(text, conflict_description="The majority rule decides, or a veto.")
+            case "PlainSynthesis" if "/attraction/" in address:
+                return changed(text, decision=[castle])
+            case "GuidedSynthesis" if first:
+                return changed(text, decision=[{"option": "a unicorn", "members": ["Nobody 9"]}])
+            case "BallotForm" if "traveler_1" in address:
+                return changed(text, top_choice="none_of_these", new_option="picnic", hard_no=[])
+            case "BallotForm" if first:
+                return changed(text, acceptable=["a unicorn"])
+            case "OwnScores" if first and "/event/" in address:
+                return changed(text, scores=[])
+            case "FeedbackReply" if first:
+                return changed(text, hard_no=["a unicorn"], resolved=False)
+        return None
+
+    run = play(tmp_path, {"group_types": TYPE_IDS}, **spoiled(spoil))
+    assert_every_text_has_its_source(run)
+    assert differences(run) == []
+    assert {"theory", "unmatched"} <= set(run.table("decisions")["asked_again"].drop_nulls())
+    late = run.table("options").filter(condition="all", usual=False)["option"].to_list()
+    named = run.table("options")["option"].to_list()
+    assert "castle tour" in named and "castle tour" not in late
+    again = run.table("provenance").filter(kind="reply")
+    assert again.height and set(again["speaker"]) >= {"system", "traveler_2"}
+
+
+def test_so_it_is_where_members_and_mediators_decline_or_say_nothing_readable(
+    tmp_path: Path,
+) -> None:
+    def spoil(request: Request, address: str, text: str) -> str | None:
+        if address.startswith("preferences/") and "traveler_1/cuisine" in address:
+            return ""
+        if "Synthesis" in title_of(request) and "/event/" in address:
+            return "No idea."
+        if "Synthesis" in title_of(request) and "/house_rule/" in address:
+            return '{"declined": true}'
+        return "{" if title_of(request) == "BallotForm" and "traveler_2" in address else None
+
+    run = play(tmp_path, {"group_types": TYPE_IDS}, **spoiled(spoil))
+    assert_every_text_has_its_source(run)
+    assert differences(run) == []
+    assert run.table("decisions")["parse_error"].any()
+    assert run.table("preferences")["missing"].drop_nulls().len() >= len(TYPE_IDS)
+
+
+def test_a_line_of_c3_with_a_word_of_theory_is_shown_in_our_words(tmp_path: Path) -> None:
+    def spoil(request: Request, address: str, text: str) -> str | None:
+        if title_of(request) != "PlainSynthesis":
+            return None
+        dialogue = [{"speaker": "System", "text": "By majority rule it is so."}]
+        return changed(text, dialogue=[*dialogue, *json.loads(text)["dialogue"][1:]])
+
+    run = play(tmp_path, {"conditions": ["C3"]}, **spoiled(spoil))
+    assert_every_text_has_its_source(run)
+    assert differences(run) == []
+    spans = run.table("provenance")
+    shown = spans.filter(spans["address"].str.contains("/confirm/"))
+    assert shown["source_id"].str.starts_with("decisions.resolution_text/").any()
+
+
+# --- what is said is recorded ---------------------------------------------------------------------
+
+
+def test_what_is_said_is_recorded_once_with_the_reply_that_it_comes_from(tmp_path: Path) -> None:
+    run = play(tmp_path, {"group_types": TYPE_IDS})
+    said, answers = run.table("utterances"), run.table("answers")
+    assert said["utterance_id"].is_unique().all()
+    assert set(said.filter(said["address"] != "")["address"]) <= set(answers["address"])
+    stated = said.filter(phase="preference")
+    assert stated.height == run.table("preferences").height
+    assert set(stated["condition"]) == {"all"} and (stated["author"] == stated["speaker_id"]).all()
+    # The mediator writes what members say to a proposal; what is rendered from data has no author.
+    responses = said.filter(said["intent"].str.starts_with("user_respond"))
+    assert set(responses["author"]) == {"system"} and "system" not in set(responses["speaker_id"])
+    asked = dict(answers.select("address", "speaker_id").iter_rows())
+    assert {asked[address] for address in responses["address"]} == {"system"}
+    votes = said.filter(said["intent"].str.starts_with("user_vote"))
+    assert [asked[address] for address in votes["address"]] == votes["speaker_id"].to_list()
+
+
+# --- planted mistakes -----------------------------------------------------------------------------
+
+
+def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Miswired: what a member told the researcher alone reaches the mediator in a plain string."""
+    leak = "Asked alone, Parent 1 gave the museums a 4."
+
+    def leaking(case: Negotiation, topic: Any) -> list[dict[str, str]]:
+        first, *others = list_preferences(case, topic)
+        return [{**first, "text": concatenate((first["text"], f" {leak}"))}, *others]
+
+    monkeypatch.setattr(MEDIATION, "list_preferences", leaking)
+    run = play(tmp_path, {"conditions": ["C3", "C4"]})
+    counted = count_unattributed_characters(run)
+    synthesis = run.table("answers").filter(role="moderator")
+    assert set(counted) == set(synthesis["address"])
+    assert all(characters == len(leak) + 1 for characters in counted.values())
+    assert find_wrong_sources(run, STUDY.tables) == []
+
+
+def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Miswired: the label of a topic is quoted as the question that members are asked."""
+    right = BALLOTS.quote_topic
+
+    def wrong(topic: Any, column: str) -> str:
+        text: str = right(topic, column)
+        return quote(str(text), "material", f"topics.question/{topic.id}")
+
+    monkeypatch.setattr(BALLOTS, "quote_topic", wrong)
+    run = play(tmp_path, {"conditions": ["C2"]})
+    found = find_wrong_sources(run, STUDY.tables)
+    assert {w.source_id.partition("/")[0] for w in found} == {"topics.question"}
+    labels = set(run.table("topics")["label"])
+    assert {w.text for w in found} == labels and {w.recorded for w in found} == {
+        (question,) for question in run.table("topics")["question"]
+    }
+
+
+def test_a_short_line_of_another_decision_that_leaks_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Miswired: the mediator is shown what a member said of another decision: "No."."""
+    short = {"cuisine": "No."}
+    pair = {"id": "pair", "type": "spouses"}
+    members = [{**m, "preferences": {**m["preferences"], **short}} for m in GROUPS[3]["members"]]
+    settings = {"groups": [{**pair, "members": members}], "conditions": ["C3", "C4"]}
+    assert differences(play(tmp_path / "right", settings)) == []
+
+    def leaking(case: Negotiation, topic: Any) -> list[dict[str, str]]:
+        rows = list_preferences(case, topic)
+        line = case.stated["cuisine"]["traveler_1"]
+        return [*rows, {**rows[0], "text": line.quoted}] if topic.id == "attraction" else rows
+
+    monkeypatch.setattr(MEDIATION, "list_preferences", leaking)
+    run = play(tmp_path / "wrong", settings)
+    found = run.table("exposure").filter(kind=ELSEWHERE)
+    said = dict(run.table("utterances").select("utterance_id", "text").iter_rows())
+    assert {said[id] for ids in found["text_ids"] for id in json.loads(ids)} == {"No."}
+    shown = found.select("condition", "decision").unique().sort("condition").rows()
+    assert shown == [("C3", "proposal"), ("C4", "proposal")]
+    assert all("/attraction/" in address for address in found["address"])
+    assert any(ELSEWHERE in line for line in differences(run))
