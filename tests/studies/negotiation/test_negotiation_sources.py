@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import folkmoot
-from folkmoot.kit.exposure_by_source import ELSEWHERE, differences
+from folkmoot.kit.exposure import ELSEWHERE, differences
 from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
 from folkmoot.models.request import ProviderSettings, Reply, Request, StudyPart
 from folkmoot.models.scripted import Scripted
