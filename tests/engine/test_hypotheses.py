@@ -10,11 +10,14 @@ import pytest
 import yaml
 
 import folkmoot
-from folkmoot.engine.hypotheses import Hypothesis, hypotheses_finding, verdict_of
+from folkmoot.engine.hypotheses import NOT_SEALED, Hypothesis, hypotheses_finding
 from folkmoot.engine.strict_answers import COMPARED, COUNTED
+from folkmoot.engine.study import findings_of, study_of_run
 from folkmoot.engine.study_file import load_study_file
 from folkmoot.errors import DriftError, InputError
+from folkmoot.measures.claims import judge
 from folkmoot.measures.estimates import Estimate
+from folkmoot.measures.proportions import newcombe
 from folkmoot.storage.recording import frame
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import write_table
@@ -101,10 +104,8 @@ def test_null_hypotheses_are_rarely_supported_together(tmp_path: Path) -> None:
         verdicts = []
         for _ in range(5):
             a, b = rng.binomial(1, 0.3, 60), rng.binomial(1, 0.3, 60)
-            from folkmoot.measures.proportions import newcombe
-
             e = newcombe(int(a.sum()), 60, int(b.sum()), 60, 1 - alpha)
-            verdicts.append(verdict_of(stated(direction="different"), e, alpha))
+            verdicts.append(judge("different", 0.0, e, alpha))
         wrong += "supported" in verdicts
     assert wrong <= 13  # with a true rate of 5 % more happens in 0.5 % of cases
 
@@ -112,10 +113,10 @@ def test_null_hypotheses_are_rarely_supported_together(tmp_path: Path) -> None:
 def test_an_exact_test_over_few_units_must_agree_with_the_interval() -> None:
     sure = Estimate(0.3, 0.1, 0.5, 6, 6, p=0.03)
     unsure = Estimate(0.3, 0.1, 0.5, 6, 6, p=0.06)
-    assert verdict_of(stated(), sure, 0.05) == "supported"
-    assert verdict_of(stated(), unsure, 0.05) == "undecided"
+    assert judge("greater", 0.0, sure) == "supported"
+    assert judge("greater", 0.0, unsure) == "undecided"
     nothing = Estimate(0.3, float("nan"), float("nan"), 1)
-    assert verdict_of(stated(), nothing, 0.05) == "undecided"
+    assert judge("greater", 0.0, nothing) == "undecided"
 
 
 def test_what_cannot_be_tested_says_why(tmp_path: Path) -> None:
@@ -152,8 +153,8 @@ def test_people_who_answer_often_are_one_unit_each(tmp_path: Path) -> None:
     ]
     h = Hypothesis(measure="heat", contrast=("a", "b"), direction="greater")
     found = hypotheses_finding(run_of(tmp_path / "run", rows, "rounds"), [h])
-    assert found.grid.rows[0][1] == "undecided"
-    assert found.grid.rows[0][6] == 6
+    # Three in each arm, however often they answer.
+    assert found.grid.rows[0][1].startswith("not tested (3 independent units")
     # The same six people in both arms, always one higher in the first, are pairs.
     same = [
         {"participant_id": f"p{i}", "condition": arm, "round": r, "heat": i + (arm == "a") * i}
@@ -204,3 +205,54 @@ def test_mistakes_are_named_by_line(changes: dict, says: str, tmp_path: Path) ->
         load_study_file(path)
     assert says in str(error.value)
     assert "hypotheses" in str(error.value)
+
+
+def test_the_unit_is_the_draw_of_the_texts_that_were_read(tmp_path: Path) -> None:
+    """Twenty readers of each of five draws: two arms whose draws differ by more than their mean."""
+    rows = [
+        {
+            "participant_id": f"{arm}{draw}{i}",
+            "condition": arm,
+            "summary_draw": draw,
+            "position_changed": i < 6 + (arm == "acp" and draw == 5) * 24,
+        }
+        for arm in ("acp", "simple_passive")
+        for draw in range(1, 6)
+        for i in range(30)
+    ]
+    h = stated(contrast=["acp", "simple_passive"])
+    found = hypotheses_finding(run_of(tmp_path / "draws", rows), [h])
+    row = dict(zip(found.grid.columns, found.grid.rows[0], strict=True))
+    assert (row["units"], row["unit"], row["verdict"]) == (5, "draw of the summaries", "undecided")
+    # The same people without draws are people, and many enough.
+    plain = [{k: v for k, v in r.items() if k != "summary_draw"} for r in rows]
+    found = hypotheses_finding(run_of(tmp_path / "plain", plain), [h])
+    assert found.grid.rows[0][1] == "supported"
+
+
+def test_missing_answers_bound_the_difference(tmp_path: Path) -> None:
+    rows = votes(40, 10)
+    lost = [{**r, "position_changed": None} for r in rows[:60]]
+    found = hypotheses_finding(run_of(tmp_path / "run", [*rows, *lost]), [stated()])
+    row = dict(zip(found.grid.columns, found.grid.rows[0], strict=True))
+    assert row["excluded"] == 60
+    assert row["least_if_missing"] == pytest.approx(40 / 160 - 10 / 100)
+    assert row["most_if_missing"] == pytest.approx(100 / 160 - 10 / 100)
+    found = hypotheses_finding(run_of(tmp_path / "more", [*rows, *lost * 6]), [stated()])
+    assert any("missing answers could change the sign" in note for note in found.notes)
+
+
+def test_an_edited_hypothesis_is_not_evaluated_and_a_broken_seal_is_named(tmp_path: Path) -> None:
+    path = small_study("cross_pollination", tmp_path)
+    settings = yaml.safe_load(path.read_text("utf-8"))
+    path.write_text(yaml.safe_dump({**settings, "hypotheses": [MORE]}), "utf-8")
+    done = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
+    assert "acp exceeds simple_voting" in done.findings()[0].says
+    edited = done.path / "study.yaml"
+    edited.write_text(edited.read_text("utf-8").replace("greater", "less"), "utf-8")
+    first = findings_of(study_of_run(RunFolder(done.path)), RunFolder(done.path))[0]
+    assert "acp exceeds simple_voting" in first.says and NOT_SEALED not in first.says
+    plan = done.path / "plan.json"
+    plan.write_text(plan.read_text("utf-8").replace('"greater"', '"less"'), "utf-8")
+    first = findings_of(study_of_run(RunFolder(done.path)), RunFolder(done.path))[0]
+    assert first.alarms == (NOT_SEALED,) and "Sealed in the plan" not in first.notes[0]

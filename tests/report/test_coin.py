@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 import folkmoot
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
+from folkmoot.randomness import generator
 from folkmoot.report.document import document
 from folkmoot.storage.run_folder import RunFolder
 from tests.studies.cross_pollination.test_protocol import SETTINGS, Cast
@@ -22,7 +22,7 @@ def answered_by_lot(folder: Path, **settings: object) -> RunFolder:
     def reply(request: Request, address: str) -> object:
         options = request.asked.offered
         if request.asked.kind == "choice" and len(options) > 1:
-            return random.Random(address).choice(options)
+            return generator(0, ("coin", address)).choice(options).item()
         return cast(request, address)
 
     config = {**SETTINGS, "participants_per_condition": 150, **settings}

@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.engine.consent import Consent
-from folkmoot.engine.hypotheses import Hypothesis, hypotheses_finding, verdict_of
+from folkmoot.engine.hypotheses import Hypothesis, hypotheses_finding
 from folkmoot.errors import InputError
+from folkmoot.measures.claims import judge
 from folkmoot.measures.power import DesignSize
 from folkmoot.measures.proportions import newcombe
 from folkmoot.report.power import hypothesis_power
@@ -60,7 +61,9 @@ def test_power_is_the_share_of_samples_in_which_the_report_would_say_supported(
     rng = np.random.default_rng(5)
     drawn = np.column_stack([rng.binomial(n, other, runs), rng.binomial(n, base, runs)])
     pairs, times = np.unique(drawn, axis=0, return_counts=True)  # most come many times
-    verdicts = [verdict_of(h, newcombe(int(a), n, int(b), n), 0.05) for a, b in pairs]
+    verdicts = [
+        judge(h.direction, h.smallest, newcombe(int(a), n, int(b), n), 0.05) for a, b in pairs
+    ]
     supported = np.array(verdicts) == "supported"
     assert power == pytest.approx(times[supported].sum() / runs, abs=0.05)
 

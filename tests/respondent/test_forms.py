@@ -249,7 +249,8 @@ async def protocol(session: Session[StudyConfig]) -> None:
         speech = "There is evidence of savings, and fairness for the overlooked."
         more = {"about": "the bridge", "shows": (speech,)} if n else {}
         who = Speaker(f"p{n}", system=f"You are number {n}.")
-        await session.ask(who, f"{speech} Build the bridge? 0 to 999.", answer=Number(0, 999), **more)
+        prompt = f"{speech} Build the bridge? 0 to 999."
+        await session.ask(who, prompt, answer=Number(0, 999), **more)
 
 STUDY = Study("plain", "Plain", StudyConfig, protocol)
 """

@@ -1,40 +1,42 @@
 """Hypotheses that a study file states beforehand, tested first and reported apart from the rest.
 
-They are part of the settings that the plan seals before the first call. Each is a difference of two
-arms in one column of one table, with a direction and the smallest difference that matters.
+Each is a claim (`measures.claims`): a difference of two arms in one column of one table, with a
+direction and the smallest difference that matters. They are read from the plan, which seals them
+before the first call, and not from the study file, which can be edited afterwards.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
-from folkmoot.measures.clustered import clustered_difference, paired_difference
-from folkmoot.measures.estimates import (
-    ALPHA,
-    FEWEST_UNITS,
-    Estimate,
-    known,
-    p_value,
-    percent,
-    points,
+from folkmoot.measures.claims import (
+    Claim,
+    Direction,
+    Kind,
+    Result,
+    Side,
+    evaluate,
+    without_result,
 )
-from folkmoot.measures.proportions import newcombe
+from folkmoot.measures.estimates import ALPHA, known, percent, plural
+from folkmoot.measures.proportions import holm
+from folkmoot.randomness import digest
 from folkmoot.storage.findings import Cell, Finding, Grid, Intervals
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.tables import PEOPLE, by_column, cluster_column
+from folkmoot.storage.tables import by_column, name_unit, units_of
 
+KEY = "hypotheses"  # of the finding
 SECTION = "Hypotheses stated beforehand"
 # Where a measure stands in several tables, the first of these that holds it is meant.
 TABLES = ("participants", "discussions", "sessions", "groups", "measures", "members", "residents")
-Direction = Literal["greater", "less", "different", "equivalent"]
 
 
 class Hypothesis(BaseModel):
@@ -63,18 +65,26 @@ class Hypothesis(BaseModel):
             raise ValueError("must name two different arms")
         return contrast
 
+    def claim(self, kind: Kind = "mean", unit: str = "") -> Claim:
+        """The hypothesis as a claim about a measure of this kind."""
+        first, second = self.contrast
+        return Claim(
+            self.measure,
+            self.contrast,
+            kind,
+            self.direction,
+            self.smallest,
+            "primary",
+            unit or "unit of the table",
+            f"The {'share' if kind == 'share' else 'mean'} of {self.measure} in {first} minus that "
+            f"in {second}, among those simulated in this run; independent unit: "
+            f"{unit or 'row of the table'}.",
+        )
+
     @property
     def says(self) -> str:
-        """The hypothesis in words."""
-        first, second = contrast = self.contrast
-        by = f" by more than {self.smallest:g}" if self.smallest else ""
-        words = {
-            "greater": f"{first} exceeds {second}{by}",
-            "less": f"{first} falls below {second}{by}",
-            "different": f"{first} and {second} differ{by}",
-            "equivalent": f"{contrast[0]} and {contrast[1]} differ by less than {self.smallest:g}",
-        }
-        return f"{self.measure}: {words[self.direction]}"
+        """The hypothesis in words; the size of a share is told in points once the run has one."""
+        return self.claim().says
 
 
 def mistakes(
@@ -97,128 +107,152 @@ def mistakes(
     return found
 
 
-def hypotheses_finding(run: RunFolder, hypotheses: Sequence[Hypothesis]) -> Finding:
+NOT_SEALED = (
+    "Not confirmed as stated beforehand: the sealed part of plan.json no longer has the hash that "
+    "it was sealed with."
+)
+
+
+def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], bool]:
+    """The hypotheses of the sealed plan, and whether the seal is whole.
+
+    A run without a plan has those of its study file, which nothing proves to be older than the
+    data.
+    """
+    sealed = run.plan.get("sealed", {}).get("design", {})
+    if not sealed:
+        return [Hypothesis.model_validate(h) for h in run.config.get("hypotheses") or ()], False
+    settings = sealed.get("data", {}).get("settings", {})
+    found = [Hypothesis.model_validate(h) for h in settings.get("hypotheses") or ()]
+    content = json.dumps(sealed.get("data"), sort_keys=True)
+    whole = sealed.get("hash") == digest(content).hex()
+    if not found:  # added to the study file after the run
+        return [Hypothesis.model_validate(h) for h in run.config.get("hypotheses") or ()], False
+    return found, whole
+
+
+def hypotheses_finding(
+    run: RunFolder, hypotheses: Sequence[Hypothesis], *, sealed: bool = True
+) -> Finding:
     """The finding that stands first: each hypothesis with its estimate and verdict.
 
     The level of all intervals is 1 − .05 / number of hypotheses (Bonferroni), so the chance that
-    any null one comes out supported is at most 5 %.
+    any null one comes out supported is at most 5 %. `sealed`: they are as in the sealed plan.
     """
+    results = evaluate_hypotheses(run, hypotheses)
     alpha = ALPHA / len(hypotheses)
     rows: list[dict[str, Cell]] = []
     lines: list[tuple[str, float, float, float]] = []
-    words = []
-    units = [0]
-    for each in hypotheses:
-        e, shares, why = _difference(run, each, 1 - alpha)
-        verdict = why or verdict_of(each, e, alpha)
-        words.append(f"{each.says}: {verdict}{_size(e, shares)}.")
+    for result in results:
+        e, bounds = result.estimate, result.bounds
         rows.append(
             {
-                "hypothesis": each.says,
-                "verdict": verdict,
+                "hypothesis": result.claim.says,
+                "verdict": result.verdict,
                 "difference": known(e.value),
                 "low": known(e.low),
                 "high": known(e.high),
                 "p": known(e.p),
-                "units": e.clusters or e.n,
+                "units": e.units,
+                "unit": result.claim.unit,
+                "estimand": result.claim.estimand,
+                "method": e.method or None,
+                "excluded": sum(result.lost),
+                "least_if_missing": bounds.low if bounds else None,
+                "most_if_missing": bounds.high if bounds else None,
             }
         )
-        units.append(e.units)
         if e.has_interval:
-            lines.append((each.says, e.value, e.low, e.high))
+            lines.append((result.claim.says, e.value, e.low, e.high))
     many = f" at a level of {percent(1 - alpha, 1)} each" if len(hypotheses) > 1 else ""
+    seal = "Sealed in the plan before the first call. " if sealed else f"{NOT_SEALED} "
     return Finding(
-        "hypotheses",
-        "Hypotheses stated beforehand",
-        " ".join(words),
-        Grid.of(rows, f"95 % intervals{many}; units: independent units in both arms."),
+        KEY,
+        "Hypotheses stated beforehand" if sealed else "Hypotheses (not confirmed as sealed)",
+        " ".join([*(result.says for result in results), *([] if sealed else [NOT_SEALED])]),
+        Grid.of(
+            rows,
+            f"95 % intervals{many}; excluded: units of which the measure is not known; least and "
+            "most if missing: the difference over all ways of filling them in, without sampling "
+            "error (Horowitz and Manski 2000).",
+        ),
         Intervals(tuple(lines), "difference", 0.0) if lines else None,
         notes=(
-            "Sealed in the plan before the first call. Supported: the whole interval lies where "
+            f"{seal}Supported: the whole interval lies where "
             "the hypothesis says, beyond the smallest difference that matters. Contradicted: all "
             "of it lies elsewhere. Undecided: anything else. All other findings of this run are "
             "exploratory.",
+            *_caveats(results),
         ),
-        section=SECTION,
+        section=SECTION if sealed else "Hypotheses",
         headline=True,
+        alarms=() if sealed else (NOT_SEALED,),
         # Each hypothesis has its own; those with too few are not tested one by one.
         unit="unit of the table that holds the measure" if lines else "",
-        units=max(units),
+        units=max(result.estimate.units for result in results),
     )
 
 
-def verdict_of(h: Hypothesis, e: Estimate, alpha: float) -> str:
-    """Supported, contradicted or undecided; with few units the exact p must agree."""
-    if not e.has_interval:
-        return "undecided"
-    low, high = (-e.high, -e.low) if h.direction == "less" else (e.low, e.high)
-    m = h.smallest
-    above, below, within = low > m, high < -m, -m <= low and high <= m
-    sure = not math.isfinite(e.p) or e.p < alpha
-    if h.direction == "equivalent":
-        return "supported" if within else "contradicted" if above or below else "undecided"
-    if h.direction == "different":
-        if (above or below) and sure:
-            return "supported"
-        return "contradicted" if within and m else "undecided"
-    if above and sure:
-        return "supported"
-    return "contradicted" if high <= m else "undecided"
+def _caveats(results: Sequence[Result]) -> list[str]:
+    """A sentence for each result whose sign the missing answers could change."""
+    return [
+        f"{result.claim.says}: {plural(sum(result.lost), 'missing answer')} could change the sign "
+        f"({result.claim.signed(result.bounds.low)} to {result.claim.signed(result.bounds.high)})."
+        for result in results
+        if result.bounds is not None and not result.bounds.sign_holds and not result.why
+    ]
 
 
-def _difference(run: RunFolder, h: Hypothesis, level: float) -> tuple[Estimate, bool, str]:
-    """The difference of the arms, whether it is one of shares, and why there is none."""
-    none = Estimate(math.nan, math.nan, math.nan, 0)
+def evaluate_hypotheses(run: RunFolder, hypotheses: Sequence[Hypothesis]) -> list[Result]:
+    """The results of hypotheses, in order, as one family."""
+    alpha = ALPHA / len(hypotheses) if hypotheses else ALPHA
+    results = []
+    for h in hypotheses:
+        read = read_sides(run, h)
+        if isinstance(read, str):
+            results.append(without_result(h.claim(), read))
+        else:
+            results.append(evaluate(*read, alpha))
+    adjusted = holm([r.estimate.p for r in results])
+    several = len(results) > 1
+    return [
+        replace(r, adjusted_p=p if several else math.nan)
+        for r, p in zip(results, adjusted, strict=True)
+    ]
+
+
+def read_sides(run: RunFolder, h: Hypothesis) -> tuple[Claim, Side, Side] | str:
+    """The claim of a hypothesis and both of its arms, or why the run has them not."""
     table, column = _table_of(run, h.measure)
     if table is None:
-        return none, False, f"cannot be tested (no table has {h.measure} and arms)"
+        return f"no table has {h.measure} and arms"
     by = by_column(table)
     assert by is not None
+    ended = table
     if "status" in table.columns:
-        table = table.filter(pl.col("status") == "complete")
-    known = table[by].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list()
-    if lacking := [arm for arm in h.contrast if arm not in known]:
-        there = f"there are {', '.join(known)}" if known else "nobody came to the end"
-        return none, False, f"cannot be tested (no {by} {' or '.join(lacking)}; {there})"
-    table = table.filter(pl.col(column).is_not_null())
-    arms = [table.filter(pl.col(by).cast(pl.String) == arm) for arm in h.contrast]
-    if empty := [arm for arm, own in zip(h.contrast, arms, strict=True) if not own.height]:
-        return none, False, f"cannot be tested ({column} is unknown in {' and '.join(empty)})"
+        ended = table.filter(pl.col("status") == "complete")
+    known_arms = ended[by].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list()
+    if lacking := [arm for arm in h.contrast if arm not in known_arms]:
+        there = f"there are {', '.join(known_arms)}" if known_arms else "nobody came to the end"
+        return f"no {by} {' or '.join(lacking)}; {there}"
+    value = pl.col(column)
+    if "status" in table.columns:  # who did not come to the end is lost, whatever is recorded
+        value = pl.when(pl.col("status") == "complete").then(value)
+    units = units_of(table)
+    rows = table.select(
+        pl.col(by).cast(pl.String).alias("arm"), value.cast(pl.Float64).alias("value"), unit=units
+    )
+    sides = []
+    for arm in h.contrast:
+        own = rows.filter(pl.col("arm") == arm)
+        sides.append(Side.of(own["value"].fill_null(math.nan).to_list(), own["unit"].to_list()))
+    if empty := [arm for arm, side in zip(h.contrast, sides, strict=True) if not len(side.values)]:
+        return f"{column} is unknown in {' and '.join(empty)}"
     shares = table.schema[column] == pl.Boolean
     if shares and h.smallest >= 1:
-        why = f"{column} is a share: write smallest: 0.05 for five points"
-        return none, False, f"cannot be tested ({why})"
-    e = _estimate(arms, column, shares, level)
-    units = e.clusters or min(own.height for own in arms)
-    if units < FEWEST_UNITS:
-        e = replace(e, low=math.nan, high=math.nan, p=math.nan)
-        return e, shares, f"not tested ({units} independent units are an illustration)"
-    return e, shares, ""
-
-
-def _estimate(arms: Sequence[pl.DataFrame], column: str, shares: bool, level: float) -> Estimate:
-    first, second = ([float(v) for v in own[column].to_list()] for own in arms)
-    cluster = cluster_column(arms[0]) or _repeated(pl.concat(arms))
-    if cluster is None:
-        if shares:
-            return newcombe(int(sum(first)), len(first), int(sum(second)), len(second), level)
-        ids = [("unit", n) for n in range(len(first) + len(second))]
-        sides = [True] * len(first) + [False] * len(second)
-        return clustered_difference([*first, *second], sides, ids, level)
-    means = [own.group_by(cluster).agg(pl.col(column).cast(pl.Float64).mean()) for own in arms]
-    both = means[0].join(means[1], on=cluster, how="inner", suffix="_second").sort(cluster)
-    if both.height == means[0].height == means[1].height:  # the same clusters in both arms
-        pairs = (both[column].to_list(), both[f"{column}_second"].to_list())
-        return paired_difference(*pairs, both[cluster].to_list(), level)
-    sides = [True] * len(first) + [False] * len(second)
-    groups = [*arms[0][cluster].to_list(), *arms[1][cluster].to_list()]
-    return clustered_difference([*first, *second], sides, groups, level)
-
-
-def _repeated(table: pl.DataFrame) -> str | None:
-    """The column of people, where some have several rows: then people are independent, not rows."""
-    who = next((c for c in PEOPLE if c in table.columns), None)
-    return who if who and table[who].is_duplicated().any() else None
+        return f"{column} is a share: write smallest: 0.05 for five points"
+    claim = h.claim("share" if shares else "mean", name_unit(table))
+    return claim, sides[0], sides[1]
 
 
 def _table_of(run: RunFolder, measure: str) -> tuple[pl.DataFrame | None, str]:
@@ -234,10 +268,3 @@ def _table_of(run: RunFolder, measure: str) -> tuple[pl.DataFrame | None, str]:
         if usable and by_column(table) is not None:
             return table, column
     return None, column
-
-
-def _size(e: Estimate, shares: bool) -> str:
-    if not math.isfinite(e.value):
-        return ""
-    size = points(e.value) if shares else f"{e.value:+.2f}".replace("-", "−")
-    return f" ({size}, {p_value(e.p)})" if math.isfinite(e.p) else f" ({size})"

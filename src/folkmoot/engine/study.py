@@ -17,7 +17,7 @@ from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.authors import mistake_of
 from folkmoot.engine.config import Config, StudyConfig
 from folkmoot.engine.consent import TRUST_ALL, Consent
-from folkmoot.engine.hypotheses import Hypothesis, hypotheses_finding
+from folkmoot.engine.hypotheses import hypotheses_finding, read_sealed
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.seats import Playable, taken
 from folkmoot.engine.session import Session
@@ -217,14 +217,14 @@ def findings_of(study: Study, run: RunFolder) -> list[Finding]:
     end of a paid run with it. Then a finding says so, and the rest can be shown. A mistake in a
     study of the user's own is raised, so that its line can be named: the tables are written.
     """
-    stated = _stated(run)
+    stated, sealed = read_sealed(run)
 
     def compute(run: RunFolder) -> list[Finding]:
         found = study.findings(run)
         if not stated:
             return found
         others = (replace(f, title=f"{f.title} (exploratory)") for f in found)
-        return [hypotheses_finding(run, stated), *others]
+        return [hypotheses_finding(run, stated, sealed=sealed), *others]
 
     try:
         return add_strict_findings(compute(run), run, study.strict_tables, compute)
@@ -237,10 +237,6 @@ def findings_of(study: Study, run: RunFolder) -> list[Finding]:
             key = FAILED
             lack = f"a fault of the study type ({error!r}); the tables are whole"
         return [Finding(key, "No findings", f"Why: {lack}.", Grid((), ()), headline=True)]
-
-
-def _stated(run: RunFolder) -> list[Hypothesis]:
-    return [Hypothesis.model_validate(h) for h in run.config.get("hypotheses") or ()]
 
 
 def installed_studies() -> tuple[list[Study], list[Problem]]:

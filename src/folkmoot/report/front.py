@@ -20,7 +20,6 @@ from folkmoot.kit.findings import FITNESS
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN
 from folkmoot.measures.estimates import percent, plural
 from folkmoot.models.catalog import HUMAN
-from folkmoot.report.instructions import KEY as INSTRUCTIONS
 from folkmoot.report.mixed import KEY as PEOPLE_AND_MODELS
 from folkmoot.report.samples import EVERYBODY, PLAINER, condition_name
 from folkmoot.storage.findings import ILLUSTRATION, Finding, Intervals
@@ -239,7 +238,7 @@ def lights(
     run: RunFolder, findings: Sequence[Finding], deviations: Sequence[str]
 ) -> Iterator[Light]:
     """Every reason for caution, the gravest first; one green light where there is none."""
-    found = [Light("red", alarm) for f in findings if f.key == INSTRUCTIONS for alarm in f.alarms]
+    found = [Light("red", alarm) for f in findings for alarm in f.alarms]
     found += [*_grave(run, deviations), *_checks(run, findings), *_cautions(run, findings)]
     if not found:
         answers = run.manifest.get("answers", {}).get("count", 0)

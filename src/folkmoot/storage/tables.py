@@ -199,3 +199,52 @@ def by_column(table: pl.DataFrame | pl.LazyFrame) -> str | None:
 def cluster_column(table: pl.DataFrame) -> str | None:
     """The column of those who shared a conversation, if there is one."""
     return next((c for c in CLUSTERS if c in table.columns), None)
+
+
+# The column of those who read the same draw of a text that others wrote, and how many draws it
+# takes to say something of another draw.
+DRAW, FEWEST_DRAWS = "summary_draw", 5
+
+
+def units_of(table: pl.DataFrame) -> pl.Series:
+    """What is independent of each other in a table, row by row, as texts.
+
+    The draw of the texts that a participant read, where there are five or more draws; else the
+    conversation that several shared; else the person, where somebody has several rows; else the
+    row.
+    """
+    rows = pl.int_range(table.height, eager=True).cast(pl.String)
+    who = _person_column(table)
+    person = rows if who is None else table[who].cast(pl.String)
+    if by_draw(table):
+        draw = table[DRAW].cast(pl.String)
+        own = pl.DataFrame({"draw": draw, "person": person})
+        read = pl.concat_str(pl.lit("draw "), "draw")
+        return own.select(pl.when(pl.col("draw").is_null()).then("person").otherwise(read))[
+            :, 0
+        ].rename("unit")
+    shared = cluster_column(table)
+    if shared is not None:
+        alone = pl.DataFrame({"shared": table[shared].cast(pl.String), "person": person})
+        return alone.select(pl.coalesce("shared", "person"))[:, 0].rename("unit")
+    return (person if who is not None and not table[who].has_nulls() else rows).rename("unit")
+
+
+def by_draw(table: pl.DataFrame) -> bool:
+    """Whether the draws of the texts that were read are the independent units of a table."""
+    return DRAW in table.columns and table[DRAW].drop_nulls().n_unique() >= FEWEST_DRAWS
+
+
+def name_unit(table: pl.DataFrame) -> str:
+    """What `units_of` takes as independent, in words."""
+    if by_draw(table):
+        return "draw of the summaries"
+    shared = cluster_column(table)
+    if shared is not None:
+        return shared.removesuffix("_id")
+    who = _person_column(table)
+    return "row" if who is None else who.removesuffix("_id").replace("id", "row")
+
+
+def _person_column(table: pl.DataFrame) -> str | None:
+    return next((c for c in PEOPLE if c in table.columns), None)
