@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from folkmoot.conversation.answers import DECLINED, Missing
 from folkmoot.conversation.transcript import Speaker, Utterance
@@ -344,6 +344,19 @@ class Origin(NamedTuple):
     round: int | None = None
 
 
+def columns_of_line(group: Group, condition: str, topic: Topic, intent: str) -> dict[str, Any]:
+    """Return the study's own columns of a row of `utterances`."""
+    return {
+        "group_id": group.id,
+        "group_type": group.type.id,
+        "condition": condition,
+        "slot": topic.slot,
+        "topic": topic.id,
+        "phase": PHASES[intent],
+        "intent": f"{intent}_{topic.slot}",
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Negotiation:
     """One group under one condition, with what it stated."""
@@ -454,26 +467,16 @@ class Negotiation:
         who = SYSTEM_SPEAKER
         if speaker != SYSTEM:
             who = Speaker(speaker, self.group.names[speaker])
-        intent, phase = f"{intent}_{topic.slot}", PHASES[intent]
-        said = scope.say(
-            who,
-            text,
-            **(origin or Origin())._asdict(),
-            group_id=self.group.id,
-            group_type=self.group.type.id,
-            condition=self.compared_as,
-            slot=topic.slot,
-            topic=topic.id,
-            phase=phase,
-            intent=intent,
-        )
-        return Line(said, intent, phase)
+        columns = columns_of_line(self.group, self.compared_as, topic, intent)
+        said = scope.say(who, text, **(origin or Origin())._asdict(), **columns)
+        return Line(said, columns["intent"], columns["phase"])
 
     def preference_lines(self, topic: Topic) -> tuple[Line, ...]:
         """The stated preferences of the members heard, recorded when they were stated."""
         stated = self.stated[topic.id]
-        intent, phase = f"user_provide_{topic.slot}", PHASES["user_provide"]
-        return tuple(Line(stated[m.id], intent, phase) for m in self.members if m.id in stated)
+        columns = columns_of_line(self.group, self.compared_as, topic, "user_provide")
+        named = columns["intent"], columns["phase"]
+        return tuple(Line(stated[m.id], *named) for m in self.members if m.id in stated)
 
 
 @dataclass(frozen=True, slots=True)

@@ -270,22 +270,28 @@ def _show_outcome(scope: Scope, case: Negotiation, topic: Topic, outcome: Outcom
     return show_sentence(scope, case, topic, OPERATOR, sentence)
 
 
-def say_responses(
-    scope: Scope, case: Negotiation, topic: Topic, proposal: Proposal
-) -> tuple[Line, ...]:
-    """Record what the mediator has the members say to its proposal."""
+def say_for_members(
+    scope: Scope,
+    case: Negotiation,
+    topic: Topic,
+    intent: str,
+    said: Sequence[tuple[str, str]],
+    origin: Origin,
+) -> list[Line]:
+    """Record what the mediator has the members say (name, words), as numbered parts of its reply;
+    the part of `origin` is what each is called."""
     by_name = {name: id for id, name in case.group.names.items()}
-    return tuple(
+    return [
         case.say(
             scope,
             by_name[name],
-            "user_respond",
-            text,
+            intent,
+            words,
             topic,
-            proposal.origin(f"response{number}", SYSTEM_SPEAKER.id),
+            origin._replace(part=f"{origin.part}{number}", author=SYSTEM_SPEAKER.id),
         )
-        for number, (name, text) in enumerate(proposal.responses, start=1)
-    )
+        for number, (name, words) in enumerate(said, start=1)
+    ]
 
 
 def _read_statement(
@@ -718,21 +724,11 @@ def _say_round(
     question = contract(conflict, strategy, stands, why, round_.question)
     decided = decision.resolution_text or NOTHING_DECIDED
     answer = contract(conflict, strategy, decided, reason, then)
-    by_name = {name: id for id, name in case.group.names.items()}
-    said = [(SYSTEM, "sys_feedback", question, "question", "")]
-    said += [
-        (by_name[name], "user_feedback", words, f"reaction{number}", SYSTEM_SPEAKER.id)
-        for number, (name, words) in enumerate(reactions, start=1)
-    ]
-    said.append((SYSTEM, "sys_feedback", answer, "answer", ""))
-    return [
-        case.say(
-            scope,
-            who,
-            intent,
-            words,
-            topic,
-            Origin(got.address, part, author, got.finish, round_.round),
-        )
-        for who, intent, words, part, author in said
-    ]
+    origin = Origin(got.address, finish=got.finish, round=number)
+
+    def say_turn(text: str, part: str) -> Line:
+        return case.say(scope, SYSTEM, "sys_feedback", text, topic, origin._replace(part=part))
+
+    asked, reaction = say_turn(question, "question"), origin._replace(part="reaction")
+    reacted = say_for_members(scope, case, topic, "user_feedback", reactions, reaction)
+    return [asked, *reacted, say_turn(answer, "answer")]

@@ -38,6 +38,7 @@ from folkmoot.studies.negotiation.decision import (
     Origin,
     SlotDecision,
     Statements,
+    columns_of_line,
     conflict_part,
     contract,
     coverage_sentence,
@@ -61,7 +62,7 @@ from folkmoot.studies.negotiation.mediation import (
     confirm,
     hold_feedback,
     propose,
-    say_responses,
+    say_for_members,
     state,
 )
 from folkmoot.studies.negotiation.participants import groups_of, member_speaker, with_unknown
@@ -193,14 +194,8 @@ async def _interview(
             stated[topic.id] = at.say(
                 who,
                 answer,
-                group_id=group.id,
-                group_type=group.type.id,
-                condition=BEFORE,
-                slot=topic.slot,
-                topic=topic.id,
-                phase="preference",
-                intent=f"user_provide_{topic.slot}",
                 author="" if ready else member.id,
+                **columns_of_line(group, BEFORE, topic, "user_provide"),
             )
         at.record(
             PreferenceRow(
@@ -301,7 +296,7 @@ async def _raw(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
         decision = decision.with_lines(
             case.say(scope, SYSTEM, "sys_synthesize", said, topic, origin)
         )
-    return decision.with_lines(*say_responses(scope, case, topic, proposal))
+    return decision.with_lines(*_say_responses(scope, case, topic, proposal))
 
 
 def _why_undecided(proposal: Proposal) -> str:
@@ -382,7 +377,13 @@ def _announce(
         _next_step(decision, votes=votes),
     )
     opening = case.say(scope, SYSTEM, "sys_synthesize", text, topic, proposal.origin("opening"))
-    return decision.with_lines(opening, *say_responses(scope, case, topic, proposal))
+    return decision.with_lines(opening, *_say_responses(scope, case, topic, proposal))
+
+
+def _say_responses(scope: Scope, case: Negotiation, topic: Topic, proposal: Proposal) -> list[Line]:
+    """Record what the mediator has the members say to its proposal."""
+    origin = proposal.origin("response")
+    return say_for_members(scope, case, topic, "user_respond", proposal.responses, origin)
 
 
 def _next_step(decision: SlotDecision, *, votes: bool) -> str:
