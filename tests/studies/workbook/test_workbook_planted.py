@@ -16,11 +16,13 @@ import polars as pl
 import pytest
 
 import folkmoot
+from folkmoot.conversation.transcript import EMPTY, Speaker, build_messages
 from folkmoot.engine.journal import Journal
 from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.measures.clustered import clustered_difference
 from folkmoot.measures.estimates import Estimate
-from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints
+from folkmoot.models.request import ProviderSettings, Request, RespondentHints
+from folkmoot.provenance import cell, join, quote
 from folkmoot.respondent import Respondent
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook import STUDY, sessions
@@ -268,60 +270,55 @@ def test_no_word_of_a_game_is_said_about_other_topics(tmp_path: Path) -> None:
     assert re.search(r"bicycle|old town", said, re.IGNORECASE)
 
 
-def of_part(asked: RespondentHints, system: str, prompt: str) -> str:
-    request = Request(
-        "synthetic", (Message("system", system), Message("user", prompt)), asked=asked
-    )
+def of_part(asked: RespondentHints, *texts: str) -> str:
+    """The reply to a prompt that holds these texts, in an order of no meaning, and nothing else."""
+    prompt = join("\n", texts[::-1])
+    messages = build_messages(Speaker(asked.speaker, system="Acta."), EMPTY, prompt)
+    request = Request("synthetic", messages.messages, asked=asked, spans=messages.spans)
     from_part = Respondent(ProviderSettings(seed=1, study=None))
     from_part._answers = {**from_part._answers, **STUDY.respondent.answers}  # type: ignore[union-attr]
     return from_part.reply(request, "x").text
 
 
-LAYOUTS = (
-    "{}: {}",
-    "| {} | {} |",
-    "| 1 | {} | {} |",
-    "[7] {} » {}",
-    '<turn by="{}">{}</turn>',
-    '{{"by": "{}", "words": "{}"}},',
+def said_by(who: str, words: str) -> str:
+    return quote(words, "utterance", f"market/s1/talk/{who}/ask0", who)
+
+
+STAKE = quote(
+    "You hold 20 tokens; how many do you put into the pot?", "material", "study.workbook.prompts.c"
 )
-each_layout = pytest.mark.parametrize("layout", LAYOUTS)
 
 
-@each_layout
-def test_the_minutes_count_right(layout: str) -> None:
-    """Who speaks for giving, who for holding back: counted from the lines that stand there."""
+def test_the_minutes_count_right() -> None:
+    """Who speaks for giving, who for holding back: counted from what each said."""
     heard = [
-        layout.format(*said)
-        for said in (
-            ("Ann", "Let's trust each other and start high."),
-            ("Bob", "I'd be careful, one can only lose."),
-            ("Cy", "Everybody should set an example."),
-            ("Dee", "I have no view on that yet."),
-        )
+        said_by("ann", "Let's trust each other and start high."),
+        said_by("bob", "I'd be careful, one can only lose."),
+        said_by("cy", "Everybody should set an example."),
+        said_by("dee", "I have no view on that yet."),
     ]
-    stake = "You hold 20 tokens; how many do you put into the pot?"
-    told = "\n".join([stake, *heard, "", "Sum up."])
-    said = of_part(RespondentHints("summarizer", "", "text"), "You keep the minutes.", told)
+    minutes = RespondentHints("summarizer", "", "text", about=STAKE, speaker="minutes")
+    said = of_part(minutes, STAKE, *heard)
     assert "Of 4 who spoke about it, 2 spoke for giving much, 1 for holding back, and 1" in said
 
 
-@each_layout
-def test_what_others_gave_draws_in_any_layout(layout: str) -> None:
+def test_what_others_gave_draws() -> None:
     def given(amount: int) -> int:
-        others = "\n".join(layout.format(who, amount) for who in ("Ann", "Bob", "Cy"))
-        asked = f"{others}\n\nHow many of your 20 tokens do you put into the pot (0 to 20)?"
-        pointers = RespondentHints("participant", "You are Dee.", "number", offered=("0", "20"))
-        return int(of_part(pointers, "You are Dee.", asked))
+        others = [said_by(who, str(amount)) for who in ("ann", "bob", "cy")]
+        hints = RespondentHints(
+            "participant", "You are Dee.", "number", offered=("0", "20"), about=STAKE, speaker="dee"
+        )
+        return int(of_part(hints, STAKE, *others))
 
     assert given(20) > given(0)
 
 
-@pytest.mark.parametrize("layout", [*LAYOUTS, "- {} {}", "* {}: {}"])
-def test_a_story_is_told_from_answers_in_any_layout(layout: str) -> None:
-    lines = [("How old are you?", "34"), ("What is your work?", "I bake bread.")]
-    told = "\n".join(layout.format(*line) for line in lines)
-    said = of_part(RespondentHints("biographer", "", "text"), "You write.", f"Tell it.\n\n{told}")
+def test_a_story_is_told_from_answers() -> None:
+    lines = [
+        quote(words, "persona", cell("assignment.profile", "p1", n), "p1")
+        for n, words in enumerate(("I bake bread.", "34"))
+    ]
+    said = of_part(RespondentHints("biographer", "", "text", speaker="p1"), *lines)
     assert said == "This is me: 34; I bake bread."
 
 

@@ -10,16 +10,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from itertools import chain
 from typing import Any, NamedTuple
 
-from folkmoot.respondent import Mind, Part
-from folkmoot.respondent.answering import bounds_of, choice, number
+from folkmoot.respondent import Mind, Part, Passage, of_kind
+from folkmoot.respondent.answering import choice, number
 from folkmoot.respondent.draws import normal
-from folkmoot.respondent.reading import standing
 from folkmoot.respondent.scales import scale_of
 from folkmoot.studies.workbook.answers import Listed, NotALiteral, read_options
-from folkmoot.studies.workbook.config import WorkbookConfig
+from folkmoot.studies.workbook.config import SPECIAL_ROLES, WorkbookConfig
+from folkmoot.studies.workbook.participants import QUESTIONS
 
 # Words by which a text speaks for giving, and for holding back.
 _FOR = re.compile(
@@ -43,8 +42,7 @@ _GIVING = re.compile(
     r"pots?|pools?|funds?|common account|group account|public account)\b",
     re.IGNORECASE,
 )
-_SAID = re.compile(r"^(?:[^\w\n]*\d+[^\w\n]+)?([^:\n]{1,60}): (.+)$", re.MULTILINE)
-_LISTED = re.compile(r"^[-*•] (.*?[?:.]):? (.+)$", re.MULTILINE)
+OPTIONS = "options.options/"  # how the ids of response options begin
 _AMOUNT = re.compile(r"-?\d+(?:\.\d+)?")
 _UNITS = re.compile(r"\b(\d+(?:\.\d+)?) ([^\W\d_]{3,}s)\b")
 _MOST = 8.0  # more words for one side than for the other at which words have done what they can
@@ -69,21 +67,62 @@ def _names(config: WorkbookConfig) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+# --- what is read -------------------------------------------------------------------------------
+
+
+def _read(mind: Mind) -> list[Passage]:
+    """The texts that can speak for giving or for holding back: of the workbook and of others.
+
+    What the Facilitator poses holds a text of the workbook, which is a passage by itself. The
+    questions to which the profiles are answers tell nobody anything.
+    """
+    texts = of_kind(mind.reading.passages, "material", "utterance", "summary", own=False)
+    return [
+        passage
+        for passage in texts
+        if passage.source.id != QUESTIONS
+        and (passage.source.kind != "utterance" or passage.source.address)
+    ]
+
+
+def _said_by_others(mind: Mind) -> dict[str, list[str]]:
+    """Participant or special role → what they said in replies, each once, in order."""
+    said: dict[str, dict[str, str]] = {}
+    for passage in of_kind(mind.reading.passages, "utterance", own=False):
+        if passage.source.address:
+            said.setdefault(passage.source.speaker, {})[passage.source.id] = passage.text.strip()
+    return {speaker: [*texts.values()] for speaker, texts in said.items()}
+
+
 # --- answers ------------------------------------------------------------------------------------
 
 
 def _choice(mind: Mind) -> str:
     if not mind.person or len(mind.options) < 2:
         return choice(mind)
-    return mind.placed(mind.options, mind.reading.question) or mind.choose()
+    return mind.placed(mind.options, mind.reading.about) or mind.choose()
+
+
+def _bounds(mind: Mind) -> tuple[float, float, bool] | None:
+    """The bounds of the answer type, else those that the options in words name."""
+    if mind.reading.bounds is not None:
+        return mind.reading.bounds
+    words = (
+        p for p in of_kind(mind.reading.passages, "material") if p.source.id.startswith(OPTIONS)
+    )
+    for passage in words:
+        numbers = [float(number) for number in _AMOUNT.findall(passage.text)]
+        if len(numbers) > 1 and min(numbers) < max(numbers):
+            return min(numbers), max(numbers), all(n.is_integer() for n in numbers)
+    return None
 
 
 def _number(mind: Mind) -> str:
-    bounds = bounds_of(mind.reading)
+    bounds = _bounds(mind)
     if bounds is None or not mind.person:
         return number(mind)
     low, high, whole = bounds
-    asked, stake = mind.reading.question, _stake(mind)
+    asked, stake = mind.reading.about, _stake(mind)
     # "How much of your 20 coins" asks for a gift whatever the word for giving is.
     whole_stake = stake is not None and (low, high) == (0, stake.high) and stake.unit in asked
     gives = bool(_GIVING.search(asked)) or whole_stake
@@ -118,11 +157,7 @@ def push(mind: Mind) -> float:
     """How far what was read and heard moves the share: distinct words for giving less those for
     holding back, at most `_MOST`, times strength and susceptibility. Words that all read move all
     alike, so that other instructions leave the difference between treatments as it is."""
-    own = mind.reading.persona.splitlines()
-    told = mind.reading.system
-    for line in own:  # what one says of oneself moves nobody
-        told = told.replace(line, " ")
-    texts = [told, *(p.text for p in mind.reading.said if not p.own)]
+    texts = [passage.text for passage in _read(mind)]
     give, keep = (
         {m.casefold() for text in texts for m in words.findall(text)} for words in (_FOR, _AGAINST)
     )
@@ -133,17 +168,18 @@ def push(mind: Mind) -> float:
 
 def given_share(mind: Mind, low: float, high: float) -> float:
     """The share of what one may give, 0 to 1."""
-    rounds = sum(bool(_AMOUNT.fullmatch(words.strip())) for words in mind.reading.own_words)
+    own = of_kind(mind.reading.passages, "utterance", own=True)
+    rounds = len({p.source.id for p in own if _AMOUNT.fullmatch(p.text.strip())})
     share = (inclination(mind) + push(mind)) * _WEAR**rounds
-    others = {  # the last amount of each
-        who: float(said)
-        for passage in mind.reading.said
-        if not passage.own
-        for who, said in _SAID.findall(passage.text)
-        if _AMOUNT.fullmatch(said.strip()) and low <= float(said) <= high
+    amounts = {  # the last of each
+        who: [
+            float(said) for said in texts if _AMOUNT.fullmatch(said) and low <= float(said) <= high
+        ]
+        for who, texts in _said_by_others(mind).items()
     }
+    others = [given[-1] for given in amounts.values() if given]
     if others and high > low:
-        theirs = (sum(others.values()) / len(others) - low) / (high - low)
+        theirs = (sum(others) / len(others) - low) / (high - low)
         drawn = (_DRAWN + mind.knobs.sycophancy) * mind.who.susceptibility
         share += min(1.0, drawn) * (theirs - share)
     noise = _NOISE + mind.knobs.instability
@@ -173,8 +209,8 @@ _SIDES = (
         "I'd rather look after my own gain, and that means {n} of {high}.",
     ),
 )
-_WITH = ("I'm with {who} on that.", "I see it as {who} does.", "{who} has a point.")
-_UNLIKE = ("I heard {who}, but that isn't how I see it.", "I see it differently from {who}.")
+_WITH = ("I'm with you on that.", "I see it the same way.", "That's a good point.")
+_UNLIKE = ("I heard that, but that isn't how I see it.", "I see it differently.")
 
 
 class _Stake(NamedTuple):
@@ -183,11 +219,12 @@ class _Stake(NamedTuple):
 
 
 def _stake(mind: Mind) -> _Stake | None:
-    """What there is to give: the amount with its unit that the text names most often."""
-    text = "\n".join((mind.reading.system, *(p.text for p in mind.reading.said if not p.own)))
-    if not _GIVING.search(text):
+    """What there is to give: the amount with its unit that the texts name most often."""
+    texts = [passage.text for passage in _read(mind)]
+    if not any(_GIVING.search(text) for text in texts):
         return None
-    units = Counter((float(n), unit.casefold()) for n, unit in _UNITS.findall(text))
+    found = (amount for text in texts for amount in _UNITS.findall(text))
+    units = Counter((float(n), unit.casefold()) for n, unit in found)
     people = {"people", "members", "rounds", "others", "groups", "sessions", "years", "sentences"}
     named = [(n, at) for at, n in units.items() if at[1] not in people]
     return _Stake(*max(named)[1]) if named else None
@@ -205,7 +242,7 @@ def _talk(mind: Mind) -> str:
     stake = _stake(mind)
     if stake is not None and mind.person:
         return _of_giving(mind, stake)
-    if mind.reading.options or standing(mind.at.names, mind.text):
+    if mind.options:
         return mind.say()
     if not mind.matters:
         mind.unread()
@@ -220,13 +257,12 @@ def _of_giving(mind: Mind, stake: _Stake) -> str:
     sentences = []
     heard = _statements(mind)
     if heard and mind.draws.chance(0.6):
-        who, words = heard[-1]
-        theirs = _side(words)
+        theirs = _side([*heard.values()][-1])
         if theirs is not None and mine != 1:
-            frames = _WITH if theirs == mine else _UNLIKE
-            sentences.append(mind.tongue.fresh(frames).format(who=who))
+            sentences.append(mind.tongue.fresh(_WITH if theirs == mine else _UNLIKE))
     # What somebody else has said word for word is said in other words.
-    known = [f for f in _SIDES[mine] if _opening(f) not in mind.text] or _SIDES[mine]
+    said = "\n".join(heard.values())
+    known = [f for f in _SIDES[mine] if _opening(f) not in said] or _SIDES[mine]
     sentences.append(mind.tongue.fresh(known).format(**slots))
     return " ".join(sentences)
 
@@ -235,29 +271,22 @@ def _opening(frame: str) -> str:
     return frame.partition("{")[0] or frame.partition("}")[2]
 
 
-_NO_PERSON = re.compile(
-    r"facilitator|summarizer|instruction|(?:round|task|part) \d+", re.IGNORECASE
-)
-
-
-def _statements(mind: Mind) -> list[tuple[str, str]]:
-    """Who said what in words, as it stands in the messages: lines with a speaker's name."""
-    heard = (_SAID.findall(p.text) for p in mind.reading.said if not p.own)
-    return [
-        (who, words)
-        for who, words in chain(*heard)
-        if len(words.split()) > 3 and "?" not in words and not _NO_PERSON.fullmatch(who)
-    ]
+def _statements(mind: Mind) -> dict[str, str]:
+    """Participant → what they said last in words, in the order in which they said it."""
+    statements = {
+        who: [words for words in texts if len(words.split()) > 3 and "?" not in words]
+        for who, texts in _said_by_others(mind).items()
+        if who not in SPECIAL_ROLES
+    }
+    return {who: words[-1] for who, words in statements.items() if words}
 
 
 def _minutes(mind: Mind) -> str | None:
     """Who would give and who would hold back, counted by what each said last."""
-    if _stake(mind) is None:
+    last = _statements(mind)
+    if not last or _stake(mind) is None:
         return None
-    last = {who: _side(words) for who, words in _statements(mind)}
-    sides = Counter(last.values())
-    if not last:
-        return None
+    sides = Counter(map(_side, last.values()))
     return (
         f"Of {len(last)} who spoke about it, {sides[0]} spoke for giving much, "
         f"{sides[2]} for holding back, and {sides[None]} for neither."
@@ -265,13 +294,11 @@ def _minutes(mind: Mind) -> str | None:
 
 
 def _story(mind: Mind) -> str:
-    """Somebody's answers about themselves as a paragraph, in their order."""
-    prompt = mind.reading.prompt
-    lines = _LISTED.findall(prompt) or _SAID.findall(prompt)
+    """The answers of a participant about themselves as a paragraph, in their order."""
+    lines = of_kind(mind.reading.passages, "persona")
     if not lines:
         mind.unread()
-    told = [answer.strip().rstrip(".") for _, answer in lines]
-    return f"This is me: {'; '.join(told)}."
+    return f"This is me: {'; '.join(line.text.strip().rstrip('.') for line in lines)}."
 
 
 PART = Part(
