@@ -326,14 +326,21 @@ def new(
 @guarded
 def show(
     run: RunArg,
-    participant: Annotated[
-        str | None, typer.Argument(help="Participant or session; omit it to list all.")
+    id: Annotated[
+        str | None,
+        typer.Argument(
+            help="Conversation, participant or address of a call; omit it to list all.",
+            show_default=False,
+        ),
     ] = None,
+    prompts: Annotated[
+        bool, typer.Option("--prompts", help="Print the prompts with the source of each text.")
+    ] = False,
 ) -> None:
-    """Show who took part in a run, or one whole conversation."""
-    from folkmoot.cli.results import show_command
+    """Show who took part in a run, one conversation, one participant, or prompts by source."""
+    from folkmoot.cli.show import show_command
 
-    show_command(run, participant)
+    show_command(run, id, prompts=prompts)
 
 
 @app.command()

@@ -1,24 +1,21 @@
-"""`folkmoot show, verify, report, export, compare, power`: read runs and designs."""
+"""`folkmoot verify, report, export, compare, power`: read runs and designs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
 
 from folkmoot.cli.console import clean, err, out, warn
 from folkmoot.cli.study_files import consent
-from folkmoot.cli.tables import grid_view, print_findings, synthetic_panel
+from folkmoot.cli.tables import print_findings, synthetic_panel
 from folkmoot.engine.desk import seats_in
 from folkmoot.engine.folder import held_folder
 from folkmoot.engine.grid import RunGrid, cell_folder, is_grid, read_grid
-from folkmoot.engine.journal import Entry, JournalReader
 from folkmoot.engine.repair import plan_repair, repair_journal
-from folkmoot.engine.study import study_of_run
 from folkmoot.engine.study_file import load_study_file
 from folkmoot.engine.verify import verify_run
 from folkmoot.engine.withdrawal import withdraw
@@ -26,7 +23,6 @@ from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError
 from folkmoot.kit.coding.afterwards import verify_codings
 from folkmoot.kit.exposure import differences
 from folkmoot.measures.estimates import dollars, plural
-from folkmoot.storage.findings import Grid
 from folkmoot.storage.rows import declared
 from folkmoot.storage.run_folder import JOURNAL, OUTPUTS, STUDY_FILE, RunFolder
 
@@ -53,30 +49,6 @@ def find_grid(name: str) -> RunGrid | None:
     return next((read_grid(folder) for folder in folders if is_grid(folder)), None)
 
 
-def show_command(name: str, participant: str | None) -> None:
-    """Print the participants of a run, or the conversation of one."""
-    if (grid := find_grid(name)) is not None:
-        show_grid(grid)
-        return
-    run = find_run(name)
-    console = out()
-    if run.mark:
-        console.print(synthetic_panel(note=run.synthetic_note, mark=run.mark))
-    own = _own_show(run)
-    if own is None:
-        show_generic(run, participant, console)
-        return
-    try:
-        text = own(run, participant)
-    except StorageError:
-        # A run that stopped half-way lacks the files that its own view is made from.
-        if run.finished:
-            raise
-        show_generic(run, participant, console)
-    else:
-        console.print(clean(text))
-
-
 def show_grid(grid: RunGrid) -> None:
     """Print the cells of a grid and how far each is."""
     out().print(f"[bold]{escape(str(grid.path))}[/] · {plural(len(grid.cells), 'cell')}")
@@ -84,92 +56,6 @@ def show_grid(grid: RunGrid) -> None:
         run = grid.run(cell)
         state = "not started" if run is None else run.manifest.get("outcome", "unfinished")
         out().print(f"  {escape(cell.name)}  [dim]seed {cell.seed} · {state}[/]", soft_wrap=True)
-
-
-def _own_show(run: RunFolder) -> Callable[[RunFolder, str | None], str] | None:
-    try:
-        return study_of_run(run).show
-    except InputError as error:
-        warn(f"{error} Shown without it.")
-        return None
-
-
-def show_generic(run: RunFolder, who: str | None, console: Console) -> None:
-    """What every study type can show: its tables, or all that one participant was asked and
-    answered."""
-    with _journal(run) as journal:
-        entries = sorted(journal.entries("ask"), key=lambda e: (e.started_at, e.address))
-    speakers = _speakers(run)
-    if who is None:
-        _overview(run, entries, speakers, console)
-        return
-    own = [e for e in entries if who in (speakers.get(e.address), *e.address.split("/"))]
-    if not own:
-        known = ", ".join(_ids(entries, speakers)[:MOST_IDS])
-        raise InputError(Problem(f"{run.path}: {who} is not in this run", hint=f"ids: {known}, …"))
-    _conversation(own, console)
-
-
-def _overview(
-    run: RunFolder, entries: list[Entry], speakers: Mapping[str, str], console: Console
-) -> None:
-    state = "" if run.finished else " · not finished"
-    console.print(f"[bold]{escape(run.id)}[/] · {escape(run.study)}{state}")
-    rows = [(name, run.table(name).height) for name in run.tables()]
-    if rows:
-        console.print(grid_view(Grid(("table", "rows"), tuple(rows))), crop=False)
-    ids = _ids(entries, speakers)
-    if ids:
-        more = f", … ({len(ids):,} in total)" if len(ids) > MOST_IDS else ""
-        listed = escape(clean(", ".join(ids[:MOST_IDS])))
-        console.print(
-            f"Read one: folkmoot show {escape(str(run.path))} ID, with ID of {listed}{more}"
-        )
-
-
-def _conversation(entries: list[Entry], console: Console) -> None:
-    system = stage = None
-    for entry in entries:
-        messages = entry.request.get("messages", [])
-        told = next((m["content"] for m in messages if m["role"] == "system"), None)
-        if told and told != system:
-            system = told
-            console.print(f"\n[dim]{escape(clean(told))}[/]")
-        if entry.address.split("/")[0] != stage:
-            stage = entry.address.split("/")[0]
-            console.print(f"\n[underline]{escape(clean(stage))}[/]")
-        asked = next((m["content"] for m in reversed(messages) if m["role"] == "user"), "")
-        console.print(f"[cyan]{escape(clean(asked))}[/]")
-        said = entry.reply or f"(no answer: {entry.finish})"
-        console.print(f"[bold]→ {escape(clean(said))}[/]")
-
-
-def _ids(entries: list[Entry], speakers: Mapping[str, str]) -> list[str]:
-    if speakers:
-        return list(dict.fromkeys(speakers.values()))
-    return list(dict.fromkeys(_id(e.address) for e in entries if "/" in e.address))
-
-
-def _id(address: str) -> str:
-    """Who was asked at an address, as far as it tells: ids have numbers, stages seldom do."""
-    parts = address.split("/")[:-1]
-    return next((p for p in reversed(parts) if any(map(str.isdigit, p))), parts[-1])
-
-
-def _speakers(run: RunFolder) -> dict[str, str]:
-    """Address → who was asked; empty while the run has no tables yet."""
-    if not run.has_table("answers"):
-        return {}
-    return dict(run.table("answers").select("address", "speaker_id").iter_rows())
-
-
-def _journal(run: RunFolder) -> JournalReader:
-    path = run.path / JOURNAL
-    if not path.exists():
-        raise StorageError(
-            f"{run.path}: there is no {JOURNAL}; this run has not asked anything yet"
-        )
-    return JournalReader(path)
 
 
 def verify_command(name: str, digest: str | None) -> None:

@@ -83,7 +83,8 @@ class Study(Generic[Config]):
     strict_tables  its tables without some answers, from the run and the rows of `answers` to leave
                 out: findings are also computed from these (`engine/strict_answers.py`). None: no
                 finding rests on a single choice or number
-    show        rich markup for `folkmoot show RUN [ID]`; None means the generic one
+    show        lines of rich markup that `folkmoot show RUN [ID]` adds to its own: from the run and
+                the key of a conversation or participant, which is empty for the whole run
     load        reader for file types of its own (`suffixes`), gives the config
     seat_models models that seats of the study name by themselves and that are asked, so that they
                 can be checked: those that the file names, and where the file names a hosted `model`
@@ -124,7 +125,7 @@ class Study(Generic[Config]):
     size: Callable[[Config, Path], DesignSize | None] = lambda _config, _folder: None
     findings: Callable[[RunFolder], list[Finding]] = lambda _run: []
     strict_tables: StrictTables | None = None
-    show: Callable[[RunFolder, str | None], str] | None = None
+    show: Callable[[RunFolder, Sequence[str]], Iterable[str]] = lambda _run, _key: ()
     load: Callable[[Path], Config] | None = None
     suffixes: tuple[str, ...] = ()
     seat_models: Callable[[Config], list[str]] = lambda _config: []

@@ -25,7 +25,6 @@ from folkmoot.studies.cross_pollination.preparation import (
 )
 from folkmoot.studies.cross_pollination.protocol import protocol
 from folkmoot.studies.cross_pollination.respondent import PART
-from folkmoot.studies.cross_pollination.show import show
 from folkmoot.studies.cross_pollination.tables import DEMOGRAPHICS, TABLES
 
 
@@ -56,7 +55,6 @@ STUDY = Study(
     strict_tables=strict_tables,
     planned=_planned,
     embeds=True,
-    show=show,
     limit=cut,
     tables=(*TABLES, *coding.TABLES, ExposureRow, BasePersonaRow),
     afterwards=EXPOSURE,

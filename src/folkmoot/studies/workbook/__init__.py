@@ -13,7 +13,6 @@ from folkmoot.studies.workbook.findings import findings, strict_tables
 from folkmoot.studies.workbook.preparation import check, limit, load, notes, planned, preview, size
 from folkmoot.studies.workbook.protocol import places, protocol
 from folkmoot.studies.workbook.respondent import PART
-from folkmoot.studies.workbook.show import show
 from folkmoot.studies.workbook.spreadsheet.convert import convert
 from folkmoot.studies.workbook.spreadsheet.layouts import template
 from folkmoot.studies.workbook.tables import TABLES, unusable
@@ -34,7 +33,6 @@ STUDY = Study(
     findings=findings,
     strict_tables=strict_tables,
     planned=planned,
-    show=show,
     load=load,
     suffixes=(".xlsx",),
     limit=limit,

@@ -1,0 +1,333 @@
+"""`folkmoot show`: who took part in a run, one conversation, one participant, one call; and prompts
+with the source of each text.
+
+An id is the key of a conversation (`set01_lv4`, `family_01/C4`, further a part of it), the key of a
+participant (`p_0001`, `set01_lv4/A17`), the id of another speaker, or the address of a call. What
+only one study type knows is added by its `Study.show`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+import polars as pl
+from polars.exceptions import PolarsError
+from rich.text import Text
+from starlette.exceptions import HTTPException
+
+from folkmoot.cli.console import clean, out, warn
+from folkmoot.cli.results import find_grid, find_run, show_grid
+from folkmoot.cli.tables import synthetic_panel
+from folkmoot.engine.folder import open_run
+from folkmoot.engine.journal import JournalReader, name_in
+from folkmoot.engine.study import study_of_run
+from folkmoot.errors import InputError, Problem, StorageError
+from folkmoot.measures.estimates import plural
+from folkmoot.storage.findings import cell_text, heading
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
+from folkmoot.view.people import names_in, people_of, table_of
+from folkmoot.view.person import person
+from folkmoot.view.rooms import Line, Room, in_room, room_columns, rooms
+from folkmoot.view.sources import Legend, Piece, Sourced
+from folkmoot.view.talk import Drawer, base_of, drawer, is_within
+
+MAX_LISTED = 40  # conversations, or participants, of an overview
+MAX_CELLS = 4  # of a participant in an overview
+MAX_IDS = 12  # of one entry of a legend
+HANGING = 4  # ids that a message about an unknown one names
+SPEAKER_STYLES = (
+    "cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta",
+)  # fmt: skip
+KIND_STYLES = {
+    "persona": "yellow", "material": "green", "option": "blue", "proposal": "magenta",
+    "summary": "magenta", "value": "bright_black", "unattributed": "bold red",
+}  # fmt: skip
+
+
+def show_command(name: str, who: str | None, *, prompts: bool) -> None:
+    """Print what a run, or one id of it, has to show; with `prompts` the prompts by source."""
+    if (grid := find_grid(name)) is not None:
+        show_grid(grid)
+        return
+    run = open_run(find_run(name).path)
+    console = out()
+    if run.mark:
+        console.print(synthetic_panel(note=run.synthetic_note, mark=run.mark))
+    # Text for other programs keeps its lines.
+    for line in show(run, who, prompts=prompts):
+        console.print(line, soft_wrap=not console.is_terminal)
+
+
+def show(run: RunFolder, who: str | None = None, *, prompts: bool = False) -> Iterator[Text]:
+    """The lines of `folkmoot show`. Raises InputError for an id that the run does not have."""
+    if prompts and who is None:
+        raise InputError("--prompts: name a participant, a conversation or an address")
+    try:
+        if prompts:
+            yield from _prompts(run, who or "")
+        elif who is None:
+            yield from _overview(run)
+        else:
+            yield from _one(run, who)
+    except PolarsError as error:
+        raise StorageError(f"{run.path}: a table cannot be read: {error}") from error
+
+
+# --- a run ---------------------------------------------------------------------------------------
+
+
+def _overview(run: RunFolder) -> Iterator[Text]:
+    state = "" if run.finished else " · not finished"
+    yield _line((run.id, "bold"), f" · {run.study}{state}")
+    _journal(run).close()
+    tables = (f"{name} {run.table(name).height:,}" for name in run.tables())
+    yield _line((f"Tables: {', '.join(tables) or 'none yet'}", "dim"))
+    columns = room_columns(run)
+    found = rooms(run, columns) if columns else []
+    if found:
+        yield from _title(f"Conversations ({len(found):,})")
+    for room in found[:MAX_LISTED]:
+        said = f"{plural(room.utterances, 'utterance')} by {plural(room.speakers, 'speaker')}"
+        yield _line(("/".join(room.key), "bold"), f"  {said}")
+    yield from _more(len(found))
+    people = table_of(run, "", "", 0, MAX_LISTED)
+    if people.rows:
+        yield from _title(f"Participants ({people.all:,})")
+    named = {*people_of(run).keys, "status"}
+    shown = [c for c in people.columns if c not in named][:MAX_CELLS]
+    for key, row in people.rows:
+        cells = (f"{heading(c)} {cell_text(row[c], c)}" for c in shown if row[c] is not None)
+        status = row.get("status") or "complete"
+        problem = "" if status == "complete" else f"  {status}"
+        yield _line((name_in(key), "bold"), f"  {', '.join(cells)}", (problem, "red"))
+    yield from _more(people.all)
+    yield from _additions(run, ())
+    example = "/".join(found[0].key) if found else people.rows[0][0] if people.rows else "ID"
+    yield _line((f"\nRead one: folkmoot show {run.path} {example}", "dim"))
+
+
+def _more(count: int) -> Iterator[Text]:
+    if count > MAX_LISTED:
+        yield _line((f"… and {count - MAX_LISTED:,} more", "dim"))
+
+
+def _additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text]:
+    """What the study type adds. A run that has not ended may lack the files for it."""
+    try:
+        study = study_of_run(run)
+    except InputError as error:
+        warn(f"{error} Shown without it.")
+        return
+    try:
+        for line in study.show(run, key):
+            yield Text.from_markup(clean(line))
+    except StorageError:
+        if run.finished:
+            raise
+
+
+# --- one of its conversations or participants ----------------------------------------------------
+
+
+def _one(run: RunFolder, who: str) -> Iterator[Text]:
+    with _journal(run) as journal:
+        room, part = _find_room(run, who)
+        if room is None:
+            yield from _participant(run, who, journal)
+            return
+        columns = room_columns(run)
+        lines = in_room(run, journal, columns, room.key, names_in(run, room.key))
+    lines = [line for line in lines if _is_part(line.part, part)]
+    private = sum(line.private for line in lines)
+    yield _line((room.title, "bold"))
+    yield from _talk(lines)
+    if not part:
+        yield from _additions(run, room.key)
+    hint = f"{plural(private, 'private text')}: see each participant. " if private else ""
+    yield _line((f"\n{hint}Prompts by source: add --prompts", "dim"))
+
+
+def _find_room(run: RunFolder, who: str) -> tuple[Room | None, str]:
+    """The conversation that an id names or begins, and the part of it that the id goes on to."""
+    columns = room_columns(run)
+    wanted = who.casefold()
+    for room in rooms(run, columns) if columns else ():
+        key = "/".join(room.key).casefold()
+        if wanted == key or key.startswith(f"{wanted}/"):
+            return room, ""
+        if wanted.startswith(f"{key}/"):
+            part = who[len(key) + 1 :]
+            same = [pl.col(c).cast(pl.String) == v for c, v in zip(columns, room.key, strict=True)]
+            said = run.lazy("utterances").filter(*same)
+            named = [c for c in ("topic", "slot", "task_id", "round", "phase", "stage")
+                     if c in said.collect_schema().names()]  # fmt: skip
+            parts = said.select(pl.col(named).cast(pl.String)).unique().collect()
+            if any(part.casefold() in parts[column].to_list() for column in named):
+                return room, part
+    return None, ""
+
+
+def _is_part(name: str, part: str) -> bool:
+    plain = part.casefold().replace("_", " ")
+    return not part or name.casefold() == plain or name.casefold().endswith(f" {plain}")
+
+
+def _talk(lines: Sequence[Line]) -> Iterator[Text]:
+    speakers = dict.fromkeys(line.speaker_id for line in lines if not line.leads)
+    styles = {who: SPEAKER_STYLES[n % len(SPEAKER_STYLES)] for n, who in enumerate(speakers)}
+    heard = (line for line in lines if not line.private)
+    for part, said in groupby(heard, key=lambda line: line.part):
+        yield from _title(heading(part).capitalize() or "Talk")
+        for line in said:
+            kinds = [f"{heading(kind)} {', '.join(whom)}" for kind, whom in line.reactions]
+            notes = "; ".join((*line.notes, *kinds))
+            turn = f"{line.turn:>3} " if line.turn else ""
+            speaker = f"{line.speaker}: ", f"bold {styles.get(line.speaker_id, '')}"
+            yield _line((turn, "dim"), speaker, line.text, (f" ({notes})" if notes else "", "dim"))
+
+
+def _participant(run: RunFolder, who: str, journal: JournalReader) -> Iterator[Text]:
+    if drawer(run, journal, who) is not None:
+        yield from _prompts(run, who)
+        return
+    try:
+        found = person(run, who)
+    except HTTPException:
+        raise _unknown(run, who) from None
+    parts = [name_in(part) for part in found.key.split("/")]
+    yield _line((found.name, "bold"), f" · {'/'.join(parts)}" if found.name != who else "")
+    facts = (f"{heading(name)} {cell_text(value, name)}" for name, value in found.facts)
+    yield _line((", ".join(facts), "dim"))
+    for name, text in found.texts:
+        yield _line((f"{heading(name)}: {text}", "dim"))
+    for place, said in groupby(found.talk, key=lambda said: said.place):
+        yield from _title(heading(place).capitalize() or "Asked")
+        for reply in said:
+            style = "bold" if reply.own else "bold cyan"
+            fields = "; ".join(f"{heading(name)}: {value}" for name, value in reply.fields)
+            missing = f" (no answer: {heading(reply.missing)})" if reply.missing else ""
+            words = reply.text or fields
+            yield _line((f"{reply.speaker}: ", style), words, (missing, "red"))
+    if found.decisions:
+        yield from _title("Decisions")
+    for decision in found.decisions:
+        yield _line(f"{heading(decision.name)}: ", (decision.outcome or "none", "bold"))
+        held = (f"{shown.kind} ({shown.texts})" for shown in decision.shown if shown.texts)
+        yield _line((f"  in the prompt: {', '.join(held) or 'none of the texts'}", "dim"))
+        for shown in decision.shown:
+            if shown.wrong:
+                yield _line((f"  not as designed: {shown.kind}", "red"))
+    yield from _additions(run, parts)
+    yield _line(("\nPrompts by source: add --prompts", "dim"))
+
+
+def _unknown(run: RunFolder, who: str) -> InputError:
+    columns = room_columns(run)
+    known = ["/".join(r.key) for r in rooms(run, columns)[:HANGING]] if columns else []
+    keys = [name_in(key) for key, _ in table_of(run, "", "", 0, HANGING).rows]
+    hint = f"ids: {', '.join((*known, *keys))}, …"
+    return InputError(Problem(f"{run.path}: {who} is not in this run", hint=hint))
+
+
+# --- prompts by source ---------------------------------------------------------------------------
+
+
+def _prompts(run: RunFolder, who: str) -> Iterator[Text]:
+    with _journal(run) as journal:
+        calls = (drawer(run, journal, address) for address in _addresses(run, journal, who))
+        for call in filter(None, calls):
+            yield from _call(call)
+
+
+def _addresses(run: RunFolder, journal: JournalReader, who: str) -> list[str]:
+    """The calls of a conversation, those of one speaker, or the one at an address."""
+    if journal.at(base_of(who), whole=False) is not None:
+        return [who]
+    room, _ = _find_room(run, who)
+    *within, speaker = room.key if room else [name_in(part) for part in who.split("/")]
+    empty = pl.LazyFrame(schema={"address": pl.String, "speaker_id": pl.String})
+    asked = run.lazy("answers") if run.has_table("answers") else empty
+    if room is None:
+        asked = asked.filter(pl.col("speaker_id") == speaker)
+    else:
+        within.append(speaker)
+    found = [a for a in asked.select("address").collect()["address"] if is_within(a, within)]
+    if not found:
+        raise _unknown(run, who)
+    entries = {a: entry for a in found if (entry := journal.at(a, whole=False)) is not None}
+    return sorted(entries, key=lambda a: (entries[a].started_at, a))
+
+
+def _call(call: Drawer) -> Iterator[Text]:
+    for entry, prompt in call.tries:
+        speaker = f" · {call.asked.speaker}" if call.asked else ""
+        yield _line((f"\n{heading(call.place) or 'asked'}{speaker}", "bold"), f"  {entry.address}")
+        if prompt.legend is None:
+            yield _line(("This run has recorded no sources of this prompt.", "dim"))
+        else:
+            yield from _legend(prompt, prompt.legend)
+        for role, pieces in prompt.messages:
+            yield _line((f"{role}:", "underline"))
+            yield _tagged(pieces, prompt.legend)
+        reply = entry.reply or f"(no answer: {entry.finish})"
+        yield _line(("reply:", "underline"))
+        yield _line((reply, "bold"))
+
+
+def _legend(prompt: Sourced, legend: Legend) -> Iterator[Text]:
+    """Each source with its key and the ids of its texts. Text without a key is ours."""
+    ids: dict[str, dict[str, None]] = {label.key: {} for label in legend.labels.values()}
+    for _, pieces in prompt.messages:
+        for span in (span for piece in pieces for span in piece.opened):
+            changed = " (changed)" if span.source.altered else ""
+            ids[legend.label(span.source).key][f"{span.source.id}{changed}"] = None
+    for label in legend.labels.values():
+        known = [id for id in ids[label.key] if id]
+        more = f", … {len(known) - MAX_IDS} more" if len(known) > MAX_IDS else ""
+        listed = f": {', '.join(known[:MAX_IDS])}{more}" if known else ""
+        yield _line((f"  [{label.key}] {label.name}", _style(label.style)), (listed, "dim"))
+    yield _line(("  without a key: instructions of the study", "dim"))
+
+
+def _tagged(pieces: Iterable[Piece], legend: Legend | None) -> Text:
+    """A message with the key of each source before and after its texts: `[P]…[/P]`."""
+    text = Text()
+    for piece in pieces:
+        labels = {span: legend.label(span.source) for span in piece.spans} if legend else {}
+        for span in piece.opened if labels else ():
+            text.append(f"[{labels[span].key}]", f"dim {_style(labels[span].style)}")
+        text.append(clean(piece.text), _style(labels[piece.spans[-1]].style) if labels else "")
+        for span in reversed(piece.closed) if labels else ():
+            text.append(f"[/{labels[span].key}]", f"dim {_style(labels[span].style)}")
+    return text
+
+
+def _style(style: str) -> str:
+    """The style in the terminal of a class of `view.css`."""
+    if style.startswith("speech c"):
+        return SPEAKER_STYLES[int(style.removeprefix("speech c")) % len(SPEAKER_STYLES)]
+    return KIND_STYLES.get(style, "")
+
+
+# --- lines ---------------------------------------------------------------------------------------
+
+
+def _line(*parts: str | tuple[str, str]) -> Text:
+    """One line of parts, each a text or a text with its style."""
+    cleaned = ((clean(p), "") if isinstance(p, str) else (clean(p[0]), p[1]) for p in parts)
+    return Text.assemble(*cleaned)
+
+
+def _title(words: str) -> Iterator[Text]:
+    yield Text()
+    yield Text(clean(words), "underline")
+
+
+def _journal(run: RunFolder) -> JournalReader:
+    path = run.path / JOURNAL
+    if not path.exists():
+        raise StorageError(
+            f"{run.path}: there is no {JOURNAL}; this run has not asked anything yet"
+        )
+    return JournalReader(path)
