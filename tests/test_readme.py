@@ -109,8 +109,7 @@ def test_the_pages_show_what_the_example_prints_today(fresh: Path) -> None:
     who = re.search(r"`folkmoot show outputs/demo (p_\d+)`", page)
     quoted = re.findall(r"^> ?(.*)$", page, re.MULTILINE)
     assert who is not None and len(quoted) > 4
-    said = run.study.show(run.folder, who[1])
-    spoken = " ".join(re.sub(r"\[/?[a-z ]*\]", "", said).split())
+    spoken = " ".join(shown(run.folder, who[1]).split())
     assert " ".join(" ".join(quoted).replace("**", "").split()) in spoken
 
 

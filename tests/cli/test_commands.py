@@ -160,7 +160,7 @@ def test_an_output_that_knows_few_characters_shows_the_others_as_question_marks(
 ) -> None:
     emoji = "--set=options=[\N{DECIDUOUS TREE} Parks, Jobs]"
     assert folkmoot("run", "vote.yaml", emoji).exit_code == 0
-    command = [sys.executable, "-m", "folkmoot", "show", "outputs/vote", "p_0001"]
+    command = [sys.executable, "-m", "folkmoot", "show", "outputs/vote", "p_0001", "--prompts"]
     done = subprocess.run(
         command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=False
     )
@@ -226,11 +226,13 @@ def test_show_lists_and_reads_conversations_without_control_characters(here: Pat
     assert listed.exit_code == 0, listed.output
     assert "p_0001" in listed.stdout
     one = folkmoot("show", "outputs/vote", "p_0002")
-    assert "You are a cook." in one.stdout
-    assert "→ " in one.stdout
-    assert "Parks" in one.stdout
-    assert "\x1b" not in one.stdout
-    assert "\x07" not in one.stdout
+    assert "p_0002: " in one.stdout
+    prompts = folkmoot("show", "outputs/vote", "p_0002", "--prompts")
+    assert "Parks" in prompts.stdout
+    assert "You are a cook." in prompts.stdout and "reply:" in prompts.stdout
+    for said in (one.stdout, prompts.stdout):
+        assert "\x1b" not in said and "\x07" not in said
+    assert folkmoot("show", "outputs/vote", "--prompts").exit_code == 2
     gone = folkmoot("show", "vote", "p_9999")
     assert gone.exit_code == 2
     assert "ids: p_0001" in gone.stderr
@@ -240,7 +242,7 @@ def test_show_lists_and_reads_conversations_without_control_characters(here: Pat
 
 def test_show_reads_a_run_that_stopped_half_way(here: Path) -> None:
     study = (here / "my_study.py").read_text()
-    own = study.replace("notes=", 'show=lambda run, who: run.text("end.txt"),\n    notes=')
+    own = study.replace("notes=", 'show=lambda run, key: [run.text("end.txt")],\n    notes=')
     own = own.replace(
         "def findings", '    session.write_text("end.txt", "the end")\n\ndef findings'
     )
@@ -250,8 +252,9 @@ def test_show_reads_a_run_that_stopped_half_way(here: Path) -> None:
     assert folkmoot("run", "own.yaml", "--set", "budget_calls=3").exit_code == 75
     listed = folkmoot("show", "own")
     assert "not finished" in listed.stdout
-    assert "with ID of p_0001, p_0002" in listed.stdout  # and not of `says`
-    assert "You are a cook." in folkmoot("show", "own", "p_0001").stdout
+    assert "\np_0001" in listed.stdout and "\np_0002" in listed.stdout
+    assert "says" not in listed.stdout and "the end" not in listed.stdout
+    assert "You are a cook." in folkmoot("show", "own", "p_0001", "--prompts").stdout
     assert folkmoot("run", "own.yaml", "--set", "budget_calls=99", "--resume").exit_code == 0
     assert "the end" in folkmoot("show", "own").stdout
 

@@ -1,9 +1,9 @@
 """`folkmoot show`: who took part in a run, one conversation, one participant, one call; and prompts
 with the source of each text.
 
-An id is the key of a conversation (`set01_lv4`, `family_01/C4`, further a part of it), the key of a
-participant (`p_0001`, `set01_lv4/A17`), the id of another speaker, or the address of a call. What
-only one study type knows is added by its `Study.show`.
+An id is the key of a conversation (`set01_lv4`, `family_01/C4`) or of a participant (`p_0001`,
+`set01_lv4/A17`), the id of another speaker, or the address of a call. What only one study type
+knows is added by its `Study.show`, which may also know further ids.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from folkmoot.view.people import names_in, people_of, table_of
 from folkmoot.view.person import person
 from folkmoot.view.rooms import Line, Room, in_room, room_columns, rooms
 from folkmoot.view.sources import Legend, Piece, Sourced
-from folkmoot.view.talk import Drawer, base_of, drawer, is_within
+from folkmoot.view.talk import Drawer, base_of, drawer, is_within, place_of
 
 MAX_LISTED = 40  # conversations, or participants, of an overview
 MAX_CELLS = 4  # of a participant in an overview
+MAX_OUTCOME = 100  # characters of an outcome; a longer one is a reply that was shown already
 MAX_IDS = 12  # of one entry of a legend
-HANGING = 4  # ids that a message about an unknown one names
+MAX_HINTED = 4  # ids that a message about an unknown one names
 SPEAKER_STYLES = (
     "cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta",
 )  # fmt: skip
@@ -132,45 +133,29 @@ def _additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text]:
 
 def _one(run: RunFolder, who: str) -> Iterator[Text]:
     with _journal(run) as journal:
-        room, part = _find_room(run, who)
-        if room is None:
-            yield from _participant(run, who, journal)
-            return
-        columns = room_columns(run)
-        lines = in_room(run, journal, columns, room.key, names_in(run, room.key))
-    lines = [line for line in lines if _is_part(line.part, part)]
+        if drawer(run, journal, who) is not None:
+            yield from _prompts(run, who)
+        elif room := _find_room(run, who):
+            yield from _conversation(run, room, journal)
+        else:
+            yield from _participant(run, who)
+
+
+def _conversation(run: RunFolder, room: Room, journal: JournalReader) -> Iterator[Text]:
+    lines = in_room(run, journal, room_columns(run), room.key, names_in(run, room.key))
     private = sum(line.private for line in lines)
     yield _line((room.title, "bold"))
     yield from _talk(lines)
-    if not part:
-        yield from _additions(run, room.key)
+    yield from _additions(run, room.key)
     hint = f"{plural(private, 'private text')}: see each participant. " if private else ""
     yield _line((f"\n{hint}Prompts by source: add --prompts", "dim"))
 
 
-def _find_room(run: RunFolder, who: str) -> tuple[Room | None, str]:
-    """The conversation that an id names or begins, and the part of it that the id goes on to."""
-    columns = room_columns(run)
-    wanted = who.casefold()
-    for room in rooms(run, columns) if columns else ():
-        key = "/".join(room.key).casefold()
-        if wanted == key or key.startswith(f"{wanted}/"):
-            return room, ""
-        if wanted.startswith(f"{key}/"):
-            part = who[len(key) + 1 :]
-            same = [pl.col(c).cast(pl.String) == v for c, v in zip(columns, room.key, strict=True)]
-            said = run.lazy("utterances").filter(*same)
-            named = [c for c in ("topic", "slot", "task_id", "round", "phase", "stage")
-                     if c in said.collect_schema().names()]  # fmt: skip
-            parts = said.select(pl.col(named).cast(pl.String)).unique().collect()
-            if any(part.casefold() in parts[column].to_list() for column in named):
-                return room, part
-    return None, ""
-
-
-def _is_part(name: str, part: str) -> bool:
-    plain = part.casefold().replace("_", " ")
-    return not part or name.casefold() == plain or name.casefold().endswith(f" {plain}")
+def _find_room(run: RunFolder, who: str) -> Room | None:
+    """The conversation that an id names; the first one of those that it begins."""
+    wanted, columns = f"{who.casefold()}/", room_columns(run)
+    found = rooms(run, columns) if columns else []
+    return next((r for r in found if f"{'/'.join(r.key)}/".casefold().startswith(wanted)), None)
 
 
 def _talk(lines: Sequence[Line]) -> Iterator[Text]:
@@ -178,7 +163,7 @@ def _talk(lines: Sequence[Line]) -> Iterator[Text]:
     styles = {who: SPEAKER_STYLES[n % len(SPEAKER_STYLES)] for n, who in enumerate(speakers)}
     heard = (line for line in lines if not line.private)
     for part, said in groupby(heard, key=lambda line: line.part):
-        yield from _title(heading(part).capitalize() or "Talk")
+        yield from _title(_sentence(part) or "Talk")
         for line in said:
             kinds = [f"{heading(kind)} {', '.join(whom)}" for kind, whom in line.reactions]
             notes = "; ".join((*line.notes, *kinds))
@@ -187,14 +172,16 @@ def _talk(lines: Sequence[Line]) -> Iterator[Text]:
             yield _line((turn, "dim"), speaker, line.text, (f" ({notes})" if notes else "", "dim"))
 
 
-def _participant(run: RunFolder, who: str, journal: JournalReader) -> Iterator[Text]:
-    if drawer(run, journal, who) is not None:
-        yield from _prompts(run, who)
-        return
+def _participant(run: RunFolder, who: str) -> Iterator[Text]:
+    parts = [name_in(part) for part in who.split("/")]
     try:
         found = person(run, who)
     except HTTPException:
-        raise _unknown(run, who) from None
+        own = list(_additions(run, parts))  # a study type may know ids of its own
+        if not own:
+            raise _unknown(run, who) from None
+        yield from own
+        return
     parts = [name_in(part) for part in found.key.split("/")]
     yield _line((found.name, "bold"), f" · {'/'.join(parts)}" if found.name != who else "")
     facts = (f"{heading(name)} {cell_text(value, name)}" for name, value in found.facts)
@@ -202,19 +189,22 @@ def _participant(run: RunFolder, who: str, journal: JournalReader) -> Iterator[T
     for name, text in found.texts:
         yield _line((f"{heading(name)}: {text}", "dim"))
     for place, said in groupby(found.talk, key=lambda said: said.place):
-        yield from _title(heading(place).capitalize() or "Asked")
+        yield from _title(_sentence(place) or "Asked")
         for reply in said:
             style = "bold" if reply.own else "bold cyan"
-            fields = "; ".join(f"{heading(name)}: {value}" for name, value in reply.fields)
+            fields = "".join(f"\n  {heading(name)}: {value}" for name, value in reply.fields)
             missing = f" (no answer: {heading(reply.missing)})" if reply.missing else ""
-            words = reply.text or fields
-            yield _line((f"{reply.speaker}: ", style), words, (missing, "red"))
+            words = f" {reply.text}" if reply.text else fields
+            yield _line((f"{reply.speaker}:", style), words, (missing, "red"))
     if found.decisions:
         yield from _title("Decisions")
     for decision in found.decisions:
-        yield _line(f"{heading(decision.name)}: ", (decision.outcome or "none", "bold"))
+        outcome = decision.outcome or "none"
+        short = outcome if len(outcome) <= MAX_OUTCOME else "see the reply above"
+        yield _line(f"{heading(decision.name)}: ", (short, "bold"))
         held = (f"{shown.kind} ({shown.texts})" for shown in decision.shown if shown.texts)
-        yield _line((f"  in the prompt: {', '.join(held) or 'none of the texts'}", "dim"))
+        if decision.shown:
+            yield _line((f"  in the prompt: {', '.join(held) or 'none of the texts'}", "dim"))
         for shown in decision.shown:
             if shown.wrong:
                 yield _line((f"  not as designed: {shown.kind}", "red"))
@@ -224,8 +214,8 @@ def _participant(run: RunFolder, who: str, journal: JournalReader) -> Iterator[T
 
 def _unknown(run: RunFolder, who: str) -> InputError:
     columns = room_columns(run)
-    known = ["/".join(r.key) for r in rooms(run, columns)[:HANGING]] if columns else []
-    keys = [name_in(key) for key, _ in table_of(run, "", "", 0, HANGING).rows]
+    known = ["/".join(r.key) for r in rooms(run, columns)[:MAX_HINTED]] if columns else []
+    keys = [name_in(key) for key, _ in table_of(run, "", "", 0, MAX_HINTED).rows]
     hint = f"ids: {', '.join((*known, *keys))}, …"
     return InputError(Problem(f"{run.path}: {who} is not in this run", hint=hint))
 
@@ -244,7 +234,7 @@ def _addresses(run: RunFolder, journal: JournalReader, who: str) -> list[str]:
     """The calls of a conversation, those of one speaker, or the one at an address."""
     if journal.at(base_of(who), whole=False) is not None:
         return [who]
-    room, _ = _find_room(run, who)
+    room = _find_room(run, who)
     *within, speaker = room.key if room else [name_in(part) for part in who.split("/")]
     empty = pl.LazyFrame(schema={"address": pl.String, "speaker_id": pl.String})
     asked = run.lazy("answers") if run.has_table("answers") else empty
@@ -260,9 +250,11 @@ def _addresses(run: RunFolder, journal: JournalReader, who: str) -> list[str]:
 
 
 def _call(call: Drawer) -> Iterator[Text]:
+    speaker = call.asked.speaker if call.asked else ""
+    place = place_of(call.address, [speaker])
+    title = " · ".join(filter(None, (place, speaker)))
     for entry, prompt in call.tries:
-        speaker = f" · {call.asked.speaker}" if call.asked else ""
-        yield _line((f"\n{heading(call.place) or 'asked'}{speaker}", "bold"), f"  {entry.address}")
+        yield _line((f"\n{title}", "bold"), f"  {entry.address}")
         if prompt.legend is None:
             yield _line(("This run has recorded no sources of this prompt.", "dim"))
         else:
@@ -317,6 +309,12 @@ def _line(*parts: str | tuple[str, str]) -> Text:
     """One line of parts, each a text or a text with its style."""
     cleaned = ((clean(p), "") if isinstance(p, str) else (clean(p[0]), p[1]) for p in parts)
     return Text.assemble(*cleaned)
+
+
+def _sentence(name: str) -> str:
+    """A recorded name as a title: ids in it keep their letters."""
+    words = heading(name)
+    return words[:1].upper() + words[1:]
 
 
 def _title(words: str) -> Iterator[Text]:

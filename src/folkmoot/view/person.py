@@ -16,7 +16,7 @@ from folkmoot.kit.exposure import ExposureRow
 from folkmoot.storage.findings import Cell, Grid
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.people import KEY, LONG, NAMES, frame, journal_of, names_in, people_of, records
-from folkmoot.view.talk import Said, addresses_of, said
+from folkmoot.view.talk import Said, addresses_of, said, said_by_others
 
 MOST_ROWS = 60  # of another table about one person
 
@@ -76,6 +76,9 @@ def person(run: RunFolder, key: str) -> Person:
         with opened as journal:
             addresses = addresses_of(journal, parts[:-1], parts[-1])
             talk = said(run, journal, addresses, who=parts, names=names)
+            within = dict(zip(people.within, parts[:-1], strict=False))
+            talk += said_by_others(run, journal, parts, within, names)
+            talk.sort(key=lambda reply: reply.at)
     if not rows and not talk:
         raise HTTPException(404, f"There is nobody called {key} in {run.id}.")
     about = records(run, people, parts) if rows and people.table else ()

@@ -23,7 +23,7 @@ ROOMS = (
     ("discussion_id",), ("group", "stimulus"), ("group_id", "condition"),
     ("experiment_id", "session"), ("group_id",), ("group",), ("session",), ("discussion",),
 )  # fmt: skip
-PARTS = ("topic", "task_id", "round", "phase")  # what the conversation of a room is divided by
+PARTS = ("topic", "task_id", "phase", "round")  # what the conversation of a room is divided by
 SPEAKERS = ("speaker_id", "speaker")
 SPOKEN = ("speaker_name", "name", "speaker")  # the latter two in runs of earlier versions
 REFERENCES = "references"  # to whom a speaker responds, and how, where a study asks for it
@@ -109,15 +109,15 @@ def in_room(
     """
     same = [pl.col(c).cast(pl.String) == v for c, v in zip(columns, key, strict=True)]
     table = run.lazy(UTTERANCES).filter(*same).collect()
-    names = {**called, **_names(table)}
+    names = {**_names(table), **called}
     referred = _references(run, columns, same, names)
     others = _unspoken(run, journal, key, table) if "address" in table.columns else iter(())
     waiting = next(others, None)
     lines: list[Line] = []
     part = ""
-    for row in table.iter_rows(named=True):
+    for row in _in_order(table):
         part = _part(row) or part
-        address = row.get("address") or ""
+        address = str(row.get("address") or "")
         asked_at = journal.asked_at(address) if address and waiting else 0.0
         while waiting is not None and waiting.at < asked_at:
             lines.append(_thought(waiting, part, names, key))
@@ -127,6 +127,18 @@ def in_room(
         lines.append(_thought(waiting, part, names, key))
         waiting = next(others, None)
     return lines
+
+
+def _in_order(table: pl.DataFrame) -> list[dict[str, object]]:
+    """Rows in the order of their turns in each part. A study may record a round at once, in the
+    order of its participants."""
+    rows = table.to_dicts()
+    places = [n for n, row in enumerate(rows) if row.get("public", True) and row.get("turn")]
+    parts = {part: n for n, part in enumerate(dict.fromkeys(_part(rows[n]) for n in places))}
+    spoken = sorted((rows[n] for n in places), key=lambda r: (parts[_part(r)], r["turn"]))
+    for place, row in zip(places, spoken, strict=True):
+        rows[place] = row
+    return rows
 
 
 def _unspoken(

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import polars as pl
 
 from folkmoot.engine.journal import Entry, JournalReader, as_part, name_in
+from folkmoot.engine.utterances import UTTERANCES
 from folkmoot.storage.findings import heading
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.sources import Sourced, draw_by_source
@@ -158,6 +159,45 @@ def said(
     return result
 
 
+def said_by_others(
+    run: RunFolder,
+    journal: JournalReader,
+    who: Sequence[str],
+    within: Mapping[str, str],
+    names: Mapping[str, str],
+) -> list[Said]:
+    """What replies of other speakers say in a participant's name: one session may play several.
+
+    `who`: the key of the participant; `within`: the columns of `utterances` that name the
+    conversation, with their values.
+    """
+    if not run.has_table(UTTERANCES):
+        return []
+    table = run.lazy(UTTERANCES)
+    have = table.collect_schema().names()
+    if not {"address", "speaker_role"} <= {*have}:  # a run of an earlier version
+        return []
+    same = [pl.col(c).cast(pl.String) == value for c, value in within.items() if c in have]
+    own = table.filter(*same, pl.col("speaker_id") == who[-1], pl.col("address") != "").collect()
+    known = asked(run, own["address"].unique().to_list())
+    found: list[Said] = []
+    for row in own.iter_rows(named=True):
+        address, text = row["address"], row["text"] or ""
+        by = known[address].speaker if address in known else who[-1]
+        if by == who[-1]:
+            continue
+        fields = fields_of(text)
+        role = f"{row['speaker_role']}, in a reply of {names.get(by, by)}"
+        found.append(
+            Said(
+                address, names.get(who[-1], who[-1]), role, place_of(address, who),
+                len(found) + 1, "" if fields else text, fields, "", row["missing"] or "", 1, False,
+                journal.asked_at(address),
+            )
+        )  # fmt: skip
+    return found
+
+
 def _tries(journal: JournalReader, address: str, *, whole: bool) -> list[Entry]:
     """The entry at an address and those of its further tries, in order."""
     read = (journal.at(a, whole=whole) for a in journal.tries(address))
@@ -186,6 +226,8 @@ def _plain(value: object) -> str:
         return value
     if isinstance(value, list) and all(isinstance(v, str) for v in value):
         return "; ".join(value)
+    if isinstance(value, list) and value and all(isinstance(v, dict) for v in value):
+        return "\n".join(map(_plain, value))
     if isinstance(value, dict):
         return "; ".join(f"{heading(str(k))}: {_plain(v)}" for k, v in value.items())
     return json.dumps(value, ensure_ascii=False)

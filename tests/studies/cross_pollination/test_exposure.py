@@ -14,6 +14,7 @@ from folkmoot.engine.session import Scope
 from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.models.request import Request
 from folkmoot.studies.cross_pollination import voting
+from tests.shown import shown
 from tests.studies.cross_pollination.test_protocol import Cast, number, people, run, text
 
 SWITCHES = ("summaries", "interview", "dialogue")
@@ -179,19 +180,16 @@ def test_a_run_without_interviews_or_readers_is_of_use(tmp_path: Path) -> None:
     assert not argued.unusable and stood(argued) == {"a": {"dialogue"}}
 
 
-def test_show_prints_the_page_only_where_it_stood_in_the_prompt(tmp_path: Path) -> None:
+def test_show_tells_the_kinds_of_text_in_the_prompt_of_the_final_vote(tmp_path: Path) -> None:
     own = run(tmp_path / "own", Talkers())
     source = run(tmp_path / "source", Talkers(), exposure="source")
-    for done, held in ((own, "interview, summaries, dialogue"), (source, "dialogue")):
+    for done, kinds in ((own, ("interview", "summaries", "dialogue")), (source, ("dialogue",))):
         p = people(done, "acp")[0]
-        page = done.study.show(done.folder, p["participant_id"])
-        assert f"In the prompt of the final vote[/underline]: {held}\n" in page
-        assert (p["cross_pollination_content"].splitlines()[0] in page) is ("summaries" in held)
+        final = shown(done.folder, p["participant_id"]).split("final vote: ")[1]
+        held = final.split("in the prompt: ")[1].splitlines()[0]
+        assert all(kind in held for kind in kinds)
+        assert ("summaries" in held) is ("summaries" in kinds)
         simple = people(done, "simple_voting")[0]["participant_id"]
-        assert "In the prompt" not in done.study.show(done.folder, simple)
+        assert "in the prompt: none of the texts" in shown(done.folder, simple)
     (own.path / "tables" / "exposure.parquet").unlink()  # a run of an earlier version
-    p = people(own, "acp")[0]
-    page = own.study.show(own.folder, p["participant_id"])
-    assert (
-        "In the prompt" not in page and p["cross_pollination_content"].splitlines()[0] not in page
-    )
+    assert "in the prompt" not in shown(own.folder, people(own, "acp")[0]["participant_id"])

@@ -21,6 +21,7 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.files import TranscriptFormatter
 from folkmoot.studies.focus_group.tables import read_talk
+from tests.shown import shown
 from tests.studies.focus_group.at_hand import LINES, asking
 
 STUDY_FILE = """
@@ -186,19 +187,18 @@ def test_real_profiles_sit_at_the_table_as_they_are(tmp_path: Path) -> None:
 
 
 def test_show_gives_the_talk_a_group_and_a_person(tmp_path: Path) -> None:
-    assert STUDY.show is not None
     run = play(tmp_path)
     said, people = read_talk(run), run.table("personas")
-    whole = STUDY.show(run, None)
+    whole = shown(run, said["group"][0])
     assert all(text in whole for text in said["text"].to_list())
     person = people.row(2, named=True)
-    own = STUDY.show(run, person["persona_id"])
+    own = shown(run, f"{person['group']}/{person['persona_id']}")
     assert "then as a coder reads the answers" in own
     assert person["name"] in own
     lines = said.filter(pl.col("speaker_id") == person["persona_id"])["text"].to_list()
     assert all(text in own for text in lines)
     with pytest.raises(InputError, match="p_9999"):
-        STUDY.show(run, "p_9999")
+        shown(run, "p_9999")
 
 
 def test_a_run_cut_off_goes_on_to_the_same_transcript(tmp_path: Path) -> None:

@@ -6,13 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from rich.text import Text
 
 import folkmoot
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.runner import Run
 from folkmoot.studies.negotiation.config import NegotiationConfig
-from folkmoot.studies.negotiation.show import show
+from tests.shown import shown
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "negotiation.md").read_text("utf-8")
@@ -29,7 +28,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_the_quoted_trail_is_what_the_example_says(held: Run) -> None:
     blocks = re.findall(r"```\n((?:Grandparent 1|System): .*?)```", PAGE, re.DOTALL)
     assert len(blocks) == 3
-    said = Text.from_markup(show(held.folder, "elder_young_01/C5/cuisine")).plain
+    said = shown(held.folder, "elder_young_01/C5/cuisine")
     for block in blocks:
         assert block.strip() in said
 

@@ -10,7 +10,6 @@ import pytest
 
 from folkmoot.conversation.answers import NONE_OF_THESE
 from folkmoot.models.request import Request
-from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.participants import StatedMember, build_group
 from folkmoot.studies.negotiation.rules.operators import Portion
 from folkmoot.studies.negotiation.rules.replies import (
@@ -22,6 +21,7 @@ from folkmoot.studies.negotiation.rules.replies import (
     summed_up,
 )
 from folkmoot.studies.negotiation.rules.strategies import Group, group_type
+from tests.shown import shown
 from tests.studies.negotiation.conftest import (
     Runner,
     gives_new,
@@ -391,7 +391,7 @@ def test_a_refusal_that_is_only_spoken_is_asked_for_and_on_record(
     over = run.table("decisions").filter(pl.col("overridden") != "").height
     (finding,) = [f for f in run.findings() if f.key == "mediator"]
     assert finding.says.endswith(f"firmly reject: {condition} {over} of 8.")
-    assert STUDY.show and "against a firm no: " in STUDY.show(run.folder, None)
+    assert "against a firm no: " in shown(run.folder)
 
 
 def test_who_gets_several_options_refuses_one_or_all(negotiation: Runner) -> None:

@@ -19,7 +19,7 @@ from folkmoot.studies.town_hall import STUDY
 from folkmoot.studies.town_hall.answers import speaking, turn
 from folkmoot.studies.town_hall.answers.options import STANCES
 from folkmoot.studies.town_hall.answers.repairs import Asked
-from folkmoot.studies.town_hall.show import show
+from tests.shown import shown
 
 from .hall_script import Key, hold, plain, scripted, small_hall, together, where
 
@@ -395,7 +395,7 @@ def test_ways_out_are_recorded_and_counted_apart_and_never_as_an_option(
     ballots = held.folder.json(f"{folder}/voting_results.json")["ballots"]
     own = next(b["votes"][0] for b in ballots if b["agent_id"] == "A02")
     assert own["vote"] is None and own["missing"] == "declined"
-    assert "declined" in show(held.folder, f"{folder}/A02")
+    assert "declined" in shown(held.folder, f"{folder}/A02")
 
 
 @pytest.mark.parametrize("level", ["1", "2-1"])

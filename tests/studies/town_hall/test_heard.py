@@ -15,7 +15,7 @@ from folkmoot.kit import coding
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.town_hall.findings import findings
-from folkmoot.studies.town_hall.show import show
+from tests.shown import shown
 
 from .hall_script import Key, hold, plain, scripted, small_hall, together
 
@@ -98,9 +98,9 @@ def test_the_finding_gives_shares_gaps_and_quotes_by_level(held: tuple[Run, Scri
 
 
 def test_show_gives_the_quotes_beside_a_residents_own_words(held: tuple[Run, Scripted]) -> None:
-    talk = show(held[0].folder, "set01_lv2-1/A04")
+    talk = shown(held[0].folder, "set01_lv2-1/A04")
     assert "answered: “the lift will be built”" in talk
-    assert "not heard" in show(held[0].folder, "set01_lv4/A04")
+    assert "not heard" in shown(held[0].folder, "set01_lv4/A04")
 
 
 def test_embedded_codes_support_no_finding(tmp_path: Path) -> None:

@@ -6,14 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-from rich.text import Text
 
 import folkmoot
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.runner import Run
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.files import FILES
-from folkmoot.studies.town_hall.show import show
+from tests.shown import shown
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "town_hall.md").read_text("utf-8")
@@ -28,7 +27,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_the_quoted_discussion_is_that_of_the_example(held: Run) -> None:
     (quoted,) = re.findall(r"```\n(Round 2\n.*?)```", PAGE, re.DOTALL)
-    said = " ".join(Text.from_markup(show(held.folder, "set01_lv4")).plain.split())
+    said = " ".join(shown(held.folder, "set01_lv4").split())
     pieces = [" ".join(p.split()) for p in quoted.split("…")]
     assert len(pieces) >= 4
     for piece in pieces:

@@ -1,24 +1,54 @@
-"""What `folkmoot show RUN` adds for a negotiation: what the groups decided."""
+"""What `folkmoot show RUN [ID]` adds for a negotiation: what the groups decided, and the dialogue
+of a topic with what it goes on from (`family_01/C5/cuisine`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 
+import polars as pl
 from rich.markup import escape
 
+from folkmoot.errors import InputError, Problem
+from folkmoot.hints import did_you_mean
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.negotiation.rules.strategies import CONDITIONS
+from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, SLOTS, slot_of
 from folkmoot.studies.negotiation.tables import DecisionRow, read_table
 
 WIDTH = 72  # leaves room for "(split)" on a narrow terminal
 
 
 def show(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
-    """Yield the decisions under C5 (or the last condition) for the whole run."""
-    if key:
-        return
+    """Yield the decisions of the run, or a dialogue: of one topic, or of a condition in which
+    members do not talk. Raises InputError for a group, condition or topic that is not there."""
     decisions = read_table(run, DecisionRow)
+    if not key:
+        yield from _list_decisions(decisions)
+        return
+    group, condition, slot = (*key, "", "")[:3]
+    members = run.table("members").filter(group_id=group)["member_id"].to_list()
+    if condition in ("", "all", *members):  # a speaker, or the preferences for all conditions
+        return
+    conditions = decisions["condition"].unique(maintain_order=True).to_list()
+    _check(group, sorted(set(decisions["group_id"])), "group")
+    _check(condition.upper(), conditions, "condition")
+    if slot:
+        slot = slot_of(slot)  # room_type and house_rule are one conversation
+        _check(slot, list(SLOTS), "slot")
+    elif run.table("utterances").filter(group_id=group, condition=condition.upper()).height:
+        yield f"\n[dim]The dialogue of a topic from its beginning: add /{SLOTS[0]}[/dim]"
+        return
+    yield from _list_dialogue(run, group, condition.upper(), slot)
+
+
+def _check(name: str, known: list[str], what: str) -> None:
+    if name not in known:
+        hint = did_you_mean(name, known, f"there are {', '.join(known)}")
+        raise InputError(Problem(f"there is no {what} `{name}`", hint=hint))
+
+
+def _list_decisions(decisions: pl.DataFrame) -> Iterator[str]:
+    """Yield what was decided under C5, or the last condition."""
     if decisions.is_empty():
         yield "\nNothing has been decided yet."
         return
@@ -36,3 +66,25 @@ def show(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
             lines = [f"  {topic:<20} {escape(head)}"]
             lines += [" " * 23 + escape(rest) for rest in more]
             yield "\n".join(lines) + split
+
+
+def _list_dialogue(run: RunFolder, group: str, condition: str, slot: str) -> Iterator[str]:
+    yield f"[bold]{escape(group)} under {condition}[/bold] ({CONDITIONS[condition].title})"
+    dialogue = run.json(f"groups/{group}/{condition}/dialogue.json")
+    for name in [slot] if slot else list(dialogue):
+        decision = ""
+        yield f"\n[bold cyan]── {name} ──[/bold cyan]"
+        for line in dialogue[name]:
+            if line.get("decision", "") != decision:
+                decision = line["decision"]
+                yield f"[cyan]· {decision}[/cyan]"
+            yield _format_line(line)
+
+
+def _format_line(line: Mapping[str, str]) -> str:
+    style = "magenta" if line["speaker"] == "System" else "green"
+    head = f"[{style}]{escape(line['speaker'])}:[/{style}]"
+    intent, text = f"[dim]({line['intent']})[/dim]", escape(line["text"])
+    if "\n" in text:
+        return "\n    ".join([f"{head} {intent}", *text.splitlines()])
+    return f"{head} {text} {intent}"

@@ -22,13 +22,16 @@ def show(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
     if not key:
         yield from _list_discussions(run)
         return
+    if key[0] not in run.table("discussions")["discussion_id"]:
+        return
     voting = run.json(f"{key[0]}/voting_results.json")
     residents = run.json(f"{key[0]}/discussion_log.json")["residents"]
     names = {r["id"]: f"{r['id']} {r['name']}" for r in residents}
-    if len(key) > 1:
+    if len(key) > 1 and key[1] in names:
         yield from _list_responses(run, key, names)
         yield from _describe_concern(run, "/".join(key))
         yield from _list_own_votes(voting, key[1])
+    if len(key) > 1:
         return
     for resident in residents:
         if resident["classification"]["is_vulnerable"]:
@@ -72,6 +75,8 @@ def _describe_consensus(final: Json, names: Mapping[str, str]) -> Iterator[str]:
 
 
 def _list_responses(run: RunFolder, key: Sequence[str], names: Mapping[str, str]) -> Iterator[str]:
+    if not run.has_table("references"):  # a run of an earlier version
+        return
     rows = run.table("references").filter(discussion_id=key[0], target=key[1]).to_dicts()
     kinds = (f"{names[r['speaker']]} ({r['interaction_type'] or 'refer to'})" for r in rows)
     if rows:

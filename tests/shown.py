@@ -1,0 +1,11 @@
+"""What `folkmoot show` prints, as text."""
+
+from __future__ import annotations
+
+from folkmoot.cli.show import show
+from folkmoot.storage.run_folder import RunFolder
+
+
+def shown(run: RunFolder, who: str | None = None, *, prompts: bool = False) -> str:
+    """The lines of `folkmoot show RUN [WHO] [--prompts]` without colours."""
+    return "\n".join(line.plain for line in show(run, who, prompts=prompts))
