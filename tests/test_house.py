@@ -17,7 +17,7 @@ SOURCE = Path(folkmoot.__file__).parent
 STUDIES = [p.parent for p in sorted(SOURCE.glob("studies/*/protocol.py"))]
 SAME = {
     *("__init__", "config", "exposure_design", "files", "findings", "participants"),
-    *("preparation", "protocol", "respondent", "show", "tables"),
+    *("preparation", "protocol", "respondent", "tables"),
 }
 
 
