@@ -1,0 +1,334 @@
+"""Every text in the prompts of a town hall has a source, and is what that source recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import folkmoot
+from folkmoot.kit.exposure import ELSEWHERE, differences
+from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
+from folkmoot.models.request import Request
+from folkmoot.provenance import cell, quote
+from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.town_hall import STUDY, stages
+from folkmoot.studies.town_hall.answers import Item
+from folkmoot.studies.town_hall.discussion import Line, Meeting, Round
+from folkmoot.studies.town_hall.exposure_design import NOTES, PROPOSALS, QUESTIONS, STATEMENTS
+from folkmoot.studies.town_hall.stages import Listed
+from tests.studies.town_hall.hall_script import (
+    Key,
+    hold,
+    plain,
+    reflection,
+    scripted,
+    small_hall,
+    together,
+)
+
+PROMPTS = Path(str(STUDY.prompts))
+EXAMPLE = Path(__file__).parents[3] / "examples" / "town_hall.yaml"
+LEVELS = ("1", "2-1", "2-2", "3", "4")
+SMALL: Mapping[str, Any] = {
+    "topic": {
+        "title": "Shall Mill Street be closed to cars?",
+        "background": "  The bus would go round by the bridge.\nThe cost is not settled.\n",
+        "contributions": {"owner": "a fee of 40 a year for the parking place"},
+        "stakes": {"tenant": "The rent may rise.", "all": ["The bus is late.", "So is the post."]},
+    },
+    "sets": 1,
+    "rounds": 3,
+    "residents": {"general": 3},
+    "coding": "off",
+    "random_seed": 3,
+}
+SHARED = {"context": "shared"}
+CHAIRED = {"context": "separate", "moderator": "model"}
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    **{f"level {level}": {"levels": [level]} for level in LEVELS},
+    "only the last round is remembered": {"levels": LEVELS, "history": "last"},
+    "one round": {"levels": ["1", "4"], "rounds": 1},
+    "with codes": {"levels": ["4"], "coding": "on", "rounds": 2},
+    "parts of a shared session": {"levels": ["1"], "longest_shared_reply": 1_500},
+    "nobody vulnerable": {"levels": ["1", "4"], "vulnerable": []},
+    "one item": {"levels": ["1", "2-1"], "max_vote_items": 1},
+    "switches of a shared session": {
+        "levels": ["chaired", "thoughtless", "rash", "told"],
+        "level_settings": {
+            "chaired": {**SHARED, "moderator": "model"},
+            "thoughtless": {**SHARED, "think": False},
+            "rash": {**SHARED, "reflect": False},
+            "told": {**SHARED, "stories": "all", "labels": "shuffled"},
+        },
+    },
+    "switches of separate sessions": {
+        "levels": ["thoughtless", "rash", "bare", "unlisted", "placebo", "long", "short"],
+        "level_settings": {
+            "thoughtless": {**CHAIRED, "think": False},
+            "rash": {**CHAIRED, "reflect": False},
+            "bare": {**CHAIRED, "vulnerable": False},
+            "unlisted": {**CHAIRED, "moderator_list": False},
+            "placebo": {**CHAIRED, "labels": "shuffled"},
+            "long": {**CHAIRED, "stories": "all"},
+            "short": {**CHAIRED, "stories": "none"},
+        },
+    },
+    "residents in other words": {
+        "levels": ["2-1"],
+        "residents": {
+            "general": 3,
+            "ratios": {
+                "age_group": {"under 20": 0.5, "40s": 0.5},
+                "gender": {"diverse": 1.0},
+                "ownership": {"lodger": 1.0},
+            },
+            "occupations": {"under 20": {of: ["apprentice"] for of in ("low", "middle", "high")}},
+        },
+    },
+}
+
+
+def play(folder: Path, settings: Mapping[str, Any]) -> RunFolder:
+    raw = {**SMALL, **settings}
+    return folkmoot.run(STUDY, raw, out=folder / "run", model="synthetic").folder
+
+
+def assert_every_text_has_its_source(run: RunFolder) -> None:
+    assert count_unattributed_characters(run) == {}
+    assert find_wrong_sources(run, STUDY.tables) == []
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
+    run = play(tmp_path, VARIANTS[name])
+    assert_every_text_has_its_source(run)
+    assert differences(run) == []
+    assert set(run.table("provenance")["kind"]) >= {"persona", "material", "utterance", "value"}
+
+
+def speaking(key: Key, request: Request) -> Any:
+    """Everybody says "No.", and asks the others, the moderator and the planner; A02 raises more."""
+    said = plain(key, request)
+    stage, who, number = key
+    if stage == "speak":
+        said["full_statement"] = "No." if who != "A02" else f"A02 minds the lift ({number})."
+        targets = ("all", "A01", "moderator", "planner")
+        said["questions"] = [{"target": to, "content": f"{who} to {to}?"} for to in targets]
+    if stage == "reflect":
+        said |= reflection("neutral", "oppose", "harden", next_round_strategy=f"{who} will wait.")
+    return said
+
+
+def own_prompts(folder: Path) -> str:
+    """Prompts in which other filters, tables and another order change what is shown."""
+    folder.mkdir()
+    for path in PROMPTS.glob("*.md"):
+        text = path.read_text("utf-8")
+        for name in ("s.text", "item.text", "moderator", "q.text", "n.reflection", "s.stance"):
+            text = text.replace(f"{{{{ {name} }}}}", f"| {{{{ {name} | upper }}}} |")
+        text = text.replace("{{ s.id }} ({{ s.name }})", "**{{ s.name | title }}, {{ s.id }}**")
+        text = text.replace("in statements %}", "in statements | reverse %}")
+        (folder / path.name).write_text(text, "utf-8")
+    return str(folder)
+
+
+@pytest.mark.parametrize("level", ["1", "4"])
+def test_own_prompts_that_change_texts_show_the_same_texts(level: str, tmp_path: Path) -> None:
+    model = together(speaking) if level == "1" else speaking
+    shown = []
+    for name, prompts in (("shipped", str(PROMPTS)), ("own", own_prompts(tmp_path / "prompts"))):
+        settings = small_hall(tmp_path) | {"levels": [level], "prompts": prompts}
+        run = hold(tmp_path / name, settings, scripted(model)).folder
+        assert_every_text_has_its_source(run)
+        assert differences(run) == []
+        ids = pl.col("text_ids").str.json_decode(pl.List(pl.String)).list.sort()
+        shown.append((run.table("exposure").with_columns(ids), run.table("provenance")))
+    (shipped, _), (own, provenance) = shown
+    assert own.equals(shipped)
+    changed = provenance.filter("altered")
+    assert {"utterance", "proposal"} <= set(changed["kind"])
+
+
+def test_so_it_is_where_answers_are_declined_or_cannot_be_read(tmp_path: Path) -> None:
+    def broken(key: Key, request: Request) -> Any:
+        stage, who, number = key
+        if (stage, number) in (("think", 2), ("speak", 1), ("reflect", 1)):
+            if who == "A01":
+                return {"declined": True}
+            if who == "A02":
+                return "I'd rather not say."
+        if stage in ("moderator", "plan", "consensus"):
+            return {"declined": True}
+        return plain(key, request)
+
+    for level, answer in (("1", together(broken)), ("2-1", broken), ("4", broken)):
+        settings = small_hall(tmp_path / level) | {"levels": [level]}
+        run = hold(tmp_path / level, settings, scripted(answer)).folder
+        assert_every_text_has_its_source(run)
+        assert differences(run) == []
+
+
+def test_what_is_said_is_recorded_with_the_reply_that_it_comes_from(tmp_path: Path) -> None:
+    run = play(tmp_path, {"levels": ["1", "4"]})
+    said, answers = run.table("utterances"), set(run.table("answers")["address"])
+    assert said["utterance_id"].is_unique().all()
+    assert set(said["address"]) <= answers
+    assert (said.filter("public")["stage"].unique().sort()).to_list() == [
+        "consensus",
+        "moderate",
+        "speak",
+    ]
+    # A question is known to whom it is put by its row.
+    asked = said.filter(pl.col("addressee").is_not_null())
+    assert not asked["public"].any() and asked["stage"].unique().to_list() == ["speak"]
+
+
+# --- exposure -------------------------------------------------------------------------------------
+
+
+def shown_at(run: RunFolder) -> dict[tuple[str, str], set[str]]:
+    """Level and decision → the kinds of text that stood in every prompt of it where the design says
+    so, and in some prompt where it says nothing."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for row in run.table("exposure").filter(pl.col("texts") > 0).iter_rows(named=True):
+        found.setdefault((row["condition"], row["decision"]), set()).add(row["kind"])
+    return found
+
+
+def test_each_decision_of_the_example_has_the_texts_that_the_protocol_gives_it(
+    tmp_path: Path,
+) -> None:
+    overrides = ("sets=1", "levels=[1,4]", "coding=off")
+    run = folkmoot.run(EXAMPLE, model="synthetic", out=tmp_path / "run", overrides=overrides)
+    story, own = "life story", "own words"
+    heard = {story, own, STATEMENTS}
+    moderated = {*heard, "moderator's words"}
+    before_all = {"satisfaction before": {story}}
+    shared = before_all | {
+        "first statement": {story},
+        "later statement": {*heard, QUESTIONS, NOTES},
+        "vote": {*heard, QUESTIONS, PROPOSALS},
+        "satisfaction after": {*heard, PROPOSALS, "final consensus"},
+    }
+    separate = before_all | {
+        "first statement": {story, own},  # thoughts are shown to who speaks
+        "later statement": {*moderated, QUESTIONS},
+        "reflection": moderated,
+        "vote": {*moderated, QUESTIONS, PROPOSALS},
+        "satisfaction after": {*moderated, PROPOSALS, "final consensus"},
+    }
+    expected = {("1", name): kinds for name, kinds in shared.items()}
+    expected |= {("4", name): kinds for name, kinds in separate.items()}
+    assert shown_at(run.folder) == expected
+    assert differences(run.folder) == []
+
+
+def test_a_short_statement_is_found_like_a_long_one(tmp_path: Path) -> None:
+    settings = small_hall(tmp_path) | {"levels": ["2-1"], "rounds": 2}
+    run = hold(tmp_path, settings, scripted(speaking)).folder
+    said = run.table("utterances").filter(public=True, round=1, stage="speak")
+    assert said.filter(text="No.").height == 4
+    votes = run.table("exposure").filter(decision="vote", kind=STATEMENTS)
+    for row in votes.iter_rows(named=True):
+        others = said.filter(pl.col("speaker_id") != row["participant_id"])["utterance_id"]
+        assert set(others) <= set(json.loads(row["text_ids"]))
+
+
+# --- planted mistakes -----------------------------------------------------------------------------
+
+
+def test_a_short_statement_that_leaks_from_another_discussion_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Miswired: at level 4 residents hear as well what A01 said at level 2-1, which is "No."."""
+    whole, of_others = Meeting.statements, list[Line]()
+
+    def leaky(self: Meeting, round_: Round, *, but: str = "") -> list[Line]:
+        said = whole(self, round_, but=but)
+        if self.level.name == "2-1":
+            of_others.extend(line for line in said if line["id"] == "A01" and not of_others)
+            return said
+        return [*said, *of_others]
+
+    monkeypatch.setattr(Meeting, "statements", leaky)
+    settings = small_hall(tmp_path) | {"levels": ["2-1", "4"]}
+    run = hold(tmp_path, settings, scripted(speaking)).folder
+    (line,) = of_others
+    assert line["text"] == "No."
+    found = run.table("exposure").filter(kind=ELSEWHERE)
+    (leaked,) = {id for ids in found["text_ids"] for id in json.loads(ids)}
+    row = run.table("utterances").filter(utterance_id=leaked).row(0, named=True)
+    assert (row["level"], row["speaker_id"], row["text"]) == ("2-1", "A01", "No.")
+    assert set(found["condition"]) == {"4"}
+    assert any(d.startswith("4, vote: words from elsewhere") for d in differences(run))
+
+
+def test_a_short_private_note_that_leaks_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Miswired: everybody hears A01's thoughts where A01's statement should stand."""
+    whole = Meeting.statements
+
+    def leaky(self: Meeting, round_: Round, *, but: str = "") -> list[Line]:
+        thoughts = round_.recorded["A01"].thoughts
+        return [
+            {**line, "text": thoughts.quoted} if thoughts and line["id"] == "A01" else line
+            for line in whole(self, round_, but=but)
+        ]
+
+    monkeypatch.setattr(Meeting, "statements", leaky)
+    run = hold(tmp_path, small_hall(tmp_path), scripted(speaking)).folder
+    told = differences(run)
+    assert any("vote: words from elsewhere should not stand" in said for said in told)
+    assert any(f"vote: {STATEMENTS} should stand in the prompt in full" in said for said in told)
+
+
+def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Miswired: what residents say is put into prompts by an f-string that knows no source."""
+    whole = Meeting.statements
+
+    def plainly(self: Meeting, round_: Round, *, but: str = "") -> list[Line]:
+        return [{**line, "text": f"{line['text']}"} for line in whole(self, round_, but=but)]
+
+    monkeypatch.setattr(Meeting, "statements", plainly)
+    run = hold(tmp_path, small_hall(tmp_path), scripted(speaking)).folder
+    counted = count_unattributed_characters(run)
+    # Three rounds, in each of which four others say something: three times "No." and A02's point.
+    words = 3 * (3 * len("No.") + len("A02 minds the lift (1)."))
+    assert counted["set01_lv2-1/vote/A01/ask0"] == words
+    votes = run.table("answers").filter(pl.col("address").str.contains("/vote/"))["address"]
+    assert set(votes) <= counted.keys()
+    assert any(
+        f"{STATEMENTS} should stand in the prompt and did not" in d for d in differences(run)
+    )
+
+
+def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Miswired: each proposal is quoted as the text of the first."""
+    right = stages.quote_item
+
+    def wrong(meeting: Meeting, item: Item) -> Listed:
+        text = quote(item.text, "proposal", cell("items.text", meeting.id, "V1"), "planner")
+        return {**right(meeting, item), "text": text}
+
+    def two_items(key: Key, request: Request) -> Any:
+        said = plain(key, request)
+        if key[0] == "plan":
+            said["items"] = [{**said["items"][0], "proposal": p} for p in ("Plant trees", "Do it")]
+        return said
+
+    monkeypatch.setattr(stages, "quote_item", wrong)
+    run = hold(tmp_path, small_hall(tmp_path), scripted(two_items)).folder
+    (found,) = find_wrong_sources(run, STUDY.tables)
+    assert found.source_id == "items.text/set01_lv2-1/V1"
+    assert (found.text, found.recorded) == ("Do it", ("Plant trees",))
+    assert any(
+        f"vote: {PROPOSALS} should stand in the prompt in full" in d for d in differences(run)
+    )
