@@ -12,9 +12,7 @@ from folkmoot.models.request import NOT_MOVED
 from folkmoot.respondent import roles
 from folkmoot.respondent.filling import filled
 from folkmoot.respondent.mind import Mind
-from folkmoot.respondent.numbers import Bounds, numbers, stated
 from folkmoot.respondent.part import Answering
-from folkmoot.respondent.reading import Reading
 
 
 def answered(mind: Mind, answers: Mapping[str, Answering]) -> str:
@@ -56,17 +54,6 @@ def choice(mind: Mind) -> str:
     if not mind.person:
         return roles.judged(mind)
     return mind.placed(options, mind.reading.about) or mind.choose()
-
-
-def bounds_of(reading: Reading) -> Bounds | None:
-    """(low, high, whole): the bounds offered where they stand in the text (that there is nothing
-    below nought goes without saying), else the last bounds that the question states."""
-    offered = [float(b) for b in reading.offered]
-    if len(offered) == 2 and any(offered) and {b for b in offered if b} <= numbers(reading.text):
-        return offered[0], offered[1], all(b.is_integer() for b in offered)
-    said = reading.question, reading.asking, reading.prompt, reading.reminder
-    found = map(stated, said)
-    return next((bounds for bounds in found if bounds), None)
 
 
 def number(mind: Mind) -> str:

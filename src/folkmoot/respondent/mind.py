@@ -67,11 +67,6 @@ class Mind:
         self.tongue = Tongue(who, at.lexicon, self.draws, said)
 
     @property
-    def text(self) -> str:
-        """All that stands in the messages."""
-        return self.reading.text
-
-    @property
     def schema(self) -> Mapping[str, Any]:
         """The JSON schema that is asked for; empty where none is."""
         return self.reading.schema or {}

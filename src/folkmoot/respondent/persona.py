@@ -14,7 +14,6 @@ from statistics import NormalDist
 
 from folkmoot.respondent.draws import normal, unit
 from folkmoot.respondent.knobs import BETA, TASTE_SD
-from folkmoot.respondent.numbers import in_figures
 
 VOICES = ("terse", "plain", "chatty", "formal")
 _STANDARD = NormalDist()
@@ -127,7 +126,11 @@ around bad better day days example explain freely friend friends good half hour 
 little matter minute minutes month months next openly others people somewhat sort story thing things
 time today week weeks worse worst year years
 """
-_VAGUE = frozenset(_VAGUE_WORDS.split())
+_NUMBER_WORDS = """
+eight eighteen eighty eleven fifteen fifty five forty four fourteen hundred nine nineteen ninety
+nought seven seventeen seventy six sixteen sixty thirteen thirty thousand three twelve twenty zero
+"""
+_VAGUE = frozenset(f"{_VAGUE_WORDS} {_NUMBER_WORDS}".split())
 _BEFORE_VERBS = """
 can could did do does he i may might must not she should they to we who will would you I You We
 """
@@ -140,7 +143,7 @@ def topics(text: str) -> tuple[str, ...]:
     """Runs of one to three content words in a text, in its order: what it talks about. What people
     do ("you look", "worries you") is no topic."""
     found: list[list[str]] = [[]]
-    tokens = re.findall(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[^\s\w]|\d+", in_figures(text))
+    tokens = re.findall(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[^\s\w]|\d+", text)
     for before, token, after in zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False):
         # "Should robots …" asks of robots; "robots should work" says what they do.
         verb = after.lower() in _VERB_BEFORE or before in _VERB_AFTER

@@ -27,16 +27,15 @@ from folkmoot.respondent.passages import (
     persona_of,
     text_outside,
 )
-from folkmoot.respondent.persona import content_words
-from folkmoot.respondent.question import SENTENCE, question_of
 
+# Where one sentence of a text ends and the next one begins.
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
 _STEP = re.compile(r"\.r(\d+)$")
 _FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself|[Mm]ine)\b")
 # What stands between quotation marks, and what ends a sentence of running text.
 QUOTED = re.compile(r"\"[^\"\n]*\"|[“„][^”“\n]*[”“]|«[^»\n]*»")
 _RUNS_ON = re.compile(rf"(?:{QUOTED.pattern}|[.!?]\)?)\s+(?=[^\Wa-z]|[“„\"«])|{QUOTED.pattern}")
 _OBJECTS = json.JSONDecoder()
-_NAMED_NUMBER = re.compile(r"\d\s*(?:\(([^()\d]*)\)|=\s*([^\d.,;()\n]*))")
 # A page to read asks for no answer.
 _SAID_TO_SOMEONE = ("utterance", UNATTRIBUTED)
 ENOUGH_WORDS = 2  # argument words of a sentence that is an argument; one alone is chance
@@ -78,8 +77,6 @@ class Reading:
     # Of the whole text, until no study reads it any more:
     system: str = ""
     said: tuple[Said, ...] = ()
-    reminder: str = ""
-    described: Mapping[str, str] = field(default_factory=dict)
     in_system: bool = False
 
     @property
@@ -115,65 +112,22 @@ class Reading:
         """What the one who is asked has said; closed answers are no utterances."""
         return tuple(of_kind(self.told, "utterance", own=True))
 
-    @cached_property
-    def text(self) -> str:
-        """All of it."""
-        return "\n\n".join((self.system, *(p.text for p in self.said), self.reminder))
-
     @property
     def prompt(self) -> str:
         """What was put to the person last."""
         return self.said[-1].text if self.said else ""
 
-    @cached_property
-    def question(self) -> str:
-        """What is asked, apart from what is shown for it and from how to answer."""
-        return question_of(self.prompt, self.fields)
-
-    @cached_property
-    def fields(self) -> frozenset[str]:
-        """The words that only name parts of the answer."""
-        return content_words(" ".join(fields_of(self.schema)).replace("_", " "))
-
-    @property
-    def asking(self) -> str:
-        """The paragraph of the prompt in which the question stands."""
-        return next((p for p in self.prompt.split("\n\n") if self.question in p), self.prompt)
-
-    @cached_property
-    def ends(self) -> frozenset[str]:
-        """The words with which the prompt names the numbers of a scale: no matter of opinion."""
-        return content_words(" ".join(map("".join, _NAMED_NUMBER.findall(self.prompt))))
-
-    @cached_property
-    def options(self) -> tuple[str, ...]:
-        """The options that are offered and stand in the text, in the order offered."""
-        return standing(self.offered, self.text)
-
-    @property
-    def own_words(self) -> list[str]:
-        return [p.text for p in self.said if p.own]
-
-
-def fields_of(schema: Mapping[str, object] | None) -> Iterator[str]:
-    """The names of all fields of a schema."""
-    for key, inner in (schema or {}).items():
-        if isinstance(inner, Mapping):
-            yield from inner if key == "properties" else ()
-            yield from fields_of(inner)
-
 
 def read(request: Request, address: str) -> Reading:
-    """The reading of a request; one that is asked again is read as its first asking, with the
-    reminder apart (`address` says how many times it was asked)."""
+    """The reading of a request; one that is asked again is read as its first asking (`address` says
+    how many times it was asked)."""
     asked = request.asked
     system = "\n\n".join(plain(m.content) for m in request.messages if m.role == "system")
     rest = [m for m in request.messages if m.role != "system"]
     again = _STEP.search(address)
-    reminder = ""
     for _ in range(int(again[1]) if again else 0):
         if len(rest) > 2 and rest[-2].role == "assistant":
-            reminder, rest = reminder or rest[-1].content, rest[:-2]
+            rest = rest[:-2]
     passages = passages_of(request)
     lines = persona_of(passages, asked.speaker)
     if not lines:
@@ -194,8 +148,6 @@ def read(request: Request, address: str) -> Reading:
         names=dict(asked.names),
         system=system,
         said=tuple(Said(plain(m.content), m.role == "assistant") for m in rest),
-        reminder=plain(reminder),
-        described=described(rest[-1].content, asked.offered) if rest else {},
         in_system=bool(request.messages) and request.messages[0].role == "system",
     )
 
@@ -243,29 +195,6 @@ def any_of(names: tuple[str, ...]) -> re.Pattern[str]:
     each = (r"\s+".join(map(re.escape, n.split())) for n in longest_first)
     ways = "|".join(f"(?-i:{way})" if len(way) == 1 else way for way in each)
     return re.compile(rf"(?<!\w)(?:{ways})(?!\w)", re.IGNORECASE)
-
-
-@lru_cache(maxsize=1024)
-def described(text: str, labels: tuple[str, ...]) -> Mapping[str, str]:
-    """What stands under labels that say nothing by themselves (A and B, 1 and 2): on or under a
-    line that opens with one, or in the column that it heads. Empty if any has nothing, or the same
-    as another."""
-    if any(len(label) > 2 for label in labels) or len(labels) < 2:
-        return {}
-    head = rf"(?:[^\W\d_]+[ \t]+){{0,2}}({'|'.join(map(re.escape, labels))})"
-    found: dict[str, str] = {}
-    parts = re.split(rf"^[^\w\n|]*{head}(?:[^\w\n]*$|[*_]*[.:)–—-][*_]*[ \t])", text, flags=re.M)
-    for label, body in zip(parts[1::2], parts[2::2], strict=True):
-        found[label] = fold(body.strip().partition("\n\n")[0])
-    rows = [[c.strip(" *") for c in line.split("|")] for line in text.splitlines() if "|" in line]
-    for n, row in enumerate(rows):
-        columns = {m[1]: k for k, c in enumerate(row) if (m := re.fullmatch(head, c))}
-        if len(columns) == len(labels):
-            each = {
-                label: [r[k] for r in rows[n + 1 :] if k < len(r)] for label, k in columns.items()
-            }
-            found = {label: " ".join(cells) for label, cells in each.items()}
-    return found if len(set(filter(None, found.values()))) == len(labels) else {}
 
 
 def standing(names: Sequence[str], text: str) -> tuple[str, ...]:
@@ -321,7 +250,7 @@ def _phrases(sentence: str, lexicon: Lexicon) -> tuple[tuple[int, str], ...]:
 def _each(text: str, names: tuple[str, ...], lexicon: Lexicon) -> Iterator[tuple[str, _Parts, str]]:
     """Each sentence of a text, its parts, and the option named last before it."""
     before = ""
-    for raw in SENTENCE.split(text):
+    for raw in _SENTENCE_END.split(text):
         parts = _parts(raw, names, lexicon)
         yield raw, parts, before
         before = parts.named[-1][1] if parts.named else before
@@ -415,37 +344,3 @@ def heard_for(
     """Distinct argument words for any of some options in what others said, counted by camp."""
     each = (s for p in heard for s in sentences(p.text, names, lexicon))
     return by_camp({w for s in each for o in options for w in s.words.get(o, ())}, lexicon)
-
-
-# --- options that no pointer names, found by form -------------------------------------------------
-
-_ITEM = re.compile(r"^[ \t]*(?:\(?(?:\d{1,2}|[A-Za-z])[.):]|[-*•])[ \t]+(\S.{0,118}?)[ \t]*$")
-_QUOTED = re.compile(r"[\"“'‘]([^\"“”\n]{1,120}?)[\"”'’](?=\s*(?:[,;/\]]|and\b|or\b|[.)]|$))")
-_BRACKETED = re.compile(r"\[([^\[\]\n]{3,400})\]|:\s*([^:\n]{3,400}?)\.?\s*$", re.MULTILINE)
-
-
-@lru_cache(maxsize=512)
-def listed(text: str) -> tuple[str, ...]:
-    """The last list of two to twenty short things in a text: numbered, lettered or with bullets;
-    quoted; in brackets or after a colon with commas between them."""
-    lists: list[list[str]] = [[]]
-    for line in text.splitlines():
-        item = _ITEM.match(line)
-        if item:
-            lists[-1].append(item[1].strip("\"“”'`*"))
-        elif line.strip() and lists[-1]:
-            lists.append([])
-    for items in reversed(lists):
-        if 2 <= len(set(items)) <= 20 and all(not i.endswith(("?", ":")) for i in items):
-            return tuple(dict.fromkeys(items))
-    for line in reversed(text.splitlines()):
-        quoted = tuple(dict.fromkeys(_QUOTED.findall(line)))
-        if len(quoted) > 1:
-            return quoted
-    for found in reversed(_BRACKETED.findall(text)):
-        body = found[0] or found[1]
-        mark = ";" if ";" in body else "|" if "|" in body else ","
-        parts = [re.sub(r"^(?:or|and)\s+", "", p.strip(" '\"")) for p in body.split(mark)]
-        if len(parts) > 1 and all(p and len(p.split()) <= 6 for p in parts):
-            return tuple(dict.fromkeys(parts))
-    return ()
