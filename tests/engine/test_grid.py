@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
@@ -39,9 +40,12 @@ from folkmoot.errors import (
 from folkmoot.models.request import Reply, Request, Usage
 from folkmoot.report import pooled as pooling
 from folkmoot.report.html import write_grid_report
-from folkmoot.report.pooled import Figure, Measured, holding, overall, pooled, standing
+from folkmoot.report.pooled import Figure, Measured, holding, overall, pooled
 from folkmoot.report.pooled import _variance as variance
 from folkmoot.storage.findings import Finding, Grid, Intervals
+from folkmoot.storage.recording import frame
+from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import write_table
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
@@ -337,20 +341,40 @@ def figure(values: dict[tuple[str, int], tuple[float, float, float]]) -> Figure:
     return Figure("f", "Effects", "a − b", True, 0.0, cells)
 
 
-def test_robust_mixed_and_fragile_by_the_rules_that_the_report_states() -> None:
-    clear, vague, other = (0.2, 0.1, 0.3), (0.05, -0.1, 0.2), (-0.05, -0.2, 0.1)
-    cases = {
-        "robust": [clear] * 4 + [vague],
-        "mixed": [clear] * 3 + [vague] * 2,
-        "fragile": [vague] * 5,
-    }
-    for word, each in cases.items():
-        found = figure({(f"s{i}", 1): at for i, at in enumerate(each)})
-        assert standing(found) == word
-    assert standing(figure({("s", r): (0.2, -0.1, 0.5) for r in range(4)})) == "one specification"
+def test_how_many_specifications_agree() -> None:
+    clear, other = (0.2, 0.1, 0.3), (-0.05, -0.2, 0.1)
     against = figure({(f"s{i}", 1): at for i, at in enumerate([clear] * 3 + [other] * 2)})
     assert holding(against) == (0.6, 0.6)
-    assert standing(against) == "fragile"  # two of five have another sign
+
+
+@pytest.mark.parametrize(
+    ("direction", "smallest", "word"),
+    [("greater", 0.1, "robust"), ("greater", 0.5, "fragile"), ("less", 0.0, "fragile")],
+)
+def test_a_grid_judges_the_hypothesis_with_its_direction_and_margin(
+    direction: str, smallest: float, word: str, tmp_path: Path
+) -> None:
+    """Four wordings of one experiment, in which 45 of 60 and 15 of 60 people move."""
+    stated = {"measure": "moved", "contrast": ["a", "b"], "direction": direction}
+    cells = tuple(cells_of({"wording": ["w", "x", "y", "z"]}, 1, 1))
+    for number, cell in enumerate(cells):
+        run = tmp_path / "cells" / cell.name
+        (run / "tables").mkdir(parents=True)
+        rows = [
+            {"participant_id": f"{arm}{i}", "condition": arm, "moved": i < moved + number}
+            for arm, moved in (("a", 45), ("b", 15))
+            for i in range(60)
+        ]
+        write_table(run / "tables", "participants", frame(rows))
+        hypotheses = [{**stated, "smallest": smallest}]
+        (run / "study.yaml").write_text(yaml.safe_dump({"study": "x", "hypotheses": hypotheses}))
+    done = {cell.name: (cell, RunFolder(tmp_path / "cells" / cell.name)) for cell in cells}
+    found = pooling.judge_claims(done)
+    assert found is not None
+    row = dict(zip(found.grid.columns, found.grid.rows[0], strict=True))
+    assert (row["over_the_grid"], row["specifications"]) == (word, 4)
+    assert row["cells_supporting"] == (4 if word == "robust" else 0)
+    assert ("robust" in found.says) == (word == "robust")
 
 
 @given(st.lists(st.floats(-1, 1), min_size=5, max_size=12))

@@ -1,30 +1,44 @@
-"""What a grid of runs found: pooled estimates, sources of their variance, which findings hold.
+"""What a grid of runs found: which claims hold, pooled estimates, sources of their variance.
 
-Every estimate that the cells' findings draw with an interval is pooled over all cells. The
-independent unit is the repeat: cells of one repeat share their people.
+Hypotheses stated beforehand are judged over all cells as the claims that they are, with direction
+and margin, by joint inference over people (`measures.specification_curve`). Every other estimate
+that the cells' findings draw with an interval is pooled over all cells and described, without a
+verdict. The independent unit there is the repeat: cells of one repeat share their people.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from folkmoot.engine.grid import Cell, RunGrid
+from folkmoot.engine.hypotheses import KEY as STATED
+from folkmoot.engine.hypotheses import Hypothesis, read_sealed, read_sides
 from folkmoot.engine.study import findings_of, study_of_run
 from folkmoot.errors import InputError
 from folkmoot.kit.findings import HOLM, Row, found, known, number, signed
+from folkmoot.measures.claims import Side, evaluate
 from folkmoot.measures.clustered import clustered_mean
-from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, percent, plural, points, points_span
+from folkmoot.measures.estimates import (
+    ALPHA,
+    FEWEST_UNITS,
+    Estimate,
+    p_value,
+    percent,
+    plural,
+    points,
+    points_span,
+)
 from folkmoot.measures.proportions import holm
+from folkmoot.measures.specification_curve import Curve, specification_curve
 from folkmoot.storage.findings import Finding, Grid, Intervals
+from folkmoot.storage.run_folder import RunFolder
 
 SECTION = "Pooled over runs"
-ROBUST, FRAGILE = 0.8, 0.2  # shares of specifications; see `standing`
-ONE = "one specification"  # which says nothing of others
 MOST_LINES = 60  # of a curve
 MOST_NAMED = 6
 
@@ -55,6 +69,7 @@ class Figure:
 
 
 Found = Mapping[str, Sequence[Finding] | None]
+Cells = Mapping[str, tuple[Cell, RunFolder]]
 
 
 def findings_of_cells(grid: RunGrid) -> Found:
@@ -77,8 +92,10 @@ def pooled(grid: RunGrid, cells: Found | None = None) -> list[Finding]:
     if not usable:
         raise InputError(f"{grid.path}: nothing is usable in any of its cells")
     figures = _figures(usable)
+    named = {cell.name for cell, _ in usable}
     return found(
         _overview(grid, len(cells), len(usable)),
+        judge_claims({n: both for n, both in grid.finished().items() if n in named}),
         _table(figures, grid.repeats, len(usable)),
         *(_curve(f) for f in figures if f.zero is not None and len(f.cells) > 1),
         _variance(figures, grid),
@@ -92,7 +109,7 @@ def _figures(usable: Sequence[tuple[Cell, Sequence[Finding]]]) -> list[Figure]:
     for cell, findings in usable:
         for finding in findings:
             chart = finding.chart
-            if not isinstance(chart, Intervals):
+            if not isinstance(chart, Intervals) or finding.key == STATED:
                 continue
             # Ratios are averaged by their logarithms, whose value of no effect is 0.
             unit, zero = (", log", 0.0) if chart.ratios else ("", chart.zero)
@@ -146,20 +163,6 @@ def holding(figure: Figure) -> tuple[float, float]:
     return float(np.mean(alike)), float(np.mean(clear))
 
 
-def standing(figure: Figure) -> str:
-    """Robust, mixed or fragile, by rules that stand in the report.
-
-    Robust: every specification has the sign of the pooled estimate, and at least 80 % exclude no
-    effect. Fragile: fewer than 20 % exclude it, or fewer than 80 % have that sign. Else mixed.
-    """
-    if len(specifications(figure)) < 2:
-        return ONE
-    alike, clear = holding(figure)
-    if alike == 1 and clear >= ROBUST:
-        return "robust"
-    return "fragile" if clear < FRAGILE or alike < ROBUST else "mixed"
-
-
 def _said(figure: Figure, value: float) -> str:
     if not figure.percent:
         return number(value) if figure.zero is None else signed(value)
@@ -199,17 +202,124 @@ def _overview(grid: RunGrid, finished: int, usable: int) -> Finding:
     )
 
 
+def judge_claims(runs: Cells) -> Finding | None:
+    """Each hypothesis stated beforehand, judged over all specifications together; None without
+    one. `runs`: name → cell and its run."""
+    stated = {name: read_sealed(run)[0] for name, (_, run) in runs.items()}
+    hypotheses = list(dict.fromkeys(h for own in stated.values() for h in own))
+    judged = [_curve_of(h, runs, stated) for h in hypotheses]
+    curves = [both for both in judged if both is not None]
+    if not curves:
+        return None
+    rows: list[Row] = []
+    lines = []
+    for curve, verdicts in curves:
+        claim, values = curve.claim, curve.estimates.values()
+        low, high = curve.predicted
+        rows.append(
+            {
+                "hypothesis": claim.says,
+                "over_the_grid": curve.word,
+                "median": known(curve.median),
+                "least": min(values),
+                "most": max(values),
+                "specifications": len(values),
+                "on_its_side_share": curve.on_the_side,
+                "p_median": known(curve.p_median),
+                "p_count": known(curve.p_count),
+                "p_z": known(curve.p_z),
+                "a_further_one_from": known(low),
+                "a_further_one_to": known(high),
+                "cells_supporting": verdicts.count("supported"),
+                "cells_contradicting": verdicts.count("contradicted"),
+                "independent_units": curve.units,
+            }
+        )
+        lines.append((claim.says, curve.median, min(values), max(values)))
+    return Finding(
+        "grid_claims",
+        "Hypotheses over the grid",
+        " ".join(_say_curve(curve, verdicts) for curve, verdicts in curves),
+        Grid.of(
+            rows,
+            "Median, least and most: differences over specifications. Joint p values: the chance "
+            "of such a median, of so many significant specifications, and of such a mean z, if no "
+            "specification had an effect beyond the margin. A further one: 95 % prediction "
+            "interval for one more specification of this kind.",
+        ),
+        Intervals(tuple(lines), "difference, least to most specification", 0.0),
+        notes=(
+            "Robust: the estimates of all specifications lie where the hypothesis says, beyond its "
+            "margin, and all three joint tests reject at 5 %. Fragile: none does, or fewer than "
+            "80 % of the estimates lie there. Mixed: everything else. Specifications with the same "
+            "data count once.",
+            "Joint tests draw people with all their answers in all specifications (bootstrap under "
+            "no effect). Simonsohn, Simmons and Nelson (2020), doi:10.1038/s41562-020-0912-z.",
+        ),
+        section=SECTION,
+        headline=True,
+        unit="unit of the table that holds the measure",
+        units=max(curve.units for curve, _ in curves),
+    )
+
+
+def _curve_of(
+    h: Hypothesis, runs: Cells, stated: Mapping[str, Sequence[Hypothesis]]
+) -> tuple[Curve, list[str]] | None:
+    """The claim of a hypothesis over the cells that state it, and its verdict in each of them;
+    None where no cell can test it. Repeats of one specification are put together."""
+    parts: dict[str, list[tuple[Side, Side]]] = defaultdict(list)
+    verdicts = []
+    claim = None
+    for name, (cell, run) in runs.items():
+        read = read_sides(run, h) if h in stated[name] else ""
+        if isinstance(read, str):
+            continue
+        claim, first, second = read
+        alpha = ALPHA / len(stated[name])
+        verdicts.append(evaluate(claim, first, second, alpha).verdict)
+        # People of another repeat are others, whatever their ids.
+        arms = tuple(
+            replace(side, units=tuple((cell.repeat, unit) for unit in side.units))
+            for side in (first, second)
+        )
+        parts[cell.specification or f"repeat {cell.repeat}"].append((arms[0], arms[1]))
+    if claim is None:
+        return None
+    sides = {
+        name: (_join(a for a, _ in own), _join(b for _, b in own)) for name, own in parts.items()
+    }
+    return specification_curve(claim, sides), verdicts
+
+
+def _join(sides: Iterable[Side]) -> Side:
+    several = list(sides)
+    return Side(
+        np.concatenate([side.values for side in several]),
+        tuple(unit for side in several for unit in side.units),
+        sum(side.lost for side in several),
+    )
+
+
+def _say_curve(curve: Curve, verdicts: Sequence[str]) -> str:
+    claim, values = curve.claim, curve.estimates.values()
+    supported = f"{verdicts.count('supported')} of {plural(len(verdicts), 'cell')} support it"
+    span = f"{claim.signed(min(values))} to {claim.signed(max(values))}"
+    tests = (curve.p_median, curve.p_count, curve.p_z)
+    joint = f", joint {p_value(max(tests))}" if all(map(math.isfinite, tests)) else ""
+    merged = f"; {plural(curve.merged, 'identical specification')} left out" if curve.merged else ""
+    return f"{claim.says}: {curve.word} ({supported}, {span}{joint}{merged})."
+
+
 def _table(figures: Sequence[Figure], repeats: int, usable: int) -> Finding | None:
     effects = [f for f in figures if f.zero is not None and len(f.cells) > 1]
     if not effects:
         return None
     rows: list[Row] = []
-    said: dict[str, list[str]] = {"robust": [], "mixed": [], "fragile": [], ONE: []}
     pooled_effects = [overall(f) for f in effects]
     holms = holm([e.p for e in pooled_effects])
     for f, e, adjusted in zip(effects, pooled_effects, holms, strict=True):
-        (alike, clear), word = holding(f), standing(f)
-        said[word].append(f"{f.label} ({_said(f, e.value)})")
+        alike, clear = holding(f)
         rows.append(
             {
                 "finding": f.title,
@@ -222,31 +332,31 @@ def _table(figures: Sequence[Figure], repeats: int, usable: int) -> Finding | No
                 "specifications": len(specifications(f)),
                 "same_sign_share": alike,
                 "clear_share": clear,
-                "standing": word,
             }
         )
-    says = ", ".join(f"{len(names)} {word}" for word, names in said.items() if names)
-    says = f"Of {plural(len(effects), 'difference')}: {says}."
-    if said["robust"]:
-        more = len(said["robust"]) - MOST_NAMED
-        rest = f" and {more} more" if more > 0 else ""
-        says += f" Robust: {'; '.join(said['robust'][:MOST_NAMED])}{rest}."
+    several = [row for row in rows if row["specifications"] != 1]
+    same = sum(row["same_sign_share"] == 1 for row in several)
+    says = (
+        f"Of {plural(len(several), 'difference')} {same} "
+        f"{'has' if same == 1 else 'have'} the same sign in all specifications. "
+        "This describes the grid; only hypotheses stated beforehand are judged."
+        if several
+        else f"{plural(len(effects), 'difference')} in one specification, repeat by repeat."
+    )
     return Finding(
         "grid_standing",
-        "Which findings hold",
+        "Differences over the grid (exploratory)",
         says,
         Grid.of(rows, "Pooled: mean over cells; 95 % t intervals over repeats, from five on."),
         notes=(
             "A specification is a combination of settings; in a grid of repeats alone, a repeat. "
-            "Robust: all specifications have the sign of the pooled estimate, and the intervals of "
-            "at least 80 % exclude no effect. Fragile: fewer than 20 % do, or fewer than 80 % have "
-            "that sign. Mixed: everything else.",
+            "Same sign: the share of specifications with the sign of the pooled estimate; clear: "
+            "the share of which the interval excludes no effect as well.",
             "Specifications share their people, so the share that holds is not a probability.",
             *((HOLM,) if any(map(math.isfinite, holms)) else ()),
             *_some_lack(effects, usable),
         ),
         section=SECTION,
-        headline=True,
         unit="repeat",
         units=repeats,
     )
