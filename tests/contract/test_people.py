@@ -14,9 +14,11 @@ from pydantic import JsonValue
 
 import folkmoot
 from folkmoot.engine.desk import Chair, Question, seats_in
-from folkmoot.engine.study import registered
-from folkmoot.engine.withdrawal import withdraw
+from folkmoot.engine.study import find_study, registered
+from folkmoot.engine.withdrawal import MARK, find_personal_texts, withdraw
+from folkmoot.kit.sources import find_wrong_sources
 from folkmoot.report.mixed import people_and_models
+from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group.participants import COMPANY, LENGTHS
 from folkmoot.studies.negotiation.rules.strategies import TOPICS
@@ -158,11 +160,13 @@ def written(value: JsonValue, words: Iterator[str], sizes: Iterator[int]) -> Jso
 
 
 def cells(run: RunFolder) -> dict[tuple[str, str, int], object]:
+    """All cells, but for the places of texts in prompts, which are before and after others."""
     return {
         (name, column, n): cell
         for name in run.tables()
         for column in run.table(name).columns
         for n, cell in enumerate(run.table(name)[column].to_list())
+        if (name, column) not in ((PROVENANCE, "start"), (PROVENANCE, "end"))
     }
 
 
@@ -199,12 +203,17 @@ def test_no_word_of_who_withdraws_is_left_and_every_other_word_stays(
     held = [p for p in run.path.rglob("*") if p.is_file() and own.search(p.read_text("latin-1"))]
     assert run.path / "journal.sqlite" in held
     (place,) = seats_in(run.path)
-    withdraw(run, place, "researcher")
+    withdraw(run, find_personal_texts(run, place), "researcher")
     left = {p.name: own.findall(p.read_text("latin-1")) for p in run.path.rglob("*") if p.is_file()}
     assert {name: found for name, found in left.items() if found} == {}
     after = cells(RunFolder(run.path))
     assert [at for at, cell in after.items() if own.search(str(cell))] == []
     gone = {at for at in before if before[at] != after[at]}
     told = ("value", "said", "recorded", "how", "agrees", "position", "missing")
-    blanked = {at for at in gone if at[0] == "answers" and at[1] in told}
-    assert [at for at in gone - blanked if not own.search(str(before[at]))] == []
+    deleted = {at for at in gone if at[0] == "answers" and at[1] in told}
+    deleted |= {at for at in gone if at[0] == "utterances" and MARK.fullmatch(str(after[at]))}
+    assert [at for at in gone - deleted if not own.search(str(before[at]))] == []
+    rows = run.table("utterances")["speaker_id"]
+    assert {rows[n] for table, _, n in deleted if table == "utterances"} <= {place.id}
+    wrong = find_wrong_sources(run, find_study(study).tables)
+    assert [found for found in wrong if not MARK.search(found.text)] == []

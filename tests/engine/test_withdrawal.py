@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
+import typer
 
 import folkmoot
+from folkmoot import Session, Speaker, Study, StudyConfig, Transcript
 from folkmoot.cli.results import withdraw_command
 from folkmoot.engine.desk import WITHDRAWN, Chair, Desk, Question
+from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.seats import Playable
 from folkmoot.engine.verify import verify_run
-from folkmoot.engine.withdrawal import Words, withdrawals
+from folkmoot.engine.withdrawal import (
+    DESCRIPTION,
+    MARK,
+    QUOTATION,
+    SUMMARY,
+    describe_texts,
+    find_personal_texts,
+    finish_withdrawal,
+    withdraw,
+    withdrawals,
+)
 from folkmoot.errors import InputError
+from folkmoot.models.scripted import Scripted
+from folkmoot.provenance import concatenate, join
 from folkmoot.storage.run_folder import RunFolder, cache_of
 from tests.engine.test_seats import by_hand
 
@@ -125,39 +145,178 @@ def test_a_run_whose_words_are_gone_is_not_resumed(study: Path) -> None:
         folkmoot.run(study, out=gone.path, resume=True, seats=("p_0002",), host=by_hand(speaks))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        SPOKEN,
-        f"Maria: {SPOKEN}\n\nJo: I like it.",
-        "Someone said “my grandmother’s porcelain would break her heart”, which moved me.",
-        "My grandmother's porcelain would break…",
-        "MY GRANDMOTHER'S  porcelain\nwould break her heart",
-    ],
-)
-def test_their_words_are_found_however_they_are_quoted(text: str) -> None:
-    words = Words(frozenset(), frozenset(), "")
-    words.learn(SPOKEN)
-    words.settle()
-    left = words.redacted(text)
-    assert "porcelain" not in left and "[withdrawn " in left
-    assert ("I like it." in text) == ("I like it." in left)
+SAID = {
+    "bo/ask0": "The river path floods every spring, so nobody walks there.",
+    "ann/ask0": "I sold my grandfather's boat. Bo says: the river path floods every spring.",
+    "ann/ask1": "The river path floods every spring, so nobody walks there.",
+    "lead/ask0": "Ann, you sold your boat: I sold my grandfather's boat, you said. And Bo told us "
+    "that the river path floods every spring.",
+    "notes/ask0": "Ann parted with an heirloom and regrets the wet meadow.",
+    "overview/ask0": "Both speak of water. One of them sold my grandfather's boat.",
+    "bo/ask1": "I never had a boat.",
+}
 
 
-def test_short_words_go_where_they_stand_alone_and_stay_elsewhere() -> None:
-    words = Words(frozenset(), frozenset(), "")
-    words.learn("No cars.")
-    words.settle()
-    assert "No cars" not in words.redacted("Maria: No cars.\nJo: Fine.")
-    assert words.redacted("There would be no cars left.") == "There would be no cars left."
+async def talk(session: Session[StudyConfig]) -> None:
+    """Ann quotes Bo within a turn, then repeats a turn of his; a moderator quotes both of them."""
+    heard = Transcript()
+    speakers = {who: Speaker(who, name=who.title()) for who in ("ann", "bo")}
+    speakers["lead"] = Speaker("lead", name="Lead", role="moderator")
+    own: list[str] = []
+    for who in ("bo", "ann", "ann", "lead", "bo"):
+        scope = session.at(f"{who}{len(heard)}").at(who)
+        said = await scope.ask(speakers[who], "What do you say?", heard=heard, shows=())
+        turn = scope.say(speakers[who], str(said), address=scope.address)
+        heard += turn
+        own += [turn.quoted] if who == "ann" else []
+    notes, both = session.at("notes"), session.at("overview")
+    writer = Speaker("writer", role="summarizer")
+    prompt = concatenate(("Sum up: ", join("\n", own)), plain=None)
+    summary = await notes.ask(writer, prompt)
+    notes.say(writer, str(summary), address=notes.address, public=False)
+    text = await both.ask(writer, "Sum up the talk.", heard=heard, shows=())
+    both.say(writer, str(text), address=both.address, public=False)
+    await session.at("vectors").embed([str(summary), str(text)])
 
 
-def test_words_of_the_study_are_nobodys() -> None:
-    question = "Should the town close its centre to cars this year?"
-    words = Words(frozenset(), frozenset(), question)
-    words.learn(question)
-    words.settle()
-    assert words.redacted(question) == question
+TALK = Study("talk", "A talk", StudyConfig, talk)
+ANN = Playable("ann")
+
+
+def give(request: object, address: str) -> str:
+    counted = {"ann1": "ann/ask0", "ann2": "ann/ask1", "bo0": "bo/ask0", "bo4": "bo/ask1"}
+    first, *_ = address.split("/")
+    return SAID[counted.get(first, f"{first.rstrip('0123456789')}/ask0")]
+
+
+@pytest.fixture
+def talked(tmp_path: Path) -> RunFolder:
+    settings = {"model": "openai/gpt-4o", "embedding_model": "openai/text-embedding-3-small"}
+    out = tmp_path / "talk"
+    return folkmoot.run(TALK, settings, provider=Scripted(give), out=out).folder
+
+
+def messages(run: RunFolder) -> dict[str, list[str]]:
+    with JournalReader(run.path / "journal.sqlite") as journal:
+        asked = journal.entries("ask")
+        return {
+            entry.address: [message["content"] for message in entry.request["messages"]]
+            for entry in asked
+        }
+
+
+def test_words_of_others_that_the_person_quoted_or_repeated_stay(talked: RunFolder) -> None:
+    """Two cases in which a search for words erased those of everybody: the person quotes another
+    speaker within a turn, or says the same as another speaker."""
+    before = messages(talked)
+    withdraw(talked, find_personal_texts(talked, ANN), "researcher")
+    said = dict(talked.table("utterances").select("address", "text").iter_rows())
+    assert said["bo0/bo/ask0"] == SAID["bo/ask0"] and said["bo4/bo/ask0"] == SAID["bo/ask1"]
+    assert said["lead3/lead/ask0"].endswith("Bo told us that the river path floods every spring.")
+    assert MARK.fullmatch(said["ann1/ann/ask0"]) and MARK.fullmatch(said["ann2/ann/ask0"])
+    after = messages(talked)
+    assert SAID["bo/ask0"] in before["bo4/bo/ask0"][0]
+    assert SAID["bo/ask0"] in after["bo4/bo/ask0"][0]
+    assert "\n".join(after["bo4/bo/ask0"]).count("river path") == 2  # of Bo, and of the moderator
+    assert before["ann1/ann/ask0"] == after["ann1/ann/ask0"]  # before the person had said anything
+
+
+def test_quotations_by_any_speaker_are_listed_and_removed(talked: RunFolder) -> None:
+    found = find_personal_texts(talked, ANN)
+    quoted = {reply.address: reply.words for reply in found.replies if reply.use == QUOTATION}
+    assert quoted == {
+        "lead3/lead/ask0": ("I sold my grandfather's boat",),
+        "overview/ask0": ("sold my grandfather's boat",),
+    }
+    listed = "\n".join(describe_texts(found))
+    assert "lead3/lead/ask0 (moderator lead) “I sold my grandfather's boat”" in listed
+    withdraw(talked, found, "researcher")
+    assert held(talked.path, "grandfather") == []
+    said = dict(talked.table("utterances").select("address", "text").iter_rows())
+    assert said["lead3/lead/ask0"].startswith("Ann, you sold your boat: [withdrawn ")
+    assert said["overview/ask0"].startswith("Both speak of water. One of them [withdrawn ")
+
+
+def test_a_summary_of_this_person_alone_goes_with_its_embedding(talked: RunFolder) -> None:
+    found = find_personal_texts(talked, ANN)
+    uses = {reply.address: reply.use for reply in found.replies if reply.use != QUOTATION}
+    assert uses == {"notes/ask0": SUMMARY, "overview/ask0": DESCRIPTION}
+    withdraw(talked, found, "researcher")
+    assert held(talked.path, "heirloom") == []
+    with JournalReader(talked.path / "journal.sqlite") as journal:
+        (vectors,) = (entry.blob for entry in journal.entries("embed"))
+    summary, overview = np.frombuffer(vectors or b"", dtype=np.float32).reshape(2, -1)
+    assert np.isnan(summary).all() and np.isnan(overview).all()
+
+
+def test_the_run_that_is_left_has_the_digest_that_the_amendment_names(talked: RunFolder) -> None:
+    withdraw(talked, find_personal_texts(talked, ANN), "researcher")
+    found = verify_run(talked, TALK)
+    (amendment,) = withdrawals(talked.path)
+    assert found.differences == [] and not found.consistent
+    assert found.content_digest == amendment.data["journal_digest"]
+    assert amendment.data["quotations"] == ["lead3/lead/ask0", "overview/ask0"]
+
+
+class KilledError(BaseException):
+    """Stands for SIGKILL: no code of the withdrawal runs after it."""
+
+
+@pytest.mark.parametrize("steps", range(9))
+def test_an_interrupted_withdrawal_is_completed_by_the_next(
+    steps: int, talked: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, rename = steps, Path.replace
+
+    def fail(path: Path, target: Path) -> Path:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KilledError
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", fail)
+        with pytest.raises(KilledError):
+            withdraw(talked, find_personal_texts(talked, ANN), "researcher")
+    run = RunFolder(talked.path)
+    if not finish_withdrawal(run.path):
+        assert "journal.sqlite" in held(run.path, "grandfather")
+        withdraw(run, find_personal_texts(run, ANN), "researcher")
+    assert held(run.path, "grandfather") == held(run.path, "heirloom") == []
+    assert len(withdrawals(run.path)) == 1
+    assert verify_run(run, TALK).differences == []
+
+
+def test_a_killed_process_leaves_a_withdrawal_that_can_be_done_again(talked: RunFolder) -> None:
+    """A process that kills itself when the first prepared file has taken its place."""
+    code = """
+import os, signal, sys
+from pathlib import Path
+from folkmoot.engine import withdrawal
+from folkmoot.storage.run_folder import RunFolder
+run, place = RunFolder(Path(sys.argv[1])), withdrawal.Playable("ann")
+found = withdrawal.find_personal_texts(run, place)
+withdrawal.replace_journal = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+withdrawal.withdraw(run, found, "researcher")
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(talked.path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert finish_withdrawal(talked.path)
+    assert held(talked.path, "grandfather") == []
+    assert verify_run(RunFolder(talked.path), TALK).differences == []
+
+
+def test_without_a_terminal_the_texts_are_listed_and_nothing_is_deleted(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = folkmoot.run(study, out=study.parent / "a", seats=("p_0002",), host=by_hand(speaks))
+    before = held(run.path, HIDDEN[0])
+    with pytest.raises(typer.Exit):
+        withdraw_command(str(run.path), "p_0002", yes=False)
+    assert held(run.path, HIDDEN[0]) == before and not withdrawals(run.path)
+    told = capsys.readouterr().out
+    assert "answers of this participant" in told and "Give --yes" in told
 
 
 def test_a_researcher_can_take_a_persons_words_out_later(
@@ -171,8 +330,10 @@ def test_a_researcher_can_take_a_persons_words_out_later(
     cached = cache_of(run.path) / "findings.html"  # what `folkmoot view` made
     cached.parent.mkdir(parents=True)
     cached.write_text(SPOKEN)
-    withdraw_command(str(run.path), "p_0002")
+    withdraw_command(str(run.path), "p_0002", yes=True)
     assert held(run.path, HIDDEN[0]) == held(study.parent / "cache", HIDDEN[0]) == []
     assert withdrawals(run.path)[0].by == "researcher"
+    withdraw_command(str(run.path), "p_0002", yes=True)
+    assert "has withdrawn from this run already" in capsys.readouterr().out
     with pytest.raises(InputError, match="no seat is called p_0001"):
-        withdraw_command(str(run.path), "p_0001")
+        withdraw_command(str(run.path), "p_0001", yes=True)

@@ -248,11 +248,14 @@ def withdraw(
     seat: Annotated[
         str, typer.Argument(metavar="SEAT", help="Participant who withdraws, e.g. p_0003.")
     ],
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Delete without asking, quotations included.")
+    ] = False,
 ) -> None:
-    """Delete what a person wrote from a finished run."""
+    """Delete what a person wrote from a finished run, after listing who quoted it."""
     from folkmoot.cli.results import withdraw_command
 
-    withdraw_command(run, seat)
+    withdraw_command(run, seat, yes=yes)
 
 
 def _one_file(study: Path | None, config: Path | None) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +19,13 @@ from folkmoot.engine.grid import RunGrid, cell_folder, is_grid, read_grid
 from folkmoot.engine.repair import plan_repair, repair_journal
 from folkmoot.engine.study_file import load_study_file
 from folkmoot.engine.verify import verify_run
-from folkmoot.engine.withdrawal import withdraw
+from folkmoot.engine.withdrawal import (
+    describe_texts,
+    find_personal_texts,
+    finish_withdrawal,
+    withdraw,
+    withdrawals,
+)
 from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError
 from folkmoot.kit.coding.afterwards import verify_codings
 from folkmoot.kit.exposure import differences
@@ -153,19 +160,33 @@ def _cost(usd: float | None, bound: str) -> str:
     return "at an unknown cost" if usd is None else f"{bound}{dollars(usd)}"
 
 
-def withdraw_command(name: str, seat: str) -> None:
-    """Delete a person's words and say what cannot be recomputed any more."""
+def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
+    """List what a participant wrote and who quoted it, and delete it when that is agreed to."""
     run = find_run(name)
     with held_folder(run.path):
-        found = [p for p in seats_in(run.path) if seat in (p.name, p.id)]
-        if len(found) != 1:
-            seats = ", ".join(p.name for p in found or seats_in(run.path)) or "none"
+        if finish_withdrawal(run.path):
+            out().print("A withdrawal that was interrupted is now complete.")
+        seats = tuple(seats_in(run.path))
+        places = [place for place in seats if seat in (place.name, place.id)]
+        if len(places) != 1:
+            names = ", ".join(place.name for place in places or seats) or "none"
             raise InputError(
-                Problem(f"{run.path}: no seat is called {seat}", hint=f"seats: {seats}")
+                Problem(f"{run.path}: no seat is called {seat}", hint=f"seats: {names}")
             )
-        withdraw(run, found[0], "researcher")
+        if places[0].name in {known.data["seat"] for known in withdrawals(run.path)}:
+            out().print(f"{escape(places[0].name)} has withdrawn from this run already.")
+            return
+        found = find_personal_texts(run, places[0])
+        for line in describe_texts(found):
+            out().print(escape(clean(line)), soft_wrap=True)
+        if not yes and not sys.stdin.isatty():
+            out().print("Nothing was deleted. Give --yes to delete all of this.")
+            raise typer.Exit(EXIT_DIFFERS)
+        if not yes and not typer.confirm("Delete all of this for good?", err=True):
+            raise typer.Exit(EXIT_DIFFERS)
+        withdraw(run, found, "researcher")
     out().print(
-        f"The words of {escape(found[0].name)} are gone. Reports and exports were deleted with "
+        f"The words of {escape(places[0].name)} are gone. Reports and exports were deleted with "
         "them: write them again.",
         soft_wrap=True,
     )

@@ -36,7 +36,7 @@ from folkmoot.engine.providers import Providers
 from folkmoot.engine.seats import Seats
 from folkmoot.engine.study import Study, check_study, find_study, findings_of, seats_of
 from folkmoot.engine.study_file import StudyFile, load_study_file, validate
-from folkmoot.engine.withdrawal import withdraw_pending, withdrawals
+from folkmoot.engine.withdrawal import finish_withdrawal, withdraw_pending, withdrawals
 from folkmoot.errors import BudgetReached, DriftError, ForeignJournal, InputError, Problem
 from folkmoot.models.catalog import LOCAL
 from folkmoot.models.request import Provider
@@ -163,6 +163,7 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
     other_version = describe_other_version(folder) if options.resume else ""
     try:
         with held_folder(folder):
+            finish_withdrawal(folder)
             if options.resume and withdrawals(folder):
                 raise InputError(
                     f"{folder}: people withdrew from this run and their words are gone, so it "
