@@ -36,6 +36,34 @@ def test_a_budget_of_calls_buys_exactly_so_many_from_a_busy_server(
         the_same(play(study, out, resume=True), alone)
 
 
+@pytest.mark.parametrize("budget", ["budget_calls=300", "budget_usd=0.002"])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_budget_that_is_used_up_pauses_a_run_of_many_parts(
+    workers: int, budget: str, cluster: None, key: None, tmp_path: Path
+) -> None:
+    """Hundreds of parts end with one and the same error, which goes to the head for each."""
+    with ServerThread(FaultPlan()) as server:
+        study = study_file(
+            tmp_path,
+            server.openai,
+            model="openai/gpt-4o-mini",
+            endpoints={"openai": server.openai},
+            concurrency=8,
+            people=300,
+        )
+        out = tmp_path / "run"
+        with pytest.raises(BudgetReached, match=budget.partition("=")[0]) as ended:
+            play(study, out, executor="ray", workers=workers, overrides=(budget,))
+        asked = len(server.model.log)
+    paused = folkmoot.load(out)
+    assert paused.manifest["outcome"] == "paused" and paused.manifest["calls"] == asked
+    assert len("".join(getattr(ended.value, "__notes__", ()))) < 20_000
+    if "calls" in budget:
+        assert asked == 300
+    else:
+        assert 0.0019 < paused.manifest["cost_usd"] <= 0.002
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_lets_answers_arrive_and_the_run_is_resumed(

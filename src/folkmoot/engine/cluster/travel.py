@@ -26,6 +26,7 @@ I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
 THE_RUN = "run"
+ELSEWHERE = "In another process:\n"  # begins the note that holds a traceback
 WITHIN = ContextVar("within a part", default=False)  # what runs was sent as a part, or by one
 
 
@@ -144,10 +145,13 @@ def _place_of(fn: Callable[..., object] | None) -> tuple[str, int] | None:
 
 
 def sendable(error: BaseException) -> BaseException:
-    """The error as it can be sent: with the line of the author's code that led to it, and the
-    traceback as a note. One that cannot be pickled becomes a ProtocolError that tells of it."""
+    """Return the error as it can be sent: with the line of the author's code that led to it, and
+    the traceback as a note. One that cannot be pickled becomes a ProtocolError that tells of it."""
     place = getattr(error, "place", None) or last_place(error)
-    error.add_note("".join(traceback.format_exception(error)))
+    # One error ends many parts. Its notes are part of its traceback, so a note for each part would
+    # double it each time.
+    if not any(note.startswith(ELSEWHERE) for note in getattr(error, "__notes__", ())):
+        error.add_note(ELSEWHERE + "".join(traceback.format_exception(error)))
     try:
         if place is not None:
             error.place = place  # type: ignore[attr-defined]
