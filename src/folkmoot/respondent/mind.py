@@ -228,10 +228,10 @@ class Mind:
         ]
         return options[away_by.index(min(away_by))]
 
-    def agreement(self, text: str) -> float:
-        """How far the person agrees with a statement, −1 to 1: by its arguments, by the options for
-        which it speaks, by its content words. The same each time."""
-        found = self.arguments(text)
+    def agreement(self, text: str, options: tuple[str, ...] = ()) -> float:
+        """How far the person agrees with a statement, −1 to 1: by its arguments, by the options
+        (left out: all) for which it speaks, by its content words. The same each time."""
+        found = arguments(text, options or self.options, self.at.lexicon)
         total = [sum(c[k] for c in found.values()) for k in range(3)]
         score = 0.45 * self.lean(text)
         if any(total):

@@ -18,26 +18,12 @@ import polars as pl
 import pytest
 
 import folkmoot
-from folkmoot.conversation.lines import plain
 from folkmoot.engine.runner import Run
 from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.measures.clustered import clustered_mean
-from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints, StudyPart
-from folkmoot.respondent import Respondent
-from folkmoot.respondent.reading import read
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.discussion import Meeting, Round
-from folkmoot.studies.town_hall.respondent import (
-    ASIDE,
-    PART,
-    _descriptions,
-    _name_beside,
-    heard,
-    items_in,
-    matters_in,
-    own_matters,
-    passed_in,
-)
+from folkmoot.studies.town_hall.respondent import PART, matters_in
 
 PROMPTS = Path(folkmoot.__file__).parent / "studies" / "town_hall" / "prompts"
 STREET = {
@@ -239,66 +225,6 @@ def test_the_effect_stays_when_every_word_of_the_prompts_is_another(tmp_path: Pa
     assert passed.any() and held.table("items")["text"].n_unique() > 20
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "A04 (Rose): The bus is late every day.",
-        "A04: The bus is late every day.",
-        "* Rose (A04) said: “The bus is late every day.”",
-        "[A04] | The bus is late every day.",
-        "A04 — The bus is late every day.",
-        "**A04, Rose**\nThe bus is late every day.",
-        "Resident A04 > The bus is late every day.",
-        '* Rose, A04: "The bus is late every day."',
-        "[A04, Rose] The bus is late every day.",
-        "A04 (Rose) The bus is late every day.",
-        "Rose, A04 - The bus is late every day.",
-        "A04 Rose = The bus is late every day.",
-        "Rose (A04) said, „The bus is late every day.“",
-        "[A04] Rose » The bus is late every day.",
-        "| A04 | Rose | The bus is late every day. |",
-        "| 1 | A04 | Rose | The bus is late every day. |",
-        '<turn id="A04" name="Rose">The bus is late every day.</turn>',
-        '<turn id="A04" name="Rose">\nThe bus is late every day.\n</turn>',
-        '{"id": "A04", "name": "Rose", "words": "The bus is late every day."}',
-    ],
-)
-def test_statements_are_found_in_any_dress(line: str) -> None:
-    found = heard(plain(f'Round 2.\n\n{line}\n\nReply with JSON: {{"a": 1}}'), "")
-    assert found.names in ({}, {"A04": "Rose"})
-    assert ("Rose" in line) == bool(found.names)
-    assert found.said == (("A04", "The bus is late every day."),)
-
-
-@pytest.mark.parametrize("line", ["Residents (A04, A05): {}", "A04 / A05 > {}", "A04 and A05: {}"])
-def test_who_is_asked_has_not_spoken(line: str) -> None:
-    assert not heard(line.format("say how content you are with all this."), "").said
-
-
-@pytest.mark.parametrize("line", ["PRIVATE, to A04: {}", "Question (for A04): {}"])
-def test_a_word_before_who_is_asked_is_nobodys_name(line: str) -> None:
-    said = "A04 (Rose): The bus is late every day.\nA05 (Tom): I see it as Rose does, all told."
-    found = heard(f"{said}\n\n{line.format('how content are you with all this?')}", "")
-    assert found.names == {"A04": "Rose", "A05": "Tom"}
-    assert found.named("A04") > 0
-
-
-def test_a_table_of_residents_says_their_names() -> None:
-    table = "| id | name | is |\n|---|---|---|\n| A04 | Rose | tenant |\n| A05 | Tom | old |"
-    assert heard("", plain(table)).names == {"A04": "Rose", "A05": "Tom"}
-
-
-def test_a_description_of_several_lines_is_one_persons() -> None:
-    system = "People:\n\nA01, Linda\n- a cook\n- tenant\n\nA02, Hugo\n- a nurse\n"
-    found = _descriptions(system, ["A01", "A02"])
-    assert "a cook" in found["A01"] and "nurse" not in found["A01"] and "nurse" in found["A02"]
-
-
-def test_counts_say_what_passed() -> None:
-    shown = "V1: Widen the path (passed, 11 yes to 9 no)\nV2: Move the stop — 3 for, 17 against"
-    assert passed_in(shown) == ["Widen the path"]
-
-
 def test_matters_are_those_of_the_topic() -> None:
     names = PART.names(TownHallConfig.model_validate({"topic": STREET}))
     assert {"bus", "bridge", "new crossing", "noise", "parking place", "rent"} <= set(names)
@@ -415,37 +341,6 @@ def test_other_words_keep_the_effect_over_seeds(tmp_path: Path) -> None:
     assert abs(found.value) < 0.12 or found.low < 0.12
 
 
-def test_items_speakers_and_names_are_found_in_any_dress() -> None:
-    """In paraphrased prompts an item came as "Motion V1 — …" and a name before the id: nobody's
-    ballot was read, and nobody knew that they were meant."""
-    assert items_in("1) Motion V1 — Plant trees\n* V2. Mend the road\nItem #V3: A bench") == {
-        "V1": "Plant trees",
-        "V2": "Mend the road",
-        "V3": "A bench",
-    }
-    asked = heard(
-        "(1) Linda [A03], addressing the entire assembly — Who pays for the new road?", ""
-    )
-    assert asked.said == (("A03", "Who pays for the new road?"),)
-    assert asked.names == {"A03": "Linda"}
-    for text in (
-        "Your name is Linda (id: A17).",
-        "You are A17, called Linda.",
-        "You: A17 Linda, 44",
-    ):
-        assert _name_beside(text, re.search(r"A\d+", text)) == "Linda"
-
-
-def test_a_line_that_lists_items_is_no_item() -> None:
-    for ballot in ({"V1": "Plant trees"}, {"V1": "Plant trees", "V2": "As V1"}):
-        items = "\n".join(f"[{item}] {text}" for item, text in ballot.items())
-        for asked in ("JSON, please, with {} in it, a vote for each", "Each of {}: yes or no?"):
-            ids = asked.format(", ".join(ballot))
-            assert items_in(f"{items}\n\n{ids}") == items_in(f"{ids}\n\n{items}") == ballot
-        form = ",\n".join(f'"{item}": {{"vote": "yes | no", "reason": "…"}}' for item in ballot)
-        assert items_in(f"{items}\n\n{{\n{form}\n}}") == ballot
-
-
 def test_votes_do_not_hang_on_how_a_ballot_is_asked_for(tmp_path: Path) -> None:
     """A line near whose beginning the ids stood was taken for the first item, which then failed."""
     folder = tmp_path / "prompts"
@@ -479,45 +374,3 @@ def test_who_is_asked_before_a_meeting_has_not_spoken(tmp_path: Path) -> None:
         for name, prompts in (("shipped", PROMPTS), ("other", folder))
     ]
     assert befores[0].equals(befores[1])
-
-
-LETTER = (
-    'We come to the first round. Rose, who goes by A04, said, "The bus is late. I walk." Then '
-    'Hugo, who goes by A07, said, "I agree with A04 on the bus." The moderator had this to say, '
-    '"Thank you all. Rose spoke of the bus." You wrote down {"target_agent": "A07", "why": '
-    '"A04 said it. Twice over."} for yourself. What there is to vote on is V1, which is to say '
-    '"Widen the path", carried by 11 to 9, and V2, which is to say "Move the stop", lost by 3 '
-    'to 17. I should like an object for V1 and V2, with "vote" and "reason". Thank you, A04.'
-)
-
-
-def test_statements_and_items_are_found_in_one_paragraph_of_running_text() -> None:
-    """Of a letter nothing was heard: nobody answered anybody, and no item was read."""
-    found = heard(LETTER, "")
-    assert found.said == (
-        ("A04", "The bus is late. I walk."),
-        ("A07", "I agree with A04 on the bus."),
-    )
-    assert found.names == {"A04": "Rose", "A07": "Hugo"}
-    # A neighbour, the moderator, and the letter itself; not what stands beside one's own words.
-    assert found.named("A04", "A01") == ASIDE + 2 and found.named("A07", "A01") == 0
-    assert items_in(LETTER) == {"V1": "Widen the path", "V2": "Move the stop"}
-    assert passed_in(LETTER) == ["Widen the path"]
-
-
-def test_what_a_label_opens_is_no_running_text() -> None:
-    said = 'I told her "No." Then Rose, who is A05, said "Stay with us." So I did.'
-    assert heard(f"A04 (Hugo): {said}", "").said == (("A04", said),)
-
-
-def test_who_is_told_all_in_one_paragraph_knows_what_everybody_was_told() -> None:
-    """Description and topic in one paragraph: nobody had a matter to speak of."""
-    topic = "The city would close the street and build a bridge."
-    portrait = "You are A04, a cook who rents two rooms, walks to work and has lived here for years"
-    study = StudyPart(PART, TownHallConfig.model_validate({"topic": STREET}))
-    model = Respondent(ProviderSettings(seed=1, study=study))
-    asked = RespondentHints("participant", portrait, "json")
-    for gap in (" ", "\n\n"):
-        told = Message("system", f"{portrait}.{gap}{topic} You, A04, speak of it.")
-        request = Request("synthetic", (told, Message("user", "Think.")), asked=asked)
-        assert set(own_matters(model.mind(read(request, "x"), "x"))) == {"street", "bridge"}

@@ -17,6 +17,7 @@ from folkmoot.studies.town_hall.speech import (
     REFLECTION,
     RESIDENT,
     THOUGHTS,
+    part_of,
 )
 
 STATEMENTS, MODERATOR_WORDS = "others' statements", "moderator's words"
@@ -34,10 +35,10 @@ def label(source: Source) -> str:
         return PROPOSALS
     if source.kind != "utterance":
         return ""
-    part = source.id.rpartition("#")[2].rpartition(".")[2]
+    part = part_of(source.id)
     if part in (THOUGHTS, REFLECTION):
         return NOTES
-    if part.startswith(QUESTION):
+    if part == QUESTION:
         return QUESTIONS
     return {MODERATOR: MODERATOR_WORDS, PLANNER: CONSENSUS}.get(source.speaker, STATEMENTS)
 

@@ -2,25 +2,37 @@
 
 Residents talk about the matters that the topic names. What is planted: who is named by others (a
 moderator, above all) is answered more often, and whoever is answered ends more content; nothing
-else tells levels apart. All of it is read from the text: ids, names, matters, questions.
+else tells levels apart.
+
+It reads the passages of a request by their sources: a statement is known by who made it and in
+which reply, a portrait by whom it describes, an item and its votes by the row of the table. No word
+of the instructions is read. Matters, names and questions are looked for inside a statement.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from statistics import median
 from typing import Any, TypedDict
 
 from folkmoot.files import packaged_yaml
 from folkmoot.hints import enumerated
-from folkmoot.respondent import Lexicon, Mind, Part
-from folkmoot.respondent.reading import any_of, in_lines
+from folkmoot.respondent import Lexicon, Mind, Part, Passage, of_kind
+from folkmoot.respondent.passages import persona_of
 from folkmoot.studies.town_hall.answers import change_between
 from folkmoot.studies.town_hall.answers.options import STANCES
 from folkmoot.studies.town_hall.config import TownHallConfig
+from folkmoot.studies.town_hall.speech import (
+    MODERATOR,
+    PLANNER,
+    QUESTION,
+    THOUGHTS,
+    part_of,
+    round_of,
+)
 
 Fields = dict[str, object]  # the fields of a JSON answer
 
@@ -34,7 +46,6 @@ CONTENT = 2.5  # … and satisfaction, on the scale 1 … 10
 OWN = 1.0  # by how much better one likes a matter of one's own description
 ASIDE = 0.25  # what it counts to be named by another resident
 FEW = 4  # people whom a sentence may name before it is a list
-DESCRIBED = 20  # words of a line that describes somebody, at least
 HALF = 2.0  # sentences that name somebody at which half of that is done
 
 # --- the matters of a topic ---
@@ -46,8 +57,6 @@ _NOUN = re.compile(
 _ENDS, _NO_MATTER = (frozenset(WORDS[name].split()) for name in ("grammar", "no_matter"))
 _WORD = re.compile(r"[^\W_]+")
 _PLURAL = re.compile(r"(?<=\w{2}[^\Wius])s$")
-# A stretch of text that opens with an id, up to the next one.
-_OF_ONE = re.compile(r"\bA\d{2,4}\b(?:(?!\bA\d{2,4}\b).)*")
 _OWNERSHIP = re.compile(r"\b(owner|tenant)s?\b", re.IGNORECASE)
 
 
@@ -96,22 +105,17 @@ def _matters(names: tuple[str, ...], text: str) -> tuple[str, ...]:
 def matters(mind: Mind, text: str) -> tuple[str, ...]:
     """The matters that a text speaks of, without those whose names are parts of longer ones. What
     one wishes for ("a street that …") is not what one speaks of."""
-    return _matters(mind.options, mind.at.lexicon.any_phrase.sub(" ", text))
-
-
-def _describes(line: str) -> bool:
-    """Does a line of instructions describe a resident?"""
-    return bool(_ID.search(line[:60])) and len(line.split()) > DESCRIBED
+    return _matters(mind.named, mind.at.lexicon.any_phrase.sub(" ", text.lower()))
 
 
 def own_matters(mind: Mind) -> list[str]:
     """The three matters that a resident cares about most, of those in their own description and
-    those that everybody was told of, without what is said of others (owners, tenants)."""
+    those of the topic, without what is said of others (owners, tenants)."""
     mine = _OWNERSHIP.search(mind.who.key)
-    public = any_of((mind.who.key,)).sub(" ", mind.reading.system)
     told = [
         m
-        for sentence in re.split(r"(?<=[.!?])\s+", _OF_ONE.sub(" ", public).replace("\n", " "))
+        for passage in of_kind(mind.reading.passages, "material")
+        for sentence in _SENTENCE.split(" ".join(passage.text.split()))
         if not (whose := _OWNERSHIP.search(sentence))
         or mine is None
         or whose[1].casefold() == mine[1].casefold()
@@ -122,56 +126,71 @@ def own_matters(mind: Mind) -> list[str]:
     return sorted(liking, key=lambda m: (-liking[m], m))[:3]
 
 
-# --- who said what ---
+# --- what is read ---
 
-_ID = re.compile(r"\bA\d{2,4}\b")
-_OPENS = r"^[\W\d_]*(?:[^\W\d]+[\s(\[#,]+){0,3}"  # a number, a few words: "1. Motion V1"
-_QUOTATION = r"[\"“„«]([^\"“”»]+)[\"“”»]"
-# Quoted within a sentence that names the speaker before.
-_SAID = re.compile(rf"\b(A\d{{2,4}})\b[^\"“„«]{{0,60}}{_QUOTATION}\W*$")
-# What ends a label: a mark that running text seldom has, or a bracket before a new sentence.
-_CALLED = r"[A-Z][^\W\d_]*[a-z]"
-_MARK = (
-    r"(?:[^\w\s,.'’()\[\]#&!?/-]|\s-\s"
-    rf"|[\])](?=\s+[^\Wa-z])(?!\s+{_CALLED}\s*[^\w\s.,'’!?-]))"
-)
-_SEVERAL = r"(?!\W+(?:and\s+)?A\d{2,4}\b)"  # ids in a row say who is asked, and not who spoke
-_LINE = re.compile(_OPENS + rf"(A\d{{2,4}})\b{_SEVERAL}.{{0,60}}?{_MARK}[\W_]*(.*)$")
-_ALONE = re.compile(r"^[\W_]*(?:[^\W\d]+\W+){0,3}(A\d{2,4})\b(?:\W+[^\W\d]+){0,4}[^\w.!?]*$")
-_NAME = (
-    re.compile(rf"\b(A\d{{2,4}})(?:[\s\])]+|:\s(?=\S+\s\())({_CALLED})\s*[^\w\s.,'’!?-]"),
-    re.compile(r"\b(A\d{2,4})\s*[(,]\s*(?:[a-z]+\s+)?([A-Z][^\W\d_]+)"),
-    re.compile(
-        r"\b([A-Z][^\W\d_]+)\s*[(\[,]\s*(?:(?!to\b|for\b)[a-z]+[^\w)]{1,2}){0,3}(A\d{2,4})\b"
-    ),
-)
-_CAPITAL = re.compile(r"\b[A-Z][^\W\d_]+")
-_NO_NAME = frozenset(
-    ("You", "Your", "The", "This", "Name", "Resident", "Person", "Role", "Play", "Called", "Age")
-)
-INTRODUCED = 120  # characters within which a description says the name
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
-LEADER = ""  # whose sentences open with no resident's id
+_QUESTION = re.compile(r"[^.!?]*\?")
+_NUMBER = re.compile(r"(\d+)")
+LEADER = ""  # the moderator and the planner, as those who name residents
+
+
+def shown(mind: Mind, column: str) -> list[Passage]:
+    """The passages from this column of a table, in the order of their rows."""
+    found = (p for p in mind.reading.passages if p.source.id.startswith(f"{column}/"))
+    return sorted(found, key=_row_order)
+
+
+def _row_order(passage: Passage) -> list[tuple[int, str]]:
+    """A key that sorts `round10` behind `round9`: a prompt may show its texts in any order."""
+    parts = _NUMBER.split(passage.source.id)
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+
+
+def _last_key(passage: Passage) -> str:
+    """The last key of the row from which a text was taken."""
+    return passage.source.id.rpartition("/")[2]
+
+
+@lru_cache(maxsize=256)
+def _any_name(called: tuple[str, ...]) -> re.Pattern[str]:
+    longest_first = sorted(called, key=len, reverse=True)
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b")
 
 
 class Heard:
-    """What stands in a prompt: `said` (id, words) in order, `names` by id, and whom each sentence
-    names that anybody else has said or written there."""
+    """What a request shows of a meeting: statements `said` (id, words) in order, questions `asked`
+    in them by id of who asks, what leaders said (`led`), and `names` by id."""
 
     def __init__(
-        self, said: Sequence[tuple[str, str]], names: Mapping[str, str], rest: Sequence[str]
+        self,
+        said: Sequence[tuple[str, str]],
+        names: Mapping[str, str],
+        led: Sequence[str] = (),
+        asked: Mapping[str, str] | None = None,
     ) -> None:
-        self.said, self.names, self.rest = tuple(said), names, rest
+        self.said, self.names, self.led, self.asked = tuple(said), names, led, asked or {}
         self.last = dict(self.said)
-        called = {n: i for i, n in names.items()}
-        anybody = re.compile(rf"\b(?:A\d{{2,4}}|{'|'.join(map(re.escape, called)) or 'A0'})\b")
+        self._called = {i: i for i in (*names, *self.last)}
+        for i, name in names.items():
+            # A prompt may write names in capitals, and a statement not.
+            self._called |= dict.fromkeys((name, name.title(), name.upper()), i)
         self._naming: list[tuple[str, set[str]]] = []
-        for who, text in (*self.said, *((LEADER, line) for line in rest)):
+        for who, text in (*self.said, *((LEADER, words) for words in led)):
             for sentence in _SENTENCE.split(text):
-                found = {called.get(n, n) for n in anybody.findall(sentence)}
+                found = self.named_in(sentence)
                 # A list of people names nobody in particular.
                 if 0 < len(found) <= FEW:
                     self._naming.append((who, found))
+
+    def plus(self, said: Sequence[tuple[str, str]]) -> Heard:
+        """The same with further statements."""
+        return Heard((*self.said, *said), self.names, self.led, self.asked)
+
+    def named_in(self, text: str) -> set[str]:
+        """The ids of those whom a text names, by id or name."""
+        if not self._called:
+            return set()
+        return {self._called[name] for name in _any_name(tuple(self._called)).findall(text)}
 
     def by(self, who: str) -> str:
         """All that somebody said."""
@@ -191,40 +210,64 @@ class Heard:
         )
 
 
-@lru_cache(maxsize=1024)
-def heard(prompt: str, system: str) -> Heard:
-    """Statements are lines that open with somebody's id, or follow it, and what running text quotes
-    after an id; the rest is the rest."""
-    said: list[tuple[str, str]] = []
-    rest: list[str] = []
-    waiting = ""
-    for line in _lines(prompt):
-        found = _LINE.match(line) or _SAID.search(line)
-        words = found[2].strip(' "”“«»*_') if found else ""
-        if waiting and len(line.split()) > 3 and not found:
-            said.append((waiting, line.strip(' >"”“*_')))
-            waiting = ""
-        elif found and len(words.split()) > 3 and "{" not in line:
-            said.append((found[1], words))
-        elif alone := _ALONE.match(line):
-            waiting = alone[1]
-        elif line and "{" not in line and line[0] not in '}"[':
-            rest.append(line)
-    both = system + prompt
-    after, behind, before = (known.findall(both) for known in _NAME)
-    beside = Counter([*after, *behind, *((i, n) for n, i in before)])
-    names = {i: n for (i, n), _ in reversed(beside.most_common())}
-    return Heard(said, names, rest)
+def read_hall(mind: Mind) -> Heard:
+    """What was said in public, in order, and who is called what; private notes are left out."""
+    spoken = {
+        passage.source.id: passage
+        for passage in sorted(of_kind(mind.reading.passages, "utterance"), key=_row_order)
+        if not part_of(passage.source.id)
+    }
+    leaders = (MODERATOR, PLANNER)
+    by = [(passage.source.speaker, passage.text) for passage in spoken.values()]
+    asked: dict[str, str] = {}
+    for passage in of_kind(mind.reading.passages, "utterance"):
+        if part_of(passage.source.id) == QUESTION:
+            who = passage.source.speaker
+            asked[who] = " ".join(filter(None, (asked.get(who), passage.text)))
+    return Heard(
+        [(who, words) for who, words in by if who not in leaders],
+        {_last_key(passage): passage.text for passage in shown(mind, "residents.name")},
+        [words for who, words in by if who in leaders],
+        asked,
+    )
 
 
-def _lines(prompt: str) -> Iterator[str]:
-    """Lines, and the sentences of running text; what stands after a label is no such text."""
-    for line in map(str.strip, prompt.splitlines()):
-        label = _LINE.match(line)
-        if label and not re.search('["“„«]', line[: label.start(2)]):
-            yield line
-        else:
-            yield from in_lines(line)
+def last_round(mind: Mind) -> dict[str, str]:
+    """The statements of the last round that is shown, by resident; empty for those who are listed
+    and said nothing in it."""
+    said = [
+        passage
+        for passage in of_kind(mind.reading.passages, "utterance")
+        if not part_of(passage.source.id) and passage.source.speaker not in (MODERATOR, PLANNER)
+    ]
+    last = max((round_of(passage.source.id) for passage in said), default=0)
+    there = {_last_key(passage): "" for passage in shown(mind, "residents.id")}
+    spoken = (passage for passage in said if round_of(passage.source.id) == last)
+    return there | {passage.source.speaker: passage.text for passage in spoken}
+
+
+def items_in(mind: Mind) -> dict[str, str]:
+    """The items of the ballot by id."""
+    return {_last_key(passage): passage.text for passage in shown(mind, "items.text")}
+
+
+def passed_in(mind: Mind) -> list[str]:
+    """The items that got more yes than no."""
+    yes, no = (
+        {_last_key(p): int(p.text) for p in shown(mind, column)}
+        for column in ("items.yes", "items.no")
+    )
+    return [text for i, text in items_in(mind).items() if yes.get(i, 0) > no.get(i, 0)]
+
+
+def stance_before(mind: Mind, who: str) -> str:
+    """The stance of a resident that is shown to them; empty if none is."""
+    own = (
+        passage.text.casefold()
+        for passage in of_kind(mind.reading.passages, "utterance")
+        if passage.source.speaker == who and part_of(passage.source.id) == THOUGHTS
+    )
+    return next((text for text in own if text in STANCES), "")
 
 
 def share(n: float) -> float:
@@ -264,7 +307,7 @@ class Resident:
         return STANCES[2 - round(2 * self.view() * 0.999)]
 
     def likes(self, who: str) -> float:
-        return self.mind.agreement(self.hall.last[who])
+        return self.mind.agreement(self.hall.last[who], self.mind.named)
 
     def eager(self, who: str) -> float:
         """How much they wish to respond to somebody."""
@@ -280,9 +323,8 @@ class Resident:
 
     def asked_by(self, who: str) -> str:
         """What somebody asked this resident last; empty if nothing."""
-        me = {self.me, self.hall.name(self.me)}
-        asked = re.findall(r"[^.!?]*\?", self.hall.last[who])
-        return next((q for q in reversed(asked) if me & set(_WORD.findall(q))), "")
+        asked = _QUESTION.findall(f"{self.hall.last[who]} {self.hall.asked.get(who, '')}")
+        return next((q for q in reversed(asked) if self.me in self.hall.named_in(q)), "")
 
     def kind(self, who: str) -> str:
         """How they take up somebody: nobody speaks against a matter that was not raised."""
@@ -378,19 +420,19 @@ class Resident:
 
     def reflection(self, before: str = "") -> Fields:
         """Whom they liked most and least, and whether they stand where they stood `before` (by
-        default as the prompt says)."""
+        default the one that is shown)."""
         others = sorted(self.others, key=lambda i: -(self.likes(i) + 0.2 * self.eager(i)))
         now, mine = self.stance, self.matters
-        told = _told(self.mind.reading.prompt) or now
+        told = before or stance_before(self.mind, self.me) or now
         moved = "because I was answered" if now != told else "nothing has changed my mind"
         close, far = "It is close to what I live with.", "It is not how I see it."
         return {
             "most_compelling": self._of(others[0], why_compelling=close) if others else None,
             "most_disagreed": self._of(others[-1], why_disagree=far) if len(others) > 1 else None,
             "stance_evolution": {
-                "previous_stance": before or told,
+                "previous_stance": told,
                 "current_stance": now,
-                "change_type": change_between(before or told, now),
+                "change_type": change_between(told, now),
                 "change_reason": f"So I stand now, {moved}.",
             },
             "next_round_strategy": f"I will come back to {the(mine[-1])}." if mine else "I listen.",
@@ -404,10 +446,10 @@ class Resident:
         mind = self.mind
         level = 5.5 + 2.0 * mind.lean("how things are dealt with") + 0.8 * mind.lean("say")
         # Before a meeting nobody else has spoken, and nothing was voted on.
-        if not (self.others or items_in(mind.reading.prompt)):
+        if not (self.others or items_in(mind)):
             return {"satisfaction": _within(level), "reason": "That is how things stand."}
         named = self.hall.named(self.me)
-        passed = {m for text in passed_in(mind.reading.prompt) for m in matters(mind, text)}
+        passed = {m for text in passed_in(mind) for m in matters(mind, text)}
         mine = [m for m in self.matters if m in passed]
         level += CONTENT * share(named) * self.push + 0.6 * bool(mine) - 0.5
         level += mind.knobs.noise * mind.draws.normal()
@@ -417,7 +459,7 @@ class Resident:
         return {"satisfaction": _within(level), "reason": reason}
 
     def ballot(self) -> Fields:
-        return {item: self._vote(text) for item, text in items_in(self.mind.reading.prompt).items()}
+        return {item: self._vote(text) for item, text in items_in(self.mind).items()}
 
     def _vote(self, text: str) -> Fields:
         about = matters(self.mind, text)
@@ -433,85 +475,9 @@ def _within(level: float) -> int:
     return max(1, min(10, round(level)))
 
 
-_ITEM = re.compile(_OPENS + r"(V\d{1,2})\b\W*(\w.*)$")
-_ITEM_ID = re.compile(r"\bV\d{1,2}\b")
-# "V1, that is “Plant trees”": a few words of running text between an id and what it stands for.
-_QUOTED_ITEM = re.compile(
-    rf"\b(V\d{{1,2}})\b[\s,(]*(?:[a-z]+[\s,:]+){{0,5}}{_QUOTATION}((?:(?!\bV\d)[^\"“„«])*)"
-)
-_COUNTS = re.compile(r"(\d+)\D{1,40}(\d+)\D*$")
-
-
-def _items(prompt: str) -> dict[str, tuple[str, str]]:
-    """Items of a ballot by id, each with what follows it: quoted after the id, or what stands in
-    the line that is most its own; a list of ids is none."""
-    best: dict[str, tuple[int, int, str, str]] = {}
-    for line in in_lines(prompt):
-        shown = [(m[1], (0, 0, m[2], m[3])) for m in _QUOTED_ITEM.finditer(line)]
-        if not shown and "{" not in line and (found := _ITEM.match(line)):
-            ids = len(set(_ITEM_ID.findall(line)))
-            shown = [(found[1], (ids, found.start(1), found[2], found[2]))]
-        for item, own in shown:
-            best[item] = min(best.get(item, own), own, key=lambda x: x[:2])
-    return {item: (text, after) for item, (_, _, text, after) in best.items()}
-
-
-def items_in(prompt: str) -> dict[str, str]:
-    """Items of a ballot by id."""
-    return {item: text for item, (text, _) in _items(prompt).items()}
-
-
-def passed_in(prompt: str) -> list[str]:
-    """The items that got more yes than no, by the two counts that stand behind each."""
-    found = []
-    for text, after in _items(prompt).values():
-        counts = _COUNTS.search(after)
-        if counts and int(counts[1]) > int(counts[2]):
-            found.append(re.split(r"\s*[(\[–—|:]", text)[0].rstrip(" .,"))
-    return found
-
-
-def _told(prompt: str) -> str:
-    """The stance that a prompt names more often than any other; "" where none stands out."""
-    counts = Counter(s for s in STANCES for _ in re.findall(rf"(?<!\w){s}(?!\w)", prompt))
-    top = counts.most_common(2)
-    return top[0][0] if top and (len(top) < 2 or top[0][1] > top[1][1]) else ""
-
-
-def _me(mind: Mind) -> Resident:
-    hall = heard(mind.reading.prompt, mind.reading.system)
-    found = _ID.search(mind.who.key)
-    me = found[0] if found else ""
-    if found and me not in hall.names and (name := _name_beside(mind.who.key, found)):
-        hall = Heard(hall.said, {**hall.names, me: name}, hall.rest)
-    return Resident(mind, me, hall)
-
-
-def _name_beside(description: str, of: re.Match[str]) -> str:
-    """The name that a description gives: the word in capitals that stands nearest to the id."""
-    words = [
-        w
-        for w in _CAPITAL.finditer(description[:INTRODUCED])
-        if w[0] not in _NO_NAME and w.start() != of.start()
-    ]
-    return min(words, key=lambda w: abs(w.start() - of.start()))[0] if words else ""
-
-
-def _descriptions(system: str, ids: Iterable[str]) -> dict[str, str]:
-    """The description of each resident in the instructions of a session that plays them all: the
-    line that describes them, else what stands there up to the next one's id."""
-    lines = [line.strip(" \t-*•>") for line in system.splitlines()]
-    found = {}
-    for i in ids:
-        line = next((x for x in lines if _describes(x) and re.search(rf"\b{i}\b", x[:60])), "")
-        rest = re.split(rf"\b(?!{i})A\d{{2,4}}\b", system[system.find(i) :], maxsplit=1)[0]
-        found[i] = line or rest.strip() or i
-    return found
-
-
 def _people(mind: Mind, ids: Iterable[str], hall: Heard) -> dict[str, Resident]:
     """The residents whom one session plays, by id."""
-    told = _descriptions(mind.reading.system, ids)
+    told = {i: "\n".join(persona_of(mind.reading.passages, i)) or i for i in ids}
     return {i: Resident(mind.mind_of(text), i, hall) for i, text in told.items()}
 
 
@@ -528,14 +494,14 @@ def _residents(mind: Mind) -> Fields | None:
     parts = mind.schema.get("properties", {})
     first: Mapping[str, str] = next(iter(parts.values()), {})
     part = _PARTS.get(first.get("title") or first.get("$ref", "").rsplit("/", 1)[-1])
-    hall = heard(mind.reading.prompt, mind.reading.system)
+    hall = read_hall(mind)
     return part and {i: part(who) for i, who in _people(mind, parts, hall).items()}
 
 
 def _round(mind: Mind) -> Fields:
     """A whole round of a shared session: turns, then reflections on them."""
     ids = list(mind.schema["properties"]["turns"]["properties"])
-    hall = heard(mind.reading.prompt, mind.reading.system)
+    hall = read_hall(mind)
     people = _people(mind, ids, hall)
     thoughts, spoken = {}, {}
     for i, who in people.items():
@@ -544,7 +510,7 @@ def _round(mind: Mind) -> Fields:
     if "reflections" not in mind.schema["properties"]:
         return {"turns": turns}
     said = [(i, words) for i in ids if (words := spoken[i]["full_statement"])]
-    later = _people(mind, ids, Heard([*hall.said, *said], hall.names, hall.rest))
+    later = _people(mind, ids, hall.plus(said))
     back = {i: who.reflection(people[i].stance) for i, who in later.items()}
     return {"turns": turns, "reflections": back}
 
@@ -552,7 +518,7 @@ def _round(mind: Mind) -> Fields:
 # --- moderator and planner ---
 
 
-_MINE = re.compile(r"\b(?:I|me|my|mine|My|For me)\b")
+_MINE = re.compile(r"\b(?:I|me|my|mine)\b", re.IGNORECASE)
 
 
 def _raised(mind: Mind, hall: Heard) -> dict[str, list[str]]:
@@ -580,18 +546,15 @@ def _counted(hall: Heard, matter: str, who: Sequence[str]) -> str:
 
 def moderation(mind: Mind) -> Fields:
     """What was said last by how many, who was quiet, and whose matter nobody else took up: first
-    of those residents whom the instructions name."""
-    hall = heard(mind.reading.prompt, mind.reading.system)
+    of those residents whom the list of the vulnerable names."""
+    hall = read_hall(mind)
     last = hall.last
-    raised = _raised(mind, Heard(tuple(last.items()), hall.names, hall.rest))
+    raised = _raised(mind, Heard(tuple(last.items()), hall.names))
     told = [_counted(hall, m, who) for m, who in list(raised.items())[:3]]
-    words = {i: len(text.split()) for i, text in last.items()}
+    words = {i: len(text.split()) for i, text in last_round(mind).items()}
     middle = median(words.values()) if words else 0
-    there = dict.fromkeys(_ID.findall(mind.reading.prompt))
-    # The prompt holds earlier rounds too: who was quiet in the last one, it says itself.
-    told_quiet = dict.fromkeys(i for line in hall.rest for i in _ID.findall(line))
-    quiet = [i for i in there if i in told_quiet or words.get(i, 0) < middle / 2][:4]
-    listed = [i for i in dict.fromkeys(_ID.findall(mind.reading.system)) if i in last]
+    quiet = [i for i, n in words.items() if n == 0 or n < middle / 2][:4]
+    listed = [i for p in shown(mind, "portraits.label") if (i := _last_key(p)) in last]
     rare = [who[0] for who in reversed(raised.values()) if len(who) == 1]
     overlooked = [
         {"resident": i, "concern": the(own[0])}
@@ -616,7 +579,7 @@ def moderation(mind: Mind) -> Fields:
 
 def planned(mind: Mind) -> Fields:
     """A proposal on each of the matters that were raised most, credited to who raised it."""
-    hall = heard(mind.reading.prompt, mind.reading.system)
+    hall = read_hall(mind)
     raised = _raised(mind, hall)
     ranked = list(raised)
     # One seat is for a matter that few have raised.
@@ -637,8 +600,8 @@ def planned(mind: Mind) -> Fields:
 
 def closing(mind: Mind) -> Fields:
     """What passed, and whose matters that takes up."""
-    hall = heard(mind.reading.prompt, mind.reading.system)
-    passed = passed_in(mind.reading.prompt)
+    hall = read_hall(mind)
+    passed = passed_in(mind)
     if not passed:
         text = "The hall could not agree on any proposal and asks for new ones."
         return {"consensus": text, "concerns_reflected": []}
@@ -656,7 +619,7 @@ def closing(mind: Mind) -> Fields:
 
 
 def _own(part: Callable[[Resident], Mapping[str, object]]) -> Callable[[Mind], object]:
-    return lambda mind: part(_me(mind))
+    return lambda mind: part(Resident(mind, mind.reading.speaker, read_hall(mind)))
 
 
 PART: Part[TownHallConfig] = Part(

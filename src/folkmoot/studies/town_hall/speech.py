@@ -28,6 +28,19 @@ RESIDENT, MODERATOR, PLANNER = "resident", "moderator", "planner"
 THOUGHTS, REFLECTION, QUESTION = "thoughts", "reflection", "question"
 
 
+def part_of(utterance_id: str) -> str:
+    """Return which private part of a reply an utterance is: thoughts, reflection or question; empty
+    for what was said in public."""
+    part = utterance_id.partition("#")[2].rpartition(".")[2]
+    return next((name for name in (THOUGHTS, REFLECTION, QUESTION) if part.startswith(name)), "")
+
+
+def round_of(utterance_id: str) -> int:
+    """Return the round in which an utterance was made; 0 for none."""
+    stage = utterance_id.split("/")[1]
+    return int(stage.removeprefix("round")) if stage.startswith("round") else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A reply that holds words of a speaker: in which round, and at which address. `shared`: it
