@@ -522,7 +522,9 @@ async def shared_round(
     if reflects:
         missing = [i for i in ahead.order if i not in noted]
         if missing:
-            late, further = await _reflections(scope, hall, (*earlier, round_), missing)
+            # A place of its own, by which exposure tells these questions from those for turns.
+            apart = scope.at("reflect")
+            late, further = await _reflections(apart, hall, (*earlier, round_), missing)
             noted, calls = {**noted, **late}, [*calls, *further]
         round_ = with_notes(round_, hall.ids, noted)
     if len(calls) > 1:
