@@ -129,7 +129,7 @@ def grounded(run: Run) -> float:
     known = sorted(PART.names(TownHallConfig.model_validate({"topic": STREET})))
     said = {
         (r["discussion_id"], r["speaker_id"], r["round"]): r["text"]
-        for r in run.table("utterances").iter_rows(named=True)
+        for r in run.table("utterances").filter("public").iter_rows(named=True)
     }
     good = []
     for name in run.table("discussions")["discussion_id"]:
