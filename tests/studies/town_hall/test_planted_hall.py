@@ -22,7 +22,7 @@ from folkmoot.engine.runner import Run
 from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.measures.clustered import clustered_mean
 from folkmoot.studies.town_hall.config import TownHallConfig
-from folkmoot.studies.town_hall.discussion import Meeting, Round
+from folkmoot.studies.town_hall.discussion import Line, Meeting, Round
 from folkmoot.studies.town_hall.respondent import PART, matters_in
 
 PROMPTS = Path(folkmoot.__file__).parent / "studies" / "town_hall" / "prompts"
@@ -150,12 +150,11 @@ def test_nobody_answers_what_was_not_said(run: Run) -> None:
 
 
 def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Meeting.statements
-
-    def swapped(self: Meeting, round_: Round, *, but: str = "") -> list[dict[str, str]]:
-        said = whole(self, round_, but=but)
-        turned = [*said[1:], *said[:1]]
-        return [{**of, "text": words["text"]} for of, words in zip(said, turned, strict=True)]
+    def swapped(self: Meeting, round_: Round, *, but: str = "") -> list[Line]:
+        said = [(i, of.statement) for i in round_.order if (of := round_.recorded[i]) and i != but]
+        spoken = [(i, words) for i, words in said if words.text]
+        turned = [*spoken[1:], *spoken[:1]]
+        return self.lines((i, words) for (i, _), (_, words) in zip(spoken, turned, strict=True))
 
     monkeypatch.setattr(Meeting, "statements", swapped)
     wrong = hold(tmp_path, ["quiet"], sets=1)
@@ -234,7 +233,8 @@ def test_matters_are_those_of_the_topic() -> None:
 def test_nothing_of_another_topic_is_said_and_tenants_do_not_worry_as_owners(run: Run) -> None:
     people = {(r["set"], r["id"]): r for r in run.table("residents").iter_rows(named=True)}
     fees = 0
-    for row in run.table("utterances").filter(speaker_role="resident").iter_rows(named=True):
+    spoken = run.table("utterances").filter("public", speaker_role="resident")
+    for row in spoken.iter_rows(named=True):
         for word in ("redevelop", "lift", "renovat", "flat", "demoli"):
             assert word not in row["text"]
         # In the first round everybody speaks of matters of their own.

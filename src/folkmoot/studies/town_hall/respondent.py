@@ -132,6 +132,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _QUESTION = re.compile(r"[^.!?]*\?")
 _NUMBER = re.compile(r"(\d+)")
 LEADER = ""  # the moderator and the planner, as those who name residents
+LEADERS = (MODERATOR, PLANNER)
 
 
 def shown(mind: Mind, column: str) -> list[Passage]:
@@ -210,24 +211,28 @@ class Heard:
         )
 
 
-def read_hall(mind: Mind) -> Heard:
-    """What was said in public, in order, and who is called what; private notes are left out."""
-    spoken = {
+def spoken(mind: Mind) -> list[Passage]:
+    """What was said in public, in order, each utterance once; private notes are left out."""
+    found = {
         passage.source.id: passage
         for passage in sorted(of_kind(mind.reading.passages, "utterance"), key=_row_order)
-        if not part_of(passage.source.id)
+        if not passage.inner and not part_of(passage.source.id)
     }
-    leaders = (MODERATOR, PLANNER)
-    by = [(passage.source.speaker, passage.text) for passage in spoken.values()]
+    return list(found.values())
+
+
+def read_hall(mind: Mind) -> Heard:
+    """What was said in public, what was asked in it, and who is called what."""
+    by = [(passage.source.speaker, passage.text) for passage in spoken(mind)]
     asked: dict[str, str] = {}
     for passage in of_kind(mind.reading.passages, "utterance"):
         if part_of(passage.source.id) == QUESTION:
             who = passage.source.speaker
             asked[who] = " ".join(filter(None, (asked.get(who), passage.text)))
     return Heard(
-        [(who, words) for who, words in by if who not in leaders],
+        [(who, words) for who, words in by if who not in LEADERS],
         {_last_key(passage): passage.text for passage in shown(mind, "residents.name")},
-        [words for who, words in by if who in leaders],
+        [words for who, words in by if who in LEADERS],
         asked,
     )
 
@@ -235,15 +240,11 @@ def read_hall(mind: Mind) -> Heard:
 def last_round(mind: Mind) -> dict[str, str]:
     """The statements of the last round that is shown, by resident; empty for those who are listed
     and said nothing in it."""
-    said = [
-        passage
-        for passage in of_kind(mind.reading.passages, "utterance")
-        if not part_of(passage.source.id) and passage.source.speaker not in (MODERATOR, PLANNER)
-    ]
+    said = [passage for passage in spoken(mind) if passage.source.speaker not in LEADERS]
     last = max((round_of(passage.source.id) for passage in said), default=0)
     there = {_last_key(passage): "" for passage in shown(mind, "residents.id")}
-    spoken = (passage for passage in said if round_of(passage.source.id) == last)
-    return there | {passage.source.speaker: passage.text for passage in spoken}
+    now = (passage for passage in said if round_of(passage.source.id) == last)
+    return there | {passage.source.speaker: passage.text for passage in now}
 
 
 def items_in(mind: Mind) -> dict[str, str]:
