@@ -14,8 +14,9 @@ from pydantic import JsonValue
 
 import folkmoot
 from folkmoot.engine.desk import Chair, Question, seats_in
+from folkmoot.engine.redaction import MARK
 from folkmoot.engine.study import find_study, registered
-from folkmoot.engine.withdrawal import MARK, find_personal_texts, withdraw
+from folkmoot.engine.withdrawal import find_personal_texts, withdraw
 from folkmoot.kit.sources import find_wrong_sources
 from folkmoot.report.mixed import people_and_models
 from folkmoot.storage.provenance_table import PROVENANCE

@@ -19,11 +19,11 @@ from folkmoot import Session, Speaker, Study, StudyConfig, Transcript
 from folkmoot.cli.results import withdraw_command
 from folkmoot.engine.desk import WITHDRAWN, Chair, Desk, Question
 from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.redaction import MARK
 from folkmoot.engine.seats import Playable
 from folkmoot.engine.verify import verify_run
 from folkmoot.engine.withdrawal import (
     DESCRIPTION,
-    MARK,
     QUOTATION,
     SUMMARY,
     describe_texts,

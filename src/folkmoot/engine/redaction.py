@@ -26,8 +26,6 @@ VECTOR = 16  # a list with this many numbers or more is the embedding of a text
 MARK = re.compile(r"\[withdrawn [0-9a-f]{12}\]")  # takes the place of words
 _WORD = re.compile(r"(?<!\\)\b\w+|(?<=\\[nrt])\w+")  # the letter of an escape is no part of a word
 _SENTENCE = re.compile(r"[^.!?\n]+")
-# What is beside a text that is all of a line, a cell, an element of a page, or follows a label.
-_BEFORE, _AFTER = ("", *"\n\r\t.!?:;,*>|[{(])"), ("", *"\n\r\t.;,<|]})")
 CUT = "…"  # ends a text of a log that was cut off
 
 Gram = tuple[str, ...]
@@ -72,8 +70,11 @@ def merge(places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _is_sentence(text: str, start: int, end: int) -> bool:
-    """Whether there is no other word beside these in their sentence, line or quotation marks."""
-    before, after = text[:start].rstrip(" *_"), text[end:].lstrip(" *_")
+    """Whether there is no other word beside these in their sentence, line, cell or quotation."""
+    before, after = (
+        text[max(0, start - 20) : start].rstrip(" *_"),
+        text[end : end + 20].lstrip(" *_"),
+    )
     return not before[-1:].isalnum() and not after[:1].isalnum()
 
 
@@ -104,6 +105,11 @@ class Redaction:
     def replace(self, text: str, places: Iterable[tuple[int, int]]) -> list[Replacement]:
         """Return the marks that take these places in a text."""
         return [Replacement(start, end, self.mark(text[start:end])) for start, end in places]
+
+    def without_quotations(self, text: str, quotable: Collection[Gram]) -> str:
+        """Return a text with marks in place of these runs of words."""
+        parts = self.replace(text, find_quoted(text, quotable))
+        return str(replace_parts(SourcedText(text), parts))
 
     def learn(self, text: str, change: Callable[[str], str] | None = None) -> None:
         """Take in a recorded text that `change` redacts, as a whole and by line. Without `change`,
@@ -240,11 +246,9 @@ def _find(text: str, wanted: str, *, is_long: bool) -> Iterator[int]:
     """Yield where a line begins in a text; a short one, only where it stands alone."""
     start = text.find(wanted)
     while start >= 0:
-        end = start + len(wanted)
-        before, after = text[:start][-20:].rstrip(" '\"“\\"), text[end : end + 20].lstrip(" '\"”\\")
-        if is_long or (before[-1:] in _BEFORE and after[:1] in _AFTER):
+        if is_long or _is_sentence(text, start, start + len(wanted)):
             yield start
-        start = text.find(wanted, end)
+        start = text.find(wanted, start + len(wanted))
 
 
 def _spell(text: str) -> Iterator[str]:

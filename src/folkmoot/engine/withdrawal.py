@@ -36,7 +36,6 @@ from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.journal_copy import copy_journal, discard_copy, replace_journal
 from folkmoot.engine.journal_file import Entry
 from folkmoot.engine.redaction import (
-    MARK,
     Gram,
     Redaction,
     change_json,
@@ -82,15 +81,6 @@ from folkmoot.storage.run_folder import (
     time_of_day,
 )
 from folkmoot.storage.tables import write_table
-
-__all__ = [
-    "MARK",
-    "PersonalTexts",
-    "describe_texts",
-    "find_personal_texts",
-    "finish_withdrawal",
-    "withdraw",
-]
 
 KIND = "withdrawal"
 STAGED = ".withdrawal"  # the folder of changed files that are all complete
@@ -143,8 +133,7 @@ class PersonalTexts:
     def without_quotations(self, address: str, text: str) -> str:
         """Return a text of the reply at an address without what it quotes of the person."""
         quotable = self.quotable.get(_question_of(address), ())
-        parts = self.redaction.replace(text, find_quoted(text, quotable))
-        return str(replace_parts(SourcedText(text), parts))
+        return self.redaction.without_quotations(text, quotable)
 
     def in_reply(self, address: str, text: str) -> str:
         """Return what is left of a text in a reply of another speaker. It may be an option that
@@ -236,7 +225,7 @@ def find_personal_texts(run: RunFolder, place: Playable) -> PersonalTexts:
             if entry.kind == "ask":
                 search.read(entry)
     redaction.settle(search.others)
-    found.replies.sort()
+    found.replies = sorted(set(found.replies))  # a question can be asked again
     return found
 
 
@@ -297,8 +286,11 @@ class _Search:
             found.replies.append(ReplyFound(DESCRIPTION, *reply))
         quotable = set[Gram]().union(*map(find_quotable, shown))
         quotable -= self._received | find_grams("\n".join(rest))
-        found.quotable[question] = quotable
-        change, quoted = partial(found.without_quotations, question), dict[str, None]()
+        if not shown:
+            self.others.update(texts)
+            return
+        quoted = dict[str, None]()
+        change = partial(found.redaction.without_quotations, quotable=quotable)
         for text in texts:
             if found.redaction.find_whole(text) and any(text.strip() in part for part in shown):
                 quoted[text] = None
@@ -307,9 +299,8 @@ class _Search:
             found.redaction.learn(text, change)
             self.others.add(change(text))
         if quoted:
+            found.quotable.setdefault(question, set()).update(quotable)
             found.replies.append(ReplyFound(QUOTATION, *reply, tuple(quoted)))
-        else:
-            del found.quotable[question]
 
     def _divide(self, entry: Entry) -> tuple[list[str], list[str]]:
         """Return the texts of a request that are not of the person, and those that are."""
@@ -328,7 +319,8 @@ class _Search:
     def _shows_others(self, entry: Entry) -> bool:
         """Whether a request shows, or may show, words of other participants too."""
         return any(
-            _may_hold_any(source) or (source.kind in SPOKEN and source.speaker in self._people)
+            (_may_hold_any(source) and source.kind not in ("option", "value"))
+            or (source.kind in SPOKEN and source.speaker in self._people)
             for _, _, source, _ in self._found.spans.at(entry.address)
             if not self._found.holds(source, entry.address)
         )
