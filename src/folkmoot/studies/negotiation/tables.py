@@ -331,8 +331,12 @@ class MeasuresRow(OfSession, table="measures"):
     satisfaction_if_highest: float | None = column(
         "mean member score if all that is unknown were 4"
     )
-    lowest_satisfaction: float | None = column("mean score of the group's least content member")
-    inequality: float | None = column("Gini of members' mean scores, rescaled to 0 to 1")
+    lowest_satisfaction: float | None = column(
+        "mean score of the group's least content member; empty for C2, which decides nothing"
+    )
+    inequality: float | None = column(
+        "Gini of members' mean scores, rescaled to 0 to 1; empty for C2"
+    )
     covered_share: float | None = column("share of members who get something they spoke for")
     minority_coverage_share: float | None = column(
         "share of members outside the most common first choice who get their first choice"
