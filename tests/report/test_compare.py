@@ -72,7 +72,7 @@ def test_a_different_model_is_named_and_its_effect_measured(base, tmp_path):
     # One family: each effect in each run, and the difference between the runs.
     assert [r["holm_p"] for r in rows] == pytest.approx(holm([r["p"] for r in rows]))
     assert [r[0] for r in effects.grid.rows] == ["Adversarial (ACP)"] * 3
-    assert "distributed as in first" in result["compare_votes"].says
+    assert "no difference from first is statistically significant" in result["compare_votes"].says
     assert "exchanges in Adversarial (ACP), second +2" in result["compare_figures"].says
 
 

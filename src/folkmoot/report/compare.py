@@ -35,7 +35,6 @@ from folkmoot.measures.diversity import jensen_shannon, total_variation
 from folkmoot.measures.estimates import (
     Estimate,
     p_value,
-    percent,
     plural,
     points,
     points_span,
@@ -468,14 +467,14 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
     holms = holm([p for _, _, p in tests])
     rows = [{**row, "holm_p": p} for row, p in zip(rows, holms, strict=True)]
     apart = [
-        f"{what} ({percent(moved)} of votes apart, adjusted {p_value(p)})"
+        f"{what} ({points(moved).lstrip('+')} apart, adjusted {p_value(p)})"
         for (what, moved, _), p in zip(tests, holms, strict=True)
         if p < ALPHA
     ]
     says = (
         f"Other opinions than in {base.name}: {listed(apart)}"
         if apart
-        else f"First and final votes are distributed as in {base.name}, as far as one can tell."
+        else f"First and final votes: no difference from {base.name} is statistically significant."
     )
     if any(a.startswith("initial") for a in apart):
         says += " Runs that start from different opinions leave different room for change."
