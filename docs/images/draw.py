@@ -9,8 +9,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from urllib.parse import quote
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import FloatRect, sync_playwright
 
 import folkmoot
 from folkmoot.report.charts import svgs
@@ -55,6 +56,16 @@ def photograph(folder: Path, browser: str) -> None:
             page.goto(f"{address}/run/{RUN}/-/person?id={moved}")
             page.set_viewport_size({"width": 1000, "height": 1150})
             page.screenshot(path=HERE / "view_person.png")
+            decisions = folkmoot.load(folder / RUN).table("exposure")
+            final = decisions.filter(participant_id=moved, decision="final vote")["address"][0]
+            page.goto(f"{address}/run/{RUN}/-/said?at={quote(final, safe='')}")
+            page.set_viewport_size({"width": 1280, "height": 3000})
+            first = page.locator(".legend").bounding_box()
+            last = page.locator("pre").nth(4).bounding_box()
+            assert first and last
+            top, bottom = first["y"] - 14, last["y"] + last["height"] + 12
+            part: FloatRect = {"x": 24, "y": top, "width": 1232, "height": bottom - top}
+            page.screenshot(path=HERE / "provenance.png", full_page=True, clip=part)
             chromium.close()
         server.terminate()
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote, unquote
 
 import polars as pl
 import pytest
@@ -17,7 +18,8 @@ from playwright.sync_api import Browser, Page, expect
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from folkmoot.storage.run_folder import MANIFEST
+from folkmoot.engine.study import registered
+from folkmoot.storage.run_folder import MANIFEST, RunFolder
 from folkmoot.view.site import Guard, site
 from tests.servers.pages import PageServer
 from tests.view.conftest import found_in, reader
@@ -93,6 +95,37 @@ def test_the_call_behind_an_utterance_opens_in_place(open_page: Page, served: Pa
     link = open_page.locator(".said a.link").first.get_attribute("href")
     open_page.goto(served.url + str(link))
     expect(open_page.locator("h1")).to_contain_text("initial vote")
+
+
+def prompt_with_most_sources(run: RunFolder) -> str:
+    """The address of a call with texts of many kinds, other speakers' among them."""
+    spans = run.table("provenance").filter(pl.col("message").count().over("address") < 60)
+    said = (pl.col("kind") == "utterance").any()
+    calls = spans.group_by("address").agg(pl.col("kind").n_unique(), said.alias("said"))
+    return str(calls.sort("said", "kind", "address", descending=[True, True, False])["address"][0])
+
+
+@pytest.mark.parametrize("study", sorted(registered()))
+def test_a_prompt_by_source_is_accessible_and_leads_to_a_reply(
+    open_page: Page, outputs: Path, served: PageServer, study: str
+) -> None:
+    address = prompt_with_most_sources(RunFolder(outputs / study))
+    open_page.goto(f"{served.url}/run/{study}/-/said?at={quote(address, safe='')}")
+    legend = open_page.locator(".legend")
+    expect(legend).to_contain_text("unmarked: instructions of the study")
+    look(open_page, f"prompt-{study}")
+    passage = open_page.locator("pre a.src").first
+    key = passage.locator("sup").inner_text()
+    expect(legend).to_contain_text(key[-1])  # with colours switched off it is told all the same
+    words = passage.inner_text().removeprefix(key).strip()
+    target = unquote(str(passage.get_attribute("href")).partition("at=")[2])
+    passage.focus()
+    open_page.keyboard.press("Enter")
+    expect(open_page.locator("main p > code").first).to_have_text(target)
+    run = RunFolder(outputs / study)
+    recorded = [*run.table("utterances").filter(address=target)["text"]]
+    recorded += [*run.table("answers").filter(address=target)["value"]]
+    assert any(words.split("\n")[0] in text for text in recorded if text)
 
 
 def test_keys_walk_open_search_and_explain(open_page: Page, served: PageServer) -> None:

@@ -138,10 +138,15 @@ def test_sources_in_sources_are_drawn_inside_and_out() -> None:
     outer, inner = Source("summary", "s"), Source("value", "v")
     spans = [Span(3, 8, outer), Span(3, 5, inner), Span(9, 99, inner)]
     pieces = split_by_source("ab cd ef gh", spans)
-    assert [(p.text, [s.source.kind for s in p.spans], p.begins) for p in pieces] == [
-        ("ab ", [], False), ("cd", ["summary", "value"], True), (" ef", ["summary"], False),
-        (" ", [], False), ("gh", ["value"], True),
+    told = [(p.text, [s.source.kind for s in p.spans], [s.id for s in p.marked]) for p in pieces]
+    assert told == [
+        ("ab ", [], []), ("cd", ["summary", "value"], ["s"]), (" ef", ["summary"], []),
+        (" ", [], []), ("gh", ["value"], []),
     ]  # fmt: skip
+    inner = Source("option", "o")
+    pieces = split_by_source("So: yes or no", [Span(0, 13, outer), Span(4, 7, inner)])
+    marked = [(p.text, [s.id for s in p.marked]) for p in pieces]
+    assert marked == [("So: ", ["s"]), ("yes", ["o"]), (" or no", ["s"])]
     assert split_by_source("", []) == [] and split_by_source("x", [])[0].text == "x"
 
 

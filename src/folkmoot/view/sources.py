@@ -41,12 +41,14 @@ class Label(NamedTuple):
 
 class Piece(NamedTuple):
     """Consecutive characters of a message with the same sources: the spans that cover them, the
-    innermost last (none: instructions of the study), and those that begin and end with them."""
+    innermost last (none: instructions of the study), and those that begin and end with them.
+    `resumed`: the innermost one goes on after another one has interrupted it."""
 
     text: str
     spans: tuple[Span, ...]
     opened: tuple[Span, ...]
     closed: tuple[Span, ...]
+    resumed: bool = False
 
     @property
     def source(self) -> Source | None:
@@ -54,9 +56,16 @@ class Piece(NamedTuple):
         return self.spans[-1].source if self.spans else None
 
     @property
-    def begins(self) -> bool:
-        """Whether its innermost source begins here, and does not go on after a nested one."""
-        return bool(self.spans) and self.spans[-1] in self.opened
+    def marked(self) -> tuple[Source, ...]:
+        """The sources that a reader is told before it: colour and underline are not the only signs
+        of a change. Names and figures are too short and too many for that."""
+        told = self.opened or self.spans[-1:] * self.resumed
+        return tuple(span.source for span in told if span.source.kind != "value")
+
+    @property
+    def indent(self) -> str:
+        """The blanks and line breaks before its first word, which a mark stands behind."""
+        return self.text[: len(self.text) - len(self.text.lstrip())]
 
     @property
     def address(self) -> str:
@@ -81,7 +90,11 @@ def split_by_source(text: str, spans: Iterable[Span]) -> list[Piece]:
             following = next(waiting)
         covering += opened
         closed = tuple(span for span in covering if min(span.end, len(text)) <= end)
-        pieces.append(Piece(text[start:end], tuple(covering), tuple(opened), closed))
+        interrupted = pieces and any(s.source.kind != "value" for s in pieces[-1].closed)
+        # A mark before a mere line break or comma would only be in the way.
+        has_words = any(map(str.isalnum, text[start:end]))
+        resumed = bool(interrupted and covering and not opened) and has_words
+        pieces.append(Piece(text[start:end], tuple(covering), tuple(opened), closed, resumed))
         covering = [span for span in covering if span not in closed]
     return pieces
 

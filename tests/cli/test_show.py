@@ -1,0 +1,112 @@
+"""`folkmoot show RUN ID --prompts`: prompts whose sources can be read without colours."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import folkmoot
+from folkmoot.cli.app import app
+from folkmoot.engine.journal import JournalReader
+from folkmoot.errors import InputError
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
+from tests.contract.small import small_study
+from tests.shown import shown
+
+STUDIES = ("cross_pollination", "focus_group", "negotiation", "town_hall", "workbook")
+ENTRY = re.compile(r"^  \[(\w+|\?)\] ([^:]+)(?:: (.*))?$")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("show")
+    for name in STUDIES:
+        source = tmp_path_factory.mktemp(name)
+        folkmoot.run(small_study(name, source), model="synthetic", out=folder / name)
+    return folder
+
+
+def call_with_utterances(run: RunFolder) -> str:
+    spans = run.table("provenance").with_columns(number=pl.len().over("address"))
+    some = spans.filter(pl.col("kind").is_in(["utterance", "answer"]), pl.col("number") < 60)
+    return str(some.sort("number", "address")["address"][-1])
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_prompts_are_whole_and_each_mark_is_in_the_legend(runs: Path, study: str) -> None:
+    run = RunFolder(runs / study)
+    address = call_with_utterances(run)
+    text = shown(run, address, prompts=True)
+    with JournalReader(run.path / JOURNAL) as journal:
+        entry = journal.at(address)
+        assert entry is not None
+    entries = [m for line in text.splitlines() if (m := ENTRY.match(line))]
+    keys = {m[1] for m in entries}
+    head, *messages = re.split(r"\n(?=(?:system|user|assistant|reply):\n)", text)
+    assert "without a key: instructions of the study" in head
+    plain = [re.sub(rf"\[/?(?:{'|'.join(map(re.escape, keys))})\]", "", m) for m in messages]
+    wanted = [f"{m['role']}:\n{m['content']}" for m in entry.request["messages"]]
+    assert plain == [*wanted, f"reply:\n{entry.reply}"]
+    for key in keys - {"V"}:
+        assert text.count(f"[{key}]") - 1 == text.count(f"[/{key}]") > 0
+    quoted = run.table("provenance").filter(address=address, kind="utterance")["source_id"]
+    told = {id for m in entries for id in (m[3] or "").replace(" (changed)", "").split(", ")}
+    assert set(quoted) <= told or any("more" in id for id in told)
+    said = run.table("utterances")["utterance_id"].to_list()
+    assert set(quoted) <= {*said}
+
+
+def test_colour_adds_nothing_that_a_pipe_does_not_say(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["show", str(runs / "cross_pollination"), "p_0001", "--prompts"]
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = CliRunner().invoke(app, words)
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "400")
+    coloured = CliRunner().invoke(app, words, env={"TERM": "xterm-256color"})
+    assert plain.exit_code == coloured.exit_code == 0, plain.output
+    assert "\x1b" not in plain.stdout and "\x1b[" in coloured.stdout
+    assert "[P]" in plain.stdout and "[/P]" in plain.stdout
+    stripped = re.sub(r"\x1b\[[\d;]*m", "", coloured.stdout)
+    assert stripped.split()[-200:] == plain.stdout.split()[-200:]
+
+
+@pytest.mark.parametrize(
+    ("study", "who", "part"),
+    [
+        ("cross_pollination", "p_0002", "/p_0002/"),
+        ("focus_group", "group_001/oven", "group_001/oven/"),
+        ("focus_group", "moderator", "/"),
+        ("town_hall", "set01_lv4/A02", "set01_lv4/"),
+    ],
+)
+def test_ids_name_participants_conversations_and_leaders(
+    runs: Path, study: str, who: str, part: str
+) -> None:
+    run = RunFolder(runs / study)
+    text = shown(run, who, prompts=True)
+    titles = re.findall(r"^\S.*  (\S+/ask\d+)$", text, re.MULTILINE)
+    asked = dict(run.table("answers").select("address", "speaker_id").iter_rows())
+    assert titles and all(part in title for title in titles)
+    speakers = {asked[title] for title in titles}
+    assert len(speakers) > 1 if who.endswith("oven") else speakers == {who.rpartition("/")[2]}
+    with pytest.raises(InputError, match="is not in this run"):
+        shown(run, "elsewhere", prompts=True)
+
+
+def test_a_run_without_recorded_sources_says_so(runs: Path, tmp_path: Path) -> None:
+    run = RunFolder(runs / "cross_pollination")
+    path = run.path / "tables" / "provenance.parquet"
+    kept = path.rename(tmp_path / "kept")
+    try:
+        text = shown(run, "p_0001", prompts=True)
+    finally:
+        kept.rename(path)
+    assert "This run has recorded no sources of this prompt." in text
+    assert "You are" in text and "[P]" not in text
