@@ -254,7 +254,7 @@ def mark_source(context: Context, value: object) -> str:
     if not text.isascii() and _MARKS.search(text):
         if text == MARK:
             return MARK
-        text = with_sources(text.translate(RESERVED))
+        text = escape(text, lambda part: part.translate(RESERVED))
     if not text.spans:
         return str(text)
     context[SOURCES].append(text)
