@@ -41,6 +41,7 @@ from folkmoot.studies.workbook.config import (
 MAX_DEPTH = 20
 MAX_ITEMS = 10_000
 MAX_NUMBER = 1e15  # larger ones no longer survive as floats
+MAX_DIGITS = 15
 
 # Halves of characters: they can be written in a literal, but in no file.
 BROKEN = re.compile("[\ud800-\udfff]")
@@ -48,7 +49,8 @@ _DICT = re.compile(r"\{\s*(?:[\"'“”‘’]|\}|[\w.+-]+\s*:)")
 _TUPLE = re.compile(r"\(\s*[-+.\d]")
 # Two numbers and one of the two parentheses: a range that lost the other, not a text.
 _HALF = re.compile(r"\([-+.\d\s]+,[-+.\d\s]*|[-+.\d\s]+,[-+.\d\s]*\)")
-
+# A number in words such as "between 0 and 5" or "1-5".
+_NAMED = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?")
 
 # Python's `range(11)` or `list(range(0, 101, 10))`, of plain whole numbers.
 _COUNTED = re.compile(r"(?:list\s*\(\s*)?range\s*\([-+\d\s,]*\)(?:\s*\))?")
@@ -418,7 +420,12 @@ class WorkbookAnswer:
 
     @property
     def offered(self) -> tuple[str, ...]:
-        """The options, or the bounds, as they stand in the prompt."""
+        """The options, or the bounds of a number; of options in words, the smallest and the largest
+        number that they name."""
+        if isinstance(self.choices, Words) and self.numeric:
+            named = [float(n) for n in _NAMED.findall(self.choices.text) if len(n) < MAX_DIGITS]
+            bounds = {min(named), max(named)} if named else ()
+            return tuple(number_text(bound) for bound in sorted(bounds))
         return option_texts(self.choices) if isinstance(self.choices, Range) else self.order
 
     @property

@@ -2,7 +2,9 @@
 
 Most of them are answered by their form. Where one gives to others (games with tokens, donations),
 the amount is a stable inclination, moved by the words for giving or for holding back that one has
-read or heard, drawn to what others gave, and worn down from round to round.
+read or heard, drawn to what others gave, and worn down from round to round. The texts of the
+workbook and what was said are passages of known source; a workbook may be in any language, so what
+is asked, the options and the bounds come from the hints of a request.
 """
 
 from __future__ import annotations
@@ -42,8 +44,10 @@ _GIVING = re.compile(
     r"pots?|pools?|funds?|common account|group account|public account)\b",
     re.IGNORECASE,
 )
-OPTIONS = "options.options/"  # how the ids of response options begin
+NAMES = "assignment.name/"  # how the ids of names begin
 _AMOUNT = re.compile(r"-?\d+(?:\.\d+)?")
+_SENTENCE_END = re.compile(r"(?<=[.!?？؟])\s+|\n+")
+_QUESTION_MARKS = ("?", "？", "؟")
 _UNITS = re.compile(r"\b(\d+(?:\.\d+)?) ([^\W\d_]{3,}s)\b")
 _MOST = 8.0  # more words for one side than for the other at which words have done what they can
 _STRENGTH = 0.8  # of κ_read, in shares of what one has
@@ -85,13 +89,21 @@ def _read(mind: Mind) -> list[Passage]:
     ]
 
 
-def _said_by_others(mind: Mind) -> dict[str, list[str]]:
-    """Participant or special role → what they said in replies, each once, in order."""
-    said: dict[str, dict[str, str]] = {}
+def _said_by_others(mind: Mind) -> list[Passage]:
+    """What other participants said in replies, in order; what is shown twice counts once."""
+    found: dict[str, Passage] = {}
     for passage in of_kind(mind.reading.passages, "utterance", own=False):
-        if passage.source.address:
-            said.setdefault(passage.source.speaker, {})[passage.source.id] = passage.text.strip()
-    return {speaker: [*texts.values()] for speaker, texts in said.items()}
+        if passage.source.address and passage.source.speaker not in SPECIAL_ROLES:
+            found.setdefault(passage.source.id, passage)
+    return list(found.values())
+
+
+def _asked(mind: Mind) -> str:
+    """The questions in the text of a task, else all of it: what it tells of earlier rounds is not
+    what is asked."""
+    about = mind.reading.about
+    sentences = _SENTENCE_END.split(about)
+    return " ".join(s for s in sentences if s.rstrip().endswith(_QUESTION_MARKS)) or about
 
 
 # --- answers ------------------------------------------------------------------------------------
@@ -100,29 +112,15 @@ def _said_by_others(mind: Mind) -> dict[str, list[str]]:
 def _choice(mind: Mind) -> str:
     if not mind.person or len(mind.options) < 2:
         return choice(mind)
-    return mind.placed(mind.options, mind.reading.about) or mind.choose()
-
-
-def _bounds(mind: Mind) -> tuple[float, float, bool] | None:
-    """The bounds of the answer type, else those that the options in words name."""
-    if mind.reading.bounds is not None:
-        return mind.reading.bounds
-    words = (
-        p for p in of_kind(mind.reading.passages, "material") if p.source.id.startswith(OPTIONS)
-    )
-    for passage in words:
-        numbers = [float(number) for number in _AMOUNT.findall(passage.text)]
-        if len(numbers) > 1 and min(numbers) < max(numbers):
-            return min(numbers), max(numbers), all(n.is_integer() for n in numbers)
-    return None
+    return mind.placed(mind.options, _asked(mind)) or mind.choose()
 
 
 def _number(mind: Mind) -> str:
-    bounds = _bounds(mind)
+    bounds = mind.reading.bounds
     if bounds is None or not mind.person:
         return number(mind)
     low, high, whole = bounds
-    asked, stake = mind.reading.about, _stake(mind)
+    asked, stake = _asked(mind), _stake(mind)
     # "How much of your 20 coins" asks for a gift whatever the word for giving is.
     whole_stake = stake is not None and (low, high) == (0, stake.high) and stake.unit in asked
     gives = bool(_GIVING.search(asked)) or whole_stake
@@ -171,15 +169,13 @@ def given_share(mind: Mind, low: float, high: float) -> float:
     own = of_kind(mind.reading.passages, "utterance", own=True)
     rounds = len({p.source.id for p in own if _AMOUNT.fullmatch(p.text.strip())})
     share = (inclination(mind) + push(mind)) * _WEAR**rounds
-    amounts = {  # the last of each
-        who: [
-            float(said) for said in texts if _AMOUNT.fullmatch(said) and low <= float(said) <= high
-        ]
-        for who, texts in _said_by_others(mind).items()
+    others = {  # the last amount of each
+        passage.source.speaker: float(passage.text)
+        for passage in _said_by_others(mind)
+        if _AMOUNT.fullmatch(passage.text.strip()) and low <= float(passage.text) <= high
     }
-    others = [given[-1] for given in amounts.values() if given]
     if others and high > low:
-        theirs = (sum(others) / len(others) - low) / (high - low)
+        theirs = (sum(others.values()) / len(others) - low) / (high - low)
         drawn = (_DRAWN + mind.knobs.sycophancy) * mind.who.susceptibility
         share += min(1.0, drawn) * (theirs - share)
     noise = _NOISE + mind.knobs.instability
@@ -209,8 +205,8 @@ _SIDES = (
         "I'd rather look after my own gain, and that means {n} of {high}.",
     ),
 )
-_WITH = ("I'm with you on that.", "I see it the same way.", "That's a good point.")
-_UNLIKE = ("I heard that, but that isn't how I see it.", "I see it differently.")
+_WITH = ("I'm with {who} on that.", "I see it as {who} does.", "{who} has a point.")
+_UNLIKE = ("I heard {who}, but that isn't how I see it.", "I see it differently from {who}.")
 
 
 class _Stake(NamedTuple):
@@ -242,8 +238,9 @@ def _talk(mind: Mind) -> str:
     stake = _stake(mind)
     if stake is not None and mind.person:
         return _of_giving(mind, stake)
-    if mind.options:
-        return mind.say()
+    if mind.named:
+        held = mind.held if mind.held in mind.named else max(mind.named, key=mind.who.taste)
+        return mind.say(held)
     if not mind.matters:
         mind.unread()
     return mind.tongue.talk(mind.matters or ("this",))
@@ -255,13 +252,14 @@ def _of_giving(mind: Mind, stake: _Stake) -> str:
     mine = 0 if share > 0.6 else 2 if share < 0.35 else 1
     slots = {"n": f"{round(share * stake.high):g}", "high": f"{stake.high:g}", "unit": stake.unit}
     sentences = []
-    heard = _statements(mind)
-    if heard and mind.draws.chance(0.6):
-        theirs = _side([*heard.values()][-1])
-        if theirs is not None and mine != 1:
-            sentences.append(mind.tongue.fresh(_WITH if theirs == mine else _UNLIKE))
+    if (heard := _statements(mind)) and mind.draws.chance(0.6):
+        who, words = [*heard.items()][-1]
+        name, theirs = _names_of(mind).get(who), _side(words)
+        if name and theirs is not None and mine != 1:
+            frames = _WITH if theirs == mine else _UNLIKE
+            sentences.append(mind.tongue.fresh(frames).format(who=name))
     # What somebody else has said word for word is said in other words.
-    said = "\n".join(heard.values())
+    said = "\n".join(passage.text for passage in _said_by_others(mind))
     known = [f for f in _SIDES[mine] if _opening(f) not in said] or _SIDES[mine]
     sentences.append(mind.tongue.fresh(known).format(**slots))
     return " ".join(sentences)
@@ -271,14 +269,21 @@ def _opening(frame: str) -> str:
     return frame.partition("{")[0] or frame.partition("}")[2]
 
 
+def _names_of(mind: Mind) -> Mapping[str, str]:
+    """What the other participants are called, by id."""
+    passages = of_kind(mind.reading.passages, "value")
+    names = {p.source.speaker: p.text for p in passages if p.source.id.startswith(NAMES)}
+    return {**mind.reading.names, **names}
+
+
 def _statements(mind: Mind) -> dict[str, str]:
     """Participant → what they said last in words, in the order in which they said it."""
-    statements = {
-        who: [words for words in texts if len(words.split()) > 3 and "?" not in words]
-        for who, texts in _said_by_others(mind).items()
-        if who not in SPECIAL_ROLES
-    }
-    return {who: words[-1] for who, words in statements.items() if words}
+    statements: dict[str, str] = {}
+    for passage in _said_by_others(mind):
+        if len(passage.text.split()) > 3 and "?" not in passage.text:
+            statements.pop(passage.source.speaker, None)
+            statements[passage.source.speaker] = passage.text
+    return statements
 
 
 def _minutes(mind: Mind) -> str | None:
