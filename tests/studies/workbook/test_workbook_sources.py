@@ -1,0 +1,377 @@
+"""Every text in the prompts of a workbook has a source, and is what that source recorded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import folkmoot
+from folkmoot.errors import InputError
+from folkmoot.kit.exposure import ELSEWHERE, MISNAMED, differences
+from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
+from folkmoot.models.request import Request
+from folkmoot.models.scripted import Scripted
+from folkmoot.provenance import cell, concatenate, quote
+from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.workbook import STUDY, sessions
+from folkmoot.studies.workbook.preparation import load
+from folkmoot.studies.workbook.sessions import SessionState
+from folkmoot.studies.workbook.spreadsheet.convert import convert
+from tests.studies.workbook.test_workbook_convert import archive, without_format_response
+from tests.studies.workbook.test_workbook_images import pictured
+from tests.studies.workbook.test_workbook_parts import by_hand
+from tests.studies.workbook.test_workbook_reading import older, shorter
+from tests.studies.workbook.workbook_builder import good, player, put, quick_save, setting, task
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "public_goods.xlsx"
+TASKS = "interview_prompts"
+Book = dict[str, list[list[Any]]]
+
+
+def play(made: Book | Path, folder: Path, **options: Any) -> RunFolder:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = made if isinstance(made, Path) else quick_save(made, folder / "book.xlsx")
+    if "model" not in options:
+        options = {"provider": Scripted(answer), **options}
+    return folkmoot.run(path, out=folder / "run", **options).folder
+
+
+def answer(request: Request, address: str) -> str:
+    """An answer that differs from one address to the next, so that a mixed-up source shows."""
+    drawn = int(hashlib.md5(address.encode(), usedforsecurity=False).hexdigest(), 16)
+    asked = request.asked
+    if asked.kind == "choice":
+        said: Any = asked.offered[drawn % len(asked.offered)]
+    elif asked.kind == "number":
+        low, high = map(float, asked.offered if len(asked.offered) == 2 else (0, 20))
+        said = low + drawn % 101 / 100 * (high - low)
+        said = round(said) if high > 1 else said
+    else:
+        said = f"At {address.replace('/', ' ')} I would say {drawn % 97}."
+    if request.schema is not None:
+        return json.dumps({"response": said, "speculation_score": drawn % 100})
+    return str(said)
+
+
+def assert_every_text_has_its_source(run: RunFolder) -> None:
+    assert count_unattributed_characters(run) == {}
+    assert find_wrong_sources(run, STUDY.tables) == []
+
+
+# --- every feature of the sheets ------------------------------------------------------------------
+
+
+def adds(*rows: list[Any]) -> Book:
+    book = good()
+    book[TASKS] += rows
+    return book
+
+
+def asks(text: str) -> Book:
+    """The good workbook with another text of its last question."""
+    return put(good(), f"{TASKS}!F5", text)
+
+
+def with_stories() -> Book:
+    book = older()
+    book["experimental_setting"][-1][1] = True
+    return book
+
+
+def with_nothing_known_of_people() -> Book:
+    book = shorter()
+    for row in book["settings"]:
+        if row[0] == "build_profile_qna":
+            row[1] = "FALSE"
+    return book
+
+
+ARITHMETIC = (
+    "You got {{ offer - 1 }} {{ -offer }} {{ 10 / offer }} {{ offer + total }} {{ offer | int }} "
+    "{{ share | round(1) }} {{ offer | upper }} {{ offer | float }} {{ total - offer - 1 }} "
+    "{{ talk }} {{ talk | upper }} {{ offer ~ '/' ~ total }} {{ talk | trim }}. "
+    "{response_options}"
+)
+OF_THE_DESIGN = (
+    "{{ treatment.description }} {{ treatment.label }} as {{ role.label }}: {{ role.description }} "
+    "of {{ constant.goods | title }}. Trade? {response_options}"
+)
+BRANCHES = "{% if offer > 5 %}Why so much of {{ constant.goods }}, namely {{ offer }}?{% endif %}"
+ALL_SPEAK = (
+    '{"Seller":"Sell!","Summarizer":"Note.","Facilitator":"Open.","Buyer":"Buy {{ goods }}"}'
+)
+BIDS = '{"Buyer": "What do you bid?", "Seller": "What do you ask?"}'
+BY_ROLE = '{"Buyer": ["{{ goods }}", "nothing"], "Seller": "Enter a number between 0 and 5"}'
+AGAIN = task(
+    *("n", "public_question", 5, "Again? {response_options}", "again"),
+    response_options='["yes", "no"]',
+    validate_response=1,
+    format_response=1,
+    generate_speculation_score=1,
+)
+VARIANTS: Mapping[str, Callable[[], Book]] = {
+    "every task type, roles, treatments, constants, computed": good,
+    "assigned by hand": by_hand,
+    "the older layout": older,
+    "the short layout, which reveals no private answer": shorter,
+    "backstories": with_stories,
+    "no profiles shown": with_nothing_known_of_people,
+    "four experiments": lambda: put(good(), "constants!B2", "[True, 3, 0.5, 4.0]"),
+    "special roles speak": lambda: put(good(), f"{TASKS}!F3", ALL_SPEAK),
+    "sums, filters and words in a text": lambda: asks(ARITHMETIC),
+    "treatment and role in a text": lambda: asks(OF_THE_DESIGN),
+    "treatment in a role": lambda: put(good(), "agent_roles!B4", "Buy in {{ treatment.label }}."),
+    "branches, some empty": lambda: asks(BRANCHES),
+    "one role sits out": lambda: asks('{"Buyer": "You offered {{ offer }}. {response_options}"}'),
+    "speculation asked for by itself": lambda: put(good(), f"{TASKS}!L4", 1),
+    "options in words": lambda: put(good(), f"{TASKS}!I4", "Enter a number between 0 and 5"),
+    "options by role, unchecked": lambda: put(
+        put(put(good(), f"{TASKS}!H4", None), f"{TASKS}!I4", BY_ROLE), f"{TASKS}!K4", 0
+    ),
+    "a number without bounds": lambda: put(put(good(), f"{TASKS}!F4", BIDS), f"{TASKS}!I4", None),
+    "options before the text": lambda: asks("{response_options} So: trade {{ goods }}?"),
+    "options beside the text": lambda: asks("Trade {{ goods }}?"),
+    "rounds in public, in JSON": lambda: adds(AGAIN, task("q", "discussion", 6, "And?", "more")),
+    "cut short": lambda: setting(good(), "max_conversation_length", 11),
+    "another language": lambda: put(
+        asks("Sie boten {{ offer }}, alle {{ total }}. Handeln Sie? {response_options}"),
+        *(f"{TASKS}!I5", '["ja", "nein", "weiß nicht"]'),
+    ),
+    "images": pictured,
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
+    run = play(VARIANTS[name](), tmp_path)
+    assert_every_text_has_its_source(run)
+    assert differences(run) == []
+    assert run.table("provenance")["kind"].n_unique() >= 3
+
+
+def test_so_it_is_with_placeholders_for_images(tmp_path: Path) -> None:
+    run = play(pictured(), tmp_path, overrides=("images=placeholder",))
+    assert_every_text_has_its_source(run)
+    assert differences(run) == []
+
+
+def test_so_it_is_in_the_example(tmp_path: Path) -> None:
+    run = play(EXAMPLE, tmp_path, model="synthetic")
+    assert_every_text_has_its_source(run)
+    assert differences(run) == []
+    spans = run.table("provenance")
+    assert set(spans["kind"]) == {"utterance", "persona", "material", "option", "value"}
+    columns = set(spans["source_id"].str.split("/").list.first()) - {"sessions"}
+    assert columns == {
+        *("assignment.name", "assignment.profile", "computed.value", "options.options"),
+        *("permutations.value", "roles.description", "treatments.description"),
+        "study.workbook.profiles.questions",
+        *(f"study.workbook.tasks.{number}.llm_text" for number in range(9)),
+    }
+
+
+@pytest.mark.parametrize("old", [archive, without_format_response])
+def test_so_it_is_in_workbooks_that_were_converted(old: Callable[[], Book], tmp_path: Path) -> None:
+    data, _ = convert(quick_save(old(), tmp_path / "old.xlsx"))
+    new = tmp_path / "new.xlsx"
+    new.write_bytes(data)
+    run = play(new, tmp_path / "played", limit=2)
+    assert_every_text_has_its_source(run)
+    assert differences(run) == []
+
+
+@pytest.mark.skipif("FOLKMOOT_WORKBOOKS" not in os.environ, reason="names no folder of workbooks")
+def test_so_it_is_in_workbooks_of_others(tmp_path: Path) -> None:
+    for number, path in enumerate(sorted(Path(os.environ["FOLKMOOT_WORKBOOKS"]).glob("*.xlsx"))):
+        try:
+            load(path)
+        except InputError:
+            continue  # blank templates, and what has to be converted
+        run = play(path, tmp_path / str(number), model="synthetic", limit=2)
+        assert_every_text_has_its_source(run)
+        assert differences(run) == []
+
+
+# --- replies that are not as they should be -------------------------------------------------------
+
+REPLIES = {
+    "nothing": "",
+    "what fits no question": "Well, 5 or 6; who knows? {{ goods }}",
+    "a refusal": "declined",
+    "braces": '{"response": "{{ offer }}", "speculation_score": "much"}',
+    "characters that are reserved": "\ufdd0 well \ufdd1 said \ufdd2",
+}
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_so_it_is_whatever_models_reply(name: str, tmp_path: Path) -> None:
+    book = put(put(good(), f"{TASKS}!F5", ARITHMETIC), f"{TASKS}!L4", 1)
+    run = play(book, tmp_path, provider=Scripted(lambda *_: REPLIES[name]))
+    assert_every_text_has_its_source(run)
+    assert differences(run) == []
+
+
+def test_so_it_is_where_an_answer_is_asked_for_again(tmp_path: Path) -> None:
+    def late(request: Request, address: str) -> str:
+        return answer(request, address) if address.endswith(".r2") else "Seven and a half."
+
+    run = play(good(), tmp_path, provider=Scripted(late))
+    assert_every_text_has_its_source(run)
+    assert run.table("responses")["reasks"].sum() > 0
+    again = run.table("provenance").filter(kind="reply")
+    assert again.height and set(again["speaker"]) <= set(run.table("assignment")["participant_id"])
+
+
+def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> None:
+    """All that stands in capitals and in a table keeps its source."""
+    folder = tmp_path / "prompts"
+    folder.mkdir()
+    names = ("treatment", "context", "role", "line.answer", "peer.text", "text", "options")
+    for path in Path(str(STUDY.prompts)).glob("*.md"):
+        written = path.read_text("utf-8")
+        for name in names:
+            written = written.replace(f"{{{{ {name} }}}}", f"| {{{{ {name} | upper }}}} |")
+        (folder / path.name).write_text(written, "utf-8")
+    run = play(good(), tmp_path, overrides=(f"prompts={folder}",))
+    assert_every_text_has_its_source(run)
+    assert differences(run) == []
+    altered = run.table("provenance").filter("altered")
+    assert {"utterance", "persona", "material"} <= set(altered["kind"])
+
+
+# --- what is said is recorded ---------------------------------------------------------------------
+
+
+def test_what_is_said_is_recorded_once_with_the_reply_that_it_comes_from(tmp_path: Path) -> None:
+    run = play(EXAMPLE, tmp_path, model="synthetic")
+    said, answers = run.table("utterances"), run.table("answers")
+    assert said["utterance_id"].is_unique().all()
+    replies = said.filter(pl.col("address") != "")
+    assert set(replies["address"]) == set(answers["address"])
+    asked = dict(answers.select("address", "speaker_id").iter_rows())
+    assert [asked[address] for address in replies["address"]] == replies["speaker_id"].to_list()
+    # The Facilitator poses questions in the words of the sheet, which come from no reply.
+    assert set(said.filter(speaker_id="Facilitator")["address"]) == {""}
+    for _, session in said.filter(pl.col("turn").is_not_null()).group_by("session"):
+        assert sorted(session["turn"]) == [*range(1, session.height + 1)]
+    answered = run.table("responses").filter(pl.col("value").is_not_null())
+    heard = replies.filter(pl.col("turn").is_not_null())
+    key = ["session", "task_id", "participant_id"]
+    both = answered.join(heard.rename({"speaker_id": "participant_id"}), on=key)
+    assert both.height == answered.height and (both["value"] == both["text"]).all()
+
+
+# --- planted mistakes -----------------------------------------------------------------------------
+
+
+def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Miswired: a secret offer reaches everybody in a string that knows no source."""
+    leak = "Buyer 2 would pay 19."
+    told = sessions._told
+
+    def leaking(*args: Any) -> tuple[str, str, str]:
+        role, treatment, context = told(*args)
+        return role, treatment, concatenate((context, f" {leak}"))
+
+    monkeypatch.setattr(sessions, "_told", leaking)
+    run = play(good(), tmp_path)
+    counted = count_unattributed_characters(run)
+    assert set(counted) == set(run.table("answers")["address"])
+    assert set(counted.values()) == {len(leak) + 1}
+    assert find_wrong_sources(run, STUDY.tables) == []
+
+
+def test_so_are_all_words_of_a_text_that_has_lost_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = sessions._told
+    monkeypatch.setattr(sessions, "_told", lambda *a: (told(*a)[0], f"{told(*a)[1]}", told(*a)[2]))
+    run = play(good(), tmp_path)
+    treatments = set(run.table("treatments")["description"].str.len_chars())
+    assert set(count_unattributed_characters(run).values()) == treatments
+    assert any("treatment should stand in the prompt and did not" in d for d in differences(run))
+
+
+def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Miswired: the treatment is quoted as the description of a role."""
+    told = sessions._told
+
+    def wrong(state: SessionState, *args: Any) -> tuple[str, str, str]:
+        role, treatment, context = told(state, *args)
+        recorded = cell("roles.description", state.experiment.id, "Seller")
+        return role, quote(str(treatment), "material", recorded), context
+
+    monkeypatch.setattr(sessions, "_told", wrong)
+    run = play(good(), tmp_path)
+    found = find_wrong_sources(run, STUDY.tables)
+    assert {w.text for w in found} == set(run.table("treatments")["description"])
+    assert {w.source_id for w in found} == {"roles.description/market/Seller"}
+    assert {w.recorded for w in found} == {("You sell apples.",)}
+
+
+SHORT = {"5": {"number": 5}, "No.": {"text": "No."}}
+
+
+@pytest.mark.parametrize("words", SHORT)
+def test_a_short_statement_of_another_session_that_leaks_is_found(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Miswired: all hear what somebody in the session before said, a single word."""
+    book = good()
+    assert differences(play(book, tmp_path / "right", provider=player(**SHORT[words]))) == []
+    tell, before = SessionState.tell, dict[str, Any]()
+
+    def leaking(state: SessionState, ids: Any, said: Any) -> None:
+        if said.text == words and said.role == "participant":
+            session = state.plan.label
+            other = next((u for s, u in before.items() if s != session), None)
+            before.setdefault(session, said)
+            if other is not None:
+                tell(state, [seat.id for seat in state.seats], other)
+        tell(state, ids, said)
+
+    monkeypatch.setattr(SessionState, "tell", leaking)
+    run = play(book, tmp_path / "wrong", provider=player(**SHORT[words]))
+    found = run.table("exposure").filter(kind=ELSEWHERE)
+    said = dict(run.table("utterances").select("utterance_id", "text").iter_rows())
+    assert {said[id] for ids in found["text_ids"] for id in json.loads(ids)} == {words}
+    assert any(ELSEWHERE in line for line in differences(run))
+
+
+def test_a_short_private_answer_that_is_told_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Miswired: a layout that keeps private answers private tells them."""
+    assert differences(play(shorter(), tmp_path / "right", provider=player(number=5))) == []
+    monkeypatch.setattr(SessionState, "reveals_private", True)
+    run = play(shorter(), tmp_path / "wrong", provider=player(number=5))
+    found = run.table("exposure").filter(kind=ELSEWHERE)
+    said = {row["utterance_id"]: row for row in run.table("utterances").iter_rows(named=True)}
+    leaked = [said[id] for ids in found["text_ids"] for id in json.loads(ids)]
+    assert {(row["task_id"], row["text"]) for row in leaked} == {("o", "5")}
+
+
+def test_a_short_answer_under_another_name_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell = SessionState.tell
+
+    def swapped(state: SessionState, ids: Any, said: Any) -> None:
+        ids_of_seats = [seat.id for seat in state.seats]
+        if said.text == "5" and said.speaker_id in ids_of_seats:
+            other = state.seats[ids_of_seats.index(said.speaker_id) - 1]
+            said = said._replace(speaker_id=other.id, name=other.name)
+        tell(state, ids, said)
+
+    monkeypatch.setattr(SessionState, "tell", swapped)
+    run = play(good(), tmp_path, provider=player(number=5))
+    assert any(MISNAMED in line for line in differences(run))
