@@ -21,9 +21,13 @@ import folkmoot
 from folkmoot.engine.runner import Run
 from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.measures.clustered import clustered_mean
+from folkmoot.models.request import ProviderSettings, Reply, Request, StudyPart
+from folkmoot.models.scripted import Scripted
+from folkmoot.respondent import Respondent
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.discussion import Line, Meeting, Round
 from folkmoot.studies.town_hall.respondent import PART, matters_in
+from tests.studies.cross_pollination.test_cross_pollination_sources import keep_texts
 
 PROMPTS = Path(folkmoot.__file__).parent / "studies" / "town_hall" / "prompts"
 STREET = {
@@ -200,6 +204,33 @@ def test_a_moderator_whom_nobody_hears_has_no_effect_and_is_seen(tmp_path: Path)
 
 
 # --- other words, same content ---
+
+
+def test_answers_need_no_instructions_and_no_order(tmp_path: Path) -> None:
+    """All questions say what they are about, and the texts alone decide the answers."""
+    levels = {**PLAIN, "together": {"context": "shared", "moderator": "model"}}
+    settings = {
+        "topic": STREET,
+        "sets": 1,
+        "levels": ["chaired", "together", "1"],
+        "level_settings": levels,
+        "residents": {"general": 4},
+        "random_seed": 5,
+    }
+    config = TownHallConfig.model_validate(settings)
+    model = Respondent(ProviderSettings(seed=5, study=StudyPart(PART, config)))
+    compared = set[str]()
+
+    def answer(request: Request, address: str) -> Reply:
+        assert request.asked.about
+        reply = model.reply(request, address)
+        assert model.reply(keep_texts(request, 1), address).text == reply.text, address
+        compared.add(str((request.schema or {})["title"]))
+        return reply
+
+    folkmoot.run("town_hall", settings, provider=Scripted(answer), out=tmp_path / "run")
+    assert compared >= PART.answers.keys()
+
 
 _WORD = re.compile(r"(\{\{.*?\}\}|\{%.*?%\})|[A-Za-z]{2,}", re.DOTALL)
 

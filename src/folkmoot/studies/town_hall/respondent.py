@@ -20,7 +20,7 @@ from typing import Any, TypedDict
 
 from folkmoot.files import packaged_yaml
 from folkmoot.hints import enumerated
-from folkmoot.respondent import Lexicon, Mind, Part, Passage, of_kind
+from folkmoot.respondent import Draws, Lexicon, Mind, Part, Passage, of_kind
 from folkmoot.respondent.passages import persona_of
 from folkmoot.studies.town_hall.answers import change_between
 from folkmoot.studies.town_hall.answers.options import STANCES
@@ -225,7 +225,7 @@ def read_hall(mind: Mind) -> Heard:
     """What was said in public, what was asked in it, and who is called what."""
     by = [(passage.source.speaker, passage.text) for passage in spoken(mind)]
     asked: dict[str, str] = {}
-    for passage in of_kind(mind.reading.passages, "utterance"):
+    for passage in sorted(of_kind(mind.reading.passages, "utterance"), key=_row_order):
         if part_of(passage.source.id) == QUESTION:
             who = passage.source.speaker
             asked[who] = " ".join(filter(None, (asked.get(who), passage.text)))
@@ -585,7 +585,9 @@ def planned(mind: Mind) -> Fields:
     ranked = list(raised)
     # One seat is for a matter that few have raised.
     kept = ranked if len(ranked) <= 6 else [*ranked[:5], ranked[-1]]
-    wordings = mind.draws.shuffled(WORDS["proposals"])
+    # By place alone, whatever the planner's prompts say.
+    draws = Draws(mind.at.seed, mind.at.address, PLANNER)
+    wordings = draws.shuffled(WORDS["proposals"])
     items = [
         {
             "proposal": wordings[n % len(wordings)].format(M=the(m)),
