@@ -549,12 +549,14 @@ def moderation(mind: Mind) -> Fields:
     """What was said last by how many, who was quiet, and whose matter nobody else took up: first
     of those residents whom the list of the vulnerable names."""
     hall = read_hall(mind)
-    last = hall.last
+    # Whom the moderator names first is drawn: in the order of ids the vulnerable would come last.
+    draws = Draws(mind.at.seed, mind.at.address, MODERATOR)
+    last = dict(draws.shuffled(tuple(hall.last.items())))
     raised = _raised(mind, Heard(tuple(last.items()), hall.names))
     told = [_counted(hall, m, who) for m, who in list(raised.items())[:3]]
     words = {i: len(text.split()) for i, text in last_round(mind).items()}
     middle = median(words.values()) if words else 0
-    quiet = [i for i, n in words.items() if n == 0 or n < middle / 2][:4]
+    quiet = draws.shuffled([i for i, n in words.items() if n == 0 or n < middle / 2])[:4]
     listed = [i for p in shown(mind, "portraits.label") if (i := _last_key(p)) in last]
     rare = [who[0] for who in reversed(raised.values()) if len(who) == 1]
     overlooked = [
