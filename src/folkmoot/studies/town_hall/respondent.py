@@ -21,6 +21,7 @@ from typing import Any, TypedDict
 from folkmoot.files import packaged_yaml
 from folkmoot.hints import enumerated
 from folkmoot.respondent import Draws, Lexicon, Mind, Part, Passage, of_kind
+from folkmoot.respondent.draws import unit
 from folkmoot.respondent.passages import persona_of
 from folkmoot.studies.town_hall.answers import change_between
 from folkmoot.studies.town_hall.answers.options import STANCES
@@ -212,13 +213,19 @@ class Heard:
 
 
 def spoken(mind: Mind) -> list[Passage]:
-    """What was said in public, in order, each utterance once; private notes are left out."""
+    """What was said in public, round by round, each utterance once; private notes are left out."""
     found = {
         passage.source.id: passage
-        for passage in sorted(of_kind(mind.reading.passages, "utterance"), key=_row_order)
+        for passage in of_kind(mind.reading.passages, "utterance")
         if not passage.inner and not part_of(passage.source.id)
     }
-    return list(found.values())
+    # Drawn within a round, whatever the order in the prompt: by id, those with low ones (who are
+    # not vulnerable) would be named first by the moderator in every round.
+    return [found[id] for id in sorted(found, key=lambda id: (round_of(id), _lot(mind, id)))]
+
+
+def _lot(mind: Mind, utterance_id: str) -> float:
+    return unit(mind.at.seed, "order of speaking", utterance_id)
 
 
 def read_hall(mind: Mind) -> Heard:
