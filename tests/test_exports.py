@@ -63,7 +63,18 @@ def test_the_version_is_one() -> None:
 
 def test_a_scope_offers_no_more_than_the_page_on_writing_a_study_says() -> None:
     scope = {name for name in dir(folkmoot.Scope) if not name.startswith("_")}
-    effects = {"ask", "exchange", "each", "in_turn", "embed", "compute", "record"}
+    effects = {"ask", "exchange", "each", "in_turn", "embed", "compute", "record", "say"}
     files = {"prompt", "write_json", "write_text", "log", "warn"}
-    values = {"at", "path", "rng", "seed", "root", "finish", "keep", "oneself", "is_human"}
+    values = {
+        "at",
+        "path",
+        "address",
+        "rng",
+        "seed",
+        "root",
+        "finish",
+        "keep",
+        "oneself",
+        "is_human",
+    }
     assert scope == effects | files | values
