@@ -124,7 +124,7 @@ def true_positions(run: RunFolder, stimulus: int = 0, price: str | None = None) 
             messages, _, spans = build_messages(Speaker(who.id, system=told), EMPTY, asked)
             hints = RespondentHints("participant", kind="json", speaker=who.id)
             request = Request("synthetic", messages, asked=hints, spans=spans)
-            found.append(opinion(respondent.mind(read(request, "truth"), "truth")).position)
+            found.append(opinion(respondent.mind(read(request), "truth")).position)
     return found
 
 

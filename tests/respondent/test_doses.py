@@ -175,15 +175,15 @@ def test_a_person_is_one_in_all_prompts_and_follows_from_the_persona_passages_al
     lines.append(quote("She has two sons.", "persona", "people.family/a", "a"))
     other = quote("Bo is a roofer.", "persona", "people.job/b", "b")
 
-    def who(*told: object) -> str:
-        request = Town().request(
-            RespondentHints("participant", speaker="a"), prompt(*told), "Well?"
-        )
-        return Town().model.mind(read(request, "a"), "a").who.key
+    def who(system: str) -> str:
+        request = Town().request(RespondentHints("participant", speaker="a"), system, "Well?")
+        return Town().model.mind(read(request), "a").who.key
 
-    assert who(*lines) == who("Listen. ", lines[1], " Vote!", lines[0], "And now ", other)
+    mixed = prompt("Listen. ", lines[1], " Vote!", lines[0], "And now ", other)
+    assert who(prompt(*lines)) == who(mixed)
     assert who(lines[0]) == "Ann is a cook."
-    assert who("You are Bo.") == "You are Bo."
+    assert who("You are Bo.") == "You are Bo."  # an f-string: its source is unknown
+    assert who(prompt("You are a resident of the town.")) == "a"  # an instruction
 
 
 def test_the_option_held_is_the_last_one_chosen_else_the_one_liked_best() -> None:
@@ -209,7 +209,7 @@ def test_a_re_ask_is_answered_as_what_it_repeats_and_is_no_talk() -> None:
     back = (Message("assistant", "I like them all."), Message("user", "Not that. One of them!"))
     given_back = Span(0, len(back[0].content), Source("reply", "a", "p1"), len(first.messages))
     again = replace(first, messages=(*first.messages, *back), spans=(*first.spans, given_back))
-    minds = [town.model.mind(read(r, at), at) for r, at in ((first, "a"), (again, "a.r1"))]
+    minds = [town.model.mind(read(r), at) for r, at in ((first, "a"), (again, "a.r1"))]
     assert minds[0].reading.about == minds[1].reading.about
     assert minds[0].dose == minds[1].dose
     assert minds[0].utilities() == minds[1].utilities()

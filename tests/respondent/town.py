@@ -126,4 +126,4 @@ class Town:
 
     def mind(self, n: int, *turns: str, **how: Any) -> Mind:
         """The mind of somebody at a vote."""
-        return self.model.mind(read(self.voting(n, *turns, **how), "x"), "x")
+        return self.model.mind(read(self.voting(n, *turns, **how)), "x")

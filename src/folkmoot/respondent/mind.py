@@ -22,12 +22,12 @@ from folkmoot.respondent.reading import (
     Dose,
     Reading,
     arguments,
+    count_names,
     dose_of,
     fold,
     heard_for,
-    named_in,
+    names_in,
     sentences,
-    standing,
 )
 from folkmoot.respondent.scales import scale_of, unsure
 from folkmoot.respondent.speech import Tongue
@@ -84,7 +84,7 @@ class Mind:
     @cached_property
     def named(self) -> tuple[str, ...]:
         """The study's names that occur in the passages."""
-        return standing(self.at.names, "\n".join(p.text for p in self.reading.passages))
+        return names_in("\n".join(p.text for p in self.reading.passages), self.at.names)
 
     def mind_of(self, persona: str) -> Mind:
         """The mind of another person, by the text of their persona passage, for replies that write
@@ -160,7 +160,7 @@ class Mind:
         if any(map(sum, pushed.values())):
             return max(pushed, key=lambda o: sum(pushed[o]))
         said = "\n".join(p.text for p in self.reading.heard)
-        named = named_in(said, self.options).most_common(2)
+        named = count_names(said, self.options).most_common(2)
         clear = named and (len(named) < 2 or named[0][1] > named[1][1])
         return named[0][0] if clear else ""
 
@@ -205,7 +205,7 @@ class Mind:
         those that name nothing, or what the question (`about`) names."""
         matter = content_words(about) - ASKING
         rating = self.rating(" ".join(sorted(matter)) or about, part=part)
-        matters = ("", *standing(self.named, about))
+        matters = ("", *names_in(about, self.named))
         heard = heard_for(matters, self.reading.heard, self.named, self.at.lexicon)
         return rating + (1 - rating) * push(heard, self.who, self.knobs)
 

@@ -26,7 +26,7 @@ from folkmoot.respondent.pathologies import spoiled
 from folkmoot.respondent.persona import meet
 from folkmoot.respondent.reading import Reading, read
 
-MODEL_SERVED = "synthetic/4 SYNTHETIC"  # the version of its rules
+MODEL_SERVED = "synthetic/5 SYNTHETIC"  # the version of its rules
 PERSONS = frozenset({"", "participant"})  # roles that are persons; so is whoever has a persona
 
 
@@ -50,7 +50,7 @@ class Respondent:
     def reply(self, request: Request, address: str) -> Reply:
         """`complete` without the await, for tests."""
         address = address.removesuffix(".long")  # asked again with more room, it says the same
-        mind = self.mind(read(request, address), address)
+        mind = self.mind(read(request), address)
         said = codes_of(request) if is_coding(request) else answered(mind, self._answers)
         text, finish = spoiled(said, mind)
         limit = request.max_tokens
@@ -62,7 +62,7 @@ class Respondent:
 
     def mind(self, reading: Reading, address: str) -> Mind:
         """Who is asked: the persona that stands in the messages, else whom the system message
-        describes."""
+        describes, else the speaker."""
         person = bool(reading.persona) or reading.role in PERSONS
         at = Situation(
             reading,
@@ -73,7 +73,8 @@ class Respondent:
             address,
             self._meet,
         )
-        return Mind(at, self._meet(reading.persona or reading.system), person=person)
+        who = reading.persona or reading.described or reading.speaker
+        return Mind(at, self._meet(who), person=person)
 
     async def embed(
         self, model: str, texts: Sequence[str], *, address: str

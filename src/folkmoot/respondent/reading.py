@@ -1,12 +1,11 @@
-"""What a request says: who is asked, which options there are, which arguments stand in the text.
+"""What a request says: who is asked, which texts there are, and which arguments stand in a text.
 
-Everything is recognised by content and form (names, argument words, first person, lists), nothing
-by the wording of a prompt. Tables, tags and records are read as lines with a label.
+Inside a text, argument words and names of options are looked for. Nothing else of its wording
+counts, and nothing outside the passages is read.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from folkmoot.conversation.lines import plain
 from folkmoot.models.request import Request
 from folkmoot.provenance import UNATTRIBUTED
 from folkmoot.respondent.lexicon import Counts, Lexicon
@@ -30,37 +28,17 @@ from folkmoot.respondent.passages import (
 
 # Where one sentence of a text ends and the next one begins.
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
-_STEP = re.compile(r"\.r(\d+)$")
-_FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself|[Mm]ine)\b")
-# What stands between quotation marks, and what ends a sentence of running text.
-QUOTED = re.compile(r"\"[^\"\n]*\"|[“„][^”“\n]*[”“]|«[^»\n]*»")
-_RUNS_ON = re.compile(rf"(?:{QUOTED.pattern}|[.!?]\)?)\s+(?=[^\Wa-z]|[“„\"«])|{QUOTED.pattern}")
-_OBJECTS = json.JSONDecoder()
 # A page to read asks for no answer.
 _SAID_TO_SOMEONE = ("utterance", UNATTRIBUTED)
 ENOUGH_WORDS = 2  # argument words of a sentence that is an argument; one alone is chance
-
-
-class Said(NamedTuple):
-    """A message as it reached the person; `own`: they said it themselves."""
-
-    text: str
-    own: bool
-
-
-class Sentence(NamedTuple):
-    """The argument words of a sentence by the option for which they speak ("" where none was
-    named), and whether somebody speaks of themselves in it."""
-
-    words: Mapping[str, tuple[str, ...]]
-    first_person: bool
 
 
 @dataclass(frozen=True)
 class Reading:
     """What the respondent reads of one request; the page of `folkmoot.respondent` has its fields.
 
-    Instructions, which are the characters outside all passages, are no part of it.
+    Instructions, which are the characters outside all passages, are no part of it. `described` is
+    text without a source in the system message: it stands in for a persona that has no passage.
     """
 
     role: str
@@ -68,16 +46,14 @@ class Reading:
     speaker: str
     about: str
     persona: str
+    described: str
     passages: tuple[Passage, ...]
+    told: tuple[Passage, ...]
     offered: tuple[str, ...]
     signal: str
     schema: Mapping[str, object] | None
     total: float | None = None
     names: Mapping[str, str] = field(default_factory=dict)
-    # Of the whole text, until no study reads it any more:
-    system: str = ""
-    said: tuple[Said, ...] = ()
-    in_system: bool = False
 
     @property
     def bounds(self) -> tuple[float, float, bool] | None:
@@ -86,21 +62,6 @@ class Reading:
             return None
         low, high = map(float, self.offered)
         return low, high, low.is_integer() and high.is_integer()
-
-    @cached_property
-    def told(self) -> tuple[Passage, ...]:
-        """The passages that can hold arguments, own ones too, each once: what stands inside another
-        is read as a part of it.
-
-        Text without a source in the system message is left out: it describes the person.
-        """
-        return tuple(
-            passage
-            for passage in self.passages
-            if passage.source.kind in TOLD
-            and not passage.inner
-            and not (self.in_system and not passage.message and passage.source.kind == UNATTRIBUTED)
-        )
 
     @cached_property
     def heard(self) -> tuple[Passage, ...]:
@@ -112,44 +73,39 @@ class Reading:
         """What the one who is asked has said; closed answers are no utterances."""
         return tuple(of_kind(self.told, "utterance", own=True))
 
-    @property
-    def prompt(self) -> str:
-        """What was put to the person last."""
-        return self.said[-1].text if self.said else ""
 
-
-def read(request: Request, address: str) -> Reading:
-    """The reading of a request; one that is asked again is read as its first asking (`address` says
-    how many times it was asked)."""
+def read(request: Request) -> Reading:
+    """Return the reading of a request."""
     asked = request.asked
-    system = "\n\n".join(plain(m.content) for m in request.messages if m.role == "system")
-    rest = [m for m in request.messages if m.role != "system"]
-    again = _STEP.search(address)
-    for _ in range(int(again[1]) if again else 0):
-        if len(rest) > 2 and rest[-2].role == "assistant":
-            rest = rest[:-2]
     passages = passages_of(request)
     lines = persona_of(passages, asked.speaker)
     if not lines:
         whole = fold("\n".join(m.content for m in request.messages)).casefold()
         told = [line for line in asked.persona.splitlines() if line.strip()]
         lines = [line for line in told if fold(line).casefold() in whole]
+    in_system = bool(request.messages) and request.messages[0].role == "system"
+    described = [
+        passage for passage in of_kind(passages, UNATTRIBUTED) if in_system and not passage.message
+    ]
     return Reading(
         role=asked.role,
         kind=asked.kind or ("json" if request.schema else ""),
         speaker=asked.speaker,
         about=asked.about or text_outside(request),
-        persona=plain("\n".join(lines)),
+        persona="\n".join(lines),
+        described="\n".join(passage.text for passage in described),
         passages=passages,
+        # What stands inside another passage is read as a part of it.
+        told=tuple(p for p in of_kind(passages, *TOLD) if not p.inner and p not in described),
         offered=asked.offered,
         signal=asked.signal,
         schema=request.schema,
         total=asked.total,
         names=dict(asked.names),
-        system=system,
-        said=tuple(Said(plain(m.content), m.role == "assistant") for m in rest),
-        in_system=bool(request.messages) and request.messages[0].role == "system",
     )
+
+
+# --- names and arguments in a text ---------------------------------------------------------------
 
 
 def fold(text: str) -> str:
@@ -157,39 +113,8 @@ def fold(text: str) -> str:
     return " ".join(text.split())
 
 
-def in_lines(text: str) -> Iterator[str]:
-    """The lines of a text. Where one goes on after a quotation it is running text, and each of its
-    sentences is a line; what is quoted stays whole. A JSON object is a line."""
-    for line in text.splitlines():
-        for part in map(str.strip, _objects_apart(line)):
-            at = 0
-            if part[:1] != "{" and any(
-                part[m.end() :].strip(" .)*_") for m in QUOTED.finditer(part)
-            ):
-                for found in _RUNS_ON.finditer(part):
-                    if found[0][-1].isspace():
-                        yield part[at : found.end()].rstrip()
-                        at = found.end()
-            if part[at:]:
-                yield part[at:]
-
-
-def _objects_apart(line: str) -> Iterator[str]:
-    done, at = 0, line.find("{")
-    while at >= 0:
-        try:
-            end = _OBJECTS.raw_decode(line, at)[1]
-        except ValueError:
-            end = at + 1
-        else:
-            yield from (line[done:at], line[at:end])
-            done = end
-        at = line.find("{", end)
-    yield line[done:]
-
-
 @lru_cache(maxsize=1024)
-def any_of(names: tuple[str, ...]) -> re.Pattern[str]:
+def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
     longest_first = sorted(names, key=len, reverse=True)
     # A letter is a name as it is written; "a" is a word.
     each = (r"\s+".join(map(re.escape, n.split())) for n in longest_first)
@@ -197,15 +122,19 @@ def any_of(names: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?:{ways})(?!\w)", re.IGNORECASE)
 
 
-def standing(names: Sequence[str], text: str) -> tuple[str, ...]:
-    """Those names that stand in a text, whatever their case and white space."""
+@lru_cache(maxsize=2048)
+def count_names(text: str, names: tuple[str, ...]) -> Counter[str]:
+    """Return how often each name stands in a text, in any case and white space, within no longer
+    name."""
+    called = {fold(n).casefold(): n for n in names}
+    return Counter(called[fold(m).casefold()] for m in _any_of(names).findall(text))
+
+
+def names_in(text: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names that stand in a text, within longer names too."""
     named = tuple(n for n in dict.fromkeys(names) if n.strip())
-    if not named:
-        return ()
-    there = {fold(m).casefold() for m in any_of(named).findall(text)}
-    low = {n: fold(n).casefold() for n in named}
-    # A name within a longer one that stands there is not found by itself.
-    return tuple(n for n in named if low[n] in there or any(low[n] in t for t in there))
+    there = [fold(n).casefold() for n in count_names(text, named)] if named else []
+    return tuple(n for n in named if any(fold(n).casefold() in found for found in there))
 
 
 class _Parts(NamedTuple):
@@ -213,7 +142,6 @@ class _Parts(NamedTuple):
 
     named: tuple[tuple[int, str], ...]
     words: tuple[tuple[int, str], ...]
-    first_person: bool
 
     def option(self, at: int, before: str) -> str:
         """For which option stands what stands there: the one named last before it in the sentence,
@@ -222,24 +150,18 @@ class _Parts(NamedTuple):
         return named[-1] if named else self.named[0][1] if self.named else before
 
 
-@lru_cache(maxsize=2048)
-def named_in(text: str, names: tuple[str, ...]) -> Counter[str]:
-    """How often each name stands in a text, within no longer name."""
-    called = {fold(n).casefold(): n for n in names}
-    return Counter(called[fold(m).casefold()] for m in any_of(names).findall(text))
-
-
 @lru_cache(maxsize=4096)
 def _parts(sentence: str, names: tuple[str, ...], lexicon: Lexicon) -> _Parts:
     named: list[tuple[int, str]] = []
     bare = sentence
     if names:
         called = {fold(n).casefold(): n for n in names}
-        named = [(m.end(), called[fold(m[0]).casefold()]) for m in any_of(names).finditer(sentence)]
+        found = _any_of(names).finditer(sentence)
+        named = [(m.end(), called[fold(m[0]).casefold()]) for m in found]
         # Names are no arguments.
-        bare = any_of(names).sub(lambda m: " " * len(m[0]), sentence) if named else sentence
+        bare = _any_of(names).sub(lambda m: " " * len(m[0]), sentence) if named else sentence
     words = tuple((m.start(), m[0]) for m in lexicon.any_word.finditer(bare.lower()))
-    return _Parts(tuple(named), words, bool(_FIRST_PERSON.search(bare)))
+    return _Parts(tuple(named), words)
 
 
 @lru_cache(maxsize=4096)
@@ -257,16 +179,18 @@ def _each(text: str, names: tuple[str, ...], lexicon: Lexicon) -> Iterator[tuple
 
 
 @lru_cache(maxsize=2048)
-def sentences(text: str, names: tuple[str, ...], lexicon: Lexicon) -> tuple[Sentence, ...]:
-    """The sentences of a text that hold arguments, each word bound to an option."""
+def sentences(
+    text: str, names: tuple[str, ...], lexicon: Lexicon
+) -> tuple[Mapping[str, tuple[str, ...]], ...]:
+    """Return the sentences of a text that hold arguments: the argument words of each by the option
+    for which they speak ("" where none was named)."""
     found = []
     for _, parts, before in _each(text, names, lexicon):
         if len(parts.words) >= ENOUGH_WORDS:
             by_option: dict[str, list[str]] = {}
             for at, word in parts.words:
                 by_option.setdefault(parts.option(at, before), []).append(word)
-            held = {o: tuple(w) for o, w in by_option.items()}
-            found.append(Sentence(held, parts.first_person))
+            found.append({option: tuple(words) for option, words in by_option.items()})
     return tuple(found)
 
 
@@ -285,7 +209,7 @@ def arguments(text: str, names: tuple[str, ...], lexicon: Lexicon) -> dict[str, 
     """Distinct argument words of a text by option ("" where none is named), counted by camp."""
     words: dict[str, set[str]] = {}
     for sentence in sentences(text, names, lexicon):
-        for option, found in sentence.words.items():
+        for option, found in sentence.items():
             words.setdefault(option, set()).update(found)
     return {option: by_camp(found, lexicon) for option, found in words.items()}
 
@@ -330,9 +254,9 @@ def dose_of(told: Sequence[Passage], names: tuple[str, ...], held: str, lexicon:
                 put, speaks = "", "own"
                 continue
             for sentence in sentences(passage.text, names, lexicon):
-                for option in sentence.words:
+                for option, found in sentence.items():
                     if option not in ("", held):
-                        words.setdefault(option, set()).update(sentence.words[option])
+                        words.setdefault(option, set()).update(found)
                         if passage.source.kind in _SAID_TO_SOMEONE:
                             put, speaks = option, "other"
     return Dose({o: by_camp(w, lexicon) for o, w in words.items()}, turns, interviewed)
@@ -343,4 +267,4 @@ def heard_for(
 ) -> Counts:
     """Distinct argument words for any of some options in what others said, counted by camp."""
     each = (s for p in heard for s in sentences(p.text, names, lexicon))
-    return by_camp({w for s in each for o in options for w in s.words.get(o, ())}, lexicon)
+    return by_camp({w for s in each for o in options for w in s.get(o, ())}, lexicon)

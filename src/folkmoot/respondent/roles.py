@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from folkmoot.hints import enumerated
 from folkmoot.respondent.lexicon import Lexicon
 from folkmoot.respondent.mind import Mind
-from folkmoot.respondent.passages import TOLD, Passage, of_kind
-from folkmoot.respondent.reading import fold, phrases, sentences, standing
+from folkmoot.respondent.passages import Passage, of_kind
+from folkmoot.respondent.reading import fold, names_in, phrases, sentences
 from folkmoot.respondent.speech import capital, frames
 
 ROOM = 10  # phrases of a summary of one option
@@ -110,7 +110,7 @@ def turn(mind: Mind) -> str:
     theirs = max((o for o in said if o), key=lambda o: said[o].total(), default="")
     others = [o for o in mind.options if o != theirs]
     sides = [o for o in singled_out(mind) if o in others] or others
-    material = phrases_of(mind, [p for p in read.passages if _is_given(p, read.in_system)])
+    material = phrases_of(mind, of_kind(read.passages, *GIVEN))
     shown = {o: material[o] for o in sides if material.get(o)}
     if not shown or (not theirs and len(sides) < 2):
         about = theirs or (sides[0] if sides else _matter(mind))
@@ -121,12 +121,6 @@ def turn(mind: Mind) -> str:
         return " ".join(_point(mind, o, shown[o], "challenges") for o in points)
     sides_said = [_point(mind, o, found, "sides") for o, found in shown.items()]
     return " ".join([*sides_said, tongue.fresh(frames()["sides_ask"])])
-
-
-def _is_given(passage: Passage, in_system: bool) -> bool:
-    """Whether a passage gives the speaker something to argue with, and was not said in the talk."""
-    told = in_system and not passage.message and passage.source.kind in TOLD
-    return told or passage.source.kind in GIVEN
 
 
 def _point(mind: Mind, option: str, found: Counter[str], kind: str) -> str:
@@ -156,7 +150,7 @@ def singled_out(mind: Mind) -> tuple[str, ...]:
         if option := called.get(fold(passage.text).casefold()):
             by_source.setdefault(passage.source.id, set()).add(option)
     alone = {option for options in by_source.values() if len(options) == 1 for option in options}
-    alone |= set(standing(mind.options, mind.reading.about))
+    alone |= set(names_in(mind.reading.about, mind.options))
     return tuple(option for option in mind.options if option in alone)
 
 
@@ -165,11 +159,11 @@ def judged(mind: Mind) -> str:
     only one that `about` names, else the first for which arguments stand in the texts."""
     options, lexicon = mind.options, mind.at.lexicon
     counts = {o: Counter[int]() for o in options}
-    named = standing(options, mind.reading.about)
+    named = names_in(mind.reading.about, options)
     first = named[0] if len(named) == 1 else ""
     for passage in mind.reading.heard:
         for sentence in sentences(passage.text, options, lexicon):
-            for option, words in sentence.words.items():
+            for option, words in sentence.items():
                 if option:
                     first = first or option
                     counts[option].update(lexicon.camp_of[word] for word in words)

@@ -300,5 +300,5 @@ def test_only_what_participants_say_is_a_view() -> None:
     hints = RespondentHints("participant", speaker="p_2", names=(("p_1", "Ann"), ("p_2", "Bob")))
     request = Request("synthetic", messages, asked=hints, spans=spans)
     model = Respondent(ProviderSettings(seed=1, study=StudyPart(PART, config)))
-    heard = said_by_others(model.mind(read(request, "x"), "x"))
+    heard = said_by_others(model.mind(read(request), "x"))
     assert [(h.name, h.sentence) for h in heard] == [("Ann", said[0].text)]

@@ -328,7 +328,7 @@ def asked(speaker: Speaker, kind: str, shown: Sequence[str], **hints: Any) -> Mi
     messages, _, spans = build_messages(speaker, EMPTY, join(" ", shown))
     asking = RespondentHints(speaker.role, kind=kind, speaker=speaker.id, **hints)
     request = Request("synthetic", messages, schema=schema, asked=asking, spans=spans)
-    return model.mind(read(request, "x"), "x")
+    return model.mind(read(request), "x")
 
 
 @IN_ORDERS
