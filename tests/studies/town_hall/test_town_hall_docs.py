@@ -22,7 +22,7 @@ PAGE = (ROOT / "docs" / "town_hall.md").read_text("utf-8")
 def held(tmp_path_factory: pytest.TempPathFactory) -> Run:
     out = tmp_path_factory.mktemp("hall") / "run"
     source = ROOT / "examples" / "town_hall.yaml"
-    return folkmoot.run(source, model="synthetic", out=out, overrides=("sets=1", "levels=[4]"))
+    return folkmoot.run(source, model="synthetic", out=out, overrides=("sets=1", "levels=[2-1,4]"))
 
 
 def test_the_quoted_discussion_is_that_of_the_example(held: Run) -> None:

@@ -47,6 +47,7 @@ CONTENT = 2.5  # … and satisfaction, on the scale 1 … 10
 OWN = 1.0  # by how much better one likes a matter of one's own description
 ASIDE = 0.25  # what it counts to be named by another resident
 FEW = 4  # people whom a sentence may name before it is a list
+MAX_INVITED = 4  # quiet residents whom the moderator invites in one round
 HALF = 2.0  # sentences that name somebody at which half of that is done
 
 # --- the matters of a topic ---
@@ -224,8 +225,8 @@ def spoken(mind: Mind) -> list[Passage]:
     return [found[id] for id in sorted(found, key=lambda id: (round_of(id), _lot(mind, id)))]
 
 
-def _lot(mind: Mind, utterance_id: str) -> float:
-    return unit(mind.at.seed, "order of speaking", utterance_id)
+def _lot(mind: Mind, id: str) -> float:
+    return unit(mind.at.seed, "order of speaking", id)
 
 
 def read_hall(mind: Mind) -> Heard:
@@ -556,14 +557,15 @@ def moderation(mind: Mind) -> Fields:
     """What was said last by how many, who was quiet, and whose matter nobody else took up: first
     of those residents whom the list of the vulnerable names."""
     hall = read_hall(mind)
-    # Whom the moderator names first is drawn: in the order of ids the vulnerable would come last.
-    draws = Draws(mind.at.seed, mind.at.address, MODERATOR)
-    last = dict(draws.shuffled(tuple(hall.last.items())))
+    last = hall.last
     raised = _raised(mind, Heard(tuple(last.items()), hall.names))
     told = [_counted(hall, m, who) for m, who in list(raised.items())[:3]]
     words = {i: len(text.split()) for i, text in last_round(mind).items()}
     middle = median(words.values()) if words else 0
-    quiet = draws.shuffled([i for i, n in words.items() if n == 0 or n < middle / 2])[:4]
+    quiet = [i for i, n in words.items() if n == 0 or n < middle / 2]
+    # Drawn if there are more than can be invited: those with the last ids are vulnerable.
+    invited = sorted(quiet, key=lambda i: _lot(mind, f"{mind.at.address}/{i}"))[:MAX_INVITED]
+    quiet = [i for i in quiet if i in invited]
     listed = [i for p in shown(mind, "portraits.label") if (i := _last_key(p)) in last]
     rare = [who[0] for who in reversed(raised.values()) if len(who) == 1]
     overlooked = [
