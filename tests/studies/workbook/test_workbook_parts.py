@@ -100,6 +100,25 @@ def answer(options: Any, var_type: Any = None, **more: Any) -> WorkbookAnswer:
     return WorkbookAnswer(options, order, var_type, **fields)
 
 
+@pytest.mark.parametrize(
+    ("words", "bounds"),
+    [
+        ("Enter a number between 0 and 5", ("0", "5")),
+        ("1-7, 7 being best", ("1", "7")),
+        ("von -1.5 bis 1.5", ("-1.5", "1.5")),
+        ("at most 20", ("20",)),
+        ("a number", ()),
+        (f"0 to {'9' * 300}", ("0",)),
+    ],
+)
+def test_options_in_words_may_name_bounds(words: str, bounds: tuple[str, ...]) -> None:
+    """The embedded respondent keeps to them; nothing is checked by them."""
+    wanted = answer(Words(words), "float")
+    assert wanted.offered == bounds
+    assert isinstance(wanted.parse("99"), Parsed)
+    assert answer(Words(words), "category").offered == ()
+
+
 @pytest.mark.parametrize("number", [0, 7, 10])
 def test_ranges_include_both_ends(number: int) -> None:
     read = answer(Range(0, 10), "integer").parse(str(number))

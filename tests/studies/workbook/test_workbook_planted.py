@@ -182,6 +182,32 @@ def test_the_effect_does_not_hang_on_the_words_of_our_prompts(
     assert np.corrcoef(first, second)[0, 1] > 0.9
 
 
+# Nothing but the variables, in another order.
+BARE = {
+    "system": "{{ context }}\n{{ facilitator }}\n{{ treatment }}\n{{ backstory }}\n{{ role }}\n"
+    "{% for line in profile %}\n{{ line.answer }}\n{{ line.question }}\n{% endfor %}\n{{ called }}",
+    "question": "{{ options }}\n{{ text }}\n{% for peer in peers %}\n{{ peer.text }}\n"
+    "{{ peer.name }}\n{% endfor %}",
+    "turn": "{{ options }}\n{{ called }}",
+    "special": "{{ context }}\n{{ treatment }}\n{{ role }}\n{{ label }}",
+}
+
+
+def test_nothing_hangs_on_instructions_and_on_the_order_of_texts(
+    healthy: RunFolder, games: RunFolder, tmp_path: Path
+) -> None:
+    folder = tmp_path / "prompts"
+    folder.mkdir()
+    for name, text in BARE.items():
+        (folder / f"{name}.md").write_text(text, "utf-8")
+    own = (f"prompts={folder}",)
+    bare = play(book(240), tmp_path / "bare", overrides=own)
+    assert (bare.table("responses")["finish"] == "stop").all()
+    assert shares(bare).sort("participant_id").equals(shares(healthy).sort("participant_id"))
+    rounds = play(book(240, rounds=3), tmp_path / "rounds", overrides=own)
+    assert rounds.table("responses")["number"].equals(games.table("responses")["number"])
+
+
 def test_the_effect_does_not_hang_on_the_words_of_the_rules(
     healthy: RunFolder, tmp_path: Path
 ) -> None:
@@ -254,6 +280,39 @@ def test_amounts_that_are_said_are_those_that_are_given(tmp_path: Path) -> None:
         assert "tokens" in text or amounts or "we" in text.split(), text
         off += [abs(amounts[0] / 20 - given[who])] if amounts else []
     assert len(off) > 20 and np.mean(off) < 0.15
+
+
+def test_what_a_question_tells_of_earlier_gifts_makes_its_answer_none(tmp_path: Path) -> None:
+    """How fair people find it does not move with the words for giving."""
+
+    def fair(words: str, folder: Path) -> list[float]:
+        made = book(40, words, plain=words)
+        asks = "You gave {{ give_1 }} tokens. How fair was it to you? {response_options}"
+        more = {"var_type": "float", "response_options": "(0, 100)", "validate_response": 1}
+        made["interview_prompts"].append(task("f", "private_question", 2, asks, "fair", **more))
+        answered = play(made, folder).table("responses").sort("participant_id")
+        return answered.filter(var_name="fair")["number"].to_list()
+
+    assert fair(APPEAL, tmp_path / "appeal") == fair(WARNING, tmp_path / "warning")
+
+
+def test_a_workbook_in_another_language_is_answered_by_its_form(tmp_path: Path) -> None:
+    made = book(8)
+    made["treatments"][1][1] = made["treatments"][2][1] = "Der Raum ist hell."
+    checked = {"validate_response": 1, "var_type": "integer"}
+    ranged = task(
+        "a", "private_question", 1, "Wie alt wirkt er? {response_options}", "a", **checked
+    )
+    worded = task("b", "public_question", 2, "Wie sicher sind Sie?", "b", **checked)
+    chosen = task("c", "public_question", 3, "Und nun?", "c", validate_response=1)
+    ranged[8], worded[8], chosen[8] = "(18, 90)", "Eine Zahl von 1 bis 7", '["ja", "nein"]'
+    context = task("x", "context", 0, "Sie sehen ein Bild.", "context")
+    made["interview_prompts"] = [list(TASK_COLUMNS), context, ranged, worded, chosen]
+    given = play(made, tmp_path).table("responses")
+    assert (given["status"] == "valid").all() and (given["finish"] == "stop").all()
+    assert given.filter(var_name="a")["number"].is_between(18, 90).all()
+    assert given.filter(var_name="b")["number"].is_between(1, 7).all()
+    assert given.filter(var_name="b")["number"].n_unique() > 1
 
 
 def test_no_word_of_a_game_is_said_about_other_topics(tmp_path: Path) -> None:
