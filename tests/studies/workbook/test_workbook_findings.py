@@ -13,9 +13,9 @@ import folkmoot
 from folkmoot.errors import InputError
 from folkmoot.models.scripted import Scripted
 from folkmoot.storage.findings import Bars, Finding, Intervals, Lines
-from folkmoot.studies.workbook import STUDY
 from folkmoot.studies.workbook.findings import option_shares
 from folkmoot.studies.workbook.preparation import notes
+from tests.shown import shown
 from tests.studies.workbook.workbook_builder import good, player, put, read, save, setting, task
 
 TASKS = "interview_prompts"
@@ -179,15 +179,14 @@ def test_combinations_of_constants_seat_the_same_sessions(tmp_path: Path) -> Non
 
 
 def test_show_lists_and_shows(run: Any) -> None:
-    show = STUDY.show
-    assert show is not None
-    assert "session 1" in show(run.folder, None)
-    assert "You are Buyer" in show(run.folder, run.table("assignment")["participant_id"][0])
-    assert "What is a fair price?" in show(run.folder, "session:2")
-    with pytest.raises(InputError, match="no such participant"):
-        show(run.folder, "nobody")
-    with pytest.raises(InputError, match="there is no session 99"):
-        show(run.folder, "session:99")
+    participant = run.table("assignment")["participant_id"][0]
+    assert "market/1" in shown(run.folder) and participant in shown(run.folder)
+    name = run.table("assignment")["name"][0]
+    assert f"You are [V]{name}[/V]" in shown(run.folder, participant, prompts=True)
+    assert "What is a fair price?" in shown(run.folder, "market/2")
+    for unknown in ("nobody", "market/99"):
+        with pytest.raises(InputError, match="is not in this run"):
+            shown(run.folder, unknown)
 
 
 def test_what_will_be_cut_is_said_beforehand(tmp_path: Path) -> None:
