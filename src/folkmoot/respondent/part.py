@@ -24,7 +24,7 @@ class Part(Generic[C]):
     """A study's own part of the respondent: what its answers mean, not how its prompts say it.
 
     names    from the study's settings to the names of what opinions are about: its options, its
-             concept, its proposals. A name counts only where it stands in the messages.
+             concept, its proposals. A name counts only if it occurs in a passage.
     answers  who gives an answer of what kind → a function of the `Mind` that is asked. The key is
              the title of the answer's JSON schema ("Stance"), or role and kind ("moderator text",
              "participant number"). It gives the answer: text, a number, or of an object the fields
