@@ -90,7 +90,8 @@ white space. A function returns None to leave the answer to the shared rules.
 
 Who a person is follows from their `persona` passage: `quote(card, "persona", id, speaker.id)` in
 the system message or the prompt. Without one, the text of unknown source in the system message is
-the person, and a treatment written there makes another person. A study with arguments of its own topic brings a `Lexicon`
+the person, and a treatment written there makes another person. A study with arguments of its own
+topic brings a `Lexicon`
 (`Part.lexicon`; three camps, like lexicon.yaml): then no phrase of another topic is spoken.
 
 **Studies without sources.** The prompt of an f-string is one unattributed passage. The respondent
