@@ -40,8 +40,7 @@ class Claim:
     `measure`: `table.column`, or a column. `contrast`: the difference is first minus second.
     `kind`: of truth values a share, else a mean. `margin`: the smallest difference that matters,
     or the largest that counts as none (`equivalent`). `unit`: what is independent of each other, in
-    words. `estimand`: population, treatment, outcome and unit in one sentence. `missing`: what is
-    done with units of which the measure is not known.
+    words. `estimand`: population, treatment, outcome and unit in one sentence.
     """
 
     measure: str
@@ -52,7 +51,6 @@ class Claim:
     family: Family = "exploratory"
     unit: str = "participant"
     estimand: str = ""
-    missing: str = "left out; bounds over all ways of filling them in are given for shares"
 
     @property
     def says(self) -> str:

@@ -150,6 +150,14 @@ def all_pairs(
     return [replace(pair, holm_p=p) for pair, p in zip(pairs, adjusted, strict=True)]
 
 
+def mover(first: Estimate, second: Estimate) -> tuple[float, float]:
+    """The interval of first − second from those of two independent estimates; see `between`."""
+    d = first.value - second.value
+    down = math.hypot(first.value - first.low, second.high - second.value)
+    up = math.hypot(first.high - first.value, second.value - second.low)
+    return d - down, d + up
+
+
 def between(first: Callable[..., Estimate], second: Callable[..., Estimate]) -> Estimate:
     """The difference of two independent estimates from their intervals (MOVER), with its p-value.
 
@@ -163,10 +171,7 @@ def between(first: Callable[..., Estimate], second: Callable[..., Estimate]) -> 
 
     def bounds(alpha: float) -> tuple[float, float]:
         level = 1 - max(alpha, 1e-15)  # nearer to 1 there are no numbers
-        a, b = first(level=level), second(level=level)
-        down = math.hypot(one.value - a.low, b.high - two.value)
-        up = math.hypot(a.high - one.value, two.value - b.low)
-        return d - down, d + up
+        return mover(first(level=level), second(level=level))
 
     few = _few(one.units, two.units)
     p = p_of_interval(d, bounds)

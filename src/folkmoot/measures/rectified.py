@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.estimates import Estimate
-from folkmoot.measures.proportions import wilson
+from folkmoot.measures.proportions import mover, wilson
 
 FloatArray = NDArray[np.float64]
 
@@ -111,11 +111,8 @@ def rectified_difference(first: Rectified, second: Rectified) -> Estimate:
     By MOVER from both intervals (Zou and Donner 2008, doi:10.1002/sim.3095), without a p value.
     """
     one, two = first.corrected, second.corrected
-    d = one.value - two.value
-    down = math.hypot(one.value - one.low, two.high - two.value)
-    up = math.hypot(one.high - one.value, two.value - two.low)
     few = min(one.units, two.units)
-    return Estimate(d, d - down, d + up, one.n + two.n, few, method="MOVER")
+    return Estimate(one.value - two.value, *mover(one, two), one.n + two.n, few, method="MOVER")
 
 
 def people_needed(
