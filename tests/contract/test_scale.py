@@ -38,7 +38,7 @@ def test_rows_of_a_process_that_was_killed_are_removed_by_the_next(
 ) -> None:
     with pytest.raises(Crash):
         play("cross_pollination", tmp_path, provider=respondent("cross_pollination", die_after=9))
-    left = tmp_path / recording.Recording.file_of("answers")
+    left = tmp_path / recording.ROWS
     left.write_bytes(b"half a row")
     run: folkmoot.Run = play(
         "cross_pollination", tmp_path, resume=True, provider=respondent("cross_pollination")

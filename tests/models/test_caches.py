@@ -14,7 +14,7 @@ import pytest
 
 from folkmoot import EMPTY, Session, Speaker, Study, StudyConfig, Utterance, run
 from folkmoot.conversation.prompts import Prompt, PromptLibrary
-from folkmoot.conversation.transcript import told
+from folkmoot.conversation.transcript import build_messages
 from folkmoot.engine.estimate import rehearsed
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.journal import JournalReader
@@ -335,6 +335,8 @@ def test_marks_leave_nothing_in_the_text_and_say_where_they_stood(
         ends = [prompt[:end] for end in prompt.begins]
         assert ends[0] == "" and len(ends) == 1 + len(heard)
         assert all(end.endswith(f"{said}\n\n") for end, said in zip(ends[1:], heard, strict=True))
-        assert told(Speaker("a", system="You."), EMPTY, prompt)[1] == tuple(
+        assert build_messages(
+            Speaker("a", system="You."), EMPTY, prompt
+        ).cache_breakpoints == tuple(
             len("You.") + end for end in prompt.begins
         )

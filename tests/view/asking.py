@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.conversation.answers import Answer, Unreadable
-from folkmoot.conversation.transcript import Speaker, Transcript, Utterance, messages_for
+from folkmoot.conversation.transcript import Speaker, Transcript, Utterance, build_messages
 from folkmoot.engine.desk import Chair, Desk, Question, Scene
 from folkmoot.engine.seats import Playable, Seats
 from folkmoot.models.request import Json, Request
@@ -45,7 +45,7 @@ def asking(
         return read.problem if isinstance(read, Unreadable) else problem
 
     who = Speaker(chair.place.id, "Me", system=system)
-    messages = messages_for(who, Transcript(said), prompt)
+    messages = build_messages(who, Transcript(said), prompt).messages
     request = Request("human", messages, schema=schema, images=images)
     address = f"talk/{chair.place.id}/ask{len(desk._scenes)}"
     scene = Scene(who, said, prompt, form, offered, len(messages), problem_with)

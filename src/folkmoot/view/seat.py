@@ -270,8 +270,8 @@ def policy_for(images: Collection[str]) -> str:
 
 
 def so_far(question: Question) -> list[Said]:
-    """What the person heard, as `messages_for` tells it to a model: others bear their names where
-    there are several."""
+    """What the person heard, as `build_messages` gives it to a model: others bear their names
+    where there are several."""
     scene = question.scene
     several = len({u.speaker_id for u in scene.heard} - {"", scene.who.id}) > 1
     return [_said(u, scene.who.id, several) for u in scene.heard]
