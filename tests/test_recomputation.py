@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from pathlib import Path
 
 import openpyxl
@@ -95,7 +96,9 @@ def otherwise(cell: Cell) -> Cell:
     """Another cell of its kind, a figure off by a thousandth."""
     if isinstance(cell, bool) or cell is None:
         return not cell
-    return f"{cell}?" if isinstance(cell, str) else cell * 1.001 + 0.001
+    if isinstance(cell, str):
+        return f"{cell}?"
+    return cell + math.copysign(abs(cell) * 0.001 + 0.001, cell)  # away from zero
 
 
 def example(study: str) -> Path:

@@ -337,6 +337,4 @@ def test_marks_leave_nothing_in_the_text_and_say_where_they_stood(
         assert all(end.endswith(f"{said}\n\n") for end, said in zip(ends[1:], heard, strict=True))
         assert build_messages(
             Speaker("a", system="You."), EMPTY, prompt
-        ).cache_breakpoints == tuple(
-            len("You.") + end for end in prompt.begins
-        )
+        ).cache_breakpoints == tuple(len("You.") + end for end in prompt.begins)
