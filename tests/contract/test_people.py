@@ -171,12 +171,7 @@ def cells(run: RunFolder) -> dict[tuple[str, str, int], object]:
     }
 
 
-# A known fault, not yet understood: in a town hall cells of `answers` in rows of others differ
-# afterwards (speaker_id, role), although no word of the person is in them.
-TOWN_HALL = pytest.param("town_hall", marks=pytest.mark.xfail(reason="rows of others differ"))
-
-
-@pytest.mark.parametrize("study", [TOWN_HALL if name == "town_hall" else name for name in STUDIES])
+@pytest.mark.parametrize("study", STUDIES)
 def test_no_word_of_who_withdraws_is_left_and_every_other_word_stays(
     study: str, tmp_path: Path
 ) -> None:

@@ -221,6 +221,28 @@ def test_words_of_others_that_the_person_quoted_or_repeated_stay(talked: RunFold
     assert before["ann1/ann/ask0"] == after["ann1/ann/ask0"]  # before the person had said anything
 
 
+async def name_speakers(session: Session[StudyConfig]) -> None:
+    """Ann answers with one word, which is also a role, a stage and an id."""
+    lead = Speaker("lead", role="moderator")
+    for number, who in enumerate((Speaker("ann"), lead, Speaker("bo"))):
+        await session.at("opening", str(number)).ask(who, "Who should speak?")
+
+
+def test_a_word_that_is_also_a_name_of_the_protocol_stays_in_rows_of_others(tmp_path: Path) -> None:
+    study = Study("names", "Names", StudyConfig, name_speakers)
+    replies = {"opening/0/ask0": "Moderator, opening\nmoderator.\nlead\nopening"}
+    model = Scripted(lambda _, address: replies.get(address, "I do."))
+    run = folkmoot.run(study, {"model": "openai/x"}, provider=model, out=tmp_path / "run").folder
+    before = run.table("answers")
+    withdraw(run, find_personal_texts(run, ANN), "researcher")
+    after = RunFolder(run.path).table("answers")
+    assert held(run.path, "Moderator, opening") == [] and after["missing"][0] == WITHDRAWN
+    assert before.filter(pl.col("speaker_id") != "ann").equals(
+        after.filter(pl.col("speaker_id") != "ann")
+    )
+    assert after["stage"].to_list() == ["opening"] * 3
+
+
 def test_quotations_by_any_speaker_are_listed_and_removed(talked: RunFolder) -> None:
     found = find_personal_texts(talked, ANN)
     quoted = {reply.address: reply.words for reply in found.replies if reply.use == QUOTATION}

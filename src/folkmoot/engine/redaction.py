@@ -85,7 +85,8 @@ class Redaction:
     `ids` are the names of the person in rows and files, `others` the ids of other participants,
     `scopes` the sessions that the person takes part in, if the same id takes part in several.
     `texts`: recorded text, or a line of one → what is left of it. Those that are also `shared`
-    were given by another speaker too, and go only from rows of the person.
+    were given by another speaker too, and go only from rows of the person. Those that are
+    `impersonal` (names of the protocol, options, texts of the study file) are not recorded.
     """
 
     ids: frozenset[str] = frozenset()
@@ -93,6 +94,7 @@ class Redaction:
     scopes: frozenset[str] = frozenset()
     texts: dict[str, str] = field(default_factory=dict)
     shared: set[str] = field(default_factory=set)
+    impersonal: set[str] = field(default_factory=set)
     # Equal marks show equal words. The salt is not kept, so that no guess can be tried.
     salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
 
@@ -116,7 +118,7 @@ class Redaction:
         all of it is of the person. Figures alone are not personal."""
         lines = [line.strip() for line in (text, *text.splitlines())]
         for part in (*lines, *(line.rstrip(".!?") for line in lines)):
-            left = (change or self.mark)(part)
+            left = part if part in self.impersonal else (change or self.mark)(part)
             if left != part and any(character.isalpha() for character in part):
                 self.texts.setdefault(part, left)
                 self.__dict__.pop("_forms", None)

@@ -87,6 +87,8 @@ STAGED = ".withdrawal"  # the folder of changed files that are all complete
 KEPT = (MANIFEST, PLAN, STUDY_FILE, SEATS, PEOPLE, AMENDMENTS)  # not redacted like other files
 # Cells of a row of `answers` that tell what its participant answered.
 WITHDRAWN_CELLS = ("value", "said", "recorded", "how", "agrees", "position")
+# Cells of a row of `answers` with names of the protocol. The same word in a reply names the same.
+NAMING_CELLS = ("speaker_id", "role", "stage")
 DERIVED = ("report.html", "report.pdf", "export-*")  # made anew when wanted
 CLOSED = ("choice", "number")  # kinds of answers that hold no words of the speaker
 SPOKEN = ("utterance", "answer")
@@ -244,8 +246,10 @@ class _Search:
     ) -> None:
         self._found, self._answers, self._people = found, answers, people
         self._received = set[Gram]()  # words that the person had read before they wrote them
-        # Names, options and texts of the study file are not personal.
-        self._study = {*map(str, people), *find_texts(run.config), found.place.name}
+        # Names of speakers, roles and stages, options and texts of the study file are not personal.
+        named = {str(row[column]) for row in answers.values() for column in NAMING_CELLS}
+        self._study = found.redaction.impersonal
+        self._study.update(named, find_texts(run.config), [found.place.name])
         self._public = set[str]()
         said = run.table(UTTERANCES).iter_rows(named=True) if run.has_table(UTTERANCES) else ()
         for row in said:
