@@ -29,7 +29,7 @@ async def protocol(session: Session[Config]) -> None:
     people = find_maker("quota")(session.config.participants, session.rng)
 
     async def one(scope: Scope, persona: Persona) -> None:
-        who = Speaker(persona.id, system=f"You are {persona.text}", persona=persona.text)
+        who = Speaker(persona.id, system=f"You are {persona.text}")
         said = await scope.ask(who, QUESTION, answer=Choice(OPTIONS))
         choice = None if isinstance(said, Missing) else said
         scope.record("votes", {"participant_id": persona.id, "choice": choice})

@@ -68,9 +68,14 @@ def play(study: str, path: Path, *overrides: str) -> tuple[dict[str, Sat], RunFo
     def answer(chair: Chair, question: Question) -> str:
         if question.address.startswith("seats/"):
             return json.dumps(CARD)
-        who = question.scene.who
-        sat = seats.setdefault(chair.place.name, Sat([], who.persona, who.name))
-        sat.texts.extend(m.content for m in question.request.messages)
+        who, messages = question.scene.who, question.request.messages
+        card = "\n".join(
+            messages[span.message].content[span.start : span.end]
+            for span in question.request.spans
+            if span.source.kind == "persona" and span.source.speaker == who.id
+        )
+        sat = seats.setdefault(chair.place.name, Sat([], card, who.name))
+        sat.texts.extend(message.content for message in messages)
         return people.reply(question.request, question.address).text
 
     run = folkmoot.run(

@@ -43,7 +43,7 @@ class Script:
     async def ask(
         self, who: Speaker, prompt: str, *, answer: Answer[T] | None = None, about: str = ""
     ) -> T | Missing:
-        assert who.persona in prompt and answer is not None and about
+        assert who.id == "recruiter" and answer is not None and about
         self.prompts.append(prompt)
         parsed = answer.parse(self.replies.pop(0))
         return Missing("unparsed") if isinstance(parsed, Unreadable) else parsed.value

@@ -143,7 +143,7 @@ def ratings(knobs: dict[str, float]) -> list[int]:
     town, about = Town(5, knobs), "The town should have a night bus to the harbour."
     found = []
     for n in range(300):
-        hints = RespondentHints("participant", "", "choice", LIKERT, about=about, speaker=f"p{n}")
+        hints = RespondentHints("participant", "choice", LIKERT, about=about, speaker=f"p{n}")
         request = town.request(hints, system(n), "How far do you agree?")
         found.append(LIKERT.index(town.model.reply(request, f"r/{n}").text))
     return found

@@ -130,7 +130,7 @@ def test_the_judge_finds_the_option_with_the_most_foreign_reasons() -> None:
     shown = prompt(*(quote(f"{o}: {t}.", "summary", f"s.text/{o}") for o, t in texts.items()))
     town = Town(9)
     for about, found in (("", POOL), (POOL, MARKET)):
-        hints = RespondentHints("judge", "", "choice", OPTIONS, about=about, speaker="judge")
+        hints = RespondentHints("judge", "choice", OPTIONS, about=about, speaker="judge")
         assert town.model.reply(town.request(hints, "", shown), "j").text == found
 
 
@@ -163,7 +163,7 @@ LINE = "A retired chemist and grandmother who keeps bees in a small village"
 
 
 def test_a_line_becomes_a_persona_with_fitting_demographics() -> None:
-    town, asked = Town(1), RespondentHints("recruiter", LINE)
+    town, asked = Town(1), RespondentHints("recruiter", speaker="recruiter")
     request = town.request(
         asked._replace(kind="json"), "", demographics_prompt(LINE), schema=Json(Demographics).schema
     )

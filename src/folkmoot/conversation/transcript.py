@@ -26,9 +26,7 @@ class Speaker:
     """Someone who can be asked: a participant, a moderator, a planner, a facilitator.
 
     `system` is the system prompt; `model` None means the run's model for this role. `images`: words
-    of `system` and of the prompts put to it that are sent as images (`models.images`). `persona` is
-    the description of the person as it stands in what the speaker is told (of several lines, those
-    that do): by it the embedded respondent knows one person in all prompts. It is sent to nobody.
+    of `system` and of the prompts put to it that are sent as images (`models.images`).
     """
 
     id: str
@@ -39,7 +37,6 @@ class Speaker:
     temperature: float | None = None
     max_tokens: int | None = None
     images: tuple[str, ...] = ()
-    persona: str = ""
 
 
 class Utterance(NamedTuple):

@@ -154,7 +154,7 @@ def as_oneself(who: Speaker, card: Quoted) -> Speaker:
         parts = [Replacement(0, 0, concatenate(("You are ", card, "\n\n"), plain=None))]
     changed = replace_parts(system, parts)
     begins = (shift_offset(offset, parts) for offset in getattr(who.system, "begins", ()))
-    return replace(who, system=Prompt(changed, changed.spans, begins), persona=card)
+    return replace(who, system=Prompt(changed, changed.spans, begins))
 
 
 def _is_persona(span: Span, speaker: str) -> bool:

@@ -525,7 +525,7 @@ def _hints_for_respondent(
 ) -> RespondentHints:
     signal, total = getattr(wanted, "signal", ""), getattr(wanted, "total", None)
     names = tuple({u.speaker_id: u.name for u in history if u.speaker_id}.items())
-    hints = (who.role, who.persona, _form(wanted), _offered(wanted), signal, about, who.id, total)
+    hints = (who.role, _form(wanted), _offered(wanted), signal, about, who.id, total)
     return RespondentHints(*hints, names)
 
 
@@ -558,7 +558,7 @@ async def _own_card(run: RunContext, seat: Playable) -> Quoted:
 async def _ask_card(run: RunContext, seat: Playable) -> Quoted:
     who, wanted, address = Speaker(seat.id), Json(OwnCard), own_card_at(seat)
     messages, _, spans = build_messages(who, EMPTY, OWN_CARD)
-    asked = RespondentHints(who.role, "", _form(wanted), speaker=seat.id)
+    asked = RespondentHints(who.role, _form(wanted), speaker=seat.id)
     request = Request(HUMAN, messages, schema=wanted.schema, asked=asked, spans=spans)
     if run.desk is not None:
         scene = Scene(who, (), OWN_CARD, "json", (), len(messages), _problems_of(wanted))

@@ -52,7 +52,6 @@ class RespondentHints(NamedTuple):
     """
 
     role: str = ""  # of the speaker who is asked
-    persona: str = ""  # the description of the person, of which only what the text holds counts
     kind: str = ""  # of the answer, as `Answer.kind` has it
     # The options of a choice, the bounds of a number, or the option whose view a text is to give.
     offered: tuple[str, ...] = ()

@@ -7,7 +7,6 @@ in the table `base_personas`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar, get_args
@@ -112,10 +111,9 @@ async def enrich(
     that completes "You are …". `prompts` is a folder whose `demographics.md` or `enrichment.md`
     replaces the packaged one.
     """
-    who = replace(RECRUITER, persona=base)
     asked = demographics_prompt(base, prompts)
     demographics = await scope.ask(
-        who, asked, answer=Json(Demographics), about="demographics of a persona"
+        RECRUITER, asked, answer=Json(Demographics), about="demographics of a persona"
     )
     found = {} if isinstance(demographics, Missing) else demographics.model_dump()
     facts = {name: found.get(name) for name in Demographics.model_fields}
@@ -123,7 +121,7 @@ async def enrich(
     if isinstance(demographics, Missing):
         return demographics
     asked = enrichment_prompt(base, demographics, prompts)
-    text = await scope.ask(who, asked, answer=Text(), about="description of a persona")
+    text = await scope.ask(RECRUITER, asked, answer=Text(), about="description of a persona")
     if isinstance(text, Missing):
         return text
     return Persona(

@@ -78,11 +78,6 @@ def read(request: Request) -> Reading:
     """Return the reading of a request."""
     asked = request.asked
     passages = passages_of(request)
-    lines = persona_of(passages, asked.speaker)
-    if not lines:
-        whole = fold("\n".join(m.content for m in request.messages)).casefold()
-        told = [line for line in asked.persona.splitlines() if line.strip()]
-        lines = [line for line in told if fold(line).casefold() in whole]
     in_system = bool(request.messages) and request.messages[0].role == "system"
     described = [
         passage for passage in of_kind(passages, UNATTRIBUTED) if in_system and not passage.message
@@ -92,7 +87,7 @@ def read(request: Request) -> Reading:
         kind=asked.kind or ("json" if request.schema else ""),
         speaker=asked.speaker,
         about=asked.about or text_outside(request),
-        persona="\n".join(lines),
+        persona="\n".join(persona_of(passages, asked.speaker)),
         described="\n".join(passage.text for passage in described),
         passages=passages,
         # What stands inside another passage is read as a part of it.

@@ -356,7 +356,7 @@ def test_the_minutes_count_right() -> None:
         said_by("cy", "Everybody should set an example."),
         said_by("dee", "I have no view on that yet."),
     ]
-    minutes = RespondentHints("summarizer", "", "text", about=STAKE, speaker="minutes")
+    minutes = RespondentHints("summarizer", "text", about=STAKE, speaker="minutes")
     said = of_part(minutes, STAKE, *heard)
     assert "Of 4 who spoke about it, 2 spoke for giving much, 1 for holding back, and 1" in said
 
@@ -365,7 +365,7 @@ def test_what_others_gave_draws() -> None:
     def given(amount: int) -> int:
         others = [said_by(who, str(amount)) for who in ("ann", "bob", "cy")]
         hints = RespondentHints(
-            "participant", "You are Dee.", "number", offered=("0", "20"), about=STAKE, speaker="dee"
+            "participant", "number", offered=("0", "20"), about=STAKE, speaker="dee"
         )
         return int(of_part(hints, STAKE, *others))
 
@@ -377,7 +377,7 @@ def test_a_story_is_told_from_answers() -> None:
         quote(words, "persona", cell("assignment.profile", "p1", n), "p1")
         for n, words in enumerate(("I bake bread.", "34"))
     ]
-    said = of_part(RespondentHints("biographer", "", "text", speaker="p1"), *lines)
+    said = of_part(RespondentHints("biographer", "text", speaker="p1"), *lines)
     assert said == "This is me: 34; I bake bread."
 
 

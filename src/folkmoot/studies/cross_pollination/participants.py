@@ -123,7 +123,7 @@ class Participant:
 
     def speaker(self, system: str) -> Speaker:
         """The participant as the models see it."""
-        return Speaker(self.id, "Participant", "participant", system, persona=self.persona.text)
+        return Speaker(self.id, "Participant", "participant", system)
 
     def with_(self, **changes: Any) -> Participant:
         return replace(self, **changes)

@@ -325,7 +325,6 @@ class Participant:
             self.id,
             self.name,
             system=self.build_system_prompt(scope),
-            persona="\n".join(self.description.values()),
             temperature=self.config.temperature,
             max_tokens=self.config.max_tokens or ANSWER_TOKENS,
             images=self.config.images,

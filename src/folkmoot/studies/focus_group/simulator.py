@@ -160,7 +160,7 @@ def infer_request(
                 role, kind, schema = speaker, "json", answer.schema
                 break
     persona = system_prompt if role == "participant" else ""
-    asked = RespondentHints(role, persona, kind, offered, about=user_prompt, speaker=role)
+    asked = RespondentHints(role, kind, offered, about=user_prompt, speaker=role)
     product = DiscussionTexts(config) if config is not None else None
     known = [quote(persona, "persona", "", role)]
     if product is not None:

@@ -183,7 +183,7 @@ def member_speaker(scope: Scope, group: Group, member: Member, days: int) -> Spe
         group_title=quote_title(group),
         days=quote(days, "material", "study.days"),
     )
-    return Speaker(member.id, member.name, "participant", system, persona=persona)
+    return Speaker(member.id, member.name, "participant", system)
 
 
 def mediator(scope: Scope) -> Speaker:

@@ -456,17 +456,16 @@ def longest_reply(config: TownHallConfig, model: str) -> int:
 
 
 def _resident(scope: Scope, meeting: Meeting, resident: Resident) -> Speaker:
-    described = portrait(scope, meeting, resident)
     system = scope.prompt(
         "persona",
         r=meeting.named[resident.id],
-        portrait=described,
+        portrait=portrait(scope, meeting, resident),
         topic=meeting.topic,
         residents=count_residents(meeting),
         rounds=quote(meeting.rounds, "value", "study.rounds"),
     )
     model = meeting.seats[resident.id]
-    return Speaker(resident.id, resident.id, system=system, model=model, persona=described)
+    return Speaker(resident.id, resident.id, system=system, model=model)
 
 
 def _shared_session(scope: Scope, meeting: Meeting) -> Speaker:

@@ -395,8 +395,7 @@ def participant(
         facilitator=SourcedText(FACILITATOR),
     )
     images = tuple(image.words for text in (role, treatment, context) for image in images_in(text))
-    persona = "\n".join(filter(None, [*(line["answer"] for line in told), story])) or seat.name
-    return Speaker(seat.id, seat.name, "participant", system, images=images, persona=persona)
+    return Speaker(seat.id, seat.name, "participant", system, images=images)
 
 
 def special(prompt: Prompts, state: SessionState, label: str) -> Speaker:
