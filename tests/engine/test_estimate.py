@@ -174,11 +174,6 @@ model: synthetic
 """
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="Statements of residents outside the sample are copies with one source, and the "
-    "respondent reacts to each source once: replies of the dry run are half as long.",
-)
 def test_the_output_of_a_large_hall_is_estimated_from_a_sample(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.context import Begins, Part, RunContext
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.outbox import WAVE
@@ -40,6 +43,7 @@ from folkmoot.models.request import (
     byte_count,
     estimated_tokens,
 )
+from folkmoot.provenance import Source
 from folkmoot.randomness import digest, generator
 
 I = TypeVar("I")  # noqa: E741
@@ -336,7 +340,8 @@ class Counted(NamedTuple):
 
 class Sampler:
     """Runs a sample of the items of each fork; the rest gets copies of their results, so that the
-    protocol goes on, and its later parts are rehearsed with these.
+    protocol goes on, and its later parts are rehearsed with these. What is said in a copy is of the
+    item that gets it: a speaker and replies that differ from those of the original.
 
     Of an outermost fork items are run one after the other, in a drawn order, as far as the work of
     a dry run goes. Of a fork within one (`within`) a few items are run side by side. `items` counts
@@ -372,7 +377,7 @@ class Sampler:
         finally:
             weight.reset(token)
         if not failures:
-            self._copy(run, drawn, SAMPLE, results, stage)
+            self._copy(run, fork, drawn, SAMPLE, results, stage)
         return failures
 
     async def _one_by_one(
@@ -407,21 +412,59 @@ class Sampler:
         self.items = [self.items[0] + len(took), self.items[1] + len(drawn)]
         for which, calls in enumerate(_bounds_of(took)):
             self.calls_range[which] += left * calls
-        self._copy(run, drawn, len(took), results, stage)
+        self._copy(run, fork, drawn, len(took), results, stage)
         return {}
 
     def _copy(
         self,
         run: RunContext,
+        fork: Begins[I, R],
         drawn: Sequence[Part[I]],
         ran: int,
         results: dict[int, R],
         stage: str,
     ) -> None:
         for number, part in enumerate(drawn[ran:]):
-            results[part.number] = results[drawn[number % ran].number]
+            original = drawn[number % ran]
+            result = results[original.number]
+            results[part.number] = _with_own_sources(result, fork.path, original.key, part.key)
             run.item_done(stage)
             self.copied = True
+
+
+def _with_own_sources(result: R, path: tuple[str, ...], original: str, own: str) -> R:
+    """Return a result of the item `original` of a fork as one of the item `own`: what was said
+    below the fork has ids and speakers of the latter. A result without such texts, or one that
+    cannot be copied, is returned as it is."""
+    file = BytesIO()
+    pickler = _Renaming(file, "/".join((*path, original)), "/".join((*path, own)))
+    try:
+        pickler.dump(result)
+    except (pickle.PicklingError, TypeError, AttributeError):  # it may hold an open file
+        return result
+    return pickle.loads(file.getvalue()) if pickler.changed else result
+
+
+class _Renaming(pickle.Pickler):
+    """Writes an object in which utterances and sources below the scope `old` are below `new`."""
+
+    def __init__(self, file: BytesIO, old: str, new: str) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._old, self._new = old, new
+        self._speakers = {old.rpartition("/")[2]: new.rpartition("/")[2]}
+        self.changed = False
+
+    def reducer_override(self, value: object) -> Any:
+        if not isinstance(value, (Source, Utterance)) or not value.id.startswith(f"{self._old}/"):
+            return NotImplemented
+        self.changed = True
+        id = self._new + value.id.removeprefix(self._old)
+        if isinstance(value, Source):
+            return Source, value._replace(id=id, speaker=self._rename(value.speaker))[:]
+        return Utterance, value._replace(id=id, speaker_id=self._rename(value.speaker_id))[:]
+
+    def _rename(self, speaker: str) -> str:
+        return self._speakers.get(speaker, speaker)
 
 
 def _bounds_of(took: Sequence[float]) -> tuple[float, float]:
