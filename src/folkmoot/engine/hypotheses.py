@@ -8,35 +8,21 @@ before the first call, and not from the study file, which can be edited afterwar
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
-import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from folkmoot.engine.claims import evaluate_claims
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
-from folkmoot.measures.claims import (
-    Claim,
-    Direction,
-    Kind,
-    Result,
-    Side,
-    evaluate,
-    without_result,
-)
+from folkmoot.measures.claims import Claim, Direction, Result
 from folkmoot.measures.estimates import ALPHA, known, percent, plural
-from folkmoot.measures.proportions import holm
 from folkmoot.randomness import digest
 from folkmoot.storage.findings import Cell, Finding, Grid, Intervals
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.tables import by_column, name_unit, units_of
 
 KEY = "hypotheses"  # of the finding
 SECTION = "Hypotheses stated beforehand"
-# Where a measure stands in several tables, the first of these that holds it is meant.
-TABLES = ("participants", "discussions", "sessions", "groups", "measures", "members", "residents")
 
 
 class Hypothesis(BaseModel):
@@ -65,20 +51,16 @@ class Hypothesis(BaseModel):
             raise ValueError("must name two different arms")
         return contrast
 
-    def claim(self, kind: Kind = "mean", unit: str = "") -> Claim:
-        """The hypothesis as a claim about a measure of this kind."""
-        first, second = self.contrast
+    def claim(self) -> Claim:
+        """The hypothesis as a claim; its kind and unit are known with the table that holds it."""
         return Claim(
             self.measure,
             self.contrast,
-            kind,
+            "mean",
             self.direction,
             self.smallest,
             "primary",
-            unit or "unit of the table",
-            f"The {'share' if kind == 'share' else 'mean'} of {self.measure} in {first} minus that "
-            f"in {second}, among those simulated in this run; independent unit: "
-            f"{unit or 'row of the table'}.",
+            "unit of the table",
         )
 
     @property
@@ -204,67 +186,5 @@ def _caveats(results: Sequence[Result]) -> list[str]:
 
 
 def evaluate_hypotheses(run: RunFolder, hypotheses: Sequence[Hypothesis]) -> list[Result]:
-    """The results of hypotheses, in order, as one family."""
-    alpha = ALPHA / len(hypotheses) if hypotheses else ALPHA
-    results = []
-    for h in hypotheses:
-        read = read_sides(run, h)
-        if isinstance(read, str):
-            results.append(without_result(h.claim(), read))
-        else:
-            results.append(evaluate(*read, alpha))
-    adjusted = holm([r.estimate.p for r in results])
-    several = len(results) > 1
-    return [
-        replace(r, adjusted_p=p if several else math.nan)
-        for r, p in zip(results, adjusted, strict=True)
-    ]
-
-
-def read_sides(run: RunFolder, h: Hypothesis) -> tuple[Claim, Side, Side] | str:
-    """The claim of a hypothesis and both of its arms, or why the run has them not."""
-    table, column = _table_of(run, h.measure)
-    if table is None:
-        return f"no table has {h.measure} and arms"
-    by = by_column(table)
-    assert by is not None
-    ended = table
-    if "status" in table.columns:
-        ended = table.filter(pl.col("status") == "complete")
-    known_arms = ended[by].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list()
-    if lacking := [arm for arm in h.contrast if arm not in known_arms]:
-        there = f"there are {', '.join(known_arms)}" if known_arms else "nobody came to the end"
-        return f"no {by} {' or '.join(lacking)}; {there}"
-    value = pl.col(column)
-    if "status" in table.columns:  # who did not come to the end is lost, whatever is recorded
-        value = pl.when(pl.col("status") == "complete").then(value)
-    units = units_of(table)
-    rows = table.select(
-        pl.col(by).cast(pl.String).alias("arm"), value.cast(pl.Float64).alias("value"), unit=units
-    )
-    sides = []
-    for arm in h.contrast:
-        own = rows.filter(pl.col("arm") == arm)
-        sides.append(Side.of(own["value"].fill_null(math.nan).to_list(), own["unit"].to_list()))
-    if empty := [arm for arm, side in zip(h.contrast, sides, strict=True) if not len(side.values)]:
-        return f"{column} is unknown in {' and '.join(empty)}"
-    shares = table.schema[column] == pl.Boolean
-    if shares and h.smallest >= 1:
-        return f"{column} is a share: write smallest: 0.05 for five points"
-    claim = h.claim("share" if shares else "mean", name_unit(table))
-    return claim, sides[0], sides[1]
-
-
-def _table_of(run: RunFolder, measure: str) -> tuple[pl.DataFrame | None, str]:
-    """The table that a measure is read from, and its column."""
-    named, _, column = measure.rpartition(".")
-    order = [named] if named else [*TABLES, *run.tables()]
-    for name in order:
-        if name in ("answers", "utterances") or not run.has_table(name):
-            continue
-        table = run.table(name)
-        kind = table.schema.get(column)
-        usable = kind is not None and (kind.is_numeric() or kind == pl.Boolean)
-        if usable and by_column(table) is not None:
-            return table, column
-    return None, column
+    """The results of hypotheses, in order, as one family of primary claims."""
+    return evaluate_claims(run, [h.claim() for h in hypotheses])

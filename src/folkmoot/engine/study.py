@@ -25,6 +25,7 @@ from folkmoot.engine.strict_answers import StrictTables, add_strict_findings
 from folkmoot.engine.study_code import load_study_code
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
+from folkmoot.measures.claims import Claim
 from folkmoot.measures.power import DesignSize
 from folkmoot.models.request import Message
 from folkmoot.registry import STUDIES, installed
@@ -79,6 +80,8 @@ class Study(Generic[Config]):
     preview     what `folkmoot check --preview` prints: prompts as they would be sent
     size        how large the design is (config, folder of the study file), for `folkmoot power`;
                 None where the settings don't say
+    claims      what a study with these settings compares, stated without data (config): at most
+                three primary claims, which answer its main question, and all others
     findings    results from the tables of a finished run
     strict_tables  its tables without some answers, from the run and the rows of `answers` to leave
                 out: findings are also computed from these (`engine/strict_answers.py`). None: no
@@ -123,6 +126,7 @@ class Study(Generic[Config]):
     images: Callable[[Config], Sequence[str]] = lambda _config: ()
     preview: Callable[[Config, PromptLibrary], list[Preview]] | None = None
     size: Callable[[Config, Path], DesignSize | None] = lambda _config, _folder: None
+    claims: Callable[[Config], Sequence[Claim]] = lambda _config: ()
     findings: Callable[[RunFolder], list[Finding]] = lambda _run: []
     strict_tables: StrictTables | None = None
     show: Callable[[RunFolder, Sequence[str]], Iterable[str]] = lambda _run, _key: ()
@@ -205,6 +209,18 @@ def seats_of(study: Study, config: StudyConfig, folder: Path) -> tuple[Playable,
     if config.seats is None:
         return ()
     return taken(config.seats, study.places(config, folder), config.random_seed)
+
+
+def claims_of_run(study: Study, run: RunFolder) -> list[Claim]:
+    """What a run compares: the hypotheses of its sealed plan, then the claims of its study type.
+
+    Where hypotheses are stated they are the primary family, and all else is exploratory.
+    """
+    stated, _ = read_sealed(run)
+    declared = list(study.claims(study.config.model_validate(run.config)))
+    if not stated:
+        return declared
+    return [*(h.claim() for h in stated), *(replace(c, family="exploratory") for c in declared)]
 
 
 FAILED = "failed"  # the key of the finding that says that a study's findings failed

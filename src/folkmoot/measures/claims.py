@@ -3,14 +3,15 @@
 A claim says which measure is compared between which two arms, in which direction, and by how much
 the arms must differ for it to matter. `estimate_difference` is the only place that chooses a
 method, by the kind of the measure and by what is independent of each other; `judge` is the only
-place that gives a verdict. Findings, hypotheses, grids and comparisons print what these return.
+place that gives a verdict; `judge_families` is the only place that allows for how many claims there
+are. Findings, hypotheses, grids and comparisons print what these return.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -20,27 +21,45 @@ from numpy.typing import ArrayLike, NDArray
 from folkmoot.measures.clustered import clustered_difference, paired_difference
 from folkmoot.measures.estimates import ALPHA, FEWEST_UNITS, Estimate, p_value, points, points_span
 from folkmoot.measures.paired_votes import paired_shares
-from folkmoot.measures.proportions import Arm, Bounds, difference_bounds, newcombe
+from folkmoot.measures.proportions import Arm, Bounds, difference_bounds, holm, newcombe
 
 FloatArray = NDArray[np.float64]
 Kind = Literal["share", "mean"]
 Direction = Literal["greater", "less", "different", "equivalent"]
 Family = Literal["primary", "secondary", "exploratory"]
 ClaimVerdict = Literal["supported", "contradicted", "undecided"]
+Level = str | int | float | bool | None  # of a column
 
 SUPPORTED: ClaimVerdict = "supported"
 CONTRADICTED: ClaimVerdict = "contradicted"
 UNDECIDED: ClaimVerdict = "undecided"
 
 
+MOST_PRIMARY = 3  # claims of a study
+MISSING = "Subjects of whom the measure is not known are left out, counted, and bounded."
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A comparison of two arms in one measure, as it is stated before anybody looks at the data.
 
-    `measure`: `table.column`, or a column. `contrast`: the difference is first minus second.
-    `kind`: of truth values a share, else a mean. `margin`: the smallest difference that matters,
-    or the largest that counts as none (`equivalent`). `unit`: what is independent of each other, in
-    words. `estimand`: population, treatment, outcome and unit in one sentence.
+    measure    `table.column`, or a column
+    contrast   two arms; the difference is first minus second
+    kind       of truth values a share, else a mean
+    direction  greater, less, different or equivalent
+    margin     the smallest difference that matters, or the largest that counts as none
+               (`equivalent`)
+    family     primary, secondary or exploratory; a study has at most `MOST_PRIMARY` primary claims
+    unit       what is independent of each other, in words
+    estimand   population, treatment, outcome and unit in one sentence
+    by         the column that tells the arms apart; empty: the first such column of the table
+    where      the rows that count: column → values
+    subject    the columns that name who or what is observed. Several rows of one subject in one arm
+               are averaged. Empty: each row is a subject
+    paired     whether each subject is observed in both arms, and compared with itself
+    at_least   a number that makes a share of a mean: how many reach it
+    outcome    the measure in words, and `names` the arms, as readers see them
+    missing    the rule for subjects of whom the measure is not known
     """
 
     measure: str
@@ -51,11 +70,36 @@ class Claim:
     family: Family = "exploratory"
     unit: str = "participant"
     estimand: str = ""
+    by: str = ""
+    where: tuple[tuple[str, tuple[Level, ...]], ...] = ()
+    subject: tuple[str, ...] = ()
+    paired: bool = False
+    at_least: float | None = None
+    outcome: str = ""
+    names: tuple[str, str] = ("", "")
+    missing: str = MISSING
+
+    def __post_init__(self) -> None:
+        if self.paired and not self.subject:
+            raise ValueError(f"{self.measure}: a paired claim names its subjects")
+        if self.at_least is not None and self.kind != "share":
+            raise ValueError(f"{self.measure}: how many reach a number is a share")
+
+    @property
+    def arms(self) -> tuple[str, str]:
+        """The arms, as readers see them."""
+        first, second = (name or arm for name, arm in zip(self.names, self.contrast, strict=True))
+        return first, second
+
+    @property
+    def line(self) -> str:
+        """The contrast as the label of a line or row: "ACP − Simple voting"."""
+        return " − ".join(self.arms)
 
     @property
     def says(self) -> str:
         """The claim in words, without its result."""
-        first, second = self.contrast
+        first, second = self.arms
         by = f" by more than {self.size(self.margin)}" if self.margin else ""
         words = {
             "greater": f"{first} exceeds {second}{by}",
@@ -63,7 +107,7 @@ class Claim:
             "different": f"{first} and {second} differ{by}",
             "equivalent": f"{first} and {second} differ by less than {self.size(self.margin)}",
         }
-        return f"{self.measure}: {words[self.direction]}"
+        return f"{self.outcome or self.measure}: {words[self.direction]}"
 
     def size(self, difference: float) -> str:
         """A size without its sign: "5 points", "0.30"."""
@@ -90,11 +134,16 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One arm: the known values (n,), the independent unit of each (n,), and how many are lost."""
+    """One arm: the known values (n,), the independent unit of each (n,), and how many are lost.
+
+    `subjects` (n,): who each value belongs to, where both arms observe the same subjects. Both
+    sides then have the same subjects in the same order.
+    """
 
     values: FloatArray
     units: tuple[Hashable, ...]
     lost: int = 0
+    subjects: tuple[Hashable, ...] = ()
 
     @classmethod
     def of(cls, values: ArrayLike, units: Sequence[Hashable] | None = None) -> Side:
@@ -120,7 +169,7 @@ class Result:
     """What the data say of a claim: estimate, verdict, its words, and what the lost could change.
 
     `why` tells why there is no test; it is empty where there is one. `adjusted_p` is Holm's p in
-    the claim's family.
+    the claim's family; NaN in a family of one. `level` is that of the interval.
     """
 
     claim: Claim
@@ -131,6 +180,17 @@ class Result:
     counts: tuple[int, int] = (0, 0)
     lost: tuple[int, int] = (0, 0)
     adjusted_p: float = math.nan
+    level: float = 1 - ALPHA
+
+    @property
+    def p(self) -> float:
+        """The p that counts: adjusted for the claim's family where that has several."""
+        return self.adjusted_p if math.isfinite(self.adjusted_p) else self.estimate.p
+
+    @property
+    def tested(self) -> bool:
+        """Whether there is a test."""
+        return not self.why and math.isfinite(self.estimate.p)
 
     @property
     def says(self) -> str:
@@ -145,15 +205,15 @@ class Result:
             return ""
         parts = [self.claim.signed(e.value)]
         parts += [self.claim.span(e)] if e.has_interval else []
-        p = self.adjusted_p if math.isfinite(self.adjusted_p) else e.p
-        if math.isfinite(p):
-            parts.append(f"{'adjusted ' * math.isfinite(self.adjusted_p)}{p_value(p)}")
+        if math.isfinite(self.p):
+            parts.append(f"{'adjusted ' * math.isfinite(self.adjusted_p)}{p_value(self.p)}")
         return f" ({', '.join(parts)})"
 
 
 def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.95) -> Estimate:
     """The mean of the first side minus that of the second, by the method that its units call for.
 
+    - Subjects that were observed in both arms: differences within subjects, clustered by unit.
     - Units that came in both arms, all of them: differences within units. Of shares with one value
       each, Tango's interval and McNemar's test; else the t interval of the units' differences.
     - Units with several values: the CR2 sandwich with Satterthwaite's degrees of freedom.
@@ -165,7 +225,10 @@ def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.
     ids = set(first.units), set(second.units)
     paired = ids[0] == ids[1] and bool(ids[0])
     alone = len(first.units) == len(ids[0]) and len(second.units) == len(ids[1])
-    if paired:
+    if first.subjects and not alone:
+        found = paired_difference(first.values, second.values, first.units, level)
+        units = len(ids[0])
+    elif paired:
         found = _paired(first, second, kind, alone, level)
         units = len(ids[0])
     else:
@@ -242,10 +305,56 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
         why = verdict = f"not tested ({e.units} independent units are an illustration)"
     bounds = bound_difference(first, second) if claim.kind == "share" else None
     counts, lost = (len(first.values), len(second.values)), (first.lost, second.lost)
-    return Result(claim, e, verdict, why, bounds, counts, lost)
+    return Result(claim, e, verdict, why, bounds, counts, lost, level=1 - alpha)
 
 
 def without_result(claim: Claim, why: str) -> Result:
     """The result of a claim that the data cannot test, and why."""
     nothing = Estimate(math.nan, math.nan, math.nan, 0)
     return Result(claim, nothing, f"cannot be tested ({why})", why)
+
+
+# What the data hold of a claim: the claim with its unit, and both sides; or why there are none.
+Read = tuple[Claim, Side, Side] | str
+
+
+def judge_families(
+    claims: Sequence[Claim], read: Callable[[Claim], Read], alpha: float = ALPHA
+) -> list[Result]:
+    """The results of claims, in order, each allowing for the others of its family.
+
+    Primary: intervals at the level 1 − alpha / number of primary claims (Bonferroni), which hold
+    together; a claim is supported or contradicted by its interval, so the chance that any true
+    claim of no effect comes out supported is at most alpha. Holm's p is printed. Secondary and
+    exploratory: 95 % intervals one by one; verdicts go by Holm's p over the family.
+
+    Claims that cannot be tested count in the number of primary claims, because it was fixed before.
+    Holm (1979), Scand. J. Statist. 6, 65–70; Dunn (1961), doi:10.1080/01621459.1961.10482090.
+    """
+    size = Counter(claim.family for claim in claims)
+    results = []
+    for claim in claims:
+        at = alpha / size[claim.family] if claim.family == "primary" else alpha
+        sides = read(claim)
+        if isinstance(sides, str):
+            results.append(without_result(claim, sides))
+        else:
+            results.append(evaluate(*sides, at))
+    ps = {family: iter(_holm_in_family(results, family)) for family in size}
+    return [_within_family(r, next(ps[r.claim.family]), size, alpha) for r in results]
+
+
+def _holm_in_family(results: Sequence[Result], family: Family) -> list[float]:
+    own = [r.estimate.p for r in results if r.claim.family == family]
+    if family != "primary":
+        return holm(own)
+    counted = holm([p if math.isfinite(p) else 1.0 for p in own])
+    return [h if math.isfinite(p) else math.nan for h, p in zip(counted, own, strict=True)]
+
+
+def _within_family(result: Result, p: float, size: Counter[Family], alpha: float) -> Result:
+    claim, several = result.claim, size[result.claim.family] > 1
+    if not several or claim.family == "primary" or result.why:
+        return replace(result, adjusted_p=p if several else math.nan)
+    verdict = judge(claim.direction, claim.margin, replace(result.estimate, p=p), alpha)
+    return replace(result, adjusted_p=p, verdict=verdict)

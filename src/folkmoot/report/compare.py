@@ -57,7 +57,7 @@ from folkmoot.report.samples import (
 )
 from folkmoot.storage.findings import Finding, Grid
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.tables import by_column, cluster_column
+from folkmoot.storage.tables import by_column, cluster_column, units_of
 
 SECTION = "Comparison"
 PAIRED = "paired"
@@ -570,9 +570,9 @@ def _figure(
     if same_people(base, s):
         units = matched(*parts, column)
         if units.height and len({*units["first"], *units["second"]}) > 1:
-            by = cluster_column(units)
-            clusters = units[by].to_list() if by else list(range(units.height))
-            paired = paired_difference(units["second"], units["first"], clusters)
+            paired = paired_difference(
+                units["second"], units["first"], units_of(units).of.to_list()
+            )
             return replace(paired, method=PAIRED)
     (first, here), (second, there) = (_values(part, column) for part in parts)
     if not first or not second or len({*first, *second}) < 2:
@@ -601,11 +601,9 @@ def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
 
 
 def _values(part: pl.DataFrame, column: str) -> tuple[list[float], list[object]]:
-    """The known values and the conversation each came from."""
+    """The known values and the independent unit that each came from."""
     told = part.filter(pl.col(column).is_not_null())
-    by = cluster_column(told)
-    clusters = told[by].to_list() if by else list(range(told.height))
-    return [float(v) for v in told[column].to_list()], clusters
+    return [float(v) for v in told[column].to_list()], units_of(told).of.to_list()
 
 
 def beside_people(runs: Sequence[Sample]) -> Finding | None:

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from folkmoot.engine.claims import read_sides
 from folkmoot.engine.grid import Cell, RunGrid
 from folkmoot.engine.hypotheses import KEY as STATED
-from folkmoot.engine.hypotheses import Hypothesis, read_sealed, read_sides
+from folkmoot.engine.hypotheses import Hypothesis, read_sealed
 from folkmoot.engine.study import findings_of, study_of_run
 from folkmoot.errors import InputError
 from folkmoot.kit.findings import HOLM, Row, found, known, number, signed
@@ -272,7 +273,7 @@ def _curve_of(
     verdicts = []
     claim = None
     for name, (cell, run) in runs.items():
-        read = read_sides(run, h) if h in stated[name] else ""
+        read = read_sides(run, h.claim()) if h in stated[name] else ""
         if isinstance(read, str):
             continue
         claim, first, second = read

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from folkmoot.engine.hypotheses import TABLES as HYPOTHESES_IN
+from folkmoot.engine.claims import TABLES as HYPOTHESES_IN
 from folkmoot.engine.hypotheses import Hypothesis
 from folkmoot.kit.findings import ALPHA, Row, known
 from folkmoot.measures.estimates import FEWEST_UNITS, percent, plural, points

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, TypedDict, TypeVar
+from typing import Literal, NamedTuple, TypedDict, TypeVar
 
 import polars as pl
 import polars.selectors as cs
@@ -206,45 +206,36 @@ def cluster_column(table: pl.DataFrame) -> str | None:
 DRAW, FEWEST_DRAWS = "summary_draw", 5
 
 
-def units_of(table: pl.DataFrame) -> pl.Series:
-    """What is independent of each other in a table, row by row, as texts.
+class Units(NamedTuple):
+    """What is independent of each other in a table: in words, and row by row as texts."""
+
+    name: str
+    of: pl.Series
+
+
+def units_of(table: pl.DataFrame) -> Units:
+    """What is independent of each other in a table.
 
     The draw of the texts that a participant read, where there are five or more draws; else the
     conversation that several shared; else the person, where somebody has several rows; else the
-    row.
+    row. Who read no draw, or shared no conversation, is independent as a person.
     """
     rows = pl.int_range(table.height, eager=True).cast(pl.String)
-    who = _person_column(table)
+    who = next((c for c in PEOPLE if c in table.columns), None)
     person = rows if who is None else table[who].cast(pl.String)
-    if by_draw(table):
+    if DRAW in table.columns and table[DRAW].drop_nulls().n_unique() >= FEWEST_DRAWS:
         draw = table[DRAW].cast(pl.String)
-        own = pl.DataFrame({"draw": draw, "person": person})
-        read = pl.concat_str(pl.lit("draw "), "draw")
-        return own.select(pl.when(pl.col("draw").is_null()).then("person").otherwise(read))[
-            :, 0
-        ].rename("unit")
+        return Units("draw of the summaries", _shared_or_own("draw " + draw, person))
     shared = cluster_column(table)
     if shared is not None:
-        alone = pl.DataFrame({"shared": table[shared].cast(pl.String), "person": person})
-        return alone.select(pl.coalesce("shared", "person"))[:, 0].rename("unit")
-    return (person if who is not None and not table[who].has_nulls() else rows).rename("unit")
+        own = _shared_or_own(table[shared].cast(pl.String), person)
+        return Units(shared.removesuffix("_id"), own)
+    if who is None:
+        return Units("row", rows.rename("unit"))
+    name = who.removesuffix("_id").replace("id", "row")
+    return Units(name, (rows if table[who].has_nulls() else person).rename("unit"))
 
 
-def by_draw(table: pl.DataFrame) -> bool:
-    """Whether the draws of the texts that were read are the independent units of a table."""
-    return DRAW in table.columns and table[DRAW].drop_nulls().n_unique() >= FEWEST_DRAWS
-
-
-def name_unit(table: pl.DataFrame) -> str:
-    """What `units_of` takes as independent, in words."""
-    if by_draw(table):
-        return "draw of the summaries"
-    shared = cluster_column(table)
-    if shared is not None:
-        return shared.removesuffix("_id")
-    who = _person_column(table)
-    return "row" if who is None else who.removesuffix("_id").replace("id", "row")
-
-
-def _person_column(table: pl.DataFrame) -> str | None:
-    return next((c for c in PEOPLE if c in table.columns), None)
+def _shared_or_own(shared: pl.Series, own: pl.Series) -> pl.Series:
+    both = pl.DataFrame({"shared": shared, "own": own})
+    return both.select(unit=pl.coalesce("shared", "own"))["unit"]

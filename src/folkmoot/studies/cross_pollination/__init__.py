@@ -10,7 +10,7 @@ from folkmoot.engine.study import PlannedRows, Study
 from folkmoot.kit import coding
 from folkmoot.kit.base_personas import BasePersonaRow
 from folkmoot.kit.exposure import ExposureRow
-from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
+from folkmoot.studies.cross_pollination.config import CrossPollinationConfig, claims
 from folkmoot.studies.cross_pollination.exposure_design import EXPOSURE
 from folkmoot.studies.cross_pollination.findings import findings
 from folkmoot.studies.cross_pollination.findings.votes import strict_tables
@@ -51,6 +51,7 @@ STUDY = Study(
     run_id=lambda config: config.pilot_id,
     size=size,
     places=places,
+    claims=claims,
     findings=findings,
     strict_tables=strict_tables,
     planned=_planned,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -26,7 +27,9 @@ from folkmoot.conversation.choices import NOT_COUNTED, alike
 from folkmoot.conversation.spoken import folded
 from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding import CodedConfig
+from folkmoot.measures.claims import Claim
 from folkmoot.measures.clusters import LARGE, too_large
+from folkmoot.measures.estimates import FEWEST_UNITS
 from folkmoot.people.sources import makers
 
 SIMPLE_VOTING = "simple_voting"
@@ -37,6 +40,21 @@ ACP = "acp"
 # Further arms that separate persuasion from being shown or told anything at all.
 NAMES_ONLY = "names_only"
 EMPTY_ARGUMENT = "empty_argument"
+
+LABELS: Mapping[str, str] = {
+    SIMPLE_VOTING: "Simple voting",
+    SIMPLE_PASSIVE: "Simple passive",
+    CLARIFIED_PASSIVE: "Clarified passive",
+    ACP: "Adversarial (ACP)",
+    NAMES_ONLY: "Names only",
+    EMPTY_ARGUMENT: "Empty argument",
+}
+
+
+def label(condition: str) -> str:
+    """The condition's name for readers."""
+    return LABELS.get(condition, condition.replace("_", " ").capitalize())
+
 
 OppositionMethod = Literal[
     "cluster_embedding", "embedding", "llm_judge", "predefined", "highest_voted"
@@ -327,3 +345,40 @@ class CrossPollinationConfig(CodedConfig):
     def n(self) -> int:
         """Participants in all."""
         return self.participants_per_condition * len(self.arms)
+
+
+CHANGED = "participants.position_changed"
+
+
+def claims(config: CrossPollinationConfig) -> list[Claim]:
+    """What a pilot compares: how many change their choice, each condition against each other.
+
+    Primary is whether arguing does anything beyond reading and beyond voting twice: ACP against
+    both conditions that read, and against simple voting. All other pairs are exploratory. The
+    claims are two-sided, because the source states no direction.
+    """
+    arms = [name for name in config.arms if name != SIMPLE_VOTING or config.revote]
+    found = [_change_claim(config, *pair) for pair in combinations(reversed(arms), 2)]
+    return sorted(found, key=lambda claim: claim.family != "primary")
+
+
+def _change_claim(config: CrossPollinationConfig, first: str, second: str) -> Claim:
+    shown = [config.arms[name] for name in (first, second)]
+    drawn = config.summary_draws >= FEWEST_UNITS and any(arm.summaries for arm in shown)
+    unit = "draw of the summaries" if drawn else "participant"
+    names = label(first), label(second)
+    primary = first == ACP and second in (CLARIFIED_PASSIVE, SIMPLE_PASSIVE, SIMPLE_VOTING)
+    return Claim(
+        CHANGED,
+        (first, second),
+        family="primary" if primary else "exploratory",
+        unit=unit,
+        estimand=(
+            "Among simulated participants like those drawn for this run: the share in "
+            f"{names[0]} minus the share in {names[1]} whose final vote differs from the first; "
+            f"independent unit: {unit}."
+        ),
+        by="condition",
+        outcome="changed their choice",
+        names=names,
+    )

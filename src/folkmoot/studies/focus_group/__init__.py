@@ -7,7 +7,7 @@ from pathlib import Path
 
 from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
-from folkmoot.studies.focus_group.config import DiscussionConfig
+from folkmoot.studies.focus_group.config import DiscussionConfig, claims
 from folkmoot.studies.focus_group.exposure_design import EXPOSURE
 from folkmoot.studies.focus_group.findings import findings, strict_tables
 from folkmoot.studies.focus_group.participants import places
@@ -43,6 +43,7 @@ STUDY = Study(
     size=size,
     images=list_images,
     places=places,
+    claims=claims,
     findings=findings,
     strict_tables=strict_tables,
     planned=planned,

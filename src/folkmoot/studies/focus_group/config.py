@@ -19,6 +19,7 @@ from pydantic import (
 
 from folkmoot.engine.config import Positive
 from folkmoot.kit.coding import CodedConfig
+from folkmoot.measures.claims import MOST_PRIMARY, Claim, Family
 from folkmoot.models.images import images_in
 
 
@@ -243,3 +244,91 @@ class DiscussionConfig(CodedConfig):
                 "stimuli": (),
             }
         )
+
+
+POSITION, INTENT = "statements.position", "intents.score"
+LIKELY = 4  # definitely or probably would buy
+TALK = ("group", "stimulus", "persona_id")
+
+
+def claims(config: DiscussionConfig) -> list[Claim]:
+    """What a focus group compares: private answers after the talk with those before it, and
+    concepts with the first one.
+
+    Primary is whether positions and the intent to buy move with the talk. Of several concepts the
+    positions alone are primary, and with more concepts than a study may have primary claims none
+    is, because nothing singles one out. The claims are two-sided: nobody says where talk leads.
+    """
+    concepts = [concept.id for concept in config.concepts]
+    first: Family = "primary" if len(concepts) <= MOST_PRIMARY else "secondary"
+    second: Family = "primary" if len(concepts) == 1 else "secondary"
+    several = len(concepts) > 1
+    moved = [
+        claim
+        for concept in concepts
+        for claim in (_moved(concept, first, several), _would_buy(concept, second, several))
+    ]
+    return [*moved, *(_between(concept, concepts[0]) for concept in concepts[1:])]
+
+
+def _moved(concept: str, family: Family, several: bool) -> Claim:
+    return Claim(
+        POSITION,
+        ("after", "before"),
+        "mean",
+        family=family,
+        unit="group",
+        estimand=(
+            "Among simulated recruits like those drawn for this run: the mean private position "
+            f"on {concept if several else 'the concept'} after the talk minus that before it, "
+            "within persons, from −1 (against) to 1 (in favour); independent unit: group."
+        ),
+        by="when",
+        where=(("stimulus", (concept,)),),
+        subject=TALK,
+        paired=True,
+        outcome="position" + f" on {concept}" * several,
+        names=("after the talk", "before"),
+    )
+
+
+def _would_buy(concept: str, family: Family, several: bool) -> Claim:
+    return Claim(
+        INTENT,
+        ("after", "before"),
+        family=family,
+        unit="group",
+        estimand=(
+            "Among simulated recruits like those drawn for this run: the share who would "
+            f"definitely or probably buy {concept if several else 'the product'}, asked in "
+            "private after the talk, minus the share before it, within persons; independent "
+            "unit: group."
+        ),
+        by="when",
+        where=(("stimulus", (concept,)), ("ladder", (False,))),
+        subject=TALK,
+        paired=True,
+        at_least=LIKELY,
+        outcome="would buy" + f" {concept}" * several,
+        names=("after the talk", "before"),
+    )
+
+
+def _between(concept: str, first: str) -> Claim:
+    return Claim(
+        POSITION,
+        (concept, first),
+        "mean",
+        family="secondary",
+        unit="group",
+        estimand=(
+            "Among simulated recruits like those drawn for this run: the mean private position "
+            f"after the talk on {concept} minus that on {first}, within persons, from −1 "
+            "(against) to 1 (in favour); independent unit: group."
+        ),
+        by="stimulus",
+        where=(("when", ("after",)),),
+        subject=("group", "persona_id"),
+        paired=True,
+        outcome="final position",
+    )

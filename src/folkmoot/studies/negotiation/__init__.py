@@ -7,7 +7,7 @@ from pathlib import Path
 
 from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
-from folkmoot.studies.negotiation.config import NegotiationConfig
+from folkmoot.studies.negotiation.config import NegotiationConfig, claims
 from folkmoot.studies.negotiation.exposure_design import EXPOSURE
 from folkmoot.studies.negotiation.findings import findings, strict_tables
 from folkmoot.studies.negotiation.participants import places
@@ -35,6 +35,7 @@ STUDY = Study(
     check=check,
     size=size,
     places=places,
+    claims=claims,
     findings=findings,
     strict_tables=strict_tables,
     planned=planned,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding import CodedConfig
+from folkmoot.measures.claims import MOST_PRIMARY, Claim, Family
 from folkmoot.studies.negotiation.rules.strategies import (
     CONDITIONS,
     TOPICS,
@@ -149,3 +151,54 @@ class NegotiationConfig(CodedConfig):
 def path_in(folder: Path, name: str) -> Path:
     """A path that the study file names, relative to the file's own folder."""
     return folder / Path(name).expanduser()
+
+
+# Measures that conditions are compared in: column → its words. The first is the main one.
+COMPARED = {
+    "satisfaction": "how content members are",
+    "lowest_satisfaction": "how content the least content member is",
+    "minority_promised_share": "minority wishes given or promised",
+}
+
+
+def claims(config: NegotiationConfig) -> list[Claim]:
+    """What a negotiation compares: conditions within groups, in three measures.
+
+    Primary are the last steps of the ablation in how content members are: C5 against C4, C4 against
+    C3, C3 against C2. Other steps, and the same steps in the other measures, are secondary; pairs
+    that are no step are exploratory.
+    """
+    steps = [(later, earlier) for earlier, later in pairwise(config.conditions)]
+    primary = steps[-MOST_PRIMARY:]
+    main = next(iter(COMPARED))
+    found = []
+    for measure in COMPARED:
+        for earlier, later in combinations(config.conditions, 2):
+            pair = later, earlier
+            family: Family = "secondary" if pair in steps else "exploratory"
+            if measure == main and pair in primary:
+                family = "primary"
+            # C2 decides nothing: expectations have no least content member.
+            if measure != "lowest_satisfaction" or "C2" not in pair:
+                found.append(_within_groups(measure, pair, family))
+    return found
+
+
+def _within_groups(measure: str, pair: tuple[str, str], family: Family) -> Claim:
+    names = [f"{name} ({CONDITIONS[name].title})" for name in pair]
+    return Claim(
+        f"measures.{measure}",
+        pair,
+        "mean",
+        family=family,
+        unit="group",
+        estimand=(
+            f"Among simulated groups like those made for this run: {COMPARED[measure]} under "
+            f"{names[0]} minus that under {names[1]}, within groups, of which the stated "
+            "preferences are the same under all conditions; independent unit: group."
+        ),
+        by="condition",
+        subject=("group_id",),
+        paired=True,
+        outcome=COMPARED[measure],
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
-from folkmoot.studies.town_hall.config import SOURCE_MODEL, TownHallConfig
+from folkmoot.studies.town_hall.config import SOURCE_MODEL, TownHallConfig, claims
 from folkmoot.studies.town_hall.exposure_design import EXPOSURE
 from folkmoot.studies.town_hall.findings import findings
 from folkmoot.studies.town_hall.preparation import (
@@ -36,6 +36,7 @@ STUDY: Study[TownHallConfig] = Study(
     notes=notes,
     size=size,
     places=places,
+    claims=claims,
     findings=findings,
     planned=planned,
     show=show,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import combinations, pairwise
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
@@ -12,6 +13,7 @@ from folkmoot.engine.config import NonNegative, Positive, Share
 from folkmoot.errors import Problem, ProtocolError
 from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding import CodedConfig
+from folkmoot.measures.claims import MOST_PRIMARY, Claim, Family
 from folkmoot.randomness import generator
 from folkmoot.studies.town_hall.answers.options import InteractionType
 
@@ -371,3 +373,59 @@ def deal(
     rest = [order[(first + i) % len(order)] for i in range(len(general))]
     dealt = {g: rest[i] for g, i in zip(general, rng.permutation(len(rest)), strict=True)}
     return {**dealt, **seats}
+
+
+GAP = "discussions.gap_weighted_inclusivity_score"
+
+
+def claims(config: TownHallConfig) -> list[Claim]:
+    """What a town hall compares: the inclusion gap between levels, within sets of residents.
+
+    Primary are the first steps between consecutive levels of the main part; further steps are
+    secondary. Pairs that are no step, and supplementary levels against those of the main part that
+    differ in their models alone, are exploratory.
+    """
+    levels = [level for level in levels_of(config) if level.vulnerable and config.vulnerable]
+    main = [level for level in levels if level.part == "main"]
+    steps = list(pairwise(main))
+    found = [
+        _gap_between(later, earlier, "primary" if n < MOST_PRIMARY else "secondary")
+        for n, (earlier, later) in enumerate(steps)
+    ]
+    found += [
+        _gap_between(later, earlier, "exploratory")
+        for earlier, later in combinations(main, 2)
+        if (earlier, later) not in steps
+    ]
+    return found + [
+        _gap_between(level, other, "exploratory")
+        for level in levels
+        for other in main
+        if level.part != "main" and changed_switches(other, level) == ["models"]
+    ]
+
+
+def changed_switches(before: Level, after: Level) -> list[str]:
+    """The switches in which two levels differ."""
+    old, new = asdict(before), asdict(after)
+    return [name for name in old if name not in ("name", "part") and old[name] != new[name]]
+
+
+def _gap_between(level: Level, other: Level, family: Family) -> Claim:
+    return Claim(
+        GAP,
+        (level.name, other.name),
+        "mean",
+        family=family,
+        unit="set",
+        estimand=(
+            "Among simulated sets of residents like those drawn for this run: the inclusion gap "
+            "(weighted inclusivity score, 0 to 4, of vulnerable minus general residents) at level "
+            f"{level.name} minus that at level {other.name}, within sets; independent unit: set."
+        ),
+        by="level",
+        subject=("set",),
+        paired=True,
+        outcome="inclusion gap",
+        names=(f"level {level.name}", f"level {other.name}"),
+    )

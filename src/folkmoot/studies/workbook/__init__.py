@@ -7,7 +7,7 @@ from pathlib import Path
 from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.workbook.checks import cells_with_images
-from folkmoot.studies.workbook.config import WorkbookConfig
+from folkmoot.studies.workbook.config import WorkbookConfig, claims
 from folkmoot.studies.workbook.exposure_design import EXPOSURE
 from folkmoot.studies.workbook.findings import findings, strict_tables
 from folkmoot.studies.workbook.preparation import check, limit, load, notes, planned, preview, size
@@ -30,6 +30,7 @@ STUDY = Study(
     places=places,
     images=cells_with_images,
     preview=preview,
+    claims=claims,
     findings=findings,
     strict_tables=strict_tables,
     planned=planned,

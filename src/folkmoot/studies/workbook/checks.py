@@ -21,6 +21,8 @@ from folkmoot.studies.workbook.config import (
     Task,
     Workbook,
     WorkbookConfig,
+    count_permutations,
+    experiment_ids,
     special_role,
 )
 from folkmoot.studies.workbook.participants import (
@@ -29,8 +31,6 @@ from folkmoot.studies.workbook.participants import (
     assign,
     build,
     combinations,
-    count_permutations,
-    experiment_ids,
 )
 from folkmoot.studies.workbook.placeholders import (
     NAMESPACES,

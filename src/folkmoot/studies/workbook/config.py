@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -11,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_valid
 
 from folkmoot.engine.config import NonNegative, Positive, StudyConfig
 from folkmoot.errors import InputError, Problem
+from folkmoot.measures.claims import MOST_PRIMARY, Claim, Family
 from folkmoot.models.catalog import HOSTED, resolve
 
 TaskType = Literal["context", "discussion", "public_question", "private_question"]
@@ -279,3 +282,129 @@ def settings_of(workbook: Workbook) -> tuple[dict[str, object], list[str]]:
             f"openai/{ours.model_info}, through the OpenAI-compatible API"
         )
     return values, notes
+
+
+def count_permutations(workbook: Workbook) -> int:
+    """How many experiments the constants make."""
+    return math.prod(len(c.values) for c in workbook.constants)
+
+
+def experiment_ids(workbook: Workbook) -> list[str]:
+    """`<experiment_id>`, or `<experiment_id>_1`, `_2`, … when there is more than one."""
+    base, n = workbook.settings.experiment_id, count_permutations(workbook)
+    return [base] if n == 1 else [f"{base}_{i}" for i in range(1, n + 1)]
+
+
+# --- what a workbook compares --------------------------------------------------------------------
+
+NUMBERS = {False: "responses.number", True: "computed.number"}
+_ROUND = re.compile(r"^(.*?)[ _-]?(\d{1,3})$")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Something numeric that participants have: one variable, or one variable in rounds."""
+
+    name: str
+    rounds: tuple[tuple[int, str], ...]  # (round, variable)
+    computed: bool
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return tuple(variable for _, variable in self.rounds)
+
+
+def measures_of(variables: Iterable[tuple[str, bool]]) -> list[Measure]:
+    """The measures of variables (name, computed). Those that differ by a number at the end are one
+    measure in rounds."""
+    stems: dict[tuple[str, bool], list[tuple[int, str]]] = {}
+    for name, computed in variables:
+        match = _ROUND.match(name)
+        stem, number = (match[1], int(match[2])) if match and match[1] else (name, 0)
+        stems.setdefault((stem, computed), []).append((number, name))
+    return [
+        Measure(stem.rstrip(" _-") if len(of) > 1 else of[0][1], tuple(sorted(of)), computed)
+        for (stem, computed), of in stems.items()
+    ]
+
+
+def claims(config: WorkbookConfig) -> list[Claim]:
+    """What a workbook compares: each numeric measure between treatments, and between experiments.
+
+    A measure is a variable that is not a category, or a value computed for each participant; rounds
+    of one are averaged. Primary are the first contrasts in the order of the sheets, each treatment
+    against the first one, of computed values where there are some. The contrasts of all other
+    measures are secondary, and those between experiments (constants) exploratory.
+    """
+    book = config.workbook
+    asked = [(t.var_name, False) for t in book.tasks if _may_be_numeric(t)]
+    computed = [(c.name, True) for c in book.computed if c.scope == "participant"]
+    measures = measures_of([*computed, *dict.fromkeys(asked)])
+    arms = list(dict.fromkeys(t.label for t in book.treatments))
+    pairs = [(measure, arm) for measure in measures for arm in arms[1:]]
+    found = [
+        _between_treatments(book, measure, (arm, arms[0]), _family(n, measure, bool(computed)))
+        for n, (measure, arm) in enumerate(pairs)
+    ]
+    first, *others = experiment_ids(book)
+    return found + [
+        _between_experiments(book, measure, (other, first))
+        for measure in measures
+        for other in others
+    ]
+
+
+def _may_be_numeric(task: Task) -> bool:
+    return task.type.endswith("_question") and task.var_type != "category"
+
+
+def _family(number: int, measure: Measure, some_computed: bool) -> Family:
+    return "primary" if number < MOST_PRIMARY and measure.computed == some_computed else "secondary"
+
+
+def _between_treatments(
+    book: Workbook, measure: Measure, arms: tuple[str, str], family: Family
+) -> Claim:
+    return Claim(
+        NUMBERS[measure.computed],
+        arms,
+        "mean",
+        family=family,
+        unit="session",
+        estimand=(
+            "Among simulated participants like those of the profiles sheet: the mean "
+            f"{measure.name} under {arms[0]} minus that under {arms[1]}; independent unit: session."
+        ),
+        by="treatment",
+        where=_counted(book, measure),
+        subject=("experiment_id", "session", "participant_id"),
+        outcome=measure.name,
+    )
+
+
+def _between_experiments(book: Workbook, measure: Measure, ids: tuple[str, str]) -> Claim:
+    return Claim(
+        NUMBERS[measure.computed],
+        ids,
+        "mean",
+        unit="session",
+        estimand=(
+            "Among simulated participants like those of the profiles sheet: the mean "
+            f"{measure.name} in {ids[0]} minus that in {ids[1]}, within persons; independent "
+            "unit: session."
+        ),
+        by="experiment_id",
+        where=_counted(book, measure),
+        subject=("session", "participant_id"),
+        paired=True,
+        outcome=measure.name,
+    )
+
+
+def _counted(book: Workbook, measure: Measure) -> tuple[tuple[str, tuple[str | None, ...]], ...]:
+    """The rows of a measure. Invalid answers and those of the special roles do not count."""
+    if measure.computed:
+        return (("name", measure.variables),)
+    own = tuple(role.label for role in book.roles if not role.special)
+    statuses = ("valid", "unchecked", None)
+    return (("var_name", measure.variables), ("status", statuses), ("role", own))

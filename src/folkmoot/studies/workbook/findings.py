@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -27,7 +25,7 @@ from folkmoot.measures.position import shown_in
 from folkmoot.storage.findings import Bars, Finding, Grid, Lines
 from folkmoot.storage.run_folder import RunFolder, Streamed
 from folkmoot.studies.workbook.answers import Listed, NotALiteral, read_options
-from folkmoot.studies.workbook.config import Workbook, WorkbookConfig
+from folkmoot.studies.workbook.config import Measure, Workbook, WorkbookConfig, measures_of
 from folkmoot.studies.workbook.sessions import EMPTY_PROMPT
 
 MOST_MEASURES = 12
@@ -35,23 +33,6 @@ MOST_BARS = 12
 MOST_LINES = 40
 PERSON = ("experiment_id", "session", "treatment", "participant_id")
 CLUSTERED = "95 % intervals, clustered by session"
-_ROUND = re.compile(r"^(.*?)[ _-]?(\d{1,3})$")
-
-
-@dataclass(frozen=True)
-class Measure:
-    """Something numeric that participants have: one variable, or one variable in rounds."""
-
-    name: str
-    rounds: tuple[tuple[int, str], ...]  # (round, variable)
-    computed: bool
-
-    def of(self, values: pl.DataFrame) -> pl.DataFrame:
-        return values.filter(pl.col("name").is_in([variable for _, variable in self.rounds]))
-
-    def per_participant(self, values: pl.DataFrame) -> pl.DataFrame:
-        """One number a participant: the mean over rounds."""
-        return self.of(values).group_by(PERSON, maintain_order=True).agg(pl.col("number").mean())
 
 
 def findings(run: RunFolder) -> list[Finding]:
@@ -62,7 +43,8 @@ def findings(run: RunFolder) -> list[Finding]:
     seated = run.table("assignment")["participant_id"].unique().to_list()
     responses = run.table("responses").filter(pl.col("participant_id").is_in(seated))
     values = values_of(run, responses)
-    measures = measures_of(values)
+    names = values.select("name", "computed").unique(maintain_order=True).iter_rows()
+    measures = measures_of(names)[:MOST_MEASURES]
     design = WorkbookConfig.model_validate(run.config).workbook
     arms = _arms(design, sessions)
     some_computed = any(m.computed for m in measures)
@@ -141,17 +123,15 @@ def values_of(run: RunFolder, responses: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-def measures_of(values: pl.DataFrame) -> list[Measure]:
-    """Variables, with those that differ by a number at the end taken together as rounds."""
-    stems: dict[tuple[str, bool], list[tuple[int, str]]] = {}
-    for name, computed in values.select("name", "computed").unique(maintain_order=True).iter_rows():
-        match = _ROUND.match(name)
-        stem, number = (match[1], int(match[2])) if match and match[1] else (name, 0)
-        stems.setdefault((stem, computed), []).append((number, name))
-    return [
-        Measure(stem.rstrip(" _-") if len(of) > 1 else of[0][1], tuple(sorted(of)), computed)
-        for (stem, computed), of in stems.items()
-    ][:MOST_MEASURES]
+def rows_of(measure: Measure, values: pl.DataFrame) -> pl.DataFrame:
+    """The numbers of a measure."""
+    return values.filter(pl.col("name").is_in(measure.variables))
+
+
+def per_participant(measure: Measure, values: pl.DataFrame) -> pl.DataFrame:
+    """One number a participant: the mean over rounds."""
+    own = rows_of(measure, values).group_by(PERSON, maintain_order=True)
+    return own.agg(pl.col("number").mean())
 
 
 def _mean(people: pl.DataFrame) -> Estimate:
@@ -201,7 +181,7 @@ def play(sessions: pl.DataFrame, arms: Sequence[str]) -> Finding:
 def by_round(measure: Measure, values: pl.DataFrame, arms: Sequence[str]) -> Finding:
     """A measure's mean round by round, under each treatment."""
     means = (
-        measure.of(values)
+        rows_of(measure, values)
         .group_by("treatment", "name", maintain_order=True)
         .agg(pl.col("number").mean(), pl.len())
     )
@@ -226,7 +206,7 @@ def by_round(measure: Measure, values: pl.DataFrame, arms: Sequence[str]) -> Fin
         section="Rounds",
         headline=measure.computed,
         unit="session",
-        units=_units(measure.of(values)),
+        units=_units(rows_of(measure, values)),
     )
 
 
@@ -241,7 +221,7 @@ def by_treatment(
     measure: Measure, values: pl.DataFrame, arms: Sequence[str], *, main: bool = True
 ) -> Finding:
     """A measure compared between treatments; `main` puts it among the main findings."""
-    people = measure.per_participant(values)
+    people = per_participant(measure, values)
     estimates = {arm: _mean(people.filter(treatment=arm)) for arm in arms}
     estimates = {arm: e for arm, e in estimates.items() if e.n}
     rows: list[kit.Row] = [
@@ -298,7 +278,7 @@ def by_constants(
     for row in run.table("permutations").to_dicts():
         said = f"{row['constant']} = {row['value']}"
         constants.setdefault(row["experiment_id"], []).append(said)
-    return [_between_constants(m, m.per_participant(values), constants) for m in measures]
+    return [_between_constants(m, per_participant(m, values), constants) for m in measures]
 
 
 def _between_constants(
@@ -355,7 +335,7 @@ def _within(people: pl.DataFrame, others: pl.DataFrame) -> Estimate:
 
 def distribution(measure: Measure, values: pl.DataFrame, arms: Sequence[str]) -> Finding:
     """How numbers spread, by treatment: as they are where there are few, else in equal steps."""
-    data = measure.of(values)
+    data = rows_of(measure, values)
     numbers = data["number"].to_numpy()
     distinct = np.unique(numbers)
     if len(distinct) <= MOST_BARS:

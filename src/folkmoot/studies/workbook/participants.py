@@ -9,7 +9,6 @@ they then differ in nothing but their constants.
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from folkmoot.studies.workbook.config import (
     Task,
     Treatment,
     Workbook,
+    experiment_ids,
 )
 from folkmoot.studies.workbook.placeholders import UNDEFINED, TemplateProblem, render, sourced
 
@@ -83,22 +83,11 @@ class Experiment:
         return next((r for r in self.roles.values() if r.special == which), None)
 
 
-def count_permutations(workbook: Workbook) -> int:
-    """How many experiments the constants make."""
-    return math.prod(len(c.values) for c in workbook.constants)
-
-
 def combinations(workbook: Workbook) -> Iterator[dict[str, Scalar]]:
     """The cartesian product of all constants; the last row varies fastest."""
     names = [c.name for c in workbook.constants]
     for values in itertools.product(*(c.values for c in workbook.constants)):
         yield dict(zip(names, values, strict=True))
-
-
-def experiment_ids(workbook: Workbook) -> list[str]:
-    """`<experiment_id>`, or `<experiment_id>_1`, `_2`, … when there is more than one."""
-    base, n = workbook.settings.experiment_id, count_permutations(workbook)
-    return [base] if n == 1 else [f"{base}_{i}" for i in range(1, n + 1)]
 
 
 def experiments(workbook: Workbook) -> list[Experiment]:

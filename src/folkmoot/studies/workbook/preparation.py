@@ -24,7 +24,12 @@ from folkmoot.provenance import SourcedText
 from folkmoot.randomness import generator
 from folkmoot.studies.workbook.answers import Listed, Words
 from folkmoot.studies.workbook.checks import cells_with_images, design_problems
-from folkmoot.studies.workbook.config import Workbook, WorkbookConfig, settings_of
+from folkmoot.studies.workbook.config import (
+    Workbook,
+    WorkbookConfig,
+    count_permutations,
+    settings_of,
+)
 from folkmoot.studies.workbook.participants import (
     Experiment,
     Seat,
@@ -32,7 +37,6 @@ from folkmoot.studies.workbook.participants import (
     assign,
     build,
     combinations,
-    count_permutations,
     experiments,
     manual_columns,
 )

@@ -38,8 +38,8 @@ from folkmoot.measures.paired_votes import (
 from folkmoot.measures.proportions import holm
 from folkmoot.measures.regression import Column, Logit, Term, logistic
 from folkmoot.storage.findings import Bars, Finding, Flow, Grid, Intervals
-from folkmoot.studies.cross_pollination.config import PLACEBOS, Exposed
-from folkmoot.studies.cross_pollination.findings.votes import Arm, Voter, Votes, label
+from folkmoot.studies.cross_pollination.config import PLACEBOS, Exposed, label
+from folkmoot.studies.cross_pollination.findings.votes import Arm, Voter, Votes
 
 ONE_POOL = (
     "Everybody was shown the same summaries, so the intervals tell how sure the figures are for "

@@ -22,31 +22,14 @@ from folkmoot.measures.proportions import all_pairs, newcombe, wilson
 from folkmoot.storage.files import read_vectors
 from folkmoot.storage.run_folder import RunFolder, Streamed, Texts
 from folkmoot.studies.cross_pollination.config import (
-    ACP,
-    CLARIFIED_PASSIVE,
-    EMPTY_ARGUMENT,
-    NAMES_ONLY,
-    SIMPLE_PASSIVE,
+    LABELS,
     SIMPLE_VOTING,
     Exposed,
+    label,
     switches,
 )
 
 T = TypeVar("T")
-
-LABELS: Mapping[str, str] = {
-    SIMPLE_VOTING: "Simple voting",
-    SIMPLE_PASSIVE: "Simple passive",
-    CLARIFIED_PASSIVE: "Clarified passive",
-    ACP: "Adversarial (ACP)",
-    NAMES_ONLY: "Names only",
-    EMPTY_ARGUMENT: "Empty argument",
-}
-
-
-def label(condition: str) -> str:
-    """The condition's name for readers."""
-    return LABELS.get(condition, condition.replace("_", " ").capitalize())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

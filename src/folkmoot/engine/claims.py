@@ -1,0 +1,143 @@
+"""Claims read from the tables of a run: those of the study type and those of the study file.
+
+`read_sides` is the only reader of both arms of a claim, and `evaluate_claims` the only place where
+the claims of a run are put together as families.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from folkmoot.measures.claims import Claim, Read, Result, Side, judge_families
+from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import BY, CLUSTERS, DRAW, PEOPLE, by_column, units_of
+
+# Where a measure stands in several tables, the first of these that holds it is meant.
+TABLES = ("participants", "discussions", "sessions", "groups", "measures", "members", "residents")
+COMPLETE = "complete"
+ENDINGS = (COMPLETE, "failed", "skipped", "pending")  # levels of `status` that say how rows ended
+
+
+def evaluate_claims(run: RunFolder, claims: Sequence[Claim]) -> list[Result]:
+    """The results of claims, in order, each allowing for the others of its family."""
+    return judge_families(claims, ClaimReader(run).read_sides)
+
+
+def read_sides(run: RunFolder, claim: Claim) -> Read:
+    """A claim and both of its arms, or why the run has them not; see `ClaimReader`."""
+    return ClaimReader(run).read_sides(claim)
+
+
+class ClaimReader:
+    """Reads the claims of a run. What several claims need of a table is read once."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self._run = run
+        self._tables: dict[tuple[str, ...], pl.DataFrame] = {}
+
+    def read_sides(self, claim: Claim) -> Read:
+        """A claim and both of its arms, or why the run has them not.
+
+        The claim comes back with its kind, unit and estimand as the table has them. Subjects of
+        whom the measure is not known are counted as lost; so are those who did not come to the
+        end, and of a paired claim those who are observed in one arm alone.
+        """
+        table, column = self._table_of(claim)
+        if table is None:
+            return f"no table has {claim.measure} and arms"
+        by = claim.by or by_column(table)
+        if by is None or by not in table.columns:
+            return f"the table of {claim.measure} has no {by or 'arms'}"
+        for name, values in claim.where:
+            if name not in table.columns:
+                return f"the table of {claim.measure} has no {name}"
+            table = table.filter(pl.col(name).is_in(list(values), nulls_equal=True))
+        value = pl.col(column).cast(pl.Float64)
+        if claim.at_least is not None:
+            value = (value >= claim.at_least).cast(pl.Float64)
+        ended = table
+        if "status" in table.columns and table["status"].is_in(ENDINGS).any():
+            # Who did not come to the end is lost, whatever is recorded.
+            ended = table.filter(pl.col("status") == COMPLETE)
+            value = pl.when(pl.col("status") == COMPLETE).then(value)
+        known_arms = ended[by].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list()
+        if lacking := [arm for arm in claim.contrast if arm not in known_arms]:
+            there = f"there are {', '.join(known_arms)}" if known_arms else "nobody came to the end"
+            return f"no {by} {' or '.join(lacking)}; {there}"
+        units = units_of(table)
+        rows = table.select(
+            *claim.subject, arm=pl.col(by).cast(pl.String), value=value, unit=units.of
+        ).filter(pl.col("arm").is_in(claim.contrast))
+        if claim.subject:
+            means = rows.group_by("arm", *claim.subject, "unit", maintain_order=True)
+            rows = means.agg(pl.col("value").mean())
+        first, second = _pair(rows, claim) if claim.paired else _split(rows, claim)
+        if empty := [
+            a for a, s in zip(claim.contrast, (first, second), strict=True) if not s.units
+        ]:
+            return f"{column} is unknown in {' and '.join(empty)}"
+        shares = claim.at_least is not None or table.schema[column] == pl.Boolean
+        if shares and claim.margin >= 1:
+            return f"{column} is a share: write smallest: 0.05 for five points"
+        found = replace(claim, kind="share" if shares else "mean", unit=units.name)
+        return replace(found, estimand=claim.estimand or _describe_estimand(found)), first, second
+
+    def _table_of(self, claim: Claim) -> tuple[pl.DataFrame | None, str]:
+        """The table that a measure is read from, and its column."""
+        named, _, column = claim.measure.rpartition(".")
+        for name in [named] if named else [*TABLES, *self._run.tables()]:
+            if name in ("answers", "utterances") or not self._run.has_table(name):
+                continue
+            schema = self._run.lazy(name).collect_schema()
+            kind = schema.get(column)
+            usable = kind is not None and (kind.is_numeric() or kind == pl.Boolean)
+            if usable and any(by in schema for by in ([claim.by] if claim.by else BY)):
+                return self._columns(name, claim, column), column
+        return None, column
+
+    def _columns(self, name: str, claim: Claim, column: str) -> pl.DataFrame:
+        """What a claim needs of a table: texts of participants take much memory."""
+        asked = (column, claim.by, *claim.subject, *(name for name, _ in claim.where))
+        table = self._run.lazy(name)
+        needed = {*asked, "status", DRAW, *BY, *CLUSTERS, *PEOPLE}
+        columns = [c for c in table.collect_schema().names() if c in needed]
+        key = name, *columns
+        if key not in self._tables:
+            self._tables[key] = table.select(columns).collect()
+        return self._tables[key]
+
+
+def _split(rows: pl.DataFrame, claim: Claim) -> tuple[Side, Side]:
+    """Both arms, each with its own subjects."""
+    parts = (rows.filter(pl.col("arm") == arm) for arm in claim.contrast)
+    first, second = (
+        Side.of(own["value"].fill_null(math.nan).to_list(), own["unit"].to_list()) for own in parts
+    )
+    return first, second
+
+
+def _pair(rows: pl.DataFrame, claim: Claim) -> tuple[Side, Side]:
+    """Both arms over the subjects that are known in both, in the order of the first arm."""
+    keys = [*claim.subject, "unit"]
+    first, second = (rows.filter(pl.col("arm") == arm).drop("arm") for arm in claim.contrast)
+    both = first.join(second, on=keys, how="full", coalesce=True, maintain_order="left_right")
+    known = both.drop_nulls(["value", "value_right"])
+    units, lost = tuple(known["unit"].to_list()), both.height - known.height
+    subjects = tuple(known.select(keys).iter_rows())
+    one, other = (
+        Side(known[name].to_numpy(), units, lost, subjects) for name in ("value", "value_right")
+    )
+    return one, other
+
+
+def _describe_estimand(claim: Claim) -> str:
+    """The estimand of a claim that states none, as of a hypothesis of a study file."""
+    first, second = claim.arms
+    return (
+        f"The {claim.kind} of {claim.outcome or claim.measure} in {first} minus that in {second}, "
+        f"among those simulated in this run; independent unit: {claim.unit}."
+    )
