@@ -73,7 +73,7 @@ def synthetic(folder: str, per_condition: int = 300) -> dict[str, float]:
 def replay(folder: str) -> dict[str, float]:
     """The same again from the journal: nothing is asked, all files are written anew."""
     began = time.perf_counter()
-    folkmoot.run(PILOT, out=Path(folder), resume=True)
+    folkmoot.run(PILOT, out=Path(folder))
     wall = time.perf_counter() - began
     return {"wall_s": wall, "cpu_s": time.process_time(), "peak_mb": peak_mb()}
 

@@ -52,7 +52,7 @@ def test_the_example_runs_and_gives_an_index_for_each_group_and_wave(tmp_path: P
     run = folkmoot.run(
         EXAMPLE, model="synthetic", out=tmp_path / "run", trust=True, overrides=overrides
     )
-    finding = run.findings()[0]
+    finding = run.findings[0]
     assert len(finding.grid.rows) == 2
     assert finding.says.startswith("An illustration, not evidence: 2 groups.")
     assert all(-3 <= x <= 1 for row in finding.grid.rows for x in row[1:] if not math.isnan(x))

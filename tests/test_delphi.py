@@ -30,7 +30,7 @@ def test_the_panel_reads_itself_and_estimates_again(tmp_path: Path) -> None:
     assert estimates["estimate"].is_between(0, 100).all()
     assert estimates.filter(round=1)["main_reason"].null_count() == 0
     assert run.folder.codebook()["estimates"]["columns"]["main_doubt"]["meaning"]
-    finding = run.findings()[0]
+    finding = run.findings[0]
     assert "Round 2: median" in finding.says
 
 

@@ -95,7 +95,7 @@ def test_every_command_of_the_readme_works(fresh: Path, monkeypatch: pytest.Monk
 @pytest.mark.nightly
 def test_the_pages_show_what_the_example_prints_today(fresh: Path) -> None:
     run = folkmoot.run(ROOT / "examples" / "cross_pollination.yaml", out=fresh / "run")
-    finding = next(f for f in run.findings() if f.key == "position_change")
+    finding = next(f for f in run.findings if f.key == "position_change")
     console = Console(file=io.StringIO(), width=80)
     console.print(finding_view(finding))
     picture = (ROOT / "docs" / "images" / "position_change.svg").read_text("utf-8")

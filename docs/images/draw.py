@@ -28,7 +28,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         example = HERE.parents[1] / "examples" / "cross_pollination.yaml"
         run = folkmoot.run(example, out=Path(folder) / RUN)
-        finding = next(f for f in run.findings() if f.key == "position_change")
+        finding = next(f for f in run.findings if f.key == "position_change")
         assert finding.chart is not None
         (picture,) = svgs(finding.chart, f"{finding.title}. {finding.says}")
         (HERE / "position_change.svg").write_text(standing_alone(picture), "utf-8")

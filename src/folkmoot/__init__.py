@@ -2,8 +2,8 @@
 
     import folkmoot
     run = folkmoot.run("study.yaml", model="synthetic")
-    run.table("participants")                # a polars data frame
-    folkmoot.load("outputs/pilot_001").table("participants")
+    run.findings, run.tables["participants"], run.report()
+    folkmoot.load("outputs/pilot_001")       # the same of an earlier run
 
 A study of one's own is an async function over a `Session`; see docs/writing_a_study.md.
 """
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
     from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
     from folkmoot.engine.config import StudyConfig
     from folkmoot.engine.execution import RunOptions
-    from folkmoot.engine.runner import Run, arun, run
     from folkmoot.engine.session import Exchange, Scope, Session
     from folkmoot.engine.study import Study
-    from folkmoot.engine.verify import load
     from folkmoot.models.simple_call import call_llm
     from folkmoot.people.persona import Persona
     from folkmoot.people.sources import find_maker
+    from folkmoot.python_api import Run, arun, load, run
     from folkmoot.storage.findings import Finding, Grid
     from folkmoot.storage.rows import Row, column
     from folkmoot.storage.run_folder import RunFolder
@@ -74,13 +73,12 @@ _HOME = {
     "conversation.transcript": ("EMPTY", "Speaker", "Transcript", "Utterance"),
     "engine.config": ("BaseModel", "StudyConfig"),
     "engine.execution": ("RunOptions",),
-    "engine.runner": ("Run", "arun", "run"),
     "engine.session": ("Exchange", "Scope", "Session"),
     "engine.study": ("Study",),
-    "engine.verify": ("load",),
     "models.simple_call": ("call_llm",),
     "people.sources": ("find_maker",),
     "people.persona": ("Persona",),
+    "python_api": ("Run", "arun", "load", "run"),
     "storage.findings": ("Finding", "Grid"),
     "storage.rows": ("Row", "column"),
     "storage.run_folder": ("RunFolder",),

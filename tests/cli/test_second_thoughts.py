@@ -97,7 +97,7 @@ def test_ctrl_c_before_the_first_question_promises_nothing_to_go_on_with(here: P
 def test_a_run_in_a_notebook_says_what_it_is(here: Path) -> None:
     run = folkmoot.run(here / "vote.yaml")
     assert repr(run) == "Run('outputs/vote': small; tables answers, provenance, votes)"
-    assert repr(folkmoot.load("outputs/vote")) == "RunFolder('outputs/vote': small)"
+    assert repr(folkmoot.load("outputs/vote")) == repr(run)
     assert run.manifest["calls"] == 6
     assert run.json("plan.json")["sealed"]
 

@@ -49,9 +49,9 @@ def test_cut_replies_keep_their_mark_wherever_they_stand(study: str, tmp_path: P
     )
     assert said.height and set(said["finish"]) == {"length"}
     for name in ("preferences", "responses"):
-        if name in run.tables():
+        if name in run.tables:
             assert set(run.table(name)["finish"]) == {"length"}
-    meaning = run.codebook()["utterances"]["columns"]["finish"]["meaning"]
+    meaning = run.codebook["utterances"]["columns"]["finish"]["meaning"]
     assert "cut by the token limit" in meaning
 
 

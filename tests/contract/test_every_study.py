@@ -27,7 +27,6 @@ from folkmoot.errors import BudgetReached
 from folkmoot.models.request import Reply, Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.randomness import uniform
-from folkmoot.report.html import write_report
 from tests.contract.small import people_of, small_study
 from tests.turns import turns
 
@@ -87,12 +86,11 @@ def test_crashed_and_resumed_is_the_same_run(study: str, tmp_path: Path) -> None
             play(
                 study,
                 folder,
-                resume=attempt > 0,
                 provider=respondent(
                     study, jitter=attempt, die_after=max(1, int(calls * share * 0.5))
                 ),
             )
-    assert digest(play(study, folder, resume=True, provider=respondent(study))) == digest(whole)
+    assert digest(play(study, folder, provider=respondent(study))) == digest(whole)
 
 
 IN_PROCESS = """
@@ -123,9 +121,9 @@ def test_another_process_with_another_hash_seed_gives_the_same(study: str, tmp_p
 @pytest.mark.parametrize("study", STUDIES)
 def test_every_study_has_its_codebook_and_findings(study: str, tmp_path: Path) -> None:
     run = play(study, tmp_path / "run", model="synthetic")
-    keys = [f.key for f in run.findings()]
+    keys = [f.key for f in run.findings]
     assert keys, "a study that finds nothing has nothing to report"
-    assert FAILED not in keys, run.findings()
+    assert FAILED not in keys, run.findings
     book = json.loads((run.path / "codebook.json").read_text())
     unexplained = [
         f"{table}.{column}"
@@ -164,11 +162,11 @@ def test_a_paused_run_can_be_reported_and_goes_on_to_the_same_end(
     paused = folkmoot.load(folder)
     assert paused.manifest["outcome"] == "paused" and paused.manifest["calls"] == limit
     assert paused.table("answers").height > 0 and "PARTIAL" in repr(paused)
-    page = write_report(paused).read_text("utf-8")
+    page = paused.report().read_text("utf-8")
     assert "<strong>PARTIAL</strong>" in page and "the run is paused" in page.lower()
-    done = play(study, folder, resume=True, provider=respondent(study))
+    done = play(study, folder, provider=respondent(study))
     assert digest(done) == digest(whole)
-    assert "PARTIAL" not in write_report(folkmoot.load(folder)).read_text("utf-8")
+    assert "PARTIAL" not in folkmoot.load(folder).report().read_text("utf-8")
 
 
 SETS = {  # a larger batch, and the set that an address belongs to
@@ -201,7 +199,7 @@ def test_a_budget_buys_whole_comparisons(study: str, share: float, tmp_path: Pat
     begun = [of for of in bought if bought[of] < all_sets[of]]
     assert len(begun) <= 1, "more than one set was begun and not paid to its end"
     assert len(bought) - len(begun) >= 1
-    done = play(study, folder, resume=True, provider=respondent(study, 4), overrides=(batch,))
+    done = play(study, folder, provider=respondent(study, 4), overrides=(batch,))
     assert digest(done) == digest(whole)
 
 

@@ -97,7 +97,7 @@ def test_what_stood_in_the_prompts_is_what_the_design_says(study: str, tmp_path:
     stood = table.filter(table["expected"] & (table["texts"] > 0))
     assert set(stood["kind"]) >= KINDS[study]
     assert ELSEWHERE not in set(table["kind"])
-    (finding,) = (f for f in done.findings() if f.key == "exposure")
+    (finding,) = (f for f in done.findings if f.key == "exposure")
     assert not finding.alarms and not finding.headline
 
 
@@ -126,7 +126,7 @@ def test_a_prompt_that_leaves_something_out_is_caught(study: str, tmp_path: Path
         out=tmp_path / "run",
         overrides=(f"prompts={own}",),
     )
-    (finding,) = (f for f in done.findings() if f.key == "exposure")
+    (finding,) = (f for f in done.findings if f.key == "exposure")
     assert any(told in alarm for alarm in finding.alarms)
     assert finding.headline
 

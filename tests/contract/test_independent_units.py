@@ -43,7 +43,7 @@ def test_few_units_are_an_illustration_in_every_study(study: str, tmp_path: Path
     path = small_study(study, tmp_path)
     overrides = FOUR_PEOPLE if study == "cross_pollination" else ()
     done = folkmoot.run(path, model="synthetic", out=tmp_path / "run", overrides=overrides)
-    findings = done.findings()
+    findings = done.findings
     few = [f for f in findings if f.illustrates]
     # The workbook of the example has sessions enough.
     assert few or study == "workbook"
@@ -65,7 +65,7 @@ def test_few_units_are_an_illustration_in_every_study(study: str, tmp_path: Path
 @pytest.mark.parametrize("example", EXAMPLE)
 def test_every_finding_of_every_example_names_its_unit(example: str, tmp_path: Path) -> None:
     done = folkmoot.run(EXAMPLES / example, model="synthetic", out=tmp_path / "run")
-    findings = done.findings()
+    findings = done.findings
     assert UNITS[Path(example).stem.replace("public_goods", "workbook")] in {
         f.unit for f in findings
     }

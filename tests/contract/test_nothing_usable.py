@@ -60,7 +60,7 @@ def test_a_run_without_one_answer_is_done_and_of_no_use(study: str, tmp_path: Pa
     assert run.manifest["outcome"] == "done" and run.unusable
     declared_columns(run)
     assert run.unusable in (run.path / "run.log").read_text().splitlines()[-1]
-    run.findings()
+    assert run.findings
     assert run.unusable in html.unescape(write_report(run.folder).read_text())
 
 
@@ -71,7 +71,7 @@ def test_a_run_whose_answers_nobody_can_read_is_of_no_use(study: str, tmp_path: 
     )
     assert run.unusable
     declared_columns(run)
-    run.findings()
+    assert run.findings
 
 
 @pytest.mark.parametrize("study", STUDIES)
@@ -132,7 +132,7 @@ def test_the_log_says_what_is_so_in_the_order_of_the_phases(tmp_path: Path) -> N
 def test_the_end_table_counts_who_was_skipped(tmp_path: Path) -> None:
     source = small_study("cross_pollination", tmp_path)
     run = folkmoot.run(source, out=tmp_path / "run", provider=half_deaf("summaries"))
-    grid = next(f for f in run.findings() if f.headline).grid
+    grid = next(f for f in run.findings if f.headline).grid
     rows = {str(row[0]): dict(zip(grid.columns, row, strict=True)) for row in grid.rows}
     skipped = run.table("participants").filter(pl.col("status") == "skipped")
     assert skipped.height and sum(int(str(r["skipped"])) for r in rows.values()) == skipped.height

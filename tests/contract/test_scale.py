@@ -41,7 +41,7 @@ def test_rows_of_a_process_that_was_killed_are_removed_by_the_next(
     left = tmp_path / recording.ROWS
     left.write_bytes(b"half a row")
     run: folkmoot.Run = play(
-        "cross_pollination", tmp_path, resume=True, provider=respondent("cross_pollination")
+        "cross_pollination", tmp_path, provider=respondent("cross_pollination")
     )
     assert run.table("answers").height > 9 and not left.exists()
 

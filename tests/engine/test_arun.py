@@ -58,5 +58,5 @@ async def test_what_is_cancelled_keeps_its_replies_and_goes_on_later(tmp_path: P
     with pytest.raises(asyncio.CancelledError):
         await task
     assert folkmoot.load(tmp_path / "run").manifest["outcome"] == "interrupted"
-    await folkmoot.arun(STUDY, {}, **options, resume=True)
+    await folkmoot.arun(STUDY, {}, **options)
     assert sorted(calls) == ["0/ask0", "1/ask0", "2/ask0"]

@@ -18,16 +18,13 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from benchmarks.measure import alone
-from folkmoot import Json, Session, Speaker, Study, StudyConfig, run
+from folkmoot import Json, Run, Session, Speaker, Study, StudyConfig, load, run
 from folkmoot.cli.study_files import check_command
 from folkmoot.engine import gateway as gateway_module
 from folkmoot.engine import outbox as outbox_module
-from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.progress import Event, describe
-from folkmoot.engine.runner import Run, from_python, load, run_study
 from folkmoot.engine.verify import verify_run
-from folkmoot.errors import BudgetReached, FatalModelError, QuotaExhausted, RunPaused
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.errors import BudgetReached, FatalModelError, QuotaExhausted, RunExists, RunPaused
 from tests.default_signals import with_default_signals
 from tests.servers.batches import BatchPlan, Job
 from tests.servers.faults import FaultPlan
@@ -64,8 +61,7 @@ def settings(server: ServerThread, vendor: str = "openai", **more: Any) -> dict[
 
 
 def resumed(values: dict[str, Any], out: Path, **more: Any) -> Run:
-    options = RunOptions(out=out, resume=True, **more)
-    return run_study(from_python(STUDY, values, options), options)
+    return run(STUDY, values, out=out, **more)
 
 
 def answers(done: Run) -> list[tuple[Any, ...]]:
@@ -96,7 +92,7 @@ def dump(values: dict[str, Any], out: Path) -> subprocess.Popen[str]:
         "from pathlib import Path\n"
         "from tests.engine.test_batches import STUDY, run\n"
         "out = Path(sys.argv[2])\n"
-        "run(STUDY, json.loads(sys.argv[1]), out=out, resume=out.exists())\n"
+        "run(STUDY, json.loads(sys.argv[1]), out=out)\n"
     )
     words = [sys.executable, "-c", code, json.dumps(values), str(out)]
     return subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True)
@@ -112,6 +108,8 @@ def test_a_killed_run_finds_its_batches_again(vendor: str, tmp_path: Path) -> No
         killed.kill()
         killed.wait()
         desk.plan = BatchPlan()
+        with pytest.raises(RunExists):  # no answer yet, but a batch that will be billed
+            run(STUDY, values, out=tmp_path / "run", if_exists="error")
         done = resumed(values, tmp_path / "run")
         assert desk.calls == 2 * PEOPLE == server.model.counts["answered"]
         fresh = run(STUDY, values, out=tmp_path / "fresh")
@@ -480,14 +478,14 @@ def test_every_study_type_says_the_same_by_batches(name: str, tmp_path: Path) ->
     with ServerThread(FaultPlan(), answers="respondent") as server:
         here = (f"endpoints.openai={server.openai}", "batch_poll_seconds=0.001")
         for batch in (False, True):
-            options = RunOptions(
+            done = run(
+                ROOT / f"examples/{name}.yaml",
                 model="openai/gpt-4o",
                 out=tmp_path / f"{batch}",
                 overrides=(*here, "embedding_model=wordllama"),
                 limit=None if name == "deliberation_survey" else 2,
                 batch=batch,
             )
-            done = run_study(load(ROOT / f"examples/{name}.yaml", options), options)
             digests.add(done.manifest["journal_digest"])
         assert server.model.batches.calls
     assert len(digests) == 1
@@ -531,5 +529,5 @@ def test_a_run_killed_at_each_of_its_requests_pays_for_nothing_twice(
             assert running[-1].returncode in (0, -signal.SIGKILL), said
         assert len(running) > 4
         assert server.model.counts["answered"] - answered == 2 * PEOPLE
-    done = Run(RunFolder(tmp_path / "run"), STUDY)
+    done = load(tmp_path / "run")
     assert done.manifest["journal_digest"] == direct.manifest["journal_digest"]

@@ -45,14 +45,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return Study("own", "Own", StudyConfig, protocol)
 
     model = Scripted(lambda _request, address: f"said at {address}")
-    for question, resume in (("What", False), ("Why", True)):
+    for question, changed in (("What", False), ("Why", True)):
         folkmoot.run(
             study(question),
             {},
             out=folder / "run",
             provider=model,
-            resume=resume,
-            accept_changes=resume,
+            accept_changes=changed,
         )
     with Journal(folder / "run" / JOURNAL) as journal:
         journal.note(Batch("b1", "m/x", "id", 2, 1.0, 2.0), ["k1", "k2"]).result()
@@ -234,16 +233,16 @@ def test_later_requests_that_differ_are_asked_again_after_a_repair(tmp_path: Pat
 
     study = Study("words", "Words", StudyConfig, protocol)
 
-    def run_with(word: str, *, resume: bool = False) -> folkmoot.Run:
+    def run_with(word: str) -> folkmoot.Run:
         model = Scripted(lambda _request, _address: word)
-        return folkmoot.run(study, {}, out=tmp_path / "run", provider=model, resume=resume)
+        return folkmoot.run(study, {}, out=tmp_path / "run", provider=model)
 
     run_with("oak")
     path = tmp_path / "run" / JOURNAL
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE entries SET reply = 'ash' WHERE number = 1")
     invoke("verify", str(tmp_path / "run"), "--repair", "--yes")
-    done = run_with("elm", resume=True)
+    done = run_with("elm")
     assert done.table("words").row(0) == ("elm", "elm")
     with JournalReader(path) as journal:
         assert [e.reply for e, _ in journal.everything("superseded")] == ["oak"]

@@ -219,7 +219,6 @@ def test_a_replay_of_cut_and_empty_replies_asks_nothing_and_gives_the_same_bytes
         {"model": "openai/m", "endpoints": {"openai/m": server.openai}, "max_tokens": 10},
         out=done.path,
         key="a-test-key",
-        resume=True,
     )
     assert server.model.counts["received"] == asked
     assert {p.name: p.read_bytes() for p in (again.path / "tables").iterdir()} == first

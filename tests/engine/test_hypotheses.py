@@ -171,7 +171,7 @@ def test_hypotheses_are_sealed_and_everything_else_is_called_exploratory(tmp_pat
     settings = yaml.safe_load(path.read_text("utf-8"))
     path.write_text(yaml.safe_dump({**settings, "hypotheses": [MORE]}), "utf-8")
     done = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
-    first, *others = done.findings()
+    first, *others = done.findings
     assert first.key == "hypotheses"
     assert first.headline
     assert others
@@ -183,7 +183,7 @@ def test_hypotheses_are_sealed_and_everything_else_is_called_exploratory(tmp_pat
         yaml.safe_dump({**settings, "hypotheses": [{**MORE, "direction": "less"}]}), "utf-8"
     )
     with pytest.raises(DriftError, match="hypotheses"):
-        folkmoot.run(path, model="synthetic", out=tmp_path / "run", resume=True)
+        folkmoot.run(path, model="synthetic", out=tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_an_edited_hypothesis_is_not_evaluated_and_a_broken_seal_is_named(tmp_pa
     settings = yaml.safe_load(path.read_text("utf-8"))
     path.write_text(yaml.safe_dump({**settings, "hypotheses": [MORE]}), "utf-8")
     done = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
-    assert "acp exceeds simple_voting" in done.findings()[0].says
+    assert "acp exceeds simple_voting" in done.findings[0].says
     edited = done.path / "study.yaml"
     edited.write_text(edited.read_text("utf-8").replace("greater", "less"), "utf-8")
     first = findings_of(study_of_run(RunFolder(done.path)), RunFolder(done.path))[0]

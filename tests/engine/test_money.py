@@ -9,11 +9,9 @@ import pytest
 from aiohttp import web
 from typer.testing import CliRunner
 
-from folkmoot import Choice, Session, Speaker, Study, StudyConfig, run
+from folkmoot import Choice, Run, Session, Speaker, Study, StudyConfig, run
 from folkmoot.cli.app import app
-from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.journal import Journal
-from folkmoot.engine.runner import Run, from_python, run_study
 from folkmoot.errors import BudgetReached, FatalModelError, InputError, RunPaused
 from folkmoot.report.trust import methods, trust
 from folkmoot.storage.run_folder import RunFolder
@@ -46,8 +44,7 @@ def settings(server: ServerThread, vendor: str = "openai", **more: Any) -> dict[
 
 
 def resumed(values: dict[str, Any], out: Path) -> Run:
-    options = RunOptions(out=out, resume=True)
-    return run_study(from_python(STUDY, values, options), options)
+    return run(STUDY, values, out=out)
 
 
 @pytest.mark.parametrize("vendor", MODELS)

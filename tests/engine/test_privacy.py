@@ -41,7 +41,7 @@ def test_who_shares_a_run_on_purpose_keeps_it_shared(tmp_path: Path) -> None:
     study, out = small_study("town_hall", tmp_path / "study"), tmp_path / "run"
     folkmoot.run(study, model="synthetic", out=out)
     out.chmod(0o750)
-    folkmoot.run(study, model="synthetic", out=out, resume=True)
+    folkmoot.run(study, model="synthetic", out=out)
     assert rights(out) == 0o750
 
 

@@ -192,9 +192,9 @@ def test_a_question_that_changed_late_in_the_protocol_changes_no_file(tmp_path: 
     Own().run(folder, said)
     before = tree(folder)
     with pytest.raises(DriftError):
-        Own("How?").run(folder, said, resume=True)
+        Own("How?").run(folder, said)
     assert tree(folder) == before
-    Own("How?").run(folder, said, resume=True, accept_changes=True)
+    Own("How?").run(folder, said, accept_changes=True)
     assert "How?" in (folder / "first.json").read_text("utf-8")
     assert "asked for How?" in (folder / "run.log").read_text("utf-8")
     assert RunFolder(folder).finished
@@ -209,7 +209,7 @@ def test_a_paused_run_that_gets_no_reply_stays_as_it_was(
         Own().run(folder, said, calls=3)
     before = tree(folder)
     with pytest.raises(error):
-        Own().run(folder, answer, resume=True)
+        Own().run(folder, answer)
     assert tree(folder) == before
-    Own().run(folder, said, resume=True)
+    Own().run(folder, said)
     assert RunFolder(folder).finished

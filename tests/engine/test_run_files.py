@@ -42,9 +42,7 @@ def test_a_disk_that_is_full_for_the_log_is_said_and_nothing_is_lost(
     (tmp_path / "run" / name).unlink()
     (tmp_path / "run" / name).symlink_to("/dev/full")
     with pytest.raises(StorageError, match="the disk is full; free some space, then try again"):
-        folkmoot.run(
-            study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"), resume=True
-        )
+        folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"))
 
 
 def test_files_are_there_when_the_run_is_over(tmp_path: Path) -> None:

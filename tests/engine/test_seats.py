@@ -160,7 +160,7 @@ def test_answers_are_there_after_a_pause_and_links_are_the_same(study: Path) -> 
             **options(),  # type: ignore[arg-type]
         )
     before = len(seen)
-    run = folkmoot.run(study, resume=True, **options())  # type: ignore[arg-type]
+    run = folkmoot.run(study, **options())  # type: ignore[arg-type]
     asked = [q.address for q in seen]
     assert before >= 1 and len(set(asked)) == len(asked)
     assert len(set(tokens)) == 1 and len(tokens[0]) >= 32

@@ -200,7 +200,7 @@ def test_a_choice_is_clarified_once_and_never_forced(tmp_path: Path) -> None:
     ways_out = ["none_of_these", "declined"]
     assert second.schema["properties"]["stated"]["enum"] == ["Park", "Mall", "10 %", *ways_out]
     silent = Scripted(_refuse)
-    again = run(tmp_path, protocol, silent, resume=True)
+    again = run(tmp_path, protocol, silent)
     assert silent.calls == 0 and again.table("answers")["value"].to_list() == ["Mall"]
 
 
@@ -391,7 +391,7 @@ def test_a_finished_run_replays_without_a_single_call(tmp_path: Path) -> None:
 
     first = run(tmp_path, protocol, Scripted(lambda r, a: str(len(a))))
     silent = Scripted(_refuse)
-    second = run(tmp_path, protocol, silent, resume=True)
+    second = run(tmp_path, protocol, silent)
     assert second.table("result").equals(first.table("result"))
     assert second.folder.manifest["journal_digest"] == first.folder.manifest["journal_digest"]
 
@@ -417,13 +417,13 @@ def test_a_named_computation_is_found_again_when_its_function_has_another_name(
     def another(vectors: np.ndarray, numbers: list[float]) -> dict[str, float]:
         raise AssertionError("computed again")
 
-    for number, function in enumerate([_total, another]):
+    for function in (_total, another):
 
         async def protocol(session: Session, function: Callable[..., object] = function) -> None:
             got = await session.compute(function, np.ones(2), [1.0], name="total")
             assert got == {"sum": 3.0}
 
-        run(tmp_path, protocol, resume=number > 0)
+        run(tmp_path, protocol)
 
 
 @pytest.mark.parametrize("in_memory", [32_000_000, 0])
@@ -442,7 +442,7 @@ def test_embeddings_have_length_one_and_are_the_same_after_replay(
         seen.append(vectors)
 
     run(tmp_path, protocol)
-    run(tmp_path, protocol, Scripted(_refuse), resume=True)
+    run(tmp_path, protocol, Scripted(_refuse))
     assert np.array_equal(seen[0], seen[1])
 
 
@@ -467,8 +467,8 @@ def test_a_changed_prompt_stops_a_resume_and_says_where(tmp_path: Path) -> None:
 
     run(tmp_path, asking("What about the park?"))
     with pytest.raises(DriftError, match=r"(?s)stage/ask0.*the park.*the bridge"):
-        run(tmp_path, asking("What about the bridge?"), resume=True)
-    again = run(tmp_path, asking("What about the bridge?"), resume=True, accept_changes=True)
+        run(tmp_path, asking("What about the bridge?"))
+    again = run(tmp_path, asking("What about the bridge?"), accept_changes=True)
     assert again.table("answers").height == 1
 
 
@@ -493,9 +493,9 @@ def test_a_sealed_part_may_not_change(tmp_path: Path) -> None:
         return protocol
 
     run(tmp_path, sealing(1))
-    run(tmp_path, sealing(1), resume=True)
+    run(tmp_path, sealing(1))
     with pytest.raises(DriftError, match="a was 1, is now 2"):
-        run(tmp_path, sealing(2), resume=True)
+        run(tmp_path, sealing(2))
     plan = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert plan["sealed"]["groups"]["data"] == {"a": 1}
 
@@ -626,9 +626,9 @@ def test_a_setting_that_a_later_version_adds_stops_no_run_begun_before(tmp_path:
     how: dict[str, Any] = {"out": tmp_path / "run", "provider": model}
     folkmoot.run(Study("trial", "Trial", Before, protocol), {}, **how)
     study = Study("trial", "Trial", Now, protocol)
-    folkmoot.run(study, {}, resume=True, **how)
+    folkmoot.run(study, {}, **how)
     assert model.calls == 1
     with pytest.raises(DriftError, match=r"settings.pauses was not there, is now 1.*version of F"):
-        folkmoot.run(study, {"pauses": 1}, resume=True, **how)
+        folkmoot.run(study, {"pauses": 1}, **how)
     with pytest.raises(DriftError, match=r"settings.rounds was 2, is now 3"):
-        folkmoot.run(study, {"rounds": 3}, resume=True, **how)
+        folkmoot.run(study, {"rounds": 3}, **how)

@@ -161,9 +161,9 @@ def test_every_vote_that_is_left_out_is_blank_and_no_other(study: str, tmp_path:
 
 def test_the_town_hall_has_no_closed_answers_of_its_own(tmp_path: Path) -> None:
     done = folkmoot.run(small_study("town_hall", tmp_path), model="synthetic", out=tmp_path / "r")
-    (counted,) = [f for f in done.findings() if f.key == COUNTED]
+    (counted,) = [f for f in done.findings if f.key == COUNTED]
     assert counted.says.startswith("Not applicable")
-    assert COMPARED not in {f.key for f in done.findings()}
+    assert COMPARED not in {f.key for f in done.findings}
 
 
 def finding(low: float, high: float, p: float = 0.5, conclusion: str = "") -> Finding:

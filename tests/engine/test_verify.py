@@ -116,7 +116,7 @@ def test_every_study_type_can_be_verified(study: str, tmp_path: Path) -> None:
     small, folder = small_study(study, tmp_path), tmp_path / "run"
     folkmoot.run(small, model="synthetic", out=folder)
     # A resume may call in another way; files that hold the settings then hold the latest.
-    folkmoot.run(small, model="synthetic", out=folder, concurrency=3, resume=True)
+    folkmoot.run(small, model="synthetic", out=folder, concurrency=3)
     before = tree(tmp_path)
     found = verify_run(RunFolder(folder))
     assert found.differences == [] and found.not_compared == []
@@ -443,7 +443,7 @@ def verify_with(folder: Path, digest: str) -> tuple[int, str]:
     return done.exit_code, " ".join(done.output.split())
 
 
-def votes_of(model: Scripted, folder: Path, *, resume: bool = False) -> Study:
+def votes_of(model: Scripted, folder: Path) -> Study:
     """43 votes, each of which is a row."""
 
     async def protocol(session: Session) -> None:
@@ -455,7 +455,7 @@ def votes_of(model: Scripted, folder: Path, *, resume: bool = False) -> Study:
         await session.at("votes").each(range(43), vote)
 
     study = Study("votes", "Votes", StudyConfig, protocol)
-    folkmoot.run(study, {}, out=folder, provider=model, resume=resume)
+    folkmoot.run(study, {}, out=folder, provider=model)
     return study
 
 
@@ -470,7 +470,7 @@ def test_a_run_that_was_forged_whole_is_consistent_but_not_the_published_one(
         db.execute("UPDATE entries SET reply = 'Road' WHERE number > 3")
     hash_journal_anew(folder / "journal.sqlite")
     # The program itself writes tables, files, plan and manifest from the forged journal.
-    votes_of(model, folder, resume=True)
+    votes_of(model, folder)
     run = RunFolder(folder)
     assert run.table("votes")["vote"].to_list().count("Road") == 40
     found = verify_run(run, study)

@@ -193,7 +193,7 @@ def test_a_run_from_before_the_word_vectors_goes_on_and_is_verified_with_its_has
         run = pilot()
     assert run.manifest["embedding_model"] == "synthetic" and verify_run(run.folder).consistent
     (run.path / "manifest.json").unlink()
-    again = folkmoot.run("pilot.yaml", out="run", seed=1, resume=True)
+    again = folkmoot.run("pilot.yaml", out="run", seed=1)
     assert again.manifest["embedding_model"] == "synthetic"
     assert again.manifest["journal_digest"] == run.manifest["journal_digest"]
 
@@ -257,8 +257,8 @@ def test_a_mixed_run_says_who_answered_as_whom(server: ServerThread) -> None:
     log = (run.path / "run.log").read_text()
     assert "no model is named for the role moderator" in log
     assert "role participant" not in log
-    folkmoot.run("pilot.yaml", out="run", seed=1, resume=True)  # replayed: the same answerers
-    assert Run(folkmoot.load("run"), run.study).manifest["synthetic_roles"] == ["moderator"]
+    folkmoot.run("pilot.yaml", out="run", seed=1)  # replayed: the same answerers
+    assert folkmoot.load("run").manifest["synthetic_roles"] == ["moderator"]
     shown = CliRunner().invoke(app, ["report", "run"])
     assert shown.exit_code == 0, shown.output
     assert "gpt-4o as participant" in (run.path / "report.html").read_text()

@@ -142,7 +142,7 @@ def test_verify_says_what_cannot_be_recomputed_and_finds_nothing_else(study: Pat
 def test_a_run_whose_words_are_gone_is_not_resumed(study: Path) -> None:
     gone = leaving_last(study.parent / "b", study)
     with pytest.raises(InputError, match="people withdrew from this run"):
-        folkmoot.run(study, out=gone.path, resume=True, seats=("p_0002",), host=by_hand(speaks))
+        folkmoot.run(study, out=gone.path, seats=("p_0002",), host=by_hand(speaks))
 
 
 SAID = {

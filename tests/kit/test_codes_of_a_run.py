@@ -228,7 +228,7 @@ def test_a_correction_of_other_words_than_those_there_now_counts_for_nothing(
     study = tmp_path / "diary.yaml"
     said = ["It’s too expensive.", "Good value, once more!", "Hm.", "Hm."]
     study.write_text(f"{study.read_text()}diaries: {json.dumps(said, ensure_ascii=False)}\n")
-    folkmoot.run(study, provider=coder(by_words), out=done.path, resume=True, accept_changes=True)
+    folkmoot.run(study, provider=coder(by_words), out=done.path, accept_changes=True)
     read = coding.codings(RunFolder(done.path))["price"]
     assert read.one("treated/day1") == "fair" and read.kept == (0, 0)
 
@@ -306,7 +306,7 @@ def test_what_is_amended_is_read_back(
 
 def test_amendments_outlive_a_resume(tmp_path: Path, done: RunFolder) -> None:
     amend(done.path, [Amendment("note", "Ann", "now")])
-    folkmoot.run(tmp_path / "diary.yaml", provider=coder(by_words), out=done.path, resume=True)
+    folkmoot.run(tmp_path / "diary.yaml", provider=coder(by_words), out=done.path)
     assert [a.by for a in amendments(done.path)] == ["Ann"]
 
 

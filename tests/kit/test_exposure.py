@@ -200,7 +200,7 @@ def run(folder: Path, study: Study) -> Run:
 
 def exposure_findings(done: Run) -> list[Finding]:
     """The findings of a run but the engine's own about how closed answers were had."""
-    return [finding for finding in done.findings() if finding.key != COUNTED]
+    return [finding for finding in done.findings if finding.key != COUNTED]
 
 
 AS_CLAIMED = {"reads": LEAFLET, "hears": SPEECH}

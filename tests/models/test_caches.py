@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from folkmoot import EMPTY, Session, Speaker, Study, StudyConfig, Utterance, run
+from folkmoot import EMPTY, Run, Session, Speaker, Study, StudyConfig, Utterance, run
 from folkmoot.conversation.prompts import Prompt, PromptLibrary
 from folkmoot.conversation.transcript import build_messages
 from folkmoot.engine.estimate import rehearsed
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.runner import Run, from_python, load, run_study
+from folkmoot.engine.runner import from_python, load, run_study
 from folkmoot.models import anthropic_messages, openai_chat
 from folkmoot.models.catalog import resolve
 from folkmoot.models.prices import rate_for

@@ -54,7 +54,7 @@ def test_a_study_is_answered_by_a_real_model_for_nothing(tmp_path: Path) -> None
     said = run.table("answers")
     assert said["finish"].is_in(["stop", "length"]).all()
     assert "a very small one" in (run.path / "run.log").read_text()
-    again = folkmoot.run(STUDY, {}, out=tmp_path / "run", model="local", resume=True)
+    again = folkmoot.run(STUDY, {}, out=tmp_path / "run", model="local")
     assert again.table("answers").equals(said)  # without starting the model at all
 
 

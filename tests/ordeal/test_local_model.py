@@ -109,7 +109,7 @@ def ordeal(study: str, settings: dict[str, Any] | None, folder: Path, **more: An
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalModel, "_start", None)  # a replay asks nobody
-        again = play(resume=True)
+        again = play()
     for name in run.folder.tables():
         assert again.table(name).equals(run.table(name)), name
 

@@ -220,9 +220,7 @@ def test_answers_that_have_no_relation_to_the_material_are_counted_in_the_runs_n
     assert run.table("answers")["finish"].to_list() == [NOT_READ] * 3
     assert "3 answers were given by form alone" in run.folder.synthetic_note
     assert "coder" in run.folder.synthetic_note
-    again = folkmoot.run(
-        tmp_path / "s.yaml", model="synthetic", out=tmp_path / "run", trust=True, resume=True
-    )
+    again = folkmoot.run(tmp_path / "s.yaml", model="synthetic", out=tmp_path / "run", trust=True)
     assert again.folder.synthetic_note == run.folder.synthetic_note
 
 

@@ -1,4 +1,4 @@
-"""A run with people in a process of its own, which a test may kill: `STUDY OUT LATE [--resume]`.
+"""A run with people in a process of its own, which a test may kill: `STUDY OUT LATE`.
 
 Prints the links. Whenever the file LATE appears, it uses up the time of the seat that it names.
 """
@@ -16,7 +16,7 @@ from folkmoot.engine.desk import Desk
 from folkmoot.view import seat
 
 
-def main(study: str, out: str, late: str, *resume: str) -> None:
+def main(study: str, out: str, late: str) -> None:
     serving = seat.host(say=lambda line: print(line, flush=True))
 
     async def use_up_time(desk: Desk) -> None:
@@ -38,7 +38,7 @@ def main(study: str, out: str, late: str, *resume: str) -> None:
             yield
             task.cancel()
 
-    folkmoot.run(study, out=out, host=host, model="synthetic", resume=bool(resume))
+    folkmoot.run(study, out=out, host=host, model="synthetic")
 
 
 if __name__ == "__main__":

@@ -22,9 +22,9 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 from playwright.async_api import Error as PlaywrightError
 
 import folkmoot
+from folkmoot import Run
 from folkmoot.engine.desk import Desk
 from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.runner import Run
 from folkmoot.models.catalog import HUMAN
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view import seat
@@ -511,10 +511,10 @@ class Killable:
         self.links: dict[str, str] = {}
         self.start()
 
-    def start(self, *more: str) -> None:
+    def start(self) -> None:
         command = [sys.executable, "-m", "tests.view.killable", str(self.study), str(self.out)]
         self.process = subprocess.Popen(
-            [*command, str(self.late), *more],
+            [*command, str(self.late)],
             stdout=subprocess.PIPE,
             text=True,
             cwd=Path(__file__).parents[2],
@@ -531,7 +531,7 @@ class Killable:
     def kill_and_resume(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
-        self.start("--resume")
+        self.start()
 
 
 THREE = {

@@ -205,4 +205,4 @@ def _enriched(
         found = from_python(BUILD, {"lines": lines}, options)
         print_models_note(err(), found)
         run = run_study(found, options)
-    return [Persona.from_json(row) for row in run.folder.json(PEOPLE)["personas"]]
+    return [Persona.from_json(row) for row in run.json(PEOPLE)["personas"]]

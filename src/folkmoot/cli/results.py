@@ -30,7 +30,6 @@ from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError
 from folkmoot.kit.coding.afterwards import verify_codings
 from folkmoot.kit.exposure import differences
 from folkmoot.measures.estimates import dollars, plural
-from folkmoot.storage.rows import declared
 from folkmoot.storage.run_folder import JOURNAL, OUTPUTS, STUDY_FILE, RunFolder
 
 MOST_IDS = 12
@@ -237,15 +236,9 @@ def compare_command(names: Sequence[str], margin: float) -> None:
 
 def power_command(path: Path, overrides: tuple[str, ...], iccs: Sequence[float]) -> None:
     """Print the smallest effect that this design can detect."""
-    from folkmoot.report.power import ICCS, hypothesis_power, power_report
+    from folkmoot.report.power import power_of
 
-    found = load_study_file(path, overrides, consent=consent(path))
-    size = found.study.size(found.config, found.folder)
-    findings = power_report(size, found.study.title, iccs=tuple(iccs) or ICCS)
-    if found.config.hypotheses:
-        tables = declared(found.study.tables)
-        findings.insert(0, hypothesis_power(found.config.hypotheses, size, tables, iccs))
-    print_findings(out(), findings)
+    print_findings(out(), power_of(load_study_file(path, overrides, consent=consent(path)), iccs))
 
 
 def simulate_command(path: Path, overrides: tuple[str, ...], sizes: str | None, runs: int) -> None:

@@ -41,7 +41,6 @@ from folkmoot.engine.progress import (
     pace,
 )
 from folkmoot.engine.runner import (
-    Run,
     check_models,
     folder_of,
     load,
@@ -49,6 +48,7 @@ from folkmoot.engine.runner import (
     run_study,
     seated,
 )
+from folkmoot.engine.study import Study, findings_of
 from folkmoot.engine.study_file import StudyFile
 from folkmoot.errors import InputError, NothingUsable
 from folkmoot.measures.estimates import dollars, plural
@@ -253,7 +253,7 @@ def run_command(
         options = replace(options, host=served)
     with progress:
         done = run_study(found, options, Stopper(end_now))
-    print_results(done, out())
+    print_results(found.study, done, out())
     if done.unusable:
         raise NothingUsable(f"the run has finished, but nothing in it is usable: {done.unusable}")
 
@@ -356,14 +356,14 @@ def grid_command(
         raise NothingUsable(f"all cells have finished, but nothing is usable: {runs[0].unusable}")
 
 
-def print_results(run: Run, console: Console) -> None:
+def print_results(study: Study, run: RunFolder, console: Console) -> None:
     """Headline findings, the mark of planted data, the cost, and where the files are."""
-    if run.folder.mark:
-        effects = run.folder.manifest.get("planted")
-        console.print(synthetic_panel(effects, run.folder.synthetic_note, run.folder.mark))
-    print_findings(console, [f for f in run.findings() if f.headline])
-    console.print(_summary(run.folder), soft_wrap=True)
-    for told in filter(None, (_unread(run.folder), _cut(run.folder))):
+    if run.mark:
+        effects = run.manifest.get("planted")
+        console.print(synthetic_panel(effects, run.synthetic_note, run.mark))
+    print_findings(console, [f for f in findings_of(study, run) if f.headline])
+    console.print(_summary(run), soft_wrap=True)
+    for told in filter(None, (_unread(run), _cut(run))):
         console.print(f"[yellow]{escape(told)}[/]", soft_wrap=True)
     console.print("\n".join(_files(run)), soft_wrap=True)
 
@@ -434,8 +434,7 @@ def _answered(model: Mapping[str, object], facts: Mapping[str, object]) -> bool:
     return bool(model.get("calls")) and not only_embeds
 
 
-def _files(run: Run) -> list[str]:
-    folder = run.folder
+def _files(folder: RunFolder) -> list[str]:
     own = [p.name for p in sorted(folder.path.iterdir()) if p.suffix in (".json", ".jsonl", ".csv")]
     own = [name for name in own if name not in (*RECORD, LOG_LINES, SEATS, PEOPLE)]
     where = escape(str(folder.path))

@@ -69,12 +69,28 @@ def _agreed(sentences: Sequence[str]) -> bool:
 def check_command(
     path: Path, model: str | None, overrides: tuple[str, ...], trust: bool, preview: bool
 ) -> None:
-    """Print what a run of this file would do. Raises InputError with every mistake, those that only
-    the dry run shows included."""
+    """Print what a run of this file would do. Raises as `print_check` does."""
     agreed = consent(path, trust)
     options = RunOptions(model=model, overrides=overrides)
     found = load_study_file(path, overrides, models=model is None, consent=agreed)
     found = choose_models(found, options, folder_of(found, options))
+    print_check(out(), found, options, consent=agreed if trust else None, preview=preview)
+
+
+def print_check(
+    console: Console,
+    found: StudyFile,
+    options: RunOptions,
+    *,
+    consent: Consent | None = None,
+    preview: bool = False,
+) -> Estimate:
+    """Print what a run of this study would do, and return the estimate.
+
+    With `consent`, what the file may do is agreed to as for a run; without it, it is listed alone.
+    Raises InputError with every mistake, those that only the dry run shows included.
+    """
+    path, model, overrides = found.path, options.model, options.overrides
     providers = providers_of(found, options)
     wishes = sending(found.config, providers, overrides)
     typed = (*overrides, f"model={model}")
@@ -94,10 +110,9 @@ def check_command(
         raise InputError(f"--preview: the study type {found.study.name} has none")
     embeds = [providers.embedding_model(str(path))] if found.study.embeds else []
     embedding = [resolve(name, found.config.endpoints) for name in embeds]
-    if trust:
-        agreed.require_sending(path, found.config, providers, overrides)
-        agreed.require_model_files(path, providers, typed)
-    console = out()
+    if consent is not None:
+        consent.require_sending(path, found.config, providers, overrides)
+        consent.require_model_files(path, providers, typed)
     print_models_note(console, found)
     for wish in wishes:
         console.print(f"[yellow]Caution:[/] this file {escape(clean(wish))}", soft_wrap=True)
@@ -112,8 +127,9 @@ def check_command(
     for note in found.study.notes(found.config):
         console.print(f"[cyan]Note:[/] {escape(clean(note))}", soft_wrap=True)
     if preview:
-        _print_preview(found)
-    _print_estimate(found, total, specs, embedding)
+        _print_preview(console, found)
+    _print_estimate(console, found, total, specs, embedding)
+    return total
 
 
 def print_models_note(console: Console, found: StudyFile) -> None:
@@ -133,10 +149,9 @@ def _print_missing_keys(console: Console, specs: Sequence[ModelSpec]) -> None:
         )
 
 
-def _print_preview(found: StudyFile) -> None:
+def _print_preview(console: Console, found: StudyFile) -> None:
     """Print prompts as they would be sent, each under a line that says whose it is."""
     assert found.study.preview is not None
-    console = out()
     for one in found.study.preview(found.config, found.prompts()):
         console.print(f"[bold cyan]{escape(clean(one.title))}[/]", soft_wrap=True)
         for role, text in one.messages:
@@ -149,12 +164,12 @@ def _print_preview(found: StudyFile) -> None:
 
 
 def _print_estimate(
+    console: Console,
     found: StudyFile,
     total: Estimate,
     specs: Sequence[ModelSpec],
     embedding: Sequence[ModelSpec],
 ) -> None:
-    console = out()
     config = found.config
     local = all(spec.local for spec in specs)
     stages = total.stages

@@ -9,12 +9,14 @@ import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from folkmoot.engine.attempts import Halted
 from folkmoot.engine.context import RunContext
 from folkmoot.engine.progress import Notice
 from folkmoot.errors import RunInterrupted
 
+T = TypeVar("T")
 PATIENCE = 0.7  # seconds for a run that was told twice to stop, before `abandon` is called
 
 
@@ -119,6 +121,24 @@ def run_to_end(
                 if done.done():
                     raise
                 stopper()
+
+
+async def run_beside_loop(run: Callable[[Stopper], T]) -> T:
+    """Run in a thread, so that the caller's event loop goes on, and return the result.
+
+    When the caller is cancelled, the run is stopped and awaited: replies in flight are kept.
+    """
+    stopper = Stopper()
+    with ThreadPoolExecutor(1, "folkmoot") as pool:
+        done = asyncio.get_running_loop().run_in_executor(pool, run, stopper)
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            stopper()
+            await asyncio.wait([done])
+            with contextlib.suppress(BaseException):  # its result is no longer wanted
+                done.result()
+            raise
 
 
 def _run(main: Coroutine[object, object, None], stopper: Stopper) -> None:

@@ -9,7 +9,9 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
+from typing import Literal, get_args
 
 import yaml
 from filelock import FileLock, Timeout
@@ -17,7 +19,7 @@ from filelock import FileLock, Timeout
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.journal import Journal, JournalReader
 from folkmoot.engine.shards import SHARDS, merge_shards, shards_in
-from folkmoot.errors import RunExists, RunLocked, StorageError
+from folkmoot.errors import InputError, Problem, RunExists, RunLocked, StorageError
 from folkmoot.files import storage_errors
 from folkmoot.storage.files import write_text
 from folkmoot.storage.manifest import software
@@ -36,6 +38,8 @@ from folkmoot.storage.run_folder import (
 
 LOCK = ".lock"
 HOLDER = ".holder.json"
+IfExists = Literal["resume", "new", "error"]
+IF_EXISTS: tuple[IfExists, ...] = get_args(IfExists)
 LEFT_BY_ENGINE = (  # when a run asked nothing
     *(STUDY_FILE, PLAN, MANIFEST, LOG, LOG_LINES),
     *(JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm"),
@@ -59,7 +63,8 @@ def open_folder(folder: Path, *, resume: bool) -> bool:
         if not resume and not empty and not _asked_nothing(folder):
             raise RunExists(
                 f"{folder} already exists; runs are never overwritten. Add --resume to continue "
-                "it, or choose another place with --out"
+                "it, or choose another place with --out; from Python, if_exists="
+                '"resume" or "new"'
             )
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not resume:  # profiles of people lie here: only their owner may look
@@ -67,6 +72,32 @@ def open_folder(folder: Path, *, resume: bool) -> bool:
         if not os.access(folder, os.W_OK):
             raise PermissionError(13, "Permission denied", str(folder))
     return empty
+
+
+def choose_folder(folder: Path, if_exists: IfExists) -> tuple[Path, bool]:
+    """Return the folder to run in, and whether that continues the run that it holds.
+
+    A run that asked nothing does not count. Raises InputError for another value of `if_exists`.
+    """
+    if if_exists not in IF_EXISTS:
+        known = ", ".join(map(repr, IF_EXISTS))
+        raise InputError(Problem(f"{if_exists!r} is none of {known}", key="if_exists"))
+    if not _holds_run(folder) or if_exists == "error":
+        return folder, False
+    if if_exists == "resume":
+        return folder, True
+    beside = (folder.with_name(f"{folder.name}_{number}") for number in count(2))
+    return next(path for path in beside if not path.exists() or _asked_nothing(path)), False
+
+
+def _holds_run(folder: Path) -> bool:
+    """Whether a run lies here that asked or computed something, or has finished."""
+    if not any((folder / name).exists() for name in (PLAN, MANIFEST, STUDY_FILE, JOURNAL)):
+        return False
+    if not _asked_nothing(folder) or RunFolder(folder).finished:
+        return True
+    with JournalReader(folder / JOURNAL) as journal:
+        return len(journal) > 0
 
 
 def settle(folder: Path, config: StudyConfig, *, resume: bool) -> None:
@@ -119,13 +150,13 @@ def describe_other_version(folder: Path) -> str:
 
 
 def _asked_nothing(folder: Path) -> bool:
-    """Whether this is the folder of a run that got no answer."""
+    """Whether this is the folder of a run that got no answer and waits for none."""
     journal = folder / JOURNAL
     if shards_in(folder / SHARDS) or not journal.exists() or not journal.stat().st_size:
         return False
     try:
         with JournalReader(journal) as opened:
-            paid = opened.spent()[0] or opened.broken()
+            paid = opened.spent()[0] or opened.broken() or opened.batches()
             return not paid and not RunFolder(folder).manifest.get("calls")
     except StorageError:
         return False

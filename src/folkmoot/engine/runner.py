@@ -5,23 +5,14 @@ The command line and `folkmoot.run` are its users; `execution.py` does the work.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import sys
 import tempfile
-import warnings
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import polars as pl
 
 from folkmoot.engine.cluster.refusals import refuse
-from folkmoot.engine.consent import Consent
 from folkmoot.engine.event_loop import Stopper, run_to_end
 from folkmoot.engine.execution import Execution, RunOptions, execute, sending_rehearsed
 from folkmoot.engine.folder import (
@@ -34,62 +25,16 @@ from folkmoot.engine.folder import (
 from folkmoot.engine.model_choice import choose_models
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.seats import Seats
-from folkmoot.engine.study import Study, check_study, find_study, findings_of, seats_of
+from folkmoot.engine.study import Study, check_study, seats_of
 from folkmoot.engine.study_file import StudyFile, load_study_file, validate
 from folkmoot.engine.withdrawal import finish_withdrawal, withdraw_pending, withdrawals
 from folkmoot.errors import BudgetReached, DriftError, ForeignJournal, InputError, Problem
 from folkmoot.models.catalog import LOCAL
-from folkmoot.models.request import Provider
-from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import OUTPUTS, RunFolder
 
 _log = logging.getLogger(__name__)
 REHEARSED_CALLS = 2_000  # of a study that has no limit
 UNSERVED = "`folkmoot run` serves them; from Python give host=folkmoot.view.seat.host()"
-
-
-@dataclass(frozen=True, repr=False)
-class Run:
-    """A finished run: its folder, tables as data frames, findings."""
-
-    folder: RunFolder
-    study: Study
-
-    @property
-    def path(self) -> Path:
-        return self.folder.path
-
-    @property
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """All tables by name, as polars data frames (`.to_pandas()` where pandas is wanted)."""
-        return {name: self.folder.table(name) for name in self.folder.tables()}
-
-    @property
-    def unusable(self) -> str:
-        """Why nothing in the run is of use (the command line ends with 3); else empty."""
-        return self.folder.unusable
-
-    @property
-    def manifest(self) -> dict[str, Any]:
-        """Models, settings, versions and cost of the run."""
-        return self.folder.manifest
-
-    def __repr__(self) -> str:
-        return (
-            f"Run({str(self.path)!r}: {self.study.name}; tables {', '.join(self.folder.tables())})"
-        )
-
-    def table(self, name: str) -> pl.DataFrame:
-        """One table as a polars data frame."""
-        return self.folder.table(name)
-
-    def json(self, name: str) -> Any:
-        """One of the study's own JSON files."""
-        return self.folder.json(name)
-
-    def findings(self) -> list[Finding]:
-        """What the study found, as the report shows it."""
-        return findings_of(self.study, self.folder)
 
 
 def load(source: Path | str, options: RunOptions, folder: Path | None = None) -> StudyFile:
@@ -141,7 +86,7 @@ def seated(found: StudyFile, names: Sequence[str]) -> StudyFile:
     return replace(found, config=config)
 
 
-def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = None) -> Run:
+def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = None) -> RunFolder:
     """Run (or resume) a study to its end, or until `stopper` is called.
 
     Raises RunExists, RunLocked, DriftError, RunPaused (resumable), KeyboardInterrupt (likewise),
@@ -183,7 +128,7 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
             f"{error}\nThe run was {other_version}. To go on with its own requests, install the "
             "version that made it."
         ) from error
-    return Run(RunFolder(folder), found.study)
+    return RunFolder(folder)
 
 
 def _rehearse_sending(found: StudyFile) -> None:
@@ -218,85 +163,3 @@ def check_models(found: StudyFile, options: RunOptions) -> None:
 def folder_of(found: StudyFile, options: RunOptions) -> Path:
     """Where a run of this file lies."""
     return options.out if options.out is not None else OUTPUTS / found.run_id
-
-
-def run(
-    study: str | Path | Study,
-    settings: Mapping[str, object] | None = None,
-    *,
-    model: str | None = None,
-    out: str | Path | None = None,
-    resume: bool = False,
-    seed: int | None = None,
-    limit: int | None = None,
-    concurrency: int | None = None,
-    budget: float | None = None,
-    provider: Provider | None = None,
-    trust: bool = False,
-    stopper: Stopper | None = None,
-    **more: Any,
-) -> Run:
-    """Run a study to its end and return it.
-
-    `study` is the path of a study file, or a `Study` (or the name of one) with its `settings`.
-    `provider` answers every call instead of a model (for tests). `trust`: the study file may run
-    the Python code and send data to the addresses that it names. `stopper`, called from any thread,
-    stops the run as Ctrl-C does. Further keywords are fields of
-    `RunOptions`. Raises the errors of `folkmoot.errors`; a run that paused goes on with
-    `resume=True`.
-    """
-    if _loop_is_running() and "ipykernel" not in sys.modules:  # a notebook has nothing else to do
-        warnings.warn(
-            "folkmoot.run blocks the event loop that is running here; write "
-            "`await folkmoot.arun(…)` with the same arguments",
-            stacklevel=2,
-        )
-    options = RunOptions(
-        model=model,
-        out=None if out is None else Path(out),
-        resume=resume,
-        seed=seed,
-        limit=limit,
-        concurrency=concurrency,
-        budget=budget,
-        provider=provider,
-        consent=Consent(trust),
-        **more,
-    )
-    if settings is None and not isinstance(study, Study):
-        found = load(study, options)
-    else:
-        kind = study if isinstance(study, Study) else find_study(str(study))
-        found = from_python(kind, settings or {}, options)
-    if found.models_note:
-        _log.warning(found.models_note)
-    return run_study(found, options, stopper)
-
-
-async def arun(
-    study: str | Path | Study, settings: Mapping[str, object] | None = None, **options: Any
-) -> Run:
-    """`run` for async code: the same arguments, and the caller's event loop goes on.
-
-    When it is cancelled, replies in flight are awaited and kept; `resume=True` goes on.
-    """
-    stopper = Stopper()
-    with ThreadPoolExecutor(1, "folkmoot") as pool:
-        call = partial(run, study, settings, stopper=stopper, **options)
-        done = asyncio.get_running_loop().run_in_executor(pool, call)
-        try:
-            return await asyncio.shield(done)
-        except asyncio.CancelledError:
-            stopper()
-            await asyncio.wait([done])
-            with suppress(BaseException):  # its result is no longer wanted
-                done.result()
-            raise
-
-
-def _loop_is_running() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

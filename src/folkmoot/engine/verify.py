@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -134,17 +133,6 @@ def changed_since(run: RunFolder) -> list[str]:
 def digests_of(run: RunFolder, journal: JournalReader) -> tuple[str, str]:
     """Return the content digest and the record digest of a run with an undamaged journal."""
     return journal.content_digest(), digest_of_run(journal.record_digest(), run.plan)
-
-
-def load(folder: str | Path) -> RunFolder:
-    """The folder of a run that has finished: `.table(name)`, `.json(name)`, `.manifest`.
-
-    Warns of files that were changed since the run; `folkmoot verify` compares everything.
-    """
-    run = RunFolder(folder)
-    for change in changed_since(run):
-        warnings.warn(f"{run.path}: {change}", stacklevel=2)
-    return run
 
 
 def verify_run(run: RunFolder, study: Study | None = None, *, published: str = "") -> Verification:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from folkmoot.engine.claims import TABLES as HYPOTHESES_IN
 from folkmoot.engine.hypotheses import Hypothesis
+from folkmoot.engine.study_file import StudyFile
 from folkmoot.kit.findings import ALPHA, Row, known
 from folkmoot.measures.estimates import FEWEST_UNITS, percent, plural, points
 from folkmoot.measures.power import (
@@ -27,12 +28,23 @@ from folkmoot.measures.power import (
     smallest_h,
 )
 from folkmoot.storage.findings import Finding, Grid, Lines
+from folkmoot.storage.rows import declared
 
 SECTION = "Power"
 BASE = 0.10  # people change their choice for no reason, too
 BASES = (0.05, 0.10, 0.20, 0.30, 0.50)
 DIFFERENCES = (0.05, 0.10, 0.15, 0.20, 0.30)
 ICCS = (0.0, 0.02, 0.05, 0.10, 0.20)
+
+
+def power_of(found: StudyFile, iccs: Sequence[float] = ()) -> list[Finding]:
+    """Findings on what the design of this study file can detect, its hypotheses first."""
+    size = found.study.size(found.config, found.folder)
+    findings = power_report(size, found.study.title, iccs=tuple(iccs) or ICCS)
+    if found.config.hypotheses:
+        tables = declared(found.study.tables)
+        findings.insert(0, hypothesis_power(found.config.hypotheses, size, tables, iccs))
+    return findings
 
 
 def power_report(

@@ -102,7 +102,7 @@ def outcome(job: Job) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="folkmoot-power-") as folder:
         config = found.study.rehearsal(found.config, Path(folder))
         options = RunOptions(model=LOCAL, out=Path(folder) / "run")
-        run = run_study(replace(found, config=config), options).folder
+        run = run_study(replace(found, config=config), options)
         grid = hypotheses_finding(run, found.config.hypotheses).grid
     columns = {name: [row[at] for row in grid.rows] for at, name in enumerate(grid.columns)}
     differences = tuple(d if isinstance(d, float) else None for d in columns["difference"])

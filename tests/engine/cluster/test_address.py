@@ -86,7 +86,7 @@ def test_a_cluster_at_an_address_gives_the_bytes_of_one_process_with_keys_of_its
         (there / ".env").write_text(f"OPENAI_API_KEY={KEY}\n")
         done = run_at(address, study, out, **mine)
         assert done.returncode == 0, done.stderr
-    the_same(folkmoot.Run(folkmoot.load(out), alone.study), alone)
+    the_same(folkmoot.load(out), alone)
 
 
 def test_one_without_keys_runs_what_needs_none(cluster: None, tmp_path: Path) -> None:
@@ -95,4 +95,4 @@ def test_one_without_keys_runs_what_needs_none(cluster: None, tmp_path: Path) ->
     with started(tmp_path) as address:
         done = run_at(address, study, tmp_path / "run")
     assert done.returncode == 0, done.stderr
-    the_same(folkmoot.Run(folkmoot.load(tmp_path / "run"), alone.study), alone)
+    the_same(folkmoot.load(tmp_path / "run"), alone)

@@ -193,6 +193,6 @@ def test_a_head_that_is_killed_is_resumed_by_anybody(
             head.process.kill()
         go_on(server)
         executor = {} if workers is None else {"executor": "ray", "workers": workers}
-        done = play(study, out, resume=True, **executor)
+        done = play(study, out, **executor)
         nothing_paid_twice(server, paid, alone)
     the_same(done, alone)

@@ -33,7 +33,7 @@ def test_a_budget_of_calls_buys_exactly_so_many_from_a_busy_server(
         assert paused.manifest["outcome"] == "paused" and paused.manifest["calls"] == 30
         assert len(server.model.log) == 30 and journaled(out) == 30
         assert paused.manifest["retries"] > 0
-        the_same(play(study, out, resume=True), alone)
+        the_same(play(study, out), alone)
 
 
 @pytest.mark.parametrize("budget", ["budget_calls=300", "budget_usd=0.002"])
@@ -77,7 +77,7 @@ def test_a_signal_lets_answers_arrive_and_the_run_is_resumed(
             said, _ = head.process.communicate()
         assert head.process.returncode == EXIT_INTERRUPTED, said
         assert "--resume" in said and journaled(out) == len(server.model.log)
-        the_same(play(study, out, resume=True, executor="ray", workers=1), alone)
+        the_same(play(study, out, executor="ray", workers=1), alone)
 
 
 @pytest.mark.nightly

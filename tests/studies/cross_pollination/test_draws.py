@@ -81,7 +81,7 @@ def test_what_differs_between_draws_is_in_the_intervals(draws: int, tmp_path: Pa
     assert found.value == plain.value
     apart = newcombe(arm.changed, arm.n, floor.changed, floor.n)
     assert plain.low > 0 and apart.p < 0.05
-    headline, *_ = done.findings()
+    headline, *_ = done.findings
     if draws < 5:  # 0, nearly 1 and 0: sure for these three texts, and for no other
         assert (found.low, found.high, difference.p) == (plain.low, plain.high, apart.p)
         assert sorted(found.each)[:2] == [0, 0] and max(found.each) > 0.5
@@ -97,7 +97,7 @@ def test_what_differs_between_draws_is_in_the_intervals(draws: int, tmp_path: Pa
 
 def test_figures_of_one_draw_say_that_they_are_of_this_one(tmp_path: Path) -> None:
     done = run(tmp_path, Talkers(), revote=True, participants_per_condition=10)
-    told = [f for f in done.findings() if f.unit == "participant given these summaries"]
+    told = [f for f in done.findings if f.unit == "participant given these summaries"]
     assert {"position_change", "change_differences", "persuasion"} <= {f.key for f in told}
     for finding in told:
         if finding.key in ("position_change", "change_differences", "persuasion"):
@@ -112,7 +112,7 @@ def test_where_draws_do_not_differ_nothing_is_claimed_beyond_the_plain_interval(
     for arm in votes.having("summaries"):
         found, plain = votes.rate(arm), wilson(arm.changed, arm.n)
         assert found.low <= plain.low and found.high >= plain.high
-    headline, *_ = done.findings()
+    headline, *_ = done.findings
     assert any("divided over 2 draws" in note for note in headline.notes)
 
 
@@ -127,7 +127,7 @@ def test_a_view_without_a_description_in_one_draw_is_missing_there_alone(tmp_pat
     assert second and {drawn[p["participant_id"]] for p in second} == {2}
     assert "in draw 2 of the summaries" in done.folder.text("run.log")
     assert set(done.table("summaries")["draw"]) == {1}
-    (alarm,) = done.findings()[0].alarms
+    (alarm,) = done.findings[0].alarms
     assert "shown to nobody" in alarm and "_cluster_0 (draw 2)" in alarm
 
 

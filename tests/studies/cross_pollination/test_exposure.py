@@ -173,7 +173,7 @@ def test_a_moderator_whose_participant_has_read_nothing_claims_nothing(tmp_path:
 def test_a_run_without_interviews_or_readers_is_of_use(tmp_path: Path) -> None:
     done = run(tmp_path, Talkers(), conditions=["simple_voting"], revote=True)
     assert not done.unusable
-    assert {f.key for f in done.findings()} >= {"position_change", "exposure"}
+    assert {f.key for f in done.findings} >= {"position_change", "exposure"}
     argued = run(
         tmp_path / "argued", Talkers(), exposure={"a": {"dialogue": True}}, conditions=["a"]
     )

@@ -171,12 +171,11 @@ def test_accepted_changes_are_what_the_results_go_by(tmp_path: Path) -> None:
         *("cross_pollination", settings),
         out=tmp_path / "run",
         provider=Scripted(answer),
-        resume=True,
         accept_changes=True,
     )
     votes = again.folder.json("summary.json")["by_condition"]["acp"]["initial_vote_distribution"]
     assert list(votes) == list(renamed) == again.folder.config["topic"]["options"]
-    assert any(renamed[2] in str(f.grid) for f in again.findings())
+    assert any(renamed[2] in str(f.grid) for f in again.findings)
 
 
 def test_the_manifest_says_which_roles_a_model_played(tmp_path: Path) -> None:
@@ -441,7 +440,7 @@ def test_who_declines_to_vote_is_recorded_and_reported_as_declining(tmp_path: Pa
     assert sum(sum(row["initial_vote_distribution"].values()) for row in counted) == 22
     reasons = done.table("participants")["missing_answers"].drop_nulls().to_list()
     assert reasons == ['{"initial_choice": "declined"}'] * 2
-    says = next(f.says for f in done.findings() if f.key == "votes")
+    says = next(f.says for f in done.findings if f.key == "votes")
     assert says.endswith("First votes for no option: declined 2.")
     votes = done.table("answers").filter(stage="initial_vote")
     assert votes["missing"].drop_nulls().to_list() == ["declined"] * 2
@@ -465,7 +464,7 @@ def test_a_final_vote_for_no_option_is_null_with_its_reason(way: str, tmp_path: 
         assert (record["status"], record["error_message"]) == ("skipped", f"final vote: {way}")
     summary = done.folder.json("summary.json")["by_condition"]["simple_passive"]
     assert (summary["skipped"], summary["failed"]) == (len(odd), 0)
-    says = next(f.says for f in done.findings() if f.key == "votes")
+    says = next(f.says for f in done.findings if f.key == "votes")
     assert f"Final votes for no option: {way} " in says
 
 

@@ -54,7 +54,7 @@ def measured(folder: Path, **more: Any) -> tuple[Run, Talkers]:
 
 
 def finding(done: Run, key: str) -> Finding:
-    return next(f for f in done.findings() if f.key == key)
+    return next(f for f in done.findings if f.key == key)
 
 
 def by_condition(found: Finding) -> dict[str, dict[str, Any]]:
@@ -65,7 +65,7 @@ def test_nothing_of_it_is_asked_unless_the_study_file_says_so(tmp_path: Path) ->
     done, cast = measured(tmp_path)
     asked = {part for a in cast.requests for part in a.split("/")}
     assert not asked & {"confidence", "ranking", "restatement", "delayed_vote"}
-    keys = {f.key for f in done.findings()}
+    keys = {f.key for f in done.findings}
     assert not keys & {"confidence", "rankings", "restated", "delayed_vote"}
     empty = done.table("participants").select(
         *("confidence_before", "confidence_after", "ranking_before", "ranking_after"),
@@ -116,7 +116,7 @@ def test_a_ranking_that_is_none_stays_unknown(tmp_path: Path, reply: list[str]) 
     done = run(tmp_path, Talkers(**dict.fromkeys(TALKING, broken)), ranking=True)
     assert done.table("participants")["ranking_before"].null_count() == 24
     assert done.table("participants")["final_choice"].null_count() == 6  # nobody is lost for it
-    assert "rankings" not in {f.key for f in done.findings()}
+    assert "rankings" not in {f.key for f in done.findings}
 
 
 def test_the_opposing_view_is_restated_and_coded_blind_to_condition(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_further_conditions_give_the_effect_of_each_switch(tmp_path: Path) -> No
 
 def test_without_further_conditions_there_are_no_main_effects(tmp_path: Path) -> None:
     done, _ = measured(tmp_path)
-    assert "main_effects" not in {f.key for f in done.findings()}
+    assert "main_effects" not in {f.key for f in done.findings}
 
 
 def test_arguments_move_the_confidence_of_the_embedded_respondent(tmp_path: Path) -> None:

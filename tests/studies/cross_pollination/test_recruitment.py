@@ -108,7 +108,6 @@ def test_a_resume_keeps_its_people_though_the_pool_has_grown(tmp_path: Path) -> 
         "cross_pollination",
         settings,
         out=tmp_path / "run",
-        resume=True,
         provider=Scripted(enriching(Cast())),
     )
     assert people(again) == people(first)

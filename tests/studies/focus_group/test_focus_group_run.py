@@ -218,7 +218,7 @@ def test_a_run_cut_off_goes_on_to_the_same_transcript(tmp_path: Path) -> None:
     with pytest.raises(Stop):
         play(_made(tmp_path / "b"), provider=Scripted(dying))
     counted = Scripted(reply)
-    again = play(tmp_path / "b", provider=counted, resume=True)
+    again = play(tmp_path / "b", provider=counted)
     assert again.text("transcript.md") == whole.text("transcript.md")
     assert counted.calls == whole.manifest["calls"] - 60
 

@@ -79,7 +79,7 @@ def test_scores_decide_in_place_of_texts_and_the_source_s_ballots(negotiation: R
     said = session_json(run, "team", "C4", "dialogue")["cuisine"]
     spoken = [x["text"] for x in said if x["intent"] == "user_vote_cuisine"]
     assert all("diner 3" in text and text.endswith("hard_no: none") for text in spoken)
-    found = {f.key: f for f in run.findings()}["score_ballots"]
+    found = {f.key: f for f in run.findings}["score_ballots"]
     assert ("team", "C4", "cuisine", "diner", "barbecue") in found.grid.rows
 
 
@@ -139,7 +139,7 @@ def test_the_same_ballots_under_every_operator(whole: Any) -> None:
     assert found["approval_vote_plus_coverage"]["in_force"]
     assert found["least_misery"]["selected_option"] == "barbecue"
     assert found["least_misery"]["margin"] == 2
-    finding = {f.key: f for f in whole.findings()}["counterfactuals"]
+    finding = {f.key: f for f in whole.findings}["counterfactuals"]
     assert {row[0] for row in finding.grid.rows} == VOTE_OPERATORS
     only_c5 = whole.table("counterfactuals").filter(pl.col("condition") == "C5")
     assert only_c5.is_empty()
@@ -171,7 +171,7 @@ def test_with_no_recognised_option_at_all_every_finding_is_had(
     group = [{"id": "p", "type": "spouses", "members": people}]
     run = negotiation(answering, groups=group, ballots=ballots)
     assert run.table("decisions")["selected_option"].is_null().all()
-    keys = {finding.key for finding in run.findings()}
+    keys = {finding.key for finding in run.findings}
     assert {"satisfaction", "decisions", "process"} <= keys or run.folder.unusable
 
 
@@ -214,7 +214,7 @@ def test_whatever_is_said_every_finding_is_had(data: Any) -> None:
             model="scripted/test",
             concurrency=1,
         )
-        assert run.findings()
+        assert run.findings
 
 
 # --- closed vocabularies -----------------------------------------------------------------------

@@ -57,7 +57,7 @@ def test_what_is_coded_and_what_the_coder_sees(negotiation: Runner) -> None:
 def test_the_report_sets_the_codes_beside_the_record(negotiation: Runner) -> None:
     """The scripted mediator gives all of them barbecue (cuisine) and museums (attraction)."""
     run = negotiation(answering, groups=some("team"), conditions=["C3"], coding="on")
-    found = {f.key: f for f in run.findings()}
+    found = {f.key: f for f in run.findings}
     assert "coding" in found
     (row,) = found["coded_decisions"].grid.rows
     got = dict(zip(found["coded_decisions"].grid.columns, row, strict=True))
@@ -73,7 +73,7 @@ def test_the_report_sets_the_codes_beside_the_record(negotiation: Runner) -> Non
 
 def test_with_coding_off_texts_are_kept_and_nothing_is_found(negotiation: Runner) -> None:
     off = negotiation(answering, groups=some("pair"))
-    keys = {f.key for f in off.findings()}
+    keys = {f.key for f in off.findings}
     assert not off.table("texts").is_empty() and off.table("codes").filter(by="coder").is_empty()
     assert not {"coded_decisions", "coded_purity", "coded_conflict"} & keys
 
@@ -88,5 +88,5 @@ def test_listed_words_are_a_coder_of_their_own(negotiation: Runner) -> None:
     rule = run.table("codes").filter(by="rule")
     assert set(rule["quote"]) == {"majority rule"} and set(rule["code"]) == {"names_theory"}
     assert set(run.table("decisions")["theory_words"]) == {"majority rule"}
-    found = {f.key: f for f in run.findings()}
+    found = {f.key: f for f in run.findings}
     assert "rule" in [row[1] for row in found["coding"].grid.rows]

@@ -115,7 +115,7 @@ def test_differences_are_paired_within_groups() -> None:
 
 def test_every_finding_counts_its_groups(whole: Any) -> None:
     """Five groups, one of each type: enough for the whole, an illustration by type."""
-    found = {f.key: f for f in whole.findings()}
+    found = {f.key: f for f in whole.findings}
     about_groups = set(found) - {"decisions", "exposure", "coding", "closed_answers"}
     assert {"satisfaction", "paired_satisfaction", "process", "mediator"} <= about_groups
     assert found["counterfactuals"].units == 4  # the strangers never vote
@@ -163,7 +163,7 @@ def test_c1_serves_its_one_member(whole: Any) -> None:
 
 
 def test_the_findings_read_the_comparison(whole: Any) -> None:
-    found = {f.key: f for f in whole.findings()}
+    found = {f.key: f for f in whole.findings}
     keys = {"satisfaction", "paired_satisfaction", "by_type", "conflicts", "process", "decisions"}
     assert keys <= set(found)
     assert len(found["by_type"].grid.rows) == 5
@@ -183,9 +183,9 @@ def test_preferences_in_another_language_are_said(negotiation: Runner, whole: An
         text = german["cuisine" if topic != "attraction" else topic]
         groups[0]["members"][0]["preferences"][topic] = text
     run = negotiation(groups=groups, conditions=["C2"])
-    notes = {f.key: f for f in run.findings()}["satisfaction"].notes
+    notes = {f.key: f for f in run.findings}["satisfaction"].notes
     assert notes[0].startswith("1 of 2 members do not speak English")
-    assert "English" not in " ".join({f.key: f for f in whole.findings()}["satisfaction"].notes)
+    assert "English" not in " ".join({f.key: f for f in whole.findings}["satisfaction"].notes)
 
 
 def test_show(whole: Any) -> None:
@@ -219,7 +219,7 @@ def test_the_codebook_explains_every_column(whole: Any) -> None:
 
 
 def test_slots_that_conflict_equally_often_are_all_named(whole: Any) -> None:
-    found = {f.key: f for f in whole.findings()}["conflicts"]
+    found = {f.key: f for f in whole.findings}["conflicts"]
     grid = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
     shares = {(row["condition"], t): v for row in grid for t, v in row.items() if t != "condition"}
     most = [of for of, share in shares.items() if share == max(shares.values())]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import folkmoot
+from folkmoot import Run
 from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.runner import Run
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from tests.shown import shown
 

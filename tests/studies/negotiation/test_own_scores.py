@@ -195,7 +195,7 @@ def test_who_decides_only_what_nobody_contests_is_not_best(negotiation: Runner) 
     assert mean(some_slots, "satisfaction_decided") == pytest.approx(event.item())
     assert mean(some_slots, "satisfaction_if_lowest") == mean(some_slots)
     assert mean(some_slots, "satisfaction_if_highest") == pytest.approx((event.item() + 7 * 4) / 8)
-    says = {f.key: f for f in some_slots.findings()}["satisfaction"].says
+    says = {f.key: f for f in some_slots.findings}["satisfaction"].says
     assert "Slots left open count as −4 (C3: 28 of 32 member scores)." in says
 
 
@@ -258,7 +258,7 @@ def test_a_member_whom_a_decision_gives_nothing_counts_as_left_open(negotiation:
 
 def test_the_agreement_of_text_scoring_is_printed(negotiation: Runner, whole: Any) -> None:
     """The scripted members score as their texts are scored; then just the other way round."""
-    found = {f.key: f for f in whole.findings()}["text_scoring"]
+    found = {f.key: f for f in whole.findings}["text_scoring"]
     rows = {row[0]: row[1:] for row in found.grid.rows}
     assert rows["first choice"][0] == rows["first choice"][1] > 0
 
@@ -272,5 +272,5 @@ def test_the_agreement_of_text_scoring_is_printed(negotiation: Runner, whole: An
         return json.dumps(data)
 
     other = negotiation(turned, groups=some("team"), conditions=["C3"])
-    found = {f.key: f for f in other.findings()}["text_scoring"]
+    found = {f.key: f for f in other.findings}["text_scoring"]
     assert {row[0]: row[1] for row in found.grid.rows}["for or against an option"] == 0

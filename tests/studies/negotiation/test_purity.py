@@ -306,7 +306,7 @@ def test_findings_are_shown_without_replies_that_were_asked_again(negotiation: R
     by_member = other.group_by("group_id", "member_id").agg(mean)
     by_group = by_member.group_by("group_id").agg(mean)["satisfaction"]
     assert without["conditions"]["C4"]["satisfaction"]["estimate"] == pytest.approx(by_group.mean())
-    found = {f.key: f for f in run.findings()}["satisfaction"]
+    found = {f.key: f for f in run.findings}["satisfaction"]
     assert any("asked for again" in note for note in found.notes)
     assert "without_asked_again" in found.grid.columns
     plain = negotiation(groups=groups, conditions=["C3", "C4"])

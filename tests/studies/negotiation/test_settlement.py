@@ -389,7 +389,7 @@ def test_a_refusal_that_is_only_spoken_is_asked_for_and_on_record(
     (refused,) = trail["refused"]["traveler_2"]
     assert "traveler_2" in trail["overridden"][refused]
     over = run.table("decisions").filter(pl.col("overridden") != "").height
-    (finding,) = [f for f in run.findings() if f.key == "mediator"]
+    (finding,) = [f for f in run.findings if f.key == "mediator"]
     assert finding.says.endswith(f"firmly reject: {condition} {over} of 8.")
     assert "against a firm no: " in shown(run.folder)
 

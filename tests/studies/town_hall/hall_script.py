@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.runner import Run
-from folkmoot.engine.runner import run as run_study
+from folkmoot import Run, run
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.town_hall import STUDY
@@ -138,7 +137,7 @@ def small_hall(folder: Path, *, general: int = 3, vulnerable: int = 2) -> dict[s
 
 def hold(folder: Path, settings: Mapping[str, Any], model: Scripted) -> Run:
     """Run a hall into `folder/run`."""
-    return run_study(STUDY, settings, provider=model, out=folder / "run")
+    return run(STUDY, settings, provider=model, out=folder / "run")
 
 
 def together(answer: Answer = plain) -> Answer:

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from folkmoot.engine.runner import Run
+from folkmoot import Run
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.town_hall.config import TownHallConfig, level_problems, levels_of
 from folkmoot.studies.town_hall.findings import findings

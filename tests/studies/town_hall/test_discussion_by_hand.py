@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from folkmoot.engine.runner import Run
+from folkmoot import Run
 from folkmoot.models.request import Request
 
 from .hall_script import Key, hold, plain, reflection, scripted, small_hall

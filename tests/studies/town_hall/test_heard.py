@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from folkmoot.engine.runner import Run
+from folkmoot import Run
 from folkmoot.kit import coding
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
@@ -168,7 +168,7 @@ def test_references_count_as_given_and_the_check_stands_beside(tmp_path: Path, l
     assert row["vulnerable_weighted_inclusivity_score"] == 3 * 4 / 8
     assert row["vulnerable_weighted_inclusivity_score_said_aloud"] == 4 / 8
     assert run.folder.json(f"set01_lv{level}/metrics_summary.json")["quality"]["dropped"] == {}
-    finding = next(f for f in run.findings() if f.key == "inclusion")
+    finding = next(f for f in run.findings if f.key == "inclusion")
     shown = dict(zip(finding.grid.columns, finding.grid.rows[0], strict=True))
     assert (shown["vulnerable"], shown["vulnerable_said_aloud"]) == (1.5, 0.5)
     assert "the gaps are +0.50 instead of +1.50" in finding.says

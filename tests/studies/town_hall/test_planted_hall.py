@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 
 import folkmoot
-from folkmoot.engine.runner import Run
+from folkmoot import Run
 from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.measures.clustered import clustered_mean
 from folkmoot.models.request import ProviderSettings, Reply, Request, StudyPart

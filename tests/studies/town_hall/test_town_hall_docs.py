@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import folkmoot
+from folkmoot import Run
 from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.runner import Run
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.files import FILES
 from tests.shown import shown

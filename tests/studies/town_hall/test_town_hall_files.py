@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import folkmoot
-from folkmoot.engine.runner import Run
+from folkmoot import Run
 from folkmoot.errors import InputError
 from folkmoot.models.request import Request
 from folkmoot.storage.findings import Heat, Intervals
@@ -121,7 +121,7 @@ def test_log_level_and_previews(tmp_path: Path) -> None:
 
 
 def test_findings_say_what_the_files_hold(held: Run) -> None:
-    found = {f.key: f for f in held.findings()}
+    found = {f.key: f for f in held.findings}
     assert {k for k, f in found.items() if f.headline} == {"inclusion", "steps", "outcome"}
     levels = [row[0] for row in found["inclusion"].grid.rows]
     assert levels == ["1", "2-1", "4"]  # the replication is apart
@@ -130,7 +130,7 @@ def test_findings_say_what_the_files_hold(held: Run) -> None:
 
 
 def test_who_responded_to_whom_is_counted_from_the_reactions(held: Run) -> None:
-    found = {f.key: f for f in held.findings()}
+    found = {f.key: f for f in held.findings}
     reactions = held.table("reactions").filter(part="main", set=1)
     for level in ("1", "2-1", "4"):
         finding = found[f"who_responded_{level}"]
@@ -166,7 +166,7 @@ def test_one_set_has_no_intervals_and_says_so(tmp_path: Path) -> None:
         held.table("levels").filter(figure="weighted_inclusivity_score", group="gap").to_dicts()[0]
     )
     assert row["estimate"] == 0 and row["low"] is None and row["high"] is None
-    says = next(f for f in held.findings() if f.key == "inclusion").says
+    says = next(f for f in held.findings if f.key == "inclusion").says
     assert says.count("a gap of 0.00 (no interval)") == 2
 
 
@@ -245,12 +245,12 @@ def test_a_single_round_has_nothing_to_react_to(tmp_path: Path) -> None:
     for name in ("weighted_inclusivity_score", "positive_reaction_ratio", "opinion_survival"):
         assert found[name] is None
     assert held.folder.json("set01_lv2-1/reflection_log.json")["rounds"] == []
-    assert held.findings()
+    assert held.findings
 
 
 def test_a_replication_alone_is_the_headline(tmp_path: Path) -> None:
     held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["2-2"]}, scripted(plain))
-    assert [f.key for f in held.findings() if f.headline] == ["replication"]
+    assert [f.key for f in held.findings if f.headline] == ["replication"]
     assert held.folder.json("levels.json")["main"]["levels"] == {}
 
 
@@ -277,7 +277,7 @@ OVER_SETS = {
 
 
 def test_two_sets_are_an_illustration_without_intervals_or_tests(held: Run) -> None:
-    found = {f.key: f for f in held.findings()}
+    found = {f.key: f for f in held.findings}
     assert {key for key, f in found.items() if f.unit == "set"} == OVER_SETS
     for key in OVER_SETS:
         finding = found[key]
@@ -303,7 +303,7 @@ def test_from_five_sets_on_interval_and_test_agree(tmp_path: Path) -> None:
     apart = (pl.col("low") > 0) | (pl.col("high") < 0)
     assert tested.height > 50
     assert tested.filter(apart != (pl.col("p") < 0.05)).is_empty()
-    found = {f.key: f for f in run.findings()}
+    found = {f.key: f for f in run.findings}
     for key in OVER_SETS - {"replication"}:
         assert found[key].units == 5 and "illustration" not in found[key].says
     steps = found["steps"]

@@ -52,7 +52,7 @@ def test_a_prompt_that_holds_nothing_is_not_put(tmp_path: Path, kind: str) -> No
         assert row["why"] == ("some words" if row["role"] == "Buyer" else "")
         assert row["missing"] == "" and row["words"] == "2"
     assert not run.table("utterances").filter(text="").height
-    quality = next(f for f in run.findings() if f.key == "answer_quality")
+    quality = next(f for f in run.findings if f.key == "answer_quality")
     assert "0 are missing" in quality.says
 
 

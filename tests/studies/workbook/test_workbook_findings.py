@@ -60,7 +60,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def by_key(run: Any) -> dict[str, Finding]:
-    return {f.key: f for f in run.findings()}
+    return {f.key: f for f in run.findings}
 
 
 def test_rounds_are_recognised_and_drawn_as_lines(run: Any) -> None:
@@ -214,7 +214,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         folkmoot.run(path, out=tmp_path / "out", provider=Scripted(dies))
     provider = player()
-    resumed = folkmoot.run(path, out=tmp_path / "out", provider=provider, resume=True)
+    resumed = folkmoot.run(path, out=tmp_path / "out", provider=provider)
     assert 0 < provider.calls < 30
     for name in ("market.csv", "market.json"):
         assert (resumed.path / name).read_bytes() == (whole.path / name).read_bytes()

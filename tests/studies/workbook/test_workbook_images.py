@@ -126,7 +126,7 @@ def test_images_go_over_the_wire_and_into_the_journal(
     with Journal(run.path / "journal.sqlite") as journal:
         asked = [e.request for e in journal.entries() if e.kind == "ask"]
     assert asked and all(PLAN in request["images"] for request in asked)
-    assert folkmoot.run(path, model=model, out=run.path, overrides=("reasks=0",), resume=True)
+    assert folkmoot.run(path, model=model, out=run.path, overrides=("reasks=0",))
     assert CliRunner().invoke(app, ["verify", str(run.path)]).exit_code == 0
 
 

@@ -465,4 +465,4 @@ def test_no_reply_breaks_a_run(tmp_path: Path, reply: str, validate: int) -> Non
     assert len(table) == 4
     assert not any(cell.startswith("=") for row in table for cell in row.values())
     json.loads((run.path / "market.json").read_text())
-    assert run.findings()
+    assert run.findings

@@ -16,7 +16,7 @@ from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.event_loop import Stopper
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.folder import held_folder
-from folkmoot.engine.runner import Run, from_python, providers_of, run_study
+from folkmoot.engine.runner import from_python, providers_of, run_study
 from folkmoot.engine.session import Session
 from folkmoot.engine.study import Study
 from folkmoot.engine.verify import Verification, verify_run
@@ -49,7 +49,7 @@ def code_afterwards(
     *,
     sample: bool = False,
     stopper: Stopper | None = None,
-) -> Run:
+) -> RunFolder:
     """Let a model code the texts of a finished run, all or only the sample; resumes a coding that
     stopped. Raises InputError for an unfinished run, one without texts, and a coder who has
     coded it already; otherwise what `run_study` raises."""

@@ -14,11 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import folkmoot
 from folkmoot.conversation.answers import Json, Missing
 from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.event_loop import run_beside_loop
+from folkmoot.engine.execution import RunOptions
+from folkmoot.engine.runner import from_python, run_study
 from folkmoot.engine.session import Scope
 from folkmoot.errors import InputError, RefusedError
+from folkmoot.models.catalog import LOCAL
 from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints, StudyPart
 from folkmoot.models.scripted import Scripted
 from folkmoot.people.sources.grounded import Profile
@@ -219,13 +222,16 @@ class DiscussionSimulator:
         settings = self.config.model_dump(mode="json", exclude_unset=True)
         client = self.llm_client
         if client is None or _is_plain_mock(client):
-            answers: dict[str, object] = {"model": "synthetic"}
+            options = RunOptions(model=LOCAL)
         else:
             respondent = make_respondent(self.config)
-            answers = {"provider": Scripted(partial(_answer, client, respondent))}
+            options = RunOptions(provider=Scripted(partial(_answer, client, respondent)))
         with tempfile.TemporaryDirectory() as folder:
-            run = await folkmoot.arun(study, settings, out=Path(folder) / "run", **answers)
-            return TranscriptFormatter.from_json(run.folder.text("transcript.json"))
+            options = replace(options, out=Path(folder) / "run")
+            run = await run_beside_loop(
+                lambda stopper: run_study(from_python(study, settings, options), options, stopper)
+            )
+            return TranscriptFormatter.from_json(run.text("transcript.json"))
 
 
 def _is_plain_mock(client: LLMClient) -> bool:

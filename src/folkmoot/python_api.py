@@ -1,0 +1,296 @@
+"""What users call from Python: `run`, `arun` and `load`, which return a `Run`.
+
+Its methods have the names of the commands and do the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich.console import Console
+
+from folkmoot.cli.study_files import print_check
+from folkmoot.cli.tables import print_findings
+from folkmoot.engine import runner
+from folkmoot.engine.consent import Consent
+from folkmoot.engine.estimate import Estimate
+from folkmoot.engine.event_loop import Stopper, run_beside_loop
+from folkmoot.engine.execution import RunOptions
+from folkmoot.engine.folder import IfExists, choose_folder, open_run
+from folkmoot.engine.model_choice import choose_models
+from folkmoot.engine.study import Study, find_study, findings_of, study_of_run
+from folkmoot.engine.study_file import StudyFile, validate
+from folkmoot.engine.verify import Verification, changed_since, verify_run
+from folkmoot.errors import DriftError
+from folkmoot.models.request import Provider
+from folkmoot.report.html import write_report
+from folkmoot.report.power import power_of
+from folkmoot.storage.findings import Finding
+from folkmoot.storage.run_folder import STUDY_FILE, RunFolder
+
+_log = logging.getLogger(__name__)
+PRINTED_WIDTH = 100  # columns of text, as notebooks show it
+IN_PYTHON = 'In Python: if_exists="new" starts a new run beside it, out=… names another folder.'
+
+
+class Run:
+    """A run: its tables as data frames, its findings, and what the commands make of it.
+
+    A run that has not finished has what it recorded so far; `partial` says so.
+    """
+
+    def __init__(self, folder: RunFolder, found: StudyFile | None = None) -> None:
+        self.folder = folder
+        self._found = found
+
+    def __repr__(self) -> str:
+        partial = f"; {self.partial}" if self.partial else ""
+        tables = ", ".join(self.folder.tables()) or "none"
+        return f"Run({str(self.path)!r}: {self.folder.study}; tables {tables}{partial})"
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path
+
+    @cached_property
+    def study(self) -> Study:
+        """The study type. Raises InputError if it is not installed and its file is gone."""
+        return self._found.study if self._found is not None else study_of_run(self.folder)
+
+    @property
+    def tables(self) -> Tables:
+        """All tables by name, as polars data frames that are read when they are asked for."""
+        return Tables(self.folder)
+
+    @property
+    def findings(self) -> Findings:
+        """The findings of the study, as the report shows them."""
+        return Findings(findings_of(self.study, self.folder))
+
+    @property
+    def codebook(self) -> Mapping[str, Any]:
+        """The meaning, type and range of each column, by table."""
+        return self.folder.codebook()
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """Models, settings, versions and cost of the run; empty if its process was killed."""
+        return self.folder.manifest
+
+    @property
+    def partial(self) -> str:
+        """The caveat for every figure of an unfinished run; else empty."""
+        return self.folder.partial
+
+    @property
+    def unusable(self) -> str:
+        """Why nothing in the run is usable (the command line ends with 3); else empty."""
+        return self.folder.unusable
+
+    def table(self, name: str) -> pl.DataFrame:
+        """One table as a polars data frame. Raises StorageError that names the tables there are."""
+        return self.folder.table(name)
+
+    def json(self, name: str) -> Any:
+        """One of the study's JSON files, by its name in the folder."""
+        return self.folder.json(name)
+
+    def report(self, *, pdf: bool = False) -> Path:
+        """Write `report.html` (and `report.pdf`) into the folder and return the path, as
+        `folkmoot report` does."""
+        return write_report(self.folder, pdf=pdf)
+
+    def check(self, model: str | None = None) -> Check:
+        """Estimate calls, tokens, cost and time of another run with these settings, as
+        `folkmoot check` does. `model` asks for another model than the run's. Pays nothing."""
+        found = choose_models(self._study_file(), RunOptions(model=model, resume=True), self.path)
+        console = _text_console()
+        estimate = print_check(console, found, RunOptions(model=model))
+        return Check(estimate, _text_of(console))
+
+    def power(self, *, iccs: Sequence[float] = ()) -> Findings:
+        """The smallest effects that this design can detect, as `folkmoot power` shows them."""
+        return Findings(power_of(self._study_file(), iccs))
+
+    def verify(self, *, published: str = "") -> Verification:
+        """Rebuild the run from its journal and compare, as `folkmoot verify` does. `published`: a
+        digest that was published elsewhere."""
+        return verify_run(self.folder, self.study, published=published)
+
+    def _study_file(self) -> StudyFile:
+        """The study as it was run."""
+        if self._found is not None:
+            return self._found
+        kept = self.folder.manifest.get("study_file") or self.folder.plan.get("study_file")
+        path = self.path / str(kept or STUDY_FILE)
+        config = validate(self.study, self.folder.config, folder=path.parent)
+        return StudyFile(path, self.study, config, {})
+
+
+class Tables(Mapping[str, pl.DataFrame]):
+    """The tables of a run by name. Each is read when it is asked for."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+
+    def __getitem__(self, name: str) -> pl.DataFrame:
+        if not self._folder.has_table(name):
+            raise KeyError(f"no table {name}; tables: {', '.join(self)}")
+        return self._folder.table(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._folder.tables())
+
+    def __len__(self) -> int:
+        return len(self._folder.tables())
+
+    def __repr__(self) -> str:
+        rows = {name: self._folder.lazy(name).select(pl.len()).collect().item() for name in self}
+        return "\n".join(f"{name}: {count:,} rows" for name, count in rows.items()) or "no tables"
+
+
+class Findings(tuple[Finding, ...]):
+    """Findings in the order of the report; printed, they read like the end of `folkmoot run`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        console = _text_console()
+        print_findings(console, self)
+        return _text_of(console)
+
+
+@dataclass(frozen=True, repr=False)
+class Check:
+    """What another run would take. `text` is what `folkmoot check` prints."""
+
+    estimate: Estimate
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def load(folder: str | Path) -> Run:
+    """Read the run in a folder, finished or not.
+
+    Warns of files that were changed since the run; `Run.verify` compares everything.
+    """
+    run = open_run(Path(folder))
+    for change in changed_since(run):
+        warnings.warn(f"{run.path}: {change}", stacklevel=2)
+    return Run(run)
+
+
+def run(
+    study: str | Path | Study,
+    settings: Mapping[str, object] | None = None,
+    *,
+    model: str | None = None,
+    out: str | Path | None = None,
+    if_exists: IfExists = "resume",
+    seed: int | None = None,
+    limit: int | None = None,
+    concurrency: int | None = None,
+    budget: float | None = None,
+    provider: Provider | None = None,
+    trust: bool = False,
+    stopper: Stopper | None = None,
+    **more: Any,
+) -> Run:
+    """Run a study to its end and return the run.
+
+    `study` is the path of a study file, or a `Study` (or the name of one) with its `settings`.
+    `if_exists` says what happens if the folder of the run (`out`) holds a run already:
+
+    - `"resume"` continues that run: what was answered is read from its journal, and only what is
+      missing is asked. A notebook cell can therefore be run again: a finished run returns the same
+      tables and pays nothing. If the study has changed, DriftError says what differs and the run
+      stays as it is.
+    - `"new"` runs in a new folder beside it: `pilot_001_2`, `pilot_001_3`. It asks, and pays,
+      everything once more.
+    - `"error"` raises RunExists.
+
+    No choice overwrites or deletes an answer. `"resume"` is the default because it alone neither
+    pays for an answer twice nor stops a notebook that is run from the top.
+
+    `provider` answers every call instead of a model (for tests). `trust`: the study file may run
+    the Python code and send data to the addresses that it names. `stopper`, called from any thread,
+    stops the run as Ctrl-C does. Further keywords are fields of `RunOptions`. Raises the errors of
+    `folkmoot.errors`; a run that paused goes on when it is called again.
+    """
+    if "resume" in more:
+        raise TypeError('run() has no keyword resume; it is the default of if_exists')
+    if _loop_is_running() and "ipykernel" not in sys.modules:  # a notebook has nothing else to do
+        warnings.warn(
+            "folkmoot.run blocks the event loop that is running here; write "
+            "`await folkmoot.arun(…)` with the same arguments",
+            stacklevel=2,
+        )
+    options = RunOptions(
+        model=model,
+        out=None if out is None else Path(out),
+        seed=seed,
+        limit=limit,
+        concurrency=concurrency,
+        budget=budget,
+        provider=provider,
+        consent=Consent(trust),
+        **more,
+    )
+    read: Callable[[RunOptions], StudyFile]
+    if settings is None and not isinstance(study, Study):
+        read = partial(runner.load, study)
+    else:
+        kind = study if isinstance(study, Study) else find_study(str(study))
+        read = partial(runner.from_python, kind, settings or {})
+    found = read(options)
+    folder, resume = choose_folder(runner.folder_of(found, options), if_exists)
+    options = replace(options, out=folder, resume=resume)
+    if resume:  # with the models of its sealed plan
+        found = read(options)
+    if found.models_note:
+        _log.warning(found.models_note)
+    try:
+        return Run(runner.run_study(found, options, stopper), found)
+    except DriftError as error:
+        error.add_note(IN_PYTHON)
+        raise
+
+
+async def arun(
+    study: str | Path | Study, settings: Mapping[str, object] | None = None, **options: Any
+) -> Run:
+    """`run` for async code: the same arguments, and the caller's event loop goes on.
+
+    When it is cancelled, replies in flight are awaited and kept; the same call goes on.
+    """
+    return await run_beside_loop(lambda stopper: run(study, settings, stopper=stopper, **options))
+
+
+def _loop_is_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _text_console() -> Console:
+    """A console that prints plain text into memory."""
+    return Console(file=io.StringIO(), width=PRINTED_WIDTH, color_system=None)
+
+
+def _text_of(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().rstrip()
