@@ -230,7 +230,7 @@ def run(
     `folkmoot.errors`; a run that paused goes on when it is called again.
     """
     if "resume" in more:
-        raise TypeError('run() has no keyword resume; it is the default of if_exists')
+        raise TypeError("run() has no keyword resume; it is the default of if_exists")
     if _loop_is_running() and "ipykernel" not in sys.modules:  # a notebook has nothing else to do
         warnings.warn(
             "folkmoot.run blocks the event loop that is running here; write "

@@ -104,7 +104,7 @@ def test_what_stays_cut_is_kept_with_its_mark_flagged_and_told(
     flagged = {c.key: c for c in of_answers(done.table("answers").to_dicts())}["cut"]
     assert flagged.verdict == "failed" and "100 %" in flagged.says
     console = Console(record=True, width=200)
-    print_results(done, console)
+    print_results(done.study, done.folder, console)
     told = console.export_text()
     assert "3 replies were cut by the token limit (max_tokens: 150)." in told
     assert "3 calls (cost unknown) asked again with twice the limit." in told
@@ -482,7 +482,7 @@ def test_what_could_not_be_read_is_told_at_the_end(server: ServerThread, tmp_pat
 
 def _printed(done: Run) -> str:
     console = Console(record=True, width=200)
-    print_results(done, console)
+    print_results(done.study, done.folder, console)
     return console.export_text()
 
 

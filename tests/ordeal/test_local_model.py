@@ -147,5 +147,5 @@ def last_replies(run: Run) -> dict[str, str]:
 
 def printed(run: Run) -> str:
     console = Console(record=True, width=200)
-    print_results(run, console)
+    print_results(run.study, run.folder, console)
     return " ".join(console.export_text().split())
