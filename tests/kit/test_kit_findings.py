@@ -13,7 +13,6 @@ from folkmoot.kit.findings import (
     cells,
     chance,
     change,
-    clustered_share,
     differences,
     estimate_of,
     found,
@@ -30,7 +29,7 @@ from folkmoot.kit.findings import (
     verdict,
     who_to_whom,
 )
-from folkmoot.measures.clustered import clustered_mean
+from folkmoot.measures.clustered import clustered_mean, clustered_share
 from folkmoot.measures.estimates import Estimate
 from folkmoot.storage.findings import Finding, Grid, Intervals
 
@@ -81,8 +80,12 @@ def test_an_estimate_kept_in_a_file_comes_back() -> None:
 
 def test_shares_of_people_who_talked_stay_within_what_a_share_can_be() -> None:
     hits = [True, True, True, False, False, False]
-    e = clustered_share(hits, list("abcdef"))  # t: .5 ± .57
-    assert (e.value, e.low, e.high, e.clusters) == (0.5, 0.0, 1.0, 6)
+    # The odds are 1; their log has a standard error of √.05 / .25 and five degrees of freedom.
+    e = clustered_share(hits, list("abcdef"))
+    reach = 2.570582 * math.sqrt(0.05) / 0.25
+    assert (e.value, e.clusters) == (0.5, 6)
+    assert e.low == pytest.approx(1 / (1 + math.exp(reach)))
+    assert e.high == pytest.approx(1 - e.low)
     alone = clustered_share(hits, ["a"] * 6)
     assert alone.value == 0.5 and not alone.has_interval
 

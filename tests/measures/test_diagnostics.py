@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,6 +26,7 @@ from folkmoot.measures.diagnostics import (
     yes_share,
 )
 from folkmoot.measures.position import Shown
+from folkmoot.measures.retest import Repeat
 
 OPTION_NAMES = ["Park improvements", "Youth job training"]
 OPTIONS = json.dumps(OPTION_NAMES)
@@ -160,24 +163,59 @@ def test_over_length_of_choices_and_of_texts():
     assert over_length([*signals, *[row("text", words=70)] * 100]).verdict != "failed"
 
 
+def asked_again(changed: int, people: int) -> list[Repeat]:
+    """Choices of people who were merely asked again."""
+    return [
+        Repeat(who, "vote", "a", "b" if who < changed else "a", untouched=True)
+        for who in range(people)
+    ]
+
+
 def test_instability():
-    assert instability(23, 300).verdict == "passed"
-    assert instability(100, 300).verdict == "failed"
-    assert instability(45, 300).verdict == "not known"
-    assert instability(2, 6).verdict == "not known"  # too few to say that it is more than noise
-    assert instability(0, 0).verdict == "not known"
+    assert instability(asked_again(23, 300)).verdict == "passed"
+    assert instability(asked_again(100, 300)).verdict == "failed"
+    assert instability(asked_again(45, 300)).verdict == "not known"
+    assert instability(asked_again(2, 6)).verdict == "not known"  # too few to call it noise
+    assert instability([]).verdict == "not known"
+
+
+def two_votes(first: Iterable[str], last: Iterable[str]) -> list[Repeat]:
+    """Votes of people who read something in between."""
+    return [Repeat(who, "vote", *pair) for who, pair in enumerate(zip(first, last, strict=True))]
 
 
 def test_two_votes_by_lot_are_unstable_and_two_of_ones_own_are_not_proven_stable():
     rng = np.random.default_rng(5)
-    first, last = rng.choice(list("abc"), (2, 600))
-    lot = instability(0, 0, list(zip(first, last, strict=True)))
+    first, last = (side.tolist() for side in rng.choice(list("abc"), (2, 600)))
+    lot = instability(two_votes(first, last))
     assert lot.verdict == "failed" and "answers at random" in lot.says
-    kept = [(a, a if rng.random() < 0.5 else b) for a, b in zip(first, last, strict=True)]
-    assert instability(0, 0, kept).verdict == "not known"
+    kept = [a if rng.random() < 0.5 else b for a, b in zip(first, last, strict=True)]
+    assert instability(two_votes(first, kept)).verdict == "not known"
     # All were won over to one option: that is no lot.
-    assert instability(0, 0, [(a, "a") for a in first]).verdict == "not known"
-    assert instability(0, 0, [("a", "a")] * 50).verdict == "not known"
+    assert instability(two_votes(first, ["a"] * 600)).verdict == "not known"
+    assert instability(two_votes(["a"] * 50, ["a"] * 50)).verdict == "not known"
+
+
+@pytest.mark.parametrize(("r", "verdict"), [(0.0, "failed"), (0.4, "not known"), (0.9, "passed")])
+def test_numbers_given_twice_are_held_against_people_who_deliberated(r, verdict):
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(2, 400))
+    y = 3 + r * x + np.sqrt(1 - r**2) * y
+    pairs = [Repeat(who, "rating", a, b, True) for who, (a, b) in enumerate(zip(x, y, strict=True))]
+    found = instability(pairs)
+    assert found.verdict == verdict, found.says
+    assert found.margin.low == 0.4
+    # After a talk the same answers can show randomness, and no stability.
+    talked = instability([replace(pair, untouched=False) for pair in pairs])
+    assert talked.verdict == ("failed" if verdict == "failed" else "not known")
+
+
+def test_random_answers_after_a_talk_fail_where_the_retest_is_too_small_to_tell():
+    rng = np.random.default_rng(4)
+    retest = [Repeat(who, "rating", *rng.random(2).tolist(), True) for who in range(6)]
+    first, last = (side.tolist() for side in rng.choice(list("abcde"), (2, 300)))
+    assert instability(retest).verdict == "not known"
+    assert instability([*retest, *two_votes(first, last)]).verdict == "failed"
 
 
 def shown_with(bias: float, people: int = 300) -> list[Shown]:
@@ -250,7 +288,9 @@ def test_the_spread_of_votes_is_judged_on_both_sides():
     people = [160, 90, 60, 20, 5]
     assert shrinking_variance(people).verdict == "passed"
     assert shrinking_variance([97, 2, 1, 0, 0]).verdict == "failed"
-    assert shrinking_variance(people, [327, 2, 2, 2, 2]).verdict == "failed"
+    assert (
+        shrinking_variance(people, np.outer(people, [327, 2, 2, 2, 2]) // 335).verdict == "failed"
+    )
     assert shrinking_variance([3, 2, 1, 0, 0]).verdict == "not known"
     even = shrinking_variance([60, 61, 59, 60, 60])
     assert even.verdict == "failed" and "answers at random" in even.says
@@ -259,8 +299,10 @@ def test_the_spread_of_votes_is_judged_on_both_sides():
 def test_a_choice_between_few_options_may_be_even_and_may_not_be_unanimous():
     assert shrinking_variance([97, 2, 1]).verdict == "failed"
     assert shrinking_variance([100, 101, 99]).verdict == "not known"
-    assert shrinking_variance([60, 25, 15], [55, 30, 15]).verdict == "not known"
-    assert shrinking_variance([60, 25, 15], [96, 2, 2]).verdict == "failed"
+    assert shrinking_variance([60, 25, 15], np.diag([60, 25, 15])).verdict == "not known"
+    assert (
+        shrinking_variance([60, 25, 15], [[60, 0, 0], [23, 2, 0], [13, 0, 2]]).verdict == "failed"
+    )
 
 
 def test_the_spread_of_ratings_is_judged_on_both_sides():

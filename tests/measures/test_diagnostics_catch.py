@@ -30,6 +30,7 @@ from folkmoot.measures.diagnostics import (
     sycophancy,
 )
 from folkmoot.measures.position import Shown
+from folkmoot.measures.retest import Repeat
 from folkmoot.provenance import quote
 
 PEOPLE = 40
@@ -110,6 +111,14 @@ def moved(seen: Seen, to: str) -> tuple[int, int]:
     return known.filter(pl.col("first") != pl.col(to)).height, known.height
 
 
+def asked_again(seen: Seen) -> list[Repeat]:
+    return [
+        Repeat(r["who"], "vote", r["first"], r["second"], untouched=True)
+        for r in seen.votes.iter_rows(named=True)
+        if r["first"] is not None and r["second"] is not None
+    ]
+
+
 def orders(seen: Seen) -> list[Shown]:
     return [
         Shown(tuple(json.loads(r["order"])), r["first"], r["who"])
@@ -134,7 +143,7 @@ CHECKS = {
     "malformed": lambda s: malformed(s.answers),
     "off_list": lambda s: off_list(s.answers),
     "over_length": lambda s: over_length(s.answers),
-    "instability": lambda s: instability(*moved(s, "second")),
+    "instability": lambda s: instability(asked_again(s)),
     "position_bias": lambda s: position_bias(orders(s)),
     "acquiescence": agreement,
     "sycophancy": lambda s: sycophancy(moved(s, "pushed"), moved(s, "second")),

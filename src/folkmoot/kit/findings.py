@@ -42,7 +42,6 @@ from pydantic import JsonValue
 
 from folkmoot.engine.journal import name_in
 from folkmoot.measures import estimates
-from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, Check
 from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, p_value, percent, plural
 from folkmoot.measures.proportions import Pair, all_pairs, holm, wilson
@@ -88,15 +87,6 @@ def shares(counts: Mapping[str, int]) -> dict[str, float | None]:
     """What share each category has of the total; None for all of them if the total is 0."""
     total = sum(counts.values())
     return {name: n / total if total else None for name, n in counts.items()}
-
-
-def clustered_share(hits: Sequence[bool], clusters: Sequence[Hashable]) -> Estimate:
-    """The share of `hits` (n,) among units that came in `clusters` (n,), bounds within [0, 1].
-
-    A single cluster has no interval: its units heard each other, and there is nothing to tell how
-    another one would come out.
-    """
-    return clustered_mean([float(hit) for hit in hits], clusters).within(0.0, 1.0)
 
 
 def estimate_of(kept: Mapping[str, JsonValue], clusters: str = "n") -> Estimate:

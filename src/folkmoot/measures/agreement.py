@@ -12,10 +12,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folkmoot.measures.estimates import Estimate
+from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, jackknife
+from folkmoot.measures.proportions import score_interval
 
 FloatArray = NDArray[np.float64]
 Level = Literal["nominal", "ordinal", "interval"]
+Z = 1.959963984540054  # of 95 %
 
 
 def krippendorff_alpha(ratings: ArrayLike, level: Level = "nominal") -> float:
@@ -34,7 +36,9 @@ def krippendorff_alpha(ratings: ArrayLike, level: Level = "nominal") -> float:
     return float(_alphas(by_unit.sum(axis=0), values, level))
 
 
-DRAWS = 2_000
+# Codes other than the most frequent one, below which alpha has no interval: whether coders find a
+# rare code alike cannot be told from so few.
+FEWEST_RARER = 10
 
 
 def krippendorff_interval(
@@ -42,33 +46,65 @@ def krippendorff_interval(
     level: Level = "nominal",
     clusters: Sequence[Hashable] = (),
 ) -> Estimate:
-    """`krippendorff_alpha` with the percentile interval (95 %) of a bootstrap.
+    """`krippendorff_alpha` with an interval (95 %).
 
-    `ratings` as there. Whole `clusters` (units,) are drawn with replacement, the codes of one text
-    for instance; without them, units. No interval with fewer than two of them that two coders
-    coded. Hayes & Krippendorff (2007), doi:10.1080/19312450709336664, for the idea; they draw
-    deviations instead of units.
+    `ratings` as there. Whole `clusters` (units,) are independent, the codes of one text for
+    instance; without them, units. Of nominal codes: Wilson's interval of the share of pairs that
+    disagree, with as many independent pairs as its variance between clusters shows, over the
+    disagreement expected. Else the jackknife over clusters of −log(1 − alpha). No interval with
+    fewer than five clusters, or of nominal codes with fewer than ten that are not the most
+    frequent.
     """
     values, by_unit = _by_unit(ratings)
-    alpha = float(_alphas(by_unit.sum(axis=0), values, level))
+    total = by_unit.sum(axis=0)
+    alpha = float(_alphas(total, values, level))
     paired = by_unit.sum(axis=(1, 2)) > 0
     named = list(clusters) or range(len(by_unit))
-    names = list(dict.fromkeys(c for c, use in zip(named, paired, strict=True) if use))
+    names: dict[Hashable, int] = {}
+    at = [names.setdefault(c, len(names)) for c, use in zip(named, paired, strict=True) if use]
+    parts = np.zeros((len(names), *total.shape))
+    np.add.at(parts, at, by_unit[paired])
     low = high = math.nan
-    if len(names) > 1 and math.isfinite(alpha):
-        parts = np.zeros((len(names), len(values), len(values)))
-        place = {name: i for i, name in enumerate(names)}
-        for name, unit, use in zip(named, by_unit, paired, strict=True):
-            if use:
-                parts[place[name]] += unit
-        rng = np.random.default_rng(0)
-        times = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), DRAWS)
-        sums = np.tensordot(times, parts, axes=1)
-        # A draw of units that all have one code has no alpha.
-        low, high = np.nanpercentile(_alphas(sums, values, level), [2.5, 97.5])
-    return Estimate(
-        alpha, float(low), float(high), int(paired.sum()), len(names), method="bootstrap"
-    )
+    if len(names) >= FEWEST_UNITS and math.isfinite(alpha):
+        if level != "nominal":
+            low, high = _interval_of_distances(alpha, parts, values, level)
+        elif total.sum() - total.sum(axis=1).max() >= FEWEST_RARER:
+            low, high = _interval_of_codes(alpha, parts, int(paired.sum()))
+    method = "Wilson, of disagreement" if level == "nominal" else "jackknife"
+    return Estimate(alpha, low, high, int(paired.sum()), len(names), method=method)
+
+
+def _interval_of_codes(alpha: float, parts: FloatArray, units: int) -> tuple[float, float]:
+    """The bounds of a nominal alpha, from the coincidences of clusters (g, v, v)."""
+    from scipy.stats import t as student
+
+    codes = parts.sum(axis=(1, 2))
+    apart = codes - np.trace(parts, axis1=1, axis2=2)
+    share = float(apart.sum() / codes.sum())
+    g = len(parts)
+    variance = g / (g - 1) * float(((apart - share * codes) ** 2).sum()) / float(codes.sum()) ** 2
+    pairs = min(share * (1 - share) / variance, units) if variance else g
+    low, high = score_interval(share, pairs, float(student.ppf(0.975, g - 1)))
+    # Of alpha = 1 − scale · share; all alike or all apart leaves no scale.
+    per_value = parts.sum(axis=(0, 1))
+    n = float(per_value.sum())
+    scale = (n - 1) * n / (n**2 - float((per_value**2).sum()))
+    return 1 - scale * high, 1 - scale * low
+
+
+def _interval_of_distances(
+    alpha: float, parts: FloatArray, values: FloatArray, level: Level
+) -> tuple[float, float]:
+    from scipy.stats import t as student
+
+    if alpha >= 1:
+        return math.nan, math.nan  # no distance is known to differ from zero
+    without = _alphas(parts.sum(axis=0) - parts, values, level)
+    if not np.isfinite(without).all() or (without >= 1).any():
+        return math.nan, math.nan
+    _, error = jackknife(-math.log(1 - alpha), -np.log(1 - without), np.ones(len(parts)))
+    reach = float(student.ppf(0.975, len(parts) - 1)) * error
+    return 1 - (1 - alpha) * math.exp(reach), 1 - (1 - alpha) * math.exp(-reach)
 
 
 def _by_unit(ratings: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -119,40 +155,148 @@ def _squared_distances(values: FloatArray, per_value: FloatArray, level: Level) 
 LEAST_ROOM = 0.1
 
 
-def kappa_of_possible(first: Sequence[Hashable], last: Sequence[Hashable]) -> Estimate:
+def kappa_of_possible(
+    first: Sequence[Hashable],
+    last: Sequence[Hashable],
+    questions: Sequence[Hashable] = (),
+    who: Sequence[Hashable] = (),
+) -> Estimate:
     """Cohen's kappa of two answers of the same people, as a share of the largest possible one.
 
     (p_o − p_e) / (p_max − p_e): 0 if the two answers of a person agree no more than those of two
     strangers, 1 if they agree as much as the two distributions allow, so that a move of all to one
-    option does not read as disagreement with oneself. With the percentile interval (95 %) of a
-    bootstrap over people; NaN where the distributions leave no room for agreement.
+    option does not read as disagreement with oneself. In p_max the distributions differ by what is
+    left of their difference without its variance. NaN where they leave no room for agreement.
+    `questions` (n,): what was asked; chance is computed within a question. `who` (n,): the person,
+    where one answered several questions.
+
+    The interval (95 %) is Wilson's of p_o, with as many independent pairs as its variance between
+    people shows, and with p_max half a standard error wider on each side.
     Cohen (1960), doi:10.1177/001316446002000104.
     """
-    index = {name: i for i, name in enumerate(dict.fromkeys([*first, *last]))}
-    table = np.zeros((len(index), len(index)))
-    for one, other in zip(first, last, strict=True):
-        table[index[one], index[other]] += 1
     n = len(first)
     if not n:
         return Estimate(math.nan, math.nan, math.nan, 0)
-    rng = np.random.default_rng(0)
-    drawn = rng.multinomial(n, table.ravel() / n, DRAWS).reshape(DRAWS, *table.shape)
-    value = float(_kappas(table[None])[0])
-    kappas = _kappas(drawn.astype(float))
-    # An interval of the draws that have a kappa would be too narrow where many have none.
-    known = math.isfinite(value) and np.isfinite(kappas).mean() > 0.95
-    low, high = np.nanquantile(kappas, [0.025, 0.975]) if known else (math.nan, math.nan)
-    return Estimate(value, float(low), float(high), n, method="bootstrap")
+    tables = _tables_of(first, last, list(questions) or [0] * n)
+    sizes = np.array([table.sum() for table in tables])
+    chances, rooms, errors = np.array([_chance_and_most(table) for table in tables]).T
+    same = np.array([a == b for a, b in zip(first, last, strict=True)], float)
+    observed, chance = float(same.mean()), float(sizes @ chances) / n
+    most = float(sizes @ rooms) / n
+    if most - chance <= LEAST_ROOM:
+        return Estimate(math.nan, math.nan, math.nan, n)
+    groups = _codes(list(who) or range(n))
+    pairs, people = _independent(same, groups)
+    low, high = score_interval(observed, pairs, Z)
+    slack = 0.5 * float(np.sqrt((sizes**2) @ errors**2)) / n
+    widest, least = min(1.0, most + slack), max(high, most - slack)
+    return Estimate(
+        (observed - chance) / (most - chance),
+        (low - chance) / (widest - chance),
+        min(1.0, (high - chance) / (least - chance)),
+        n,
+        people if people < n else 0,
+        method="Wilson, of agreement",
+    )
 
 
-def _kappas(tables: FloatArray) -> FloatArray:
-    """The share of the possible kappa of each table (draws, k, k); NaN without room for one."""
-    shares = tables / tables.sum(axis=(1, 2), keepdims=True)
-    first, last = shares.sum(axis=2), shares.sum(axis=1)
-    observed = np.trace(shares, axis1=1, axis2=2)
-    chance, most = (first * last).sum(axis=1), np.minimum(first, last).sum(axis=1)
-    room = most - chance
-    return np.where(room > LEAST_ROOM, (observed - chance) / np.maximum(room, LEAST_ROOM), math.nan)
+def _tables_of(
+    first: Sequence[Hashable], last: Sequence[Hashable], questions: Sequence[Hashable]
+) -> list[FloatArray]:
+    """The square table (k, k) of first and last answers to each question."""
+    pairs: dict[Hashable, list[tuple[Hashable, Hashable]]] = {}
+    for one, other, question in zip(first, last, questions, strict=True):
+        pairs.setdefault(question, []).append((one, other))
+    tables = []
+    for own in pairs.values():
+        index = {name: i for i, name in enumerate(dict.fromkeys(x for pair in own for x in pair))}
+        table = np.zeros((len(index), len(index)))
+        for one, other in own:
+            table[index[one], index[other]] += 1
+        tables.append(table)
+    return tables
+
+
+def _chance_and_most(table: FloatArray) -> tuple[float, float, float]:
+    """Agreement of a table by chance, the most that is possible, and the standard error of that."""
+    n = table.sum()
+    shares = table / n
+    first, last = shares.sum(axis=1), shares.sum(axis=0)
+    gap = first - last
+    variance = np.maximum(first + last - 2 * np.diag(shares) - gap**2, 0.0) / n
+    left = np.sqrt(np.maximum(gap**2 - variance, 0.0))
+    return float(first @ last), 1 - float(left.sum()) / 2, math.sqrt(float(variance.sum())) / 2
+
+
+def _independent(values: FloatArray, groups: NDArray[np.int64]) -> tuple[float, int]:
+    """How many independent values these (n,) of 0 and 1 are worth, and how many groups there are.
+
+    By the variance of their mean between `groups` (n,); never more than there are, and as many as
+    groups where all values are alike."""
+    n, people, mean = len(values), int(groups.max()) + 1, float(values.mean())
+    if people == n:
+        return float(n), people
+    apart = np.bincount(groups, weights=values - mean)
+    variance = people / max(1, people - 1) * float(apart @ apart) / n**2
+    return (min(mean * (1 - mean) / variance, n) if variance else float(people)), people
+
+
+def correlation_with_oneself(
+    first: ArrayLike, last: ArrayLike, questions: Sequence[Hashable], who: Sequence[Hashable]
+) -> Estimate:
+    """The correlation of two numeric answers of the same people, within `questions` (n,).
+
+    `first`, `last` (n,); `who` (n,): the person of each pair, who is one unit. Answers are taken
+    from the mean of their question and divided by its standard deviation, so that a shift of all
+    does not count. NaN where nobody differs from the others. The interval (95 %) is the jackknife's
+    over people, on Fisher's scale; none below five people, or 25 of whom there are several pairs.
+    """
+    from scipy.stats import t as student
+
+    x, y = np.asarray(first, float), np.asarray(last, float)
+    n, asked, people = len(x), _codes(questions), _codes(who)
+    if not n:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    sums = np.zeros((int(people.max()) + 1, int(asked.max()) + 1, 6))
+    np.add.at(sums, (people, asked), np.stack([np.ones(n), x, y, x * x, y * y, x * y], axis=1))
+    whole = sums.sum(axis=0)
+    value = float(_correlations(whole))
+    units = len(sums)
+    fewest = FEWEST_UNITS if units == n else FEWEST_OF_SEVERAL
+    if not math.isfinite(value) or units < fewest:
+        return Estimate(value, math.nan, math.nan, n, units)
+    without = _correlations(whole - sums)
+    if not np.isfinite(without).all():  # one person makes all of the difference
+        return Estimate(value, math.nan, math.nan, n, units)
+    held = np.clip([value, *without], -_NEARLY_ONE, _NEARLY_ONE)
+    middle, *others = np.arctanh(held)
+    _, error = jackknife(float(middle), others, np.ones(units))
+    reach = float(student.ppf(0.975, units - 1)) * error
+    low, high = np.tanh([middle - reach, middle + reach]).tolist()
+    return Estimate(value, low, high, n, units, method="jackknife, Fisher's z")
+
+
+_NEARLY_ONE = 1 - 1e-9
+# People with several pairs each, below whom the interval of their correlation is too narrow.
+FEWEST_OF_SEVERAL = 25
+
+
+def _correlations(sums: FloatArray) -> FloatArray:
+    """The mean correlation over questions, by their number of pairs, from sums (…, questions, 6) of
+    1, x, y, x², y² and xy; NaN where no question has any spread."""
+    n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
+    pairs = np.maximum(n, 1.0)
+    spread = np.maximum(xx - x * x / pairs, 0.0) * np.maximum(yy - y * y / pairs, 0.0)
+    known = (n > 2) & (spread > 1e-12 * np.maximum(1.0, xx * yy))
+    r = np.where(known, (xy - x * y / pairs) / np.sqrt(np.where(known, spread, 1.0)), 0.0)
+    weight = np.where(known, n, 0.0)
+    total = weight.sum(axis=-1)
+    return np.where(total > 0, (weight * r).sum(axis=-1) / np.maximum(total, 1.0), math.nan)
+
+
+def _codes(labels: Sequence[Hashable]) -> NDArray[np.int64]:
+    seen: dict[Hashable, int] = {}
+    return np.array([seen.setdefault(label, len(seen)) for label in labels], np.int64)
 
 
 def number_codes(ratings: Sequence[Sequence[Hashable | None]]) -> FloatArray:

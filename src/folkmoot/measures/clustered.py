@@ -39,6 +39,28 @@ def clustered_mean(
     return replace(found, value=float(y.mean())) if len(y) else found
 
 
+def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
+    """The share of `hits` (n,), of 0 and 1, with an interval clustered by `clusters` (n,).
+
+    The standard error and degrees of freedom of `clustered_mean`, on the scale of log odds: a rare
+    answer that some clusters share has a skewed estimate, for which the plain interval is too
+    short above. No interval where all units or none are hits.
+    """
+    return on_log_odds(clustered_mean(hits, clusters, level))
+
+
+def on_log_odds(e: Estimate) -> Estimate:
+    """The estimate of a share with its interval made symmetric on the scale of log odds."""
+    if not 0 < e.value < 1:
+        return replace(e, low=math.nan, high=math.nan, p=math.nan)
+    if not e.has_interval:
+        return e
+    middle = math.log(e.value / (1 - e.value))
+    reach = (e.high - e.low) / 2 / (e.value * (1 - e.value))
+    low, high = (0.5 * (1 + math.tanh((middle + way * reach) / 2)) for way in (-1, 1))
+    return replace(e, low=low, high=high, p=math.nan, method=f"{e.method}, on log odds")
+
+
 def paired_difference(
     after: ArrayLike, before: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95
 ) -> Estimate:

@@ -23,13 +23,18 @@ from statistics import median
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from folkmoot.conversation.spoken import looks_like_refusal
-from folkmoot.measures.agreement import kappa_of_possible
 from folkmoot.measures.bands import human_band
-from folkmoot.measures.clustered import clustered_mean
-from folkmoot.measures.diversity import effective_number, normalised_entropy
+from folkmoot.measures.clustered import clustered_mean, clustered_share
+from folkmoot.measures.diversity import (
+    FEWEST_VOTES,
+    effective_number,
+    effective_ratio,
+    evenness,
+    spread_of_ratings,
+)
 from folkmoot.measures.estimates import (
     Estimate,
     p_value,
@@ -41,7 +46,7 @@ from folkmoot.measures.estimates import (
 )
 from folkmoot.measures.position import Shown, position_effects, shown_in
 from folkmoot.measures.proportions import holm, newcombe, wilson
-from folkmoot.randomness import generator
+from folkmoot.measures.retest import Repeat, agreement_with_oneself
 
 Row = Mapping[str, Any]
 
@@ -395,20 +400,42 @@ _ALPHA = 0.01
 # Chance-corrected agreement of two answers of a person; lower agreement is called slight by
 # Landis and Koch (1977, doi:10.2307/2529310).
 OWN_AGREEMENT = 0.20
+FEWEST_PAIRS = 10
 
 
-def instability(changed: int, asked_again: int, votes: Collection[tuple[str, str]] = ()) -> Check:
-    """Changes of mind on a plain second ask, of those who were asked again.
+def instability(repeats: Collection[Repeat]) -> Check:
+    """Whether people's two answers to one question agree.
 
-    `votes`: the first and the last vote of each person who voted twice, whatever they read or heard
-    in between. Where nobody was merely asked again, they cannot show that answers are stable, but
-    they show answers at random: the two votes of a person then agree no more than those of two
-    strangers.
+    Where nothing happened in between: the share who chose differently, or the correlation of two
+    numbers, for which people's own correlation over days of deliberation is the limit. Answers
+    between which something was read or heard cannot show that a model is stable. They show answers
+    at random: the two answers of a person then agree no more than those of two strangers.
     """
-    title, margin = "Instability", Margin(high=FLIPS)
-    if not asked_again:
-        return _own_agreement(title, votes)
-    share = wilson(changed, asked_again)
+    again = [r for r in repeats if r.untouched]
+    choices, numbers = ([r for r in again if r.is_choice is kind] for kind in (True, False))
+    merely_asked = _changed(choices) if choices else _correlated(numbers)
+    if merely_asked.verdict != NOT_KNOWN:
+        return merely_asked
+    for kind in (True, False):
+        check = _own_agreement([r for r in repeats if r.is_choice is kind])
+        if check.verdict == FAILED:
+            return check
+        if merely_asked.value is None and check.value is not None:
+            merely_asked = check
+    return merely_asked
+
+
+INSTABILITY = "Instability"
+NOT_ASKED_AGAIN = "Nobody was asked twice without new information, so noise is not known."
+
+
+def _changed(choices: Sequence[Repeat]) -> Check:
+    """The share who chose differently when merely asked again."""
+    margin = Margin(high=FLIPS)
+    changed = [r.first != r.last for r in choices]
+    units = [r.unit for r in choices]
+    alone = len(set(units)) == len(units)
+    share = wilson(sum(changed), len(changed)) if alone else clustered_share(changed, units)
     verdict = margin.judge(share)
     words: dict[Verdict, str] = {
         "passed": "that is the noise in all figures of change",
@@ -419,25 +446,48 @@ def instability(changed: int, asked_again: int, votes: Collection[tuple[str, str
         f"Asked again without any new information, {percent(share.value)} chose differently "
         f"({span(share.low, share.high)}); {words[verdict]}."
     )
-    return Check("instability", title, share, margin, verdict, says)
+    return Check("instability", INSTABILITY, share, margin, verdict, says)
 
 
-def _own_agreement(title: str, votes: Collection[tuple[str, str]]) -> Check:
-    """Whether the two votes of a person agree more than by chance; this can fail, not pass."""
-    margin = Margin(low=OWN_AGREEMENT)
-    why = "Nobody was asked twice without new information, so noise is not known."
-    pairs = list(votes)
-    if len(pairs) < _FEW or len({vote for pair in pairs for vote in pair}) < 2:
-        return not_checked("instability", title, margin, why)
-    kappa = kappa_of_possible([first for first, _ in pairs], [last for _, last in pairs])
-    if margin.judge(kappa) != FAILED:
-        return Check("instability", title, kappa, margin, NOT_KNOWN, why)
+def _correlated(numbers: Sequence[Repeat]) -> Check:
+    """The correlation of two numbers of people who were merely asked again."""
+    margin = Margin(low=human_band("within_person_r_considerations").low)
+    if len(numbers) < FEWEST_PAIRS:
+        return not_checked("instability", INSTABILITY, margin, NOT_ASKED_AGAIN)
+    r = agreement_with_oneself(numbers)
+    verdict = margin.judge(r)
+    words: dict[Verdict, str] = {
+        "passed": "no less than people agree with themselves over days of deliberation",
+        "failed": "less than people agree with themselves even over days of deliberation",
+        "not known": "which does not tell whether it is as much as people's",
+    }
     says = (
-        f"The first and the last vote of a person agree no more than by chance "
-        f"(κ = {kappa.value:.2f}, {kappa.low:.2f} to {kappa.high:.2f}): these may be answers at "
+        f"Asked again without any new information, a person's two answers correlate at "
+        f"{r.value:.2f} ({_bounds_in_words(r)}), {words[verdict]} (at least {margin.low:.2f})."
+    ).replace("-", "−")
+    return Check("instability", INSTABILITY, r, margin, verdict, says)
+
+
+def _own_agreement(repeats: Sequence[Repeat]) -> Check:
+    """Whether the two answers of a person agree more than by chance; this can fail, not pass."""
+    margin = Margin(low=OWN_AGREEMENT)
+    values = {answer for r in repeats for answer in (r.first, r.last)}
+    if len(repeats) < FEWEST_PAIRS or len(values) < 2:
+        return not_checked("instability", INSTABILITY, margin, NOT_ASKED_AGAIN)
+    agreement = agreement_with_oneself(repeats)
+    if margin.judge(agreement) != FAILED:
+        return Check("instability", INSTABILITY, agreement, margin, NOT_KNOWN, NOT_ASKED_AGAIN)
+    sign = "κ" if repeats[0].is_choice else "r"
+    says = (
+        f"The first and the last answer of a person to a question agree no more than by chance "
+        f"({sign} = {agreement.value:.2f}, {_bounds_in_words(agreement)}): these may be answers at "
         "random."
     ).replace("-", "−")
-    return Check("instability", title, kappa, margin, FAILED, says)
+    return Check("instability", INSTABILITY, agreement, margin, FAILED, says)
+
+
+def _bounds_in_words(e: Estimate) -> str:
+    return f"{e.low:.2f} to {e.high:.2f}" if e.has_interval else "no interval"
 
 
 def position_bias(answers: Sequence[Shown]) -> Check:
@@ -522,26 +572,27 @@ def sycophancy(
 
 
 FEWEST_OPTIONS = 5  # people's figures are of five to nine policies
-_DRAWS = 2_000
 
 
-def shrinking_variance(before: ArrayLike, after: ArrayLike | None = None) -> Check:
+def shrinking_variance(before: ArrayLike, moves: ArrayLike | None = None) -> Check:
     """Votes (counts per option, k) that spread less, or more evenly, than people's.
 
-    The figure is how even first votes are, with a bootstrap interval over people. Passed inside the
-    human range, failed outside of it, on either side: too much alike, or spread as by lot. The
-    human range is of five to nine options. With fewer ones votes are more even by themselves, so
-    that the check can fail for too little spread and otherwise gives no verdict.
+    The figure is how even first votes are. Passed inside the human range, failed outside of it, on
+    either side: too much alike, or spread as by lot. The human range is of five to nine options.
+    With fewer ones votes are more even by themselves, so that the check can fail for too little
+    spread and otherwise gives no verdict.
 
-    It also fails if the effective number of options, after over before, lies below the human range,
-    which is of days of deliberation: no shorter treatment should narrow votes more than that.
+    `moves` (k, k): first votes in rows and last votes in columns, of those who voted twice. The
+    check also fails if the effective number of options, after over before, lies below the human
+    range, which is of days of deliberation: no shorter treatment should narrow votes more than
+    that.
     """
     title = "Spread of votes"
     counts = np.asarray(before, float)
     level_band, ratio_band = human_band("normalised_entropy"), human_band("effective_number_ratio")
     few = len(counts) < FEWEST_OPTIONS
     margin = Margin(low=level_band.low) if few else Margin(level_band.low, level_band.high)
-    if counts.sum() < _FEW or len(counts) < 2:
+    if counts.sum() < FEWEST_VOTES or len(counts) < 2:
         return not_checked("shrinking_variance", title, margin, "Too few votes to say.")
     value = evenness(counts)
     effective = effective_number(counts)
@@ -554,8 +605,8 @@ def shrinking_variance(before: ArrayLike, after: ArrayLike | None = None) -> Che
     verdict = margin.judge(value)
     if few and verdict == PASSED:
         verdict = NOT_KNOWN
-    if after is not None and np.asarray(after, float).sum() >= _FEW:
-        ratio, ratio_margin = _ratio(counts, np.asarray(after, float)), Margin(low=ratio_band.low)
+    if moves is not None and np.asarray(moves).sum() >= FEWEST_VOTES:
+        ratio, ratio_margin = effective_ratio(moves), Margin(low=ratio_band.low)
         says += (
             f" Afterwards {ratio.value:.2f} times as many ({ratio.low:.2f} to {ratio.high:.2f}; "
             f"people {ratio_margin} after days of deliberation)."
@@ -571,37 +622,13 @@ def shrinking_variance(before: ArrayLike, after: ArrayLike | None = None) -> Che
     return Check("shrinking_variance", title, value, margin, verdict, says)
 
 
-def evenness(counts: ArrayLike) -> Estimate:
-    """Entropy over its maximum of counts (k,), with a bootstrap interval over people."""
-    votes = np.asarray(counts, float)
-    n = int(votes.sum())
-    drawn = [normalised_entropy(draw) for draw in _redrawn("evenness", votes)]
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    value = normalised_entropy(votes)
-    return Estimate(value, float(low), float(high), n, method="bootstrap")
-
-
-def _ratio(before: NDArray[np.float64], after: NDArray[np.float64]) -> Estimate:
-    """Effective number of options after over before; the interval takes the two as independent,
-    which makes it wider than that of the same people."""
-    pairs = zip(_redrawn("after", after), _redrawn("before", before), strict=True)
-    drawn = [effective_number(last) / effective_number(first) for last, first in pairs]
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    value = effective_number(after) / effective_number(before)
-    return Estimate(value, float(low), float(high), int(after.sum()), method="bootstrap")
-
-
-def _redrawn(name: str, votes: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return counts (draws, k) of samples of the same size from these votes (k,)."""
-    return generator(0, (name,)).multinomial(int(votes.sum()), votes / votes.sum(), _DRAWS)
-
-
 def shrinking_numbers(answers: ArrayLike, low: float, high: float) -> Check:
     """Numeric answers (people, items) on one scale that lie closer together than people's, or
     further apart.
 
-    The median over items of standard deviation / (high − low), with a bootstrap interval over
-    people; the margin is the range of the human groups. NaN is left out item by item.
+    The median over items of standard deviation / (high − low), with the jackknife's interval over
+    people on the log scale; the margin is the range of the human groups. NaN is left out item by
+    item.
     """
     title, band = "Spread of ratings", human_band("item_sd_of_scale")
     margin = Margin(band.low, band.high)
@@ -610,10 +637,7 @@ def shrinking_numbers(answers: ArrayLike, low: float, high: float) -> Check:
     x = x[:, np.isfinite(x).sum(axis=0) >= _FEW]
     if not x.size:
         return not_checked("shrinking_variance", title, margin, "Too few ratings to say.")
-    draws = generator(0, ("ratings",)).integers(0, len(x), (_DRAWS // 4, len(x)))
-    drawn = [_spread(x[rows], high - low) for rows in draws]
-    least, most = np.nanquantile(drawn, [0.025, 0.975])
-    value = Estimate(_spread(x, high - low), float(least), float(most), len(x), method="bootstrap")
+    value = spread_of_ratings(x, high - low)
     verdict = margin.judge(value)
     outside = "less" if value.high < margin.low else "more"
     says = (
@@ -622,11 +646,6 @@ def shrinking_numbers(answers: ArrayLike, low: float, high: float) -> Check:
         + (f" They differ {outside} than people's do." if verdict == FAILED else "")
     )
     return Check("shrinking_variance", title, value, margin, verdict, says)
-
-
-def _spread(answers: NDArray[np.float64], scale: float) -> float:
-    """The median over items of the standard deviation of answers (people, items), of the scale."""
-    return float(np.nanmedian(np.nanstd(answers, axis=0, ddof=1))) / scale
 
 
 _GIVING_IN = re.compile(

@@ -11,6 +11,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from folkmoot.measures.estimates import Estimate, jackknife
 from folkmoot.randomness import generator
 
 FloatArray = NDArray[np.float64]
@@ -48,6 +49,108 @@ def effective_number(counts: ArrayLike) -> float:
     p = shares(counts)
     p = p[p > 0]
     return float(np.exp(-(p * np.log(p)).sum()))
+
+
+FEWEST_VOTES = 20  # for an interval of how spread votes are
+FEWEST_ELSEWHERE = 5  # votes for other options than the first; fewer are counted, not averaged
+
+
+def evenness(counts: ArrayLike) -> Estimate:
+    """Entropy over its maximum of counts (k,), less its bias in small samples, with an interval.
+
+    By the jackknife over people, with the variance that entropy has where all options are liked
+    alike, (k − 1) / 2n², added. Where fewer than five chose another option than the first, the
+    bounds are those of the exact (Clopper and Pearson's) bounds of their share: all of them at one
+    other option, or spread over all. No interval below 20 votes.
+    """
+    from scipy.stats import t as student
+
+    votes = np.asarray(counts, float)
+    n, k = int(votes.sum()), len(votes)
+    value = normalised_entropy(votes)
+    if n < FEWEST_VOTES or k < 2:
+        return Estimate(value, math.nan, math.nan, n)
+    if n - votes.max() < FEWEST_ELSEWHERE:
+        low, high = _evenness_of_few(int(n - votes.max()), n, k)
+        return Estimate(value, low, high, n, method="Clopper–Pearson, of other votes")
+    cells = np.flatnonzero(votes)
+    without = _entropies(votes - np.eye(k)[cells])
+    corrected, error = jackknife(float(_entropies(votes)), without, votes[cells])
+    error = math.sqrt(error**2 + (k - 1) / (2 * n**2))
+    reach = float(student.ppf(0.975, n - 1)) * error
+    most = math.log(k)
+    value, low, high = (
+        min(1.0, max(0.0, bound / most))
+        for bound in (corrected, corrected - reach, corrected + reach)
+    )
+    return Estimate(value, low, high, n, method="jackknife")
+
+
+def _evenness_of_few(elsewhere: int, n: int, k: int) -> tuple[float, float]:
+    from scipy.stats import binomtest
+
+    bounds = binomtest(elsewhere, n).proportion_ci(0.95, method="exact")
+    low = normalised_entropy([1 - bounds.low, bounds.low]) / math.log2(k)
+    share = min(float(bounds.high), 1 - 1 / k)
+    return float(low), normalised_entropy([1 - share, *[share / (k - 1)] * (k - 1)])
+
+
+def effective_ratio(table: ArrayLike) -> Estimate:
+    """The effective number of options after over before, from a table (k, k) of the same people.
+
+    Rows are the first vote, columns the last. The interval is the jackknife's over people on the
+    log scale, with the variance of moves between options that are liked alike added,
+    (moves + 1) (k − 1) / n³, and as many degrees of freedom as people moved, less one: who stayed
+    tells nothing of the others. None below 20 people.
+    """
+    from scipy.stats import t as student
+
+    pairs = np.asarray(table, float)
+    n, k = int(pairs.sum()), len(pairs)
+    value = effective_number(pairs.sum(axis=0)) / effective_number(pairs.sum(axis=1))
+    if n < FEWEST_VOTES:
+        return Estimate(value, math.nan, math.nan, n)
+    rows, columns = np.nonzero(pairs)
+    after = pairs.sum(axis=0) - np.eye(k)[columns]
+    before = pairs.sum(axis=1) - np.eye(k)[rows]
+    without = _entropies(after) - _entropies(before)
+    _, error = jackknife(math.log(value), without, pairs[rows, columns])
+    moves = n - float(np.trace(pairs))
+    error = math.sqrt(error**2 + (moves + 1) * (k - 1) / n**3)
+    reach = math.exp(float(student.ppf(0.975, max(1.0, moves - 1))) * error)
+    return Estimate(value, value / reach, value * reach, n, method="jackknife")
+
+
+def spread_of_ratings(answers: ArrayLike, scale: float) -> Estimate:
+    """The median over items of the standard deviation of answers (people, items), of the scale.
+
+    The interval is the jackknife's over people, on the log scale. NaN is left out item by item.
+    """
+    from scipy.stats import t as student
+
+    x = np.asarray(answers, float)
+    known = np.isfinite(x)
+    y = np.where(known, x - np.nanmean(x, axis=0), 0.0)
+    n, total, squares = known.sum(axis=0), y.sum(axis=0), (y * y).sum(axis=0)
+    value = float(_median_spread(n, total, squares)) / scale
+    without = _median_spread(n - known, total - y, squares - y * y) / scale
+    if value <= 0 or not (without > 0).all():
+        return Estimate(value, math.nan, math.nan, len(x))
+    _, error = jackknife(math.log(value), np.log(without), np.ones(len(x)))
+    reach = math.exp(float(student.ppf(0.975, len(x) - 1)) * error)
+    return Estimate(value, value / reach, value * reach, len(x), method="jackknife")
+
+
+def _median_spread(n: NDArray[np.int64], total: FloatArray, squares: FloatArray) -> FloatArray:
+    """The median over the last axis of standard deviations, from counts, sums and squares."""
+    variance = (squares - total**2 / np.maximum(n, 1)) / np.maximum(n - 1, 1)
+    return np.asarray(np.median(np.sqrt(np.maximum(variance, 0.0)), axis=-1))
+
+
+def _entropies(counts: FloatArray) -> FloatArray:
+    """Shannon entropies in nats of counts (…, k)."""
+    p = counts / counts.sum(axis=-1, keepdims=True)
+    return np.asarray(-(p * np.log(np.where(p > 0, p, 1.0))).sum(axis=-1))
 
 
 def jensen_shannon(first: ArrayLike, second: ArrayLike) -> float:

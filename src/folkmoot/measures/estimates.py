@@ -6,6 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Self
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 ALPHA = 0.05  # level of every test
 FEWEST_UNITS = 5  # independent units; fewer are shown one by one, without interval or test
 
@@ -53,6 +56,20 @@ class Estimate:
     def excludes_zero(self) -> bool:
         """Whether the interval lies wholly on one side of zero."""
         return self.has_interval and (self.low > 0 or self.high < 0)
+
+
+def jackknife(whole: float, without: ArrayLike, times: ArrayLike) -> tuple[float, float]:
+    """The value less its bias in small samples, and its standard error.
+
+    `whole`: the value of all units; `without` (m,): the value without one unit of each kind;
+    `times` (m,): how many units are of that kind.
+    Quenouille (1956), doi:10.1093/biomet/43.3-4.353; Tukey (1958).
+    """
+    values, weights = np.asarray(without, float), np.asarray(times, float)
+    n = weights.sum()
+    mean = float(weights @ values / n)
+    variance = (n - 1) / n * float(weights @ (values - mean) ** 2)
+    return n * whole - (n - 1) * mean, math.sqrt(variance)
 
 
 def known(number: float) -> float | None:

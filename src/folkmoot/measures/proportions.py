@@ -34,6 +34,14 @@ def wilson(count: int, n: int, level: float = 0.95) -> Estimate:
     return Estimate(count / n, low, high, n, method="Wilson")
 
 
+def score_interval(share: float, n: float, z: float) -> tuple[float, float]:
+    """Wilson's limits of a share of n units, which need not be whole: effective ones, for clusters;
+    `z`: a quantile of the normal distribution, or of Student's."""
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    return max(0.0, middle - reach), min(1.0, middle + reach)
+
+
 def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) -> Estimate:
     """The difference count1/n1 − count2/n2 of two independent shares, with its p-value.
 

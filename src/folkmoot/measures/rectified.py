@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folkmoot.measures.clustered import clustered_mean
+from folkmoot.measures.clustered import clustered_mean, clustered_share, on_log_odds
 from folkmoot.measures.estimates import Estimate
 from folkmoot.measures.proportions import mover, wilson
 
@@ -69,8 +69,9 @@ def rectified_mean(
         w = cov(people, predicted) / ((1 + n/N) var(predicted)), within 0 and 1.
 
     The interval puts together that of the first term (CR2 with Satterthwaite's degrees of freedom,
-    by cluster; the t interval where people are independent) and that of the second (normal). The
-    interval of the people alone is Wilson's for shares of independent people.
+    by cluster; the t interval where people are independent) and that of the second (normal); for a
+    share, on the scale of log odds. The interval of the people alone is Wilson's for shares of
+    independent people, else that of `clustered_share` or `clustered_mean`.
 
     Nothing is corrected with fewer than 20 people, 10 clusters, or, for a share, 10 people who gave
     the rarer answer. Raises ValueError for fewer than two people, or lengths that differ.
@@ -134,8 +135,7 @@ def people_needed(
 def _alone(y: FloatArray, units: Sequence[Hashable], *, share: bool, clustered: bool) -> Estimate:
     if share and not clustered:
         return wilson(round(float(y.sum())), len(y))
-    found = clustered_mean(y, units)
-    return found.within(0.0, 1.0) if share else found
+    return clustered_share(y, units) if share else clustered_mean(y, units)
 
 
 def _refuse(y: FloatArray, units: Sequence[Hashable], *, share: bool) -> str:
@@ -182,6 +182,7 @@ def _correct(
     )
     if not share:
         return found
-    low, high = (min(1.0, max(0.0, bound)) for bound in (found.low, found.high))
-    held = min(1.0, max(0.0, value))
-    return Estimate(held, low, high, len(y), own.clusters, method=found.method)
+    # A corrected share may lie outside of 0 and 1, where there are no odds.
+    if 0 < value < 1:
+        return on_log_odds(found)
+    return replace(found.within(0.0, 1.0), value=min(1.0, max(0.0, value)))

@@ -1,14 +1,49 @@
-"""Tests of movement against a retest: is the answer afterwards more than another asking?"""
+"""Answers of one person to one question: do they agree, and is a move more than another asking?"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from folkmoot.measures.agreement import correlation_with_oneself, kappa_of_possible
+from folkmoot.measures.estimates import Estimate
+
 SWAPS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Two answers of one person to one question, both options or both numbers.
+
+    `unit`: what is independent of the others, the person, or those who talked in between.
+    `untouched`: the person read and heard nothing in between.
+    """
+
+    unit: Hashable
+    question: Hashable
+    first: str | float
+    last: str | float
+    untouched: bool = False
+
+    @property
+    def is_choice(self) -> bool:
+        return isinstance(self.first, str)
+
+
+def agreement_with_oneself(repeats: Collection[Repeat]) -> Estimate:
+    """How far people agree with themselves beyond chance: κ of choices, r of numbers.
+
+    All of one kind. Both are taken within questions and do not count a shift of all people.
+    """
+    columns = [(r.first, r.last, r.question, r.unit) for r in repeats]
+    first, last, questions, units = (list(part) for part in zip(*columns, strict=True))
+    if isinstance(first[0], str):
+        return kappa_of_possible(first, last, questions, units)
+    return correlation_with_oneself(first, last, questions, units)
 
 
 def mean_spread(groups: Sequence[ArrayLike]) -> float:

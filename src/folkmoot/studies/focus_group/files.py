@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 
 from folkmoot.engine.session import Session
 from folkmoot.kit.coding import CODER, EMBEDDED_NOTE
-from folkmoot.kit.findings import clustered_share
+from folkmoot.measures.clustered import clustered_share
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.estimates import FEWEST_UNITS
 from folkmoot.people.sources.grounded import Profile

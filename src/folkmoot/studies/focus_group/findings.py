@@ -20,7 +20,6 @@ from folkmoot.kit.findings import (
     adjusted,
     cells,
     change,
-    clustered_share,
     found,
     intervals,
     known,
@@ -36,7 +35,7 @@ from folkmoot.kit.findings import (
     who_to_whom,
 )
 from folkmoot.measures.agreement import krippendorff_alpha
-from folkmoot.measures.clustered import clustered_mean, paired_difference
+from folkmoot.measures.clustered import clustered_mean, clustered_share, paired_difference
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, percent, plural
 from folkmoot.storage.findings import Bars, Finding, Grid, Lines

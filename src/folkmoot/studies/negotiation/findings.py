@@ -13,6 +13,7 @@ from folkmoot.hints import enumerated
 from folkmoot.kit import coding
 from folkmoot.kit import findings as kit
 from folkmoot.kit.exposure import exposure
+from folkmoot.measures.clustered import clustered_share
 from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.people.sources.persona_hub import is_english
 from folkmoot.storage.findings import Board, Finding, Grid, Heat, heading
@@ -125,7 +126,7 @@ def _confirmations(words: pl.DataFrame) -> Finding | None:
     conditions = known["condition"].unique(maintain_order=True).to_list()
     of = {condition: known.filter(condition=condition) for condition in conditions}
     confirmed = {
-        condition: kit.clustered_share(own["confirmed"].to_list(), own["group_id"].to_list())
+        condition: clustered_share(own["confirmed"].to_list(), own["group_id"].to_list())
         for condition, own in of.items()
     }
     if not confirmed:

@@ -20,7 +20,6 @@ from folkmoot.kit.findings import (
     cells,
     chance,
     change,
-    clustered_share,
     estimate_of,
     found,
     intervals,
@@ -34,7 +33,7 @@ from folkmoot.kit.findings import (
     signed,
     who_to_whom,
 )
-from folkmoot.measures.clustered import clustered_mean
+from folkmoot.measures.clustered import clustered_mean, clustered_share
 from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.storage.findings import Bars, Finding, Grid
 from folkmoot.storage.run_folder import RunFolder

@@ -3,10 +3,7 @@ rankings, restatements and delayed votes where they were asked for."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-
-import numpy as np
 
 from folkmoot.kit import coding
 from folkmoot.kit.findings import (
@@ -21,24 +18,22 @@ from folkmoot.kit.findings import (
 )
 from folkmoot.measures.bands import Band, human_band, show
 from folkmoot.measures.clustered import clustered_mean
-from folkmoot.measures.diagnostics import evenness
 from folkmoot.measures.diversity import (
     effective_number,
+    effective_ratio,
     esteban_ray,
+    evenness,
     jensen_shannon,
-    normalised_entropy,
     polarisation,
     total_variation,
 )
 from folkmoot.measures.estimates import Estimate
-from folkmoot.randomness import generator
+from folkmoot.measures.paired_votes import IntArray, transition_table
 from folkmoot.storage.findings import Bars, Finding, Grid
 from folkmoot.studies.cross_pollination.findings.votes import Arm, Voter, Votes
 
 # --- how spread the votes are, and how that compares with people ---------------------------------
 
-DRAWS = 1_000
-FEWEST = 10  # participants below whom a bootstrap says nothing
 SHORT = {
     "top_choice_changed": "changed their choice",
     "effective_number_ratio": "options after over before",
@@ -63,14 +58,14 @@ def diversity(votes: Votes) -> Finding | None:
                     "vote": when,
                     "n": arm.n,
                     "effective_options": numbers[-1],
-                    "evenness": normalised_entropy(counts),
+                    "evenness": evenness(counts).value,
                     "esteban_ray": esteban_ray(counts),
                     "van_der_eijk_polarisation": polarisation(counts),
                 }
             )
             bars.append((arm.name, when, numbers[-1]))
         parts.append(f"{arm.name} from {numbers[0]:.2f} to {numbers[1]:.2f}")
-    ratios = {a.name: effective_ratio(votes, a) for a in votes.twice}
+    ratios = {a.name: effective_ratio(count_moves(votes, a)) for a in votes.twice}
     closer = [name for name, r in ratios.items() if r.has_interval and r.high < 1]
     wider = [name for name, r in ratios.items() if r.has_interval and r.low > 1]
     says = [f"Effective number of the {len(votes.options)} options: {'; '.join(parts)}."]
@@ -91,9 +86,9 @@ def diversity(votes: Votes) -> Finding | None:
         Bars(tuple(bars), unit="effective number of options"),
         notes=(
             "The effective number of options is how many equally liked options would be as "
-            "diverse. Evenness is entropy over its maximum. Van der Eijk's polarisation, "
-            "(1 − A)/2, reads the options as an ordered scale from the first to the last of the "
-            "study file: for options without an order, ignore it.",
+            "diverse. Evenness is entropy over its maximum, less its bias in small samples. Van "
+            "der Eijk's polarisation, (1 − A)/2, reads the options as an ordered scale from the "
+            "first to the last of the study file: for options without an order, ignore it.",
         ),
         section="Diversity",
         **votes.given_these,
@@ -131,29 +126,9 @@ def shift(votes: Votes) -> Finding | None:
     )
 
 
-def effective_ratio(votes: Votes, arm: Arm) -> Estimate:
-    """Effective number of options after over before, with a bootstrap interval over people."""
-    index = {o: i for i, o in enumerate(votes.options)}
-    k = len(index)
-    pairs = np.zeros(k * k)
-    for first, final in zip(arm.first, arm.final, strict=True):
-        pairs[index[first] * k + index[final]] += 1
-    table = pairs.reshape(k, k)
-    value = effective_number(table.sum(axis=0)) / effective_number(table.sum(axis=1))
-    if arm.n < FEWEST:
-        return Estimate(value, math.nan, math.nan, arm.n)
-    rng = generator(0, ("diversity", arm.condition))
-    drawn = rng.multinomial(arm.n, pairs / pairs.sum(), DRAWS).reshape(DRAWS, k, k)
-    after, before = _numbers(drawn.sum(axis=1)), _numbers(drawn.sum(axis=2))
-    low, high = np.quantile(after / before, [0.025, 0.975])
-    return Estimate(value, float(low), float(high), arm.n, method="bootstrap")
-
-
-def _numbers(counts: np.ndarray) -> np.ndarray:
-    """Effective numbers (draws,) of counts (draws, k)."""
-    p = counts / counts.sum(axis=1, keepdims=True)
-    logs = np.log(np.where(p > 0, p, 1.0))
-    return np.asarray(np.exp(-(p * logs).sum(axis=1)))
+def count_moves(votes: Votes, arm: Arm) -> IntArray:
+    """The first votes (rows) and last votes (columns) of a condition, in the order of options."""
+    return transition_table(arm.first, arm.final, votes.options)
 
 
 def human_bands(votes: Votes) -> Finding | None:
@@ -161,7 +136,7 @@ def human_bands(votes: Votes) -> Finding | None:
     change, ratio = human_band("top_choice_changed"), human_band("effective_number_ratio")
     level = human_band("normalised_entropy")
     of = rates({a.name: (a.changed, a.n) for a in votes.informed})
-    ratios = {a.name: effective_ratio(votes, a) for a in votes.informed}
+    ratios = {a.name: effective_ratio(count_moves(votes, a)) for a in votes.informed}
     first = votes.counts(r.initial_choice for r in votes.people)
     even = {"all first votes": evenness(first)} if sum(first) else {}
     every = ((change, of), (ratio, ratios), (level, even))

@@ -37,9 +37,11 @@ from folkmoot.measures.estimates import plural, points_span
 from folkmoot.measures.position import Shown, position_effects
 from folkmoot.measures.proportions import Arm as Lost
 from folkmoot.measures.proportions import difference_bounds, newcombe
+from folkmoot.measures.retest import Repeat
 from folkmoot.storage.findings import Finding, Grid, Intervals
 from folkmoot.studies.cross_pollination.config import EMPTY_ARGUMENT, PLACEBOS, SIMPLE_VOTING
 from folkmoot.studies.cross_pollination.findings.changes import caveats
+from folkmoot.studies.cross_pollination.findings.decision_quality import count_moves
 from folkmoot.studies.cross_pollination.findings.votes import Arm, Votes
 
 
@@ -183,7 +185,7 @@ def _checks(votes: Votes) -> list[Check]:
     answers = votes.answers
     placebo, floor = votes.arm(EMPTY_ARGUMENT), votes.floor
     before = votes.counts(r.initial_choice for r in votes.people)
-    after = votes.counts(votes.informed[-1].final) if votes.informed else None
+    moves = count_moves(votes, votes.informed[-1]) if votes.informed else None
     yielded = sum(r.final_choice == r.opposition_view for r in votes.facing)
     return [
         refusals(answers, votes.said()),
@@ -191,11 +193,7 @@ def _checks(votes: Votes) -> list[Check]:
         off_list(answers),
         over_length(answers),
         cut(answers),
-        instability(
-            floor.changed if floor else 0,
-            floor.n if floor else 0,
-            [pair for arm in votes.twice for pair in zip(arm.first, arm.final, strict=True)],
-        ),
+        instability(repeats(votes)),
         position_bias(_first_votes(votes)),
         sycophancy(
             (placebo.changed, placebo.n) if placebo else None,
@@ -203,7 +201,16 @@ def _checks(votes: Votes) -> list[Check]:
             votes.rebuttals,
             (yielded, len(votes.facing)),
         ),
-        shrinking_variance(before, after),
+        shrinking_variance(before, moves),
+    ]
+
+
+def repeats(votes: Votes) -> list[Repeat]:
+    """Both votes of everybody who voted twice; in the plainest condition nothing came between."""
+    return [
+        Repeat(unit, "vote", first, last, untouched=arm is votes.floor)
+        for arm in votes.twice
+        for unit, first, last in zip(votes.units(arm), arm.first, arm.final, strict=True)
     ]
 
 
@@ -213,7 +220,7 @@ def spread_of_votes(votes: Votes) -> Finding | None:
         "all first votes": shrinking_variance(votes.counts(r.initial_choice for r in votes.people))
     }
     for arm in votes.informed:
-        found[arm.name] = shrinking_variance(votes.counts(arm.first), votes.counts(arm.final))
+        found[arm.name] = shrinking_variance(votes.counts(arm.first), count_moves(votes, arm))
     failed = [name for name, check in found.items() if check.verdict == FAILED]
     unknown = [name for name, check in found.items() if check.verdict == NOT_KNOWN]
     if len(unknown) == len(found) and all(check.value is None for check in found.values()):

@@ -15,8 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from folkmoot.kit.findings import clustered_share
-from folkmoot.measures.clustered import clustered_difference
+from folkmoot.measures.clustered import clustered_difference, clustered_share
 from folkmoot.measures.estimates import FEWEST_UNITS, Estimate
 from folkmoot.measures.proportions import all_pairs, newcombe, wilson
 from folkmoot.storage.files import read_vectors

@@ -1,0 +1,641 @@
+"""How often the interval of each estimator holds the truth, over simulated data sets.
+
+A case draws one data set and returns the estimate with the true value. The seeds are fixed by the
+names of the cases. `python -m tests.measures.coverage DRAWS` prints the table of docs/measures.md.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folkmoot.measures.agreement import (
+    correlation_with_oneself,
+    kappa_of_possible,
+    krippendorff_alpha,
+    krippendorff_interval,
+)
+from folkmoot.measures.clustered import clustered_difference, clustered_mean, clustered_share
+from folkmoot.measures.diversity import (
+    effective_number,
+    effective_ratio,
+    evenness,
+    spread_of_ratings,
+)
+from folkmoot.measures.estimates import Estimate
+from folkmoot.measures.factorial import factorial
+from folkmoot.measures.paired_votes import paired_shares
+from folkmoot.measures.position import Shown, position_effects
+from folkmoot.measures.proportions import between, newcombe, wilson
+from folkmoot.measures.rectified import rectified_difference, rectified_mean
+from folkmoot.measures.regression import logistic
+from folkmoot.measures.specification_curve import _predict
+from folkmoot.randomness import generator
+
+Floats = NDArray[np.float64]
+Case = Callable[[np.random.Generator], tuple[Estimate, float]]
+
+
+@dataclass(frozen=True)
+class Covered:
+    """`held` of `known` intervals held the truth; in `draws` − `known` data sets there was none."""
+
+    held: int
+    known: int
+    draws: int
+
+    @property
+    def share(self) -> float:
+        return self.held / self.known if self.known else math.nan
+
+    @property
+    def refused(self) -> float:
+        return 1 - self.known / self.draws
+
+
+def cover(name: str, draws: int) -> Covered:
+    """Draw data sets of a case and count the intervals that hold the truth."""
+    rng = generator(20261125, ("coverage", name))
+    held = known = 0
+    for _ in range(draws):
+        e, truth = CASES[name](rng)
+        if e.has_interval:
+            known += 1
+            held += e.low <= truth + 1e-12 and truth - 1e-12 <= e.high
+    return Covered(held, known, draws)
+
+
+# --- shares --------------------------------------------------------------------------------------
+
+_wilson = lru_cache(maxsize=None)(wilson)
+_newcombe = lru_cache(maxsize=None)(newcombe)
+_tango = lru_cache(maxsize=None)(paired_shares)
+
+
+def one_share(n: int, p: float) -> Case:
+    return lambda rng: (_wilson(int(rng.binomial(n, p)), n), p)
+
+
+def two_shares(n1: int, n2: int, p1: float, p2: float) -> Case:
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        return _newcombe(int(rng.binomial(n1, p1)), n1, int(rng.binomial(n2, p2)), n2), p1 - p2
+
+    return draw
+
+
+def paired(n: int, only_first: float, only_second: float) -> Case:
+    shares = [0.2, only_first, only_second, 0.8 - only_first - only_second]
+
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        counts = (int(c) for c in rng.multinomial(n, shares))
+        return _tango(*counts), only_second - only_first
+
+    return draw
+
+
+def difference_of_differences(n: int, *p: float) -> Case:
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        a, b, c, d = (int(rng.binomial(n, share)) for share in p)
+        return (
+            between(
+                lambda level=0.95: newcombe(a, n, b, n, level),
+                lambda level=0.95: newcombe(c, n, d, n, level),
+            ),
+            p[0] - p[1] - p[2] + p[3],
+        )
+
+    return draw
+
+
+# --- means ---------------------------------------------------------------------------------------
+
+
+def sizes_of(groups: int, equal: bool) -> NDArray[np.int64]:
+    return np.full(groups, 8) if equal else 2 + 3 * np.arange(groups) % 17
+
+
+def clustered_values(
+    rng: np.random.Generator, groups: int, icc: float, equal: bool
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Values around zero with variance 1 (n,), and their groups (n,)."""
+    of = np.repeat(np.arange(groups), sizes_of(groups, equal))
+    shared = rng.normal(size=groups)[of]
+    return math.sqrt(icc) * shared + math.sqrt(1 - icc) * rng.normal(size=len(of)), of
+
+
+def mean_of_clusters(groups: int, icc: float, equal: bool) -> Case:
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        y, of = clustered_values(rng, groups, icc, equal)
+        return clustered_mean(y, of.tolist()), 0.0
+
+    return draw
+
+
+def difference_of_clusters(groups: int, icc: float, equal: bool) -> Case:
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        y, of = clustered_values(rng, groups, icc, equal)
+        return clustered_difference(y, of % 2 == 0, of.tolist()), 0.0
+
+    return draw
+
+
+def within_clusters(groups: int, icc: float) -> Case:
+    """Both arms within each group of 8."""
+
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        y, of = clustered_values(rng, groups, icc, True)
+        return clustered_difference(y, np.arange(len(y)) % 2 == 0, of.tolist()), 0.0
+
+    return draw
+
+
+def alike(rng: np.random.Generator, of: NDArray[np.int64], p: float, icc: float) -> Floats:
+    """Answers of 0 and 1 (n,) at a rate of p, alike within groups by a beta distribution."""
+    groups = int(of.max()) + 1
+    if not icc:
+        return (rng.random(len(of)) < p).astype(float)
+    rates = rng.beta(p * (1 / icc - 1), (1 - p) * (1 / icc - 1), groups)
+    return (rng.random(len(of)) < rates[of]).astype(float)
+
+
+def share_of_clusters(groups: int, p: float, icc: float, *, two: bool = False) -> Case:
+    of = np.repeat(np.arange(groups), 8)
+
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        y = alike(rng, of, p, icc)
+        if two:
+            return clustered_difference(y, of % 2 == 0, of.tolist()).within(-1, 1), 0.0
+        return clustered_share(y, of.tolist()), p
+
+    return draw
+
+
+RATINGS = np.array([0.45, 0.25, 0.15, 0.1, 0.05])  # of 1 to 5: most at one end
+MEAN_RATING = float(RATINGS @ np.arange(1, 6))
+
+
+def rate(rng: np.random.Generator, n: int) -> Floats:
+    return rng.choice(np.arange(1.0, 6.0), n, p=RATINGS)
+
+
+def welch(n1: int, n2: int, *, spread: float = 1.0, ratings: bool = False) -> Case:
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        if ratings:
+            y = rate(rng, n1 + n2)
+        else:
+            y = np.concatenate([rng.normal(size=n1), spread * rng.normal(size=n2)])
+        treated = [True] * n1 + [False] * n2
+        return clustered_difference(y, treated, list(range(n1 + n2))), 0.0
+
+    return draw
+
+
+def paired_t(n: int, *, ratings: bool = False) -> Case:
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        y = rate(rng, n) if ratings else rng.normal(size=n)
+        return clustered_mean(y, list(range(n))), MEAN_RATING if ratings else 0.0
+
+    return draw
+
+
+# --- corrected by people -------------------------------------------------------------------------
+
+
+def simulated_beside(
+    rng: np.random.Generator, y: Floats, *, fit: float, bias: float, share: bool
+) -> Floats:
+    """What a simulation says in the place of people: right in part, and off on average."""
+    if share:
+        wrong = (rng.random(len(y)) < 0.5 + bias).astype(float)
+        return np.where(rng.random(len(y)) < fit, y, wrong)
+    return fit * y + math.sqrt(1 - fit**2) * rng.normal(size=len(y)) + bias
+
+
+def rectified(
+    people: int,
+    others: int,
+    *,
+    p: float | None = None,
+    icc: float = 0.0,
+    two: bool = False,
+    fit: float = 0.6,
+) -> Case:
+    """Of a population `people` answer and `others` are only simulated; of groups of 8 with an
+    ICC. `p`: a share; else a mean."""
+    truth = 0.0 if p is None else p
+
+    def one(rng: np.random.Generator) -> object:
+        of = np.repeat(np.arange(math.ceil((people + others) / 8)), 8)[: people + others]
+        if p is None:
+            shared = rng.normal(size=int(of.max()) + 1)[of]
+            y = math.sqrt(icc) * shared + math.sqrt(1 - icc) * rng.normal(size=len(of))
+        else:
+            y = alike(rng, of, p, icc)
+        f = simulated_beside(rng, y, fit=fit, bias=0.3, share=p is not None)
+        groups: list[Hashable] | None = of[:people].tolist() if icc else None
+        return rectified_mean(
+            y[:people], f[:people], f[people:], clusters=groups, share=p is not None
+        )
+
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        if two:
+            return rectified_difference(one(rng), one(rng)), 0.0  # type: ignore[arg-type]
+        return one(rng).corrected, truth  # type: ignore[attr-defined]
+
+    return draw
+
+
+# --- agreement -----------------------------------------------------------------------------------
+
+
+def kappa(n: int, shares: list[float], kept: float, later: list[float] | None = None) -> Case:
+    """κ of two votes: a share of people keep theirs, the others draw from the same distribution
+    again, or from a `later` one."""
+    p = np.array(shares)
+    joint = kept * np.diag(p) + (1 - kept) * np.outer(p, p if later is None else later)
+    last = joint.sum(axis=0)
+    chance, most = p @ last, np.minimum(p, last).sum()
+    truth = float((np.trace(joint) - chance) / (most - chance))
+
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        first, again = np.divmod(rng.choice(joint.size, n, p=joint.ravel()), len(joint))
+        return kappa_of_possible(first.tolist(), again.tolist()), truth
+
+    return draw
+
+
+def kappa_of_several(people: int, questions: int, kept: float) -> Case:
+    """κ over several questions to each; some people keep their answers, others do not."""
+
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        who = np.repeat(np.arange(people), questions)
+        asked = np.tile(np.arange(questions), people)
+        first, again = rng.integers(0, 4, (2, len(who)))
+        steady = np.clip(kept + rng.uniform(-0.25, 0.25, people), 0, 1)
+        again = np.where(rng.random(len(who)) < steady[who], first, again)
+        lists = (first.tolist(), again.tolist(), asked.tolist(), who.tolist())
+        return kappa_of_possible(*lists), kept
+
+    return draw
+
+
+def correlation(people: int, questions: int, r: float, *, flat: bool = False) -> Case:
+    """The correlation of a retest; `flat`: answers are drawn evenly from 1 to 10."""
+
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        who = np.repeat(np.arange(people), questions)
+        asked = np.tile(np.arange(questions), people)
+        x, y = rng.normal(size=(2, len(who)))
+        y = r * x + math.sqrt(1 - r**2) * y
+        if flat:
+            x, y = rng.integers(1, 11, (2, len(who))).astype(float)
+        return correlation_with_oneself(x, y, asked.tolist(), who.tolist()), r
+
+    return draw
+
+
+def retests_by_level(people: int, levels: int, icc: float) -> Case:
+    """The correlation over all pairs of several askings of the same people."""
+
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        y = math.sqrt(icc) * rng.normal(size=people) + math.sqrt(1 - icc) * rng.normal(
+            size=(levels, people)
+        )
+        pairs = [(a, b) for a in range(levels) for b in range(a)]
+        first = np.concatenate([y[a] for a, _ in pairs])
+        last = np.concatenate([y[b] for _, b in pairs])
+        asked = np.repeat(np.arange(len(pairs)), people).tolist()
+        return correlation_with_oneself(first, last, asked, [*range(people)] * len(pairs)), icc
+
+    return draw
+
+
+def alpha(texts: int, shares: list[float], stable: float, per_text: int = 1) -> Case:
+    """Krippendorff's α of two coders; with several codes a text, alike within texts."""
+    p = np.array(shares)
+    joint = stable * np.diag(p) + (1 - stable) * np.outer(p, p)
+
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        at = rng.choice(joint.size, texts * per_text, p=joint.ravel())
+        clusters: list[Hashable] = []
+        if per_text > 1:
+            # A text is easy or hard: half of its codes are those of its first.
+            same = rng.random(len(at)) < 0.3
+            at = np.where(same, np.repeat(at[::per_text], per_text), at)
+            clusters = np.repeat(np.arange(texts), per_text).tolist()
+        return krippendorff_interval(np.divmod(at, len(joint)), "nominal", clusters), stable
+
+    return draw
+
+
+def alpha_of_ratings(texts: int, r: float) -> Case:
+    """Ordinal α of two coders who rate 1 to 5; the truth is that of very many texts."""
+
+    def code(rng: np.random.Generator, n: int) -> Floats:
+        true = rng.normal(size=n)
+        coders = math.sqrt(r) * true + math.sqrt(1 - r) * rng.normal(size=(2, n))
+        return np.clip(np.round(1.2 * coders) + 3, 1, 5)
+
+    @cache
+    def truth() -> float:
+        return krippendorff_alpha(code(np.random.default_rng(0), 400_000), "ordinal")
+
+    return lambda rng: (krippendorff_interval(code(rng, texts), "ordinal"), truth())
+
+
+# --- spread --------------------------------------------------------------------------------------
+
+
+UNEQUAL = [0.5, 0.25, 0.15, 0.05, 0.05]
+
+
+def entropy_of(shares: Floats) -> float:
+    return float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
+
+
+def even(n: int, shares: list[float]) -> Case:
+    p = np.array(shares)
+    truth = entropy_of(p) / math.log(len(p))
+    return lambda rng: (evenness(rng.multinomial(n, p)), truth)
+
+
+def numbers_alike(n: int, items: int) -> Case:
+    """Items of ratings 1 to 7 of one spread."""
+    p = np.array([0.05, 0.1, 0.2, 0.3, 0.2, 0.1, 0.05])
+    truth = math.sqrt(p @ (np.arange(7) - 3.0) ** 2) / 6
+    return lambda rng: (spread_of_ratings(rng.choice(np.arange(1, 8), (n, items), p=p), 6), truth)
+
+
+def ratio(n: int, first: list[float], later: list[float], kept: float) -> Case:
+    """Effective options after over before: a share of people keep their vote, others draw anew."""
+    p = np.array(first)
+    joint = kept * np.diag(p) + (1 - kept) * np.outer(p, later)
+    truth = effective_number(joint.sum(axis=0)) / effective_number(p)
+
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        return effective_ratio(rng.multinomial(n, joint.ravel()).reshape(joint.shape)), truth
+
+    return draw
+
+
+# --- models --------------------------------------------------------------------------------------
+
+
+def odds(n: int, base: float, effect: float) -> Case:
+    """The log odds ratio of one of three arms beside a number."""
+
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        arm, age = rng.integers(0, 3, n), rng.normal(size=n)
+        log_odds = math.log(base / (1 - base)) + effect * (arm == 1) + 0.3 * age
+        y = rng.random(n) < 1 / (1 + np.exp(-log_odds))
+        columns = {"arm": [f"arm {a}" for a in arm], "age": age.tolist()}
+        fitted = logistic(y.tolist(), columns, {"arm": "arm 0"})  # type: ignore[arg-type]
+        own = [t for t in fitted.terms if (t.variable, t.level) == ("arm", "arm 1")]
+        if not own:
+            return Estimate(math.nan, math.nan, math.nan, 0), effect
+        ratio, low, high = own[0].odds_ratio, own[0].low, own[0].high
+        return Estimate(*np.log([ratio, max(low, 1e-300), high]), n), effect  # type: ignore[misc]
+
+    return draw
+
+
+def switches(groups: int, icc: float) -> Case:
+    """The main effect of one of two switches over groups of 8 in four arms."""
+
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        y, of = clustered_values(rng, groups, icc, True)
+        both = {"a": (of % 2 == 0).tolist(), "b": (of // 2 % 2 == 0).tolist()}
+        return factorial(y, both, of.tolist()).main["a"], 0.0
+
+    return draw
+
+
+def listed_first(n: int, k: int, bias: float) -> Case:
+    """The effect of the first place, of a list of k options in random order."""
+    taste = np.linspace(1, 2, k) / np.linspace(1, 2, k).sum()
+    truth = bias * (1 - 1 / k) + bias / k  # against the mean of the other places
+
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        answers = []
+        for who in range(n):
+            order = tuple(f"o{i}" for i in rng.permutation(k))
+            chosen = f"o{rng.choice(k, p=taste)}"
+            answers.append(Shown(order, order[0] if rng.random() < bias else chosen, who))
+        first = position_effects(answers).first
+        assert first is not None
+        return first, truth
+
+    return draw
+
+
+def next_specification(k: int, spread: float) -> Case:
+    """The prediction interval for one more specification, of which the people are the same."""
+
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        people = rng.normal()
+        found = people + spread * rng.normal(size=k + 1) + rng.normal(size=k + 1)
+        low, high = _predict(found[:k])
+        return Estimate(float(found[:k].mean()), low, high, 100), float(found[k])
+
+    return draw
+
+
+def repeats(count: int, cells: int, share: float) -> Case:
+    """The mean over a grid, clustered by repeat: `share` of the variance is between repeats."""
+    of = np.repeat(np.arange(count), cells)
+
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        y = math.sqrt(share) * rng.normal(size=count)[of]
+        y = y + math.sqrt(1 - share) * rng.normal(size=len(of))
+        return clustered_mean(y, of.tolist()), 0.0
+
+    return draw
+
+
+CASES: Mapping[str, Case] = {
+    **{f"Wilson, n = {n}, {p:.0%}": one_share(n, p) for n in (20, 50, 150) for p in (0.1, 0.5)},
+    **{
+        f"Newcombe, n = {a} and {b}, {p:.0%} and {q:.0%}": two_shares(a, b, p, q)
+        for a, b, p, q in (
+            (10, 10, 0.5, 0.5),
+            (20, 20, 0.1, 0.1),
+            (20, 20, 0.5, 0.2),
+            (20, 100, 0.3, 0.1),
+            (50, 50, 0.1, 0.3),
+            (150, 150, 0.5, 0.5),
+        )
+    },
+    **{
+        f"Tango and McNemar, n = {n}, moves {p:.0%} and {q:.0%}": paired(n, p, q)
+        for n, p, q in (
+            (20, 0.1, 0.1),
+            (20, 0.1, 0.3),
+            (50, 0.05, 0.15),
+            (50, 0.3, 0.3),
+            (150, 0.1, 0.1),
+            (150, 0.05, 0.2),
+        )
+    },
+    **{
+        f"CR2 mean, {g} clusters{', unequal' * (not equal)}, ICC {icc}": mean_of_clusters(
+            g, icc, equal
+        )
+        for g in (5, 8, 20)
+        for equal in (True, False)
+        for icc in (0.0, 0.1, 0.3)
+    },
+    **{
+        f"CR2 difference, {g} clusters{', unequal' * (not equal)}, ICC {icc}": (
+            difference_of_clusters(g, icc, equal)
+        )
+        for g in (6, 10, 20)
+        for equal in (True, False)
+        for icc in (0.0, 0.1, 0.3)
+    },
+    **{
+        f"CR2 difference within {g} clusters, ICC {icc}": within_clusters(g, icc)
+        for g in (5, 10)
+        for icc in (0.0, 0.3)
+    },
+    **{
+        f"CR2 share, {g} clusters, {p:.0%}, ICC {icc}": share_of_clusters(g, p, icc)
+        for g in (5, 10, 20)
+        for p in (0.1, 0.5)
+        for icc in (0.0, 0.3)
+    },
+    **{
+        f"CR2 difference of shares, {g} clusters, {p:.0%}, ICC {icc}": share_of_clusters(
+            g, p, icc, two=True
+        )
+        for g in (10, 20)
+        for p in (0.1, 0.5)
+        for icc in (0.0, 0.3)
+    },
+    "Welch, n = 5 and 20, normal": welch(5, 20),
+    "Welch, n = 10 and 10, spread 1 to 3": welch(10, 10, spread=3),
+    "Welch, n = 5 and 30, spread 3 to 1": welch(5, 30, spread=1 / 3),
+    "Welch, n = 15 and 15, ratings": welch(15, 15, ratings=True),
+    "Welch, n = 50 and 50, ratings": welch(50, 50, ratings=True),
+    **{f"Paired t, n = {n}, normal": paired_t(n) for n in (5, 10, 30)},
+    **{f"Paired t, n = {n}, ratings": paired_t(n, ratings=True) for n in (10, 30)},
+    **{f"Rectified mean, {n} people": rectified(n, 1000) for n in (20, 50, 200)},
+    **{
+        f"Rectified mean, {n} people in groups, ICC {icc}": rectified(n, 1000, icc=icc)
+        for n in (80, 200)
+        for icc in (0.1, 0.3)
+    },
+    **{
+        f"Rectified share, {n} people, {p:.0%}": rectified(n, 1000, p=p)
+        for n in (20, 50, 100, 200)
+        for p in (0.1, 0.5)
+    },
+    **{
+        f"Rectified share, {n} people in groups, {p:.0%}, ICC 0.3": rectified(n, 1000, p=p, icc=0.3)
+        for n in (80, 200)
+        for p in (0.1, 0.5)
+    },
+    "Rectified share, 50 people, 50%, 60 others": rectified(50, 60, p=0.5),
+    "Rectified difference of means, 20 people each": rectified(20, 1000, two=True),
+    "Rectified difference of means, 50 people each": rectified(50, 1000, two=True),
+    "Rectified difference of shares, 50 people each, 50%": rectified(50, 1000, p=0.5, two=True),
+    "Rectified difference of shares, 100 people each, 10%": rectified(100, 1000, p=0.1, two=True),
+    "Rectified difference of shares, 80 people each in groups, 50%, ICC 0.3": rectified(
+        80, 1000, p=0.5, icc=0.3, two=True
+    ),
+    "MOVER, n = 50 each, 10% to 30%": difference_of_differences(50, 0.3, 0.1, 0.2, 0.1),
+    "MOVER, n = 150 each, 50%": difference_of_differences(150, 0.5, 0.5, 0.5, 0.5),
+    **{
+        f"κ, {n} people, {len(shares)} options, κ = {k}": kappa(n, shares, k)
+        for n in (20, 50, 150)
+        for shares in ([0.5, 0.3, 0.2], [0.2] * 5)
+        for k in (0.0, 0.5, 0.9)
+    },
+    **{
+        f"κ, {n} people, moved to one of 3 options, {k:.0%} keep": kappa(
+            n, [0.5, 0.3, 0.2], k, [0.1, 0.1, 0.8]
+        )
+        for n in (20, 50, 150)
+        for k in (0.2, 0.5, 0.9)
+    },
+    "κ, 30 people with 5 questions each, κ = 0.25": kappa_of_several(30, 5, 0.25),
+    "κ, 30 people with 5 questions each, κ = 0.5": kappa_of_several(30, 5, 0.5),
+    **{
+        f"r, {n} people, r = {r}": correlation(n, 1, r)
+        for n in (10, 30, 100)
+        for r in (0.0, 0.5, 0.9)
+    },
+    "r, 25 people with 20 questions each, r = 0.5": correlation(25, 20, 0.5),
+    "r, 30 people, answers at random": correlation(30, 1, 0.0, flat=True),
+    **{
+        f"ICC, {n} people asked 4 times, ICC = {icc}": retests_by_level(n, 4, icc)
+        for n in (25, 60)
+        for icc in (0.0, 0.4, 0.8)
+    },
+    **{
+        f"α, {n} texts, {len(shares)} codes, α = {a}": alpha(n, shares, a)
+        for n in (20, 50, 150)
+        for shares in ([0.7, 0.3], [0.4, 0.3, 0.2, 0.1])
+        for a in (0.3, 0.8)
+    },
+    "α, 30 texts with 4 codes each, α = 0.7": alpha(30, [0.4, 0.3, 0.2, 0.1], 0.7, 4),
+    **{
+        f"α of ratings 1 to 5, {n} texts, r = {r}": alpha_of_ratings(n, r)
+        for n in (20, 50, 150)
+        for r in (0.4, 0.8)
+    },
+    **{
+        f"Evenness, n = {n}, {name}": even(n, shares)
+        for n in (20, 50, 150, 500)
+        for name, shares in (
+            ("five options alike", [0.2] * 5),
+            ("five unequal options", UNEQUAL),
+            ("one in twenty elsewhere", [0.95, 0.02, 0.01, 0.01, 0.01]),
+        )
+    },
+    **{
+        f"Effective options after over before, n = {n}, {name}": ratio(n, first, later, kept)
+        for n in (20, 50, 150)
+        for name, first, later, kept in (
+            ("alike, half keep", [0.2] * 5, [0.2] * 5, 0.5),
+            ("alike to one, half keep", [0.2] * 5, [0.6, 0.1, 0.1, 0.1, 0.1], 0.5),
+            ("unequal, nine in ten keep", UNEQUAL, UNEQUAL[::-1], 0.9),
+        )
+    },
+    **{
+        f"Spread of ratings, n = {n}, {items} items": numbers_alike(n, items)
+        for n in (20, 60)
+        for items in (1, 8)
+    },
+    "Odds ratio, n = 90, 30%": odds(90, 0.3, 0.5),
+    "Odds ratio, n = 300, 10%": odds(300, 0.1, 0.5),
+    "Odds ratio, n = 90, 10%": odds(90, 0.1, 0.0),
+    "Switch of two, 12 clusters, ICC 0.3": switches(12, 0.3),
+    "Switch of two, 40 clusters, ICC 0.1": switches(40, 0.1),
+    "First place, n = 60, 3 options": listed_first(60, 3, 0.0),
+    "First place, n = 200, 5 options, bias": listed_first(200, 5, 0.2),
+    **{
+        f"Next of {k} specifications, spread {s}": next_specification(k, s)
+        for k in (3, 6, 12)
+        for s in (0.0, 1.0)
+    },
+    "Grid, 5 repeats of 4 cells, half between repeats": repeats(5, 4, 0.5),
+    "Grid, 10 repeats of 6 cells, none between repeats": repeats(10, 6, 0.0),
+}
+
+
+if __name__ == "__main__":
+    draws, wanted = int(sys.argv[1]), sys.argv[2:]
+    for name in CASES:
+        if not wanted or any(name.startswith(w) for w in wanted):
+            began = time.perf_counter()
+            c = cover(name, draws)
+            took = time.perf_counter() - began
+            refused = f"{c.refused:.0%}" if c.refused else ""
+            print(f"| {name} | {c.share:.3f} | {refused} | {took:.1f}", flush=True)
