@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.synced
 DEMO   := outputs/demo
-CODE   := src tests benchmarks
+CODE   := src tests benchmarks tools
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
 .PHONY: setup demo test bench nightly local cluster format

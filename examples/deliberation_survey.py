@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from folkmoot import (
     Choice,
+    Field,
     Finding,
     Grid,
     Missing,
@@ -30,12 +31,12 @@ from folkmoot.measures.dri import consistency, group_dri
 class Survey(StudyConfig):
     """The keys of the study file, besides those that all studies share."""
 
-    case: str
-    considerations: list[str]
-    policies: list[str]
-    groups: int = 5
-    group_size: int = 8
-    rounds: int = 2
+    case: str = Field(description="what is deliberated, as every participant reads it")
+    considerations: list[str] = Field(description="reasons to rate")
+    policies: list[str] = Field(description="policies to rank")
+    groups: int = Field(5, ge=1, description="number of groups")
+    group_size: int = Field(8, ge=2, description="participants in a group")
+    rounds: int = Field(2, ge=1, description="rounds of talk between the two waves of the survey")
 
 
 class Answer(Row, table="survey"):

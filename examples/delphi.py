@@ -3,7 +3,7 @@
 from statistics import median, quantiles
 
 from folkmoot import (
-    BaseModel, Finding, Grid, Json, Missing, Number, Row, RunFolder, Scope, Session, Speaker,
+    BaseModel, Field, Finding, Grid, Json, Missing, Number, Row, RunFolder, Scope, Session, Speaker,
     Study, StudyConfig, column, find_maker,
 )
 
@@ -11,10 +11,10 @@ from folkmoot import (
 class Panel(StudyConfig):
     """The keys of the study file, besides those that all studies share."""
 
-    question: str
-    low: float
-    high: float
-    experts: int = 12
+    question: str = Field(description="what the experts estimate")
+    low: float = Field(description="lowest estimate that makes sense")
+    high: float = Field(description="highest estimate that makes sense")
+    experts: int = Field(12, ge=2, description="number of experts")
 
 
 class Grounds(BaseModel):

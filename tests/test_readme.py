@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.cli.tables import finding_view
-from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.journal import Entry
 from folkmoot.people.sources import persona_hub
 from tests.servers.faults import FaultPlan
@@ -166,19 +165,6 @@ def test_the_page_on_run_folders_explains_the_journal() -> None:
     page = (ROOT / "docs/run_folder.md").read_text("utf-8")
     for field in Entry._fields:
         assert f"`{field}`" in page, field
-
-
-def test_the_page_on_study_files_has_every_key_with_its_default() -> None:
-    rows = re.findall(
-        r"^\| `(\w+)` \| (.*?) ?\| (.*?) \|$", (ROOT / "docs/study_files.md").read_text(), re.M
-    )
-    wanted = []
-    for name, field in StudyConfig.model_fields.items():
-        default = field.get_default(call_default_factory=True)
-        shown = f"{default:g}" if isinstance(default, (int, float)) else ""
-        shown = str(default).lower() if isinstance(default, bool) else shown
-        wanted.append((name, shown, field.description))
-    assert rows == wanted
 
 
 def test_the_page_on_writing_a_study_names_every_field(fresh: Path) -> None:

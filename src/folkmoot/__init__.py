@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from pydantic import BaseModel, Field
 
     from folkmoot.conversation.answers import Json, JsonList, Missing, Text, with_ways_out
     from folkmoot.conversation.choices import Choice, Number
@@ -38,6 +38,7 @@ __all__ = [
     "BaseModel",
     "Choice",
     "Exchange",
+    "Field",
     "Finding",
     "Grid",
     "Json",
@@ -71,7 +72,7 @@ _HOME = {
     "conversation.answers": ("Json", "JsonList", "Missing", "Text", "with_ways_out"),
     "conversation.choices": ("Choice", "Number"),
     "conversation.transcript": ("EMPTY", "Speaker", "Transcript", "Utterance"),
-    "engine.config": ("BaseModel", "StudyConfig"),
+    "engine.config": ("BaseModel", "Field", "StudyConfig"),
     "engine.execution": ("RunOptions",),
     "engine.session": ("Exchange", "Scope", "Session"),
     "engine.study": ("Study",),

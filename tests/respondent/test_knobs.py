@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -55,7 +54,7 @@ def test_all_wrong_settings_are_listed_at_once() -> None:
 
 def test_all_pathologies_are_off_by_default_and_none_is_missing_from_the_list() -> None:
     others = {"kappa_read", "factor_interviewed", "factor_addressed", "persuasion", "noise"}
-    assert set(PATHOLOGIES) == set(asdict(Knobs())) - others - {"position"}
+    assert set(PATHOLOGIES) == set(Knobs.model_fields) - others - {"position"}
     assert not any(getattr(Knobs(), name) for name in PATHOLOGIES)
 
 

@@ -327,6 +327,22 @@ def new(
 
 @app.command()
 @guarded
+def schema(
+    kind: Annotated[
+        str | None, typer.Argument(help="Study type; omit it for all.", show_default=False)
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Argument(help="Folder to write to.", show_default=False)
+    ] = None,
+) -> None:
+    """Write the JSON Schema of study files, for editors and validators."""
+    from folkmoot.cli.study_files import schema_command
+
+    schema_command(kind, folder)
+
+
+@app.command()
+@guarded
 def show(
     run: RunArg,
     id: Annotated[

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pydantic import Field
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
@@ -39,7 +40,7 @@ PEOPLE = "personas.json"
 class BuildConfig(StudyConfig):
     """The base lines that people are made from."""
 
-    lines: tuple[str, ...]
+    lines: tuple[str, ...] = Field(description="lines that people are made from")
 
 
 def run_name(lines: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from folkmoot.authoring.schema import schema_file_name, schema_text
+from folkmoot.authoring.template import new_files
 from folkmoot.cli.console import clean, err, out, resume_line, safe, warn
 from folkmoot.cli.tables import grid_view
 from folkmoot.engine.authors import mistake_of
@@ -28,7 +31,7 @@ from folkmoot.engine.model_choice import choose_models
 from folkmoot.engine.progress import duration
 from folkmoot.engine.providers import blind, unpriced
 from folkmoot.engine.runner import folder_of, providers_of
-from folkmoot.engine.study import Study, find_study, installed_studies
+from folkmoot.engine.study import Study, code_of, find_study, installed_studies
 from folkmoot.engine.study_file import StudyFile, load_study_file
 from folkmoot.engine.study_language import describe_language
 from folkmoot.errors import InputError, Problem, StorageError
@@ -334,10 +337,20 @@ def new_command(kind: str | None, folder: Path | None, old: Path | None = None) 
     if old is not None:
         _converted(study, old, folder)
         return
-    files = study.template()
-    if not files:
-        raise InputError(f"the study type {kind} has no template")
-    _write_new(files, folder or Path())
+    folder = folder or Path()
+    code = code_of(kind)
+    named = Path(os.path.relpath(code, folder)).as_posix() if code else study.name
+    _write_new(new_files(study, named), folder)
+
+
+def schema_command(kind: str | None, folder: Path | None) -> None:
+    """Write the JSON Schema of one study type, or of all. Schemas of an earlier version are
+    replaced, since they are made from the study types alone."""
+    studies = installed_studies()[0] if kind is None else [find_study(kind)]
+    for study in studies:
+        path = (folder or Path()) / schema_file_name(study)
+        write_bytes(path, schema_text(study).encode())
+        out().print(f"wrote {escape(str(path))}", soft_wrap=True)
 
 
 def polis_command(kind: str, folder: Path | None, polis: Path, statement: str | None) -> None:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    WithJsonSchema,
+    field_validator,
+)
 from typing_extensions import TypeVar
 
 from folkmoot.engine.hypotheses import Hypothesis
 from folkmoot.engine.seats import SeatsKey
-from folkmoot.models.endpoints import servers_of
+from folkmoot.field_notes import about
+from folkmoot.models.endpoints import ADDRESS_SCHEMA, servers_of
+from folkmoot.respondent.knobs import Knobs
 
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
@@ -22,80 +33,149 @@ class LocalSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    threads: int | None = Field(None, ge=1, description="processor threads")
-    slots: int | None = Field(None, ge=1, le=64, description="conversations at once")
-    context: int | None = Field(None, ge=512, description="tokens of one conversation")
+    threads: int | None = Field(None, ge=1, description="number of processor threads")
+    slots: int | None = Field(None, ge=1, le=64, description="number of simultaneous conversations")
+    context: int | None = Field(
+        None, ge=512, description="longest conversation", json_schema_extra=about(unit="tokens")
+    )
+
+
+def _as_given(settings: object) -> object:
+    """The loader checks these settings where they are used (`Knobs.of`), so that all are named."""
+    return settings
 
 
 class StudyConfig(BaseModel):
     """Settings shared by all study types. Unknown keys are refused, values never change.
 
-    A study type subclasses this and adds its own keys; the description of each field is what
-    `docs/study_files.md` and the messages about mistakes show.
+    A study type subclasses this and adds its own keys. The tables of keys in `docs/`, new study
+    files, JSON Schema and the messages about mistakes are made from the fields.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
+    # The headings under which a new study file lists keys; others come under the study's title.
+    SECTIONS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Models": (
+            *("model", "models", "endpoints", "embedding_model", "temperature", "max_tokens"),
+            *("local", "prompts"),
+        ),
+        "Calls and costs": (
+            *("budget_usd", "budget_calls", "concurrency", "max_api_retries"),
+            *("api_retry_base_seconds", "api_sleep_seconds", "request_timeout_seconds"),
+            *("max_reply_mb", "quota_wait_seconds", "batch", "batch_at_least"),
+            *("batch_poll_seconds", "max_instruction_failures"),
+        ),
+        "Randomness, people and hypotheses": ("random_seed", "seats", "hypotheses"),
+        "The embedded respondent (--model synthetic)": ("respondent",),
+    }
+    # Values that a new study file of this type shows for keys that all types share.
+    SHOWN: ClassVar[Mapping[str, object]] = {}
+
     study: str | None = Field(
-        None, description="study type, or the path of a Python file that defines STUDY"
+        None,
+        description="study type, or the path of a Python file that defines STUDY",
+        json_schema_extra=about(essential=True),
     )
     model: str | None = Field(
         None,
         min_length=1,
-        description="model that answers, `provider/model`; default: `DEFAULT_MODEL` in the "
+        description="model that answers, `provider/model`; without it `DEFAULT_MODEL` in the "
         "environment or `.env`, else `synthetic`",
+        examples=["synthetic", "openai/gpt-4o", "anthropic/claude-haiku-4.5", "local"],
+        json_schema_extra=about(essential=True),
     )
     models: dict[str, str] = Field(
-        default_factory=dict, description="other models for single roles: role → model"
+        default_factory=dict,
+        description="other models for single roles: role → model",
+        examples=[{"moderator": "anthropic/claude-haiku-4.5"}],
     )
-    endpoints: dict[str, JsonValue] = Field(
+    endpoints: dict[str, Annotated[JsonValue, WithJsonSchema(ADDRESS_SCHEMA)]] = Field(
         default_factory=dict,
         description="servers: model → base URL, or `{url, headers, query}`, or a list of servers",
+        examples=[{"openai/my-model": "http://localhost:8000/v1"}],
     )
     embedding_model: str | None = Field(
         None,
         min_length=1,
         description="model for embeddings; default: that of the answering model's vendor",
+        examples=["openai/text-embedding-3-small"],
     )
     temperature: float | None = Field(
-        None, ge=0, le=5, allow_inf_nan=False, description="sampling temperature of all calls"
+        None,
+        ge=0,
+        le=5,
+        allow_inf_nan=False,
+        description="sampling temperature of all calls; default: the vendor's",
+        examples=[0.7],
     )
-    max_tokens: Positive | None = Field(None, description="longest reply, in tokens")
-    random_seed: NonNegative = Field(42, description="seed of every random draw of the run")
+    max_tokens: Positive | None = Field(
+        None,
+        description="longest reply",
+        examples=[1000],
+        json_schema_extra=about(unit="tokens"),
+    )
+    random_seed: NonNegative = Field(
+        42,
+        description="seed of every random draw of the run",
+        json_schema_extra=about(essential=True),
+    )
     concurrency: Positive = Field(64, description="maximum number of calls in flight")
     max_api_retries: NonNegative = Field(5, description="retries after a transient error")
     api_retry_base_seconds: Seconds = Field(
-        2.0, description="first wait of the exponential backoff"
+        2.0,
+        description="first wait of the exponential backoff",
+        json_schema_extra=about(unit="seconds"),
     )
     api_sleep_seconds: Seconds = Field(
-        0.0, description="minimum time between the starts of two calls to one model"
+        0.0,
+        description="minimum time between the starts of two calls to one model",
+        json_schema_extra=about(unit="seconds"),
     )
     request_timeout_seconds: float = Field(
-        120.0, gt=0, allow_inf_nan=False, description="timeout of one call"
+        120.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="timeout of one call",
+        json_schema_extra=about(unit="seconds"),
     )
     max_reply_mb: float = Field(
         8.0,
         gt=0,
         allow_inf_nan=False,
-        description="longest reply that is read, in megabytes; a longer one is not asked for "
-        "again and counts as missing (`too_large`)",
+        description="longest reply that is read; a longer one counts as missing (`too_large`) "
+        "without a re-ask",
+        json_schema_extra=about(unit="megabytes"),
     )
     quota_wait_seconds: Seconds = Field(
-        60.0, description="wait once this long when a quota is used up, then pause the run"
+        60.0,
+        description="single wait when a quota is used up, before the run pauses",
+        json_schema_extra=about(unit="seconds"),
     )
     budget_usd: float | None = Field(
-        None, ge=0, allow_inf_nan=False, description="pause after spending this many US dollars"
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="amount after which the run pauses",
+        examples=[20],
+        json_schema_extra=about(unit="US dollars"),
     )
-    budget_calls: NonNegative | None = Field(None, description="pause after this many calls")
+    budget_calls: NonNegative | None = Field(
+        None, description="number of calls after which the run pauses", examples=[10_000]
+    )
     batch: bool | Literal["auto"] = Field(
         False,
-        description="hand calls in by the vendor's batch interface, at half the price and within "
-        "a day; `auto`: only where at least `batch_at_least` calls wait together",
+        description="submit calls through the vendor's batch API, at half the price and with "
+        "results within 24 hours; `auto`: only if at least `batch_at_least` calls wait together",
     )
     batch_at_least: Positive = Field(
-        100, description="with `batch: auto`, the fewest calls that are worth a batch"
+        100, description="with `batch: auto`, the fewest calls that make a batch"
     )
-    batch_poll_seconds: Seconds = Field(60.0, description="how often to check on a batch")
+    batch_poll_seconds: Seconds = Field(
+        60.0,
+        description="time between two checks on a batch",
+        json_schema_extra=about(unit="seconds"),
+    )
     max_instruction_failures: Share = Field(
         0.2,
         description="share of a model's first replies that may need a further request, repeat "
@@ -103,17 +183,16 @@ class StudyConfig(BaseModel):
         "instructions",
     )
     prompts: str | None = Field(
-        None, min_length=1, description="folder of prompts of your own that replace shipped ones"
+        None, min_length=1, description="folder of your own prompts that replace shipped ones"
     )
-    local: LocalSettings | None = Field(
-        None, description="threads, slots and context of the model `local`"
-    )
+    local: LocalSettings | None = Field(None, description="how the model `local` is served")
     seats: SeatsKey = Field(
-        None, description="participants whom people play: how many, which, or more (docs/people.md)"
+        None,
+        description="participants whom people play: a number, a list of names, or a group of keys",
     )
-    respondent: dict[str, object] = Field(
-        default_factory=dict, description="settings of the embedded respondent"
-    )
+    respondent: Annotated[
+        dict[str, object], BeforeValidator(_as_given, json_schema_input_type=Knobs)
+    ] = Field(default_factory=dict, description="settings of the embedded respondent")
     hypotheses: tuple[Hypothesis, ...] = Field(
         (), description="differences between arms that are tested first and reported apart"
     )

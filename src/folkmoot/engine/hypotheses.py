@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from folkmoot.engine.claims import evaluate_claims
 from folkmoot.errors import Problem
+from folkmoot.field_notes import about
 from folkmoot.hints import did_you_mean
 from folkmoot.measures.claims import Claim, Direction, Result
 from folkmoot.measures.estimates import ALPHA, known, percent, plural
@@ -34,14 +35,19 @@ class Hypothesis(BaseModel):
         min_length=1, description="column of a table, e.g. `position_changed` or `votes.choice`"
     )
     contrast: tuple[str, str] = Field(description="two arms; the difference is first minus second")
-    direction: Direction = Field(description="greater, less, different or equivalent")
+    direction: Direction = Field(description="how the first arm differs from the second")
     smallest: float = Field(
-        0.0, ge=0, allow_inf_nan=False, description="smallest difference that matters"
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="smallest difference that matters",
+        json_schema_extra=about(unit="unit of the measure; 0.05 is 5 points of a share"),
     )
     expected: float | None = Field(
         None,
         allow_inf_nan=False,
-        description="difference that is expected; `folkmoot power` computes with it",
+        description="difference that you expect, for `folkmoot power`",
+        json_schema_extra=about(unit="unit of the measure"),
     )
 
     @field_validator("contrast")

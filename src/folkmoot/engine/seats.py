@@ -17,6 +17,7 @@ from folkmoot.conversation.prompts import Prompt
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.utterances import SELF_DESCRIPTIONS
 from folkmoot.errors import InputError, Problem
+from folkmoot.field_notes import Word, about
 from folkmoot.hints import did_you_mean
 from folkmoot.provenance import (
     Quoted,
@@ -70,25 +71,34 @@ class Seats(BaseModel):
     )
 
     ids: tuple[str, ...] = Field((), description="participants, by name")
-    count: int | None = Field(None, ge=1, description="number of seats, drawn by lot")
-    role: str | None = Field(None, description="seats of this role only")
-    condition: str | None = Field(None, description="seats of this condition only")
+    count: int | None = Field(None, ge=1, description="number of seats, drawn by lot", examples=[1])
+    role: str | None = Field(None, description="only seats of this role")
+    condition: str | None = Field(None, description="only seats of this condition")
     as_: Literal["persona", "self"] = Field(
         "persona",
         alias="as",
-        description="play the card (`persona`), or speak for oneself (`self`)",
+        description="play the description of a participant (`persona`), or speak for oneself "
+        "(`self`)",
     )
-    consent: str | None = Field(None, description="text to agree to first")
+    consent: str | None = Field(None, description="text that a person must agree to first")
     debriefing: str | None = Field(None, description="text shown at the end")
     completion_code: str | None = Field(None, description="code shown at the end")
     query: tuple[str, ...] = Field(
-        ("PROLIFIC_PID",), description="parts of a link's query that are kept, apart"
+        ("PROLIFIC_PID",), description="parts of the link's query that are kept, apart from the run"
     )
     minutes: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="time for one answer; then it is missing"
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="time for one answer, after which it is missing",
+        json_schema_extra=about(unit="minutes"),
     )
     arrive_minutes: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="time to arrive; then the seat is closed"
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="time to arrive, after which the seat is closed",
+        json_schema_extra=about(unit="minutes"),
     )
 
 
@@ -176,7 +186,8 @@ def _as_mapping(given: object) -> object:
     return given
 
 
-SeatsKey = Annotated[Seats | None, BeforeValidator(_as_mapping)]
+_GivenSeats = Seats | Annotated[int, Field(ge=1)] | Word | list[str] | None
+SeatsKey = Annotated[Seats | None, BeforeValidator(_as_mapping, json_schema_input_type=_GivenSeats)]
 
 
 def taken(seats: Seats, places: Sequence[Playable], seed: int) -> tuple[Playable, ...]:

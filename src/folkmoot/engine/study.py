@@ -106,7 +106,8 @@ class Study(Generic[Config]):
     afterwards  rows of further tables, made of what the run left: its folder, its journal, and the
                 wording of its prompts (name → text). Their classes stand in `tables`
     codebook    what the study's own columns mean: column → words, or table → {column → words}
-    template    file name → content for `folkmoot new`
+    template    file name → content of the files that `folkmoot new` writes beside a study file with
+                all keys; a study file of this name (`NAME.yaml`) takes its place
     respondent  what the embedded respondent should know of this study's answers and topics
                 (`folkmoot.respondent`); without it everything is answered by its form
     convert     an old study file → (the content of a new one, what was guessed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from folkmoot.errors import InputError, Problem
@@ -21,7 +21,26 @@ Endpoints = Mapping[str, object]  # model or vendor → address, as a study file
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # RFC 9110
-_KEYS = ("url", "headers", "query")
+_PAIRS = {"type": ["object", "null"], "additionalProperties": {"type": ["string", "number"]}}
+_SERVER_KEYS = {
+    "url": {"type": "string", "pattern": r"\S", "description": "base URL of the server"},
+    "headers": {**_PAIRS, "description": "headers of every request: name → text, or ${VARIABLE}"},
+    "query": {**_PAIRS, "description": "query of every request: name → text, or ${VARIABLE}"},
+}
+_KEYS = tuple(_SERVER_KEYS)
+_ONE_SERVER = (
+    {"type": "string", "pattern": r"\S"},
+    {
+        "type": "object",
+        "properties": _SERVER_KEYS,
+        "required": ["url"],
+        "additionalProperties": False,
+    },
+)
+# The shape of an address, as JSON Schema.
+ADDRESS_SCHEMA: dict[str, Any] = {
+    "anyOf": [*_ONE_SERVER, {"type": "array", "items": {"anyOf": [*_ONE_SERVER]}, "minItems": 1}]
+}
 _MEND = (
     "which would be written into the run folder; put it into the environment or .env and write "
     "${NAME} in its place"

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from folkmoot.errors import InputError, Problem
+from folkmoot.field_notes import about
 from folkmoot.hints import did_you_mean
 
 TASTE_SD = 1.3
@@ -21,72 +23,101 @@ HALF_READ = 8.0  # argument words for an option at which half of what reading ca
 HALF_TURNS = 1.0  # answered turns at which half of what answering can do is done
 
 
-@dataclass(frozen=True, slots=True)
-class Knobs:
-    """What a study file may set under `respondent:`. Every pathology is off (0) by default.
+Strength = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Push = Annotated[float, Field(allow_inf_nan=False)]
+Chance = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
-    `kappa_read`: strength of arguments that were read. `factor_interviewed`: by how much more they
-    weigh with somebody who has said their own reasons. `factor_addressed`: by how much more at most
-    where they were put to one in turns and one had to answer. `persuasion` multiplies them all.
-    `noise` is the Gumbel scale of a choice. `position_bias` is added in utility units to the option
-    listed as number `position` (1 is the first). The other pathologies: `acquiescence` (pull
-    towards yes and agreement), `sycophancy` (pull towards what others favour), `shrinking_variance`
-    (0–1, answers regress to the common mean), and the chance per reply, 0–1, of `instability` (a
-    random answer), `refusals`, `malformed`, `off_list`, `over_length` and `cut`.
-    """
 
-    kappa_read: float = 0.75
-    factor_interviewed: float = 1.85
-    factor_addressed: float = 3.8
-    persuasion: float = 1.0
-    noise: float = 0.12
-    position_bias: float = 0.0
-    position: int = 1
-    acquiescence: float = 0.0
-    sycophancy: float = 0.0
-    shrinking_variance: float = 0.0
-    instability: float = 0.0
-    refusals: float = 0.0
-    malformed: float = 0.0
-    off_list: float = 0.0
-    over_length: float = 0.0
-    cut: float = 0.0
+class Knobs(BaseModel):
+    """What a study file may set under `respondent:`. Every pathology is off (0) by default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kappa_read: Strength = Field(0.75, description="strength of arguments that were read")
+    factor_interviewed: Strength = Field(
+        1.85,
+        description="factor by which arguments weigh more with a participant who has said their "
+        "own reasons",
+    )
+    factor_addressed: Strength = Field(
+        3.8,
+        description="largest factor by which arguments weigh more when they are put to a "
+        "participant in turns that call for an answer",
+    )
+    persuasion: Strength = Field(
+        1.0, description="factor of all three strengths; 0 plants no effect"
+    )
+    noise: Strength = Field(
+        0.12,
+        description="Gumbel scale of the noise of a choice",
+        json_schema_extra=about(unit="units of utility"),
+    )
+    position_bias: Push = Field(
+        0.0,
+        description="pathology: how much more an option is liked for being listed at `position`",
+        json_schema_extra=about(unit="units of utility"),
+    )
+    position: Annotated[int, Field(ge=1)] = Field(
+        1, description="place in the list that `position_bias` favours; 1 is the first"
+    )
+    acquiescence: Push = Field(
+        0.0, description="pathology: pull towards yes, agreement and high numbers; 1 is much"
+    )
+    sycophancy: Strength = Field(
+        0.0, description="pathology: pull towards what others favour; 1 is much"
+    )
+    shrinking_variance: Chance = Field(
+        0.0, description="pathology: share by which differences between persons shrink"
+    )
+    instability: Chance = Field(0.0, description="pathology: chance per reply of a random answer")
+    refusals: Chance = Field(0.0, description="pathology: chance per reply of declining")
+    malformed: Chance = Field(0.0, description="pathology: chance per reply of a broken format")
+    off_list: Chance = Field(
+        0.0, description="pathology: chance per reply of an option that is not listed"
+    )
+    over_length: Chance = Field(0.0, description="pathology: chance per reply of an essay")
+    cut: Chance = Field(0.0, description="pathology: chance per reply of ending in the middle")
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Knobs:
         """Knobs from a mapping. InputError lists every key that is unknown or out of range."""
-        known = [f.name for f in fields(cls)]
-        problems = [p for key, value in options.items() for p in _wrong(key, value, known)]
-        if problems:
-            raise InputError(problems)
-        return cls(**dict(options))
+        try:
+            return cls.model_validate(dict(options), strict=True)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+            raise InputError([_problem_of(detail) for detail in details]) from None
 
 
-PATHOLOGIES = ("position_bias", *(f.name for f in fields(Knobs)[7:]))
-_SHARES = frozenset(PATHOLOGIES[3:])
-_SIGNED = frozenset({"position_bias", "acquiescence"})
+PATHOLOGIES = tuple(
+    name for name, field in Knobs.model_fields.items() if "pathology" in str(field.description)
+)
 
 
-def _wrong(key: str, value: object, known: list[str]) -> list[Problem]:
+def _problem_of(detail: ErrorDetails) -> Problem:
+    """A setting that is wrong, in words."""
+    key, value, kind = str(detail["loc"][0]), detail["input"], detail["type"]
     where = f"respondent.{key}"
-    if key not in known:
+    if kind == "extra_forbidden":
+        known = list(Knobs.model_fields)
         hint = did_you_mean(key, known, f"known: {', '.join(known)}")
-        return [Problem("the embedded respondent has no such setting", key=where, hint=hint)]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        return [Problem(f"{str(value)[:40]!r} is not a number", key=where)]
-    if key in _SHARES and not 0 <= value <= 1:
-        return [Problem(f"{value} is not a share", key=where, hint="give a number from 0 to 1")]
-    if key == "position" and (value < 1 or value != int(value)):
-        return [Problem(f"{value} is not a place in a list", key=where, hint="1 is the first")]
-    if key not in _SIGNED and value < 0:
-        return [Problem(f"{value} is negative", key=where, hint="give 0 or more")]
-    return []
+        return Problem("the embedded respondent has no such setting", key=where, hint=hint)
+    if key == "position" and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return Problem(f"{value} is not a place in a list", key=where, hint="1 is the first")
+    if kind == "less_than_equal" or (kind == "greater_than_equal" and _is_chance(key)):
+        return Problem(f"{value} is not a share", key=where, hint="give a number from 0 to 1")
+    if kind == "greater_than_equal":
+        return Problem(f"{value} is negative", key=where, hint="give 0 or more")
+    return Problem(f"{str(value)[:40]!r} is not a number", key=where)
+
+
+def _is_chance(key: str) -> bool:
+    return any(hasattr(bound, "le") for bound in Knobs.model_fields[key].metadata)
 
 
 def planted(options: Mapping[str, object] | None = None) -> dict[str, object]:
     """All effect sizes in force, for the PLANTED notice of a run. InputError on a bad key."""
     knobs = Knobs.of(options or {})
-    values = asdict(knobs)
+    values = knobs.model_dump()
     kappa = knobs.kappa_read * knobs.persuasion
     return {
         "notice": "SYNTHETIC: planted by the embedded respondent, no evidence about people",

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 import folkmoot
-from folkmoot.engine.config import StudyConfig
-from folkmoot.studies.focus_group.config import DiscussionConfig
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "focus_group.md").read_text("utf-8")
@@ -24,18 +22,6 @@ def test_the_quoted_conversation_is_in_the_transcript_of_the_example(tmp_path: P
     assert len(quoted) >= 6
     for line in quoted:
         assert line in transcript, line
-
-
-def test_every_key_of_its_own_is_on_the_page_with_its_default() -> None:
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) ?\|", PAGE, re.MULTILINE))
-    for name, field in DiscussionConfig.model_fields.items():
-        if name in StudyConfig.model_fields and name != "temperature":
-            continue
-        assert name in rows, name
-        default = field.get_default(call_default_factory=True)
-        if isinstance(default, (int, float)) or default in ("grounded", "lexicon"):
-            shown = f"{default:g}" if isinstance(default, (int, float)) else f"`{default}`"
-            assert rows[name] == shown, name
 
 
 @pytest.mark.parametrize("path", re.findall(r"`([a-z_]+\.(?:py|md))`", PAGE))

@@ -14,6 +14,7 @@ from folkmoot.errors import InputError
 from folkmoot.storage.rows import meanings
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation import STUDY
+from folkmoot.studies.negotiation.config import StatedMember
 from folkmoot.studies.negotiation.measures import (
     SessionResult,
     compare,
@@ -21,7 +22,7 @@ from folkmoot.studies.negotiation.measures import (
     text_scores_of,
 )
 from folkmoot.studies.negotiation.mediation import left_out
-from folkmoot.studies.negotiation.participants import StatedMember, build_group
+from folkmoot.studies.negotiation.participants import build_group
 from folkmoot.studies.negotiation.rules.operators import Portion
 from folkmoot.studies.negotiation.rules.strategies import Group, group_type
 from folkmoot.studies.negotiation.rules.tally import count

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.studies.negotiation.participants import StatedMember, build_group
+from folkmoot.studies.negotiation.config import StatedMember
+from folkmoot.studies.negotiation.participants import build_group
 from folkmoot.studies.negotiation.rules.operators import (
     OPERATIONS,
     Case,

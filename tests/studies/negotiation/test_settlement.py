@@ -10,7 +10,8 @@ import pytest
 
 from folkmoot.conversation.answers import NONE_OF_THESE
 from folkmoot.models.request import Request
-from folkmoot.studies.negotiation.participants import StatedMember, build_group
+from folkmoot.studies.negotiation.config import StatedMember
+from folkmoot.studies.negotiation.participants import build_group
 from folkmoot.studies.negotiation.rules.operators import Portion
 from folkmoot.studies.negotiation.rules.replies import (
     FeedbackReply,

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.studies.negotiation.participants import StatedMember, build_group
+from folkmoot.studies.negotiation.config import StatedMember
+from folkmoot.studies.negotiation.participants import build_group
 from folkmoot.studies.negotiation.rules.strategies import TOPICS, Member, group_type, topics
 from folkmoot.studies.negotiation.rules.tally import (
     COMMITMENT,

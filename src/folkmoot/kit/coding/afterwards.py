@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from pydantic import Field
+
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.event_loop import Stopper
 from folkmoot.engine.execution import RunOptions
@@ -39,7 +41,7 @@ KEPT = (
 class AfterwardsConfig(StudyConfig):
     """The settings of a coding of a finished run. `sample`: only the sample of each codebook."""
 
-    sample: bool = False
+    sample: bool = Field(False, description="code only the sample of each codebook")
 
 
 def code_afterwards(

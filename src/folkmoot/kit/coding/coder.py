@@ -8,9 +8,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    model_validator,
+)
 
 from folkmoot.conversation.answers import (
     WAYS_OUT,
@@ -48,27 +55,34 @@ class CodingSettings(BaseModel):
 
     enabled: bool = Field(True, description="code free text as a stage of the run")
     sample: int = Field(
-        50, ge=0, description="texts a codebook, at most, for the second coder or a person"
+        50,
+        ge=0,
+        description="maximum number of texts of each codebook for the second coder or a person",
     )
     codebooks: str | None = Field(
-        None, min_length=1, description="folder of codebooks of your own that replace shipped ones"
+        None, min_length=1, description="folder of your own codebooks that replace shipped ones"
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _switch(cls, value: object) -> object:
-        words = {"on": True, "yes": True, "off": False, "no": False}
-        value = words.get(value.lower(), value) if isinstance(value, str) else value
-        return {"enabled": value} if isinstance(value, bool) else value
+
+def _switch(value: object) -> object:
+    """`coding: off` in full."""
+    words = {"on": True, "yes": True, "off": False, "no": False}
+    value = words.get(value.lower(), value) if isinstance(value, str) else value
+    return {"enabled": value} if isinstance(value, bool) else value
 
 
 class CodedConfig(StudyConfig):
     """The settings of a study with free text to code. The models of the coders are those of the
     roles `coder` and `second_coder` under `models:`; without `second_coder` there is none."""
 
-    coding: CodingSettings = Field(
-        CodingSettings(), description="how free text is coded: enabled, sample, codebooks"
-    )
+    SECTIONS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Coding of free text": ("coding",),
+        **StudyConfig.SECTIONS,
+    }
+
+    coding: Annotated[
+        CodingSettings, BeforeValidator(_switch, json_schema_input_type=CodingSettings | bool)
+    ] = Field(CodingSettings(), description="how free text is coded; `off` leaves it for later")
 
     @model_validator(mode="after")
     def _own_codebooks(self, info: ValidationInfo) -> CodedConfig:

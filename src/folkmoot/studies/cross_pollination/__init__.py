@@ -20,7 +20,6 @@ from folkmoot.studies.cross_pollination.preparation import (
     from_polis,
     rehearsal,
     size,
-    template,
     unusable,
 )
 from folkmoot.studies.cross_pollination.protocol import protocol
@@ -61,7 +60,6 @@ STUDY = Study(
     afterwards=EXPOSURE,
     unusable=unusable,
     codebook=DEMOGRAPHICS,
-    template=template,
     from_polis=from_polis,
     respondent=PART,
 )

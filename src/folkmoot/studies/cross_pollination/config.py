@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -21,10 +21,12 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.config import JsonDict
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from folkmoot.conversation.choices import NOT_COUNTED, alike
 from folkmoot.conversation.spoken import folded
+from folkmoot.field_notes import about
 from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding import CodedConfig
 from folkmoot.measures.claims import Claim
@@ -77,9 +79,9 @@ class _Part(BaseModel):
 class Exposed(_Part):
     """What a condition gives its participants before they vote again: three switches."""
 
-    summaries: bool = False
-    interview: bool = False
-    dialogue: bool = False
+    summaries: bool = Field(False, description="participants read the summaries of all interviews")
+    interview: bool = Field(False, description="a neutral moderator interviews each participant")
+    dialogue: bool = Field(False, description="a moderator puts the opposing view to each")
 
 
 Exposure = Annotated[
@@ -107,8 +109,21 @@ def switches(settings: Mapping[str, object]) -> dict[str, Exposed]:
 class Topic(_Part):
     """What is decided: a description and at least two options."""
 
-    description: str = Field(min_length=1)
-    options: tuple[Option, ...] = Field(min_length=2)
+    description: str = Field(
+        min_length=1,
+        description="what is decided, as every participant reads it",
+        examples=[
+            "Your city has $500,000 in discretionary funds to allocate.\n"
+            "You must choose which area should receive the funding.\n"
+        ],
+    )
+    options: tuple[Option, ...] = Field(
+        min_length=2,
+        description="the options of the vote",
+        examples=[
+            ["Park improvements", "Youth job training programs", "Senior services expansion"]
+        ],
+    )
 
     @field_validator("options", mode="wrap")
     @classmethod
@@ -134,28 +149,45 @@ class Topic(_Part):
         return checked
 
 
-class Personas(_Part):
-    """Where the participants come from.
+def _known_sources() -> tuple[str, ...]:
+    return ("auto", "persona_hub", "table", *makers())
 
-    auto         persona_hub; quota if there is no network and the embedded respondent answers
-    persona_hub  lines of the persona-hub format, from `file` or from the web, each enriched by
-                 two model calls
-    quota        made from stated ratios, without network or model
-    grounded     made with cited distributions and personality, without network or model; with a
-                 `file` of people and weights, those take the place of the packaged ones
-    table        a CSV, Parquet or JSONL of real profiles in `file`
-    (others)     whatever is registered under the entry-point group `folkmoot.personas`
+
+def _list_sources(schema: JsonDict) -> None:
+    """Name the sources in the JSON Schema, those of installed packages included."""
+    schema |= {"enum": [*_known_sources()], **about(essential=True)}
+
+
+class Personas(_Part):
+    """Where the participants come from (`docs/personas.md`).
+
+    `persona_hub` takes its lines from `file` or the web, and two model calls make a person of each.
+    `quota` and `grounded` need neither network nor model; a `file` of people and weights replaces
+    the packaged people of `grounded`. Other sources are registered under the entry-point group
+    `folkmoot.personas`.
     """
 
-    source: str = "auto"
-    file: str | None = Field(None, validate_default=True)
-    url: str | None = None
-    pool: str = "data/personas.json"
+    source: str = Field(
+        "auto",
+        description="`quota`, `grounded` (drawn from cited statistics), `persona_hub`, or `table` "
+        "(real profiles); `auto` is `persona_hub`, or `quota` in a synthetic run without network",
+        examples=["quota"],
+        json_schema_extra=_list_sources,
+    )
+    file: str | None = Field(
+        None,
+        validate_default=True,
+        description="file of profiles or of base lines, for `table`, `grounded` and `persona_hub`",
+    )
+    url: str | None = Field(None, description="address from which `persona_hub` is downloaded")
+    pool: str = Field(
+        "data/personas.json", description="file that keeps enriched people between runs"
+    )
 
     @field_validator("source")
     @classmethod
     def _known(cls, source: str) -> str:
-        known = ("auto", "persona_hub", "table", *makers())
+        known = _known_sources()
         if source not in known:
             raise ValueError(f"must be one of {', '.join(known)}")
         return source
@@ -179,28 +211,56 @@ class Personas(_Part):
 class CrossPollinationConfig(CodedConfig):
     """Settings of one pilot."""
 
-    pilot_id: str = Field(description="name of the run; its folder in outputs/")
-    pilot_name: str = Field("", description="title for readers")
-    topic: Topic
-    participants_per_condition: int = Field(ge=1, description="participants in each condition")
+    SHOWN: ClassVar[Mapping[str, object]] = {
+        "hypotheses": [
+            {
+                "measure": "position_changed",
+                "contrast": [ACP, SIMPLE_VOTING],
+                "direction": "greater",
+                "smallest": 0.05,
+                "expected": 0.2,
+            }
+        ]
+    }
+
+    pilot_id: str = Field(
+        description="name of the run; its folder in outputs/",
+        examples=["my_pilot"],
+    )
+    pilot_name: str = Field(
+        "",
+        description="title for readers",
+        examples=["What should the city fund?"],
+        json_schema_extra=about(essential=True),
+    )
+    topic: Topic = Field(description="what is decided")
+    participants_per_condition: int = Field(
+        ge=1, description="participants in each condition", examples=[30]
+    )
     disagreement_threshold: float = Field(
         0.9,
         gt=0,
         le=1,
-        description="stop if one option gets at least this share of the first votes",
+        description="share of the first votes for one option at which the study stops",
     )
     min_responses_for_threshold: int = Field(
         50, ge=1, description="first votes needed before the threshold is checked"
     )
-    max_clarification_exchanges: int = Field(5, ge=1, description="most exchanges in an interview")
+    max_clarification_exchanges: int = Field(
+        5, ge=1, description="maximum number of exchanges in an interview"
+    )
     max_socratic_exchanges: int = Field(
-        5, ge=1, description="most exchanges in an adversarial dialogue"
+        5, ge=1, description="maximum number of exchanges in an adversarial dialogue"
     )
     opposition_method: OppositionMethod = Field(
-        "cluster_embedding", description="how the opposing view is chosen"
+        "cluster_embedding",
+        description="how the opposing view of a dialogue is chosen",
+        json_schema_extra=about(essential=True),
     )
     opposition_mapping: dict[str, str] | None = Field(
-        None, description="for `predefined`: each option and the option that opposes it"
+        None,
+        description="for `opposition_method: predefined`: option → the option that opposes it",
+        examples=[{"Park improvements": "Senior services expansion"}],
     )
     include_vote_distribution: bool = Field(
         False, description="show the first votes beside the summaries"
@@ -208,43 +268,64 @@ class CrossPollinationConfig(CodedConfig):
     arguments_per_option: int = Field(
         3, ge=1, description="accepted for older files, without effect: one position per cluster"
     )
-    clustering_algorithm: Literal["kmeans", "agglomerative"] = "kmeans"
-    max_clusters_per_option: int = Field(6, ge=1, description="most clusters per option")
-    use_persona_storage: bool = Field(True, description="draw from a pool of personas that is kept")
+    clustering_algorithm: Literal["kmeans", "agglomerative"] = Field(
+        "kmeans", description="how the interviews of one option are clustered"
+    )
+    max_clusters_per_option: int = Field(
+        6, ge=1, description="maximum number of clusters per option"
+    )
+    use_persona_storage: bool = Field(
+        True, description="draw `persona_hub` people from a pool that is kept between runs"
+    )
 
     # Ours.
-    personas: Personas = Personas()
+    personas: Personas = Field(Personas(), description="where the participants come from")
     revote: bool = Field(
-        False, description="ask simple_voting to vote again, uninformed: the noise floor"
+        False,
+        description="ask `simple_voting` to vote twice; the share that changes is the noise floor",
+        examples=[True],
+        json_schema_extra=about(essential=True),
     )
     extra_conditions: tuple[Literal["names_only", "empty_argument"], ...] = Field(
-        (), description="placebo arms: the options named again; an argument without content"
+        (),
+        description="placebo arms: the options named again, or an argument without content",
+        examples=[list(PLACEBOS)],
     )
     option_order: Literal["fixed", "random"] = Field(
-        "fixed", description="order in which each participant sees the options"
+        "fixed",
+        description="order of the options in prompts and summaries; `random`: each participant has "
+        "their own",
+        examples=["random"],
+        json_schema_extra=about(essential=True),
     )
     exposure: Exposure = Field(
         {},
-        description="further conditions by `summaries`, `interview`, `dialogue`; `source`: only "
-        "what the source's prompts hold is in view at the final vote, in our wording",
+        description="further conditions by their switches, or `source`: a final vote has only what "
+        "the source's prompts hold in view",
+        examples=[{"argued": {"summaries": False, "interview": False, "dialogue": True}}],
     )
     conditions: tuple[str, ...] | None = Field(
-        None, min_length=1, description="the conditions that are run; all, if left out"
+        None,
+        min_length=1,
+        description="conditions that are run; default: all",
+        examples=[list(CONDITIONS)],
     )
     summary_draws: int = Field(
         1, ge=1, le=50, description="draws of the summaries, over which readers are divided"
     )
     confidence: bool = Field(
-        False, description="ask how sure each is of the choice (0-100), before and after"
+        False, description="ask how sure each is of the choice (0 to 100), before and after"
     )
     ranking: bool = Field(False, description="ask for a ranking of all options, before and after")
     restatement: bool = Field(
         False, description="ask each to state the opposing view in words its holders would accept"
     )
     delayed_vote: bool = Field(
-        False, description="ask for a third vote, later and with nothing of it in view"
+        False, description="ask for a third vote at the end, with only both earlier ones in view"
     )
-    judge_sample: int = Field(12, ge=1, description="positions shown to `llm_judge`")
+    judge_sample: int = Field(
+        12, ge=1, description="number of positions shown to the judge of `llm_judge`"
+    )
 
     @field_validator("pilot_id")
     @classmethod

@@ -74,11 +74,6 @@ def cut(config: CrossPollinationConfig, limit: int) -> CrossPollinationConfig:
     return config.model_copy(update={"participants_per_condition": per, "summary_draws": draws})
 
 
-def template() -> dict[str, str | bytes]:
-    """A first study file."""
-    return {"cross_pollination.yaml": (Path(__file__).parent / "template.yaml").read_bytes()}
-
-
 def size(config: CrossPollinationConfig, _folder: Path) -> DesignSize:
     """How large the design is, for `folkmoot power`."""
     per = config.participants_per_condition

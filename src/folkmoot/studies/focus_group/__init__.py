@@ -18,7 +18,6 @@ from folkmoot.studies.focus_group.preparation import (
     notes,
     planned,
     size,
-    template,
 )
 from folkmoot.studies.focus_group.protocol import protocol
 from folkmoot.studies.focus_group.respondent import PART
@@ -52,6 +51,5 @@ STUDY = Study(
     tables=(*TABLES, ExposureRow),
     afterwards=EXPOSURE,
     unusable=unusable,
-    template=template,
     respondent=PART,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -14,10 +14,10 @@ from pydantic import (
     ConfigDict,
     Field,
     field_validator,
-    model_validator,
 )
 
 from folkmoot.engine.config import Positive
+from folkmoot.field_notes import about
 from folkmoot.kit.coding import CodedConfig
 from folkmoot.measures.claims import MOST_PRIMARY, Claim, Family
 from folkmoot.models.images import images_in
@@ -55,25 +55,34 @@ def _with_amount(price: str) -> str:
 
 Price = Annotated[
     str,
-    BeforeValidator(lambda value: str(value) if isinstance(value, (int, float)) else value),
+    BeforeValidator(
+        lambda value: str(value) if isinstance(value, (int, float)) else value,
+        json_schema_input_type=str | float,
+    ),
     AfterValidator(_with_amount),
 ]
 
 
 class GuidePart(BaseModel):
-    """A researcher's own guide for one phase. A bare list is its questions."""
+    """A researcher's own guide for one phase."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     questions: list[str] = Field(
-        default_factory=list, description="asked in these words, in this order"
+        default_factory=list,
+        description="questions, asked in these words and in this order",
+        examples=[["When did you last cook a ready meal?"]],
     )
-    probes: list[str] = Field(default_factory=list, description="follow-up questions to an answer")
+    probes: list[str] = Field(
+        default_factory=list,
+        description="follow-up questions to an answer",
+        examples=[["What made you say that?"]],
+    )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _bare_list(cls, value: object) -> object:
-        return {"questions": value} if isinstance(value, list) else value
+
+def _as_questions(value: object) -> object:
+    """A bare list is the questions of a phase."""
+    return {"questions": value} if isinstance(value, list) else value
 
 
 class Stimulus(BaseModel):
@@ -82,12 +91,20 @@ class Stimulus(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(
-        "", description="short name for files and tables; by default from the concept"
+        "",
+        description="short name for files and tables; default: from the concept",
+        examples=["reader"],
     )
-    product_concept: str = Field(min_length=1, description="the concept to discuss")
-    stimulus_material: str | None = Field(None, description="ad copy, product text, …")
-    price: Price | None = Field(None, description="what it costs, if it differs from the study's")
-    category: str | None = Field(None, description="category, if it differs from the study's")
+    product_concept: str = Field(
+        min_length=1,
+        description="the concept to discuss",
+        examples=["An oven that reads barcodes"],
+    )
+    stimulus_material: str | None = Field(
+        None, description="ad copy or product description; default: that of the study"
+    )
+    price: Price | None = Field(None, description="what it costs; default: that of the study")
+    category: str | None = Field(None, description="product category; default: that of the study")
 
     @property
     def id(self) -> str:
@@ -99,50 +116,112 @@ class Stimulus(BaseModel):
 class DiscussionConfig(CodedConfig):
     """A focus group on one concept, or on several with the same recruits."""
 
+    SHOWN: ClassVar[Mapping[str, object]] = {
+        "hypotheses": [
+            {
+                "measure": "statements.position",
+                "contrast": ["reader", "box"],
+                "direction": "different",
+                "smallest": 0.1,
+                "expected": 0.2,
+            }
+        ]
+    }
+
     product_concept: str | None = Field(
-        None, min_length=1, description="the product or concept to discuss"
+        None,
+        min_length=1,
+        description="the product or concept to discuss, unless there are `stimuli`",
+        examples=[
+            "A countertop oven that scans the barcode of a ready meal and cooks it by itself"
+        ],
+        json_schema_extra=about(essential=True),
     )
-    category: str = Field(min_length=1, description="product category")
+    category: str = Field(
+        min_length=1, description="product category", examples=["kitchen appliances"]
+    )
     stimulus_material: str | None = Field(
         None,
-        description="ad copy or product description, read in private before the talk and shown "
-        "again from the reaction phase on",
+        description="ad copy or product description, also the address of an image, read in private "
+        "before the talk and shown again from the reaction phase on",
+        examples=[
+            "Meet the oven that reads. Hold the package to the window, close the door, and dinner "
+            "is ready\nin twelve minutes, crisp on the outside, hot in the middle.\n"
+        ],
+        json_schema_extra=about(essential=True),
     )
-    price: Price | None = Field(None, description='what it costs ("299 dollars")')
+    price: Price | None = Field(
+        None,
+        description="what it costs, as people say it",
+        examples=["299 dollars"],
+        json_schema_extra=about(essential=True),
+    )
     prices: tuple[Price, ...] = Field(
-        (), description="a price ladder: intent is asked at each of these prices"
+        (),
+        description="a price ladder: intent is asked at each of these prices",
+        examples=[["199 dollars", "249 dollars"]],
     )
     first_opinion: Literal["asked", "seeded"] = Field(
         "asked",
-        description="whether each reads the concept in private and says what it thinks, or first "
-        "opinions are planted by what a person is like",
+        description="`asked`: each reads the concept in private and says what they think; "
+        "`seeded`: first opinions are planted by what a person is like",
     )
-    num_personas: Positive = Field(8, description="people in a group")
+    num_personas: Positive = Field(
+        8, description="people in a group", json_schema_extra=about(essential=True)
+    )
     phases: tuple[DiscussionPhase, ...] = Field(
         tuple(DiscussionPhase), min_length=1, description="phases, in order"
     )
     questions_per_phase: Positive = Field(
-        2, description="questions the moderator asks in each phase"
+        2,
+        description="questions that the moderator asks in each phase",
+        json_schema_extra=about(essential=True),
     )
-    max_responses_per_question: Positive = Field(5, description="most answers to one question")
+    max_responses_per_question: Positive = Field(
+        5, description="maximum number of answers to one question"
+    )
     temperature: float | None = Field(
-        0.9, ge=0, le=5, allow_inf_nan=False, description="sampling temperature of all calls"
+        0.9,
+        ge=0,
+        le=5,
+        allow_inf_nan=False,
+        description="sampling temperature of all calls but those of the coder, who works at 0",
     )
-    guide: dict[DiscussionPhase, GuidePart] = Field(
+    guide: dict[
+        DiscussionPhase,
+        Annotated[
+            GuidePart, BeforeValidator(_as_questions, json_schema_input_type=GuidePart | list[str])
+        ],
+    ] = Field(
         default_factory=dict,
-        description="your own questions and probes, by phase; the moderator plans the other phases",
+        description="your own questions and probes by phase; the moderator plans the other phases",
+        examples=[{"deep_dive": {}}],
     )
     control: Literal["alone", "order"] | None = Field(
         None,
         description="control for giving in to the group: interview the same people alone as well, "
         "or draw every speaking order at random",
     )
-    replications: Positive = Field(1, description="independent groups, each with its own recruits")
+    replications: Positive = Field(
+        1,
+        description="independent groups, each with its own recruits; intervals need 5 or more",
+        json_schema_extra=about(essential=True),
+    )
     stimuli: tuple[Stimulus, ...] = Field(
-        (), description="two or more concepts that the same recruits discuss one by one"
+        (),
+        description="two or more concepts that the same recruits discuss one by one",
+        examples=[
+            [
+                {"name": "reader", "product_concept": "An oven that reads barcodes"},
+                {"name": "box", "product_concept": "A box that keeps meals warm"},
+            ]
+        ],
     )
     quotas: dict[str, dict[str, float]] = Field(
-        default_factory=dict, description="shares or numbers of people, by attribute"
+        default_factory=dict,
+        description="shares or numbers of people by `age` (bands), `sex`, `education`, `income`, "
+        "`location_type`, `political_leaning`, `vals` or `adoption`",
+        examples=[{"sex": {"F": 1, "M": 1}}],
     )
     personas: str = Field(
         "grounded", min_length=1, description="`grounded`, or a file of real profiles"
@@ -150,19 +229,26 @@ class DiscussionConfig(CodedConfig):
     panel: str | None = Field(
         None,
         min_length=1,
-        description="a table of people, with weights, from which grounded personas are drawn",
+        description="file of people with weights, from which grounded personas are drawn",
     )
     appeal: float = Field(
-        0.0, ge=-1, le=1, allow_inf_nan=False, description="shift of everybody's seeded opinion"
+        0.0,
+        ge=-1,
+        le=1,
+        allow_inf_nan=False,
+        description="shift of everybody's first opinion with `first_opinion: seeded`",
+        json_schema_extra=about(unit="points of the position, −1 to 1"),
     )
     sentiment: Literal["lexicon", "model"] = Field(
-        "lexicon", description="who rates the sentiment of a message: VADER, or the model"
+        "lexicon", description="who rates the sentiment of a message: VADER's lexicon, or the model"
     )
     context_messages: Positive = Field(
-        24, description="how many of the latest messages a speaker sees"
+        24, description="number of the latest messages that a speaker sees"
     )
     max_words_per_response: Positive = Field(
-        90, description="longest answer in words that the prompt asks for"
+        90,
+        description="longest answer that the prompt asks for",
+        json_schema_extra=about(unit="words"),
     )
 
     @field_validator("product_concept", "category", mode="after")

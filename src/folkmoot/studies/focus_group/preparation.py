@@ -1,4 +1,4 @@
-"""What is wrong with a study file, what to know before a run, and a template of one."""
+"""What is wrong with a study file, and what to know before a run."""
 
 from __future__ import annotations
 
@@ -221,11 +221,6 @@ def notes(config: DiscussionConfig) -> list[str]:
     return said
 
 
-def template() -> dict[str, str | bytes]:
-    """`folkmoot new focus_group`."""
-    return {"focus_group.yaml": TEMPLATE}
-
-
 def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
     """The rows of `personas` that the sealed recruits foresee."""
     rows = tuple(
@@ -234,33 +229,6 @@ def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
         for person in people
     )
     return [PlannedRows("personas", ("group", "persona_id"), rows)]
-
-
-TEMPLATE = """# A focus group on one product concept. Run it with:  folkmoot run focus_group.yaml
-study: focus_group
-
-product_concept: A countertop oven that scans the barcode of a ready meal and cooks it by itself
-category: kitchen appliances
-stimulus_material: |
-  Meet the oven that reads. Hold the package to the window, close the door, and dinner is ready in
-  twelve minutes, crisp on the outside, hot in the middle. 299 dollars.
-
-num_personas: 8
-phases: [warmup, exploration, deep_dive, reaction, synthesis]
-questions_per_phase: 2
-max_responses_per_question: 5
-temperature: 0.9
-# model: anthropic/claude-sonnet-4-20250514
-
-# replications: 20            # independent groups, each with its own recruits
-# quotas:                     # shares or numbers of people
-#   sex: {F: 1, M: 1}
-#   age: {18-34: 3, 35-64: 4, 65+: 1}
-# personas: my_profiles.csv   # real profiles instead of drawn ones
-# stimuli:                    # a concept test: the same people on two concepts
-#   - {name: oven, product_concept: "…"}
-#   - {name: box, product_concept: "…"}
-"""
 
 
 def size(config: DiscussionConfig, _folder: Path) -> DesignSize:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
+from folkmoot.field_notes import about
 from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding import CodedConfig
 from folkmoot.measures.claims import MOST_PRIMARY, Claim, Family
 from folkmoot.studies.negotiation.rules.strategies import (
     CONDITIONS,
+    LODGING,
+    SLOTS,
     TOPICS,
     TYPE_IDS,
     ConditionId,
@@ -37,55 +50,190 @@ class Trip(_Part):
     column); the other keys fill what it lacks. Reference information is passed through as it is.
     """
 
-    file: str | None = None
-    org: str = ""
-    dest: str = ""
-    date: tuple[str, ...] = ()
-    budget: float | None = Field(None, ge=0, allow_inf_nan=False)
-    visiting_city_number: int = Field(1, ge=1)
-    level: str = "hard"
-    location_preference: str = ""
-    transportation: str | None = None
-    reference_information: str = "[]"
+    file: str | None = Field(
+        None, description="CSV in TripCraft's format, whose rows are dealt to the groups"
+    )
+    org: str = Field("", description="where the trip starts")
+    dest: str = Field("", description="where it goes")
+    date: tuple[str, ...] = Field((), description="dates of the days, as many as `days`")
+    budget: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description="what the group may spend"
+    )
+    visiting_city_number: int = Field(1, ge=1, description="number of cities to visit")
+    level: str = Field("hard", description="difficulty of the plan, in TripCraft's words")
+    location_preference: str = Field("", description="where the group wants to stay")
+    transportation: str | None = Field(None, description="how the group travels")
+    reference_information: str = Field(
+        "[]", description="reference information, passed through as it is"
+    )
+
+
+class _Stated(BaseModel):
+    """A part of a group as a user states it. What is blank counts as left out."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, coerce_numbers_to_str=True, str_strip_whitespace=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_blanks(cls, data: object) -> object:
+        if not isinstance(data, Mapping):
+            return data
+        return {k: v for k, v in data.items() if v is not None and v != ""}
+
+
+def _by_topic(given: object) -> object:
+    """`lodging` may be one text for both of its topics, or a mapping of the two."""
+    if not isinstance(given, Mapping):
+        return given
+    halves = given.get("lodging")
+    if isinstance(halves, Mapping):
+        given = {**halves, **{k: v for k, v in given.items() if k != "lodging"}}
+    elif halves is not None:
+        given = {**dict.fromkeys(LODGING, halves), **given}
+        del given["lodging"]
+    for slot in given:
+        if slot not in TOPICS:
+            known = (*SLOTS, *LODGING)
+            likely = did_you_mean(str(slot), known, f"slots: {', '.join(SLOTS)}")
+            raise ValueError(f"`{slot}` is not a slot; {likely}")
+    return {t: v for t, v in given.items() if v is not None and str(v).strip()}
+
+
+_PREFERENCE_SCHEMA = {
+    "type": "object",
+    "propertyNames": {"enum": [*SLOTS, *LODGING]},
+    "additionalProperties": {"type": ["string", "number", "null"]},
+    "properties": {
+        "lodging": {
+            "description": "one text, or a group of `room_type` and `house_rule`",
+            "type": ["string", "number", "object", "null"],
+            "propertyNames": {"enum": [*LODGING]},
+        }
+    },
+}
+
+
+class StatedMember(_Stated):
+    """A member before ids and names are given; `preferences` by topic."""
+
+    role: Annotated[str, Field(min_length=1), AfterValidator(role_id)] = Field(
+        description="role in the group, as `parent` in a family"
+    )
+    name: str = Field("", description="name; default: the role and a number")
+    weight: Weight | None = Field(
+        None, description="weight in the count; default: that of the role under `weights`"
+    )
+    persona: str = Field("", description="who the member is, completing `You are …`")
+    preferences: Annotated[
+        dict[str, str], BeforeValidator(_by_topic), WithJsonSchema(_PREFERENCE_SCHEMA)
+    ] = Field(
+        default_factory=dict,
+        description="stated preferences: slot → text; without them the member is asked",
+    )
+
+
+class StatedGroup(_Stated):
+    """A group as a user states it."""
+
+    id: str = Field("", description="id, which names a folder of the run; default: a number")
+    type: Annotated[str, AfterValidator(lambda name: group_type(name).id)] = Field(
+        description="group type: family, elder_young, colleagues, spouses or strangers"
+    )
+    members: tuple[StatedMember, ...] = Field(description="the members, in order")
+
+
+def _as_given(groups: object) -> object:
+    """Groups are checked where they are read, like those of a file (`participants.groups_of`)."""
+    return tuple(groups) if isinstance(groups, list) else groups  # a study file knows no tuples
 
 
 class NegotiationConfig(CodedConfig):
     """Settings of a negotiation study."""
 
-    title: str = Field("", description="title for people")
+    SHOWN: ClassVar[Mapping[str, object]] = {
+        "hypotheses": [
+            {
+                "measure": "measures.satisfaction",
+                "contrast": ["C5", "C4"],
+                "direction": "greater",
+                "smallest": 0.2,
+                "expected": 0.5,
+            }
+        ],
+        "seats": None,  # all are closed as soon as C3, C4 or C5 is run
+    }
+
+    title: str = Field(
+        "",
+        description="title for readers",
+        examples=["Which mediation leaves whom content?"],
+        json_schema_extra=about(essential=True),
+    )
     conditions: tuple[ConditionId, ...] = Field(
         ("C1", "C2", "C3", "C4", "C5"),
         min_length=1,
-        description="which of C1 to C5 to run",
+        description="conditions to run, of C1 to C5",
+        json_schema_extra=about(essential=True),
     )
-    groups: str | tuple[dict[str, object], ...] | None = Field(
-        None, description="your own groups: a YAML, JSON or CSV file, or the list itself"
+    groups: Annotated[
+        str | tuple[dict[str, object], ...] | None,
+        BeforeValidator(_as_given, json_schema_input_type=str | list[StatedGroup] | None),
+    ] = Field(
+        None,
+        description="your own groups in place of generated ones: a YAML, JSON or CSV file, or the "
+        "list itself",
+        examples=["negotiation_groups.yaml"],
     )
     group_types: tuple[str, ...] = Field(
-        TYPE_IDS, min_length=1, description="group types to generate"
+        TYPE_IDS,
+        min_length=1,
+        description="group types to generate",
+        json_schema_extra=about(essential=True),
     )
-    groups_per_type: int = Field(4, ge=1, description="groups to generate of each type")
+    groups_per_type: int = Field(
+        4,
+        ge=1,
+        description="groups to generate of each type",
+        json_schema_extra=about(essential=True),
+    )
     sizes: dict[str, dict[str, Size]] = Field(
-        default_factory=dict, description="members by role: group type → role → number"
+        default_factory=dict,
+        description="members by role: group type → role → number",
+        examples=[{"family": {"parent": 2, "child": 1}}],
     )
     weights: dict[str, dict[str, Weight]] = Field(
-        default_factory=dict, description="member weights: group type → role → weight (1)"
+        default_factory=dict,
+        description="weights of members: group type → role → weight; default: 1",
+        examples=[{"family": {"parent": 2, "child": 1}}],
     )
     personas: str | None = Field(
-        None, min_length=1, description="table of personas (CSV, JSONL, Parquet) for the members"
+        None,
+        min_length=1,
+        description="file of personas (CSV, JSONL, Parquet) for the generated members",
     )
     options: dict[str, tuple[Option, ...]] = Field(
-        default_factory=dict, description="usual options by topic, in place of the shipped ones"
+        default_factory=dict,
+        description="usual options by topic, in place of the shipped ones; others are taken from "
+        "the members' words",
+        examples=[{"cuisine": ["Diner", "Street food", "Seafood"]}],
     )
-    days: int = Field(3, ge=1, le=60, description="length of the trip, in days")
-    enable_feedback: bool = Field(True, description="let C5 hold feedback rounds")
+    days: int = Field(
+        3,
+        ge=1,
+        le=60,
+        description="length of the trip",
+        json_schema_extra=about(unit="days", essential=True),
+    )
+    enable_feedback: bool = Field(True, description="hold feedback rounds in C5")
     max_feedback_rounds: int = Field(
-        2, ge=0, le=20, description="most feedback rounds per decision"
+        2, ge=0, le=20, description="maximum number of feedback rounds per decision"
     )
     ballots: Literal["source", "scores"] = Field(
         "source",
-        description="what members vote with: top choice, acceptable and hard no, or a score of "
-        "every option from -4 to 4 and hard no",
+        description="what members vote with: top choice, acceptable and hard no, counted with the "
+        "texts (`source`), or a score of every option from -4 to 4 and hard no (`scores`)",
     )
     field_order: Literal["source", "reason_first"] = Field(
         "source",
@@ -94,9 +242,10 @@ class NegotiationConfig(CodedConfig):
     )
     confirm: bool = Field(
         True,
-        description="ask each member, for one word, whether the record is right",
+        description="ask each member whether the record is what the talk came to, and whether it "
+        "gives them what they refuse",
     )
-    trip: Trip = Trip()
+    trip: Trip = Field(Trip(), description="the trip, for the export in TripCraft's input format")
 
     @field_validator("conditions")
     @classmethod

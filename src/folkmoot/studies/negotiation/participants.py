@@ -13,18 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import TypedDict
 
 import numpy as np
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import ValidationError
 
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.mistakes import problems_of
@@ -33,11 +25,15 @@ from folkmoot.engine.session import Scope, Session
 from folkmoot.engine.yaml_tree import Place, Tree, read_tree
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import packaged_yaml, read_csv
-from folkmoot.hints import did_you_mean
 from folkmoot.people.sources import table as persona_table
 from folkmoot.provenance import cell, enumerate_texts, quote
 from folkmoot.randomness import generator
-from folkmoot.studies.negotiation.config import NegotiationConfig, path_in
+from folkmoot.studies.negotiation.config import (
+    NegotiationConfig,
+    StatedGroup,
+    StatedMember,
+    path_in,
+)
 from folkmoot.studies.negotiation.decision import SYSTEM_SPEAKER
 from folkmoot.studies.negotiation.quotes import quote_names, quote_title
 from folkmoot.studies.negotiation.rules.strategies import (
@@ -49,7 +45,6 @@ from folkmoot.studies.negotiation.rules.strategies import (
     GroupType,
     Member,
     group_type,
-    role_id,
 )
 
 
@@ -193,58 +188,6 @@ def mediator(scope: Scope) -> Speaker:
 
 _ID = re.compile(r"\w[\w.-]{0,79}")
 _NAME = re.compile(r"[^\W_][^\n\r\t:;|]{0,59}")
-
-
-class _Stated(BaseModel):
-    """A part of a group as a user states it. What is blank counts as left out."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, coerce_numbers_to_str=True, str_strip_whitespace=True
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_blanks(cls, data: object) -> object:
-        if not isinstance(data, Mapping):
-            return data
-        return {k: v for k, v in data.items() if v is not None and v != ""}
-
-
-class StatedMember(_Stated):
-    """A member before ids and names are given; `preferences` by topic."""
-
-    role: Annotated[str, Field(min_length=1), AfterValidator(role_id)]
-    name: str = ""
-    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    persona: str = ""
-    preferences: dict[str, str] = Field(default_factory=dict)
-
-    @field_validator("preferences", mode="before")
-    @classmethod
-    def _by_topic(cls, given: object) -> object:
-        """`lodging` may be one text for both of its topics, or a mapping of the two."""
-        if not isinstance(given, Mapping):
-            return given
-        halves = given.get("lodging")
-        if isinstance(halves, Mapping):
-            given = {**halves, **{k: v for k, v in given.items() if k != "lodging"}}
-        elif halves is not None:
-            given = {**dict.fromkeys(LODGING, halves), **given}
-            del given["lodging"]
-        for slot in given:
-            if slot not in TOPICS:
-                known = (*SLOTS, *LODGING)
-                likely = did_you_mean(str(slot), known, f"slots: {', '.join(SLOTS)}")
-                raise ValueError(f"`{slot}` is not a slot; {likely}")
-        return {t: v for t, v in given.items() if v is not None and str(v).strip()}
-
-
-class StatedGroup(_Stated):
-    """A group as a user states it."""
-
-    id: str = ""
-    type: Annotated[str, AfterValidator(lambda name: group_type(name).id)]
-    members: tuple[StatedMember, ...]
 
 
 def build_group(

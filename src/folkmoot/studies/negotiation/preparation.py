@@ -57,31 +57,9 @@ def cut(config: NegotiationConfig, limit: int) -> NegotiationConfig:
 
 
 def template() -> dict[str, str | bytes]:
-    """A study file to start from, and a file of groups with ready-made preferences."""
-    return {"negotiation.yaml": STUDY_FILE, "negotiation_groups.yaml": GROUPS_FILE}
+    """A file of groups with ready-made preferences, to go with a study file."""
+    return {"negotiation_groups.yaml": GROUPS_FILE}
 
-
-STUDY_FILE = """\
-# Groups of travellers negotiate seven slots under five conditions. Run it with
-#   folkmoot run negotiation.yaml --model synthetic
-study: negotiation
-title: Which mediation leaves whom content?
-
-conditions: [C1, C2, C3, C4, C5]
-group_types: [family, elder_young, colleagues, spouses, strangers]
-groups_per_type: 4
-# groups: negotiation_groups.yaml    # your own groups instead (YAML, JSON or CSV)
-# weights: {family: {parent: 2, child: 1}}
-
-days: 3
-enable_feedback: true                # C5 only
-max_feedback_rounds: 2
-# ballots: scores                    # every option from -4 to 4 in place of the source's ballots
-# coding: off                        # keep the talks to be coded afterwards
-
-model: synthetic                     # or openai/gpt-4o, anthropic/claude-haiku-4.5, …
-random_seed: 42
-"""
 
 GROUPS_FILE = """\
 # One group of your own. Give every member all slots, or give members a persona instead and they

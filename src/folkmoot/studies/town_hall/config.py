@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass, replace
 from itertools import combinations, pairwise
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from folkmoot.engine.config import NonNegative, Positive, Share
 from folkmoot.errors import Problem, ProtocolError
+from folkmoot.field_notes import Word, about
 from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding import CodedConfig
 from folkmoot.measures.claims import MOST_PRIMARY, Claim, Family
@@ -26,6 +27,9 @@ def _as_text(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+Shares = dict[str, Share]
+
+
 def _listed(value: object) -> object:
     """`levels: 1` and `vulnerable: builtin` name one of what is a list."""
     return [value] if isinstance(value, str | int) and not isinstance(value, bool) else value
@@ -35,8 +39,16 @@ def _named(value: object) -> object:
     return {_as_text(k): v for k, v in value.items()} if isinstance(value, Mapping) else value
 
 
-LevelName = Annotated[str, BeforeValidator(_as_text), Field(min_length=1, pattern=r"^[\w.-]+$")]
-Shares = dict[str, Share]
+LevelName = Annotated[
+    str,
+    BeforeValidator(_as_text),
+    Field(min_length=1, pattern=r"^[\w.-]+$"),
+]
+LevelNames = Annotated[list[LevelName], Field(min_length=1)]
+
+
+GivenList = list[str] | int | Word
+Listed = Annotated[list[str], BeforeValidator(_listed, json_schema_input_type=GivenList)]
 
 
 class _Part(BaseModel):
@@ -46,32 +58,39 @@ class _Part(BaseModel):
 class Topic(_Part):
     """The one local issue that all discussions are about."""
 
-    title: str = Field(min_length=1, description="the question before the hall, in one line")
+    title: str = Field(
+        min_length=1,
+        description="the question before the hall, in one line",
+        examples=["Should Mill Street be closed to cars?"],
+    )
     background: str = Field(
-        min_length=1, description="what every resident has read about it, in plain words"
+        min_length=1,
+        description="what every resident has read about it, in plain words",
+        examples=[
+            "The city proposes to close Mill Street to cars for one year. Buses and deliveries in "
+            "the\nmorning stay allowed. Shops fear for their customers, parents want a safe way to "
+            "school.\n"
+        ],
     )
     contributions: dict[str, str] = Field(
         default_factory=dict,
-        description="what residents are asked to pay, if anything: who → what, as in "
-        "`owner: a third of the price of the new flat`",
+        description="what residents are asked to pay: an ownership, a vulnerable type, the label "
+        "of a profile, or `all` → what",
+        examples=[{"owner": "a fee of 40 a year for a parking place"}],
     )
-    stakes: dict[str, list[str]] = Field(
+    stakes: dict[str, Listed] = Field(
         default_factory=dict,
-        description="what is at stake for whom: who → sentences. `Who` in both is an ownership, a "
-        "vulnerable type, the label of a profile, or `all`",
+        description="what is at stake for whom: an ownership, a vulnerable type, the label of a "
+        "profile, or `all` → sentences",
+        examples=[{"all": ["The bus will take another way."]}],
     )
-
     matters: list[str] = Field(
         default_factory=list,
-        description="nouns of what is to be settled, without an article, as in `small park`: what "
-        "the embedded respondent speaks of; no prompt holds this list. Without it the respondent "
-        "picks nouns from the other texts, which is rough",
+        description="nouns of what is to be settled, without an article, for the embedded "
+        "respondent; no prompt holds them, and without them it picks nouns from the other texts",
+        examples=[["parking", "shops", "way to school"]],
+        json_schema_extra=about(essential=True),
     )
-
-    @field_validator("stakes", mode="before")
-    @classmethod
-    def _sentences(cls, raw: object) -> object:
-        return {k: _listed(v) for k, v in raw.items()} if isinstance(raw, Mapping) else raw
 
 
 class Ratios(_Part):
@@ -80,31 +99,56 @@ class Ratios(_Part):
     Age groups, genders and ownerships may be any; prompts say them in the words given here.
     """
 
-    age_group: Shares = {"30s": 0.15, "40s": 0.20, "50s": 0.25, "60s": 0.25, "70s+": 0.15}
-    gender: Shares = {"male": 0.48, "female": 0.52}
-    ownership: Shares = {"owner": 0.55, "tenant": 0.45}
-    income_level: Shares = {"low": 0.30, "middle": 0.50, "high": 0.20}
-    economic_pressure: Shares = {"comfortable": 0.25, "moderate": 0.45, "struggling": 0.30}
-    participation_tendency: Shares = {"active": 0.20, "moderate": 0.50, "passive": 0.30}
-    information_access: Shares = {"high": 0.30, "medium": 0.45, "low": 0.25}
-    community_engagement: Shares = {"active": 0.25, "moderate": 0.40, "minimal": 0.35}
+    age_group: Shares = Field(
+        {"30s": 0.15, "40s": 0.20, "50s": 0.25, "60s": 0.25, "70s+": 0.15},
+        description="shares of age groups",
+    )
+    gender: Shares = Field({"male": 0.48, "female": 0.52}, description="shares of genders")
+    ownership: Shares = Field(
+        {"owner": 0.55, "tenant": 0.45}, description="shares of owners, tenants or others"
+    )
+    income_level: Shares = Field(
+        {"low": 0.30, "middle": 0.50, "high": 0.20}, description="shares of income levels"
+    )
+    economic_pressure: Shares = Field(
+        {"comfortable": 0.25, "moderate": 0.45, "struggling": 0.30},
+        description="shares of degrees of economic pressure",
+    )
+    participation_tendency: Shares = Field(
+        {"active": 0.20, "moderate": 0.50, "passive": 0.30},
+        description="shares of how much people take part",
+    )
+    information_access: Shares = Field(
+        {"high": 0.30, "medium": 0.45, "low": 0.25}, description="shares of access to information"
+    )
+    community_engagement: Shares = Field(
+        {"active": 0.25, "moderate": 0.40, "minimal": 0.35},
+        description="shares of engagement in the quarter",
+    )
 
 
 class ResidenceYears(_Part):
     """Years lived in the quarter: normal, rounded, clipped to [low, high]."""
 
-    mean: float = 15.0
-    sd: float = Field(8.0, gt=0)
-    low: NonNegative = 1
-    high: Positive = 40
+    mean: float = Field(15.0, description="mean", json_schema_extra=about(unit="years"))
+    sd: float = Field(
+        8.0, gt=0, description="standard deviation", json_schema_extra=about(unit="years")
+    )
+    low: NonNegative = Field(1, description="fewest", json_schema_extra=about(unit="years"))
+    high: Positive = Field(40, description="most", json_schema_extra=about(unit="years"))
 
 
 class ResidentSettings(_Part):
     """How the general residents of a set are made."""
 
     general: Positive = Field(16, description="general residents in each set")
-    ratios: Ratios = Field(default_factory=Ratios)
-    residence_years: ResidenceYears = Field(default_factory=ResidenceYears)
+    ratios: Ratios = Field(
+        default_factory=Ratios, description="shares from which they are sampled; each sums to 1"
+    )
+    residence_years: ResidenceYears = Field(
+        default_factory=ResidenceYears,
+        description="years lived in the quarter: normal, rounded, and clipped",
+    )
     personality: dict[int, Share] = Field(
         default={1: 0.1, 2: 0.2, 3: 0.4, 4: 0.2, 5: 0.1},
         description="shares of the scores 1 to 5 of each personality trait",
@@ -112,26 +156,31 @@ class ResidentSettings(_Part):
     affords_in_between: Share = Field(
         0.5,
         description="chance that a middle-income resident under moderate pressure can afford "
-        "the contribution (the rest follows from income and pressure)",
+        "the contribution; the rest follows from income and pressure",
     )
     occupations: dict[str, dict[str, list[str]]] = Field(
         default_factory=dict,
-        description="own occupations: age group → income level → list",
+        description="your own occupations: age group → income level → list; default: shipped ones",
     )
 
 
 class LevelSettings(_Part):
     """Switches of one level; what is left out stays as the level has it."""
 
-    context: Literal["shared", "separate"] | None = None
-    models: Annotated[list[str] | None, BeforeValidator(_listed)] = Field(
-        None, description="one model, or several to deal over the seats"
+    like: LevelName | None = Field(None, description="level from which the rest is taken")
+    context: Literal["shared", "separate"] | None = Field(
+        None,
+        description="`shared`: one session speaks for all residents; `separate`: each resident has "
+        "calls and a memory of their own",
     )
+    models: Annotated[
+        list[str] | None, BeforeValidator(_listed, json_schema_input_type=GivenList | None)
+    ] = Field(None, description="one model, or several to deal over the seats")
     moderator: str | None = Field(
         None, min_length=1, description="`none`, `model` (the run's own) or the name of a model"
     )
-    think: bool | None = None
-    reflect: bool | None = None
+    think: bool | None = Field(None, description="residents think in private before they speak")
+    reflect: bool | None = Field(None, description="residents reflect in private after a round")
     vulnerable: bool | None = Field(
         None, description="false: a control in which others sit in the seats of the vulnerable"
     )
@@ -140,12 +189,12 @@ class LevelSettings(_Part):
     )
     labels: Literal["own", "shuffled"] | None = Field(
         None,
-        description="shuffled: a placebo; who is listed and counted as vulnerable is drawn by lot",
+        description="`shuffled`: a placebo in which the list of vulnerable residents is drawn by "
+        "lot",
     )
     stories: Literal["vulnerable", "all", "none"] | None = Field(
         None, description="who has a life story in the prompts; with `all` of the same length"
     )
-    like: LevelName | None = Field(None, description="the level from which the rest is taken")
     part: Literal["main", "supplementary"] | None = Field(
         None, description="whether the level is part of the main comparison or reported apart"
     )
@@ -166,42 +215,79 @@ class TownHallConfig(CodedConfig):
         "LOG_DIR": "leave it out: logs are written to logs/ in the run folder",
     }
 
+    SHOWN: ClassVar[Mapping[str, object]] = {
+        "hypotheses": [
+            {
+                "measure": "discussions.gap_weighted_inclusivity_score",
+                "contrast": ["4", "3"],
+                "direction": "greater",
+                "smallest": 0.1,
+                "expected": 0.3,
+            }
+        ]
+    }
+
     model: str | None = Field(
         None,
         min_length=1,
-        description="model of the planner, and of every seat for which a level names none",
+        description="model of the planner, and of every seat for which a level names none; without "
+        "a hosted model here the models of the levels are not asked either",
+        examples=["synthetic", SOURCE_MODEL],
+        json_schema_extra=about(essential=True),
     )
-    topic: Topic
-    sets: Positive = Field(20, description="sets of residents; each runs through all levels")
-    rounds: Positive = Field(3, description="rounds of discussion")
+    topic: Topic = Field(description="the one local issue that all discussions are about")
+    sets: Positive = Field(
+        20,
+        description="sets of residents; each runs through all levels",
+        examples=[2],
+        json_schema_extra=about(essential=True),
+    )
+    rounds: Positive = Field(
+        3, description="rounds of discussion", json_schema_extra=about(essential=True)
+    )
     history: Literal["all", "last"] = Field(
         "all",
         description="rounds that residents still see: all, or only the last; the same at every "
         "level",
     )
-    levels: Annotated[list[LevelName], BeforeValidator(_listed)] = Field(
-        list(MAIN_LEVELS), min_length=1, description="levels to run"
+    levels: Annotated[
+        list[LevelName],
+        BeforeValidator(_listed, json_schema_input_type=LevelNames | int | Word),
+    ] = Field(
+        list(MAIN_LEVELS),
+        min_length=1,
+        description="levels to run; 2-2 is a replication and reported apart",
+        json_schema_extra=about(essential=True),
     )
     level_settings: Annotated[dict[LevelName, LevelSettings], BeforeValidator(_named)] = Field(
-        default_factory=dict, description="switches of changed or new levels: name → switches"
+        default_factory=dict,
+        description="switches of changed or new levels: name → switches",
+        examples=[{"4": {}}],
     )
-    residents: ResidentSettings = Field(default_factory=ResidentSettings)
-    vulnerable: Annotated[list[str], BeforeValidator(_listed)] = Field(
+    residents: ResidentSettings = Field(
+        default_factory=ResidentSettings, description="how the general residents are made"
+    )
+    vulnerable: Listed = Field(
         ["builtin"],
         description="profiles of the vulnerable: `builtin`, folders or files; [] for none",
+        examples=["vulnerable/"],
+        json_schema_extra=about(essential=True),
     )
     reaction_levels: dict[InteractionType, Annotated[int, Field(ge=0, le=4)]] = Field(
         default_factory=dict,
-        description="level (0–4) of an interaction type, where it differs from the default",
+        description="level (0 ignore to 4 agree) of an interaction type, where it differs from the "
+        "default",
+        examples=[{"partial_agree": 4}],
     )
     repeated_reaction: Literal["highest", "lowest", "last"] = Field(
         "highest",
         description="which level counts when one statement answers the same resident twice",
     )
-    max_vote_items: Positive = Field(6, description="largest number of items on the ballot")
+    max_vote_items: Positive = Field(6, description="maximum number of items on the ballot")
     longest_shared_reply: Positive = Field(
         32_000,
-        description="longest reply of a shared session, in tokens; longer rounds are split",
+        description="longest reply of a shared session; a round that would be longer is split",
+        json_schema_extra=about(unit="tokens"),
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "DEBUG", description="lowest level written to the discussion logs"

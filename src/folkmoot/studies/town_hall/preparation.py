@@ -1,4 +1,4 @@
-"""What a study file would do, what is wrong with it, and a template of one."""
+"""What a study file would do, what is wrong with it, and profiles to start from."""
 
 from __future__ import annotations
 
@@ -80,13 +80,9 @@ def unusable(run: RunFolder) -> str:
 
 
 def template() -> dict[str, str | bytes]:
-    """What `folkmoot new town_hall` writes: a study file and the four profiles."""
-    study = Path(__file__).with_name("template.yaml").read_text("utf-8")
+    """The four profiles, to be edited."""
     profiles = sorted(BUILT_IN_PROFILES.glob("*.md"))
-    return {
-        "town_hall.yaml": study,
-        **{f"vulnerable/{file.name}": file.read_text("utf-8") for file in profiles},
-    }
+    return {f"vulnerable/{file.name}": file.read_text("utf-8") for file in profiles}
 
 
 def seat_models(config: TownHallConfig) -> list[str]:

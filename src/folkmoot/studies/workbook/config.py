@@ -7,12 +7,13 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer
 
 from folkmoot.engine.config import NonNegative, Positive, StudyConfig
 from folkmoot.errors import InputError, Problem
+from folkmoot.field_notes import Word
 from folkmoot.measures.claims import MOST_PRIMARY, Claim, Family
 from folkmoot.models.catalog import HOSTED, resolve
 
@@ -76,43 +77,82 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
+Places = Annotated[
+    Mapping[str, str], Field(description="cells in which these values stand: key → sheet and cell")
+]
+
+
 class Settings(_Part):
-    """The canonical settings, and what the other layouts add to them.
+    """The canonical settings, and what the other layouts add to them. The descriptions are also
+    the notes of the cells of the blank workbook."""
 
-    `max_conversation_length` counts messages of a session that a model wrote; `max_rounds` counts
-    tasks (the short layout's own limit).
-    """
-
-    experiment_id: str
-    model_info: str
-    api_endpoint: str | None = None
-    temperature: float
-    num_agents_per_session: int
-    num_sessions: int
-    max_conversation_length: int | None = None
-    max_rounds: int | None = None
-    treatment_assignment_strategy: TreatmentStrategy
-    treatment_column: str | None = None
-    session_assignment_strategy: Strategy
-    session_column: str | None = None
-    role_assignment_strategy: Strategy
-    role_column: str | None = None
-    random_seed: int = 42
-    show_profile: bool = True
-    include_backstories: bool = False
-    treatment_in_system: bool = True
-    reveal_private: bool = True
-    at: Mapping[str, str] = Field(default_factory=dict)
+    experiment_id: str = Field(
+        description="Names the run folder and the files: <experiment_id>.json and .csv."
+    )
+    model_info: str = Field(
+        description="The model that answers, e.g. gpt-4o-mini. With hf-inference fill in "
+        "api_endpoint as well. --model synthetic on the command line needs no key."
+    )
+    api_endpoint: str | None = Field(
+        None, description="Only for hf-inference: the URL of the endpoint."
+    )
+    temperature: float = Field(description="A number from 0 to 2.")
+    num_agents_per_session: int = Field(
+        description="Participants in each session, special roles not counted."
+    )
+    num_sessions: int = Field(description="How many sessions are played.")
+    max_conversation_length: int | None = Field(
+        None,
+        description="Most messages of a session that a model writes. A session that reaches it "
+        "ends there.",
+    )
+    max_rounds: int | None = Field(
+        None, description="Most tasks of a session (the short layout's own limit)."
+    )
+    treatment_assignment_strategy: TreatmentStrategy = Field(
+        description="simple_random: each session draws by itself. complete_random: as even as can "
+        "be. manual: by a column of agent_profiles."
+    )
+    treatment_column: str | None = Field(
+        None, description="Only for manual: name of the column (row 1 or row 2)."
+    )
+    session_assignment_strategy: Strategy = Field(
+        description="random, or manual by a column of agent_profiles. Who is blank there takes no "
+        "part."
+    )
+    session_column: str | None = Field(
+        None, description="Only for manual: name of the column (row 1 or row 2)."
+    )
+    role_assignment_strategy: Strategy = Field(
+        description="random, or manual by a column of agent_profiles."
+    )
+    role_column: str | None = Field(
+        None, description="Only for manual: name of the column (row 1 or row 2)."
+    )
+    random_seed: int = Field(42, description="The same seed draws the same. Blank: 42.")
+    show_profile: bool = Field(True, description="Participants are told their profile.")
+    include_backstories: bool = Field(
+        False, description="A model writes a backstory of each participant from the profile."
+    )
+    treatment_in_system: bool = Field(
+        True, description="The treatment is part of what participants are told at the beginning."
+    )
+    reveal_private: bool = Field(
+        True, description="Answers to a private question are shown to all after the round."
+    )
+    at: Places = Field(default_factory=dict)
 
 
 class Described(_Part):
-    """A label and a description. `extra` are the further attributes that the short layout allows;
-    `attributes` is what a placeholder can name."""
+    """A label and a description; `attributes` is what a placeholder can name."""
 
-    label: str
-    description: str
-    extra: Mapping[str, str] = Field(default_factory=dict)
-    at: Mapping[str, str] = Field(default_factory=dict)
+    label: str = Field(description="A short label; must be unique.")
+    description: str = Field(description="What participants are told about it.")
+    extra: Mapping[str, str] = Field(
+        default_factory=dict,
+        description="Further attributes, which the short layout allows: name → text.",
+    )
+    at: Places = Field(default_factory=dict)
 
     @property
     def attributes(self) -> dict[str, str]:
@@ -122,9 +162,20 @@ class Described(_Part):
 class Treatment(Described):
     """A treatment arm."""
 
+    description: str = Field(
+        description="Shown to all participants of the session, as part of what they are told at "
+        "the beginning."
+    )
+
 
 class Role(Described):
     """A role, a user's own or one of the two special ones."""
+
+    label: str = Field(
+        description="Facilitator must be there: it poses the questions. Summarizer may be there. "
+        "All others are roles of participants."
+    )
+    description: str = Field(description="What the role is told about itself.")
 
     @property
     def special(self) -> str | None:
@@ -138,43 +189,69 @@ class Task(_Part):
     filled in.
     """
 
-    task_id: str
-    type: TaskType
-    task_order: int
-    is_adapted: bool = False
-    human_text: str = ""
-    llm_text: str | Mapping[str, str]
-    var_name: str
-    var_type: VarType | None = None
-    response_options: str | None = None
-    randomize_response_order: bool = False
-    validate_response: bool = False
-    generate_speculation_score: bool = False
-    format_response: bool = False
-    at: Mapping[str, str] = Field(default_factory=dict)
+    task_id: str = Field(description="Must be unique.")
+    type: TaskType = Field(
+        description="context: told before everything, must come first. discussion: one after the "
+        "other, all hear. public_question: one after the other, answers so far are shown. "
+        "private_question: answers are hidden until the round ends."
+    )
+    task_order: int = Field(
+        description="Tasks with the same number are shuffled, anew in each session."
+    )
+    is_adapted: bool = Field(
+        False, description="1 if the original wording was changed. For the record only."
+    )
+    human_text: str = Field("", description="The original wording. For the record only.")
+    llm_text: str | Mapping[str, str] = Field(
+        description='What is asked. Plain text for all, or {"Role 1": "…", "Role 2": "…"}: the '
+        "order of the dict is the order of speaking, and who is not in it sits out. {{ name }} "
+        "puts a constant or an earlier result in, {response_options} the options."
+    )
+    var_name: str = Field(description="Column of the answer in the CSV file; must be unique.")
+    var_type: VarType | None = Field(None, description="category, integer or float. Blank: text.")
+    response_options: str | None = Field(
+        None,
+        description='A text, a list ["yes", "no"], a range (0, 10) with both ends included, or a '
+        'dict of these by role {"Role 1": (0, 10)}.',
+    )
+    randomize_response_order: bool = Field(
+        False, description="1: each participant sees the list in an order of its own."
+    )
+    validate_response: bool = Field(
+        False, description="1: an answer that does not fit is asked for again, up to 5 times."
+    )
+    generate_speculation_score: bool = Field(
+        False, description="1: asks how speculative the answer is, 0 to 100."
+    )
+    format_response: bool = Field(False, description="1: the answer is asked for as JSON.")
+    at: Places = Field(default_factory=dict)
+
+
+def _unpack(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return tuple(tuple(v) if isinstance(v, list) else v for v in json.loads(value))
+
+
+# One text instead of a hundred thousand YAML nodes, which take minutes to read back.
+_PACKED = BeforeValidator(_unpack, json_schema_input_type=Word)
 
 
 class Profiles(_Part):
     """The respondents: short names, questions, and one row of texts each ("" where blank)."""
 
-    names: tuple[str, ...]
-    questions: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    lines: tuple[int, ...]
-    columns: tuple[str, ...]
-    sheet: str = "agent_profiles"
+    names: tuple[str, ...] = Field(description="Short names of the columns, row 1.")
+    questions: tuple[str, ...] = Field(description="The questions as asked, row 2.")
+    rows: Annotated[tuple[tuple[str, ...], ...], _PACKED] = Field(
+        description="One person each, from row 3 on."
+    )
+    lines: Annotated[tuple[int, ...], _PACKED] = Field(description="Row numbers of the persons.")
+    columns: tuple[str, ...] = Field(description="Letters of the columns.")
+    sheet: str = Field("agent_profiles", description="Name of the sheet.")
 
     @field_serializer("rows", "lines")
     def _packed(self, value: object) -> str:
-        # One text instead of a hundred thousand YAML nodes, which take minutes to read back.
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-    @field_validator("rows", "lines", mode="before")
-    @classmethod
-    def _unpacked(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        return tuple(tuple(v) if isinstance(v, list) else v for v in json.loads(value))
 
     def column(self, name: str) -> int | None:
         """Index of the column with that short name, or with that question."""
@@ -203,18 +280,31 @@ class Profiles(_Part):
 class Constant(_Part):
     """A placeholder and the values that it takes, one experiment each."""
 
-    name: str
-    values: tuple[Scalar, ...]
-    at: Mapping[str, str] = Field(default_factory=dict)
+    name: str = Field(
+        description="A placeholder: {{ name }} in the other sheets becomes its value."
+    )
+    values: tuple[Scalar, ...] = Field(
+        description='A list: ["participant", "subject"]. Each combination of values is an '
+        "experiment of its own."
+    )
+    at: Places = Field(default_factory=dict)
 
 
 class Computed(_Part):
     """A value that is calculated from earlier answers, per participant or once per session."""
 
-    name: str
-    scope: ComputedScope
-    expression: str
-    at: Mapping[str, str] = Field(default_factory=dict)
+    name: str = Field(
+        description="{{ name }} shows the result in later tasks; a column of the CSV file."
+    )
+    scope: ComputedScope = Field(
+        description="participant: one value each. session: one value for all."
+    )
+    expression: str = Field(
+        description="Arithmetic over variables and constants. give is one's own value; sum(give), "
+        "mean(give), min(give), max(give), count(give > 5) go over the session, sum(others(give)) "
+        "over the others."
+    )
+    at: Places = Field(default_factory=dict)
 
 
 class Workbook(_Part):
@@ -224,15 +314,18 @@ class Workbook(_Part):
     keeps older runs from resuming.
     """
 
-    layout: str
-    settings: Settings
-    treatments: tuple[Treatment, ...]
-    roles: tuple[Role, ...]
-    tasks: tuple[Task, ...]
-    profiles: Profiles
-    constants: tuple[Constant, ...] = ()
-    computed: tuple[Computed, ...] = ()
-    notes: tuple[str, ...] = ()
+    layout: str = Field(description="Layout of the spreadsheet.")
+    settings: Settings = Field(description="The sheet of settings.")
+    treatments: tuple[Treatment, ...] = Field(description="The sheet of treatments.")
+    roles: tuple[Role, ...] = Field(description="The sheet of roles.")
+    tasks: tuple[Task, ...] = Field(description="The sheet of tasks.")
+    profiles: Profiles = Field(
+        description="Row 1: short names. Row 2: the questions as asked. From row 3 on: one person "
+        "a row. The column ID must be there, its values must be unique; it is never shown."
+    )
+    constants: tuple[Constant, ...] = Field((), description="The sheet of constants.")
+    computed: tuple[Computed, ...] = Field((), description="The sheet of calculated values.")
+    notes: tuple[str, ...] = Field((), description="What the user should know before a run.")
 
 
 MOST_PERMUTATIONS = 1_000
@@ -248,12 +341,12 @@ class WorkbookConfig(StudyConfig):
         description="largest number of experiments that the constants may make",
     )
     reasks: NonNegative = Field(
-        5, description="how many times to ask again when an answer fails validation"
+        5, description="maximum number of re-asks when an answer fails validation"
     )
     images: Literal["send", "placeholder"] = Field(
         "send",
-        description="placeholder: models read [image] where an image stands, and none is sent, so "
-        "that a workbook with images can be tried with a model that takes none",
+        description="`send` images to the model; `placeholder`: models that take none read [image] "
+        "in their place",
     )
     first_sessions: Positive | None = Field(
         None, description="play at most this many sessions of each experiment (`--limit`)"

@@ -24,6 +24,7 @@ from openpyxl.styles import Alignment, Font, PatternFill
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.datavalidation import DataValidation
 from openpyxl.worksheet.worksheet import Worksheet
+from pydantic import BaseModel
 
 from folkmoot.errors import Problem
 from folkmoot.files import packaged_yaml
@@ -35,8 +36,15 @@ from folkmoot.studies.workbook.config import (
     STRATEGIES,
     TASK_TYPES,
     VAR_TYPES,
+    Computed,
+    Constant,
     Problems,
+    Role,
     Scalar,
+    Settings,
+    Task,
+    Treatment,
+    Workbook,
 )
 from folkmoot.studies.workbook.spreadsheet.sheets import Cell, Sheet, rows_in_words
 
@@ -386,17 +394,31 @@ class _Example(TypedDict):
     computed: list[list[Scalar]]
 
 
-class _Words(TypedDict):
-    """template.yaml: the notes of cells by sheet and column, and the example."""
-
-    notes: dict[str, str]
-    example: _Example
-
-
 @cache
-def _words() -> _Words:
-    words: _Words = packaged_yaml(__file__, "template.yaml")
-    return words
+def _example() -> _Example:
+    example: _Example = packaged_yaml(__file__, "template.yaml")["example"]
+    return example
+
+
+_DESCRIBED: Mapping[str, tuple[type[BaseModel], str]] = {
+    "settings": (Settings, ""),
+    "treatments": (Treatment, "treatment_"),
+    "roles": (Role, "role_"),
+    "tasks": (Task, ""),
+    "constants": (Constant, ""),
+    "computed": (Computed, ""),
+}
+
+
+def note_of(sheet: str, column: str) -> str:
+    """The description of the field that a setting or column is read into, by our names of both;
+    empty for those of other layouts."""
+    if sheet == "profiles":
+        return Workbook.model_fields[sheet].description or ""
+    model, prefix = _DESCRIBED[sheet]
+    name = "values" if column == "value" else column.removeprefix(prefix)
+    field = model.model_fields.get(name)
+    return (field.description or "") if field else ""
 
 
 def blank() -> bytes:
@@ -413,7 +435,7 @@ def blank() -> bytes:
 
 def example() -> bytes:
     """A public goods game with payoffs that are computed."""
-    rows = _words()["example"]
+    rows = _example()
     none: dict[str, Scalar] = dict.fromkeys(FLAGS, 0)
     tasks = [[{**none, **task}.get(c) for c in COLUMNS["tasks"]] for task in rows["tasks"]]
     return workbook_bytes(
@@ -464,7 +486,7 @@ def _settings(sheet: Worksheet, rows: Rows, title: str) -> None:
         sheet.cell(number, 1, key)
         cell = _write(sheet, number, 2, value)
         cell.alignment = Alignment(horizontal="left")
-        _note(sheet.cell(number, 1), f"settings.{key}")
+        _note(sheet.cell(number, 1), note_of("settings", str(key)))
         if key in STRATEGIES:
             _drop_down(sheet, STRATEGIES[str(key)], f"B{number}")
     sheet.column_dimensions["A"].width = 32
@@ -482,7 +504,7 @@ def _profiles(sheet: Worksheet, rows: Rows) -> None:
         sheet.cell(2, column).alignment = Alignment(wrap_text=True, vertical="top")
         sheet.column_dimensions[get_column_letter(column)].width = 24
     sheet.column_dimensions["A"].number_format = "@"
-    _note(sheet["A1"], "profiles.ID")
+    _note(sheet["A1"], note_of("profiles", "ID"))
     sheet.freeze_panes = "B3"
 
 
@@ -499,7 +521,7 @@ def _table(sheet: Worksheet, ours: str, rows: Rows, layout: Layout) -> None:
     columns = COLUMNS[ours]
     _header(sheet, [layout.column(ours, name) for name in columns])
     for number, name in enumerate(columns, 1):
-        _note(sheet.cell(1, number), f"{ours}.{name}")
+        _note(sheet.cell(1, number), note_of(ours, name))
         letter = get_column_letter(number)
         sheet.column_dimensions[letter].width = _WIDTHS.get(name, 22)
         if name in _CHOICES:
@@ -521,8 +543,7 @@ def _head(cell: object) -> None:
     cell.fill = PatternFill("solid", fgColor="33415C")  # type: ignore[attr-defined]
 
 
-def _note(cell: object, key: str) -> None:
-    text = _words()["notes"].get(key)
+def _note(cell: object, text: str) -> None:
     if text:
         note = Comment(text, "folkmoot", width=340, height=40 + 18 * (1 + len(text) // 50))
         cell.comment = note  # type: ignore[attr-defined]

@@ -1,0 +1,171 @@
+"""The keys of a study file as data: default, values, description, and the keys inside of groups.
+
+They are read from the annotated JSON Schema of a configuration class. Tables of keys in `docs/` and
+templates are made from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from folkmoot.authoring.schema import (
+    SWITCH_WORDS,
+    Node,
+    annotated_schema,
+    variants_of,
+    with_unit,
+)
+from folkmoot.field_notes import ESSENTIAL, UNIT
+
+UNSET: Any = object()  # no default, or no example
+# How the keys inside of a group are reached: directly, in each entry of a list, or under each name.
+Nesting = Literal["group", "list", "names"]
+_STEP: Mapping[Nesting, str] = {"group": ".", "list": "[].", "names": ".*."}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key. `inner` are the keys of its group, of each list entry, or of each named group.
+
+    `default` and `example` are UNSET if there is none. `essential`: a new study file sets it.
+    """
+
+    name: str
+    default: Any
+    example: Any
+    values: str
+    description: str
+    essential: bool
+    nesting: Nesting = "group"
+    inner: tuple[Key, ...] = ()
+
+    @property
+    def required(self) -> bool:
+        """Whether a study file must hold the key."""
+        return self.default is UNSET
+
+
+def keys_of(config: type[BaseModel]) -> tuple[Key, ...]:
+    """The keys of a configuration class, in the order of its fields."""
+    schema = annotated_schema(config)
+    return _keys_in(schema, schema.get("$defs", {}))
+
+
+def walk_keys(keys: tuple[Key, ...], above: str = "") -> Iterator[tuple[str, Key]]:
+    """All keys with their dotted paths, as in `topic.options`, `stimuli[].name`, `guide.*.probes`,
+    each group before the keys inside."""
+    for key in keys:
+        path = f"{above}{key.name}"
+        yield path, key
+        yield from walk_keys(key.inner, path + _STEP[key.nesting])
+
+
+def _keys_in(node: Mapping[str, Any], definitions: Mapping[str, Node]) -> tuple[Key, ...]:
+    required = node.get("required", ())
+    return tuple(
+        _key(name, below, definitions, required=name in required)
+        for name, below in node.get("properties", {}).items()
+    )
+
+
+def _key(name: str, node: Node, definitions: Mapping[str, Node], *, required: bool) -> Key:
+    variants = list(variants_of(node, definitions))
+    examples = node.get("examples") or [UNSET]
+    nesting, inner = _inside(variants, definitions)
+    return Key(
+        name,
+        UNSET if required else _default(node, nesting, inner),
+        examples[0],
+        _describe_values(variants, definitions),
+        with_unit(node.get("description", ""), node.get(UNIT, "")),
+        bool(node.get(ESSENTIAL)),
+        nesting,
+        inner,
+    )
+
+
+def _default(node: Node, nesting: Nesting, inner: tuple[Key, ...]) -> Any:
+    """The default; where a factory makes it, an empty list or the defaults of the keys inside."""
+    if "default" in node:
+        return node["default"]
+    if nesting == "list" or node.get("type") == "array":
+        return []
+    inner = inner if nesting == "group" else ()
+    return {key.name: key.default for key in inner if not key.required}
+
+
+def _inside(
+    variants: list[Node], definitions: Mapping[str, Node]
+) -> tuple[Nesting, tuple[Key, ...]]:
+    """The keys inside of the first alternative that has any."""
+    for node in variants:
+        if "properties" in node:
+            return "group", _keys_in(node, definitions)
+        ways: tuple[tuple[Nesting, Any], ...] = (
+            ("list", node.get("items")),
+            ("names", node.get("additionalProperties")),
+        )
+        for nesting, below in ways:
+            if isinstance(below, dict):
+                for each in variants_of(below, definitions):
+                    if "properties" in each:
+                        return nesting, _keys_in(each, definitions)
+    return "group", ()
+
+
+def _describe_values(variants: list[Node], definitions: Mapping[str, Node]) -> str:
+    """The values that a key takes, in words."""
+    words = [_describe(node, definitions) for node in variants if node.get("enum") != SWITCH_WORDS]
+    return " or ".join(dict.fromkeys(word for word in words if word))
+
+
+def _describe(node: Node, definitions: Mapping[str, Node]) -> str:
+    if "const" in node:
+        return f"`{node['const']}`"
+    if "enum" in node:
+        return ", ".join(f"`{value}`" for value in node["enum"])
+    kind = node.get("type")
+    if kind == "null":
+        return ""
+    if kind == "boolean":
+        return "`true`, `false`"
+    if kind in ("integer", "number"):
+        noun = "whole number" if kind == "integer" else "number"
+        return " ".join(filter(None, (noun, _bounds(node))))
+    if kind == "array":
+        return _describe_list(node, definitions)
+    return "group of keys" if kind == "object" else "text"
+
+
+def _describe_list(node: Node, definitions: Mapping[str, Node]) -> str:
+    entries = [variants_of(each, definitions) for each in node.get("prefixItems", [])]
+    entries = entries or [variants_of(node["items"], definitions)] if "items" in node else entries
+    inner = dict.fromkeys(_describe_values(list(each), definitions) for each in entries)
+    words = {"text": "texts", "group of keys": "groups of keys"}
+    least = node.get("minItems", 0)
+    count = f"{least} or more " if least > 1 else ""
+    if least and least == node.get("maxItems"):
+        count = f"{least} "
+    return f"list of {count}{' or '.join(words.get(one, one) for one in inner)}"
+
+
+def _bounds(node: Node) -> str:
+    low, high = node.get("minimum"), node.get("maximum")
+    above, below = node.get("exclusiveMinimum"), node.get("exclusiveMaximum")
+    if low is not None and high is not None:
+        return f"from {low:g} to {high:g}"
+    parts = [
+        f"{words} {limit:g}"
+        for words, limit in (
+            ("of at least", low),
+            ("above", above),
+            ("of at most" if above is None else "and at most", high),
+            ("below", below),
+        )
+        if limit is not None
+    ]
+    return " ".join(parts)
