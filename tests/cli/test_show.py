@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -11,9 +12,12 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
+from folkmoot.cli.show import show
 from folkmoot.engine.journal import JournalReader
 from folkmoot.errors import InputError
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
+from folkmoot.studies.negotiation.rules.strategies import TOPICS
+from folkmoot.view.people import LEADERS
 from tests.contract.small import small_study
 from tests.shown import shown
 
@@ -98,6 +102,39 @@ def test_ids_name_participants_conversations_and_leaders(
     assert len(speakers) > 1 if who.endswith("oven") else speakers == {who.rpartition("/")[2]}
     with pytest.raises(InputError, match="is not in this run"):
         shown(run, "elsewhere", prompts=True)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_every_id_that_an_overview_lists_can_be_read_with_and_without_prompts(
+    runs: Path, study: str
+) -> None:
+    """Conversations, participants, and what the study type adds, as the negotiation its groups."""
+    run = RunFolder(runs / study)
+    ids = [
+        line.plain[span.start : span.end].strip()
+        for line in show(run)
+        for span in line.spans
+        if "bold" in str(span.style).split()
+    ]
+    listed = [id for id in ids if id and " " not in id and id != run.id]
+    assert len(listed) >= run.table("answers")["speaker_id"].n_unique() - len(LEADERS)
+    assert study != "negotiation" or set(run.table("decisions")["group_id"]) <= {*listed}
+    for id in listed:
+        assert shown(run, id) and re.search(r"  \S+/ask\d+$", shown(run, id, prompts=True), re.M), (
+            id
+        )
+
+
+def test_an_id_of_which_no_model_was_asked_has_no_prompts(tmp_path: Path) -> None:
+    """In a negotiation with wishes of the file and without dialogue, members alone are asked."""
+    path = tmp_path / "home.yaml"
+    member = {"role": "spouse", "persona": "a judge", "preferences": dict.fromkeys(TOPICS, "any")}
+    groups = [{"id": "home", "type": "spouses", "members": [member, member]}]
+    settings = {"study": "negotiation", "conditions": ["C1"], "coding": "off", "groups": groups}
+    path.write_text(json.dumps(settings), "utf-8")
+    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
+    assert "single user" in shown(run) and "\nhome\n" in shown(run)
+    assert shown(run, "home", prompts=True) == "home: no model was asked, so there are no prompts"
 
 
 def test_a_run_without_recorded_sources_says_so(runs: Path, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from folkmoot.storage.findings import cell_text, heading
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.view.people import names_in, people_of, table_of
 from folkmoot.view.person import person
-from folkmoot.view.rooms import Line, Room, in_room, room_columns, rooms
+from folkmoot.view.rooms import Line, Room, in_room, room_columns, rooms, spoken_at, spoken_by
 from folkmoot.view.sources import Legend, Piece, Sourced
 from folkmoot.view.talk import Drawer, base_of, drawer, is_within, place_of
 
@@ -70,7 +70,7 @@ def show(run: RunFolder, who: str | None = None, *, prompts: bool = False) -> It
         elif who is None:
             yield from _overview(run)
         else:
-            yield from _one(run, who)
+            yield from _show_id(run, who)
     except PolarsError as error:
         raise StorageError(f"{run.path}: a table cannot be read: {error}") from error
 
@@ -131,7 +131,8 @@ def _additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text]:
 # --- one of its conversations or participants ----------------------------------------------------
 
 
-def _one(run: RunFolder, who: str) -> Iterator[Text]:
+def _show_id(run: RunFolder, who: str) -> Iterator[Text]:
+    """The lines for one id: a call, a conversation, or a participant."""
     with _journal(run) as journal:
         if drawer(run, journal, who) is not None:
             yield from _prompts(run, who)
@@ -225,26 +226,28 @@ def _unknown(run: RunFolder, who: str) -> InputError:
 
 def _prompts(run: RunFolder, who: str) -> Iterator[Text]:
     with _journal(run) as journal:
-        calls = (drawer(run, journal, address) for address in _addresses(run, journal, who))
-        for call in filter(None, calls):
+        addresses = _addresses(run, journal, who)
+        for call in filter(None, (drawer(run, journal, address) for address in addresses)):
             yield from _call(call)
+    if not addresses:
+        next(_show_id(run, who), None)  # raises an error if there is no such id
+        yield _line(f"{who}: no model was asked, so there are no prompts")
 
 
 def _addresses(run: RunFolder, journal: JournalReader, who: str) -> list[str]:
     """The calls of a conversation, those of one speaker, or the one at an address."""
     if journal.at(base_of(who), whole=False) is not None:
         return [who]
-    room = _find_room(run, who)
-    *within, speaker = room.key if room else [name_in(part) for part in who.split("/")]
     empty = pl.LazyFrame(schema={"address": pl.String, "speaker_id": pl.String})
     asked = run.lazy("answers") if run.has_table("answers") else empty
-    if room is None:
-        asked = asked.filter(pl.col("speaker_id") == speaker)
+    if room := _find_room(run, who):
+        found, within = spoken_at(run, room), room.key
     else:
-        within.append(speaker)
-    found = [a for a in asked.select("address").collect()["address"] if is_within(a, within)]
-    if not found:
-        raise _unknown(run, who)
+        *within, speaker = [name_in(part) for part in who.split("/")]
+        asked = asked.filter(pl.col("speaker_id") == speaker)
+        # A shared session answers for several participants.
+        found = {a for a in spoken_by(run, speaker) if is_within(a, within)}
+    found.update(a for a in asked.select("address").collect()["address"] if is_within(a, within))
     entries = {a: entry for a in found if (entry := journal.at(a, whole=False)) is not None}
     return sorted(entries, key=lambda a: (entries[a].started_at, a))
 

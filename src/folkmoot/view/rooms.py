@@ -95,6 +95,27 @@ def rooms(run: RunFolder, columns: Sequence[str]) -> list[Room]:
     return [Room(tuple(map(str, row[:-2])), *row[-2:]) for row in counted.collect().iter_rows()]
 
 
+def spoken_at(run: RunFolder, room: Room) -> set[str]:
+    """Return the addresses of the replies that were said in a room."""
+    columns = room_columns(run)
+    return _addresses(
+        run, *(pl.col(c).cast(pl.String) == v for c, v in zip(columns, room.key, strict=True))
+    )
+
+
+def spoken_by(run: RunFolder, speaker: str) -> set[str]:
+    """Return the addresses of the replies in which a speaker said something."""
+    return _addresses(run, pl.col("speaker_id") == speaker)
+
+
+def _addresses(run: RunFolder, *conditions: pl.Expr) -> set[str]:
+    """The addresses of some utterances; none in runs of earlier versions, which lack them."""
+    table = run.lazy(UTTERANCES) if run.has_table(UTTERANCES) else pl.LazyFrame()
+    if "address" not in table.collect_schema().names():
+        return set()
+    return set(filter(None, table.filter(*conditions).select("address").collect()["address"]))
+
+
 def in_room(
     run: RunFolder,
     journal: JournalReader,
