@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from tests.contract.small import small_study
 from tests.contract.test_exposure import written
 from tests.engine.test_seats import by_hand
+from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
 from tests.studies.cross_pollination.test_exposure import Talkers
 from tests.studies.cross_pollination.test_protocol import JOBS, OPTIONS, PARKS, SAFETY, SETTINGS
 from tests.studies.cross_pollination.test_protocol import run as run_script
@@ -71,8 +71,7 @@ def run(folder: Path, **changes: Any) -> Run:
 
 
 def check(done: Run) -> None:
-    assert count_unattributed_characters(done.folder) == {}
-    assert find_wrong_sources(done.folder, done.study.tables) == []
+    assert_every_text_has_its_source(done.folder, done.study)
     assert differences(done.folder) == []
 
 
@@ -138,14 +137,8 @@ def test_so_it_is_however_models_write(tmp_path: Path) -> None:
 
 
 def test_prompts_of_ones_own_with_filters_keep_the_sources(tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    own.mkdir()
-    shipped = STUDY.prompts
-    assert shipped is not None
-    for path in Path(str(shipped)).glob("*.md"):
-        changed = re.sub(r"\{\{ ([\w.]+) \}\}", r"{{ \1 | upper }}", path.read_text("utf-8"))
-        (own / path.name).write_text(changed.replace("loop.index | upper", "loop.index"), "utf-8")
-    settings = {**ASKED, "prompts": str(own), "revote": True, "include_vote_distribution": True}
+    own = write_prompts_in_capitals(tmp_path / "own", STUDY)
+    settings = {**ASKED, "prompts": own, "revote": True, "include_vote_distribution": True}
     plain, loud = run(tmp_path / "plain", **ASKED, revote=True), run(tmp_path / "loud", **settings)
     check(loud)
     assert loud.table("provenance")["altered"].any()

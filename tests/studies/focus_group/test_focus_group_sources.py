@@ -26,6 +26,7 @@ from folkmoot.studies.focus_group.discussion import DiscussionMessage
 from folkmoot.studies.focus_group.protocol import protocol
 from folkmoot.studies.focus_group.respondent import PART
 from folkmoot.studies.focus_group.texts import DiscussionTexts
+from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
 from tests.studies.focus_group.at_hand import people
 
 PROFILES = Path(__file__).parents[3] / "examples" / "focus_group_profiles.csv"
@@ -79,10 +80,19 @@ def play(folder: Path, settings: Mapping[str, Any], **more: Any) -> RunFolder:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
     run = play(tmp_path, VARIANTS[name])
-    assert count_unattributed_characters(run) == {}
-    assert find_wrong_sources(run, STUDY.tables) == []
+    assert_every_text_has_its_source(run, STUDY)
     assert differences(run) == []
     assert run.table("provenance")["kind"].n_unique() >= 5
+
+
+def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> None:
+    """All that stands in capitals and in a table keeps its source."""
+    own = write_prompts_in_capitals(tmp_path / "own", STUDY)
+    run = play(tmp_path, {**TWO_CONCEPTS, "control": "alone", "prompts": own})
+    assert_every_text_has_its_source(run, STUDY)
+    assert differences(run) == []
+    altered = set(run.table("provenance").filter("altered")["kind"])
+    assert {"utterance", "persona", "material"} <= altered
 
 
 def test_so_it_is_where_models_give_no_usable_plan_question_or_opinion(tmp_path: Path) -> None:
@@ -101,8 +111,7 @@ def test_so_it_is_where_models_give_no_usable_plan_question_or_opinion(tmp_path:
         return reply
 
     run = play(tmp_path, settings, provider=Scripted(spoil))
-    assert count_unattributed_characters(run) == {}
-    assert find_wrong_sources(run, STUDY.tables) == []
+    assert_every_text_has_its_source(run, STUDY)
     said = run.table("utterances")
     guide = said.filter(pl.col("turn").is_null() & pl.col("persona_id").is_null())
     assert guide.filter(pl.col("address") == "")["text"].len() == 3 + 2  # packaged questions
@@ -131,8 +140,7 @@ def test_so_it_is_in_a_discussion_held_from_python(tmp_path: Path) -> None:
     """A simulator invites its own people and holds the study's protocol."""
     invited = replace(STUDY, protocol=partial(protocol, invited=people(2, 3)))
     run = folkmoot.run(invited, dict(SMALL), out=tmp_path / "run", model="synthetic").folder
-    assert count_unattributed_characters(run) == {}
-    assert find_wrong_sources(run, STUDY.tables) == []
+    assert_every_text_has_its_source(run, STUDY)
 
 
 # --- planted mistakes -----------------------------------------------------------------------------

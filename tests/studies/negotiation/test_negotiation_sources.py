@@ -24,6 +24,7 @@ from folkmoot.studies.negotiation.decision import Negotiation
 from folkmoot.studies.negotiation.quotes import list_preferences
 from folkmoot.studies.negotiation.respondent import PART
 from folkmoot.studies.negotiation.rules.strategies import TYPE_IDS
+from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
 from tests.studies.negotiation.conftest import GROUPS
 
 MEDIATION = import_module("folkmoot.studies.negotiation.mediation")
@@ -52,30 +53,19 @@ def play(folder: Path, settings: Mapping[str, Any], **more: Any) -> RunFolder:
     return folkmoot.run(STUDY, raw, out=folder / "run", **(more or {"model": "synthetic"})).folder
 
 
-def assert_every_text_has_its_source(run: RunFolder) -> None:
-    assert count_unattributed_characters(run) == {}
-    assert find_wrong_sources(run, STUDY.tables) == []
-
-
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
     run = play(tmp_path, VARIANTS[name])
-    assert_every_text_has_its_source(run)
+    assert_every_text_has_its_source(run, STUDY)
     assert differences(run) == []
     assert run.table("provenance")["kind"].n_unique() >= 4
 
 
 def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> None:
     """All that stands in capitals, in tables and in another order keeps its source."""
-    folder = tmp_path / "prompts"
-    folder.mkdir()
-    for path in PROMPTS.glob("*.md"):
-        text = path.read_text("utf-8")
-        for variable in ("member.text", "line.text", "option", "outcome", "share.who", "persona"):
-            text = text.replace(f"{{{{ {variable} }}}}", f"| {{{{ {variable} | upper }}}} |")
-        (folder / path.name).write_text(text, "utf-8")
-    run = play(tmp_path, {"prompts": str(folder)})
-    assert_every_text_has_its_source(run)
+    names = {"member.text", "line.text", "option", "outcome", "share.who", "persona"}
+    run = play(tmp_path, {"prompts": write_prompts_in_capitals(tmp_path / "own", STUDY, names)})
+    assert_every_text_has_its_source(run, STUDY)
     assert differences(run) == []
     altered = run.table("provenance").filter("altered")
     assert {"utterance", "option", "persona", "value"} <= set(altered["kind"])
@@ -129,7 +119,7 @@ def test_so_it_is_where_replies_are_asked_for_again_and_name_new_options(tmp_pat
         return None
 
     run = play(tmp_path, {"group_types": TYPE_IDS}, **spoiled(spoil))
-    assert_every_text_has_its_source(run)
+    assert_every_text_has_its_source(run, STUDY)
     assert differences(run) == []
     assert {"theory", "unmatched"} <= set(run.table("decisions")["asked_again"].drop_nulls())
     late = run.table("options").filter(condition="all", usual=False)["option"].to_list()
@@ -152,7 +142,7 @@ def test_so_it_is_where_members_and_mediators_decline_or_say_nothing_readable(
         return "{" if title_of(request) == "BallotForm" and "traveler_2" in address else None
 
     run = play(tmp_path, {"group_types": TYPE_IDS}, **spoiled(spoil))
-    assert_every_text_has_its_source(run)
+    assert_every_text_has_its_source(run, STUDY)
     assert differences(run) == []
     assert run.table("decisions")["parse_error"].any()
     assert run.table("preferences")["missing"].drop_nulls().len() >= len(TYPE_IDS)
@@ -166,7 +156,7 @@ def test_a_line_of_c3_with_a_word_of_theory_is_shown_in_our_words(tmp_path: Path
         return changed(text, dialogue=[*dialogue, *json.loads(text)["dialogue"][1:]])
 
     run = play(tmp_path, {"conditions": ["C3"]}, **spoiled(spoil))
-    assert_every_text_has_its_source(run)
+    assert_every_text_has_its_source(run, STUDY)
     assert differences(run) == []
     spans = run.table("provenance")
     shown = spans.filter(spans["address"].str.contains("/confirm/"))

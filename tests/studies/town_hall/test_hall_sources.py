@@ -21,6 +21,7 @@ from folkmoot.studies.town_hall.answers import Item
 from folkmoot.studies.town_hall.discussion import Line, Meeting, Round
 from folkmoot.studies.town_hall.exposure_design import NOTES, PROPOSALS, QUESTIONS, STATEMENTS
 from folkmoot.studies.town_hall.stages import Listed
+from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
 from tests.studies.town_hall.hall_script import (
     Key,
     hold,
@@ -98,15 +99,10 @@ def play(folder: Path, settings: Mapping[str, Any]) -> RunFolder:
     return folkmoot.run(STUDY, raw, out=folder / "run", model="synthetic").folder
 
 
-def assert_every_text_has_its_source(run: RunFolder) -> None:
-    assert count_unattributed_characters(run) == {}
-    assert find_wrong_sources(run, STUDY.tables) == []
-
-
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
     run = play(tmp_path, VARIANTS[name])
-    assert_every_text_has_its_source(run)
+    assert_every_text_has_its_source(run, STUDY)
     assert differences(run) == []
     assert set(run.table("provenance")["kind"]) >= {"persona", "material", "utterance", "value"}
 
@@ -126,14 +122,12 @@ def speaking(key: Key, request: Request) -> Any:
 
 def own_prompts(folder: Path) -> str:
     """Prompts in which other filters, tables and another order change what is shown."""
-    folder.mkdir()
-    for path in PROMPTS.glob("*.md"):
+    names = {"s.text", "item.text", "moderator", "q.text", "n.reflection", "s.stance"}
+    write_prompts_in_capitals(folder, STUDY, names)
+    for path in folder.glob("*.md"):
         text = path.read_text("utf-8")
-        for name in ("s.text", "item.text", "moderator", "q.text", "n.reflection", "s.stance"):
-            text = text.replace(f"{{{{ {name} }}}}", f"| {{{{ {name} | upper }}}} |")
         text = text.replace("{{ s.id }} ({{ s.name }})", "**{{ s.name | title }}, {{ s.id }}**")
-        text = text.replace("in statements %}", "in statements | reverse %}")
-        (folder / path.name).write_text(text, "utf-8")
+        path.write_text(text.replace("in statements %}", "in statements | reverse %}"), "utf-8")
     return str(folder)
 
 
@@ -144,7 +138,7 @@ def test_own_prompts_that_change_texts_show_the_same_texts(level: str, tmp_path:
     for name, prompts in (("shipped", str(PROMPTS)), ("own", own_prompts(tmp_path / "prompts"))):
         settings = small_hall(tmp_path) | {"levels": [level], "prompts": prompts}
         run = hold(tmp_path / name, settings, scripted(model)).folder
-        assert_every_text_has_its_source(run)
+        assert_every_text_has_its_source(run, STUDY)
         assert differences(run) == []
         ids = pl.col("text_ids").str.json_decode(pl.List(pl.String)).list.sort()
         shown.append((run.table("exposure").with_columns(ids), run.table("provenance")))
@@ -169,7 +163,7 @@ def test_so_it_is_where_answers_are_declined_or_cannot_be_read(tmp_path: Path) -
     for level, answer in (("1", together(broken)), ("2-1", broken), ("4", broken)):
         settings = small_hall(tmp_path / level) | {"levels": [level]}
         run = hold(tmp_path / level, settings, scripted(answer)).folder
-        assert_every_text_has_its_source(run)
+        assert_every_text_has_its_source(run, STUDY)
         assert differences(run) == []
 
 

@@ -24,6 +24,7 @@ from folkmoot.studies.workbook import STUDY, sessions
 from folkmoot.studies.workbook.preparation import load
 from folkmoot.studies.workbook.sessions import SessionState
 from folkmoot.studies.workbook.spreadsheet.convert import convert
+from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
 from tests.studies.workbook.test_workbook_convert import archive, without_format_response
 from tests.studies.workbook.test_workbook_images import pictured
 from tests.studies.workbook.test_workbook_parts import by_hand
@@ -58,11 +59,6 @@ def answer(request: Request, address: str) -> str:
     if request.schema is not None:
         return json.dumps({"response": said, "speculation_score": drawn % 100})
     return str(said)
-
-
-def assert_every_text_has_its_source(run: RunFolder) -> None:
-    assert count_unattributed_characters(run) == {}
-    assert find_wrong_sources(run, STUDY.tables) == []
 
 
 # --- every feature of the sheets ------------------------------------------------------------------
@@ -151,20 +147,20 @@ VARIANTS: Mapping[str, Callable[[], Book]] = {
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
     run = play(VARIANTS[name](), tmp_path)
-    assert_every_text_has_its_source(run)
+    assert_every_text_has_its_source(run, STUDY)
     assert differences(run) == []
     assert run.table("provenance")["kind"].n_unique() >= 3
 
 
 def test_so_it_is_with_placeholders_for_images(tmp_path: Path) -> None:
     run = play(pictured(), tmp_path, overrides=("images=placeholder",))
-    assert_every_text_has_its_source(run)
+    assert_every_text_has_its_source(run, STUDY)
     assert differences(run) == []
 
 
 def test_so_it_is_in_the_example(tmp_path: Path) -> None:
     run = play(EXAMPLE, tmp_path, model="synthetic")
-    assert_every_text_has_its_source(run)
+    assert_every_text_has_its_source(run, STUDY)
     assert differences(run) == []
     spans = run.table("provenance")
     assert set(spans["kind"]) == {"utterance", "persona", "material", "option", "value"}
@@ -183,7 +179,7 @@ def test_so_it_is_in_workbooks_that_were_converted(old: Callable[[], Book], tmp_
     new = tmp_path / "new.xlsx"
     new.write_bytes(data)
     run = play(new, tmp_path / "played", limit=2)
-    assert_every_text_has_its_source(run)
+    assert_every_text_has_its_source(run, STUDY)
     assert differences(run) == []
 
 
@@ -195,7 +191,7 @@ def test_so_it_is_in_workbooks_of_others(tmp_path: Path) -> None:
         except InputError:
             continue  # blank templates, and what has to be converted
         run = play(path, tmp_path / str(number), model="synthetic", limit=2)
-        assert_every_text_has_its_source(run)
+        assert_every_text_has_its_source(run, STUDY)
         assert differences(run) == []
 
 
@@ -214,7 +210,7 @@ REPLIES = {
 def test_so_it_is_whatever_models_reply(name: str, tmp_path: Path) -> None:
     book = put(put(good(), f"{TASKS}!F5", ARITHMETIC), f"{TASKS}!L4", 1)
     run = play(book, tmp_path, provider=Scripted(lambda *_: REPLIES[name]))
-    assert_every_text_has_its_source(run)
+    assert_every_text_has_its_source(run, STUDY)
     assert differences(run) == []
 
 
@@ -223,7 +219,7 @@ def test_so_it_is_where_an_answer_is_asked_for_again(tmp_path: Path) -> None:
         return answer(request, address) if address.endswith(".r2") else "Seven and a half."
 
     run = play(good(), tmp_path, provider=Scripted(late))
-    assert_every_text_has_its_source(run)
+    assert_every_text_has_its_source(run, STUDY)
     assert run.table("responses")["reasks"].sum() > 0
     again = run.table("provenance").filter(kind="reply")
     assert again.height and set(again["speaker"]) <= set(run.table("assignment")["participant_id"])
@@ -231,16 +227,10 @@ def test_so_it_is_where_an_answer_is_asked_for_again(tmp_path: Path) -> None:
 
 def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> None:
     """All that stands in capitals and in a table keeps its source."""
-    folder = tmp_path / "prompts"
-    folder.mkdir()
-    names = ("treatment", "context", "role", "line.answer", "peer.text", "text", "options")
-    for path in Path(str(STUDY.prompts)).glob("*.md"):
-        written = path.read_text("utf-8")
-        for name in names:
-            written = written.replace(f"{{{{ {name} }}}}", f"| {{{{ {name} | upper }}}} |")
-        (folder / path.name).write_text(written, "utf-8")
+    names = {"treatment", "context", "role", "line.answer", "peer.text", "text", "options"}
+    folder = write_prompts_in_capitals(tmp_path / "own", STUDY, names)
     run = play(good(), tmp_path, overrides=(f"prompts={folder}",))
-    assert_every_text_has_its_source(run)
+    assert_every_text_has_its_source(run, STUDY)
     assert differences(run) == []
     altered = run.table("provenance").filter("altered")
     assert {"utterance", "persona", "material"} <= set(altered["kind"])
