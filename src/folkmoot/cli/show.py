@@ -241,7 +241,7 @@ def _addresses(run: RunFolder, journal: JournalReader, who: str) -> list[str]:
     empty = pl.LazyFrame(schema={"address": pl.String, "speaker_id": pl.String})
     asked = run.lazy("answers") if run.has_table("answers") else empty
     if room := _find_room(run, who):
-        found, within = spoken_at(run, room), room.key
+        found, within = spoken_at(run, room), [*room.key]
     else:
         *within, speaker = [name_in(part) for part in who.split("/")]
         asked = asked.filter(pl.col("speaker_id") == speaker)

@@ -84,7 +84,8 @@ class Redaction:
 
     `ids` are the names of the person in rows and files, `others` the ids of other participants,
     `scopes` the sessions that the person takes part in, if the same id takes part in several.
-    `texts`: recorded text, or a line of one → what is left of it. Those that are also `shared`
+    `texts`: recorded text, or a line of one → what takes the place of which parts of it, the words
+    of the person; the rest of a text that quotes them stays. Those that are also `shared`
     were given by another speaker too, and go only from rows of the person. Those that are
     `impersonal` (names of the protocol, options, texts of the study file) are not recorded.
     """
@@ -92,7 +93,7 @@ class Redaction:
     ids: frozenset[str] = frozenset()
     others: frozenset[str] = frozenset()
     scopes: frozenset[str] = frozenset()
-    texts: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, list[Replacement]] = field(default_factory=dict)
     shared: set[str] = field(default_factory=set)
     impersonal: set[str] = field(default_factory=set)
     # Equal marks show equal words. The salt is not kept, so that no guess can be tried.
@@ -113,51 +114,70 @@ class Redaction:
         parts = self.replace(text, find_quoted(text, quotable))
         return str(replace_parts(SourcedText(text), parts))
 
-    def learn(self, text: str, change: Callable[[str], str] | None = None) -> None:
-        """Take in a recorded text that `change` redacts, as a whole and by line. Without `change`,
-        all of it is of the person. Figures alone are not personal."""
+    def learn(self, text: str, quotable: Collection[Gram] | None = None) -> None:
+        """Take in a recorded text, as a whole and by line: all of it is of the person, or the runs
+        of words that are `quotable`. Figures alone are not personal."""
         lines = [line.strip() for line in (text, *text.splitlines())]
         for part in (*lines, *(line.rstrip(".!?") for line in lines)):
-            left = part if part in self.impersonal else (change or self.mark)(part)
-            if left != part and any(character.isalpha() for character in part):
-                self.texts.setdefault(part, left)
+            if part in self.impersonal or not any(character.isalpha() for character in part):
+                continue
+            places = [(0, len(part))] if quotable is None else find_quoted(part, quotable)
+            replaced = [found for found in self.replace(part, places) if found.text != part]
+            if replaced:
+                self.texts.setdefault(part, replaced)
                 self.__dict__.pop("_forms", None)
 
     def settle(self, others: Collection[str]) -> None:
         """Find out which texts other speakers gave too. Call it when all texts are known."""
-        whole = "\n".join(others)
-        self.shared = {text for text in self.texts if text in whole}
+        whole = _fold("\n".join(others))
+        self.shared = {text for text in self.texts if _fold(text) in whole}
         self.__dict__.pop("_forms", None)
 
     @cached_property
-    def _forms(self) -> list[tuple[str, str, bool]]:
-        """How each line may be written in a file, what is left of it, and whether it is long."""
-        found: dict[str, tuple[str, bool]] = {}
-        for text, left in self.texts.items():
+    def _forms(self) -> list[tuple[str, list[Replacement], bool]]:
+        """How each line may be written in a file, what takes the place of which parts of it, and
+        whether it is long."""
+        found: dict[str, tuple[list[Replacement], bool]] = {}
+        for text, parts in self.texts.items():
             if "\n" not in text and text not in self.shared:
-                pairs = zip(_spell(text), _spell(left), strict=True)
-                found.update({form: (becomes, _is_long(text)) for form, becomes in pairs})
+                for spell in SPELLINGS:
+                    spelled = [
+                        Replacement(len(spell(text[:start])), len(spell(text[:end])), left)
+                        for start, end, left in parts
+                    ]
+                    found[spell(text)] = spelled, _is_long(text)
         return [(f, *found[f]) for f in sorted(found, key=lambda form: (-len(form), form))]
 
-    def find_recorded(self, text: str) -> list[Replacement]:
-        """Return what takes the place of recorded texts inside a text of which the parts have no
-        source. A short one is found only if it stands alone."""
-        parts: list[Replacement] = []
-        for form, left, is_long in self._forms:
-            for start in _find(text, form, is_long=is_long):
+    def find_recorded(self, text: str, *, altered: bool = False) -> list[Replacement]:
+        """Return what takes the place of the person's words inside a text of which the parts have
+        no source. A recorded text that is long is found in any case, since a prompt may have it in
+        capitals; a short one only if it stands alone, and in any case in a text that is `altered`.
+        """
+        found: dict[tuple[int, int], list[Replacement]] = {}  # by the place of a recorded text
+        folded = _fold(text)
+        for form, parts, is_long in self._forms:
+            same = (folded, _fold(form)) if is_long or altered else (text, form)
+            for start in _find(*same, is_long=is_long):
                 end = start + len(form)
-                if all(end <= part.start or part.end <= start for part in parts):
-                    parts.append(Replacement(start, end, left))
-            start = text.rfind(form[:BEGINNING]) if is_long and text.endswith(CUT) else -1
-            if start >= 0 and form.startswith(text[start:-1].rstrip()):
-                parts = [part for part in parts if part.end <= start]
-                parts.append(Replacement(start, len(text) - 1, self.mark(text[start:-1])))
-        return sorted(parts)
+                if all(end <= first or last <= start for first, last in found):
+                    found[start, end] = parts
+            start = same[0].rfind(same[1][:BEGINNING]) if is_long and text.endswith(CUT) else -1
+            if start >= 0 and same[1].startswith(same[0][start:-1].rstrip()):
+                found = {place: of for place, of in found.items() if place[1] <= start}
+                found[start, len(text) - 1] = parts
+        return [
+            Replacement(first + start, min(first + end, last), left)
+            for (first, last), parts in sorted(found.items())
+            for start, end, left in parts
+            if first + start < last
+        ]
 
     def find_whole(self, text: str, *, own: bool = False) -> str | None:
         """Return what is left of a text that is exactly a recorded one; None for other texts."""
         recorded = text.strip()
-        return self.texts.get(recorded) if own or recorded not in self.shared else None
+        if recorded not in self.texts or (recorded in self.shared and not own):
+            return None
+        return str(replace_parts(SourcedText(recorded), self.texts[recorded]))
 
     def in_text(self, text: str, *, own: bool = False) -> str:
         """Return what is left of a text: a cell, JSON, or a file that is made of several texts.
@@ -244,6 +264,14 @@ def find_offered(schema: object) -> Iterator[str]:
             yield from find_offered(part)
 
 
+def _fold(text: str) -> str:
+    """Return a text in lower case, with every character where it was."""
+    lower = text.lower()
+    if len(lower) == len(text):
+        return lower
+    return "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
+
+
 def _find(text: str, wanted: str, *, is_long: bool) -> Iterator[int]:
     """Yield where a line begins in a text; a short one, only where it stands alone."""
     start = text.find(wanted)
@@ -253,15 +281,17 @@ def _find(text: str, wanted: str, *, is_long: bool) -> Iterator[int]:
         start = text.find(wanted, start + len(wanted))
 
 
-def _spell(text: str) -> Iterator[str]:
-    """Yield a text as files spell it: as it is, in a page, in JSON, in a cell of a CSV file."""
-    yield text
-    yield html.escape(text)
-    yield html.escape(text).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")
-    yield html.escape(text, quote=False)
-    yield json.dumps(text, ensure_ascii=False)[1:-1]
-    yield json.dumps(text)[1:-1]
-    yield text.replace('"', '""')
+# How files spell a text: as it is, in a page, in JSON, in a cell of a CSV file. Each treats every
+# character by itself.
+SPELLINGS: tuple[Callable[[str], str], ...] = (
+    str,
+    html.escape,
+    lambda text: html.escape(text).replace("&quot;", "&#34;").replace("&#x27;", "&#39;"),
+    lambda text: html.escape(text, quote=False),
+    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    lambda text: json.dumps(text)[1:-1],
+    lambda text: text.replace('"', '""'),
+)
 
 
 def _is_long(text: str) -> bool:

@@ -165,7 +165,9 @@ class PersonalTexts:
             elif quotable := self.quotable.get(_question_of(_reply_of(source))):
                 found = self.redaction.replace(shown, find_quoted(shown, quotable))
             else:
-                found = self.redaction.find_recorded(shown) if _may_hold_any(source) else []
+                may_hold = _may_hold_any(source)
+                altered = source.altered
+                found = self.redaction.find_recorded(shown, altered=altered) if may_hold else []
             moved = (Replacement(start + first, start + last, left) for first, last, left in found)
             # Spans may be nested. The outer one comes first.
             parts += [part for part in moved if not any(map(partial(_overlap, part), parts))]
@@ -294,14 +296,13 @@ class _Search:
             self.others.update(texts)
             return
         quoted = dict[str, None]()
-        change = partial(found.redaction.without_quotations, quotable=quotable)
         for text in texts:
             if found.redaction.find_whole(text) and any(text.strip() in part for part in shown):
                 quoted[text] = None
                 continue
             quoted |= {text[start:end]: None for start, end in find_quoted(text, quotable)}
-            found.redaction.learn(text, change)
-            self.others.add(change(text))
+            found.redaction.learn(text, quotable)
+            self.others.add(found.redaction.without_quotations(text, quotable))
         if quoted:
             found.quotable.setdefault(question, set()).update(quotable)
             found.replies.append(ReplyFound(QUOTATION, *reply, tuple(quoted)))

@@ -40,7 +40,17 @@ from folkmoot.kit.coding.codebook import EVERY, NO_CODE, Codebook, own_codebooks
 from folkmoot.kit.coding.tables import CODER, RULE, SECOND, CodebookRow, CodeRow, TextRow
 from folkmoot.models.catalog import resolve
 from folkmoot.models.endpoints import Endpoints
-from folkmoot.provenance import SourcedText, cell, concatenate, join, quote, quote_all
+from folkmoot.provenance import (
+    Source,
+    SourcedText,
+    cell,
+    concatenate,
+    enclose,
+    join,
+    quote,
+    quote_all,
+    source_of,
+)
 from folkmoot.randomness import generator
 
 PROMPT = "coder"
@@ -239,16 +249,20 @@ async def ask_coder(scope: Scope, role: str, book: Codebook, text: Text) -> tupl
 
 def quote_text(book: Codebook, text: Text) -> Text:
     """Return a text to be coded of which every part knows its source: as the study gave it, else
-    the row of the table `texts`. Of a coding afterwards that is in the run that is coded."""
+    the row of the table `texts`. Of a coding afterwards that is in the run that is coded. A text
+    of several sources is also one of that row, which is what the coder reads."""
 
     def quote_part(part: str, column: str, speaker: str = "") -> str:
         known = isinstance(part, SourcedText)
         id = cell(f"texts.{column}", book.name, text.id)
         return part if known else quote(part, "material", id, speaker)
 
+    words = quote_part(text.text, "text", text.participant_id or "")
+    if source_of(words) is None:
+        words = enclose(words, Source("material", cell("texts.text", book.name, text.id)))
     return replace(
         text,
-        text=quote_part(text.text, "text", text.participant_id or ""),
+        text=words,
         about={name: quote_part(part, "about") for name, part in text.about.items()},
         slots={
             slot: [quote_part(value, "slots") for value in values]

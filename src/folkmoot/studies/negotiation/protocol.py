@@ -16,6 +16,7 @@ from folkmoot.conversation.answers import DECLINED, Missing
 from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.session import Scope, Session
 from folkmoot.kit import coding
+from folkmoot.provenance import alter, concatenate, join
 from folkmoot.studies.negotiation.ballots import (
     NOT_HELD,
     UNMATCHED,
@@ -502,13 +503,13 @@ async def code_talks(session: Session[NegotiationConfig], held: Sequence[Talks])
 def _aloud(lines: Sequence[Line]) -> str:
     """A talk as a coder reads it: what was decided and why, without the form of C4's and C5's turns
     and the strategy's name, which would tell the condition."""
-    return "\n".join(f"{x.speaker}: {_plain(x)}" for x in lines)
+    return join("\n", (concatenate((x.speaker, ": ", _plain(x)), plain=None) for x in lines))
 
 
 def _plain(line: Line) -> str:
     parts = parts_of(line.text) if line.speaker == SYSTEM else {}
     text = " ".join((parts["Decision"], parts["Reason"])) if parts else line.text
-    return " ".join(text.split())
+    return alter(line.utterance.quoted, " ".join(text.split()))
 
 
 def _listed_terms(text: coding.Text) -> Iterator[coding.Coded]:

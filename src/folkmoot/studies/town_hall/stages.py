@@ -29,7 +29,7 @@ from folkmoot.conversation.template_sentences import FieldSentences
 from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.session import Scope, Session
 from folkmoot.kit import coding
-from folkmoot.provenance import cell, concatenate, quote
+from folkmoot.provenance import cell, concatenate, join, quote
 from folkmoot.randomness import generator
 from folkmoot.studies.town_hall import answers
 from folkmoot.studies.town_hall.answers import (
@@ -76,6 +76,7 @@ from folkmoot.studies.town_hall.discussion import (
     each_of,
     heard,
     keep_answer,
+    on_one_line,
     one_line,
     session_of,
 )
@@ -693,20 +694,22 @@ def _concern(discussion: Discussion, me: str) -> coding.Text | None:
     points = points or [one_line(r.turns[me].speaking.full_statement) for r in spoke]
     first = spoke[0].number
     said = [
-        f"{s['name']} ({s['id']}): {s['text']}"
+        concatenate((s["name"], " (", s["id"], "): ", s["text"]), plain=None)
         for r in discussion.meeting.history([r for r in rounds if r.number > first], but=me)
         for s in r["statements"]
     ]
-    chair = [one_line(r.moderation.spoken) for r in rounds[first - 1 :] if r.moderation]
-    closing = discussion.closing.consensus
+    chair = [on_one_line(r.moderator) for r in rounds[first - 1 :] if r.moderator]
+    items = [quote_item(discussion.meeting, item) for item in discussion.items]
+    closing = discussion.consensus
     parts = [
         *said,
-        *(f"The chair: {words}" for words in chair if words),
-        *(f"Proposal {i.id}: {i.text}" for i in discussion.items),
-        *([f"The final text: {closing}"] if closing else []),
+        *(concatenate(("The chair: ", words), plain=None) for words in chair if words),
+        *(concatenate(("Proposal ", i["id"], ": ", i["text"]), plain=None) for i in items),
     ]
+    if closing is not None and closing.text:
+        parts.append(concatenate(("The final text: ", closing.quoted), plain=None))
     about = {"resident": f"{names[me]} ({me})", "concern": " ".join(dict.fromkeys(points))}
-    return coding.Text(f"{discussion.meeting.id}/{me}", "\n\n".join(parts), me, about)
+    return coding.Text(f"{discussion.meeting.id}/{me}", join("\n\n", parts), me, about)
 
 
 async def code_concerns(session: Session[TownHallConfig], texts: Sequence[coding.Text]) -> None:
