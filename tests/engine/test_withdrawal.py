@@ -243,6 +243,38 @@ def test_a_word_that_is_also_a_name_of_the_protocol_stays_in_rows_of_others(tmp_
     assert after["stage"].to_list() == ["opening"] * 3
 
 
+AGAIN = {
+    "1/ann/ask0": "We should wait for the new bridge.",
+    "0/bo/ask0": "As I see it, we should wait for the new bridge.",
+    "2/bo/ask0": "Once more: we should wait for the new bridge. My barn is full.",
+    "3/lead/ask0": "Ann said: WE SHOULD WAIT FOR the new bridge. Who else has a barn?",
+    "4/lead/ask0": "Who else has a barn? Nobody said more about bridges.",
+}
+
+
+async def repeat(session: Session[StudyConfig]) -> None:
+    """Bo says the same as Ann, before and after he has read it; a moderator quotes both."""
+    heard = Transcript()
+    speakers = {who: Speaker(who) for who in ("bo", "ann")}
+    speakers["lead"] = Speaker("lead", role="moderator")
+    for number, who in enumerate(("bo", "ann", "bo", "lead", "lead")):
+        scope = session.at(str(number), who)
+        said = await scope.ask(speakers[who], "Well?", heard=heard, shows=())
+        if number:  # nobody hears what is said first
+            heard += scope.say(speakers[who], str(said), address=scope.address)
+
+
+def test_what_a_speaker_had_said_before_is_no_quotation(tmp_path: Path) -> None:
+    study = Study("again", "Again", StudyConfig, repeat)
+    model = Scripted(lambda _, address: AGAIN[address])
+    run = folkmoot.run(study, {"model": "openai/x"}, provider=model, out=tmp_path / "run").folder
+    before = dict(run.table("utterances").select("address", "text").iter_rows())
+    withdraw(run, find_personal_texts(run, ANN), "researcher")
+    after = dict(RunFolder(run.path).table("utterances").select("address", "text").iter_rows())
+    assert MARK.fullmatch(after.pop("1/ann/ask0"))
+    assert after == {address: before[address] for address in after}
+
+
 def test_quotations_by_any_speaker_are_listed_and_removed(talked: RunFolder) -> None:
     found = find_personal_texts(talked, ANN)
     quoted = {reply.address: reply.words for reply in found.replies if reply.use == QUOTATION}

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -248,6 +249,7 @@ class _Search:
     ) -> None:
         self._found, self._answers, self._people = found, answers, people
         self._received = set[Gram]()  # words that the person had read before they wrote them
+        self._said = defaultdict[str, list[str]](list)  # words of others, by who said them
         # Names of speakers, roles and stages, options and texts of the study file are not personal.
         named = {str(row[column]) for row in answers.values() for column in NAMING_CELLS}
         self._study = found.redaction.impersonal
@@ -270,6 +272,7 @@ class _Search:
         offered = {
             *find_offered(entry.request.get("schema")),
             *json.loads(asked.get("options") or "[]"),
+            *self._options_in(entry),
         }
         self._study |= offered - found.redaction.texts.keys()
         texts = self._texts_of(entry, question)
@@ -292,17 +295,24 @@ class _Search:
             found.replies.append(ReplyFound(DESCRIPTION, *reply))
         quotable = set[Gram]().union(*map(find_quotable, shown))
         quotable -= self._received | find_grams("\n".join(rest))
+        said = self._said[asked.get("speaker_id", "")]
         if not shown:
             self.others.update(texts)
+            said += texts
             return
+        # Whoever had said the same before quotes nobody.
+        if any(find_quoted(text, quotable) for text in texts):
+            quotable -= find_grams("\n".join(said))
+        known = {text for text in texts if text not in said and found.redaction.find_whole(text)}
         quoted = dict[str, None]()
         for text in texts:
-            if found.redaction.find_whole(text) and any(text.strip() in part for part in shown):
+            if text in known and any(text.strip() in part for part in shown):
                 quoted[text] = None
                 continue
             quoted |= {text[start:end]: None for start, end in find_quoted(text, quotable)}
             found.redaction.learn(text, quotable)
-            self.others.add(found.redaction.without_quotations(text, quotable))
+            said.append(found.redaction.without_quotations(text, quotable))
+            self.others.add(said[-1])
         if quoted:
             found.quotable.setdefault(question, set()).update(quotable)
             found.replies.append(ReplyFound(QUOTATION, *reply, tuple(quoted)))
@@ -320,6 +330,12 @@ class _Search:
             if source.kind == "persona" and not self._found.holds(source, entry.address):
                 self.others.add(entry.request["messages"][number]["content"][start:end])
         return rest, shown
+
+    def _options_in(self, entry: Entry) -> Iterator[str]:
+        """Yield the options that a request shows."""
+        for start, end, source, number in self._found.spans.at(entry.address):
+            if source.kind == "option":
+                yield entry.request["messages"][number]["content"][start:end]
 
     def _shows_others(self, entry: Entry) -> bool:
         """Whether a request shows, or may show, words of other participants too."""
