@@ -513,6 +513,38 @@ def compare(
 
 @app.command()
 @guarded
+def plan(
+    study: StudyArg,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write to this file (default: STUDY_preregistration.md here)."),
+    ] = None,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Also write a PDF beside it.")] = False,
+    model: ModelOpt = None,
+    set_: SetOpt = None,
+    limit: LimitOpt = None,
+    budget: BudgetOpt = None,
+    seed: SeedOpt = None,
+    trust: TrustOpt = False,
+) -> None:
+    """Write the preregistration of a study, with the digest of the plan that its run will seal."""
+    from folkmoot.cli.results import plan_command
+    from folkmoot.cli.study_files import consent
+    from folkmoot.engine.execution import RunOptions
+
+    options = RunOptions(
+        model=model,
+        overrides=tuple(set_ or ()),
+        limit=limit,
+        budget=budget,
+        seed=seed,
+        consent=consent(study, trust),
+    )
+    plan_command(study, options, out, pdf=pdf)
+
+
+@app.command()
+@guarded
 def power(
     study: StudyArg,
     set_: SetOpt = None,

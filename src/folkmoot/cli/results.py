@@ -1,4 +1,4 @@
-"""`folkmoot verify, report, export, compare, power`: read runs and designs."""
+"""`folkmoot verify, report, export, compare, plan, power`: read runs and designs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from folkmoot.cli.console import clean, err, out, warn
 from folkmoot.cli.study_files import consent
 from folkmoot.cli.tables import print_findings, synthetic_panel
 from folkmoot.engine.desk import seats_in
+from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.folder import held_folder
 from folkmoot.engine.grid import RunGrid, cell_folder, is_grid, read_grid
 from folkmoot.engine.repair import plan_repair, repair_journal
+from folkmoot.engine.runner import load
 from folkmoot.engine.study_file import load_study_file
 from folkmoot.engine.verify import verify_run
 from folkmoot.engine.withdrawal import (
@@ -30,6 +32,7 @@ from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError
 from folkmoot.kit.coding.afterwards import verify_codings
 from folkmoot.kit.exposure import differences
 from folkmoot.measures.estimates import dollars, plural
+from folkmoot.storage.files import write_text
 from folkmoot.storage.run_folder import JOURNAL, OUTPUTS, STUDY_FILE, RunFolder
 
 MOST_IDS = 12
@@ -232,6 +235,28 @@ def compare_command(names: Sequence[str], margin: float) -> None:
         if isinstance(run, RunFolder) and run.partial:
             warn(f"{run.id}: {run.partial}")
     print_findings(out(), compare(runs, margin))
+
+
+def plan_command(path: Path, options: RunOptions, target: Path | None, *, pdf: bool) -> None:
+    """Write the preregistration of a study and print its path and the digest of its plan."""
+    from folkmoot.report.preregistration import as_markdown, preregister
+
+    text = preregister(load(path, options), options)
+    target = Path(f"{path.stem}_preregistration.md") if target is None else target
+    content = as_markdown(text)
+    if target.exists() and target.read_text("utf-8", "replace") != content:
+        hint = "name another with --out, or move it"
+        raise InputError(Problem("holds another text", str(target), hint=hint))
+    write_text(target, content)
+    out().print(f"wrote {escape(str(target))}", soft_wrap=True)
+    if pdf:
+        from folkmoot.report.pdf import write_registration_pdf
+
+        written = write_registration_pdf(text, target.with_suffix(".pdf"))
+        out().print(f"wrote {escape(str(written))}", soft_wrap=True)
+    if text.note:
+        warn(text.note)
+    out().print(f"Digest of the sealed plan: {text.digest}", soft_wrap=True)
 
 
 def power_command(path: Path, overrides: tuple[str, ...], iccs: Sequence[float]) -> None:

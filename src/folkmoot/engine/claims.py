@@ -7,7 +7,7 @@ the claims of a run are put together as families.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -132,6 +132,35 @@ def _pair(rows: pl.DataFrame, claim: Claim) -> tuple[Side, Side]:
         Side(known[name].to_numpy(), units, lost, subjects) for name in ("value", "value_right")
     )
     return one, other
+
+
+def as_declared(
+    claim: Claim, tables: Mapping[str, Mapping[str, str]], others: Sequence[Claim] = ()
+) -> Claim:
+    """A claim of a study file with the kind of its measure, its unit and its estimand, as they are
+    known before a run. `tables`: table → column → kind. Where one of the `others`, which the study
+    type declares, is on the same arms of the same measure, its unit is taken."""
+    table, kind = find_declared(claim.measure, tables)
+    if kind is None:
+        return claim
+    measure = claim.measure.rpartition(".")[2]
+    same = (
+        other.unit
+        for other in others
+        if other.measure == f"{table}.{measure}" and {*other.contrast} == {*claim.contrast}
+    )
+    columns = pl.DataFrame(schema=dict.fromkeys(tables[table], pl.String))
+    unit = next(same, units_of(columns).name)
+    found = replace(claim, kind="share" if kind == "bool" else "mean", unit=unit)
+    return replace(found, estimand=claim.estimand or _describe_estimand(found))
+
+
+def find_declared(measure: str, tables: Mapping[str, Mapping[str, str]]) -> tuple[str, str | None]:
+    """The declared table of a measure, and its kind: "bool", "int", "float" or "text"; None where
+    no table has it."""
+    named, _, column = measure.rpartition(".")
+    order = [named] if named else [*TABLES, *tables]
+    return next(((t, tables[t][column]) for t in order if column in tables.get(t, {})), ("", None))
 
 
 def _describe_estimand(claim: Claim) -> str:

@@ -12,7 +12,7 @@ import time
 from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from folkmoot.engine.folder import open_journal, write_settings
 from folkmoot.engine.gateway import Gateway, uncountable
 from folkmoot.engine.integrity import digest_of_run
 from folkmoot.engine.journal import Journal, JournalReader, Replay
-from folkmoot.engine.plan import Plan
+from folkmoot.engine.plan import CLAIMS, DESIGN, SEATS, Plan
 from folkmoot.engine.preflight import preflight
 from folkmoot.engine.progress import (
     Notice,
@@ -41,8 +41,9 @@ from folkmoot.engine.progress import (
     silent,
 )
 from folkmoot.engine.providers import Providers
+from folkmoot.engine.seats import Playable
 from folkmoot.engine.session import Session
-from folkmoot.engine.study import Study, seats_of
+from folkmoot.engine.study import Study, claims_of, seats_of
 from folkmoot.engine.study_file import StudyFile
 from folkmoot.engine.study_language import describe_language
 from folkmoot.errors import InputError, Problem, ProtocolError, RunInterrupted, RunPaused
@@ -257,9 +258,7 @@ def _context(execution: Execution, journal: Journal | Replay, progress: Progress
         study_file=_relative(found.path, folder),
         accept_changes=execution.options.accept_changes,
     )
-    plan.seal("design", design_of(found, providers, plan.sealed("design")))
-    if seats:
-        plan.seal("seats", [place.name for place in seats])
+    seal_registration(plan, found, providers, seats)
     if journal.repaired:  # what follows from answers that are asked again may be another
         plan.accept_changes()
     desk = None
@@ -343,6 +342,20 @@ def sending_rehearsed() -> Away:
     from folkmoot.engine.cluster.travel import sent_and_run_here  # Ray is an extra
 
     return sent_and_run_here
+
+
+def seal_registration(
+    plan: Plan, found: StudyFile, providers: Providers, seats: Sequence[Playable] | None = None
+) -> None:
+    """Seal what is fixed before the first call: the design, what it compares, and the seats."""
+    begun = bool(plan.sealed(DESIGN))
+    plan.seal(DESIGN, design_of(found, providers, plan.sealed(DESIGN)))
+    if not begun:  # a resume keeps the claims as they were stated, and adds none after the calls
+        claims = claims_of(found.study, found.config)
+        plan.seal(CLAIMS, [asdict(claim) for claim in claims])
+    places = seats_of(found.study, found.config, found.folder) if seats is None else seats
+    if places:
+        plan.seal(SEATS, [place.name for place in places])
 
 
 def design_of(found: StudyFile, providers: Providers, sealed: Mapping[str, Any]) -> dict[str, Any]:

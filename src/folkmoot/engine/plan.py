@@ -5,12 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from folkmoot.errors import DriftError, ForeignJournal
 from folkmoot.hints import shortened
 from folkmoot.randomness import digest
 from folkmoot.storage.files import dumps, write_text
 from folkmoot.storage.manifest import software
+
+DESIGN, CLAIMS, SEATS = "design", "claims", "seats"
+REGISTERED = (DESIGN, CLAIMS, SEATS)  # parts that every run seals before its first call
+
+
+def digest_registration(plan: Mapping[str, Any]) -> str:
+    """The digest of what a plan sealed before the first call, computed from the content of these
+    parts; empty where it sealed nothing."""
+    sealed = plan.get("sealed", {})
+    hashes = {name: _hash(sealed[name]["data"]) for name in REGISTERED if name in sealed}
+    return _hash(hashes) if hashes else ""
+
+
+def _hash(data: object) -> str:
+    return digest(json.dumps(data, sort_keys=True)).hex()
 
 
 class Plan:
@@ -58,7 +74,7 @@ class Plan:
     def seal(self, name: str, data: object) -> None:
         """Fix one part of the design. Raises DriftError if it was sealed otherwise before."""
         data = json.loads(dumps(data))
-        entry = {"hash": digest(json.dumps(data, sort_keys=True)).hex(), "data": data}
+        entry = {"hash": _hash(data), "data": data}
         old = self._data["sealed"].get(name)
         if old is not None and old["hash"] == entry["hash"]:
             return

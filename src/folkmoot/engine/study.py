@@ -15,6 +15,7 @@ from typing import Any, Generic
 
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.authors import mistake_of
+from folkmoot.engine.claims import as_declared
 from folkmoot.engine.config import Config, StudyConfig
 from folkmoot.engine.consent import TRUST_ALL, Consent
 from folkmoot.engine.hypotheses import hypotheses_finding, read_sealed
@@ -32,6 +33,7 @@ from folkmoot.registry import STUDIES, installed
 from folkmoot.respondent.part import Part
 from folkmoot.storage.findings import Finding, Grid
 from folkmoot.storage.rows import Row
+from folkmoot.storage.rows import declared as declared_tables
 from folkmoot.storage.run_folder import RunFolder
 
 
@@ -210,6 +212,20 @@ def seats_of(study: Study, config: StudyConfig, folder: Path) -> tuple[Playable,
     if config.seats is None:
         return ()
     return taken(config.seats, study.places(config, folder), config.random_seed)
+
+
+def claims_of(study: Study, config: StudyConfig) -> list[Claim]:
+    """What a study with these settings compares: the hypotheses of its file, then the claims of its
+    type.
+
+    Where hypotheses are stated they are the primary family, and all else is exploratory.
+    """
+    declared = list(study.claims(config))
+    if not config.hypotheses:
+        return declared
+    tables = declared_tables(study.tables)
+    stated = [as_declared(h.claim(), tables, declared) for h in config.hypotheses]
+    return [*stated, *(replace(claim, family="exploratory") for claim in declared)]
 
 
 def claims_of_run(study: Study, run: RunFolder) -> list[Claim]:

@@ -7,7 +7,8 @@ seed, files and models are compared for all of them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from folkmoot.engine.journal import JournalReader
@@ -16,6 +17,7 @@ from folkmoot.engine.verify import changed_since
 from folkmoot.errors import StorageError
 from folkmoot.hints import shortened, some_of
 from folkmoot.measures.estimates import plural
+from folkmoot.storage.findings import Cell, Grid
 from folkmoot.storage.run_folder import JOURNAL, RunFolder, Streamed
 
 
@@ -39,6 +41,48 @@ def deviations(run: RunFolder, study: Study) -> list[str]:
     if run.unusable:
         found.append(f"Nothing in this run is usable: {run.unusable}.")
     return found
+
+
+def both_versions(run: RunFolder) -> Grid:
+    """What deviated from the sealed plan: as it was registered and as it was carried out, in full.
+
+    Parts that were changed on purpose (`--accept-changes`), and settings of the run's own file.
+    """
+    sealed = {name: part["data"] for name, part in run.plan.get("sealed", {}).items()}
+    rows: list[dict[str, Cell]] = []
+
+    def tell(part: str, registered: object, carried_out: object) -> None:
+        for where, was, now in _leaves(registered, carried_out):
+            place = f"{part}.{where}" if where else part
+            rows.append({"what": place, "registered": _text(was), "carried_out": _text(now)})
+
+    for change in run.plan.get("changes", []):
+        name = change["name"]
+        later = (c["was"]["data"] for c in run.plan["changes"] if c["name"] == name)
+        versions = [*later, sealed.get(name)]
+        at = versions.index(change["was"]["data"])
+        tell(name, versions[at], versions[at + 1])
+    settings = sealed.get("design", {}).get("settings", {})
+    for key, value in settings.items():
+        if key in run.config:
+            tell(f"study.yaml.{key}", _without_none(value), _without_none(run.config[key]))
+    return Grid.of(rows, "Both versions in full.")
+
+
+def _leaves(was: object, now: object, where: str = "") -> Iterator[tuple[str, object, object]]:
+    """The places at which two values differ, with both values there."""
+    if isinstance(was, Mapping) and isinstance(now, Mapping):
+        for key in dict.fromkeys([*was, *now]):
+            inner = f"{where}.{key}" if where else str(key)
+            yield from _leaves(was.get(key), now.get(key), inner)
+    elif was != now:
+        yield where, was, now
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "not set"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def since(run: RunFolder, study: Study) -> list[str]:

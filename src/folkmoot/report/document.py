@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from folkmoot.engine.grid import RunGrid
 from folkmoot.engine.study import findings_of, study_of_run
@@ -17,6 +16,7 @@ from folkmoot.report.front import Front, answers, front
 from folkmoot.report.instructions import check_instructions
 from folkmoot.report.mixed import people_and_models
 from folkmoot.report.pooled import Found, pooled
+from folkmoot.report.preregistration import title_of
 from folkmoot.report.trust import Trust, trust
 from folkmoot.storage.findings import Board, Finding
 from folkmoot.storage.run_folder import RunFolder, Streamed
@@ -73,7 +73,7 @@ def document(run: RunFolder, known: Sequence[Finding] = ()) -> Document:
     if "coding" not in {f.key for f in findings}:
         findings += found(coding.finding(run))
     findings += found([people_and_models(run), check_instructions(run), report_unattributed(run)])
-    name = _title(run.config) or study.title
+    name = title_of(run.config) or study.title
     trusted = trust(run, study)
     return Document(
         title=name,
@@ -100,7 +100,7 @@ def grid_document(grid: RunGrid, cells: Found) -> Document:
     study = study_of_run(runs[0])
     missing = len(grid.cells) - len(runs)
     return Document(
-        title=_title(runs[0].config) or study.title,
+        title=title_of(runs[0].config) or study.title,
         subtitle=f"{study.title} · grid of {len(grid.cells)} runs · {grid.path.name}",
         partial=f"PARTIAL: {missing} of {len(grid.cells)} cells have not finished" * bool(missing),
         mark=next((run.mark for run in runs if run.mark), ""),
@@ -112,14 +112,6 @@ def grid_document(grid: RunGrid, cells: Found) -> Document:
         sections=_sections([f for f in findings if not f.headline]),
         trust=None,
     )
-
-
-def _title(config: Mapping[str, Any]) -> str:
-    """What the study file calls itself; of a workbook, its experiment."""
-    settings = config.get("workbook", {}).get("settings", {})
-    experiment = str(settings.get("experiment_id") or "").replace("_", " ")
-    named = config.get("pilot_name") or config.get("title") or experiment.capitalize()
-    return str(named)
 
 
 def _planted(run: RunFolder) -> str:

@@ -11,9 +11,12 @@ import typst
 
 from folkmoot.files import write_bytes
 from folkmoot.report.document import Document, Figure
+from folkmoot.report.preregistration import Preregistration
 from folkmoot.storage.findings import Grid, cell_text, heading, numeric_columns
 
 TEMPLATE = Path(__file__).parent / "templates" / "report.typ"
+TABLES = TEMPLATE.with_name("tables.typ")
+REGISTRATION = TEMPLATE.with_name("preregistration.typ")
 MARK = """#set page(width: auto, height: auto, margin: 0pt, fill: none)
 #rotate(-35deg, reflow: true, text(62pt, weight: "bold", fill: rgb(0, 0, 0, 14))[MARK])"""
 MOST_ROWS = 40
@@ -26,13 +29,46 @@ def write_pdf(document: Document, path: Path) -> Path:
     """Typeset a report. The PDF holds the first 40 rows of each table; the HTML has them all."""
     with TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "report.typ").write_text(TEMPLATE.read_text("utf-8"), "utf-8")
+        for template in (TEMPLATE, TABLES):
+            (folder / template.name).write_text(template.read_text("utf-8"), "utf-8")
         data = _Writer(folder).document(document)
         (folder / "report.json").write_text(json.dumps(data), "utf-8")
         # A drawing, because letters of a text would stand between sentences that are copied.
         (folder / "mark.typ").write_text(MARK.replace("MARK", document.mark), "utf-8")
         typst.compile(str(folder / "mark.typ"), str(folder / "mark.svg"), format="svg")
         write_bytes(path, typst.compile(str(folder / "report.typ")))
+    return path
+
+
+def write_registration_pdf(text: Preregistration, path: Path) -> Path:
+    """Typeset a preregistration, whole."""
+    data = {
+        "title": text.title,
+        "digest": text.digest,
+        "note": text.note,
+        "sections": [
+            {
+                "title": section.title,
+                "fields": [
+                    {
+                        "title": field.title,
+                        "paragraphs": [_plain(words) for words in field.paragraphs],
+                        "numbered": [_plain(words) for words in field.numbered],
+                        "grid": _grid(field.grid, None),
+                        "verbatim": field.verbatim,
+                    }
+                    for field in section.fields
+                ],
+            }
+            for section in text.sections
+        ],
+    }
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        for template in (REGISTRATION, TABLES):
+            (folder / template.name).write_text(template.read_text("utf-8"), "utf-8")
+        (folder / "preregistration.json").write_text(json.dumps(data), "utf-8")
+        write_bytes(path, typst.compile(str(folder / REGISTRATION.name)))
     return path
 
 
@@ -62,6 +98,9 @@ class _Writer:
                 ),
             ],
             "deviations": list(trust.deviations),
+            "registered": [_plain(words) for words in trust.registered],
+            "claims": _grid(trust.claims),
+            "versions": _grid(trust.versions),
             "since": list(trust.since),
             "tables": [
                 {"title": "Models, as asked and as served", "grid": _grid(trust.models)},
@@ -143,11 +182,12 @@ def _widths(grid: Grid, rows: list[list[str]]) -> list[float]:
     ]
 
 
-def _grid(grid: Grid) -> dict[str, object]:
-    left = len(grid.rows) - MOST_ROWS
+def _grid(grid: Grid, most: int | None = MOST_ROWS) -> dict[str, object]:
+    """A table as the templates read it, with at most so many rows (None: all)."""
+    left = 0 if most is None else len(grid.rows) - most
     rows = [
         [cell_text(value, column) for value, column in zip(row, grid.columns, strict=True)]
-        for row in grid.rows[:MOST_ROWS]
+        for row in grid.rows[:most]
     ]
     return {
         "columns": [heading(c) for c in grid.columns],

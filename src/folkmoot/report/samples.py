@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from folkmoot.engine.plan import CLAIMS, DESIGN
 from folkmoot.engine.seats import SPOKEN_FOR
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import AS_CSV, misread
@@ -17,7 +18,6 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import BY, CLUSTERS, PEOPLE, by_column
 
 UNITS = (*PEOPLE, "seat")
-DESIGN = "design"
 ALIASES = {
     "participant": "participant_id",
     "arm": "condition",
@@ -103,12 +103,13 @@ def people_in(run: Sample) -> Sample | None:
 
 
 def same_people(first: Sample, second: Sample) -> bool:
-    """Whether two runs drew the same people: all that both sealed besides the design is the same.
+    """Whether two runs drew the same people: all that both sealed besides the design and its claims
+    is the same.
 
     Models and prompts belong to the design; who takes part, and in which condition, is sealed
     apart from it.
     """
-    parts = (first.sealed.keys() & second.sealed.keys()) - {DESIGN}
+    parts = (first.sealed.keys() & second.sealed.keys()) - {DESIGN, CLAIMS}
     return bool(parts) and all(first.sealed[part] == second.sealed[part] for part in parts)
 
 

@@ -16,7 +16,8 @@ from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.study import Study
 from folkmoot.errors import StorageError
 from folkmoot.models.catalog import HUMAN, ON_THIS_MACHINE, is_local
-from folkmoot.report.deviations import deviations, since
+from folkmoot.report.deviations import both_versions, deviations, since
+from folkmoot.report.preregistration import registration_of_run
 from folkmoot.storage.findings import Grid
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
@@ -47,7 +48,10 @@ class Trust:
     answers: Grid
     software: Grid
     hashes: Grid
+    registered: tuple[str, ...]  # what the plan sealed before the first call, and its claims
+    claims: Grid
     deviations: tuple[str, ...]
+    versions: Grid  # of what deviated, both versions in full
     since: tuple[str, ...]
     checklist: Grid
     methods: str
@@ -56,13 +60,17 @@ class Trust:
 def trust(run: RunFolder, study: Study) -> Trust:
     """Read the trust section from a run folder."""
     manifest = run.manifest
+    registered, claims = registration_of_run(run)
     return Trust(
         models=_models(manifest, _called(run)),
         run=_run(run),
         answers=_answers(manifest),
         software=_software(manifest),
         hashes=_hashes(run),
+        registered=registered,
+        claims=claims,
         deviations=tuple(deviations(run, study)),
+        versions=both_versions(run),
         since=tuple(since(run, study)),
         checklist=_checklist(run),
         methods=methods(run, study.title),
