@@ -1,0 +1,178 @@
+"""`folkmoot plan`: the fields of a preregistration, and the digest that the run then seals."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import folkmoot
+from folkmoot.cli.app import app
+from folkmoot.engine.plan import digest_registration
+from folkmoot.engine.study import registered
+from folkmoot.report.html import write_report
+from folkmoot.report.preregistration import registration_of_run
+from folkmoot.report.trust import trust
+from folkmoot.storage.run_folder import RunFolder
+from tests.contract.small import small_study
+
+FIELDS = {
+    "Study information": ["Title", "Authors", "Description", "Hypotheses"],
+    "Design plan": [
+        *("Study type", "Blinding", "Is there any additional blinding in this study?"),
+        *("Study design", "Randomization"),
+    ],
+    "Sampling plan": [
+        *("Existing data", "Explanation of existing data", "Data collection procedures"),
+        *("Sample size", "Sample size rationale", "Stopping rule"),
+    ],
+    "Variables": ["Manipulated variables", "Measured variables", "Indices"],
+    "Analysis plan": [
+        *("Statistical models", "Transformations", "Inference criteria", "Data exclusion"),
+        *("Missing data", "Exploratory analysis"),
+    ],
+    "Other": ["Digest of the sealed plan", "Digests of the prompts", "Settings as they are sealed"],
+}
+STATED = """
+hypotheses:
+  - measure: position_changed
+    contrast: [acp, simple_voting]
+    direction: greater
+    smallest: 0.05
+    expected: 0.2
+"""
+
+
+def call(*words: str) -> str:
+    result = CliRunner().invoke(app, list(words), env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def fields_of(text: str) -> dict[str, str]:
+    """The text of each field of the template."""
+    parts = re.split(r"^### (.*)$", re.sub(r"^## .*$", "", text, flags=re.M), flags=re.M)[1:]
+    return dict(zip(parts[::2], (part.strip() for part in parts[1::2]), strict=True))
+
+
+@pytest.mark.parametrize("study", sorted(registered()))
+def test_the_run_of_a_preregistered_study_seals_the_plan_of_that_digest(
+    study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = small_study(study, tmp_path / "study")
+    printed = call("plan", str(path), "--model", "synthetic", "--pdf")
+    written = tmp_path / f"{path.stem}_preregistration.md"
+    text = written.read_text("utf-8")
+    assert written.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+    for section, names in FIELDS.items():
+        part = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+        assert re.findall(r"^### (.*)$", part, re.M) == names
+    fields = fields_of(text)
+    assert all(fields.values())
+    assert re.search(r"^1\. .*(primary)", fields["Hypotheses"], re.M)
+    call("run", str(path), "--model", "synthetic", "--out", "outputs/kept")
+    run = RunFolder(tmp_path / "outputs" / "kept")
+    (digest,) = re.findall(r"Digest of the sealed plan: (\w+)", printed)
+    assert digest == digest_registration(run.plan)
+    assert f"`{digest}`" in fields["Digest of the sealed plan"]
+    for name, value in run.plan["sealed"]["design"]["data"]["prompts"].items():
+        assert f"| {name} | {value} |" in fields["Digests of the prompts"]
+    page = write_report(run).read_text("utf-8")
+    assert f"Digest of the sealed plan: {digest}" in page
+    says, claims = registration_of_run(run)
+    at = claims.columns.index("claim")
+    assert claims.rows and all(f"| {row[at]} |" in text.replace("\\|", "|") for row in claims.rows)
+    assert says[-1] == "Everything that is not in this table is exploratory."
+
+
+def test_another_setting_seed_or_model_is_another_plan(tmp_path: Path) -> None:
+    path = small_study("cross_pollination", tmp_path)
+
+    def digest(*more: str) -> str:
+        target = tmp_path / f"{len([*tmp_path.iterdir()])}.md"
+        printed = call("plan", str(path), "--out", str(target), *more)
+        return re.findall(r"Digest of the sealed plan: (\w+)", printed)[0]
+
+    same = digest("--model", "synthetic")
+    assert same == digest("--model", "synthetic")
+    others = [
+        digest("--model", "synthetic", "--seed", "7"),
+        digest("--model", "openai/gpt-4o", "--trust"),
+        digest("--model", "synthetic", "--set", "participants_per_condition=7"),
+    ]
+    assert len({same, *others}) == 4
+    # A budget says when a run pauses, and not what it studies.
+    assert digest("--model", "synthetic", "--budget", "5") == same
+
+
+def test_the_fields_hold_what_the_study_file_says(tmp_path: Path) -> None:
+    path = small_study("cross_pollination", tmp_path)
+    path.write_text(path.read_text("utf-8") + STATED, "utf-8")
+    target = tmp_path / "plan.md"
+    call("plan", str(path), "--out", str(target), "--model", "synthetic", "--budget", "12")
+    fields = fields_of(target.read_text("utf-8"))
+    assert (
+        "1. position_changed: acp exceeds simple_voting by more than 5 points (primary)."
+        in (fields["Hypotheses"])
+    )
+    assert "Expected: +20 points." in fields["Hypotheses"]
+    assert "2." not in fields["Hypotheses"]
+    assert fields["Sample size"] == "6 arms with 6 participants each."
+    assert "pauses after spending $12.00" in fields["Stopping rule"]
+    assert "Primary: 1 claim, a 95 % interval." in fields["Inference criteria"]
+    assert (
+        "changed their choice: Adversarial (ACP) and Simple voting differ"
+        in (fields["Exploratory analysis"])
+    )
+    assert "| all others | synthetic |" in fields["Data collection procedures"]
+
+
+def test_a_plan_is_not_written_over_and_says_when_it_comes_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = small_study("cross_pollination", tmp_path)
+    call("plan", str(path), "--model", "synthetic")
+    call("plan", str(path), "--model", "synthetic")  # the same text
+    other = CliRunner().invoke(app, ["plan", str(path), "--model", "synthetic", "--seed", "3"])
+    assert other.exit_code == 2 and "holds another text" in other.output
+    assert "has begun already" not in (tmp_path / "cross_pollination_preregistration.md").read_text(
+        "utf-8"
+    )
+    call("run", str(path), "--model", "synthetic")
+    call("plan", str(path), "--model", "synthetic", "--out", "late.md")
+    assert "was not written before its data" in (tmp_path / "late.md").read_text("utf-8")
+
+
+def test_both_versions_of_what_deviated_are_told_in_full(tmp_path: Path) -> None:
+    path = small_study("cross_pollination", tmp_path)
+    words = " ".join(f"word{n}" for n in range(60))
+    path.write_text(
+        path.read_text("utf-8").replace("One purpose can be funded.", f"Before {words}."), "utf-8"
+    )
+    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
+    study = run.path / "study.yaml"
+    study.write_text(study.read_text("utf-8").replace("Before word0", "After word0"), "utf-8")
+    plan = json.loads((run.path / "plan.json").read_text("utf-8"))
+    was = json.loads(json.dumps(plan["sealed"]["design"]))
+    was["data"]["settings"]["random_seed"] = 41
+    plan["changes"].append({"name": "design", "was": was})
+    (run.path / "plan.json").write_text(json.dumps(plan), "utf-8")
+    told = trust(RunFolder(run.path), run.study).versions
+    rows = {row[0]: row[1:] for row in told.rows}
+    assert rows["design.settings.random_seed"] == ("41", "42")
+    assert rows["study.yaml.topic.description"] == (f"Before {words}.", f"After {words}.")
+
+
+def test_a_run_of_an_earlier_version_says_that_no_claims_were_sealed(tmp_path: Path) -> None:
+    path = small_study("negotiation", tmp_path)
+    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
+    plan = json.loads((run.path / "plan.json").read_text("utf-8"))
+    del plan["sealed"]["claims"]
+    (run.path / "plan.json").write_text(json.dumps(plan), "utf-8")
+    (says,), grid = registration_of_run(RunFolder(run.path))
+    assert says.startswith("No claims were sealed") and not grid.rows
