@@ -530,7 +530,7 @@ def test_what_is_sealed_is_on_the_disk_before_the_next_effect(tmp_path: Path, ef
                     assert await session.compute(looked, 2) == 4
 
     run(tmp_path, protocol, Looking(look))
-    assert there == [{"design", "a"}, {"design", "a", "b"}]
+    assert there == [{"design", "claims", "a"}, {"design", "claims", "a", "b"}]
 
 
 def test_a_study_may_not_write_outside_its_folder(tmp_path: Path) -> None:

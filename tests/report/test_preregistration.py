@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -176,3 +177,16 @@ def test_a_run_of_an_earlier_version_says_that_no_claims_were_sealed(tmp_path: P
     (run.path / "plan.json").write_text(json.dumps(plan), "utf-8")
     (says,), grid = registration_of_run(RunFolder(run.path))
     assert says.startswith("No claims were sealed") and not grid.rows
+
+
+def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "plan.md").read_text("utf-8")
+    monkeypatch.chdir(tmp_path)
+    small_study("cross_pollination", tmp_path).rename("study.yaml")
+    printed = [call(*shlex.split(line, comments=True)[1:]) for line in commands(page)]
+    (digest,) = re.findall(r"Digest of the sealed plan: (\w+)", printed[0])
+    assert digest in (tmp_path / "outputs" / "study" / "report.html").read_text("utf-8")
+
+
+def commands(page: str) -> list[str]:
+    return re.findall(r"^folkmoot .*$", page, re.M)

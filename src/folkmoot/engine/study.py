@@ -229,15 +229,10 @@ def claims_of(study: Study, config: StudyConfig) -> list[Claim]:
 
 
 def claims_of_run(study: Study, run: RunFolder) -> list[Claim]:
-    """What a run compares: the hypotheses of its sealed plan, then the claims of its study type.
-
-    Where hypotheses are stated they are the primary family, and all else is exploratory.
-    """
+    """What a run compares: the hypotheses of its sealed plan, then the claims of its study type."""
     stated, _ = read_sealed(run)
-    declared = list(study.claims(study.config.model_validate(run.config)))
-    if not stated:
-        return declared
-    return [*(h.claim() for h in stated), *(replace(c, family="exploratory") for c in declared)]
+    config = study.config.model_validate(run.config)
+    return claims_of(study, config.model_copy(update={"hypotheses": tuple(stated)}))
 
 
 FAILED = "failed"  # the key of the finding that says that a study's findings failed

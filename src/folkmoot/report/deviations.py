@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from folkmoot.engine.journal import JournalReader
@@ -56,12 +57,12 @@ def both_versions(run: RunFolder) -> Grid:
             place = f"{part}.{where}" if where else part
             rows.append({"what": place, "registered": _text(was), "carried_out": _text(now)})
 
+    versions: dict[str, list[object]] = {}
     for change in run.plan.get("changes", []):
-        name = change["name"]
-        later = (c["was"]["data"] for c in run.plan["changes"] if c["name"] == name)
-        versions = [*later, sealed.get(name)]
-        at = versions.index(change["was"]["data"])
-        tell(name, versions[at], versions[at + 1])
+        versions.setdefault(change["name"], []).append(change["was"].get("data"))
+    for name, earlier in versions.items():
+        for was, now in pairwise([*earlier, sealed.get(name)]):
+            tell(name, was, now)
     settings = sealed.get("design", {}).get("settings", {})
     for key, value in settings.items():
         if key in run.config:
