@@ -420,6 +420,39 @@ def report(
     report_command(run, pdf)
 
 
+@app.command("controls", epilog=EXIT_CODES)
+@guarded
+def control_run(
+    run: RunArg,
+    participants: Annotated[
+        int, typer.Option("--participants", help="At most so many of each condition.", min=1)
+    ] = 200,
+    language: Annotated[
+        str, typer.Option("--language", help="Language of the shipped questions: en or de.")
+    ] = "en",
+    negative: Annotated[
+        bool, typer.Option("--negative/--no-negative", help="Ask the negative controls.")
+    ] = True,
+    retest: Annotated[
+        bool, typer.Option("--retest/--no-retest", help="Ask first decisions again.")
+    ] = True,
+    budget: BudgetOpt = None,
+    key: KeyOpt = None,
+    trust: TrustOpt = False,
+) -> None:
+    """Ask control questions about a finished run: is it the treatment that made the difference?"""
+    from folkmoot.cli.controls import controls_command
+    from folkmoot.engine.execution import RunOptions
+
+    settings = {
+        "participants": participants,
+        "language": language,
+        "negative": negative,
+        "retest": retest,
+    }
+    controls_command(run, settings, RunOptions(budget=budget, key=key), trust=trust)
+
+
 @app.command("codes", epilog=EXIT_CODES)
 @guarded
 def code_texts(

@@ -30,6 +30,7 @@ from folkmoot.engine.withdrawal import (
 )
 from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError
 from folkmoot.kit.coding.afterwards import verify_codings
+from folkmoot.kit.controls.asking import verify_controls
 from folkmoot.kit.exposure import differences
 from folkmoot.measures.estimates import dollars, plural
 from folkmoot.storage.files import write_text
@@ -83,9 +84,9 @@ def verify_command(name: str, digest: str | None) -> None:
 
 def _verify(run: RunFolder, digest: str) -> bool:
     found = verify_run(run, published=digest)
-    for folder, coding in verify_codings(run):
-        found.differences += [f"{folder}: {d}" for d in coding.differences]
-        found.not_compared += [f"{folder}: {d}" for d in coding.not_compared]
+    for folder, below in (*verify_codings(run), *verify_controls(run)):
+        found.differences += [f"{folder}: {d}" for d in below.differences]
+        found.not_compared += [f"{folder}: {d}" for d in below.not_compared]
     console = out()
     for title, lines in (
         (f"[red]{plural(len(found.differences), 'difference')}:[/]", found.differences),

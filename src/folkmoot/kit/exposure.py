@@ -37,7 +37,8 @@ class Decision:
     `shows`: label → ids of the sources that the design shows here, every one of them. With no ids
     none may stand. A label that is not named is reported and not checked. `within`: further ids
     that may stand here, or beginnings of ids that end in `/`; a text of a label that is in neither
-    is from elsewhere.
+    is from elsewhere. `unit`: the id of what is independent of others, such as the group in which
+    several people talk; empty: the participant.
     """
 
     address: str
@@ -46,6 +47,7 @@ class Decision:
     name: str
     shows: Mapping[str, Collection[str]] = field(default_factory=dict)
     within: Collection[str] = ()
+    unit: str = ""
 
 
 class ExposureRow(Row, table="exposure"):
@@ -55,6 +57,10 @@ class ExposureRow(Row, table="exposure"):
     condition: str
     decision: str = column("what was decided")
     address: str
+    unit: str = column(
+        "what is independent of others: the group, session or hall of the participant, or the "
+        "participant"
+    )
     kind: str = column(
         "kind of text; “words from elsewhere”: those of a conversation that was not theirs; “words "
         "under another's name”: those that the prompt puts in another speaker's mouth"
@@ -167,6 +173,7 @@ def _rows(
             condition=decision.condition,
             decision=decision.name,
             address=decision.address,
+            unit=decision.unit or decision.participant_id,
             kind=kind,
             expected=False if never else None if wanted is None else bool(wanted),
             texts=len(found),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from folkmoot.engine.grid import RunGrid
 from folkmoot.engine.study import findings_of, study_of_run
 from folkmoot.kit import coding
+from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.findings import FITNESS, fitness, found
 from folkmoot.kit.sources import report_unattributed
 from folkmoot.measures.diagnostics import of_answers
@@ -72,6 +73,7 @@ def document(run: RunFolder, known: Sequence[Finding] = ()) -> Document:
         findings.append(fitness(of_answers(Streamed(run.lazy("answers")))))
     if "coding" not in {f.key for f in findings}:
         findings += found(coding.finding(run))
+    findings += control_findings(run)
     findings += found([people_and_models(run), check_instructions(run), report_unattributed(run)])
     name = title_of(run.config) or study.title
     trusted = trust(run, study)

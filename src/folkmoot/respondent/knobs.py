@@ -77,6 +77,16 @@ class Knobs(BaseModel):
     )
     over_length: Chance = Field(0.0, description="pathology: chance per reply of an essay")
     cut: Chance = Field(0.0, description="pathology: chance per reply of ending in the middle")
+    drift: Chance = Field(
+        0.0,
+        description="pathology: chance per control question that a participant who has heard much "
+        "of others answers as another person",
+    )
+    persona_forgetting: Chance = Field(
+        0.0,
+        description="pathology: chance that a participant who has heard much of others no longer "
+        "knows the age that the persona states",
+    )
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Knobs:

@@ -11,6 +11,7 @@ from folkmoot.engine.utterances import UTTERANCES
 from folkmoot.kit.exposure import Decision, Exposure
 from folkmoot.provenance import Source, cell
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import FEWEST_DRAWS
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig, Exposed
 
 KINDS = {"clarification": "interview", "adversarial_dialogue": "dialogue"}  # by stage
@@ -49,6 +50,7 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
         maintain_order=True,
     )
     talks, pages = _talks(run), _pages(run)
+    by_draw = config.summary_draws >= FEWEST_DRAWS
     for row in asked.collect().iter_rows(named=True):
         who, name = row["speaker_id"], DECISIONS[row["stage"]]
         shown = Exposed() if name != FINAL else config.in_view(row["condition"])
@@ -61,6 +63,7 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
             name,
             {kind: recorded[kind] if getattr(shown, kind) else () for kind in IN_ORDER},
             within=(*(f"{stage}/{who}/" for stage in KINDS), f"{cell(SUMMARY, page)}/"),
+            unit=f"draw {page}" if by_draw and row["summary_draw"] else "",
         )
 
 

@@ -78,6 +78,7 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
             f"{what.replace('_', ' ')} {when}",
             shows,
             {*concepts, *material, *price, *heard, first.get((group, concept, who), "")},
+            unit=group,
         )
 
 

@@ -59,7 +59,7 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
             "confirmation": {DIALOGUE: others},
         }
         within = {*stated.values(), *rules, *said}
-        yield Decision(row["address"], who, condition, name, shows[name], within)
+        yield Decision(row["address"], who, condition, name, shows[name], within, group)
 
 
 class _Talks:

@@ -78,7 +78,8 @@ def _decisions(
     config: TownHallConfig, held: _Discussion, address: str, speaker: str
 ) -> Iterator[Decision]:
     """What one question decides: for its resident, or for each of a shared session."""
-    _, part, *_, ask = address.split("/")
+    discussion, part, *_, ask = address.split("/")
+    set_name = discussion.partition("_")[0]
     shared, looks_back = speaker == "session", "/reflect/" in address
     now = int(part.removeprefix("round")) if part.startswith("round") else config.rounds + 1
     name = OF_PART.get(part, "first statement" if now == 1 else "later statement")
@@ -129,7 +130,7 @@ def _decisions(
         if part == "after" and (closing := [r for r in public if r["speaker_role"] == PLANNER]):
             shows[CONSENSUS] = _ids(closing)
         within = _ids([*among, *own_notes])
-        yield Decision(address, who, held.level, name, shows, within)
+        yield Decision(address, who, held.level, name, shows, within, set_name)
 
 
 def _ids(rows: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> list[str]:

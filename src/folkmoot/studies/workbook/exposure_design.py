@@ -65,7 +65,8 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
             within |= told  # by a placeholder of a text that not everybody may be shown
         elif told is not None:
             shows = {TREATMENT: set(), **shows}
-        yield Decision(row["address"], who, seat["treatment"], f"task {task}", shows, within)
+        unit = f"{experiment}/{seat['session']}"
+        yield Decision(row["address"], who, seat["treatment"], f"task {task}", shows, within, unit)
 
 
 def _names_treatment(workbook: Workbook) -> bool:

@@ -1,0 +1,32 @@
+"""`folkmoot controls`: does a run answer for the reason we think?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from folkmoot.cli.console import end_now, err, out, warn
+from folkmoot.cli.results import find_run
+from folkmoot.cli.run import KEY_WARNING, TerminalProgress
+from folkmoot.cli.study_files import consent
+from folkmoot.cli.tables import print_findings
+from folkmoot.engine.event_loop import Stopper
+from folkmoot.engine.execution import RunOptions
+from folkmoot.kit.controls.asking import run_controls
+from folkmoot.kit.controls.findings import control_findings
+from folkmoot.storage.run_folder import STUDY_FILE, RunFolder
+
+
+def controls_command(
+    name: str, settings: Mapping[str, object], options: RunOptions, *, trust: bool
+) -> None:
+    """Ask the controls of a finished run and print what they say; controls that stopped are
+    resumed."""
+    run = find_run(name)
+    if options.key:
+        warn(KEY_WARNING)
+    progress = TerminalProgress(err())
+    options = replace(options, progress=progress, consent=consent(run.path / STUDY_FILE, trust))
+    with progress:
+        run_controls(run, settings, options, Stopper(end_now))
+    print_findings(out(), control_findings(RunFolder(run.path)))

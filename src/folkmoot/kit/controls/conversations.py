@@ -1,0 +1,201 @@
+"""The decisions of a finished run, and the conversation in which each was made.
+
+The table `exposure` says which questions are decisions. The journal holds the messages of each and
+the reply, and `provenance` the sources of their texts. Together they are the conversation as the
+speaker knew it, so a further question can continue it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
+from folkmoot.engine.journal import Entry, JournalReader
+from folkmoot.errors import InputError, Problem
+from folkmoot.kit.exposure import ExposureRow
+from folkmoot.models.catalog import HUMAN
+from folkmoot.provenance import Source, SourcedText, Span
+from folkmoot.randomness import digest
+from folkmoot.storage.provenance_table import PROVENANCE
+from folkmoot.storage.run_folder import RunFolder
+
+FIRST, FINAL = "first", "final"
+_AGES = ("age", "demographic_age")  # columns of the age that a persona states
+_IDS = ("participant_id", "persona_id", "member_id")
+
+
+class ControlledDecision(NamedTuple):
+    """A decision that controls continue. `moment`: the participant's first in the run, or the final
+    one in this condition. `options` and `value` are of a closed choice."""
+
+    participant_id: str
+    condition: str
+    unit: str
+    moment: str
+    decision: str
+    address: str
+    role: str
+    options: tuple[str, ...]
+    value: str | None
+    age: int | None
+
+    @property
+    def key(self) -> str:
+        """The name of its scope: no other decision of the run has it."""
+        return f"{self.moment}-{self.condition}-{self.unit}-{self.participant_id}"
+
+
+class Conversation(NamedTuple):
+    """What a speaker knew at a decision, the decision included."""
+
+    speaker: Speaker
+    heard: Transcript
+
+
+def find_decisions(run: RunFolder) -> list[ControlledDecision]:
+    """The first decision of each participant (a closed choice, if there is one), and the last one
+    in each condition.
+
+    Only those in a conversation of the participant's own count: where one reply speaks for several,
+    nobody can be asked further. Raises InputError where the run has none.
+    """
+    if not (run.has_table(ExposureRow.table) and run.has_table("answers")):
+        raise InputError(
+            Problem(f"{run.path}: the run records no decisions", hint="its study type names none")
+        )
+    asked = (
+        run.lazy("answers")
+        .select("address", "speaker_id", "role", "recorded", "options", "answered_by")
+        .with_row_index("at")
+    )
+    columns = ("participant_id", "condition", "decision", "address", "unit")
+    decided = run.lazy(ExposureRow.table).select(columns).unique(maintain_order=True)
+    rows = (
+        decided.join(asked, on="address", maintain_order="left")
+        .filter(pl.col("participant_id") == pl.col("speaker_id"))
+        .filter(pl.col("answered_by") != HUMAN)
+        .sort("at", maintain_order=True)
+        .collect()
+    )
+    ages = _ages(run)
+    first: dict[tuple[str, str], ControlledDecision] = {}
+    final: dict[tuple[str, str, str], ControlledDecision] = {}
+    for row in rows.iter_rows(named=True):
+        who = row["participant_id"]
+        options = tuple(json.loads(row["options"] or "[]"))
+        decision = ControlledDecision(
+            who,
+            row["condition"],
+            row["unit"],
+            FINAL,
+            row["decision"],
+            row["address"],
+            row["role"],
+            options,
+            row["recorded"] if options else None,
+            ages.get(who),
+        )
+        known = first.setdefault((row["unit"], who), decision._replace(moment=FIRST))
+        if options and not known.options:
+            first[row["unit"], who] = decision._replace(moment=FIRST)
+        final[row["condition"], row["unit"], who] = decision
+    if not final:
+        raise InputError(
+            Problem(
+                f"{run.path}: no model made a decision in a conversation of its own",
+                hint="controls continue conversations; people and shared replies have none",
+            )
+        )
+    return [*first.values(), *final.values()]
+
+
+def sample_decisions(
+    decisions: Sequence[ControlledDecision], most: int, seed: int
+) -> list[ControlledDecision]:
+    """At most so many participants of each condition and moment.
+
+    The seed ranks the participants, so that the same ones are asked before and after.
+    """
+    groups: dict[tuple[str, str], list[ControlledDecision]] = {}
+    for decision in decisions:
+        groups.setdefault((decision.moment, decision.condition), []).append(decision)
+
+    def rank(decision: ControlledDecision) -> bytes:
+        return digest(seed, "controls", decision.unit, decision.participant_id)
+
+    return [d for group in groups.values() for d in sorted(group, key=rank)[:most]]
+
+
+def read_conversations(
+    run: RunFolder, journal: JournalReader, decisions: Collection[ControlledDecision]
+) -> dict[str, Conversation]:
+    """Address of a decision → its conversation, as it was when the answer was had."""
+    spans = _spans_at(run, {decision.address for decision in decisions})
+    found = {}
+    for decision in decisions:
+        entry = _last_try(journal, decision.address)
+        if entry is not None:
+            own = spans.get(decision.address, {})
+            found[decision.address] = _conversation(decision, entry, own)
+    return found
+
+
+def _conversation(
+    decision: ControlledDecision, entry: Entry, spans: dict[int, list[Span]]
+) -> Conversation:
+    system, said = "", []
+    for number, message in enumerate(entry.request["messages"]):
+        text = SourcedText(message["content"], spans.get(number, ()))
+        if message["role"] == "system":
+            system = text
+        else:
+            own = message["role"] == "assistant"
+            said.append(Utterance(decision.participant_id if own else "", text))
+    said.append(Utterance(decision.participant_id, entry.reply, id=decision.address))
+    speaker = Speaker(
+        decision.participant_id,
+        role=decision.role,
+        system=system,
+        model=entry.model_asked,
+        temperature=entry.request.get("temperature"),
+    )
+    return Conversation(speaker, Transcript(tuple(said)))
+
+
+def _last_try(journal: JournalReader, address: str) -> Entry | None:
+    """The entry from which the answer was read: of a question asked again, the last one."""
+    tries = journal.tries(address)
+    return journal.at(tries[-1]) if tries else None
+
+
+def _spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int, list[Span]]]:
+    """Address → message → the spans of the first request there."""
+    found: dict[str, dict[int, list[Span]]] = {}
+    if not run.has_table(PROVENANCE):
+        return found
+    own = run.lazy(PROVENANCE).filter(pl.col("address").is_in(list(addresses)))
+    for part in own.collect_batches(chunk_size=50_000):
+        for row in part.iter_rows(named=True):
+            source = Source(row["kind"], row["source_id"], row["speaker"], row["altered"])
+            span = Span(row["start"], row["end"], source, 0)
+            found.setdefault(row["address"], {}).setdefault(row["message"], []).append(span)
+    return found
+
+
+def _ages(run: RunFolder) -> dict[str, int]:
+    """Participant → the age in the table that describes them; empty where ids repeat."""
+    for name in run.tables():
+        table = run.lazy(name)
+        columns = table.collect_schema().names()
+        who = next((c for c in _IDS if c in columns), None)
+        age = next((c for c in _AGES if c in columns), None)
+        if who is None or age is None:
+            continue
+        rows = table.select(who, age).drop_nulls().collect()
+        if rows.height and rows[who].is_unique().all() and rows[age].dtype.is_integer():
+            return dict(rows.iter_rows())
+    return {}

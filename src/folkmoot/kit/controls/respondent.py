@@ -1,0 +1,84 @@
+"""How the embedded respondent answers control questions.
+
+It has no childhood and no dentist. It gives each persona a stable answer, and two knobs plant the
+faults that controls must find: `drift` (who has heard others answers as somebody else would) and
+`persona_forgetting` (who has talked no longer knows what the persona states).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from folkmoot.kit.controls.tables import RETEST
+from folkmoot.respondent.draws import unit
+from folkmoot.respondent.mind import Mind
+from folkmoot.respondent.part import Answering, Part
+
+_AGE = re.compile(r"\b(\d{2})\b")
+TURNS = 4  # passages of others after which the planted faults act in full
+
+
+def _exposed(mind: Mind) -> float:
+    """How much the person has heard of others, 0 to 1."""
+    return min(1.0, len(mind.reading.heard) / TURNS)
+
+
+def _drifted(mind: Mind, knob: float) -> bool:
+    at = mind.at
+    return unit(at.seed, mind.who.key, mind.reading.about, "drift") < knob * _exposed(mind)
+
+
+def answer_choice(mind: Mind) -> object:
+    """The answer to a negative control: the persona's own, or the first option in a drift."""
+    options = mind.reading.offered
+    if not options:
+        return None
+    if _drifted(mind, mind.knobs.drift):
+        return options[0]
+    return _stable(mind, options)
+
+
+def answer_number(mind: Mind) -> object:
+    """A number: the age of the persona where it is asked for, else the persona's own."""
+    bounds = mind.reading.bounds
+    if bounds is None:
+        return None
+    low, high, _ = bounds
+    age = _AGE.search(mind.reading.persona or "")
+    if "old" in mind.reading.about or "alt" in mind.reading.about.split():
+        if age and not _drifted(mind, mind.knobs.persona_forgetting):
+            return age[1]
+    elif _drifted(mind, mind.knobs.drift):
+        return round(low + (high - low) / 2)
+    share = unit(mind.at.seed, mind.who.key, mind.reading.about, "answer")
+    return round(low + (high - low) * share * share / 4)
+
+
+def _is_control(mind: Mind) -> bool:
+    """Whether a control question is asked, and not the decision itself once more."""
+    return mind.at.address.split("/")[-2] != RETEST
+
+
+def _stable(mind: Mind, options: Sequence[str]) -> str:
+    """The option of this persona: the same in every conversation."""
+    at = mind.at
+    return options[int(len(options) * unit(at.seed, mind.who.key, mind.reading.about, "answer"))]
+
+
+def part_for(part: Part[Any], config: object) -> Part[Any]:
+    """The part of a study's respondent that also answers control questions about its run."""
+
+    def first_control(own: Answering, others: Answering | None) -> Answering:
+        def answer(mind: Mind) -> object:
+            if _is_control(mind):
+                return own(mind)
+            return others(mind) if others is not None else None
+
+        return answer
+
+    controls = {"participant choice": answer_choice, "participant number": answer_number}
+    joined = {key: first_control(own, part.answers.get(key)) for key, own in controls.items()}
+    names = tuple(part.names(config))
+    return Part(lambda _config: names, {**part.answers, **joined}, part.lexicon)
