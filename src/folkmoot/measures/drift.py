@@ -62,8 +62,8 @@ def measure_drift(questions: Sequence[tuple[Answers, Answers]], rng: np.random.G
     """The drift between two arms over several questions.
 
     Units that answered in both arms change sides with themselves, others with each other, always
-    whole. The interval is the mean ± 1.96 bootstrap standard errors over units, and reaches at least
-    to the distance that is not corrected; there is none below five units in an arm.
+    whole. The interval is the mean ± 1.96 bootstrap standard errors over units, and reaches at
+    least to the distance that is not corrected; there is none below five units in an arm.
     """
     units = [
         list(dict.fromkeys(u for question in questions for u in question[arm].units))

@@ -7,6 +7,7 @@ of their journal, so that `folkmoot verify` tells them from a folder that was pu
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -23,7 +24,7 @@ from folkmoot.engine.event_loop import Stopper
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.folder import held_folder
 from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.runner import Run, from_python, providers_of, run_study
+from folkmoot.engine.runner import from_python, providers_of, run_study
 from folkmoot.engine.session import Scope, Session
 from folkmoot.engine.study import Study, study_of_run
 from folkmoot.engine.verify import Verification, verify_run
@@ -53,7 +54,7 @@ FOLDER = "controls"
 AMENDMENT = "controls"
 # How the run called models; its controls call them alike.
 _KEPT = (
-    *("model", "models", "endpoints", "concurrency", "max_api_retries", "api_retry_base_seconds"),
+    *("endpoints", "concurrency", "max_api_retries", "api_retry_base_seconds"),
     *("api_sleep_seconds", "request_timeout_seconds", "max_reply_mb", "quota_wait_seconds"),
     *("random_seed", "local", "respondent", "temperature"),
 )
@@ -80,7 +81,7 @@ def run_controls(
     settings: Mapping[str, object],
     options: RunOptions,
     stopper: Stopper | None = None,
-) -> Run:
+) -> RunFolder:
     """Ask control questions about a finished run; resumes controls that stopped.
 
     Raises InputError for an unfinished run, one without decisions, and one that has controls
@@ -93,6 +94,8 @@ def run_controls(
         hint = f"they are in {run.path / FOLDER}; folkmoot report shows them"
         raise InputError(Problem(f"{run.path}: the run has controls already", hint=hint))
     kept = {key: value for key, value in run.config.items() if key in _KEPT and value is not None}
+    asked = Counter(decision.model for decision in find_decisions(run))
+    kept["model"] = asked.most_common(1)[0][0]  # which the command line may have chosen
     found = from_python(study_of(run), {**kept, **settings}, options)
     options.consent.require_sending(
         run.path / STUDY_FILE, found.config, providers_of(found, options)

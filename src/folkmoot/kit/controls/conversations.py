@@ -39,6 +39,7 @@ class ControlledDecision(NamedTuple):
     decision: str
     address: str
     role: str
+    model: str
     options: tuple[str, ...]
     value: str | None
     age: int | None
@@ -69,7 +70,7 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
         )
     asked = (
         run.lazy("answers")
-        .select("address", "speaker_id", "role", "recorded", "options", "answered_by")
+        .select("address", "speaker_id", "role", "recorded", "options", "model_asked")
         .with_row_index("at")
     )
     columns = ("participant_id", "condition", "decision", "address", "unit")
@@ -77,7 +78,7 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
     rows = (
         decided.join(asked, on="address", maintain_order="left")
         .filter(pl.col("participant_id") == pl.col("speaker_id"))
-        .filter(pl.col("answered_by") != HUMAN)
+        .filter(pl.col("model_asked") != HUMAN)
         .sort("at", maintain_order=True)
         .collect()
     )
@@ -95,6 +96,7 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
             row["decision"],
             row["address"],
             row["role"],
+            row["model_asked"],
             options,
             row["recorded"] if options else None,
             ages.get(who),

@@ -12,8 +12,9 @@ import polars as pl
 from folkmoot.kit.controls.asking import FOLDER
 from folkmoot.kit.controls.conversations import FINAL, FIRST
 from folkmoot.kit.controls.tables import FACT, NEGATIVE, RETEST, ControlRow
-from folkmoot.kit.findings import cells, clustered_share, intervals, p, share
+from folkmoot.kit.findings import cells, intervals, p, share
 from folkmoot.measures.agreement import kappa_of_possible
+from folkmoot.measures.clustered import clustered_share
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Margin
 from folkmoot.measures.drift import Answers, Drift, measure_drift
 from folkmoot.measures.estimates import Estimate, known, percent, plural
@@ -243,7 +244,7 @@ def _share_of_units(hits: Sequence[bool], units: Sequence[str]) -> Estimate:
     clusters agree there is no variance to go by, so each counts once."""
     if len(set(units)) == len(hits):
         return wilson(sum(hits), len(hits))
-    found = clustered_share(hits, units)
+    found = clustered_share([float(hit) for hit in hits], units)
     if found.has_interval or not all(hits):
         return found
     whole = wilson(len(set(units)), len(set(units)))

@@ -1,7 +1,7 @@
 """How the embedded respondent answers control questions.
 
 It has no childhood and no dentist. It gives each persona a stable answer, and two knobs plant the
-faults that controls must find: `drift` (who has heard others answers as somebody else would) and
+faults that controls must find: `drift` (who has heard others answers as another person would) and
 `persona_forgetting` (who has talked no longer knows what the persona states).
 """
 
@@ -11,10 +11,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from folkmoot.kit.controls.questions import AGE
 from folkmoot.kit.controls.tables import RETEST
 from folkmoot.respondent.draws import unit
 from folkmoot.respondent.mind import Mind
 from folkmoot.respondent.part import Answering, Part
+from folkmoot.respondent.passages import of_kind
 
 _AGE = re.compile(r"\b(\d{2})\b")
 TURNS = 4  # passages of others after which the planted faults act in full
@@ -22,7 +24,8 @@ TURNS = 4  # passages of others after which the planted faults act in full
 
 def _exposed(mind: Mind) -> float:
     """How much the person has heard of others, 0 to 1."""
-    return min(1.0, len(mind.reading.heard) / TURNS)
+    said = of_kind(mind.reading.passages, "utterance", "summary", own=False)
+    return min(1.0, len(said) / TURNS)
 
 
 def _drifted(mind: Mind, knob: float) -> bool:
@@ -47,7 +50,7 @@ def answer_number(mind: Mind) -> object:
         return None
     low, high, _ = bounds
     age = _AGE.search(mind.reading.persona or "")
-    if "old" in mind.reading.about or "alt" in mind.reading.about.split():
+    if mind.at.address.split("/")[-2] == AGE:
         if age and not _drifted(mind, mind.knobs.persona_forgetting):
             return age[1]
     elif _drifted(mind, mind.knobs.drift):

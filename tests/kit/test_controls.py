@@ -1,0 +1,217 @@
+"""Controls continue the conversations of a finished run, and find what is planted in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import folkmoot
+from folkmoot.cli.app import app
+from folkmoot.engine.execution import RunOptions
+from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.study import registered
+from folkmoot.errors import BudgetReached, InputError
+from folkmoot.kit.controls.asking import FOLDER, run_controls
+from folkmoot.kit.controls.conversations import find_decisions
+from folkmoot.kit.controls.findings import control_findings
+from folkmoot.kit.controls.questions import shipped_questions
+from folkmoot.kit.controls.tables import NEGATIVE, RETEST
+from folkmoot.measures.drift import Answers, measure_drift, total_variation
+from folkmoot.randomness import generator
+from folkmoot.storage.findings import Cell, Finding
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
+from tests.contract.small import SMALL
+
+PILOT = """
+pilot_id: controlled
+topic:
+  description: One purpose can be funded.
+  options: [Park improvements, Youth job training, Safer streets]
+conditions: [simple_voting, acp]
+participants_per_condition: 40
+personas: {source: quota}
+"""
+
+
+def pilot(folder: Path, **knobs: float) -> RunFolder:
+    folder.mkdir()
+    study = folder / "study.yaml"
+    study.write_text(f"{PILOT}respondent: {json.dumps(knobs)}\n")
+    return folkmoot.run(study, model="synthetic", out=folder / "run").folder
+
+
+def small(study: str, folder: Path) -> RunFolder:
+    if study == "workbook":
+        source = Path(__file__).parents[2] / "examples" / "public_goods.xlsx"
+    else:
+        source = folder / "study.yaml"
+        source.write_text(SMALL[study])
+    return folkmoot.run(source, model="synthetic", out=folder / "run").folder
+
+
+def controlled(run: RunFolder, **settings: object) -> dict[str, Finding]:
+    run_controls(run, settings, RunOptions())
+    return {finding.key: finding for finding in control_findings(run)}
+
+
+def records(finding: Finding) -> list[Mapping[str, Cell]]:
+    return [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
+
+
+@pytest.mark.parametrize("study", sorted(registered()))
+def test_controls_continue_the_very_conversation_and_leave_the_run_as_it_was(
+    study: str, tmp_path: Path
+) -> None:
+    run = small(study, tmp_path)
+    before = (run.path / JOURNAL).read_bytes()
+    tables = {name: run.table(name) for name in run.tables()}
+    done = run_controls(run, {"participants": 2}, RunOptions())
+    assert (run.path / JOURNAL).read_bytes() == before
+    assert all(RunFolder(run.path).table(name).equals(own) for name, own in tables.items())
+    asked = done.table("control_answers")
+    assert asked.filter(control=NEGATIVE).height >= 2 * len(shipped_questions("en"))
+    with (
+        JournalReader(run.path / JOURNAL) as made,
+        JournalReader(done.path / JOURNAL) as controls,
+    ):
+        for row in asked.filter(control=NEGATIVE).iter_rows(named=True):
+            decided = made.at(made.tries(row["decision_address"])[-1])
+            control = controls.at(row["address"])
+            assert decided is not None and control is not None
+            *known, reply, question = control.request["messages"]
+            assert known == decided.request["messages"]
+            assert reply == {"role": "assistant", "content": decided.reply}
+            assert question["role"] == "user" and control.model_asked == decided.model_asked
+    ended = CliRunner().invoke(app, ["verify", str(run.path)])
+    assert ended.exit_code == 0, ended.output
+    assert "unattributed" not in done.table("provenance")["kind"]
+
+
+def test_a_retest_is_the_decision_without_its_answer(tmp_path: Path) -> None:
+    run = pilot(tmp_path / "a")
+    done = run_controls(run, {"participants": 5, "negative": False}, RunOptions())
+    rows = done.table("control_answers")
+    assert rows["control"].unique().to_list() == [RETEST]
+    with (
+        JournalReader(run.path / JOURNAL) as made,
+        JournalReader(done.path / JOURNAL) as controls,
+    ):
+        for row in rows.iter_rows(named=True):
+            again, first = controls.at(row["address"]), made.at(row["decision_address"])
+            assert again is not None and first is not None
+            assert again.request["messages"] == first.request["messages"]
+            assert row["expected"] == first.reply
+
+
+def test_planted_faults_are_found_and_no_others(tmp_path: Path) -> None:
+    sound = controlled(pilot(tmp_path / "sound"))
+    assert {row["verdict"] for row in records(sound["user_drift"])} <= {"passed", "not known"}
+    assert all(row["kept_share"] == 1 for row in records(sound["persona_kept"]))
+    faulty = controlled(pilot(tmp_path / "faulty", drift=0.8, persona_forgetting=0.6))
+    verdicts = {row["contrast"]: row["verdict"] for row in records(faulty["user_drift"])}
+    assert verdicts["acp against simple_voting"] == "failed"
+    assert verdicts["simple_voting: final against first decision"] != "failed"
+    kept = {row["after"]: row["kept_share"] for row in records(faulty["persona_kept"])}
+    assert kept["acp, first decision"] == 1
+    assert isinstance(kept["acp, final decision"], float) and kept["acp, final decision"] < 0.7
+    assert any(alarm.startswith("User drift") for alarm in faulty["user_drift"].alarms)
+
+
+def test_an_unstable_model_is_unreliable(tmp_path: Path) -> None:
+    found = controlled(pilot(tmp_path / "a", instability=0.9), negative=False)
+    (row,) = records(found["reliability"])
+    assert row["verdict"] == "failed"
+
+
+def test_controls_that_stopped_go_on_and_are_made_once(tmp_path: Path) -> None:
+    run = pilot(tmp_path / "a")
+    with pytest.raises(BudgetReached):
+        run_controls(run, {"participants": 3, "budget_calls": 10}, RunOptions())
+    assert control_findings(run) == []
+    done = run_controls(run, {"participants": 3}, RunOptions())
+    whole = pilot(tmp_path / "b")
+    other = run_controls(whole, {"participants": 3}, RunOptions())
+    assert done.table("control_answers").equals(other.table("control_answers"))
+    with pytest.raises(InputError, match="has controls already"):
+        run_controls(run, {}, RunOptions())
+
+
+def test_the_same_participants_are_asked_before_and_after(tmp_path: Path) -> None:
+    run = pilot(tmp_path / "a")
+    asked = run_controls(run, {"participants": 7}, RunOptions()).table("control_answers")
+    people = asked.group_by("condition", "moment").agg(pl.col("participant_id").unique().sort())
+    by = {(c, m): tuple(p) for c, m, p in people.iter_rows()}
+    assert by["acp", "first"] == by["acp", "final"] and len(by["acp", "final"]) == 7
+
+
+def test_questions_of_ones_own_and_in_german(tmp_path: Path) -> None:
+    run = pilot(tmp_path / "a")
+    own = {"id": "shoes", "text": "Which size are your shoes?", "number": [30, 50]}
+    asked = run_controls(
+        run, {"participants": 2, "questions": [own], "language": "de"}, RunOptions()
+    )
+    table = asked.table("control_answers").filter(control=NEGATIVE)
+    assert table["question"].unique().to_list() == ["shoes"]
+    assert table["number"].is_between(30, 50).all()
+    german, english = shipped_questions("de"), shipped_questions("en")
+    assert len(german) == len(english) == 12
+    assert all(
+        a.text != b.text and len(a.options) == len(b.options)
+        for a, b in zip(german, english, strict=True)
+    )
+
+
+def test_a_run_without_decisions_is_told_so(tmp_path: Path) -> None:
+    study = tmp_path / "own.py"
+    study.write_text(
+        "from folkmoot import Session, Speaker, Study, StudyConfig\n\n"
+        "async def protocol(session: Session) -> None:\n"
+        "    await session.ask(Speaker('a'), 'Well?')\n\n"
+        "STUDY = Study('own', 'Own', StudyConfig, protocol)\n"
+    )
+    settings = tmp_path / "own.yaml"
+    settings.write_text("study: ./own.py\nmodel: synthetic\n")
+    run = folkmoot.run(settings, out=tmp_path / "run", trust=True).folder
+    with pytest.raises(InputError, match="records no decisions"):
+        find_decisions(run)
+    assert not (run.path / FOLDER).exists()
+
+
+def test_total_variation_has_known_answers() -> None:
+    assert total_variation("aabb", "aabb") == 0
+    assert total_variation("aaaa", "bbbb") == 1
+    assert total_variation("aaab", "abbb") == 0.5
+
+
+def test_drift_is_zero_where_arms_are_alike_and_one_where_nothing_is_shared() -> None:
+    first = Answers(tuple("ab" * 20), tuple(range(40)))
+    others = Answers(tuple("cd" * 20), tuple(range(40, 80)))
+    alike = Answers(first.values, tuple(range(40, 80)))
+    apart = measure_drift([(first, others)], generator(1, ("a",))).mean
+    assert apart.value > 0.95 and apart.low > 0.8 and apart.p < 0.01
+    same = measure_drift([(first, alike)], generator(1, ("a",))).mean
+    assert same.value == 0 and same.low == 0 and same.p > 0.5
+    few = measure_drift(
+        [(Answers(("a", "b"), (1, 2)), Answers(("c", "d"), (3, 4)))], generator(1, ("a",))
+    )
+    assert not few.mean.has_interval
+
+
+def test_whole_conversations_are_exchanged_not_single_answers() -> None:
+    """Ten conversations of eight who answer alike are ten units, and ten units prove little."""
+    rng = generator(7, ("clusters",))
+    alarms = 0
+    for _ in range(40):
+        values = [str(v) for v in rng.integers(0, 2, 10) for _ in range(8)]
+        units = [unit for unit in range(10) for _ in range(8)]
+        arms = (
+            Answers(tuple(values[:40]), tuple(units[:40])),
+            Answers(tuple(values[40:]), tuple(units[40:])),
+        )
+        alarms += measure_drift([arms], rng).mean.p < 0.05
+    assert alarms <= 5
