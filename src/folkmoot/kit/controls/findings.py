@@ -45,6 +45,8 @@ class Contrast(NamedTuple):
 
 def control_findings(run: RunFolder) -> list[Finding]:
     """The findings of the controls of a run; empty where it has none that came to their end."""
+    if not (run.path / FOLDER).is_dir():
+        return []
     controls = RunFolder(run.path / FOLDER)
     if not controls.has_table(ControlRow.table):
         return []
