@@ -12,11 +12,13 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
+from folkmoot.engine.desk import Chair, Question, seats_in
 from folkmoot.engine.execution import RunOptions
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.study import registered
+from folkmoot.engine.withdrawal import find_personal_texts, withdraw
 from folkmoot.errors import BudgetReached, InputError
-from folkmoot.kit.controls.asking import FOLDER, run_controls
+from folkmoot.kit.controls.asking import run_controls
 from folkmoot.kit.controls.conversations import find_decisions
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.questions import shipped_questions
@@ -24,8 +26,9 @@ from folkmoot.kit.controls.tables import NEGATIVE, RETEST
 from folkmoot.measures.drift import Answers, measure_drift, total_variation
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Cell, Finding
-from folkmoot.storage.run_folder import JOURNAL, RunFolder
-from tests.contract.small import SMALL
+from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
+from tests.contract.small import SMALL, people_of, small_study
+from tests.engine.test_seats import by_hand
 
 PILOT = """
 pilot_id: controlled
@@ -179,7 +182,7 @@ def test_a_run_without_decisions_is_told_so(tmp_path: Path) -> None:
     run = folkmoot.run(settings, out=tmp_path / "run", trust=True).folder
     with pytest.raises(InputError, match="records no decisions"):
         find_decisions(run)
-    assert not (run.path / FOLDER).exists()
+    assert not (run.path / CONTROLS).exists()
 
 
 def test_total_variation_has_known_answers() -> None:
@@ -215,3 +218,23 @@ def test_whole_conversations_are_exchanged_not_single_answers() -> None:
         )
         alarms += measure_drift([arms], rng).mean.p < 0.05
     assert alarms <= 5
+
+
+def test_controls_go_with_a_person_who_withdraws_and_can_be_asked_again(tmp_path: Path) -> None:
+    path = small_study("focus_group", tmp_path)
+    people = people_of("focus_group")
+
+    def answer(_chair: Chair, question: Question) -> str:
+        return people.reply(question.request, question.address).text
+
+    seat = ("seats.count=1", "seats.as=persona")
+    run = folkmoot.run(
+        path, out=tmp_path / "run", model="synthetic", overrides=seat, host=by_hand(answer)
+    ).folder
+    run_controls(run, {"participants": 2}, RunOptions())
+    (place,) = seats_in(run.path)
+    withdraw(run, find_personal_texts(run, place), "Ann")
+    assert not (run.path / CONTROLS).exists() and control_findings(run) == []
+    ended = CliRunner().invoke(app, ["verify", str(run.path)])
+    assert "difference" not in ended.output and "controls is gone" not in ended.output
+    assert run_controls(run, {"participants": 2}, RunOptions()).has_table("control_answers")

@@ -70,6 +70,7 @@ from folkmoot.storage.manifest import sha256
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.recording import RowFile
 from folkmoot.storage.run_folder import (
+    CONTROLS,
     JOURNAL,
     MANIFEST,
     PEOPLE,
@@ -90,7 +91,7 @@ KEPT = (MANIFEST, PLAN, STUDY_FILE, SEATS, PEOPLE, AMENDMENTS)  # not redacted l
 WITHDRAWN_CELLS = ("value", "said", "recorded", "how", "agrees", "position")
 # Cells of a row of `answers` with names of the protocol. The same word in a reply names the same.
 NAMING_CELLS = ("speaker_id", "role", "stage")
-DERIVED = ("report.html", "report.pdf", "export-*")  # made anew when wanted
+DERIVED = ("report.html", "report.pdf", "export-*", CONTROLS)  # made again when wanted
 CLOSED = ("choice", "number")  # kinds of answers that hold no words of the speaker
 SPOKEN = ("utterance", "answer")
 # Kinds of sources that may name a cell, and not the reply that the text in it comes from.
@@ -562,7 +563,10 @@ def _prepare_journals(
     """Write the journals anew, and return how many entries changed. `spans` takes those of the
     requests that changed. A new file holds no page of what was deleted."""
     count = 0
-    journals = [path for path in sorted(run.rglob("*.sqlite")) if prepared not in path.parents]
+    derived = {path for name in DERIVED for path in run.glob(name)}
+    journals = [
+        path for path in sorted(run.rglob("*.sqlite")) if not {prepared, *derived} & {*path.parents}
+    ]
     for path in journals:
         with closing(JournalReader(path)) as old:
             current = {entry.address: entry.fingerprint for entry in old.entries("ask")}

@@ -28,6 +28,7 @@ JOURNAL = "journal.sqlite"
 LOG = "run.log"
 LOG_LINES = "log.jsonl"
 TABLES = "tables"
+CONTROLS = "controls"  # the run of control questions below this one
 PERSONAS = "personas.json"  # drawn once; later processes read it back
 AT_ONCE = 20_000  # rows of a large table that are read at once
 # The most regular table that a run can write has about 16 cells in a byte.

@@ -28,6 +28,7 @@ from folkmoot.engine.runner import from_python, providers_of, run_study
 from folkmoot.engine.session import Scope, Session
 from folkmoot.engine.study import Study, study_of_run
 from folkmoot.engine.verify import Verification, verify_run
+from folkmoot.engine.withdrawal import KIND as WITHDRAWAL
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.kit.controls.conversations import (
     FIRST,
@@ -48,9 +49,8 @@ from folkmoot.kit.controls.respondent import part_for
 from folkmoot.kit.controls.tables import FACT, NEGATIVE, RETEST, ControlRow
 from folkmoot.provenance import quote
 from folkmoot.storage.amendments import Amendment, amend, amendments
-from folkmoot.storage.run_folder import JOURNAL, STUDY_FILE, RunFolder
+from folkmoot.storage.run_folder import CONTROLS, JOURNAL, STUDY_FILE, RunFolder
 
-FOLDER = "controls"
 AMENDMENT = "controls"
 # How the run called models; its controls call them alike.
 _KEPT = (
@@ -90,8 +90,8 @@ def run_controls(
     if not run.finished:
         hint = "end it with --resume first"
         raise InputError(Problem(f"{run.path}: the run is not finished", hint=hint))
-    if any(made.kind == AMENDMENT for made in amendments(run.path)):
-        hint = f"they are in {run.path / FOLDER}; folkmoot report shows them"
+    if finished_controls(run) is not None:
+        hint = f"they are in {run.path / CONTROLS}; folkmoot report shows them"
         raise InputError(Problem(f"{run.path}: the run has controls already", hint=hint))
     kept = {key: value for key, value in run.config.items() if key in _KEPT and value is not None}
     asked = Counter(decision.model for decision in find_decisions(run))
@@ -100,10 +100,10 @@ def run_controls(
     options.consent.require_sending(
         run.path / STUDY_FILE, found.config, providers_of(found, options)
     )
-    folder = run.path / FOLDER
+    folder = run.path / CONTROLS
     done = run_study(found, replace(options, out=folder, resume=folder.exists()), stopper)
     with held_folder(run.path):
-        made = {"folder": FOLDER, "journal_digest": done.manifest["journal_digest"]}
+        made = {"folder": CONTROLS, "journal_digest": done.manifest["journal_digest"]}
         amend(run.path, [Amendment(AMENDMENT, "folkmoot", done.manifest["finished_at"], made)])
     return done
 
@@ -234,22 +234,38 @@ def _record(
 def verify_controls(run: RunFolder) -> Iterator[tuple[str, Verification]]:
     """The controls that the amendments name, replayed and compared like a run."""
     try:
-        made = [a for a in amendments(run.path) if a.kind == AMENDMENT]
+        made = finished_controls(run)
     except StorageError:  # what is wrong with the amendments is told with the run
         return
-    for amendment in made:
-        folder = run.path / FOLDER
-        if not folder.is_dir():
-            yield FOLDER, Verification([f"{FOLDER} is gone."])
-            continue
-        found = verify_run(RunFolder(folder), study_of(run))
-        if found.content_digest != amendment.data["journal_digest"]:
-            found.differences.append(f"{FOLDER}: its journal has changed since it was amended.")
-        yield FOLDER, found
+    if made is None:
+        return
+    folder = run.path / CONTROLS
+    if not folder.is_dir():
+        yield CONTROLS, Verification([f"{CONTROLS} is gone."])
+        return
+    found = verify_run(RunFolder(folder), study_of(run))
+    if found.content_digest != made.data["journal_digest"]:
+        found.differences.append(f"{CONTROLS}: its journal has changed since it was amended.")
+    yield CONTROLS, found
+
+
+def finished_controls(run: RunFolder) -> Amendment | None:
+    """The amendment that names the controls of a run; None where there are none.
+
+    When a person withdraws, the controls go: they continue conversations in which the person was
+    quoted. They can be asked again. Raises StorageError.
+    """
+    made = None
+    for amendment in amendments(run.path):
+        if amendment.kind == AMENDMENT:
+            made = amendment
+        elif amendment.kind == WITHDRAWAL:
+            made = None
+    return made
 
 
 def plan_of(run: RunFolder) -> Mapping[str, object]:
     """What the controls of a run asked, from their sealed plan."""
-    sealed = json.loads((run.path / FOLDER / "plan.json").read_text("utf-8")).get("sealed", {})
+    sealed = json.loads((run.path / CONTROLS / "plan.json").read_text("utf-8")).get("sealed", {})
     data = sealed.get("controls", {}).get("data", {})
     return dict(data)

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import polars as pl
 
-from folkmoot.kit.controls.asking import FOLDER
 from folkmoot.kit.controls.conversations import FINAL, FIRST
 from folkmoot.kit.controls.tables import FACT, NEGATIVE, RETEST, ControlRow
 from folkmoot.kit.findings import cells, intervals, p, share
@@ -21,7 +20,7 @@ from folkmoot.measures.estimates import Estimate, known, percent, plural
 from folkmoot.measures.proportions import wilson
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Cell, Finding, Grid
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.run_folder import CONTROLS, RunFolder
 
 SECTION = "Controls"
 MOST_DRIFT = Margin(high=0.1)  # of the mean distance: a tenth of the answers
@@ -45,9 +44,9 @@ class Contrast(NamedTuple):
 
 def control_findings(run: RunFolder) -> list[Finding]:
     """The findings of the controls of a run; empty where it has none that came to their end."""
-    if not (run.path / FOLDER).is_dir():
+    if not (run.path / CONTROLS).is_dir():
         return []
-    controls = RunFolder(run.path / FOLDER)
+    controls = RunFolder(run.path / CONTROLS)
     if not controls.has_table(ControlRow.table):
         return []
     table = controls.table(ControlRow.table)
