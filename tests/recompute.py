@@ -23,6 +23,8 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 FEWEST = 5
+FAMILIES = ("primary", "secondary", "exploratory")
+CONDITIONS = ("simple_voting", "simple_passive", "clarified_passive", "acp")
 REFERENCE = "plain"  # the first treatment of the example's sheet
 Rows = list[dict[str, object]]
 LADDER = (
@@ -92,35 +94,46 @@ def votes(folder: Path) -> Rows:
     ]
 
 
-def persuasion(folder: Path) -> Rows:
-    """Against the floor; p is adjusted for all pairs of conditions."""
+def _as_families(rows: Rows, test: Callable[[dict, float], tuple | None]) -> Rows:
+    """Rows of claims with interval and p of their families. `test`: a row and the level of its
+    interval → low, high, p, or None where there are too few units."""
+    size = {family: sum(r["family"] == family for r in rows) for family in FAMILIES}
+    for row in rows:
+        level = 1 - 0.05 / size["primary"] if row["family"] == "primary" else 0.95
+        found = test(row, level)
+        row |= dict(zip(("low", "high", "p"), found or (None,) * 3, strict=True))
+        row |= {"coverage_share": level if found else None, "holm_p": None}
+    for family in FAMILIES:
+        known = [r for r in rows if r["family"] == family and r["p"] is not None]
+        holms = multipletests([r["p"] for r in known], method="holm")[1] if known else []
+        for row, p in zip(known, holms, strict=True):
+            row["holm_p"] = p
+    return rows
+
+
+def change_differences(folder: Path) -> Rows:
+    """All pairs of conditions; those of ACP are primary."""
     counts = {row["condition"]: row for row in position_change(folder)}
     people = {label(arm): (own.status == "complete").sum() for arm, own in _voters(folder).items()}
-    floor = counts.pop("Simple voting")
-    rows: Rows = []
-    for arm, row in counts.items():
-        pairs = row["changed"], people[arm], floor["changed"], people["Simple voting"]
-        low, high = newcombe(pairs, 0.05)
-        value = row["changed_rate"] - floor["changed_rate"]
-        p = newcombe_p(pairs, value)
-        rows.append(
-            {
-                "condition": arm,
-                "changed_rate": row["changed_rate"],
-                "floor_rate": floor["changed_rate"],
-                "above_floor_rate": value,
-                "low_rate": low,
-                "high_rate": high,
-                "p": p,
-            }
-        )
-    others = []
-    for first, second in itertools.combinations(counts.values(), 2):
-        sides = [(arm["changed"], people[arm["condition"]]) for arm in (second, first)]
+    rows: Rows = [
+        {
+            "first": first,
+            "second": second,
+            "family": "primary" if first == "Adversarial (ACP)" else "exploratory",
+            "difference_rate": counts[first]["changed_rate"] - counts[second]["changed_rate"],
+            "n": min(people[first], people[second]),
+            "excluded": 0,
+        }
+        for first, second in combinations([label(arm) for arm in reversed(CONDITIONS)], 2)
+    ]
+
+    def test(row: dict, level: float) -> tuple:
+        sides = [(counts[row[w]]["changed"], people[row[w]]) for w in ("first", "second")]
         pairs = (*sides[0], *sides[1])
-        others.append(newcombe_p(pairs, second["changed_rate"] - first["changed_rate"]))
-    holms = multipletests([*(row["p"] for row in rows), *others], method="holm")[1]
-    return [{**row, "holm_p": p} for row, p in zip(rows, holms, strict=False)]
+        return (*newcombe(pairs, 1 - level), newcombe_p(pairs, row["difference_rate"]))
+
+    told = _as_families(rows, test)
+    return [{**r, "low_rate": r.pop("low"), "high_rate": r.pop("high")} for r in told]
 
 
 def newcombe(pairs: tuple, alpha: float) -> tuple[float, float]:
@@ -206,31 +219,49 @@ def paired_satisfaction(folder: Path) -> Rows:
     wide = table(folder, "measures").pivot(
         index="group_id", columns="condition", values="satisfaction"
     )
+    return _paired_claims({name: wide[name] for name in wide.columns}, str, last=True)
+
+
+def _paired_claims(
+    arms: Mapping[str, pd.Series], name: Callable[[str], str], *, last: bool
+) -> Rows:
+    """All pairs of arms, by paired t tests. The first three steps are primary, or the last three;
+    other steps are secondary."""
+    steps = list(itertools.pairwise(arms))
+    primary = steps[-3:] if last else steps[:3]
+    differences: dict[tuple[str, str], pd.Series] = {}
     rows: Rows = []
-    for first, second in combinations(wide.columns, 2):
-        differences = (wide[second] - wide[first]).dropna()
-        tested = {**_paired(differences), "n": len(differences)}
-        rows.append({"of": second, "minus": first, **tested})
-    return _with_holm(rows)
+    for before, after in combinations(arms, 2):
+        moved = arms[after] - arms[before]
+        family = "secondary" if (before, after) in steps else "exploratory"
+        names = name(after), name(before)
+        differences[names] = moved.dropna()
+        rows.append(
+            {
+                "first": names[0],
+                "second": names[1],
+                "family": "primary" if (before, after) in primary else family,
+                "difference": moved.mean(),
+                "n": moved.notna().sum(),
+                "excluded": moved.isna().sum(),
+            }
+        )
+    return _as_families(
+        rows, lambda row, level: _t(differences[row["first"], row["second"]], level)
+    )
 
 
-def _paired(differences: pd.Series) -> dict[str, object]:
-    """A paired t test; nothing but the mean below five units."""
-    row: dict[str, object] = {"estimate": differences.mean()}
-    row |= dict.fromkeys(("low", "high", "p", "holm_p"))
+def _t(differences: pd.Series, level: float = 0.95) -> tuple | None:
+    """The t interval and p of a mean; None below five units."""
     if len(differences) < FEWEST or differences.std() < 1e-12:
-        return row
+        return None
     test = stats.ttest_1samp(differences, 0)
-    low, high = test.confidence_interval()
-    return {**row, "low": low, "high": high, "p": test.pvalue}
+    return (*test.confidence_interval(level), test.pvalue)
 
 
-def _with_holm(rows: Rows) -> Rows:
-    known = [row for row in rows if row["p"] is not None]
-    holms = multipletests([row["p"] for row in known], method="holm")[1] if known else []
-    for row, p in zip(known, holms, strict=True):
-        row["holm_p"] = p
-    return rows
+def _mean(values: pd.Series) -> dict[str, object]:
+    low, high, _ = _t(values) or (None,) * 3
+    return {"estimate": values.mean(), "low": low, "high": high}
 
 
 def _main_levels(folder: Path) -> dict[str, pd.DataFrame]:
@@ -245,7 +276,7 @@ def inclusion(folder: Path) -> Rows:
         score = {
             w: own[f"{w}_weighted_inclusivity_score"] for w in ("vulnerable", "general", "gap")
         }
-        over = _paired(score["gap"])
+        over = _mean(score["gap"])
         means = {w: values.mean() for w, values in score.items()}
         bounds = {"low": over["low"], "high": over["high"]}
         aloud = {
@@ -257,24 +288,10 @@ def inclusion(folder: Path) -> Rows:
 
 
 def steps(folder: Path) -> Rows:
-    scores = {
-        level: own[
-            [
-                *(f"{w}_weighted_inclusivity_score" for w in ("gap", "vulnerable")),
-                "gap_weighted_inclusivity_score_said_aloud",
-            ]
-        ]
-        for level, own in _main_levels(folder).items()
+    gaps = {
+        level: own["gap_weighted_inclusivity_score"] for level, own in _main_levels(folder).items()
     }
-    rows: Rows = []
-    for first, second in combinations(scores, 2):
-        moved = scores[second] - scores[first]
-        paired = _paired(moved["gap_weighted_inclusivity_score"].dropna())
-        paired["gap"] = paired.pop("estimate")
-        paired["vulnerable"] = moved["vulnerable_weighted_inclusivity_score"].mean()
-        paired["gap_said_aloud"] = moved["gap_weighted_inclusivity_score_said_aloud"].mean()
-        rows.append({"step": f"{first} → {second}", **paired})
-    return _with_holm(rows)
+    return _paired_claims(gaps, lambda level: f"level {level}", last=False)
 
 
 def outcome(folder: Path) -> Rows:
@@ -318,40 +335,80 @@ def rounds_payoff(folder: Path) -> Rows:
     ]
 
 
-def _by_treatment(*names: str) -> Callable[[Path], Rows]:
-    """Means of sessions, and their difference to the first treatment: with as many sessions of one
+def _per_person(folder: Path) -> dict[str, pd.Series]:
+    """Measure → one number a participant, the mean over rounds: computed values, then answers."""
+    answers = table(folder, "responses")
+    numeric = answers[answers.var_type.isin(["integer", "float"]) & (answers.status != "invalid")]
+    computed = table(folder, "computed")
+    parts = (
+        computed[computed.participant_id.notna()],
+        numeric.rename(columns={"var_name": "name"}),
+    )
+    return {
+        str(measure): own.number.astype(float)
+        .groupby([own.treatment, own.session, own.participant_id], sort=False)
+        .mean()
+        for part in parts
+        for measure, own in part.groupby(
+            part.name.str.replace(r"_\d+$", "", regex=True), sort=False
+        )
+    }
+
+
+def _against_first(people: Mapping[str, pd.Series]) -> dict[tuple[str, str], dict[str, object]]:
+    """Measure and treatment → its claim against the first treatment. With as many sessions of one
     size in each arm, clustering is a t test of session means."""
+    rows: Rows = []
+    sides = {}
+    for measure, own in people.items():
+        means = own.groupby(level=["treatment", "session"], sort=False).mean()
+        arms = dict(list(means.groupby(level="treatment", sort=False)))
+        for arm in (a for a in arms if a != REFERENCE):
+            sides[measure, arm] = arms[arm], arms[REFERENCE]
+            rows.append({"measure": measure, "arm": arm})
+    for n, row in enumerate(rows):
+        row["family"] = "primary" if n < 3 else "secondary"
+
+    def test(row: dict, level: float) -> tuple | None:
+        one, other = sides[row["measure"], row["arm"]]
+        if min(len(one), len(other)) < FEWEST:
+            return None
+        assert len(one) == len(other)
+        found = stats.ttest_ind(one, other)
+        return (*found.confidence_interval(level), found.pvalue)
+
+    return {(r["measure"], r["arm"]): r for r in _as_families(rows, test)}
+
+
+def _by_treatment(measure: str) -> Callable[[Path], Rows]:
+    """Means over sessions, and their difference to the first treatment."""
 
     def rows(folder: Path) -> Rows:
-        found = _numbers(folder, list(names))
-        people = found.groupby(["treatment", "session", "participant_id"], sort=False).number.mean()
-        sessions = people.groupby(level=["treatment", "session"], sort=False)
+        people = _per_person(folder)
+        claims = _against_first(people)
+        sessions = people[measure].groupby(level=["treatment", "session"], sort=False)
         assert sessions.size().nunique() == 1
-        means = list(sessions.mean().groupby(level="treatment", sort=False))
-        arms = dict(sorted(means, key=lambda arm: arm[0] != REFERENCE))
         told: Rows = []
-        for arm, own in arms.items():
-            e = _paired(own)
+        for arm, own in sessions.mean().groupby(level="treatment", sort=False):
+            e = _mean(own)
+            claim = claims.get((measure, str(arm)), {})
+            base = people[measure][REFERENCE].mean()
             told.append(
                 {
                     "treatment": arm,
                     "mean": e["estimate"],
                     "low": e["low"],
                     "high": e["high"],
-                    "participants": len(people[arm]),
+                    "participants": len(people[measure][arm]),
                     "sessions": len(own),
-                    **dict.fromkeys(("minus_first", "minus_low", "minus_high", "p", "holm_p")),
+                    "minus_first": own.mean() - base if claim else None,
+                    "minus_low": claim.get("low"),
+                    "minus_high": claim.get("high"),
+                    "p": claim.get("p"),
+                    "holm_p": claim.get("holm_p"),
                 }
             )
-        first, *others = arms.values()
-        for row, own in zip(told[1:], others, strict=True):
-            row["minus_first"] = own.mean() - first.mean()
-            if len(own) + len(first) >= FEWEST:
-                assert len(own) == len(first)
-                test = stats.ttest_ind(own, first)
-                low, high = test.confidence_interval()
-                row |= {"minus_low": low, "minus_high": high, "p": test.pvalue}
-        return _with_holm(told)
+        return told
 
     return rows
 
@@ -377,7 +434,7 @@ RECOMPUTED: Mapping[str, Mapping[str, Callable[[Path], Rows]]] = {
     "cross_pollination": {
         "position_change": position_change,
         "votes": votes,
-        "persuasion": persuasion,
+        "change_differences": change_differences,
     },
     "focus_group": {"purchase_intent": purchase_intent, "positions": positions},
     "negotiation": {"satisfaction": satisfaction, "paired_satisfaction": paired_satisfaction},
@@ -385,7 +442,7 @@ RECOMPUTED: Mapping[str, Mapping[str, Callable[[Path], Rows]]] = {
     "workbook": {
         "play": play,
         "rounds_payoff": rounds_payoff,
-        "treatment_payoff": _by_treatment("payoff_1", "payoff_2", "payoff_3"),
+        "treatment_payoff": _by_treatment("payoff"),
         "treatment_earnings": _by_treatment("earnings"),
         "treatment_share_given": _by_treatment("share_given"),
     },

@@ -70,11 +70,11 @@ def test_a_headline_says_that_its_conclusion_rests_on_doubtful_votes(
     tmp_path: Path, how: str, agrees: str
 ) -> None:
     found = pilot(tmp_path, how, agrees)
-    says = found["persuasion"].says
-    assert "Adversarial (ACP) +45 points" in says
+    says = found["change_differences"].says
+    assert "Adversarial (ACP) − Simple voting +45 points" in says
     assert "The conclusion differs with exact and stated answers only (280 of 320 answers)" in says
     compared = found[COMPARED]
-    assert compared.headline and "Persuasion apart from noise" in compared.says
+    assert compared.headline and "Differences between conditions" in compared.says
     rows = {row[0]: row for row in compared.grid.rows}
     assert "acp" not in str(rows["Who changed their choice"][2])
     assert "Adversarial (ACP): 0 of 40 changed" in str(rows["Who changed their choice"][2])
@@ -86,7 +86,7 @@ def test_a_headline_says_that_its_conclusion_rests_on_doubtful_votes(
 @pytest.mark.parametrize("how", STRICT)
 def test_plain_votes_change_nothing(tmp_path: Path, how: str) -> None:
     found = pilot(tmp_path, how, "same")
-    assert "conclusion" not in found["persuasion"].says
+    assert "conclusion differs" not in found["change_differences"].says
     assert COMPARED not in found
     assert "320 of 320 closed answers (100 %) are exact or stated" in found[COUNTED].says
 

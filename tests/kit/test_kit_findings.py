@@ -8,12 +8,10 @@ from dataclasses import replace
 import pytest
 
 from folkmoot.kit.findings import (
-    NOT_EQUAL,
     adjusted,
     cells,
     chance,
     change,
-    differences,
     estimate_of,
     found,
     intervals,
@@ -26,7 +24,6 @@ from folkmoot.kit.findings import (
     shares,
     signed,
     significant,
-    verdict,
     who_to_whom,
 )
 from folkmoot.measures.clustered import clustered_mean, clustered_share
@@ -60,14 +57,13 @@ def test_the_unknown_is_never_a_number() -> None:
     assert chart is not None
     assert chart.items == (("b", -0.312, -0.312, -0.312), ("c", 0.5, 0.25, 0.75))
     assert rates({"nobody": (0, 0), "one": (1, 1)}).keys() == {"one"}
-    assert significant(BARE) is None and verdict(BARE) == ""
+    assert significant(BARE) is None
 
 
 def test_significance_goes_by_p_where_there_is_one() -> None:
     """A run of an older version can hold an interval and a p of two methods."""
     excludes = Estimate(0.4, 0.1, 0.7, 40, 6, p=0.5)
     assert excludes.excludes_zero and significant(excludes) is False
-    assert verdict(excludes) == "not statistically significant"
     assert significant(replace(excludes, p=math.nan)) is True
 
 
@@ -88,23 +84,6 @@ def test_shares_of_people_who_talked_stay_within_what_a_share_can_be() -> None:
     assert e.high == pytest.approx(1 - e.low)
     alone = clustered_share(hits, ["a"] * 6)
     assert alone.value == 0.5 and not alone.has_interval
-
-
-def test_differences_name_the_significant_and_count_the_rest() -> None:
-    assert differences("d", {"plain": (3, 100)}, "", over=("group", 9)) is None
-    one = differences(
-        "d", {"plain": (3, 100), "told": (40, 100), "shown": (5, 100)}, "", over=("group", 9)
-    )
-    assert one is not None
-    assert one.says.startswith("Statistically significant: told against plain +37 points (")
-    assert "shown against told −35 points" in one.says
-    assert one.says.endswith(". The other difference may be chance.")
-    assert [row[:2] for row in one.grid.rows] == [
-        ("told", "plain"), ("shown", "plain"), ("shown", "told"),
-    ]  # fmt: skip
-    none = differences("d", {"a": (3, 100), "b": (4, 100)}, "", str.upper, over=("group", 9))
-    assert none is not None and none.grid.rows[0][:2] == ("B", "A")
-    assert none.says == (f"No difference is statistically significant (1 comparison). {NOT_EQUAL}")
 
 
 def test_a_finding_with_an_interval_names_its_independent_unit() -> None:
@@ -144,13 +123,11 @@ def test_no_word_of_the_kit_tells_an_interval_of_fewer_than_five_units(units: in
         "50 % (no interval)", "+50 points (no interval)", "0.50 (no interval)",
         "+0.50 (no interval)",
     }  # fmt: skip
-    assert significant(sure) is None and verdict(sure) == chance(sure) == chance(sure, 0.01) == ""
+    assert significant(sure) is None and chance(sure) == chance(sure, 0.01) == ""
     assert p(sure) is None and math.isnan(adjusted({"a": sure})["a"])
     assert cells(sure, "x") == {"x": 0.5, "low": None, "high": None}
     few = rates({"a": (1, units)})
     assert "no interval" in share(few["a"])
-    alike = differences("d", {"a": (1, units), "b": (0, 4 - units)}, "", over=("participant", 4))
-    assert alike is None or alike.says.endswith("1 comparison, none of which can be tested.")
 
 
 def test_all_comparisons_of_a_table_are_adjusted_together() -> None:
@@ -165,19 +142,6 @@ def test_all_comparisons_of_a_table_are_adjusted_together() -> None:
 @pytest.mark.parametrize("tiny", [-0.0, -1e-17, 0.004, -0.004])
 def test_nothing_has_no_sign(tiny: float) -> None:
     assert signed(tiny) == number(tiny) == "0.00"
-
-
-def test_a_difference_that_only_counts_by_itself_is_named_as_such() -> None:
-    made = differences("d", {"a": (4, 40), "b": (9, 40), "c": (12, 40)}, "", over=("person", 120))
-    assert made is not None
-    rows = [dict(zip(made.grid.columns, row, strict=True)) for row in made.grid.rows]
-    alone = [row for row in rows if row["p"] < 0.05 <= row["holm_p"]]
-    assert [(row["first"], row["second"]) for row in alone] == [("c", "a")]
-    assert made.says == (
-        f"No difference is statistically significant (3 comparisons). {NOT_EQUAL} Significant "
-        "by itself, but not after adjustment for 3 comparisons: c against a +20 points (+2 to +37, "
-        "p = .027 by itself, adjusted p = .082)."
-    )
 
 
 def test_who_to_whom_holds_everybody_but_nobody_with_themselves() -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
 from folkmoot.measures.proportions import (
-    all_pairs,
     between,
     holm,
     newcombe,
@@ -107,19 +106,6 @@ def test_holm_is_what_statsmodels_gives():
     for count in (1, 2, 11, 60):
         theirs = multipletests(drawn[:count], method="holm")[1]
         assert holm(drawn[:count].tolist()) == theirs.tolist()
-
-
-def test_all_pairs_later_minus_earlier_and_adjusted():
-    pairs = all_pairs({"plain": (5, 100), "empty": (0, 0), "passive": (15, 100), "acp": (40, 100)})
-    assert [(p.first, p.second) for p in pairs] == [
-        ("passive", "plain"),
-        ("acp", "plain"),
-        ("acp", "passive"),
-    ]
-    assert pairs[1].difference.value == pytest.approx(0.35)
-    assert all(p.holm_p >= p.difference.p for p in pairs)
-    assert min(p.holm_p for p in pairs) == pytest.approx(3 * min(p.difference.p for p in pairs))
-    assert all_pairs({"only": (1, 2)}) == []
 
 
 def test_between_two_shares_is_newcombe():

@@ -7,24 +7,107 @@ the claims of a run are put together as families.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import polars as pl
+from pydantic import BaseModel, ValidationError
 
-from folkmoot.measures.claims import Claim, Read, Result, Side, judge_families
+from folkmoot.measures.claims import Claim, Family, Read, Result, Side, judge_families
+from folkmoot.measures.estimates import known, percent, plural
+from folkmoot.storage.findings import Finding, Grid
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import BY, CLUSTERS, DRAW, PEOPLE, by_column, units_of
 
+Config = TypeVar("Config", bound=BaseModel)
 # Where a measure stands in several tables, the first of these that holds it is meant.
 TABLES = ("participants", "discussions", "sessions", "groups", "measures", "members", "residents")
 COMPLETE = "complete"
 ENDINGS = (COMPLETE, "failed", "skipped", "pending")  # levels of `status` that say how rows ended
 
 
+def read_declared(
+    run: RunFolder, config: type[Config], declare: Callable[[Config], Sequence[Claim]]
+) -> Sequence[Claim]:
+    """The claims that a study type declares for a run; none where the run's settings are those of a
+    version that this one cannot read."""
+    try:
+        return declare(config.model_validate(run.config))
+    except ValidationError:
+        return ()
+
+
+def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Claim]:
+    """Hypotheses of a study file and the claims that its study type declares, as one list.
+
+    Where hypotheses are stated they are the primary family, and all else is exploratory. A declared
+    claim that a hypothesis states as well is left to the hypothesis.
+    """
+    if not stated:
+        return list(declared)
+    others = [c for c in declared if not any(is_same_contrast(c, h) for h in stated)]
+    return [*stated, *(replace(c, family="exploratory") for c in others)]
+
+
+def is_same_contrast(claim: Claim, stated: Claim) -> bool:
+    """Whether a hypothesis is about the contrast of a declared claim, in the same rows."""
+    measure = claim.measure if "." in stated.measure else claim.measure.rpartition(".")[2]
+    plain = not claim.where and not claim.paired and claim.at_least is None
+    return plain and (measure, claim.contrast) == (stated.measure, stated.contrast)
+
+
 def evaluate_claims(run: RunFolder, claims: Sequence[Claim]) -> list[Result]:
     """The results of claims, in order, each allowing for the others of its family."""
     return judge_families(claims, ClaimReader(run).read_sides)
+
+
+FAMILIES: tuple[Family, ...] = ("primary", "secondary", "exploratory")
+
+
+def tested_finding(results: Sequence[Result]) -> Finding | None:
+    """What was tested in the whole report: one row a claim, family by family; None without any."""
+    known_arms = [r for r in results if r.counts != (0, 0)]
+    if not known_arms:
+        return None
+    ordered = [r for family in FAMILIES for r in known_arms if r.claim.family == family]
+    size = {family: sum(r.claim.family == family for r in ordered) for family in FAMILIES}
+    told = ", ".join(f"{n} {family}" for family, n in size.items() if n)
+    tests = sum(r.tested for r in ordered)
+    return Finding(
+        "claims_tested",
+        "What was tested",
+        f"{plural(len(ordered), 'claim')} ({told}), of which {tests} could be tested.",
+        Grid.of(
+            [
+                {
+                    "claim": r.claim.says,
+                    "family": r.claim.family,
+                    "estimand": r.claim.estimand,
+                    "unit": r.claim.unit,
+                    "units": r.estimate.units,
+                    "model": r.estimate.method or "none",
+                    "interval": percent(r.level, 1) if r.estimate.has_interval else "none",
+                    "result": r.claim.family if r.claim.family == "exploratory" else r.phrase,
+                    "excluded_first": r.lost[0],
+                    "excluded_second": r.lost[1],
+                    "least_if_missing": known(r.bounds.low) if r.bounds else None,
+                    "most_if_missing": known(r.bounds.high) if r.bounds else None,
+                }
+                for r in ordered
+            ],
+            "Excluded: subjects of whom the measure is not known. Least and most if missing: the "
+            "difference over all ways of filling them in, without sampling error (Horowitz and "
+            "Manski 2000).",
+        ),
+        notes=(
+            "Primary claims answer the main question of the study and were fixed before the run: "
+            "their intervals hold together (Bonferroni), and p is adjusted by Holm's method. "
+            "Secondary and exploratory claims have families of their own, 95 % intervals one by "
+            "one, and nothing is concluded from exploratory ones.",
+        ),
+        section="What was tested",
+    )
 
 
 def read_sides(run: RunFolder, claim: Claim) -> Read:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from folkmoot.engine.claims import evaluate_claims
+from folkmoot.engine.claims import evaluate_claims, is_same_contrast, join_claims
 from folkmoot.errors import Problem
 from folkmoot.field_notes import about
 from folkmoot.hints import did_you_mean
@@ -194,3 +195,20 @@ def _caveats(results: Sequence[Result]) -> list[str]:
 def evaluate_hypotheses(run: RunFolder, hypotheses: Sequence[Hypothesis]) -> list[Result]:
     """The results of hypotheses, in order, as one family of primary claims."""
     return evaluate_claims(run, [h.claim() for h in hypotheses])
+
+
+def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, Result]:
+    """The results of the declared claims among all claims of a run; see `join_claims`.
+
+    A claim that a hypothesis states as well has the numbers of the hypothesis.
+    """
+    claims = join_claims([h.claim() for h in read_sealed(run)[0]], declared)
+    results = dict(zip(claims, evaluate_claims(run, claims), strict=True))
+    found = {}
+    for claim in declared:
+        own = results.get(claim) or results.get(replace(claim, family="exploratory"))
+        if own is None:
+            same = next(result for c, result in results.items() if is_same_contrast(claim, c))
+            own = replace(same, claim=replace(claim, unit=same.claim.unit))
+        found[claim] = own
+    return found

@@ -15,10 +15,16 @@ from typing import Any, Generic
 
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.authors import mistake_of
-from folkmoot.engine.claims import as_declared
+from folkmoot.engine.claims import (
+    as_declared,
+    evaluate_claims,
+    join_claims,
+    read_declared,
+    tested_finding,
+)
 from folkmoot.engine.config import Config, StudyConfig
 from folkmoot.engine.consent import TRUST_ALL, Consent
-from folkmoot.engine.hypotheses import hypotheses_finding, read_sealed
+from folkmoot.engine.hypotheses import Hypothesis, hypotheses_finding, read_sealed
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.seats import Playable, taken
 from folkmoot.engine.session import Session
@@ -216,23 +222,19 @@ def seats_of(study: Study, config: StudyConfig, folder: Path) -> tuple[Playable,
 
 def claims_of(study: Study, config: StudyConfig) -> list[Claim]:
     """What a study with these settings compares: the hypotheses of its file, then the claims of its
-    type.
-
-    Where hypotheses are stated they are the primary family, and all else is exploratory.
-    """
-    declared = list(study.claims(config))
-    if not config.hypotheses:
-        return declared
-    tables = declared_tables(study.tables)
-    stated = [as_declared(h.claim(), tables, declared) for h in config.hypotheses]
-    return [*stated, *(replace(claim, family="exploratory") for claim in declared)]
+    type; see `join_claims`."""
+    return _join(study, config.hypotheses, study.claims(config))
 
 
 def claims_of_run(study: Study, run: RunFolder) -> list[Claim]:
     """What a run compares: the hypotheses of its sealed plan, then the claims of its study type."""
-    stated, _ = read_sealed(run)
-    config = study.config.model_validate(run.config)
-    return claims_of(study, config.model_copy(update={"hypotheses": tuple(stated)}))
+    return _join(study, read_sealed(run)[0], read_declared(run, study.config, study.claims))
+
+
+def _join(study: Study, hypotheses: Sequence[Hypothesis], declared: Sequence[Claim]) -> list[Claim]:
+    tables = declared_tables(study.tables)
+    stated = [as_declared(h.claim(), tables, declared) for h in hypotheses]
+    return join_claims(stated, declared)
 
 
 FAILED = "failed"  # the key of the finding that says that a study's findings failed
@@ -250,10 +252,13 @@ def findings_of(study: Study, run: RunFolder) -> list[Finding]:
 
     def compute(run: RunFolder) -> list[Finding]:
         found = study.findings(run)
+        claims = claims_of_run(study, run)
+        tested = tested_finding(evaluate_claims(run, claims)) if claims else None
+        last = [tested] if tested else []
         if not stated:
-            return found
+            return [*found, *last]
         others = (replace(f, title=f"{f.title} (exploratory)") for f in found)
-        return [hypotheses_finding(run, stated, sealed=sealed), *others]
+        return [hypotheses_finding(run, stated, sealed=sealed), *others, *last]
 
     try:
         return add_strict_findings(compute(run), run, study.strict_tables, compute)

@@ -11,7 +11,7 @@ currency is `Estimate` (a value, its interval, its p): from the tables of the ru
     intervals(estimates, "unit")        the chart
     share(e) points(e) mean(e) change(e)  the words: "16 % (9 to 23 %)"
     significant(e)                      whether chance is ruled out; None where it isn't known
-    differences(...) fitness(...)       whole findings that studies share
+    fitness(...)                        the finding on whether the model is fit to answer
 
 What isn't known stays unknown: a blank cell, "no interval", no line in a chart, no finding.
 
@@ -35,7 +35,7 @@ excludes zero exactly where p is below .05: take both from one `Estimate`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from pydantic import JsonValue
@@ -44,7 +44,7 @@ from folkmoot.engine.journal import name_in
 from folkmoot.measures import estimates
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, Check
 from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, p_value, percent, plural
-from folkmoot.measures.proportions import Pair, all_pairs, holm, wilson
+from folkmoot.measures.proportions import holm, wilson
 from folkmoot.storage.findings import Cell, Finding, Grid, Heat, Intervals
 
 Row = dict[str, Cell]
@@ -53,7 +53,6 @@ known = estimates.known
 ALPHA = estimates.ALPHA
 
 FITNESS = "respondent_checks"  # the key of the finding on whether the model is fit
-NOT_EQUAL = "That does not show that conditions are equal: see how wide the intervals are."
 HOLM = (
     "holm p: adjusted for all comparisons of this table by Holm's method, which keeps the chance "
     "of even one false alarm among them at 5 %; words go by it. p and 95 % intervals are not "
@@ -229,14 +228,6 @@ def signed(value: float | None) -> str:
     return f"{value:+.2f}".replace("-", "−") if abs(value) >= 0.005 else "0.00"
 
 
-def verdict(e: Estimate) -> str:
-    """ "statistically significant" or its negation; empty where nothing tells."""
-    clear = significant(e)
-    if clear is None:
-        return ""
-    return "statistically significant" if clear else "not statistically significant"
-
-
 def chance(e: Estimate, holm: float | None = None) -> str:
     """ "p = .043", or with Holm's "adjusted p = .012"; both where they disagree, for then the
     interval agrees with the first alone. Empty where nothing was tested."""
@@ -254,80 +245,6 @@ def listed(parts: Iterable[str]) -> str:
 
 
 # --- findings that studies share ---------------------------------------------------------------
-
-
-def differences(
-    key: str,
-    counts: Mapping[str, tuple[int, int]],
-    axis: str,
-    label: Callable[[str], str] = str,
-    difference: Callable[[str, str], Estimate] | None = None,
-    *,
-    over: tuple[str, int],
-) -> Finding | None:
-    """All pairs of groups compared in one share; None with fewer than two groups.
-
-    `counts`: group → (count, n); `axis`: its title ("difference in …"); `difference`: of two groups
-    by name, where their units are not independent; `over`: the independent unit, and how many.
-    """
-    pairs = all_pairs(counts, difference)
-    if not pairs:
-        return None
-    rows: list[Row] = [
-        {
-            "first": label(pair.first),
-            "second": label(pair.second),
-            **cells(pair.difference, "difference_rate", "_rate"),
-            **p_cells(pair.difference, pair.holm_p),
-        }
-        for pair in pairs
-    ]
-    lines = {f"{label(pair.first)} − {label(pair.second)}": pair.difference for pair in pairs}
-    return Finding(
-        key,
-        "Differences between conditions",
-        _pairs_aloud(pairs, label),
-        Grid.of(
-            rows,
-            f"First minus second; 95 % intervals{by_method(pair.difference for pair in pairs)}.",
-        ),
-        intervals(lines, axis, zero=0.0, percent=True),
-        notes=(HOLM,),
-        unit=over[0],
-        units=over[1],
-    )
-
-
-def by_method(some: Iterable[Estimate]) -> str:
-    """Return the methods of the intervals of these estimates, as " (Newcombe)"; "" for none."""
-    methods = dict.fromkeys(e.method for e in some if e.has_interval and e.method)
-    return f" ({', '.join(methods)})" if methods else ""
-
-
-def _pairs_aloud(pairs: list[Pair], label: Callable[[str], str]) -> str:
-    if all(p(pair.difference) is None for pair in pairs):
-        return f"{plural(len(pairs), 'comparison')}, none of which can be tested."
-    clear = [pair for pair in pairs if pair.holm_p < ALPHA]
-    alone = [pair for pair in pairs if pair.difference.p < ALPHA <= pair.holm_p]
-
-    def aloud(some: list[Pair]) -> str:
-        return listed(
-            f"{label(pair.first)} against {label(pair.second)} "
-            f"{points(pair.difference, chance(pair.difference, pair.holm_p))}"
-            for pair in some
-        )
-
-    among = plural(len(pairs), "comparison")
-    if clear:
-        rest = len(pairs) - len(clear)
-        others = {0: "", 1: " The other difference may be chance."}
-        tail = others.get(rest, f" The other {rest} differences may be chance.")
-        said = f"Statistically significant: {aloud(clear)}{tail}"
-    else:
-        said = f"No difference is statistically significant ({among}). {NOT_EQUAL}"
-    if not alone:
-        return said
-    return f"{said} Significant by itself, but not after adjustment for {among}: {aloud(alone)}"
 
 
 def fitness(checks: Sequence[Check]) -> Finding:

@@ -22,6 +22,7 @@ from folkmoot.measures.clustered import clustered_difference, paired_difference
 from folkmoot.measures.estimates import ALPHA, FEWEST_UNITS, Estimate, p_value, points, points_span
 from folkmoot.measures.paired_votes import paired_shares
 from folkmoot.measures.proportions import Arm, Bounds, difference_bounds, holm, newcombe
+from folkmoot.measures.wording import NOT_TESTED, PHRASES
 
 FloatArray = NDArray[np.float64]
 Kind = Literal["share", "mean"]
@@ -193,9 +194,43 @@ class Result:
         return not self.why and math.isfinite(self.estimate.p)
 
     @property
+    def is_shown(self) -> bool:
+        """Whether a primary claim is supported."""
+        return self.claim.family == "primary" and self.verdict == SUPPORTED
+
+    @property
     def says(self) -> str:
         """The claim with its verdict and its numbers."""
         return f"{self.claim.says}: {self.verdict}{self.numbers}."
+
+    @property
+    def phrase(self) -> str:
+        """What may be said of the result."""
+        if self.why:
+            return NOT_TESTED
+        first, second = self.claim.arms
+        margin = self.claim.size(self.claim.margin)
+        by = f" by more than {margin}" * bool(self.claim.margin)
+        told = PHRASES[self.verdict, self.claim.direction]
+        return told.format(first=first, second=second, by=by, margin=margin)
+
+    @property
+    def estimated(self) -> str:
+        """The contrast with its estimate and interval, without a test: "A − B +8 points (+3 to
+        +13)"."""
+        e = self.estimate
+        if not math.isfinite(e.value):
+            return f"{self.claim.line} unknown ({self.why})"
+        return f"{self.claim.line} {self.claim.signed(e.value)} ({self.claim.span(e)})"
+
+    @property
+    def concluded(self) -> str:
+        """The contrast with estimate, interval and p, and what may be said of it."""
+        told = self.estimated
+        if self.tested:
+            adjusted = "adjusted " * math.isfinite(self.adjusted_p)
+            told = f"{told.removesuffix(')')}, {adjusted}{p_value(self.p)})"
+        return f"{told}: {self.phrase}"
 
     @property
     def numbers(self) -> str:

@@ -7,8 +7,8 @@ Units that talked to each other belong in `clustered`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -125,37 +125,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     adjusted = np.full(values.size, np.nan)
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return adjusted.tolist()
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """The difference between two groups, `first` minus `second`; `holm_p` over all the pairs."""
-
-    first: str
-    second: str
-    difference: Estimate
-    holm_p: float
-
-
-def all_pairs(
-    counts: Mapping[str, tuple[int, int]],
-    difference: Callable[[str, str], Estimate] | None = None,
-) -> list[Pair]:
-    """Differences between all pairs of groups, with Holm-adjusted p.
-
-    `counts`: group → (count, n), in the order of the study. Of each pair the later group is
-    named first, so that a positive difference means "more than the plainer condition". Groups
-    with n = 0 are left out. `difference`: of two groups by name, Newcombe's where it is left out.
-    """
-    groups = [g for g, (_, n) in counts.items() if n > 0]
-    of = difference or (lambda first, second: newcombe(*counts[first], *counts[second]))
-    pairs = [
-        Pair(later, earlier, of(later, earlier), math.nan)
-        for j, later in enumerate(groups)
-        for earlier in groups[:j]
-    ]
-    adjusted = holm([pair.difference.p for pair in pairs])
-    return [replace(pair, holm_p=p) for pair, p in zip(pairs, adjusted, strict=True)]
 
 
 def mover(first: Estimate, second: Estimate) -> tuple[float, float]:

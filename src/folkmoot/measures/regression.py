@@ -86,7 +86,7 @@ def logistic(
     built = design({k: [v[i] for i in keep] for k, v in columns.items()}, reference or {})
     n, events = len(y), int(y.sum())
     incomplete = len(outcome) - n
-    labels = "robust (HC1)"
+    labels = "heteroskedasticity-consistent (HC1)"
     if n <= built.matrix.shape[1] or events in (0, n) or built.matrix.shape[1] < 2:
         return Logit((), n, events, incomplete, "none", labels, built.reference, built.left_out)
     fitted = _maximum_likelihood(y, built.matrix)

@@ -3,45 +3,49 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from folkmoot.engine.claims import read_declared
+from folkmoot.engine.hypotheses import evaluate_declared
+from folkmoot.kit.claims import claims_finding
 from folkmoot.kit.coding import Codings, codings
 from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import (
-    ALPHA,
-    HOLM,
     Row,
-    adjusted,
     cells,
-    change,
     found,
-    intervals,
     known,
+    listed,
     mean,
     number,
-    p_cells,
-    points,
     share,
     shares,
     signed,
-    significant,
     split_address,
     who_to_whom,
 )
 from folkmoot.measures.agreement import krippendorff_alpha
-from folkmoot.measures.clustered import clustered_mean, clustered_share, paired_difference
+from folkmoot.measures.claims import Result
+from folkmoot.measures.clustered import clustered_mean, clustered_share
 from folkmoot.measures.diversity import gini
-from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, percent, plural
+from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.storage.findings import Bars, Finding, Grid, Lines
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import sycophancy
-from folkmoot.studies.focus_group.config import amount
+from folkmoot.studies.focus_group.config import (
+    INTENT,
+    LIKELY,
+    POSITION,
+    DiscussionConfig,
+    amount,
+    claims,
+)
 from folkmoot.studies.focus_group.discussion import INTENTS, When
 from folkmoot.studies.focus_group.positions import has_moved
 from folkmoot.studies.focus_group.tables import read_talk
@@ -49,7 +53,6 @@ from folkmoot.studies.focus_group.talk.reading import STANDS, kind_and_name
 
 TALK = ["group", "stimulus"]
 PERSON = [*TALK, "persona_id"]
-LIKELY = 4  # definitely or probably would buy
 MOST_LINES = 20
 INTERVALS = (
     "Intervals, from five groups on: 95 %, groups as units, not adjusted for the number of rows."
@@ -75,6 +78,7 @@ class Concept:
     codes: Mapping[str, Codings]
     single: bool
     several: bool
+    results: tuple[Result, ...] = ()
     control: str | None = None
 
     def finding(self, key: str, title: str, *about: Any, **more: Any) -> Finding:
@@ -83,6 +87,13 @@ class Concept:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
         more |= {"unit": "group", "units": self.said["group"].n_unique()}
         return Finding(key, title, *about, **more)
+
+    def result(self, measure: str) -> Result | None:
+        """The claim that a measure moved with the talk about this concept; None if the data hold
+        nothing of it."""
+        own = ("stimulus", (self.name,))
+        found = (r for r in self.results if r.claim.measure == measure and own in r.claim.where)
+        return next((r for r in found if r.counts != (0, 0)), None)
 
     def withheld(self, key: str, title: str, says: str, section: str) -> Finding:
         """Return the stand-in for a finding that the codes do not support: one line, no figure."""
@@ -103,6 +114,8 @@ def findings(run: RunFolder) -> list[Finding]:
     stimuli = said["stimulus"].unique(maintain_order=True).to_list()
 
     codes = codings(run)
+    declared = read_declared(run, DiscussionConfig, claims)
+    results = tuple(evaluate_declared(run, declared).values())
     concepts = [
         Concept(
             stimulus,
@@ -114,12 +127,13 @@ def findings(run: RunFolder) -> list[Finding]:
             codes,
             single=said.select(TALK).unique().height == 1,
             several=len(stimuli) > 1,
+            results=results,
             control=run.config.get("control"),
         )
         for stimulus in stimuli
     ]
     return found(
-        compared(stated, stimuli) if len(stimuli) > 1 else None,
+        compared(stated, stimuli, results) if len(stimuli) > 1 else None,
         *(
             (
                 purchase_intent(c),
@@ -183,11 +197,7 @@ def purchase_intent(c: Concept) -> Finding | None:
             headline=True,
         )
     likely = clustered_share((after["score"] >= LIKELY).to_list(), after["group"].to_list())
-    both = parts.get("before", own.clear()).join(after, on=PERSON, suffix="_after")
-    moved = paired_difference(
-        both["score_after"] >= LIKELY, both["score"] >= LIKELY, both["group"].to_list()
-    )
-    first = (both["score"] >= LIKELY).to_numpy().mean() if both.height else math.nan
+    moved = c.result(INTENT)
     price = after["price"][0]
     groups = after["group"].n_unique()
     counts = {
@@ -201,8 +211,8 @@ def purchase_intent(c: Concept) -> Finding | None:
     )
     if unanswered:
         said += f" Not counted: {unanswered}."
-    if both.height:
-        said += f" Before the talk it was {percent(first)}: {points(moved)}."
+    if moved is not None:
+        said += f" {_sentence(moved)}"
     return c.finding(
         "purchase_intent",
         title,
@@ -226,12 +236,17 @@ def purchase_intent(c: Concept) -> Finding | None:
     )
 
 
-def _conclude_intent(likely: Estimate, moved: Estimate) -> str:
-    """Say on which side of one half the intent lies, and where it moved if chance does not tell."""
+def _conclude_intent(likely: Estimate, moved: Result | None) -> str:
+    """Say on which side of one half the intent lies, and what is concluded of its movement."""
     side = "most would buy it" if likely.value > 0.5 else "at most half would buy it"
-    if math.isnan(moved.value) or not moved.value or significant(moved) is False:
-        return side
-    return f"{side}, {'more' if moved.value > 0 else 'fewer'} than before the talk"
+    return f"{side}; {moved.phrase}" if moved is not None else side
+
+
+def _sentence(result: Result) -> str:
+    """A claim in one sentence: with its conclusion if it is primary, else as an estimate."""
+    primary = result.claim.family == "primary"
+    told = result.concluded if primary else result.estimated
+    return f"{told[0].upper()}{told[1:]}."
 
 
 def demand(c: Concept) -> Finding | None:
@@ -310,14 +325,11 @@ def positions(c: Concept) -> Finding | None:
             section="Positions",
             headline=True,
         )
-    moved = paired_difference(path["after"], path["before"], path["group"].to_list())
+    moved = c.result(POSITION)
     movers = sum(has_moved(*pair) for pair in path.select("before", "after").iter_rows())
-    by = change(moved, "groups as units") if moved.has_interval else signed(moved.value)
-    toward = "warmer towards it" if moved.value > 0 else "cooler towards it"
-    said = (
-        f"{movers} of {path.height} people changed their position; on average it moved {by} on a "
-        "scale from −1 to 1" + (f", {toward}." if abs(moved.value) >= 0.01 else ".")
-    )
+    said = f"{movers} of {path.height} people changed their position."
+    if moved is not None:
+        said += f" On a scale from −1 to 1: {_sentence(moved)}"
     again = paths(c.statements, When.RETEST)
     if not again.is_empty():
         wavered = sum(has_moved(*pair) for pair in again.select("before", "after").iter_rows())
@@ -642,62 +654,48 @@ def _alpha_aloud(alpha: float) -> str:
     )
 
 
-def compared(stated: pl.DataFrame, stimuli: list[str]) -> Finding:
+def compared(
+    stated: pl.DataFrame, stimuli: Sequence[str], results: Sequence[Result]
+) -> Finding | None:
     """The same people on several concepts: final positions, and differences to the first."""
-    path = paths(stated)
-    base = path.filter(pl.col("stimulus") == stimuli[0])
-    means: dict[str, float] = {}
-    gaps: dict[str, Estimate] = {}
+    after = stated.filter(pl.col("when") == When.AFTER.value)
+    means = {}
     for stimulus in stimuli:
-        own = path.filter(pl.col("stimulus") == stimulus)
-        means[stimulus] = clustered_mean(own["after"], own["group"].to_list()).value
-        if stimulus != stimuli[0]:
-            both = base.join(own, on=["group", "persona_id"], suffix="_own", maintain_order="left")
-            gaps[stimulus] = paired_difference(
-                both["after_own"], both["after"], both["group"].to_list()
-            )
-    groups = path["group"].n_unique()
-    known = [s for s in stimuli if math.isfinite(means[s])]
-    unknown = [s for s in stimuli if s not in known]
-    if len(known) < 2:
+        own = after.filter((pl.col("stimulus") == stimulus) & pl.col("position").is_not_null())
+        means[stimulus] = clustered_mean(own["position"].to_list(), own["group"].to_list()).value
+    known_means = {s: value for s, value in means.items() if math.isfinite(value)}
+    groups = after["group"].n_unique()
+    unknown = [s for s in stimuli if s not in known_means]
+    lacking = f"no final position is known for {', '.join(unknown)}."
+    between = [r for r in results if r.claim.by == "stimulus"]
+    made = claims_finding(
+        "concepts",
+        "Which concept does better?",
+        between,
+        axis="final position",
+        notes=(
+            "Final positions: "
+            + listed(f"{s} {signed(value)}" for s, value in known_means.items()),
+        ),
+        section="Concept test",
+        units=groups,
+    )
+    if made is None:
         return Finding(
             "concepts",
             "Which concept does better?",
-            "The concepts cannot be compared: no final position is known for "
-            f"{', '.join(unknown)}.",
+            f"The concepts cannot be compared: {lacking}",
             Grid((), ()),
             section="Concept test",
             headline=True,
             unit="group",
             units=groups,
         )
-    best = max(known, key=lambda s: means[s])
-    holm = adjusted(gaps)
-    clear = [holm[s] < ALPHA for s in gaps if best in (stimuli[0], s)]
-    if groups < FEWEST_UNITS:
-        certain = "which so few groups cannot tell from chance: add replications"
-    elif all(clear):
-        certain = "which is more than chance variation between groups would produce"
-    else:
-        certain = "but chance variation between groups could explain the differences"
-    rows = [
-        {"concept": s, "mean position": means[s], **cells(gaps.get(s), "difference")}
-        | (p_cells(gaps[s], holm[s]) if s in gaps else {"p": None, "holm_p": None})
-        for s in stimuli
-    ]
-    lines = {f"{s} − {stimuli[0]}": e for s, e in gaps.items()}
-    return Finding(
-        "concepts",
-        "Which concept does better?",
-        f"The same people end most in favor of {best} (mean position {signed(means[best])}), "
-        f"{certain}. Differences are within persons, intervals over groups."
-        + (f" No final position is known for {', '.join(unknown)}." if unknown else ""),
-        Grid.of(rows),
-        intervals(lines, "difference of final positions", zero=0.0),
-        notes=(HOLM,),
-        section="Concept test",
+    best = max(known_means, key=lambda s: known_means[s])
+    return replace(
+        made,
+        says=f"The highest mean position after the talk is that on {best} "
+        f"({signed(known_means[best])}). {made.says}" + f" {lacking.capitalize()}" * bool(unknown),
         headline=True,
         conclusion=f"{best} does best",
-        unit="group",
-        units=groups,
     )

@@ -322,15 +322,14 @@ def claims(config: NegotiationConfig) -> list[Claim]:
     main = next(iter(COMPARED))
     found = []
     for measure in COMPARED:
-        for earlier, later in combinations(config.conditions, 2):
-            pair = later, earlier
+        for pair in combinations(reversed(config.conditions), 2):
             family: Family = "secondary" if pair in steps else "exploratory"
             if measure == main and pair in primary:
                 family = "primary"
             # C2 decides nothing: expectations have no least content member.
             if measure != "lowest_satisfaction" or "C2" not in pair:
                 found.append(_within_groups(measure, pair, family))
-    return found
+    return sorted(found, key=lambda claim: claim.family != "primary")
 
 
 def _within_groups(measure: str, pair: tuple[str, str], family: Family) -> Claim:

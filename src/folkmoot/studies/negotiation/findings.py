@@ -9,15 +9,19 @@ from typing import cast
 import polars as pl
 from pydantic import JsonValue
 
+from folkmoot.engine.claims import read_declared
+from folkmoot.engine.hypotheses import evaluate_declared
 from folkmoot.hints import enumerated
 from folkmoot.kit import coding
 from folkmoot.kit import findings as kit
+from folkmoot.kit.claims import claims_finding
 from folkmoot.kit.exposure import exposure
 from folkmoot.measures.clustered import clustered_share
 from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.people.sources.persona_hub import is_english
 from folkmoot.storage.findings import Board, Finding, Grid, Heat, heading
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.negotiation.config import COMPARED, NegotiationConfig, claims
 from folkmoot.studies.negotiation.measures import Comparison, Figure
 from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, VOTE_OPERATORS
 from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION
@@ -48,11 +52,6 @@ _UNDECIDED = (
     "those of a decision, so C2 has neither."
 )
 _PAIRED = "Paired: a group's stated preferences are the same under all conditions."
-_COMPARED = {
-    "satisfaction": "how content members are",
-    "lowest_satisfaction": "how content the least content member is",
-    "minority_promised_share": "minority wishes given or promised",
-}
 _CONTENT = (
     *("satisfaction", "satisfaction_decided", "satisfaction_if_lowest", "satisfaction_if_highest"),
     *("lowest_satisfaction", "inequality", "covered_share"),
@@ -70,7 +69,7 @@ def findings(run: RunFolder) -> list[Finding]:
     decisions = read_table(run, DecisionRow)
     return kit.found(
         _satisfaction(data, run),
-        (_contrast(data, measure) for measure in _COMPARED),
+        _contrasts(data, run),
         [_by_type(run.table("measures")), _conflicts(data, decisions), _process(data)],
         _confirmations(run.table("confirmations")),
         [_mediator(decisions), _counterfactuals(run.table("counterfactuals"), decisions)],
@@ -237,52 +236,21 @@ def _figure(kept: Figure) -> Estimate:
     return kit.estimate_of(cast("Mapping[str, JsonValue]", kept))
 
 
-def _contrast(data: Comparison, measure: str) -> Finding | None:
-    """Paired differences of conditions in one measure; the sentence is about the last condition."""
-    rows = [d for d in data["paired_differences"] if d["measure"] == measure]
-    if not rows:
-        return None
-    again = data.get("without_asked_again")
-    kept = again["paired_differences"] if again else []
-    beside = {(d["of"], d["minus"]): d for d in kept if d["measure"] == measure}
-    last = rows[-1]["of"]
-    told = [d for d in rows if d["of"] == last and d["minus"] in ("C2", "C3", "C4")] or rows[-1:]
-    lines = {f"{d['of']} − {d['minus']}": _figure(d) for d in rows}
-    holm = kit.adjusted(lines)
-    aloud = (
-        f"{d['of']} minus {d['minus']}: "
-        f"{kit.change(lines[line], kit.chance(lines[line], holm[line]))}"
-        for d in told
-        for line in [f"{d['of']} − {d['minus']}"]
-    )
-    cells: list[kit.Row] = [
-        {
-            "of": d["of"],
-            "minus": d["minus"],
-            **kit.cells(e, "estimate"),
-            "p": kit.p(e),
-            "n": e.n,
-            "holm_p": kit.known(holm[line]),
-            **_without_cells(beside.get((d["of"], d["minus"])) if beside else None),
-        }
-        for d, (line, e) in zip(rows, lines.items(), strict=True)
+def _contrasts(data: Comparison, run: RunFolder) -> list[Finding | None]:
+    """Differences of conditions within groups, one finding a measure."""
+    declared = read_declared(run, NegotiationConfig, claims)
+    results = evaluate_declared(run, declared).values()
+    return [
+        claims_finding(
+            f"paired_{measure}",
+            f"Within groups: {words}",
+            [r for r in results if r.claim.outcome == words],
+            axis=words,
+            notes=(f"{data['measures'][measure].capitalize()}.", _PAIRED),
+            units=data["groups"],
+        )
+        for measure, words in COMPARED.items()
     ]
-    return Finding(
-        f"paired_{measure}",
-        f"Within groups: {_COMPARED[measure]}",
-        f"{_COMPARED[measure].capitalize()}: {kit.listed(aloud)}",
-        Grid.of(cells, caption=data["intervals"]),
-        kit.intervals(lines, "paired difference", zero=0.0),
-        notes=(
-            f"{data['measures'][measure].capitalize()}.",
-            _PAIRED,
-            *_asked_again(data),
-            kit.HOLM,
-        ),
-        headline=measure == "satisfaction",
-        unit="group",
-        units=data["groups"],
-    )
 
 
 def _by_type(measures: pl.DataFrame) -> Finding | None:

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from folkmoot.engine.claims import read_declared
+from folkmoot.engine.hypotheses import evaluate_declared
 from folkmoot.kit import coding
+from folkmoot.kit.claims import claim_lines, claims_finding, say_claims
 from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import (
-    HOLM,
     Row,
-    adjusted,
     cells,
-    chance,
     change,
     estimate_of,
     found,
@@ -26,18 +26,19 @@ from folkmoot.kit.findings import (
     known,
     listed,
     number,
-    p_cells,
     points,
     share,
     shares,
     signed,
     who_to_whom,
 )
+from folkmoot.measures.claims import Result
 from folkmoot.measures.clustered import clustered_mean, clustered_share
 from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.storage.findings import Bars, Finding, Grid
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers.options import CHANGES
+from folkmoot.studies.town_hall.config import TownHallConfig, claims
 from folkmoot.studies.town_hall.measures import GROUPS, SPECTRUM
 from folkmoot.studies.town_hall.stages import CONCERN
 
@@ -62,11 +63,14 @@ def findings(run: RunFolder) -> list[Finding]:
     compared = run.json("levels.json")
     main, apart = compared["main"], compared["supplementary"]
     levels: Levels = main["levels"]
+    declared = read_declared(run, TownHallConfig, claims)
+    results = list(evaluate_declared(run, declared).values())
+    between = [r for r in results if {*r.claim.contrast} <= levels.keys()]
     # Supplementary levels are reported apart.
     reactions, rounds = (run.table(t).filter(part="main") for t in ("reactions", "rounds"))
     return found(
         inclusion(levels, compared["sets"]) if levels else None,
-        steps(main["differences"], compared["sets"]) if main["differences"] else None,
+        steps(between, main["differences"], compared["sets"]),
         heard(run),
         spectrum(reactions),
         responses(reactions, run.table("residents")),
@@ -77,7 +81,9 @@ def findings(run: RunFolder) -> list[Finding]:
         ]
         if levels
         else None,
-        replication(apart, levels, compared["sets"]) if apart["levels"] else None,
+        replication(apart, levels, [r for r in results if r not in between], compared["sets"])
+        if apart["levels"]
+        else None,
         stances(rounds),
         reading(run.json("quality.json")),
         coding.finding(run),
@@ -124,7 +130,7 @@ def inclusion(levels: Levels, sets: int) -> Finding:
             "Mean level over all possible reactions of others, from the second round on. "
             "References count as the speakers gave them.",
             "`said_aloud`: the same, of references alone whose words a rule finds in the "
-            "statement. A check of robustness: the rule misses paraphrases and is fooled by "
+            "statement. A check by another rule: it misses paraphrases and is fooled by "
             "shared words.",
             INTERVALS,
         ),
@@ -167,73 +173,43 @@ def _compare_scores(
     )
 
 
-def _said_aloud(difference: Json) -> dict[str, float | None]:
-    """The change of the gap in the score of references that are found in statements."""
-    if SAID_ALOUD not in difference["figures"]:
-        return {}
-    return {"gap_said_aloud": known(_figure(difference, SAID_ALOUD)["gap"].value)}
-
-
-def steps(differences: list[Json], sets: int) -> Finding:
-    """Paired differences within sets, for the score of the vulnerable and for the gap."""
-    gaps = {f"{d['from']} → {d['to']}": _figure(d, SCORE)["gap"] for d in differences}
-    holm = adjusted(gaps)
-    rows = [
-        {
-            "step": step,
-            "vulnerable": _values(d, SCORE)["vulnerable"],
-            **cells(gap, "gap"),
-            **p_cells(gap, holm[step]),
-            **_said_aloud(d),
-            "changes": ", ".join(d["switches_changed"]),
-        }
-        for (step, gap), d in zip(gaps.items(), differences, strict=True)
-    ]
-    says = [
-        f"From level {d['from']} to {d['to']} ({', '.join(d['switches_changed'])}) the gap moved "
-        f"by {change(gap, chance(gap, holm[step]))}."
-        for (step, gap), d in zip(gaps.items(), differences, strict=True)
+def steps(results: Sequence[Result], differences: Sequence[Json], sets: int) -> Finding | None:
+    """What the gap moves by between levels, within sets."""
+    changes = [
+        f"level {d['to']} − level {d['from']}: {', '.join(d['switches_changed'])}"
+        for d in differences
         if d["consecutive"]
     ]
-    return Finding(
+    return claims_finding(
         "steps",
         "What each step changes",
-        " ".join(says),
-        Grid.of(rows, "Change of the weighted inclusivity score within sets"),
-        intervals(gaps, "change of the inclusion gap", zero=0.0),
+        results,
+        axis="change of the inclusion gap",
         notes=(
+            f"What changes: {listed(changes)}",
             "The same residents at both levels; sets are the clusters.",
-            HOLM,
             NOT_PEOPLE,
         ),
-        headline=True,
-        unit="set",
         units=sets,
     )
 
 
-def replication(apart: Json, main: Levels, sets: int) -> Finding:
+def replication(apart: Json, main: Levels, results: Sequence[Result], sets: int) -> Finding:
     """Supplementary levels, apart from the main comparison."""
     rows = [
         {"level": level, **_values(summary, SCORE), "part": part}
         for part, levels in (("supplementary", apart["levels"]), ("main", main))
         for level, summary in levels.items()
     ]
-    gaps = {
-        f"Level {d['to']} minus level {d['from']}": _figure(d, SCORE)["gap"]
-        for d in apart["differences"]
-        if d["switches_changed"] == ["models"]
-    }
-    holm = adjusted(gaps)
-    says = [f"{step}: gap {change(e, chance(e, holm[step]))}." for step, e in gaps.items()]
     names = ", ".join(apart["levels"])
+    held = [r for r in results if r.counts != (0, 0)]
+    gaps = f" Inclusion gap: {say_claims(held)}" if held else ""
     return Finding(
         "replication",
         "Replication on another model",
-        f"Level {names} is reported apart from the main comparison. {' '.join(says)}",
+        f"Level {names} is reported apart from the main comparison.{gaps}",
         Grid.of(rows, "Weighted inclusivity score"),
-        intervals(gaps, "difference of the inclusion gap", zero=0.0),
-        notes=(HOLM,) if gaps else (),
+        claim_lines(held, "difference of the inclusion gap"),
         section="Replication",
         headline=not main,
         unit="set",
@@ -382,9 +358,6 @@ def heard(run: RunFolder) -> list[Finding]:
             table.append(about | values | cells(gap, "gap_share", "_share") | counted)
             if "vulnerable" in shares:
                 says.setdefault(level, []).append((code, shares["vulnerable"].value, gap))
-    holm = adjusted(gaps)
-    tests = [p_cells(gap, holm[of]) for of, gap in gaps.items()]
-    whole = [row | test for row, test in zip(table, tests, strict=True)]
     return [
         Finding(
             "heard",
@@ -392,19 +365,17 @@ def heard(run: RunFolder) -> list[Finding]:
             " ".join(
                 f"At level {level}, of the concerns that vulnerable residents voiced, "
                 + listed(
-                    f"{percent(part)} were {_aloud(code)}"
-                    + _to_the_others(gap, holm[f"level {level}, {_aloud(code)}"])
+                    f"{percent(part)} were {_aloud(code)}" + _to_the_others(gap)
                     for code, part, gap in about_level
                 )
                 for level, about_level in says.items()
             ),
-            Grid.of(whole, "Share of voiced concerns; gap: vulnerable minus general"),
+            Grid.of(table, "Share of voiced concerns; gap: vulnerable minus general"),
             intervals(gaps, "gap in the share of concerns", zero=0.0, percent=True),
             notes=(
                 read.note,
                 "One concern a resident: the points that they made aloud. Who never spoke is left "
-                "out. Gaps are differences within sets.",
-                HOLM,
+                "out. Gaps are differences within sets. They are described and not tested.",
             ),
             headline=True,
             unit="set",
@@ -414,10 +385,10 @@ def heard(run: RunFolder) -> list[Finding]:
     ]
 
 
-def _to_the_others(gap: Estimate, holm: float) -> str:
+def _to_the_others(gap: Estimate) -> str:
     if not math.isfinite(gap.value):
         return ""
-    return f", a gap to the others of {points(gap, chance(gap, holm))}"
+    return f", a gap to the others of {points(gap)}"
 
 
 def _gap(own: Sequence[Voiced], code: str) -> Estimate:

@@ -9,23 +9,35 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
 
+from folkmoot.engine.hypotheses import evaluate_declared
 from folkmoot.hints import enumerated
 from folkmoot.kit import findings as kit
+from folkmoot.kit.claims import LEVELS, say_claims
 from folkmoot.kit.exposure import exposure
-from folkmoot.measures.clustered import clustered_difference, clustered_mean, paired_difference
+from folkmoot.measures.claims import Result
+from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.diagnostics import of_answers, position_bias
 from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.measures.position import shown_in
+from folkmoot.measures.wording import EXPLORATORY
 from folkmoot.storage.findings import Bars, Finding, Grid, Lines
 from folkmoot.storage.run_folder import RunFolder, Streamed
 from folkmoot.studies.workbook.answers import Listed, NotALiteral, read_options
-from folkmoot.studies.workbook.config import Measure, Workbook, WorkbookConfig, measures_of
+from folkmoot.studies.workbook.config import (
+    NUMBERS,
+    Measure,
+    Workbook,
+    WorkbookConfig,
+    claims,
+    measures_of,
+)
 from folkmoot.studies.workbook.sessions import EMPTY_PROMPT
 
 MOST_MEASURES = 12
@@ -45,7 +57,9 @@ def findings(run: RunFolder) -> list[Finding]:
     values = values_of(run, responses)
     names = values.select("name", "computed").unique(maintain_order=True).iter_rows()
     measures = measures_of(names)[:MOST_MEASURES]
-    design = WorkbookConfig.model_validate(run.config).workbook
+    config = WorkbookConfig.model_validate(run.config)
+    design = config.workbook
+    results = list(evaluate_declared(run, claims(config)).values())
     arms = _arms(design, sessions)
     some_computed = any(m.computed for m in measures)
     return kit.found(
@@ -53,13 +67,19 @@ def findings(run: RunFolder) -> list[Finding]:
         *(
             [
                 by_round(m, values, arms) if len(m.rounds) > 1 else None,
-                by_treatment(m, values, arms, main=m.computed or not some_computed),
+                by_treatment(
+                    m,
+                    values,
+                    arms,
+                    _about(m, results, "treatment"),
+                    main=m.computed or not some_computed,
+                ),
             ]
             for m in measures
         ),
         [distribution(m, values, arms) for m in measures if not m.computed],
         option_shares(responses, arms, _listed(design)),
-        by_constants(run, measures, values),
+        by_constants(run, measures, values, results),
         quality(responses),
         fitness(run, responses),
         exposure(run),
@@ -217,40 +237,50 @@ def _course(arm: str, rows: Sequence[Mapping[str, object]]) -> str:
     return f"{arm}: {first}, {last}"
 
 
+def _about(measure: Measure, results: Sequence[Result], by: str) -> list[Result]:
+    """The claims on a measure between treatments, or between experiments."""
+    own = (r for r in results if r.claim.by == by and r.counts != (0, 0))
+    table = NUMBERS[measure.computed]
+    return [r for r in own if (r.claim.measure, r.claim.outcome) == (table, measure.name)]
+
+
 def by_treatment(
-    measure: Measure, values: pl.DataFrame, arms: Sequence[str], *, main: bool = True
+    measure: Measure,
+    values: pl.DataFrame,
+    arms: Sequence[str],
+    results: Sequence[Result],
+    *,
+    main: bool = True,
 ) -> Finding:
     """A measure compared between treatments; `main` puts it among the main findings."""
     people = per_participant(measure, values)
     estimates = {arm: _mean(people.filter(treatment=arm)) for arm in arms}
     estimates = {arm: e for arm, e in estimates.items() if e.n}
+    against = {r.claim.contrast[0]: r for r in results}
     rows: list[kit.Row] = [
-        {"treatment": arm, **kit.cells(e, "mean"), "participants": e.n, "sessions": e.clusters}
+        {
+            "treatment": arm,
+            **kit.cells(e, "mean"),
+            "participants": e.n,
+            "sessions": e.clusters,
+            **(_minus_first(against.get(arm)) if against else {}),
+        }
         for arm, e in estimates.items()
     ]
     over = f" (mean of {len(measure.rounds)} rounds)" if len(measure.rounds) > 1 else ""
-    if len(estimates) > 1:
-        base, *others = estimates
-        gaps = {arm: _gap(people, base, arm) for arm in others}
-        holm = kit.adjusted(gaps)
-        rows[0] |= dict.fromkeys(("minus_first", "minus_low", "minus_high", "p", "holm_p"))
-        for row, (arm, e) in zip(rows[1:], gaps.items(), strict=True):
-            low, high = (e.low, e.high) if e.has_interval else (None, None)
-            gap = {"minus_first": kit.known(e.value), "minus_low": low, "minus_high": high}
-            row |= {**gap, **kit.p_cells(e, holm[arm])}
-        said = "; ".join(_contrast(arm, base, e, holm[arm]) for arm, e in gaps.items())
-        says = f"For {measure.name}{over}, {said}."
+    if against:
+        says = f"{measure.name}{over}: {say_claims(results)}"
     else:
-        mean = float(np.mean(people["number"].to_numpy()))
+        each = (f"{e.value:.3g} under {arm}" for arm, e in estimates.items())
         many = plural(people.height, "participant")
-        says = f"Mean {measure.name}{over}: {mean:.3g} over {many}."
+        says = f"Mean {measure.name}{over}: {', '.join(each)} ({many})."
     return Finding(
         f"treatment_{measure.name}",
         f"{measure.name}, by treatment",
         says,
         Grid.of(rows, CLUSTERED),
         kit.intervals(estimates, measure.name) if len(estimates) > 1 else None,
-        notes=(kit.HOLM,) if len(estimates) > 1 else (),
+        notes=(LEVELS,) if against else (),
         section="Treatments",
         headline=main and len(estimates) > 1,
         unit="session",
@@ -258,18 +288,22 @@ def by_treatment(
     )
 
 
-def _gap(people: pl.DataFrame, base: str, arm: str) -> Estimate:
-    both = people.filter(pl.col("treatment").is_in([base, arm]))
-    treated = (both["treatment"] == arm).to_numpy()
-    return clustered_difference(both["number"].to_numpy(), treated, _clusters(both))
-
-
-def _contrast(arm: str, base: str, gap: Estimate, holm: float) -> str:
-    return f"{arm} minus {base} is {kit.change(gap, kit.chance(gap, holm))}"
+def _minus_first(result: Result | None) -> kit.Row:
+    """The cells of what an arm differs by from the first one."""
+    names = ("minus_first", "minus_low", "minus_high", "p", "holm_p")
+    if result is None:
+        return dict.fromkeys(names)
+    e = result.estimate
+    bounds = (e.low, e.high) if e.has_interval else (math.nan, math.nan)
+    values = (e.value, *bounds, e.p, result.p)
+    return dict(zip(names, map(kit.known, values), strict=True))
 
 
 def by_constants(
-    run: RunFolder, measures: Sequence[Measure], values: pl.DataFrame
+    run: RunFolder,
+    measures: Sequence[Measure],
+    values: pl.DataFrame,
+    results: Sequence[Result],
 ) -> list[Finding | None]:
     """How each measure differs between the combinations of constants."""
     if not run.has_table("permutations"):
@@ -278,55 +312,51 @@ def by_constants(
     for row in run.table("permutations").to_dicts():
         said = f"{row['constant']} = {row['value']}"
         constants.setdefault(row["experiment_id"], []).append(said)
-    return [_between_constants(m, per_participant(m, values), constants) for m in measures]
+    return [
+        _between_constants(
+            m, per_participant(m, values), constants, _about(m, results, "experiment_id")
+        )
+        for m in measures
+    ]
 
 
 def _between_constants(
-    measure: Measure, people: pl.DataFrame, constants: Mapping[str, Sequence[str]]
+    measure: Measure,
+    people: pl.DataFrame,
+    constants: Mapping[str, Sequence[str]],
+    results: Sequence[Result],
 ) -> Finding | None:
     """One measure: each combination, and what it differs by from the first one, within people."""
-    by = {", ".join(said): people.filter(experiment_id=e) for e, said in constants.items()}
-    by = {label: own for label, own in by.items() if not own.is_empty()}
-    if len(by) < 2:
+    words = {experiment: ", ".join(said) for experiment, said in constants.items()}
+    by = {e: people.filter(experiment_id=e) for e in words}
+    means = {e: _mean(own) for e, own in by.items() if not own.is_empty()}
+    if len(means) < 2:
         return None
-    means = {label: _mean(own) for label, own in by.items()}
-    first, *others = by
-    gaps = {label: _within(by[label], by[first]) for label in others}
-    holm = kit.adjusted(gaps)
-    ordered = sorted(means, key=lambda label: means[label].value)
-    low, high = (f"{means[label].value:.3g}" for label in (ordered[0], ordered[-1]))
+    against = {r.claim.contrast[0]: r for r in results}
+    ordered = sorted(means, key=lambda e: means[e].value)
+    low, high = (f"{means[e].value:.3g}" for e in (ordered[0], ordered[-1]))
     says = (
-        f"Mean {measure.name} is lowest with {ordered[0]} ({low}) and highest with "
-        f"{ordered[-1]} ({high})."
+        f"Mean {measure.name} is lowest with {words[ordered[0]]} ({low}) and highest with "
+        f"{words[ordered[-1]]} ({high})."
     )
     if low == high:  # as far as it is shown
         says = f"Mean {measure.name} is {low} with all of them."
-    told = max(gaps, key=lambda label: abs(gaps[label].value))
-    apart = kit.change(gaps[told], kit.chance(gaps[told], holm[told]))
-    rows: list[kit.Row] = [{"experiment": first, **kit.cells(means[first], "mean")}]
-    for label, gap in gaps.items():
-        difference = {"minus_first": kit.known(gap.value), **kit.p_cells(gap, holm[label])}
-        rows.append({"experiment": label, **kit.cells(means[label], "mean"), **difference})
-    rows[0] |= dict.fromkeys(("minus_first", "p", "holm_p"))
+    rows: list[kit.Row] = [
+        {"experiment": words[e], **kit.cells(mean, "mean"), **_minus_first(against.get(e))}
+        for e, mean in means.items()
+    ]
+    named = {words[e]: mean for e, mean in means.items()}
     return Finding(
         f"constants_{measure.name}",
         f"{measure.name}, by constants",
-        f"{says} {told} minus {first}: {apart}.",
+        says,
         Grid.of(rows, f"{CLUSTERED}. Minus first: the same people, paired."),
-        kit.intervals(dict(itertools.islice(means.items(), MOST_LINES)), measure.name),
-        notes=(kit.HOLM,),
+        kit.intervals(dict(itertools.islice(named.items(), MOST_LINES)), measure.name),
+        notes=(LEVELS, EXPLORATORY),
         section="Constants",
         headline=True,
         unit="session",
         units=_units(people),
-    )
-
-
-def _within(people: pl.DataFrame, others: pl.DataFrame) -> Estimate:
-    """The mean difference of the same people between two experiments."""
-    both = people.join(others, on=["session", "participant_id"], maintain_order="left")
-    return paired_difference(
-        both["number"].to_numpy(), both["number_right"].to_numpy(), _clusters(both)
     )
 
 

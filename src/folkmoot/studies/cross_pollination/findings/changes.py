@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from folkmoot.kit.claims import claims_finding
 from folkmoot.kit.findings import (
-    ALPHA,
-    HOLM,
     Row,
     adjusted,
     cells,
-    chance,
     intervals,
     known,
     listed,
@@ -22,9 +19,8 @@ from folkmoot.kit.findings import (
     share,
     shares,
 )
-from folkmoot.kit.findings import differences as pairwise
 from folkmoot.measures.diagnostics import agreeing_share
-from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, p_value, percent, plural
+from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, percent, plural
 from folkmoot.measures.factorial import factorial
 from folkmoot.measures.paired_votes import (
     IntArray,
@@ -37,6 +33,7 @@ from folkmoot.measures.paired_votes import (
 )
 from folkmoot.measures.proportions import holm
 from folkmoot.measures.regression import Column, Logit, Term, logistic
+from folkmoot.measures.wording import EXPLORATORY_TESTS
 from folkmoot.storage.findings import Bars, Finding, Flow, Grid, Intervals
 from folkmoot.studies.cross_pollination.config import PLACEBOS, Exposed, label
 from folkmoot.studies.cross_pollination.findings.votes import Arm, Voter, Votes
@@ -46,9 +43,8 @@ ONE_POOL = (
     "this set of summaries, not for another draw of them (`summary_draws`)."
 )
 SEVERAL_POOLS = (
-    "Readers were divided over {draws} draws of the summaries. Their intervals are the plain ones "
-    "or those clustered by draw, whichever reach further, so they hold for other descriptions of "
-    "the same interviews as well."
+    "Readers were divided over {draws} draws of the summaries. Intervals allow for what differs "
+    "between draws, so they hold for other descriptions of the same interviews as well."
 )
 FEW_POOLS = (
     "Readers were divided over {draws} draws of the summaries, and the intervals tell how sure the "
@@ -129,7 +125,7 @@ def _unseen(votes: Votes) -> tuple[str, ...]:
 
 def _rates_aloud(votes: Votes, of: Mapping[str, Estimate]) -> str:
     if not of and not votes.terminated:
-        return "Nobody voted twice, so there is no change to report."
+        return "Nobody voted twice, so changes cannot be reported."
     said = []
     if votes.terminated:
         said.append(f"The study ended before anybody could change: {votes.terminated}.")
@@ -146,17 +142,16 @@ def _rates_aloud(votes: Votes, of: Mapping[str, Estimate]) -> str:
 
 
 def differences(votes: Votes) -> Finding | None:
-    """All pairs of conditions; None with fewer than two that voted twice."""
-    arms = {a.condition: a for a in votes.twice}
-    counts = {name: (a.changed, a.n) for name, a in arms.items()}
-    axis = "difference in the share that changed"
-
-    def difference(first: str, second: str) -> Estimate:
-        return votes.difference(arms[first], arms[second])
-
-    over = votes.basis["unit"], votes.basis["units"]
-    found = pairwise("change_differences", counts, axis, label, difference, over=over)
-    return found and replace(found, notes=(*found.notes, *caveats(votes)))
+    """All pairs of conditions, the primary claims first; None with fewer than two that voted
+    twice."""
+    return claims_finding(
+        "change_differences",
+        "Differences between conditions",
+        votes.results,
+        axis="changed their choice",
+        notes=caveats(votes),
+        **votes.basis,
+    )
 
 
 def tallies(votes: Votes) -> Finding | None:
@@ -232,7 +227,7 @@ def transitions(votes: Votes) -> Finding | None:
 
 
 def marginal_homogeneity(votes: Votes) -> Finding | None:
-    """Did moves cancel out, or did they shift the outcome? Per condition."""
+    """Did moves cancel out, or did they shift the outcome? Per condition, exploratory."""
     if not votes.twice:
         return None
     tables = [_table(votes, arm) for arm in votes.twice]
@@ -242,7 +237,6 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
     }
     holms = {name: holm([t.p for t in some]) for name, some in tests.items()}
     rows: list[Row] = []
-    lopsided = []
     for at, arm in enumerate(votes.twice):
         row: Row = {"condition": arm.name, "n": arm.n}
         for name, some in tests.items():
@@ -251,31 +245,24 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
             row[f"{name}_holm_p"] = holms[name][at]
         df = tests["bowker"][at].df
         rows.append({**row, "reliable": df > 0 and arm.changed >= 5 * df})
-        if tests["stuart_maxwell"][at].df and holms["stuart_maxwell"][at] < ALPHA:
-            lopsided.append(f"{arm.name} (adjusted {p_value(holms['stuart_maxwell'][at])})")
+    shifts = dict(zip((arm.name for arm in votes.twice), tests["stuart_maxwell"], strict=True))
+    most = max(shifts, key=lambda name: shifts[name].statistic)
     return Finding(
         "marginal_homogeneity",
         "Did the outcome shift?",
-        _outcome_in_words(lopsided, len(votes.twice)),
+        "Stuart and Maxwell's statistic for a shift of the totals per option is largest in "
+        f"{most}: {shifts[most].statistic:.1f} on {shifts[most].df} degrees of freedom."
+        if shifts[most].df
+        else "The moves between options are too few for a test of whether the totals shifted.",
         Grid.of(rows, "Bowker's test of symmetry and Stuart and Maxwell's of equal totals."),
         notes=(
             "Noise makes people change without favouring an option; persuasion that draws one way "
             "shows here. “reliable” is false where there are fewer than five moves per degree of "
             "freedom.",
-            "holm p: adjusted for the number of conditions by Holm's method, test by test.",
+            EXPLORATORY_TESTS,
         ),
         **votes.given_these,
     )
-
-
-def _outcome_in_words(lopsided: Sequence[str], conditions: int) -> str:
-    """Say where totals shifted. A test that is not significant shows no equality."""
-    if not lopsided:
-        return "A shift of the totals per option is neither shown in any condition nor ruled out."
-    said = f"The totals per option shifted beyond chance in: {', '.join(lopsided)}."
-    if len(lopsided) == conditions:
-        return said
-    return f"{said} In the other conditions a shift is neither shown nor ruled out."
 
 
 class Shift(NamedTuple):
@@ -315,7 +302,7 @@ def option_shifts(votes: Votes) -> Finding | None:
     if not shifts:
         return None
     adjusted_p = holm([shift.p for shift in shifts])
-    top, top_p = max(zip(shifts, adjusted_p, strict=True), key=lambda one: abs(one[0].net))
+    top = max(shifts, key=lambda shift: abs(shift.net))
     rows: list[Row] = [
         {
             "condition": s.arm.name,
@@ -334,12 +321,12 @@ def option_shifts(votes: Votes) -> Finding | None:
         "option_shifts",
         "What each option gained and lost",
         f"Largest net shift: “{top.option}” {top.net:+d} in {top.arm.name} "
-        f"({top.gained} gained, {top.lost} lost, adjusted {p_value(top_p)})."
+        f"({top.gained} gained, {top.lost} lost)."
         if top.net
         else "No option gained or lost on balance.",
         Grid.of(rows, "p: McNemar's test per option (exact below 25 moves)."),
         Bars(tuple(bars), unit="net change in share", percent=True),
-        notes=(HOLM,),
+        notes=(EXPLORATORY_TESTS,),
         **votes.given_these,
     )
 
@@ -362,7 +349,7 @@ def towards_opposition(votes: Votes) -> Finding | None:
     if excess := towards_target(found.moved, found.to_target, len(votes.options)):
         says += (
             f" Of those who moved that is {share(excess.share)}; moving at random would give "
-            f"{percent(excess.expected)} ({p_value(excess.p)})."
+            f"{percent(excess.expected)}."
         )
     if agreeing := agreeing_share(votes.rebuttals):
         says += f" {percent(agreeing.value)} of their replies open by agreeing."
@@ -423,7 +410,7 @@ def regression(votes: Votes) -> Finding | None:
         "regression",
         title,
         f"Against {base}, with first choice{' and demographics' if with_people else ''} held "
-        f"equal, the odds of changing are: {listed(_aloud(t, holms[t.level]) for t in arms)}"
+        f"equal, the odds of changing are: {listed(map(_aloud, arms))}"
         if arms
         else "This model gives no estimate for the conditions.",
         Grid.of(
@@ -486,9 +473,8 @@ def _why_not(fitted: Logit) -> str:
     return f"Too few participants ({fitted.n}) for a regression."
 
 
-def _aloud(t: Term, holm_p: float) -> str:
-    span = f"{t.low:.2g} to {t.high:.2g}"
-    return f"{label(t.level)} × {t.odds_ratio:.2g} ({span}, adjusted {p_value(holm_p)})"
+def _aloud(t: Term) -> str:
+    return f"{label(t.level)} × {t.odds_ratio:.2g} ({t.low:.2g} to {t.high:.2g})"
 
 
 def _notes(fitted: Logit, with_people: bool) -> list[str]:
@@ -498,8 +484,8 @@ def _notes(fitted: Logit, with_people: bool) -> list[str]:
     )
     notes = [
         f"Odds ratios against — {against}. {fitted.n} participants, {fitted.events} changed.",
-        "holm p: adjusted for the number of conditions by Holm's method; other coefficients are "
-        "there to hold things equal, and intervals are not adjusted.",
+        EXPLORATORY_TESTS,
+        "Coefficients other than those of conditions are there to hold things equal.",
     ]
     if fitted.estimator.startswith("Firth"):
         notes.append(
@@ -539,7 +525,7 @@ def main_effects(votes: Votes) -> Finding | None:
     if not effects:
         return None
     holm = adjusted(effects)
-    said = (f"{name.lower()} {points(e, chance(e, holm[name]))}" for name, e in effects.items())
+    said = (f"{name.lower()} {points(e)}" for name, e in effects.items())
     return Finding(
         "main_effects",
         "What summaries, interview and dialogue each do",
@@ -560,7 +546,7 @@ def main_effects(votes: Votes) -> Finding | None:
             "A main effect is on minus off, averaged over the other switches. A × B is how much "
             "more A does where B is on. What these conditions cannot tell apart is left out, and "
             "interactions that are left out are taken to be none.",
-            HOLM,
+            EXPLORATORY_TESTS,
             *caveats(votes),
         ),
         **votes.basis,

@@ -9,7 +9,6 @@ from folkmoot.kit import coding
 from folkmoot.kit.findings import (
     Row,
     cells,
-    chance,
     change,
     intervals,
     listed,
@@ -66,18 +65,10 @@ def diversity(votes: Votes) -> Finding | None:
             bars.append((arm.name, when, numbers[-1]))
         parts.append(f"{arm.name} from {numbers[0]:.2f} to {numbers[1]:.2f}")
     ratios = {a.name: effective_ratio(count_moves(votes, a)) for a in votes.twice}
-    closer = [name for name, r in ratios.items() if r.has_interval and r.high < 1]
-    wider = [name for name, r in ratios.items() if r.has_interval and r.low > 1]
     says = [f"Effective number of the {len(votes.options)} options: {'; '.join(parts)}."]
-    if closer:
-        says.append(f"Votes came closer together in: {', '.join(closer)}.")
-    if wider:
-        says.append(f"Votes spread further in: {', '.join(wider)}.")
-    if not closer and not wider and any(r.has_interval for r in ratios.values()):
-        says.append(
-            "In no condition is the change statistically significant, which does not show that "
-            "there is none."
-        )
+    if any(r.has_interval for r in ratios.values()):
+        told = (f"{name} {r.value:.2f} ({r.low:.2f} to {r.high:.2f})" for name, r in ratios.items())
+        says.append(f"After over before: {listed(told)}")
     return Finding(
         "diversity",
         "How spread the votes are",
@@ -225,7 +216,7 @@ def _confidence(votes: Votes) -> Finding | None:
         "confidence",
         "How sure they are of their choice",
         "Change in confidence (0 to 100): "
-        + listed(f"{a.name} {change(e, chance(e))}" for a, e in by.items()),
+        + listed(f"{a.name} {change(e)}" for a, e in by.items()),
         Grid.of(rows, "Means; those asked before and after."),
         intervals({a.name: e for a, e in by.items()}, "change in confidence", zero=0.0),
         notes=(

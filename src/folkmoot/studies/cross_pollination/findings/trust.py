@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from folkmoot.kit.findings import (
-    ALPHA,
-    HOLM,
     Row,
     adjusted,
-    by_method,
     cells,
-    chance,
     fitness,
     intervals,
-    listed,
     p_cells,
     points,
     share,
@@ -35,86 +30,56 @@ from folkmoot.measures.diagnostics import (
 )
 from folkmoot.measures.estimates import plural, points_span
 from folkmoot.measures.position import Shown, position_effects
-from folkmoot.measures.proportions import Arm as Lost
-from folkmoot.measures.proportions import difference_bounds, newcombe
 from folkmoot.measures.retest import Repeat
+from folkmoot.measures.wording import EXPLORATORY_TESTS
 from folkmoot.storage.findings import Finding, Grid, Intervals
 from folkmoot.studies.cross_pollination.config import EMPTY_ARGUMENT, PLACEBOS, SIMPLE_VOTING
-from folkmoot.studies.cross_pollination.findings.changes import caveats
 from folkmoot.studies.cross_pollination.findings.decision_quality import count_moves
 from folkmoot.studies.cross_pollination.findings.votes import Arm, Votes
 
 
 def persuasion(votes: Votes) -> Finding | None:
-    """Each rate above the rate at which people change when merely asked again.
+    """How many change when they are merely asked again; None if nobody voted twice.
 
-    None if nobody voted twice.
+    What conditions do beyond it is a claim, which stands with the other claims.
     """
     floor = votes.floor
-    others = [a for a in votes.twice if a is not floor]
-    title = "Persuasion apart from noise"
-    of = {a.name: votes.rate(a) for a in votes.twice}
+    of = {a: votes.rate(a) for a in votes.twice}
     if not of:
         return None
-    if floor is None or not others:
-        return Finding(
-            "persuasion",
-            title,
+    if floor is None:
+        says = (
             "This run cannot tell persuasion from noise: nobody was asked again without being told "
             "anything. Set `revote: true` to give simple voting a second vote."
-            if floor is None
-            else "Only the condition that measures noise voted twice; nothing to set against it.",
-            Grid.of(
-                [
-                    {
-                        "condition": a.name,
-                        "voted_twice": a.n,
-                        "changed": a.changed,
-                        **cells(of[a.name], "changed_rate", "_rate"),
-                    }
-                    for a in votes.twice
-                ]
-            ),
-            section="Noise",
-            **votes.basis,
         )
-    above = {a.name: votes.difference(a, floor) for a in others}
-    holm = {a.name: votes.holm_p[frozenset((a.condition, floor.condition))] for a in others}
-    placebos = " and ".join(a.name.lower() for a in others if a.condition in PLACEBOS)
+    else:
+        placebos = [a.name.lower() for a in votes.twice if a.condition in PLACEBOS]
+        says = (
+            f"Merely asked again, {share(of[floor])} choose differently: that is noise. What "
+            "conditions move beyond it stands under “Differences between conditions”."
+        )
+        if placebos:
+            says += (
+                f" {' and '.join(placebos).capitalize()} hold no argument: what they move is "
+                "attention or giving in, not reasons."
+            )
     return Finding(
         "persuasion",
-        title,
-        f"Merely asked again, {share(of[floor.name])} choose differently: that is noise. Above it: "
-        + listed(f"{name} {points(e, chance(e, holm[name]))}" for name, e in above.items())
-        + (
-            f" {placebos.capitalize()} hold no argument: what they move is attention or giving in, "
-            "not reasons."
-            if placebos
-            else ""
-        ),
+        "Persuasion apart from noise",
+        says,
         Grid.of(
             [
                 {
-                    "condition": name,
-                    "changed_rate": of[name].value,
-                    "floor_rate": of[floor.name].value,
-                    **cells(e, "above_floor_rate", "_rate"),
-                    **p_cells(e, holm[name]),
+                    "condition": a.name,
+                    "voted_twice": a.n,
+                    "changed": a.changed,
+                    **cells(e, "changed_rate", "_rate"),
                 }
-                for name, e in above.items()
-            ],
-            "The floor is simple voting asked a second time; 95 % intervals"
-            f"{by_method(above.values())}.",
-        ),
-        intervals(above, "changed, above the floor of noise", zero=0.0, percent=True),
-        notes=(
-            "The floor is estimated from its own participants; its uncertainty is included.",
-            "holm p: adjusted for all comparisons of two conditions, as in “Differences between "
-            "conditions”.",
-            *caveats(votes),
+                for a, e in of.items()
+                if floor in (None, a)
+            ]
         ),
         section="Noise",
-        headline=True,
         **votes.basis,
     )
 
@@ -140,9 +105,7 @@ def option_order(votes: Votes) -> Finding | None:
     return Finding(
         "position_effects",
         title,
-        f"Being listed first changes an option's chance of the first vote by "
-        f"{points(first, chance(first, holm[1]))}, "
-        f"{'so the order matters' if holm[1] < ALPHA else 'which may be chance'}.",
+        f"Being listed first changes an option's chance of the first vote by {points(first)}.",
         Grid.of(
             [
                 {
@@ -160,7 +123,10 @@ def option_order(votes: Votes) -> Finding | None:
             zero=0.0,
             percent=True,
         ),
-        notes=("Least squares with one term per option, clustered by participant.", HOLM),
+        notes=(
+            "Least squares with one term per option, clustered by participant.",
+            EXPLORATORY_TESTS,
+        ),
         section="Noise",
         unit="participant",
         units=found.answers,
@@ -301,22 +267,15 @@ def _votes_twice(votes: Votes, arm: Arm) -> bool:
 
 
 def _bounds(votes: Votes) -> tuple[list[tuple[str, float, float, float]], str]:
-    """Bounds of each informed condition against the plainest that voted twice, and in words."""
-    base = votes.floor or (votes.informed[0] if votes.informed else None)
-    found, fragile = [], []
-    for arm in votes.informed:
-        if base is None or arm is base:
-            continue
-        b = difference_bounds(
-            Lost(arm.changed, arm.n, len(arm.lost)), Lost(base.changed, base.n, len(base.lost))
-        )
-        name = f"{arm.name} − {base.name}"
-        found.append((name, b.observed, b.low, b.high))
-        clear = newcombe(arm.changed, arm.n, base.changed, base.n).excludes_zero
-        if clear and not b.sign_holds:
-            fragile.append(f"{name} ({points_span(b.low, b.high)})")
-    if not found:
-        return [], ""
+    """Bounds of the claims over all ways of filling in who is missing, and what they overturn."""
+    bounded = [(r, r.bounds) for r in votes.results if r.bounds is not None]
+    lines = [(r.claim.line, b.observed, b.low, b.high) for r, b in bounded]
+    shown = [both for both in bounded if both[0].is_shown]
+    fragile = [
+        f"{r.claim.line} ({points_span(b.low, b.high)})" for r, b in shown if not b.sign_holds
+    ]
     if fragile:
-        return found, f"They could overturn: {', '.join(fragile)}."
-    return found, "Even in the worst case they overturn none of the clear differences."
+        return lines, f"They could overturn: {', '.join(fragile)}."
+    if shown:
+        return lines, "Even in the worst case no difference that is shown changes its sign."
+    return lines, ""

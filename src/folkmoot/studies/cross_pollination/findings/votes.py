@@ -15,15 +15,21 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from folkmoot.measures.clustered import clustered_difference, clustered_share
+from folkmoot.engine.claims import read_declared
+from folkmoot.engine.hypotheses import evaluate_declared
+from folkmoot.measures.claims import Result
+from folkmoot.measures.clustered import clustered_share
 from folkmoot.measures.estimates import FEWEST_UNITS, Estimate
-from folkmoot.measures.proportions import all_pairs, newcombe, wilson
+from folkmoot.measures.proportions import wilson
 from folkmoot.storage.files import read_vectors
 from folkmoot.storage.run_folder import RunFolder, Streamed, Texts
+from folkmoot.storage.tables import DRAW, units_of
 from folkmoot.studies.cross_pollination.config import (
     LABELS,
     SIMPLE_VOTING,
+    CrossPollinationConfig,
     Exposed,
+    claims,
     label,
     switches,
 )
@@ -151,29 +157,14 @@ class Votes:
         plain = wilson(arm.changed, arm.n)
         if not self._drawn(arm):
             return self._over_draws(plain)
-        by_draw = clustered_share(arm.moves, self._readers(arm))
-        return self._over_draws(_wider(plain, by_draw))
-
-    def difference(self, first: Arm, second: Arm) -> Estimate:
-        """The share that changed in the first less that in the second; with five draws or more as
-        for `rate`, and the larger p."""
-        plain = newcombe(first.changed, first.n, second.changed, second.n)
-        if self.draws < FEWEST_UNITS or not (self._drawn(first) or self._drawn(second)):
-            return self._over_draws(plain)
-        changed = [*first.moves, *second.moves]
-        treated = [True] * first.n + [False] * second.n
-        units = [*self._readers(first), *self._readers(second)]
-        by_draw = clustered_difference(changed, treated, units)
+        by_draw = clustered_share(arm.moves, [f"draw {r.summary_draw}" for r in arm.moved])
         return self._over_draws(_wider(plain, by_draw))
 
     @cached_property
-    def holm_p(self) -> dict[frozenset[str], float]:
-        """Holm's p of each pair of conditions, over all pairs: a contrast has the same adjusted p
-        in every finding."""
-        counts = {a.condition: (a.changed, a.n) for a in self.twice}
-        arms = {a.condition: a for a in self.twice}
-        pairs = all_pairs(counts, lambda a, b: self.difference(arms[a], arms[b]))
-        return {frozenset((pair.first, pair.second)): pair.holm_p for pair in pairs}
+    def results(self) -> list[Result]:
+        """The results of all claims that this study type declares."""
+        declared = read_declared(self.run, CrossPollinationConfig, claims)
+        return list(evaluate_declared(self.run, declared).values())
 
     def _over_draws(self, e: Estimate) -> Estimate:
         """The estimate as one over the draws of the summaries, where they are what it rests on."""
@@ -210,14 +201,15 @@ class Votes:
     def units(self, arm: Arm) -> list[str]:
         """What is independent in an arm, see `basis`: its draws of the summaries, or its
         participants."""
-        enough = self.draws >= FEWEST_UNITS
-        return self._readers(arm) if enough else [r.participant_id for r in arm.moved]
+        return [self._units[r.participant_id] for r in arm.moved]
 
-    def _readers(self, arm: Arm) -> list[str]:
-        """The draw that each of an arm was shown, or who they are where they were shown none."""
-        if not self._drawn(arm):
-            return [r.participant_id for r in arm.moved]
-        return [f"draw {r.summary_draw}" for r in arm.moved]
+    @cached_property
+    def _units(self) -> dict[str, str]:
+        """Participant → independent unit."""
+        people = self.run.lazy("participants")
+        known = [c for c in ("participant_id", DRAW) if c in people.collect_schema()]
+        rows = people.select(known).collect()
+        return dict(zip(rows["participant_id"], units_of(rows).of, strict=True))
 
     def arm(self, condition: str) -> Arm | None:
         """The arm, if somebody in it voted twice."""

@@ -1,0 +1,107 @@
+"""The results of claims as findings: every number about a comparison comes from here.
+
+claim_rows(results)                 the rows of a table: contrast, estimate, interval, p
+claim_lines(results, axis)          the chart
+say_claims(results)                 the sentence: primary claims with their conclusions, all
+                                    others as estimates, without a p
+claims_finding(...)                 the whole finding
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from folkmoot.kit.findings import Row, cells, intervals, listed
+from folkmoot.measures.claims import Result
+from folkmoot.measures.estimates import known
+from folkmoot.measures.wording import EXPLORATORY
+from folkmoot.storage.findings import Finding, Grid, Intervals
+
+LEVELS = (
+    "coverage: the level of the interval. Those of primary claims hold together, so that the "
+    "chance of even one that misses is at most 5 %. holm p: adjusted for the claims of the same "
+    "family by Holm's method."
+)
+SAID = 6  # estimates of claims that are not primary, in one sentence
+
+
+def claim_rows(results: Sequence[Result]) -> list[Row]:
+    """The rows of a table of claims. Shares and means do not stand in one table."""
+    rows: list[Row] = []
+    for r in results:
+        suffix = "_rate" if r.claim.kind == "share" else ""
+        first, second = r.claim.arms
+        rows.append(
+            {
+                "first": first,
+                "second": second,
+                "family": r.claim.family,
+                **cells(r.estimate, f"difference{suffix}", suffix),
+                "coverage_share": r.level if r.estimate.has_interval else None,
+                "p": known(r.estimate.p),
+                "holm_p": known(r.p),
+                "n": min(r.counts),
+                "excluded": max(r.lost),
+            }
+        )
+    return rows
+
+
+def claim_lines(results: Sequence[Result], axis: str) -> Intervals | None:
+    """The chart of claims, one line a contrast."""
+    lines = {r.claim.line: r.estimate for r in results}
+    share = any(r.claim.kind == "share" for r in results)
+    return intervals(lines, axis, zero=0.0, percent=share)
+
+
+def say_claims(results: Sequence[Result]) -> str:
+    """Primary claims with what may be said of them; others as estimates, the first `SAID`."""
+    primary = [r for r in results if r.claim.family == "primary"]
+    others = [r for r in results if r.claim.family != "primary"]
+    said = [listed(r.concluded for r in primary)] if primary else []
+    if others:
+        more = f" and {len(others) - SAID} more in the table" * (len(others) > SAID)
+        told = "; ".join(r.estimated for r in others[:SAID])
+        said.append(f"Without a conclusion: {told}{more}.")
+    return " ".join(said)
+
+
+def claims_finding(
+    key: str,
+    title: str,
+    results: Sequence[Result],
+    *,
+    axis: str,
+    notes: Sequence[str] = (),
+    **more: Any,
+) -> Finding | None:
+    """The finding of claims in one measure; None where the data hold none of them.
+
+    `more`: the section, and the independent unit where it is not that of the claims.
+    """
+    held = [r for r in results if r.counts != (0, 0)]
+    if not held:
+        return None
+    primary = any(r.claim.family == "primary" for r in held)
+    basis: dict[str, Any] = {
+        "unit": held[0].claim.unit,
+        "units": max(r.estimate.units for r in held),
+    }
+    lead = "" if title.endswith(axis) else f"{axis[0].upper()}{axis[1:]}: "
+    return Finding(
+        key,
+        title,
+        f"{lead}{say_claims(held)}",
+        Grid.of(claim_rows(held), f"First minus second{_methods(held)}."),
+        claim_lines(held, axis),
+        notes=(LEVELS, *([] if primary else [EXPLORATORY]), *notes),
+        headline=primary,
+        **(basis | more),
+    )
+
+
+def _methods(results: Sequence[Result]) -> str:
+    """The methods of the intervals in brackets, without degrees of freedom."""
+    methods = [r.estimate.method.partition(",")[0] for r in results if r.estimate.has_interval]
+    return f"; intervals: {', '.join(dict.fromkeys(filter(None, methods)))}" if methods else ""

@@ -1,0 +1,55 @@
+"""What may be said of the result of a claim: one table of phrases, used by findings, hypotheses,
+grids and comparisons alike.
+
+No phrase says more than was tested. A test that is not significant shows no equality, so nothing is
+called unchanged, as large as, or the same; only a specification curve calls anything robust.
+Wasserstein and Lazar (2016), doi:10.1080/00031305.2016.1154108, principles 2 and 5.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+# (verdict, direction) → what is said. `{first}`, `{second}` are the arms, `{by}` the margin.
+PHRASES: Mapping[tuple[str, str], str] = {
+    ("supported", "different"): "a difference is shown",
+    ("supported", "greater"): "{first} exceeds {second}{by}: supported",
+    ("supported", "less"): "{first} falls below {second}{by}: supported",
+    ("supported", "equivalent"): "equivalent: they differ by less than {margin}",
+    ("contradicted", "different"): "contradicted: they differ by less than {margin}",
+    ("contradicted", "greater"): "{first} exceeds {second}{by}: contradicted",
+    ("contradicted", "less"): "{first} falls below {second}{by}: contradicted",
+    ("contradicted", "equivalent"): "contradicted: they differ by more than {margin}",
+    ("undecided", "different"): "a difference is neither shown nor ruled out",
+    ("undecided", "greater"): "{first} exceeds {second}{by}: neither shown nor ruled out",
+    ("undecided", "less"): "{first} falls below {second}{by}: neither shown nor ruled out",
+    ("undecided", "equivalent"): "equivalence is neither shown nor ruled out",
+}
+NOT_TESTED = "not tested"
+EXPLORATORY = "Exploratory: estimates with intervals, from which nothing is concluded."
+EXPLORATORY_TESTS = (
+    "holm p: adjusted for the tests of this table alone by Holm's method. They are exploratory: "
+    "nothing is concluded from them, and 95 % intervals are not adjusted."
+)
+
+# What a finding of one run may not say, because no test of one run shows it.
+FORBIDDEN: Mapping[str, re.Pattern[str]] = {
+    name: re.compile(pattern, re.IGNORECASE)
+    for name, pattern in {
+        "no change": r"\bno change\b|\bunchanged\b|\bdid not change\b",
+        "no effect": r"\b(?:has|have|had|was|is|are|were) no (?:effect|difference)\b",
+        "no collapse": r"\bno collapse\b",
+        "as many as": r"\bas many as\b",
+        "robust": r"\brobust",
+        "valid": r"\bvalid(?:ates|ated|ity)\b|\bis valid\b|\bare valid\b",
+        "proof": r"\bprov(?:es|ed|en)\b",
+        "significance by itself": r"\bsignificant by itself\b",
+        "per cent of a difference": r"[+−]\d+(?:\.\d+)? %",
+    }.items()
+}
+
+
+def find_forbidden(text: str) -> list[str]:
+    """The names of what a text says although no finding of one run may."""
+    return [name for name, pattern in FORBIDDEN.items() if pattern.search(text)]

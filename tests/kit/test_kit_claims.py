@@ -1,0 +1,68 @@
+"""Findings of claims: primary ones with their conclusion, all others without one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from folkmoot.kit.claims import claims_finding, say_claims
+from folkmoot.measures.claims import Claim, Result, Side, judge_families
+from folkmoot.storage.findings import Intervals
+
+CLAIM = Claim("t.changed", ("b", "a"), family="primary", outcome="changed")
+
+
+def side(hits: int, n: int, arm: str) -> Side:
+    return Side.of([i < hits for i in range(n)], [f"{arm}{i}" for i in range(n)])
+
+
+def results(*counts: tuple[int, str], n: int = 100) -> list[Result]:
+    """Claims against 10 % in the second arm, each with its hits and family."""
+    claims = {
+        replace(CLAIM, contrast=(f"arm{i}", "a"), family=family): hits  # type: ignore[arg-type]
+        for i, (hits, family) in enumerate(counts)
+    }
+    base = side(n // 10, n, "base")
+    return judge_families(list(claims), lambda c: (c, side(claims[c], n, "own"), base))
+
+
+def test_only_primary_claims_have_a_p_and_a_conclusion_in_words() -> None:
+    says = say_claims(results((40, "primary"), (40, "secondary"), (12, "exploratory")))
+    main, _, rest = says.partition("Without a conclusion: ")
+    assert main == "arm0 − a +30 points (+18 to +41, p < .001): a difference is shown. "
+    assert rest == "arm1 − a +30 points (+18 to +41); arm2 − a +2 points (−7 to +11)."
+
+
+def test_sentence_table_and_chart_hold_the_same_numbers() -> None:
+    made = claims_finding(
+        "d", "D", results((40, "primary"), (14, "primary"), (30, "exploratory")), axis="changed"
+    )
+    assert made is not None and isinstance(made.chart, Intervals) and made.headline
+    for row, (label, value, low, high) in zip(made.grid.rows, made.chart.items, strict=True):
+        cells = dict(zip(made.grid.columns, row, strict=True))
+        assert label == f"{cells['first']} − {cells['second']}"
+        assert (value, low, high) == tuple(
+            cells[f"{n}_rate"] for n in ("difference", "low", "high")
+        )
+        said = re.search(
+            rf"{re.escape(label)} ([+−]\d+) points \(([+−]\d+) to ([+−]\d+)", made.says
+        )
+        assert said is not None
+        rounded = [int(x.replace("−", "-")) for x in said.groups()]
+        assert rounded == [round(100 * x) for x in (value, low, high)]
+    assert made.grid.rows[0][made.grid.columns.index("coverage_share")] == 0.975
+
+
+def test_few_units_are_an_illustration_without_interval_p_or_conclusion() -> None:
+    made = claims_finding("d", "D", results((3, "primary"), n=4), axis="changed")
+    assert made is not None
+    assert made.says.endswith("arm0 − a +75 points (no interval): not tested.")
+    cells = dict(zip(made.grid.columns, made.grid.rows[0], strict=True))
+    assert [cells[n] for n in ("low_rate", "high_rate", "p", "holm_p", "coverage_share")] == [
+        None
+    ] * 5
+
+
+def test_claims_that_the_data_do_not_hold_make_no_finding() -> None:
+    lacking = judge_families([CLAIM], lambda _: "no table has t.changed and arms")
+    assert claims_finding("d", "D", lacking, axis="changed") is None
