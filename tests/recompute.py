@@ -102,7 +102,7 @@ def _as_families(rows: Rows, test: Callable[[dict, float], tuple | None]) -> Row
         level = 1 - 0.05 / size["primary"] if row["family"] == "primary" else 0.95
         found = test(row, level)
         row |= dict(zip(("low", "high", "p"), found or (None,) * 3, strict=True))
-        row |= {"coverage_share": level if found else None, "holm_p": None}
+        row |= {"level_share": level if row["low"] is not None else None, "holm_p": None}
     for family in FAMILIES:
         known = [r for r in rows if r["family"] == family and r["p"] is not None]
         holms = multipletests([r["p"] for r in known], method="holm")[1] if known else []
@@ -120,9 +120,7 @@ def change_differences(folder: Path) -> Rows:
             "first": first,
             "second": second,
             "family": "primary" if first == "Adversarial (ACP)" else "exploratory",
-            "difference_rate": counts[first]["changed_rate"] - counts[second]["changed_rate"],
-            "n": min(people[first], people[second]),
-            "excluded": 0,
+            "difference_points": counts[first]["changed_rate"] - counts[second]["changed_rate"],
         }
         for first, second in combinations([label(arm) for arm in reversed(CONDITIONS)], 2)
     ]
@@ -130,10 +128,10 @@ def change_differences(folder: Path) -> Rows:
     def test(row: dict, level: float) -> tuple:
         sides = [(counts[row[w]]["changed"], people[row[w]]) for w in ("first", "second")]
         pairs = (*sides[0], *sides[1])
-        return (*newcombe(pairs, 1 - level), newcombe_p(pairs, row["difference_rate"]))
+        return (*newcombe(pairs, 1 - level), newcombe_p(pairs, row["difference_points"]))
 
     told = _as_families(rows, test)
-    return [{**r, "low_rate": r.pop("low"), "high_rate": r.pop("high")} for r in told]
+    return [{**r, "low_points": r.pop("low"), "high_points": r.pop("high")} for r in told]
 
 
 def newcombe(pairs: tuple, alpha: float) -> tuple[float, float]:
@@ -215,46 +213,53 @@ def _satisfaction_of_groups(folder: Path) -> pd.DataFrame:
     return groups
 
 
+MEASURES = ("satisfaction", "lowest_satisfaction", "minority_promised_share")
+
+
 def paired_satisfaction(folder: Path) -> Rows:
-    wide = table(folder, "measures").pivot(
-        index="group_id", columns="condition", values="satisfaction"
-    )
-    return _paired_claims({name: wide[name] for name in wide.columns}, str, last=True)
+    """Claims on the other measures are in the same families."""
+    measures = table(folder, "measures")
+    wide = {m: measures.pivot(index="group_id", columns="condition", values=m) for m in MEASURES}
+    arms = {m: {name: own[name] for name in own.columns} for m, own in wide.items()}
+    rows = _paired_claims(arms, str, last=True)
+    return [row for row in rows if row["measure"] == "satisfaction"]
 
 
 def _paired_claims(
-    arms: Mapping[str, pd.Series], name: Callable[[str], str], *, last: bool
+    measures: Mapping[str, Mapping[str, pd.Series]], name: Callable[[str], str], *, last: bool
 ) -> Rows:
-    """All pairs of arms, by paired t tests. The first three steps are primary, or the last three;
-    other steps are secondary."""
-    steps = list(itertools.pairwise(arms))
-    primary = steps[-3:] if last else steps[:3]
-    differences: dict[tuple[str, str], pd.Series] = {}
+    """All pairs of arms, by paired t tests. In the first measure the first three steps are primary,
+    or the last three; other steps are secondary. C2 has no least content member."""
+    moved: dict[tuple[str, str, str], pd.Series] = {}
     rows: Rows = []
-    for before, after in combinations(arms, 2):
-        moved = arms[after] - arms[before]
-        family = "secondary" if (before, after) in steps else "exploratory"
-        names = name(after), name(before)
-        differences[names] = moved.dropna()
-        rows.append(
-            {
-                "first": names[0],
-                "second": names[1],
-                "family": "primary" if (before, after) in primary else family,
-                "difference": moved.mean(),
-                "n": moved.notna().sum(),
-                "excluded": moved.isna().sum(),
-            }
-        )
+    for measure, arms in measures.items():
+        steps = list(itertools.pairwise(arms))
+        primary = (steps[-3:] if last else steps[:3]) if measure == next(iter(measures)) else []
+        for before, after in combinations(arms, 2):
+            if measure == "lowest_satisfaction" and "C2" in (before, after):
+                continue
+            family = "secondary" if (before, after) in steps else "exploratory"
+            key = measure, name(after), name(before)
+            moved[key] = (arms[after] - arms[before]).dropna()
+            rows.append(
+                {
+                    **dict(zip(("measure", "first", "second"), key, strict=True)),
+                    "family": "primary" if (before, after) in primary else family,
+                    "difference": moved[key].mean(),
+                }
+            )
     return _as_families(
-        rows, lambda row, level: _t(differences[row["first"], row["second"]], level)
+        rows, lambda row, level: _t(moved[row["measure"], row["first"], row["second"]], level)
     )
 
 
 def _t(differences: pd.Series, level: float = 0.95) -> tuple | None:
-    """The t interval and p of a mean; None below five units."""
-    if len(differences) < FEWEST or differences.std() < 1e-12:
+    """The t interval and p of a mean; None below five units. Where all say the same there is no
+    interval."""
+    if len(differences) < FEWEST:
         return None
+    if differences.std() < 1e-12:
+        return (None, None, 1.0) if abs(differences.mean()) < 1e-12 else None
     test = stats.ttest_1samp(differences, 0)
     return (*test.confidence_interval(level), test.pvalue)
 
@@ -291,7 +296,7 @@ def steps(folder: Path) -> Rows:
     gaps = {
         level: own["gap_weighted_inclusivity_score"] for level, own in _main_levels(folder).items()
     }
-    return _paired_claims(gaps, lambda level: f"level {level}", last=False)
+    return _paired_claims({"gap": gaps}, lambda level: f"level {level}", last=False)
 
 
 def outcome(folder: Path) -> Rows:

@@ -139,14 +139,14 @@ def test_so_can_the_tests_of_three_treatments(tmp_path: Path) -> None:
     book = openpyxl.load_workbook(example("workbook"))
     for sheet, key, value in (
         ("experimental_setting", "num_agents_per_session", 2),
-        ("experimental_setting", "num_sessions", 9),
+        ("experimental_setting", "num_sessions", 15),
         ("constants", "members", "[2]"),
     ):
         row = next(r for r in book[sheet].iter_rows() if r[0].value == key)
         row[1].value = value
     book["treatments"].append(["careful", "Be careful: who gives first often loses."])
     profiles = book["agent_profiles"]
-    for row in [[cell.value for cell in row] for row in profiles.iter_rows(min_row=3, max_row=4)]:
+    for row in [[cell.value for cell in row] for row in profiles.iter_rows(min_row=3, max_row=16)]:
         profiles.append([f"{row[0]} again", *row[1:]])
     book.save(path)
     compared("workbook", path, tmp_path, ())

@@ -42,7 +42,7 @@ def test_sentence_table_and_chart_hold_the_same_numbers() -> None:
         cells = dict(zip(made.grid.columns, row, strict=True))
         assert label == f"{cells['first']} − {cells['second']}"
         assert (value, low, high) == tuple(
-            cells[f"{n}_rate"] for n in ("difference", "low", "high")
+            cells[f"{n}_points"] for n in ("difference", "low", "high")
         )
         said = re.search(
             rf"{re.escape(label)} ([+−]\d+) points \(([+−]\d+) to ([+−]\d+)", made.says
@@ -50,7 +50,7 @@ def test_sentence_table_and_chart_hold_the_same_numbers() -> None:
         assert said is not None
         rounded = [int(x.replace("−", "-")) for x in said.groups()]
         assert rounded == [round(100 * x) for x in (value, low, high)]
-    assert made.grid.rows[0][made.grid.columns.index("coverage_share")] == 0.975
+    assert made.grid.rows[0][made.grid.columns.index("level_share")] == 0.975
 
 
 def test_few_units_are_an_illustration_without_interval_p_or_conclusion() -> None:
@@ -58,7 +58,7 @@ def test_few_units_are_an_illustration_without_interval_p_or_conclusion() -> Non
     assert made is not None
     assert made.says.endswith("arm0 − a +75 points (no interval): not tested.")
     cells = dict(zip(made.grid.columns, made.grid.rows[0], strict=True))
-    assert [cells[n] for n in ("low_rate", "high_rate", "p", "holm_p", "coverage_share")] == [
+    assert [cells[n] for n in ("low_points", "high_points", "p", "holm_p", "level_share")] == [
         None
     ] * 5
 

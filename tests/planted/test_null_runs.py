@@ -93,11 +93,15 @@ def study_file(study: str, folder: Path) -> Path:
     book = openpyxl.load_workbook(path)
     for sheet, key, value in (
         ("experimental_setting", "num_agents_per_session", 2),
-        ("experimental_setting", "num_sessions", 8),
+        ("experimental_setting", "num_sessions", 12),
         ("constants", "members", "[2]"),
     ):
         row = next(r for r in book[sheet].iter_rows() if r[0].value == key)
         row[1].value = value
+    profiles = book["agent_profiles"]  # five sessions and more in each arm
+    more = [[c.value for c in row] for row in profiles.iter_rows(min_row=3, max_row=10)]
+    for name, *rest in more:
+        profiles.append([f"{name} again", *rest])
     (_, plain), (_, appeal) = (row[:2] for row in book["treatments"].iter_rows(min_row=2))
     appeal.value = plain.value
     book.save(path)

@@ -19,7 +19,7 @@ from folkmoot.measures.wording import EXPLORATORY
 from folkmoot.storage.findings import Finding, Grid, Intervals
 
 LEVELS = (
-    "coverage: the level of the interval. Those of primary claims hold together, so that the "
+    "level share: the level of the interval. Those of primary claims hold together, so that the "
     "chance of even one that misses is at most 5 %. holm p: adjusted for the claims of the same "
     "family by Holm's method."
 )
@@ -30,7 +30,7 @@ def claim_rows(results: Sequence[Result]) -> list[Row]:
     """The rows of a table of claims. Shares and means do not stand in one table."""
     rows: list[Row] = []
     for r in results:
-        suffix = "_rate" if r.claim.kind == "share" else ""
+        suffix = "_points" if r.claim.kind == "share" else ""
         first, second = r.claim.arms
         rows.append(
             {
@@ -38,11 +38,9 @@ def claim_rows(results: Sequence[Result]) -> list[Row]:
                 "second": second,
                 "family": r.claim.family,
                 **cells(r.estimate, f"difference{suffix}", suffix),
-                "coverage_share": r.level if r.estimate.has_interval else None,
+                "level_share": r.level if r.estimate.has_interval else None,
                 "p": known(r.estimate.p),
                 "holm_p": known(r.p),
-                "n": min(r.counts),
-                "excluded": max(r.lost),
             }
         )
     return rows

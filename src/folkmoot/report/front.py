@@ -143,11 +143,11 @@ def _legend(main: Sequence[Finding], said: Sequence[str]) -> str:
     chart = drawn.chart if drawn is not None else None
     parts = []
     if any(re.search(r"\([^)]*\d to ", words) for words in said):
-        # Those of several hypotheses have levels of their own, which their table names.
-        level = "" if any(f.section == STATED for f in main) else "95 % "
-        parts.append(f"Brackets and lines: {level}intervals.")
+        # Primary claims and several hypotheses have levels of their own, which their tables name.
+        own = any(f.section == STATED or "level_share" in f.grid.columns for f in main)
+        parts.append(f"Brackets and lines: {'' if own else '95 % '}intervals.")
     if any("adjusted p" in words for words in said):
-        parts.append("Adjusted p: by Holm's method, for all comparisons of a table.")
+        parts.append("Adjusted p: by Holm's method, over the claims of the same family.")
     if drawn is not None and isinstance(chart, Intervals) and chart.each:
         parts.append(f"Filled: the mean; open: each {drawn.unit}.")
     return " ".join(parts)

@@ -16,7 +16,7 @@ from folkmoot.measures.estimates import FEWEST_UNITS
 Cell = str | int | float | bool | None
 ILLUSTRATION = "An illustration, not evidence"
 # Columns that hold the bounds of an interval, but for those of people's ranges, and p-values.
-_BOUND = re.compile(r"(?!people_)(?:.*_)?(?:low|high)(?:_rate|_share)?")
+_BOUND = re.compile(r"(?!people_)(?:.*_)?(?:low|high)(?:_rate|_share|_points)?")
 _P = re.compile(r"(?:.*_)?p")
 
 
@@ -25,7 +25,7 @@ class Grid:
     """A small table of numbers: columns, rows in the same order, an optional caption.
 
     Floats are shown with three significant digits; a column named `…_rate` or `…_share` as a
-    percentage.
+    percentage, and one named `…_points`, a difference of shares, in points.
     """
 
     columns: tuple[str, ...]
@@ -209,6 +209,7 @@ def _illustrate(finding: Finding) -> None:
 
 
 PERCENT = ("_rate", "_share")
+POINTS = "_points"
 BOUNDS = ("_low", "_high")
 
 
@@ -228,6 +229,8 @@ def cell_text(value: Cell, column: str = "") -> str:
     if isinstance(value, float):
         if column.rsplit("_", 1)[-1] == "p":
             return "< .001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
+        if column.endswith(POINTS):
+            return f"{100 * value:+.1f}".replace("-", "−")
         return f"{100 * value:.1f} %" if is_percent(column) else number_text(value)
     return value
 

@@ -117,7 +117,9 @@ def test_differences_are_paired_within_groups() -> None:
 def test_every_finding_counts_its_groups(whole: Any) -> None:
     """Five groups, one of each type: enough for the whole, an illustration by type."""
     found = {f.key: f for f in whole.findings}
-    about_groups = set(found) - {"decisions", "exposure", "coding", "closed_answers"}
+    about_groups = set(found) - {
+        *("decisions", "exposure", "coding", "closed_answers", "claims_tested")
+    }
     assert {"satisfaction", "paired_satisfaction", "process", "mediator"} <= about_groups
     assert found["counterfactuals"].units == 4  # the strangers never vote
     for key in about_groups - {"by_type", "counterfactuals"}:

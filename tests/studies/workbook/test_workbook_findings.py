@@ -22,10 +22,10 @@ TASKS = "interview_prompts"
 
 
 def rounds() -> Any:
-    """Three rounds of one variable in eight sessions under two treatments."""
-    book = setting(good(), "num_sessions", 8)
+    """Three rounds of one variable in ten sessions under two treatments."""
+    book = setting(good(), "num_sessions", 10)
     head = book["agent_profiles"][:2]
-    book["agent_profiles"] = [*head, *([f"p{i}", i, "x"] for i in range(32))]
+    book["agent_profiles"] = [*head, *([f"p{i}", i, "x"] for i in range(40))]
     for n in (1, 2, 3):
         book[TASKS].append(
             task(
@@ -77,11 +77,15 @@ def test_treatments_are_compared_by_session(run: Any) -> None:
     assert by_key(run)["treatment_kept"].headline  # what is computed is what the study is about
     assert [label for label, *_ in found.chart.items] == ["calm", "NONE"]
     grid = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
-    assert {row["sessions"] for row in grid} == {4}
+    assert {row["sessions"] for row in grid} == {5}
     means = {row["treatment"]: row["mean"] for row in grid}
     assert means["calm"] - means["NONE"] == pytest.approx(4, abs=0.5)
-    assert found.independent == "Independent unit: session (8)."
-    assert re.search(r"NONE minus calm is −4\.\d\d \(−.* to −.*, adjusted p < \.001\)", found.says)
+    assert found.independent == "Independent unit: session (10)."
+    # What is not computed is secondary: an estimate, and a p in the table alone.
+    assert re.search(r"Without a conclusion: NONE − calm −4\.\d\d \(−.* to −[^,]*\)\.$", found.says)
+    assert grid[1]["holm_p"] < 0.001
+    kept = by_key(run)["treatment_kept"].says
+    assert re.search(r"NONE − calm \+4\.\d\d \(.*p < \.001\): a difference is shown", kept)
 
 
 def test_what_people_of_few_sessions_do_is_an_illustration(tmp_path: Path) -> None:
@@ -174,7 +178,7 @@ def test_combinations_of_constants_seat_the_same_sessions(tmp_path: Path) -> Non
     rows = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
     assert [r["minus_first"] for r in rows] == [None, pytest.approx(1.5), 0]
     assert rows[1]["p"] < rows[1]["holm_p"] < 0.05 < rows[2]["p"]
-    assert "goods = pears minus goods = apples: +1.50 (" in found.says
+    assert "goods = pears − goods = apples +1.50 (" in found.says
     assert by_key(run)["treatment_offer"].units == 6
 
 

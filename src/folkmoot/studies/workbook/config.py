@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -439,12 +440,24 @@ def claims(config: WorkbookConfig) -> list[Claim]:
         _between_treatments(book, measure, (arm, arms[0]), _family(n, measure, bool(computed)))
         for n, (measure, arm) in enumerate(pairs)
     ]
-    first, *others = experiment_ids(book)
+    first, *others = zip(experiment_ids(book), _combinations(book), strict=True)
     return found + [
-        _between_experiments(book, measure, (other, first))
+        _between_experiments(book, measure, other, first)
         for measure in measures
         for other in others
     ]
+
+
+def _combinations(book: Workbook) -> list[str]:
+    """The values of all constants in each experiment, in words; the last row varies fastest."""
+    named = [[f"{c.name} = {_plain(value)}" for value in c.values] for c in book.constants]
+    return [", ".join(values) for values in itertools.product(*named)]
+
+
+def _plain(value: Scalar) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return number_text(value)
 
 
 def _may_be_numeric(task: Task) -> bool:
@@ -475,22 +488,27 @@ def _between_treatments(
     )
 
 
-def _between_experiments(book: Workbook, measure: Measure, ids: tuple[str, str]) -> Claim:
+def _between_experiments(
+    book: Workbook, measure: Measure, first: tuple[str, str], second: tuple[str, str]
+) -> Claim:
+    """The claim on two experiments, each by its id and its constants in words."""
+    names = first[1], second[1]
     return Claim(
         NUMBERS[measure.computed],
-        ids,
+        (first[0], second[0]),
         "mean",
         unit="session",
         estimand=(
             "Among simulated participants like those of the profiles sheet: the mean "
-            f"{measure.name} in {ids[0]} minus that in {ids[1]}, within persons; independent "
-            "unit: session."
+            f"{measure.name} with {names[0]} minus that with {names[1]}, within persons; "
+            "independent unit: session."
         ),
         by="experiment_id",
         where=_counted(book, measure),
         subject=("session", "participant_id"),
         paired=True,
         outcome=measure.name,
+        names=names,
     )
 
 

@@ -341,6 +341,7 @@ def _between_constants(
     )
     if low == high:  # as far as it is shown
         says = f"Mean {measure.name} is {low} with all of them."
+    says += f" {say_claims(results)}" if results else ""
     rows: list[kit.Row] = [
         {"experiment": words[e], **kit.cells(mean, "mean"), **_minus_first(against.get(e))}
         for e, mean in means.items()
