@@ -341,7 +341,8 @@ def rounds_payoff(folder: Path) -> Rows:
 
 
 def _per_person(folder: Path) -> dict[str, pd.Series]:
-    """Measure → one number a participant, the mean over rounds: computed values, then answers."""
+    """Measure → one number a participant, the mean over rounds: computed values, then answers, each
+    in the order of the sheets."""
     answers = table(folder, "responses")
     numeric = answers[answers.var_type.isin(["integer", "float"]) & (answers.status != "invalid")]
     computed = table(folder, "computed")
@@ -349,26 +350,29 @@ def _per_person(folder: Path) -> dict[str, pd.Series]:
         computed[computed.participant_id.notna()],
         numeric.rename(columns={"var_name": "name"}),
     )
-    return {
-        str(measure): own.number.astype(float)
-        .groupby([own.treatment, own.session, own.participant_id], sort=False)
-        .mean()
-        for part in parts
-        for measure, own in part.groupby(
-            part.name.str.replace(r"_\d+$", "", regex=True), sort=False
-        )
-    }
+    ordered = table(folder, "variables").var_name.str.replace(r"_\d+$", "", regex=True)
+    found = {}
+    for part in parts:
+        own = dict(list(part.groupby(part.name.str.replace(r"_\d+$", "", regex=True))))
+        for measure in (m for m in ordered.unique() if m in own):
+            rows = own[measure]
+            by = [rows.treatment, rows.session, rows.participant_id]
+            found[str(measure)] = rows.number.astype(float).groupby(by, sort=False).mean()
+    return found
 
 
-def _against_first(people: Mapping[str, pd.Series]) -> dict[tuple[str, str], dict[str, object]]:
+def _against_first(
+    folder: Path, people: Mapping[str, pd.Series]
+) -> dict[tuple[str, str], dict[str, object]]:
     """Measure and treatment → its claim against the first treatment. With as many sessions of one
     size in each arm, clustering is a t test of session means."""
     rows: Rows = []
     sides = {}
+    treatments = table(folder, "treatments").treatment.unique()
     for measure, own in people.items():
         means = own.groupby(level=["treatment", "session"], sort=False).mean()
         arms = dict(list(means.groupby(level="treatment", sort=False)))
-        for arm in (a for a in arms if a != REFERENCE):
+        for arm in (a for a in treatments if a in arms and a != REFERENCE):
             sides[measure, arm] = arms[arm], arms[REFERENCE]
             rows.append({"measure": measure, "arm": arm})
     for n, row in enumerate(rows):
@@ -390,7 +394,7 @@ def _by_treatment(measure: str) -> Callable[[Path], Rows]:
 
     def rows(folder: Path) -> Rows:
         people = _per_person(folder)
-        claims = _against_first(people)
+        claims = _against_first(folder, people)
         sessions = people[measure].groupby(level=["treatment", "session"], sort=False)
         assert sessions.size().nunique() == 1
         told: Rows = []

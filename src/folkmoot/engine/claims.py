@@ -87,7 +87,7 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
                     "unit": r.claim.unit,
                     "units": r.estimate.units,
                     "model": r.estimate.method or "none",
-                    "interval": percent(r.level, 1) if r.estimate.has_interval else "none",
+                    "level": percent(r.level, 1) if r.estimate.has_interval else "none",
                     "result": r.claim.family if r.claim.family == "exploratory" else r.phrase,
                     "excluded_first": r.lost[0],
                     "excluded_second": r.lost[1],
