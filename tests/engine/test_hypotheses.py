@@ -175,8 +175,21 @@ def test_hypotheses_are_sealed_and_everything_else_is_called_exploratory(tmp_pat
     assert first.key == "hypotheses"
     assert first.headline
     assert others
-    about_answers = (COUNTED, COMPARED)  # how answers were had explores nothing
+    # How answers were had explores nothing; what was tested is told with the family of each claim.
+    about_answers = (COUNTED, COMPARED, "claims_tested")
     assert all(f.title.endswith("(exploratory)") for f in others if f.key not in about_answers)
+    (tested,) = (f for f in others if f.key == "claims_tested")
+    families = [row[tested.grid.columns.index("family")] for row in tested.grid.rows]
+    assert families[0] == "primary" and set(families[1:]) == {"exploratory"}
+    # The contrast that is stated has the numbers of the hypothesis wherever it stands.
+    (pairs,) = (f for f in others if f.key == "change_differences")
+    rows = [dict(zip(pairs.grid.columns, row, strict=True)) for row in pairs.grid.rows]
+    (same,) = (
+        r for r in rows if (r["first"], r["second"]) == ("Adversarial (ACP)", "Simple voting")
+    )
+    stated = dict(zip(first.grid.columns, first.grid.rows[0], strict=True))
+    assert same["family"] == "primary"
+    assert (same["difference_points"], same["p"]) == (stated["difference"], stated["p"])
     plan = json.loads((done.path / "plan.json").read_text("utf-8"))
     assert "acp" in json.dumps(plan["sealed"]["design"]["data"]["settings"]["hypotheses"])
     path.write_text(

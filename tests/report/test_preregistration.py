@@ -126,9 +126,11 @@ def test_the_fields_hold_what_the_study_file_says(tmp_path: Path) -> None:
     assert "pauses after spending $12.00" in fields["Stopping rule"]
     assert "Primary: 1 claim, a 95 % interval." in fields["Inference criteria"]
     assert (
-        "changed their choice: Adversarial (ACP) and Simple voting differ"
+        "changed their choice: Adversarial (ACP) and Simple passive differ"
         in (fields["Exploratory analysis"])
     )
+    # What the hypothesis states is not stated a second time.
+    assert "(ACP) and Simple voting" not in fields["Exploratory analysis"]
     assert "| all others | synthetic |" in fields["Data collection procedures"]
 
 

@@ -209,6 +209,6 @@ def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, 
         own = results.get(claim) or results.get(replace(claim, family="exploratory"))
         if own is None:
             same = next(result for c, result in results.items() if is_same_contrast(claim, c))
-            own = replace(same, claim=replace(claim, unit=same.claim.unit))
+            own = replace(same, claim=replace(same.claim, names=claim.names, outcome=claim.outcome))
         found[claim] = own
     return found
