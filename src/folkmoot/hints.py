@@ -52,3 +52,11 @@ def _near(name: str, known: Iterable[str], most: int) -> list[str]:
 
 def _folded(name: str) -> str:
     return name.strip().casefold().replace("-", "_").replace(" ", "_")
+
+
+def lacks_extra(what: str, extra: str, package: str) -> str:
+    """Say that `what` needs an extra whose package is not installed, and how to install it."""
+    return (
+        f"{what} needs {package}, which is not installed (the extra {extra}): "
+        f'pip install "folkmoot[{extra}]"'
+    )

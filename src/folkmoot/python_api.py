@@ -31,7 +31,8 @@ from folkmoot.engine.model_choice import choose_models
 from folkmoot.engine.study import Study, find_study, findings_of, study_of_run
 from folkmoot.engine.study_file import StudyFile, validate
 from folkmoot.engine.verify import Verification, changed_since, verify_run
-from folkmoot.errors import DriftError
+from folkmoot.errors import DriftError, InputError
+from folkmoot.hints import lacks_extra
 from folkmoot.models.request import Provider
 from folkmoot.report.html import write_report
 from folkmoot.report.power import power_of
@@ -100,6 +101,14 @@ class Run:
     def table(self, name: str) -> pl.DataFrame:
         """One table as a polars data frame. Raises StorageError that names the tables there are."""
         return self.folder.table(name)
+
+    def to_pandas(self, name: str) -> Any:
+        """One table as a pandas data frame. Raises InputError if the extra is not installed."""
+        table = self.table(name)
+        try:
+            return table.to_pandas()
+        except ModuleNotFoundError:
+            raise InputError(lacks_extra("to_pandas", "pandas", "pandas and pyarrow")) from None
 
     def json(self, name: str) -> Any:
         """One of the study's JSON files, by its name in the folder."""

@@ -32,7 +32,7 @@ def test_detectable_share_is_seen_with_the_power_asked_for():
 
 
 def test_nothing_to_see():
-    assert power_two_shares(0.2, 0.2, 300) == 0.05
+    assert power_two_shares(0.2, 0.2, 300) == pytest.approx(0.05)
     assert n_two_shares(0.2, 0.2) == math.inf
 
 

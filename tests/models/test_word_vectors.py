@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from sklearn.metrics import adjusted_mutual_info_score
+from wordllama.config import Config
 from wordllama.inference import WordLlamaInference
 
 from folkmoot.errors import FatalModelError, InputError
@@ -80,7 +81,7 @@ def test_they_are_those_of_the_package_s_own_code() -> None:
     vectors, tokenizer = word_vectors._load()
     file = word_vectors.file_of(word_vectors.VECTORS[0])
     assert np.array_equal(vectors, load_file(file)["embedding.weight"])
-    own = WordLlamaInference(vectors, tokenizer)
+    own = WordLlamaInference(vectors, Config.l2_supercat, tokenizer)
     texts = [text for said in SENTENCES.values() for text in said]
     assert np.allclose(embed(texts), own.embed(texts, norm=True), atol=1e-5)
 
@@ -101,7 +102,7 @@ def test_it_answers_nothing() -> None:
 def test_other_files_of_that_name_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, _ in (word_vectors.VECTORS, word_vectors.TOKENS):
+    for name, *_ in (word_vectors.VECTORS, word_vectors.TOKENS):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("{}")
     monkeypatch.setattr(word_vectors, "file_of", tmp_path.joinpath)

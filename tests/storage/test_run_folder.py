@@ -60,15 +60,6 @@ def test_what_is_no_run_folder_is_refused(tmp_path: Path, folder: Path) -> None:
         RunFolder(folder).json("other.json")
 
 
-def test_a_table_becomes_a_pandas_frame_as_installed(tmp_path: Path) -> None:
-    (tmp_path / "plan.json").write_text("{}")
-    rows = frame([{"id": "a", "age": 40}, {"id": "b", "age": None}])
-    write_table(tmp_path / "tables", "people", rows)
-    there = RunFolder(tmp_path).table("people").to_pandas()
-    assert list(there.columns) == ["id", "age"]
-    assert there["age"].isna().tolist() == [False, True]
-
-
 def test_columns_of_an_earlier_version_have_their_present_names(folder: Path) -> None:
     write_table(folder / "tables", "answers", frame([{"id": "p_1", "rung": "exact"}]))
     write_json(folder / "manifest.json", {"study": "mine", "answers": {"rungs": {"exact": 1.0}}})

@@ -56,28 +56,16 @@ def bowker(table: IntArray) -> Test:
     χ² = Σ_{i<j} (n_ij − n_ji)² / (n_ij + n_ji), df = the pairs of options with any move. For two
     options it is McNemar's test without correction. A plain re-vote that only adds noise is
     symmetric; a persuasion that draws one way is not.
-    Bowker (1948), doi:10.1080/01621459.1948.10483284; computed by statsmodels.
+    Bowker (1948), doi:10.1080/01621459.1948.10483284.
     """
-    from statsmodels.stats.contingency_tables import SquareTable
-
-    moved = table + table.T
-    pairs = int((moved[np.triu_indices(len(table), 1)] > 0).sum())
-    if not pairs:
-        return Test("Bowker", 0.0, 0, 1.0)
-    # statsmodels divides 0 by 0 for pairs without moves; they carry no information.
-    with np.errstate(invalid="ignore", divide="ignore"):
-        full = SquareTable(np.asarray(table, float), shift_zeros=False).symmetry()
-    if math.isfinite(full.statistic) and full.df == pairs:
-        return Test("Bowker", float(full.statistic), int(full.df), float(full.pvalue))
-    return _bowker_without_empty_pairs(table, pairs)
-
-
-def _bowker_without_empty_pairs(table: IntArray, pairs: int) -> Test:
     from scipy.stats import chi2
 
     i, j = np.triu_indices(len(table), 1)
     there, back = table[i, j].astype(float), table[j, i].astype(float)
     any_move = there + back > 0
+    pairs = int(any_move.sum())
+    if not pairs:
+        return Test("Bowker", 0.0, 0, 1.0)
     statistic = float(((there - back)[any_move] ** 2 / (there + back)[any_move]).sum())
     return Test("Bowker", statistic, pairs, float(chi2.sf(statistic, pairs)))
 
@@ -85,36 +73,20 @@ def _bowker_without_empty_pairs(table: IntArray, pairs: int) -> Test:
 def stuart_maxwell(table: IntArray) -> Test:
     """Stuart and Maxwell's test of marginal homogeneity: did the totals per option change?
 
-    d' V⁻¹ d with d_i = n_i. − n_.i over all options but one, df = k − 1. Options that nobody
-    left or entered, and options in nobody's vote, are dropped first (their row of V is zero).
-    Stuart (1955), doi:10.1093/biomet/42.3-4.412; Maxwell (1970), doi:10.1192/bjp.116.535.651;
-    computed by statsmodels.
+    d' V⁺ d with d_i = n_i. − n_.i over all options and V⁺ the pseudo-inverse of their covariance;
+    df is the rank of V: one less than the options, or fewer where the options fall into groups
+    between which nobody moved. Options that nobody left or entered are dropped first.
+    Stuart (1955), doi:10.1093/biomet/42.3-4.412; Maxwell (1970), doi:10.1192/bjp.116.535.651.
     """
-    from statsmodels.stats.contingency_tables import SquareTable
+    from scipy.stats import chi2
 
     off = table - np.diag(np.diag(table))
     active = np.flatnonzero(off.sum(axis=0) + off.sum(axis=1))
     if len(active) < 2:
         return Test("Stuart–Maxwell", 0.0, 0, 1.0)
     kept = np.asarray(table[np.ix_(active, active)], float)
-    if _islands(kept):  # the usual covariance is singular then
-        return _homogeneity_by_pseudo_inverse(kept)
-    result = SquareTable(kept, shift_zeros=False).homogeneity(method="stuart_maxwell")
-    return Test("Stuart–Maxwell", float(result.statistic), int(result.df), float(result.pvalue))
-
-
-def _islands(table: NDArray[np.float64]) -> bool:
-    """Whether the options fall into groups between which nobody moved."""
-    from scipy.sparse.csgraph import connected_components
-
-    return int(connected_components(table, directed=False, return_labels=False)) > 1
-
-
-def _homogeneity_by_pseudo_inverse(table: NDArray[np.float64]) -> Test:
-    from scipy.stats import chi2
-
-    d = table.sum(axis=1) - table.sum(axis=0)
-    v = np.diag(table.sum(axis=1) + table.sum(axis=0)) - table - table.T
+    d = kept.sum(axis=1) - kept.sum(axis=0)
+    v = np.diag(kept.sum(axis=1) + kept.sum(axis=0)) - kept - kept.T
     df = int(np.linalg.matrix_rank(v))
     statistic = float(d @ np.linalg.pinv(v) @ d)
     return Test("Stuart–Maxwell", statistic, df, float(chi2.sf(statistic, df)))
@@ -125,16 +97,18 @@ def mcnemar(there: int, back: int) -> Test:
 
     χ² = (there − back)² / (there + back), df 1; below 25 moves the exact binomial
     instead, and the statistic is then the smaller count.
-    McNemar (1947), doi:10.1007/BF02295996; computed by statsmodels.
+    McNemar (1947), doi:10.1007/BF02295996.
     """
-    from statsmodels.stats.contingency_tables import mcnemar as test
+    from scipy.stats import binomtest, chi2
 
-    if there + back == 0:
+    moves = there + back
+    if moves == 0:
         return Test("McNemar", 0.0, 0, 1.0)
-    exact = there + back < EXACT_BELOW
-    result = test([[0, there], [back, 0]], exact=exact, correction=False)
-    name = "McNemar (exact)" if exact else "McNemar"
-    return Test(name, float(result.statistic), 0 if exact else 1, float(result.pvalue))
+    if moves < EXACT_BELOW:
+        fewer = min(there, back)
+        return Test("McNemar (exact)", float(fewer), 0, float(binomtest(fewer, moves).pvalue))
+    statistic = (there - back) ** 2 / moves
+    return Test("McNemar", statistic, 1, float(chi2.sf(statistic, 1)))
 
 
 def paired_shares(

@@ -1,13 +1,14 @@
 """Which effect a design can detect: power, sample size, smallest detectable difference.
 
 For shares by Cohen's h = 2 asin √p₁ − 2 asin √p₂ and the normal approximation, for means by
-Cohen's d; clusters enter through the design effect. Computed by statsmodels.
+Cohen's d; clusters enter through the design effect.
 Cohen (1988), Statistical Power Analysis for the Behavioral Sciences, ch. 6.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -48,10 +49,7 @@ def cohen_h(share1: float, share2: float) -> float:
 
 def power_two_shares(share1: float, share2: float, n: float) -> float:
     """The chance that a two-sided test at 5 % sees the difference; n per group."""
-    from statsmodels.stats.power import NormalIndPower
-
-    h = abs(cohen_h(share1, share2))
-    return float(NormalIndPower().power(h, n, ALPHA)) if h else ALPHA
+    return _power_of_h(abs(cohen_h(share1, share2)), n, ALPHA)
 
 
 def n_two_shares(share1: float, share2: float) -> float:
@@ -59,19 +57,13 @@ def n_two_shares(share1: float, share2: float) -> float:
 
     Infinite for equal shares.
     """
-    from statsmodels.stats.power import NormalIndPower
-
     h = abs(cohen_h(share1, share2))
-    if not h:
-        return math.inf
-    return float(NormalIndPower().solve_power(h, power=POWER, alpha=ALPHA))
+    return _smallest(lambda n: _power_of_h(h, n, ALPHA)) if h else math.inf
 
 
 def smallest_h(n: float, alpha: float = ALPHA) -> float:
     """The smallest Cohen's h that two groups of n each see with `POWER`."""
-    from statsmodels.stats.power import NormalIndPower
-
-    return float(NormalIndPower().solve_power(nobs1=n, power=POWER, alpha=alpha))
+    return _smallest(lambda h: _power_of_h(h, n, alpha))
 
 
 def detectable_share(base: float, n: float, alpha: float = ALPHA) -> float:
@@ -88,20 +80,45 @@ def smallest_d_paired(pairs: float, alpha: float = ALPHA) -> float:
 
     For t tests over `pairs` independent units (sets, sessions); NaN for fewer than two.
     """
-    from statsmodels.stats.power import TTestPower
-
     if pairs < 2:
         return math.nan
-    return float(TTestPower().solve_power(nobs=pairs, power=POWER, alpha=alpha))
+    return _smallest(lambda d: _power_of_t(d * math.sqrt(pairs), pairs - 1, alpha))
 
 
 def smallest_d(n: float, alpha: float = ALPHA) -> float:
     """Cohen's d that two independent groups of n each see with `power`; NaN for fewer than two."""
-    from statsmodels.stats.power import TTestIndPower
-
     if n < 2:
         return math.nan
-    return float(TTestIndPower().solve_power(nobs1=n, power=POWER, alpha=alpha))
+    return _smallest(lambda d: _power_of_t(d * math.sqrt(n / 2), 2 * n - 2, alpha))
+
+
+def _power_of_h(h: float, n: float, alpha: float) -> float:
+    """The power of a two-sided normal test of two groups of n each; alpha for h = 0."""
+    from scipy.stats import norm
+
+    critical, shift = norm.isf(alpha / 2), h * math.sqrt(n / 2)
+    return float(norm.sf(critical - shift) + norm.cdf(-critical - shift))
+
+
+def _power_of_t(shift: float, df: float, alpha: float) -> float:
+    """The power of a two-sided t test at this noncentrality."""
+    from scipy.stats import nct, t
+
+    critical = t.isf(alpha / 2, df)
+    lower = float(nct.cdf(-critical, df, shift))
+    if math.isnan(lower):  # scipy's answer where the chance is below 10⁻¹⁶
+        lower = 0.0
+    return float(nct.sf(critical, df, shift)) + lower
+
+
+def _smallest(power: Callable[[float], float]) -> float:
+    """The size at which a power that grows with it reaches `POWER`."""
+    from scipy.optimize import brentq
+
+    high = 1.0
+    while power(high) < POWER:
+        high *= 2
+    return float(brentq(lambda size: power(size) - POWER, 0.0, high, xtol=1e-12, rtol=1e-12))
 
 
 def design_effect(cluster_size: float, icc: float) -> float:

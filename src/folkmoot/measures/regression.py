@@ -7,7 +7,6 @@ design the plain difference of shares is the headline; this is the check on it.
 from __future__ import annotations
 
 import math
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 Column = Sequence[str | float | int | None]
 
+_CONVERGED = 1e-10  # log odds by which the last Newton step moves the predictor
 _HUGE = 12.0  # log odds beyond which a coefficient only says "separated"
 
 
@@ -75,7 +75,6 @@ def logistic(
     penalised likelihood is used for all terms (see `firth`), and `estimator` says so.
 
     Firth (1993), doi:10.1093/biomet/80.1.27; Heinze and Schemper (2002), doi:10.1002/sim.1047.
-    Plain fit and errors by statsmodels.
     """
     keep = [
         i
@@ -149,21 +148,31 @@ def _firth_scores(y: FloatArray, x: FloatArray, beta: FloatArray) -> tuple[Float
 
 
 def _maximum_likelihood(y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-    """Coefficients and covariance, or None where the likelihood has no finite maximum."""
-    from statsmodels.discrete.discrete_model import Logit as Model
-    from statsmodels.tools.sm_exceptions import PerfectSeparationError
+    """Coefficients and covariance, or None where the likelihood has no finite maximum.
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # separation is told from the result itself
-            fitted = Model(y, x).fit(disp=0, maxiter=100, cov_type="HC1")
-    except (PerfectSeparationError, np.linalg.LinAlgError):
+    Newton steps. HC1: the sandwich (X'WX)⁻¹ X' diag(r²) X (X'WX)⁻¹ times n / (n − k), with r the
+    residuals.
+    """
+    n, k = x.shape
+    beta = np.zeros(k)
+    reach = np.abs(x).max(axis=0)
+    for _ in range(100):
+        pi = 1 / (1 + np.exp(-np.clip(x @ beta, -500, 500)))
+        information = x.T @ (x * (pi * (1 - pi))[:, None])
+        try:
+            step = np.linalg.solve(information, x.T @ (y - pi))
+        except np.linalg.LinAlgError:
+            return None
+        beta = beta + step
+        if np.abs(step * reach).max() < _CONVERGED:
+            break
+    else:
         return None
-    beta, covariance = np.asarray(fitted.params), np.asarray(fitted.cov_params())
-    runaway = np.abs(beta * np.abs(x).max(axis=0)).max() > _HUGE
-    if not fitted.mle_retvals["converged"] or not np.isfinite(covariance).all() or runaway:
+    if not np.isfinite(beta).all() or np.abs(beta * reach).max() > _HUGE:
         return None
-    return beta, covariance
+    bread = np.linalg.inv(information)
+    meat = x.T @ (x * ((y - pi) ** 2)[:, None])
+    return beta, bread @ meat @ bread * n / (n - k)
 
 
 def _terms(built: Design, beta: FloatArray, covariance: FloatArray) -> tuple[Term, ...]:

@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 
 DIMENSIONS = 256
 TOKENS_KNOWN, HEADER = 32_000, 96  # rows of the file of vectors, and the bytes before them
-PACKAGE = "wordllama==0.4.0.post1"
+PACKAGE = "wordllama==0.2.2.post0"
 VECTORS = (
     "wordllama/weights/l2_supercat_256.safetensors",
     "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5",
 )
-TOKENS = (
+TOKENS = (  # versions 0.2.2 and 0.4.0 of the package differ by a final line break
     "wordllama/tokenizers/l2_supercat_tokenizer_config.json",
     "93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68",
+    "bf467c9e0f536bda271283c6ef85eb1a943e3196b621c8a912d64953b205df83",
 )
 
 
@@ -50,7 +51,7 @@ class WordVectors:
     """The mean vector of a text's tokens, of length 1. Loaded by the first text."""
 
     def __init__(self) -> None:
-        for name, _ in (VECTORS, TOKENS):
+        for name, *_ in (VECTORS, TOKENS):
             file_of(name)
         self._loaded: tuple[FloatArray, Tokenizer] | None = None
 
@@ -98,11 +99,11 @@ def _load() -> tuple[FloatArray, Tokenizer]:
     return np.asarray(mapped), tokenizer
 
 
-def _checked(name: str, digest: str) -> str:
-    """The path of a file whose content is as expected."""
+def _checked(name: str, *digests: str) -> str:
+    """The path of a file that has one of these digests."""
     path = file_of(name)
     with path.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+        if hashlib.file_digest(file, "sha256").hexdigest() not in digests:
             raise InputError(_problem(f"{path} holds other word vectors than those of {PACKAGE}"))
     return str(path)
 

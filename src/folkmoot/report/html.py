@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 
 from folkmoot.engine.grid import RunGrid
 from folkmoot.report.document import Document, document, grid_document
-from folkmoot.report.pdf import write_pdf
+from folkmoot.report.pdf import load_typst, write_pdf
 from folkmoot.report.pooled import findings_of_cells
 from folkmoot.storage.files import write_text
 from folkmoot.storage.findings import Board, Finding, cell_text, heading, numeric_columns
@@ -23,7 +23,12 @@ PDF = "report.pdf"
 
 
 def write_report(run: RunFolder, pdf: bool = False, known: Sequence[Finding] = ()) -> Path:
-    """Write `report.html` (and `report.pdf`) into the run folder; the path of the last written."""
+    """Write `report.html` (and `report.pdf`) into the run folder; the path of the last written.
+
+    Raises InputError, and writes nothing, if a PDF is asked for and Typst is not installed.
+    """
+    if pdf:
+        load_typst()
     content = document(run, known)
     path = write_page(content, run.path)
     if pdf:

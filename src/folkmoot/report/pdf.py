@@ -1,4 +1,4 @@
-"""`report.pdf`: the same report, typeset by Typst (which comes as a wheel and needs no network)."""
+"""`report.pdf`: the same report, typeset by Typst (an extra: a wheel that needs no network)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import json
 import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 
-import typst
-
+from folkmoot.errors import InputError
 from folkmoot.files import write_bytes
+from folkmoot.hints import lacks_extra
 from folkmoot.report.document import Document, Figure
 from folkmoot.report.preregistration import Preregistration
 from folkmoot.storage.findings import Grid, cell_text, heading, numeric_columns
@@ -25,8 +26,22 @@ WEIGHTS = 8, 120  # characters, between which a column's share of the width grow
 PAGE = 640.0  # pixels of a drawing that fill the width of the page
 
 
+def load_typst() -> ModuleType:
+    """Import Typst. Raises InputError that names the extra if it is not installed."""
+    try:
+        import typst
+    except ModuleNotFoundError:
+        raise InputError(lacks_extra("a PDF", "pdf", "Typst")) from None
+    module: ModuleType = typst
+    return module
+
+
 def write_pdf(document: Document, path: Path) -> Path:
-    """Typeset a report. The PDF holds the first 40 rows of each table; the HTML has them all."""
+    """Typeset a report. The PDF holds the first 40 rows of each table; the HTML has them all.
+
+    Raises InputError if Typst is not installed.
+    """
+    typst = load_typst()
     with TemporaryDirectory() as name:
         folder = Path(name)
         for template in (TEMPLATE, TABLES):

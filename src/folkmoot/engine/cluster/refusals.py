@@ -10,10 +10,10 @@ from pkgutil import iter_modules
 
 from folkmoot.engine.config import StudyConfig
 from folkmoot.errors import InputError
+from folkmoot.hints import lacks_extra
 from folkmoot.models.catalog import ON_THIS_MACHINE, resolve
 
 RAY = "ray"
-INSTALL = 'pip install "folkmoot[ray]"'
 
 
 def refuse(
@@ -24,7 +24,7 @@ def refuse(
     if where != RAY and not where.startswith("ray://"):
         raise InputError(f"--executor {where}: write ray (this machine) or ray://HOST:10001")
     if find_spec("ray") is None:
-        raise InputError(f"--executor {where} needs Ray, which is not installed: {INSTALL}")
+        raise InputError(lacks_extra(f"--executor {where}", "ray", "Ray"))
     if hidden := hidden_by_folder(Path.cwd()):
         raise InputError(
             f"--executor {where}: Ray's workers look for modules in the current folder first, and "
