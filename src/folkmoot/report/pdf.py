@@ -56,7 +56,8 @@ def write_pdf(document: Document, path: Path) -> Path:
 
 
 def write_registration_pdf(text: Preregistration, path: Path) -> Path:
-    """Typeset a preregistration, whole."""
+    """Typeset a preregistration, whole. Raises InputError if Typst is not installed."""
+    typst = load_typst()
     data = {
         "title": text.title,
         "digest": text.digest,
