@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import BaseModel, Field
 
-    from folkmoot.conversation.answers import Json, JsonList, Missing, Text, with_ways_out
+    from folkmoot.conversation.answers import Answer, Json, JsonList, Missing, Text, with_ways_out
     from folkmoot.conversation.choices import Choice, Number
     from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
     from folkmoot.engine.config import StudyConfig
@@ -35,6 +35,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "EMPTY",
+    "Answer",
     "BaseModel",
     "Choice",
     "Exchange",
@@ -69,7 +70,7 @@ __all__ = [
 
 # Imported when first used, so that `folkmoot --help` need not wait for the scientific libraries.
 _HOME = {
-    "conversation.answers": ("Json", "JsonList", "Missing", "Text", "with_ways_out"),
+    "conversation.answers": ("Answer", "Json", "JsonList", "Missing", "Text", "with_ways_out"),
     "conversation.choices": ("Choice", "Number"),
     "conversation.transcript": ("EMPTY", "Speaker", "Transcript", "Utterance"),
     "engine.config": ("BaseModel", "Field", "StudyConfig"),

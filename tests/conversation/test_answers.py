@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from folkmoot.conversation.answers import Json, Missing, Parsed, Text, Unreadable
+import folkmoot
+from folkmoot.conversation.answers import Answer, Json, Missing, Parsed, Text, Unreadable
 from folkmoot.conversation.choices import Choice, Number
+from folkmoot.models.scripted import Scripted
 
 OPTIONS = ["Park improvements", "Youth job training", "Street safety", "Safer street lighting"]
 
@@ -175,3 +179,48 @@ def test_lone_surrogates_do_not_reach_the_files() -> None:
     read = Json(Vote).parse('{"choice": "a\\ud800", "weight": 3}')
     assert isinstance(read, Parsed)
     read.value.choice.encode("utf-8")
+
+
+class Initial(Answer[str]):
+    """The least that an answer type of one's own defines."""
+
+    kind = "initial"
+
+    def parse(self, reply: str) -> Parsed[str] | Unreadable:
+        return Parsed(reply[0], "exact") if reply else Unreadable("The reply was empty.")
+
+
+def test_an_answer_type_of_ones_own_defines_its_kind_and_how_it_is_read(tmp_path: Path) -> None:
+    said: list[object] = []
+
+    async def protocol(session: folkmoot.Session[folkmoot.StudyConfig]) -> None:
+        said.append(await session.ask(folkmoot.Speaker("p1"), "Who are you?", answer=Initial()))
+
+    study = folkmoot.Study("initials", "Initials", folkmoot.StudyConfig, protocol)
+    run = folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda *_: "Ann"))
+    assert said == ["A"]
+    (row,) = run.table("answers").iter_rows(named=True)
+    assert (row["kind"], row["how"], row["options"]) == ("initial", "exact", None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "closed", "short", "read"),
+    [
+        (Text(), False, False, False),
+        (Choice(["Yes", "No"]), True, True, True),
+        (Number(0, 9), True, True, True),
+        (Initial(), False, False, True),
+    ],
+)
+def test_what_an_answer_type_says_of_itself(
+    answer: Answer[Any], closed: bool, short: bool, read: bool
+) -> None:
+    assert (answer.is_closed, answer.is_short, answer.is_read) == (closed, short, read)
+    assert answer.form == answer.kind and answer.schema is None and answer.fallback is None
+
+
+def test_ways_out_are_listed_once() -> None:
+    package = Path(folkmoot.__file__).parent
+    listed = re.compile(r"^\w*WAYS_OUT\w* = ", re.MULTILINE)
+    found = [p.name for p in package.rglob("*.py") if listed.search(p.read_text("utf-8"))]
+    assert found == ["answers.py"]

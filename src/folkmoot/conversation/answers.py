@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import json_repair
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, ValidationInfo
@@ -53,15 +54,16 @@ class Parsed(NamedTuple, Generic[T_co]):
 
 # Ways out of a closed answer. A speaker who takes one has answered, but chose no option.
 NONE_OF_THESE, DECLINED, CANNOT_SAY = "none_of_these", "declined", "cannot_say"
-WAYS_OUT = (NONE_OF_THESE, DECLINED)
+WAYS_OUT = (NONE_OF_THESE, DECLINED, CANNOT_SAY)
+WAYS_OUT_OF_OPTIONS = (NONE_OF_THESE, DECLINED)  # those that are offered beside a list of options
 
 
 def with_ways_out(options: Sequence[str]) -> tuple[str, ...]:
     """Return the options of an enumeration with the ways out that they do not hold yet."""
-    return (*options, *(way for way in WAYS_OUT if way not in options))
+    return (*options, *(way for way in WAYS_OUT_OF_OPTIONS if way not in options))
 
 
-def parse_way_out(reply: object, ways_out: Sequence[str] = WAYS_OUT) -> Missing | None:
+def parse_way_out(reply: object, ways_out: Sequence[str] = WAYS_OUT_OF_OPTIONS) -> Missing | None:
     """Return the way out that a value or a whole reply is, or None.
 
     Case, quotes and closing marks are ignored, as is the spelling with spaces.
@@ -82,23 +84,108 @@ class Unreadable:
     problem: str
 
 
-class Answer(Protocol[T_co]):
+CHOICE, NUMBER = "choice", "number"  # kinds of closed answers
+
+
+class Answer(ABC, Generic[T_co]):
     """An answer type: reads replies, and may carry a JSON schema for the request.
 
-    `parse` returns `Missing` if the speaker took a way out: the question is not asked again.
+    A subclass defines `kind` and `parse`, and whatever else is not as here.
     """
 
-    @property
-    def schema(self) -> Schema | None: ...
+    __slots__ = ()
 
     @property
-    def kind(self) -> str: ...
+    @abstractmethod
+    def kind(self) -> str:
+        """`text`, `choice`, `number`, `json`, or the word of a study; a column of `answers`."""
 
-    def parse(self, reply: str) -> Parsed[T_co] | Unreadable | Missing: ...
+    @abstractmethod
+    def parse(self, reply: str) -> Parsed[T_co] | Unreadable | Missing:
+        """Read a reply. `Missing`: the speaker took a way out, and is not asked again."""
+
+    @property
+    def schema(self) -> Schema | None:
+        """The JSON schema of the reply; None for a reply that is not JSON."""
+        return None
+
+    @property
+    def unclear(self) -> str:
+        """Why nobody can answer, in words; else empty."""
+        return ""
+
+    @property
+    def form(self) -> str:
+        """The kind as pages and the embedded respondent know it."""
+        return self.kind
+
+    @property
+    def listed_options(self) -> tuple[str, ...]:
+        """The options that the answer is one of, in the order shown."""
+        return ()
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """What pages and the embedded respondent choose from: options, or bounds of a number."""
+        return self.listed_options
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the answer is one of the options or a number."""
+        return self.kind in (CHOICE, NUMBER)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the beginning of an answer may be another answer, should it be cut."""
+        return self.is_closed
+
+    @property
+    def is_read(self) -> bool:
+        """Whether a value is read out of the reply; free text is taken as it is."""
+        return True
+
+    @property
+    def signal(self) -> str:
+        """What ends the conversation if it is said instead of an answer; else empty."""
+        return ""
+
+    @property
+    def total(self) -> float | None:
+        """What the numbers of the answer add up to, for the embedded respondent."""
+        return None
+
+    @property
+    def fallback(self) -> T_co | None:
+        """The value that stands for an answer which could not be read; None: it is missing."""
+        return None
+
+    @property
+    def clarification(self) -> ClarifyingAnswer[T_co] | None:
+        """The second and last question after a reply that could not be read, if there is one."""
+        return None
+
+    def with_sentences(self, _sentences: FieldSentences) -> Self:
+        """Return the same answer type, which leaves out what prompts say of its fields."""
+        return self
+
+    def mentioned(self, _reply: str) -> frozenset[object] | None:
+        """Return the values that a reply names anywhere; None if the answer type cannot tell."""
+        return None
+
+
+class ClarifyingAnswer(Answer[T_co]):
+    """An answer type with a question to go with it, asked after a reply that was unreadable."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def prompt(self) -> str:
+        """The question for a speaker after their reply."""
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(Answer[str]):
     """Free text. Only an empty reply is unreadable.
 
     `offered`: the option whose view the text is to give, where it is not the speaker's own.
@@ -106,9 +193,12 @@ class Text:
     """
 
     kind: str = "text"
-    schema: Schema | None = None
     offered: tuple[str, ...] = ()
     signal: str = ""
+
+    @property
+    def is_read(self) -> bool:
+        return False
 
     def parse(self, reply: str) -> Parsed[str] | Unreadable:
         text = reply.strip()
@@ -157,7 +247,7 @@ ALL_FIELDS = "Reply with only the JSON object, all fields present."
 
 
 @dataclass(frozen=True, slots=True)
-class Json(Generic[M]):
+class Json(Answer[M]):
     """A JSON object validated by a pydantic model.
 
     Ladder: direct → fenced block → repair library → ask again → `Missing`, or `fallback` (the
@@ -223,7 +313,7 @@ class Json(Generic[M]):
 
 
 @dataclass(frozen=True, slots=True)
-class JsonList(Generic[M]):
+class JsonList(Answer[tuple[M, ...]]):
     """A list of JSON objects, each validated by a pydantic model; the value is a tuple.
 
     Asked for as `{"items": […]}` (`name`), since endpoints want an object; a bare list is read too.
@@ -319,7 +409,7 @@ class Entries(NamedTuple, Generic[T_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class JsonMap(Generic[M]):
+class JsonMap(Answer["Entries[M]"]):
     """One JSON object with an entry for each key, such as each resident. What can be read is taken.
 
     A reply that was cut off gives the keys that it had come to; the caller asks again for the rest.

@@ -17,9 +17,13 @@ from pydantic import BaseModel
 
 from folkmoot.conversation.answers import (
     CANNOT_SAY,
+    CHOICE,
     DECLINED,
     NONE_OF_THESE,
-    WAYS_OUT,
+    NUMBER,
+    WAYS_OUT_OF_OPTIONS,
+    Answer,
+    ClarifyingAnswer,
     Json,
     Missing,
     Parsed,
@@ -40,7 +44,7 @@ from folkmoot.json_text import Schema
 from folkmoot.provenance import SourcedText, concatenate, join
 
 
-class Choice:
+class Choice(Answer[str]):
     """One of the options, in the order in which the prompt lists them.
 
     The parse steps are exact, normalised, number (the option's number or letter in the list) and
@@ -54,8 +58,7 @@ class Choice:
     """
 
     __slots__ = ("_clarify", "_index", "_labelled", "options")
-    kind = "choice"
-    schema: Schema | None = None
+    kind = CHOICE
 
     def __init__(
         self, options: Sequence[str], *, labelled: bool = True, clarify: bool = True
@@ -77,6 +80,10 @@ class Choice:
             return ""
         first, second = (self.options[n] for n in pairs[0])
         return f"the options {first!r} and {second!r} cannot be told apart: {NOT_COUNTED}"
+
+    @property
+    def listed_options(self) -> tuple[str, ...]:
+        return self.options
 
     @property
     def listing(self) -> str:
@@ -117,7 +124,7 @@ class Choice:
     def ways_out(self) -> tuple[str, ...]:
         """The ways out, but for those that are among the options themselves."""
         options = {folded(option).replace(" ", "_") for option in self.options}
-        return tuple(way for way in WAYS_OUT if way not in options)
+        return tuple(way for way in WAYS_OUT_OF_OPTIONS if way not in options)
 
     def describe_ways_out(self) -> str:
         """Return the ways out with their meaning, as a part of a sentence."""
@@ -192,17 +199,17 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Clarification:
+class Clarification(ClarifyingAnswer[str]):
     """The question which listed option a speaker stated, as JSON with the ways out.
 
     An endpoint may ignore the schema, so a bare option and a bare way out count as well.
     """
 
     choice: Choice
-    kind: str = "choice"
+    kind: str = CHOICE
 
     @property
-    def options(self) -> tuple[str, ...]:
+    def listed_options(self) -> tuple[str, ...]:
         """The options of the choice, in its order."""
         return self.choice.options
 
@@ -384,7 +391,7 @@ OR = f" If you cannot answer, reply with {CANNOT_SAY}."
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class Number(Answer[float]):
     """A number within bounds (inclusive). `integer=True` refuses fractions.
 
     Read where the reply is one number, or a number alone in a carrier phrase; never out of prose.
@@ -394,14 +401,18 @@ class Number:
     low: float | None = None
     high: float | None = None
     integer: bool = False
-    kind: str = "number"
-    schema: Schema | None = None
+    kind: str = NUMBER
 
     @property
     def unclear(self) -> str:
         """Why no number fits, in words; else empty."""
         crossed = self.low is not None and self.high is not None and self.low > self.high
         return f"no number is{self._bounds()}" if crossed else ""
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """The bounds, as far as there are any."""
+        return tuple(f"{bound:g}" for bound in (self.low, self.high) if bound is not None)
 
     def parse(self, reply: str) -> Parsed[float] | Unreadable | Missing:
         text = reply.strip()

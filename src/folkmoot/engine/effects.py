@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from folkmoot.conversation.answers import (
-    CANNOT_SAY,
+    CHOICE,
     DECLINED,
+    NUMBER,
     WAYS_OUT,
     Answer,
     Missing,
@@ -44,8 +45,6 @@ T = TypeVar("T")
 
 
 GIVEN_BACK = 1000  # characters of a reply that was cut, before it is asked again
-CHOICE = "choice"
-SHORT = (CHOICE, "number")  # kinds of answers whose beginning may be another answer
 REFUSED = (DECLINED, "refused", "filtered")  # by the speaker, and by the provider
 STATED = ("number", "named")  # parse steps that take an answer out of the words around it
 EMPTY_TRIES = 2  # times that an empty reply is asked for again, beside the answer's own re-asks
@@ -100,12 +99,11 @@ async def converse(
     answered, and is not asked again.
     """
     address, place, speaker_id = at_place
-    if getattr(wanted, "unclear", ""):
-        raise ProtocolError(f"{address}: {wanted.unclear}")  # type: ignore[attr-defined]
-    if with_sentences := getattr(wanted, "with_sentences", None):
-        # Small models fill a form with what the prompt says of its fields.
-        wanted = with_sentences(run.prompts.field_sentences)
-    clarification: Any = getattr(wanted, "clarification", None)
+    if wanted.unclear:
+        raise ProtocolError(f"{address}: {wanted.unclear}")
+    # Small models fill a form with what the prompt says of its fields.
+    wanted = wanted.with_sentences(run.prompts.field_sentences)
+    clarification = wanted.clarification
     reasks = min(reasks, 1) if clarification else reasks
     empty_tries = reasks if clarification else max(reasks, EMPTY_TRIES)
     request, step, longer, said_first = first, 0, False, ""
@@ -146,9 +144,8 @@ async def converse(
             given_back = Source("reply", at, speaker_id, altered=endless)
             spans = (*spans, Span(0, min(len(back), len(reply.text)), given_back, len(sent)))
         request = replace(request, messages=messages, schema=wanted.schema, spans=spans)
-    fallback = getattr(wanted, "fallback", None)
-    if fallback is not None:
-        return _exchange(cast("T", fallback), "minimal", step, request, reply, said_first)
+    if (fallback := wanted.fallback) is not None:
+        return _exchange(fallback, "minimal", step, request, reply, said_first)
     # The speaker is told what to reply with; readers of the tables need not be.
     detail = read.problem.partition(" Reply with")[0]
     missing_answer = Missing("unparsed" if said else "empty", detail, raw=reply.text)
@@ -171,8 +168,7 @@ def _read(
         return Missing(reply.finish.removeprefix("refused:"), f"asked at {address}", reply.text)
     is_cut = reply.finish == CUT
     # "Park" may be cut from "Park and ride", 1 from 15; but not where white space follows.
-    short = getattr(wanted, "short", wanted.kind in SHORT)
-    if is_cut and short and not reply.text[-1:].isspace():
+    if is_cut and wanted.is_short and not reply.text[-1:].isspace():
         return Unreadable("The reply was cut off. Reply with the answer alone, nothing else.")
     cut_json = is_cut and wanted.kind == "json"
     read = wanted.parse(broken_off(reply.text) if cut_json else reply.text)
@@ -207,13 +203,11 @@ def answer_row(
     got: Exchange[T],
 ) -> dict[str, object]:
     """The row that every ask leaves in the `answers` table, without who was asked."""
-    given = getattr(wanted, "options", None)
-    options = given if isinstance(given, tuple) else None  # of JSON they are by field
+    options, closed = wanted.listed_options, wanted.is_closed
     value = got.value
-    closed = getattr(wanted, "closed", wanted.kind in SHORT)
-    scored = wanted.kind in SHORT and not isinstance(value, Missing)
+    scored = wanted.kind in (CHOICE, NUMBER) and not isinstance(value, Missing)
     recorded = str(value) if closed and not isinstance(value, Missing) else None
-    if isinstance(value, Missing) and value.reason in (*WAYS_OUT, CANNOT_SAY):
+    if isinstance(value, Missing) and value.reason in WAYS_OUT:
         recorded = value.reason
     return {
         "address": address,
@@ -230,7 +224,7 @@ def answer_row(
         "parse_step": got.parse_step,
         "missing": value.reason if isinstance(value, Missing) else None,
         "reasks": got.reasks,
-        "options": _listed(tuple(options)) if options else None,
+        "options": _listed(options) if options else None,
         "position": options.index(value) + 1 if options and value in options else None,
         "finish": got.reply.finish,
         "words": len(got.text.split()),
@@ -245,11 +239,11 @@ def _how_read(wanted: Answer[T], got: Exchange[T]) -> str | None:
     if isinstance(got.value, Missing):
         if got.value.reason in REFUSED:
             return "refused"
-        if got.value.reason not in (*WAYS_OUT, CANNOT_SAY):
+        if got.value.reason not in WAYS_OUT:
             return "unreadable"
     elif got.parse_step == "minimal":
         return "unreadable"
-    elif wanted.kind == "text" or not getattr(wanted, "closed", True):
+    elif not wanted.is_read:
         return None
     if got.reasks:
         return "clarified"
@@ -259,10 +253,10 @@ def _how_read(wanted: Answer[T], got: Exchange[T]) -> str | None:
 def _compare_with_first_reply(wanted: Answer[T], got: Exchange[T]) -> str | None:
     """Return whether the first reply names what was recorded (same), another option (other),
     several, or none; None if the answer type cannot tell."""
-    find_mentioned = getattr(wanted, "mentioned", None)
-    if find_mentioned is None:
+    values = wanted.mentioned(got.said)
+    if values is None:
         return None
-    mentioned = set(map(str, find_mentioned(got.said)))
+    mentioned = set(map(str, values))
     if not got.reasks and not isinstance(got.value, Missing):
         mentioned.add(str(got.value))  # it may have been named by its number alone
     if len(mentioned) > 1:

@@ -18,7 +18,6 @@ from typing import Any, Generic, TypeVar, cast, overload
 import numpy as np
 
 from folkmoot.conversation.answers import Answer, Json, Missing, Text, Unreadable
-from folkmoot.conversation.choices import Choice, Number
 from folkmoot.conversation.transcript import (
     EMPTY,
     Speaker,
@@ -190,7 +189,7 @@ class Scope:
             )
             if seat is not None and run.desk is not None:
                 said = tuple(u for u in heard if u.missing is None and u.text)
-                form, count = (_form(wanted), _offered(wanted)), len(messages)
+                form, count = (wanted.form, wanted.offered), len(messages)
                 scene = Scene(who, said, prompt, *form, count, _problems_of(wanted))
                 run.desk.expect(seat, address, scene)
             asked_at = AskedAt(address, self._place, who.id)
@@ -515,17 +514,11 @@ class Session(Scope, Generic[Config]):
         self._run.plan.seal(name, data)
 
 
-def _form(wanted: Answer[object]) -> str:
-    """choice, number, text, …: what an answer type of a study's own says of itself comes first."""
-    return str(getattr(wanted, "form", wanted.kind))
-
-
 def _hints_for_respondent(
     who: Speaker, wanted: Answer[object], about: str, history: Transcript
 ) -> RespondentHints:
-    signal, total = getattr(wanted, "signal", ""), getattr(wanted, "total", None)
     names = tuple({u.speaker_id: u.name for u in history if u.speaker_id}.items())
-    hints = (who.role, _form(wanted), _offered(wanted), signal, about, who.id, total)
+    hints = (who.role, wanted.form, wanted.offered, wanted.signal, about, who.id, wanted.total)
     return RespondentHints(*hints, names)
 
 
@@ -534,18 +527,6 @@ def _with_source(value: Any, wanted: Answer[Any], address: str, who: Speaker) ->
     if not isinstance(value, str):
         return value
     return quote(value, "utterance" if wanted.kind == "text" else "answer", address, who.id)
-
-
-def _offered(wanted: Answer[object]) -> tuple[str, ...]:
-    """The options of a choice, the bounds of a number, what a text is to speak for."""
-    own = getattr(wanted, "offered", None)
-    if own is not None:
-        return tuple(own)
-    if isinstance(wanted, Choice):
-        return wanted.options
-    if isinstance(wanted, Number):
-        return tuple(f"{bound:g}" for bound in (wanted.low, wanted.high) if bound is not None)
-    return ()
 
 
 async def _own_card(run: RunContext, seat: Playable) -> Quoted:
@@ -558,7 +539,7 @@ async def _own_card(run: RunContext, seat: Playable) -> Quoted:
 async def _ask_card(run: RunContext, seat: Playable) -> Quoted:
     who, wanted, address = Speaker(seat.id), Json(OwnCard), own_card_at(seat)
     messages, _, spans = build_messages(who, EMPTY, OWN_CARD)
-    asked = RespondentHints(who.role, _form(wanted), speaker=seat.id)
+    asked = RespondentHints(who.role, wanted.form, speaker=seat.id)
     request = Request(HUMAN, messages, schema=wanted.schema, asked=asked, spans=spans)
     if run.desk is not None:
         scene = Scene(who, (), OWN_CARD, "json", (), len(messages), _problems_of(wanted))
@@ -591,7 +572,7 @@ def _check_asked(who: object, prompt: object, heard: object, answer: object) -> 
     _must_be(who, Speaker, "ask(): who", 'give Speaker("p_0001", system="You are …")')
     _must_be(prompt, str, "ask(): the prompt", 'give text, e.g. scope.prompt("name", …)')
     _must_be(heard, Transcript, "ask(): heard", "leave it out, or give EMPTY + Utterance(…)")
-    if answer is not None and (isinstance(answer, type) or not hasattr(answer, "parse")):
+    if answer is not None and not isinstance(answer, Answer):
         given = answer.__name__ if isinstance(answer, type) else repr(answer)[:60]
         raise ProtocolError(
             f"ask(): answer is {given}, which is not an answer type; give Text(), Choice(options), "

@@ -25,6 +25,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from folkmoot.conversation.answers import WAYS_OUT
 from folkmoot.conversation.spoken import looks_like_refusal
 from folkmoot.measures.bands import human_band
 from folkmoot.measures.clustered import clustered_mean, clustered_share
@@ -153,7 +154,6 @@ ACQUIESCENCE = 0.10
 CLEAN_STEPS = frozenset({"exact", "normalised", "number", "named", "fenced"})
 
 
-WAYS_OUT = ("declined", "none_of_these", "cannot_say")
 BY_PROVIDER = "refused by the provider"
 UNREAD = ("unparsed", "empty")  # reasons of answers that may be refusals in other words
 

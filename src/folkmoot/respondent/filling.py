@@ -8,11 +8,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from folkmoot.conversation.answers import CANNOT_SAY, DECLINED, NONE_OF_THESE
+from folkmoot.conversation.answers import DECLINED, WAYS_OUT
 from folkmoot.respondent.mind import Mind
 
 _MAX_DEPTH = 12
-WAYS_OUT = (NONE_OF_THESE, DECLINED, CANNOT_SAY)
 Schema = Mapping[str, Any]
 
 

@@ -21,6 +21,7 @@ from pydantic import (
 
 from folkmoot.conversation.answers import (
     WAYS_OUT,
+    Answer,
     JsonList,
     Missing,
     Parsed,
@@ -363,7 +364,7 @@ class _Item(BaseModel):
 
 
 @dataclass(frozen=True)
-class Codes:
+class Codes(Answer[tuple[Coded, ...]]):
     """The answer type of a coder. Unreadable while a code, a slot or a quote is wrong, so that it
     is asked for again; `salvaged` then keeps what stands."""
 

@@ -236,10 +236,9 @@ class PrivateOpinion(BaseModel):
     @field_validator("position", mode="before")
     @classmethod
     def _or_unknown(cls, value: object) -> object:
-        return value if parse_way_out(value, POSITION_WAYS_OUT) is None else None
+        return value if parse_way_out(value, WAYS_OUT) is None else None
 
 
-POSITION_WAYS_OUT = (*WAYS_OUT, CANNOT_SAY)
 PRIVATE_OPINION = Json(PrivateOpinion, may_decline=True)
 
 

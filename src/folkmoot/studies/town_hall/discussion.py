@@ -14,7 +14,16 @@ from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from pydantic import BaseModel
 
-from folkmoot.conversation.answers import DECLINED, Answer, Entries, Json, JsonMap, Missing, Repair
+from folkmoot.conversation.answers import (
+    DECLINED,
+    WAYS_OUT,
+    Answer,
+    Entries,
+    Json,
+    JsonMap,
+    Missing,
+    Repair,
+)
 from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.seats import YOURSELF
 from folkmoot.engine.session import Exchange, Scope
@@ -22,7 +31,6 @@ from folkmoot.models import catalog
 from folkmoot.provenance import alter, cell, quote, quote_all
 from folkmoot.studies.town_hall.answers import (
     MINIMAL_CLOSING,
-    WAYS_OUT,
     Ballot,
     Closing,
     Item,

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from folkmoot.studies.town_hall.answers import WAYS_OUT, Record
+from folkmoot.conversation.answers import WAYS_OUT
+from folkmoot.studies.town_hall.answers import Record
 from folkmoot.studies.town_hall.discussion import Discussion
 
 PARSE_STEPS = ("exact", "fenced", "repaired", "minimal", "missing")

@@ -17,6 +17,7 @@ from typing import NamedTuple, TypedDict
 from pydantic import BaseModel, ConfigDict
 
 from folkmoot.conversation.answers import (
+    Answer,
     Json,
     JsonMap,
     Missing,
@@ -563,7 +564,7 @@ def record_note(
 
 
 @dataclass(frozen=True, slots=True)
-class WholeRound:
+class WholeRound(Answer[tuple[dict[str, Turn], dict[str, Reflection]]]):
     """The answer type of a round in one reply: all turns, then all reflections on them."""
 
     ahead: UpcomingRound

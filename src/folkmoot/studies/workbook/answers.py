@@ -397,7 +397,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkbookAnswer:
+class WorkbookAnswer(Answer[Given]):
     """The answer type of one participant in one task. `order`: the options as shown."""
 
     choices: Options | None
@@ -409,9 +409,8 @@ class WorkbookAnswer:
     kind: str = "workbook"
 
     @property
-    def options(self) -> tuple[str, ...] | None:
-        """The options in the order shown, for the engine's record."""
-        return self.order or None
+    def listed_options(self) -> tuple[str, ...]:
+        return self.order
 
     @property
     def form(self) -> str:
@@ -436,14 +435,16 @@ class WorkbookAnswer:
         return isinstance(self.choices, Range) or self.var_type in ("integer", "float")
 
     @property
-    def closed(self) -> bool:
-        """Whether the answer is one of the options or a number."""
+    def is_closed(self) -> bool:
         return self.numeric or isinstance(self.choices, Listed)
 
     @property
-    def short(self) -> bool:
-        """Whether the beginning of an answer may be another answer, should it be cut."""
-        return self.closed and self.validate and not self.as_json
+    def is_short(self) -> bool:
+        return self.is_closed and self.validate and not self.as_json
+
+    @property
+    def is_read(self) -> bool:
+        return self.is_closed
 
     @property
     def schema(self) -> dict[str, object] | None:

@@ -51,7 +51,7 @@ class OpinionReading(BaseModel):
     @field_validator("changed", "valence", "sentiment", mode="before")
     @classmethod
     def _or_unknown(cls, value: object) -> object:
-        return value if parse_way_out(value, (*WAYS_OUT, CANNOT_SAY)) is None else None
+        return value if parse_way_out(value, WAYS_OUT) is None else None
 
     @field_validator("stance", mode="before")
     @classmethod

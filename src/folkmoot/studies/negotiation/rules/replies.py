@@ -52,7 +52,7 @@ def _list(value: object) -> object:
 
 
 def _score(value: object) -> object:
-    return value if parse_way_out(value, (CANNOT_SAY, *WAYS_OUT)) is None else None
+    return value if parse_way_out(value, WAYS_OUT) is None else None
 
 
 Words = Annotated[str, BeforeValidator(_text)]

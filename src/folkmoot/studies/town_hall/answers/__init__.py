@@ -23,6 +23,7 @@ from pydantic.json_schema import SkipJsonSchema
 from folkmoot.conversation.answers import (
     CANNOT_SAY,
     DECLINED,
+    WAYS_OUT,
     Json,
     Reading,
     is_declined,
@@ -64,7 +65,6 @@ from folkmoot.studies.town_hall.answers.records import (
     MISSING_VALUE,
     TEMPLATE_SENTENCE,
     UNKNOWN_VALUE,
-    WAYS_OUT,
     Minimal,
     Record,
     Texts,
@@ -85,7 +85,6 @@ __all__ = [
     "UNKNOWN",
     "UNREAD",
     "UNREAD_BALLOT",
-    "WAYS_OUT",
     "Ballot",
     "Closing",
     "Item",

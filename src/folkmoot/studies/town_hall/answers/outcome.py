@@ -12,6 +12,7 @@ from folkmoot.conversation.answers import (
     CANNOT_SAY,
     DECLINED,
     NONE_OF_THESE,
+    WAYS_OUT,
     Json,
     Reading,
     parse_way_out,
@@ -21,7 +22,6 @@ from folkmoot.conversation.answers import (
 from folkmoot.studies.town_hall.answers.options import VOTES
 from folkmoot.studies.town_hall.answers.records import (
     TEMPLATE_SENTENCE,
-    WAYS_OUT,
     Minimal,
     Record,
     Words,

@@ -20,9 +20,8 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
 from folkmoot.conversation.answers import (
-    CANNOT_SAY,
     DECLINED,
-    NONE_OF_THESE,
+    WAYS_OUT,
     Reading,
     parse_way_out,
     schema_of,
@@ -31,7 +30,6 @@ from folkmoot.conversation.answers import (
 from folkmoot.json_text import Schema
 from folkmoot.studies.town_hall.answers.repairs import Repairer, text
 
-WAYS_OUT = (NONE_OF_THESE, DECLINED, CANNOT_SAY)
 MISSING_VALUE, UNKNOWN_VALUE = "missing_value", "unknown_value"
 TEMPLATE_SENTENCE = "template_sentence"  # a field that gives the prompt's own sentence back
 
