@@ -312,7 +312,10 @@ def retests_by_level(people: int, levels: int, icc: float) -> Case:
         first = np.concatenate([y[a] for a, _ in pairs])
         last = np.concatenate([y[b] for _, b in pairs])
         asked = np.repeat(np.arange(len(pairs)), people).tolist()
-        return correlation_with_oneself(first, last, asked, [*range(people)] * len(pairs)), icc
+        return (
+            correlation_with_oneself(first, last, asked, [*range(people)] * len(pairs), levels),
+            icc,
+        )
 
     return draw
 
@@ -568,14 +571,14 @@ CASES: Mapping[str, Case] = {
     "κ, 30 people with 5 questions each, κ = 0.5": kappa_of_several(30, 5, 0.5),
     **{
         f"r, {n} people, r = {r}": correlation(n, 1, r)
-        for n in (10, 30, 100)
+        for n in (6, 10, 30, 100)
         for r in (0.0, 0.5, 0.9)
     },
     "r, 25 people with 20 questions each, r = 0.5": correlation(25, 20, 0.5),
     "r, 30 people, answers at random": correlation(30, 1, 0.0, flat=True),
     **{
         f"ICC, {n} people asked 4 times, ICC = {icc}": retests_by_level(n, 4, icc)
-        for n in (25, 60)
+        for n in (8, 20, 60)
         for icc in (0.0, 0.4, 0.8)
     },
     **{

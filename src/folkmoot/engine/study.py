@@ -7,7 +7,7 @@ A study package exposes `STUDY = Study(...)` and registers it under the entry-po
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -34,6 +34,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.measures.claims import Claim
 from folkmoot.measures.power import DesignSize
+from folkmoot.measures.retest import Repeat
 from folkmoot.models.request import Message
 from folkmoot.registry import STUDIES, installed
 from folkmoot.respondent.part import Part
@@ -91,6 +92,8 @@ class Study(Generic[Config]):
     claims      what a study with these settings compares, stated without data (config): at most
                 three primary claims, which answer its main question, and all others
     findings    results from the tables of a finished run
+    repeats     what participants were asked twice, from the tables of a run, with both answers: by
+                it the report tells a model that answers at random
     strict_tables  its tables without some answers, from the run and the rows of `answers` to leave
                 out: findings are also computed from these (`engine/strict_answers.py`). None: no
                 finding rests on a single choice or number
@@ -137,6 +140,7 @@ class Study(Generic[Config]):
     size: Callable[[Config, Path], DesignSize | None] = lambda _config, _folder: None
     claims: Callable[[Config], Sequence[Claim]] = lambda _config: ()
     findings: Callable[[RunFolder], list[Finding]] = lambda _run: []
+    repeats: Callable[[RunFolder], Collection[Repeat]] = lambda _run: ()
     strict_tables: StrictTables | None = None
     show: Callable[[RunFolder, Sequence[str]], Iterable[str]] = lambda _run, _key: ()
     load: Callable[[Path], Config] | None = None

@@ -242,43 +242,55 @@ def _independent(values: FloatArray, groups: NDArray[np.int64]) -> tuple[float, 
 
 
 def correlation_with_oneself(
-    first: ArrayLike, last: ArrayLike, questions: Sequence[Hashable], who: Sequence[Hashable]
+    first: ArrayLike,
+    last: ArrayLike,
+    questions: Sequence[Hashable],
+    units: Sequence[Hashable],
+    askings: float = 2.0,
 ) -> Estimate:
     """The correlation of two numeric answers of the same people, within `questions` (n,).
 
-    `first`, `last` (n,); `who` (n,): the person of each pair, who is one unit. Answers are taken
-    from the mean of their question and divided by its standard deviation, so that a shift of all
-    does not count. NaN where nobody differs from the others. The interval (95 %) is the jackknife's
-    over people, on Fisher's scale; none below five people, or 25 of whom there are several pairs.
+    `first`, `last` (n,); `units` (n,): what is independent, the person or those who talked.
+    Answers are taken from the mean of their question and divided by its standard deviation, so that
+    a shift of all does not count. `askings`: how often a person was asked, where these are all
+    pairs of the answers; the correlation is then the intraclass one. NaN where nobody differs from
+    the others.
+
+    The interval (95 %) is the jackknife's over units, none below five, on Fisher's scale
+    ½ log((1 + (k − 1) r) / (1 − r)) with k askings. Fisher (1925), Statistical Methods for Research
+    Workers, ch. VII.
     """
     from scipy.stats import t as student
 
     x, y = np.asarray(first, float), np.asarray(last, float)
-    n, asked, people = len(x), _codes(questions), _codes(who)
+    n, asked, own = len(x), _codes(questions), _codes(units)
     if not n:
         return Estimate(math.nan, math.nan, math.nan, 0)
-    sums = np.zeros((int(people.max()) + 1, int(asked.max()) + 1, 6))
-    np.add.at(sums, (people, asked), np.stack([np.ones(n), x, y, x * x, y * y, x * y], axis=1))
+    sums = np.zeros((int(own.max()) + 1, int(asked.max()) + 1, 6))
+    np.add.at(sums, (own, asked), np.stack([np.ones(n), x, y, x * x, y * y, x * y], axis=1))
     whole = sums.sum(axis=0)
-    value = float(_correlations(whole))
-    units = len(sums)
-    fewest = FEWEST_UNITS if units == n else FEWEST_OF_SEVERAL
-    if not math.isfinite(value) or units < fewest:
-        return Estimate(value, math.nan, math.nan, n, units)
+    value, g = float(_correlations(whole)), len(sums)
+    none = Estimate(value, math.nan, math.nan, n, g)
+    if not math.isfinite(value) or g < FEWEST_UNITS:
+        return none
     without = _correlations(whole - sums)
-    if not np.isfinite(without).all():  # one person makes all of the difference
-        return Estimate(value, math.nan, math.nan, n, units)
-    held = np.clip([value, *without], -_NEARLY_ONE, _NEARLY_ONE)
-    middle, *others = np.arctanh(held)
-    _, error = jackknife(float(middle), others, np.ones(units))
-    reach = float(student.ppf(0.975, units - 1)) * error
-    low, high = np.tanh([middle - reach, middle + reach]).tolist()
-    return Estimate(value, low, high, n, units, method="jackknife, Fisher's z")
+    if not np.isfinite(without).all():  # one unit makes all of the difference
+        return none
+    middle, *others = _fisher(np.array([value, *without]), askings).tolist()
+    _, error = jackknife(middle, others, np.ones(g))
+    reach = float(student.ppf(0.975, g - 1)) * error
+    odds = np.exp(2 * np.array([middle - reach, middle + reach]))
+    low, high = (1 - askings / (odds + askings - 1)).tolist()
+    return Estimate(value, low, high, n, g, method="jackknife, Fisher's z")
 
 
-_NEARLY_ONE = 1 - 1e-9
-# People with several pairs each, below whom the interval of their correlation is too narrow.
-FEWEST_OF_SEVERAL = 25
+_NEARLY = 1e-9
+
+
+def _fisher(r: FloatArray, askings: float) -> FloatArray:
+    """Fisher's scale of correlations between `askings` answers."""
+    held = np.clip(r, -1 / (askings - 1) + _NEARLY, 1 - _NEARLY)
+    return np.asarray(0.5 * np.log((1 + (askings - 1) * held) / (1 - held)))
 
 
 def _correlations(sums: FloatArray) -> FloatArray:

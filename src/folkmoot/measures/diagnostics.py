@@ -452,7 +452,7 @@ def _changed(choices: Sequence[Repeat]) -> Check:
 def _correlated(numbers: Sequence[Repeat]) -> Check:
     """The correlation of two numbers of people who were merely asked again."""
     margin = Margin(low=human_band("within_person_r_considerations").low)
-    if len(numbers) < FEWEST_PAIRS:
+    if not numbers:
         return not_checked("instability", INSTABILITY, margin, NOT_ASKED_AGAIN)
     r = agreement_with_oneself(numbers)
     verdict = margin.judge(r)

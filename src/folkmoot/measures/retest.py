@@ -20,7 +20,8 @@ class Repeat:
     """Two answers of one person to one question, both options or both numbers.
 
     `unit`: what is independent of the others, the person, or those who talked in between.
-    `untouched`: the person read and heard nothing in between.
+    `untouched`: the person read and heard nothing in between. `askings`: how often the person was
+    asked, where this is one of all pairs of the answers.
     """
 
     unit: Hashable
@@ -28,6 +29,7 @@ class Repeat:
     first: str | float
     last: str | float
     untouched: bool = False
+    askings: float = 2.0
 
     @property
     def is_choice(self) -> bool:
@@ -43,7 +45,8 @@ def agreement_with_oneself(repeats: Collection[Repeat]) -> Estimate:
     first, last, questions, units = (list(part) for part in zip(*columns, strict=True))
     if isinstance(first[0], str):
         return kappa_of_possible(first, last, questions, units)
-    return correlation_with_oneself(first, last, questions, units)
+    askings = sum(r.askings for r in repeats) / len(repeats)
+    return correlation_with_oneself(first, last, questions, units, askings)
 
 
 def mean_spread(groups: Sequence[ArrayLike]) -> float:

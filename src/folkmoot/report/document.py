@@ -11,7 +11,7 @@ from folkmoot.kit import coding
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.findings import FITNESS, fitness, found
 from folkmoot.kit.sources import report_unattributed
-from folkmoot.measures.diagnostics import of_answers
+from folkmoot.measures.diagnostics import instability, of_answers
 from folkmoot.report.charts import svgs
 from folkmoot.report.front import Front, answers, front
 from folkmoot.report.instructions import check_instructions
@@ -70,7 +70,8 @@ def document(run: RunFolder, known: Sequence[Finding] = ()) -> Document:
     study = study_of_run(run)
     findings = [*(known or findings_of(study, run))]
     if run.has_table("answers") and FITNESS not in {f.key for f in findings}:
-        findings.append(fitness(of_answers(Streamed(run.lazy("answers")))))
+        checks = of_answers(Streamed(run.lazy("answers")))
+        findings.append(fitness([*checks, instability(study.repeats(run))]))
     if "coding" not in {f.key for f in findings}:
         findings += found(coding.finding(run))
     findings += control_findings(run)

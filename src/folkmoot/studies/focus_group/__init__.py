@@ -9,7 +9,7 @@ from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.focus_group.config import DiscussionConfig, claims
 from folkmoot.studies.focus_group.exposure_design import EXPOSURE
-from folkmoot.studies.focus_group.findings import findings, strict_tables
+from folkmoot.studies.focus_group.findings import findings, repeats, strict_tables
 from folkmoot.studies.focus_group.participants import places
 from folkmoot.studies.focus_group.preparation import (
     check,
@@ -44,6 +44,7 @@ STUDY = Study(
     places=places,
     claims=claims,
     findings=findings,
+    repeats=repeats,
     strict_tables=strict_tables,
     planned=planned,
     show=show,

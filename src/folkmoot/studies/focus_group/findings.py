@@ -30,11 +30,13 @@ from folkmoot.kit.findings import (
     split_address,
     who_to_whom,
 )
+from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.agreement import krippendorff_alpha
 from folkmoot.measures.claims import Result
 from folkmoot.measures.clustered import clustered_mean, clustered_share
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.estimates import Estimate, percent, plural
+from folkmoot.measures.retest import Repeat
 from folkmoot.storage.findings import Bars, Finding, Grid, Lines
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import sycophancy
@@ -150,6 +152,22 @@ def findings(run: RunFolder) -> list[Finding]:
         ),
         exposure(run),
     )
+
+
+def repeats(run: RunFolder) -> list[Repeat]:
+    """What people say in private twice: their position before the talk, in two conversations that
+    know nothing of each other, and position and purchase intent before and after the talk."""
+    stated = run.table("statements").filter(~pl.col("planted"))
+    stated = stated.rename({"position": "answer", "when": "occasion"})
+    intents = run.table("intents").rename({"when": "occasion"})
+    who, talk = ["stimulus", "group", "persona_id"], [(When.BEFORE.value, When.AFTER.value)]
+    retest = [(When.BEFORE.value, When.RETEST.value)]
+    alone, asked = ["group", "persona_id"], ["stimulus", "price"]
+    return [
+        *pair_answers(stated, retest, who, unit=alone, question=["stimulus"], untouched=True),
+        *pair_answers(stated, talk, who, unit=["group"], question=["stimulus"]),
+        *pair_answers(intents, talk, [*who, "price"], unit=["group"], question=asked),
+    ]
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:

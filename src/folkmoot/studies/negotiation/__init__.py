@@ -9,7 +9,7 @@ from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.negotiation.config import NegotiationConfig, claims
 from folkmoot.studies.negotiation.exposure_design import EXPOSURE
-from folkmoot.studies.negotiation.findings import findings, strict_tables
+from folkmoot.studies.negotiation.findings import findings, repeats, strict_tables
 from folkmoot.studies.negotiation.participants import places
 from folkmoot.studies.negotiation.preparation import check, cut, planned, size, template
 from folkmoot.studies.negotiation.protocol import protocol
@@ -37,6 +37,7 @@ STUDY = Study(
     places=places,
     claims=claims,
     findings=findings,
+    repeats=repeats,
     strict_tables=strict_tables,
     planned=planned,
     show=show,

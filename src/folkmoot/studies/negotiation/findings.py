@@ -18,6 +18,7 @@ from folkmoot.kit.claims import claims_finding
 from folkmoot.kit.exposure import exposure
 from folkmoot.measures.clustered import clustered_share
 from folkmoot.measures.estimates import Estimate, percent, plural
+from folkmoot.measures.retest import Repeat
 from folkmoot.people.sources.persona_hub import is_english
 from folkmoot.storage.findings import Board, Finding, Grid, Heat, heading
 from folkmoot.storage.run_folder import RunFolder
@@ -636,3 +637,29 @@ def _conflict(read: coding.Codings, decisions: pl.DataFrame) -> Finding:
 def _groups(read: coding.Codings) -> int:
     """How many groups the coded texts are of."""
     return len({place.split("/")[0] for place in read.by_text})
+
+
+def repeats(run: RunFolder) -> list[Repeat]:
+    """What a member says twice of an option: in words, as the source's rule scores them, and as a
+    score; and of a decision: the option scored highest, and the choice on the ballot."""
+    scored = run.table("own_scores").filter(
+        (pl.col("entered") == "before") & pl.col("score").is_not_null()
+    )
+    member = ["group_id", "topic", "member_id"]
+    words = [
+        Repeat((row["group_id"], row["member_id"]), (row["topic"], row["option"]), *both)
+        for row in scored.iter_rows(named=True)
+        if row["text_score"] is not None
+        for both in [(float(row["text_score"]), float(row["score"]))]
+    ]
+    # A member with two favourites has said nothing that one choice could agree with.
+    best = scored.filter(pl.col("score") == pl.col("score").max().over(member))
+    best = best.filter(pl.len().over(member) == 1).select(*member, "option")
+    voted = run.table("ballots").filter(
+        (pl.col("condition") == "C4") & pl.col("top_choice").is_not_null()
+    )
+    chosen = best.join(voted, on=member, maintain_order="left").iter_rows(named=True)
+    ballots = [
+        Repeat(row["group_id"], row["topic"], row["option"], row["top_choice"]) for row in chosen
+    ]
+    return [*words, *ballots]

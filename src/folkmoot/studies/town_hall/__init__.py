@@ -8,7 +8,7 @@ from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.town_hall.config import SOURCE_MODEL, TownHallConfig, claims
 from folkmoot.studies.town_hall.exposure_design import EXPOSURE
-from folkmoot.studies.town_hall.findings import findings
+from folkmoot.studies.town_hall.findings import findings, repeats
 from folkmoot.studies.town_hall.preparation import (
     limit,
     notes,
@@ -38,6 +38,7 @@ STUDY: Study[TownHallConfig] = Study(
     places=places,
     claims=claims,
     findings=findings,
+    repeats=repeats,
     planned=planned,
     show=show,
     seat_models=seat_models,

@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -32,9 +33,11 @@ from folkmoot.kit.findings import (
     signed,
     who_to_whom,
 )
+from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.claims import Result
 from folkmoot.measures.clustered import clustered_mean, clustered_share
 from folkmoot.measures.estimates import Estimate, percent, plural
+from folkmoot.measures.retest import Repeat
 from folkmoot.storage.findings import Bars, Finding, Grid
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers.options import CHANGES
@@ -89,6 +92,36 @@ def findings(run: RunFolder) -> list[Finding]:
         coding.finding(run),
         exposure(run),
     )
+
+
+def repeats(run: RunFolder) -> list[Repeat]:
+    """Residents' satisfaction before the discussion, which the same model states for the same
+    resident at several levels, and the satisfaction before and after a discussion."""
+    seats = run.table("rounds").group_by("discussion_id", "agent_id", maintain_order=True)
+    models = seats.agg(pl.col("seat_model").first())
+    stated = run.table("satisfaction").join(
+        models, on=["discussion_id", "agent_id"], how="left", maintain_order="left"
+    )
+    pairs = combinations(stated["level"].unique(maintain_order=True).to_list(), 2)
+    before, after = (
+        stated.with_columns(
+            answer=pl.col(f"{when}_satisfaction").cast(pl.Float64), when=pl.lit(when)
+        )
+        for when in ("pre", "post")
+    )
+    by_level = before.with_columns(occasion="level")
+    both = pl.concat([before, after]).with_columns(occasion="when")
+    resident = ["set", "agent_id"]
+    return [
+        *pair_answers(by_level, pairs, [*resident, "seat_model"], unit=resident, untouched=True),
+        *pair_answers(
+            both,
+            [("pre", "post")],
+            ["discussion_id", "agent_id"],
+            unit=["set"],
+            question=["level"],
+        ),
+    ]
 
 
 def _figure(summary: Json, figure: str) -> dict[str, Estimate]:

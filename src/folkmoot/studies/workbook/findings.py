@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -21,11 +22,13 @@ from folkmoot.hints import enumerated
 from folkmoot.kit import findings as kit
 from folkmoot.kit.claims import LEVELS, say_claims
 from folkmoot.kit.exposure import exposure
+from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.claims import Result
 from folkmoot.measures.clustered import clustered_mean
-from folkmoot.measures.diagnostics import of_answers, position_bias
+from folkmoot.measures.diagnostics import instability, of_answers, position_bias
 from folkmoot.measures.estimates import Estimate, percent, plural
 from folkmoot.measures.position import shown_in
+from folkmoot.measures.retest import Repeat
 from folkmoot.measures.wording import EXPLORATORY
 from folkmoot.storage.findings import Bars, Finding, Grid, Lines
 from folkmoot.storage.run_folder import RunFolder, Streamed
@@ -479,4 +482,41 @@ def fitness(run: RunFolder, responses: pl.DataFrame) -> Finding:
     answers = Streamed(run.lazy("answers")) if run.has_table("answers") else ()
     checks = {c.key: c for c in of_answers(answers)}
     bias = position_bias(shown)
-    return kit.fitness([*(checks | {bias.key: bias}).values()])
+    return kit.fitness([*(checks | {bias.key: bias}).values(), instability(repeats(run))])
+
+
+def repeats(run: RunFolder) -> list[Repeat]:
+    """Answers of a participant to tasks that ask the same, as each round of a game does."""
+    if not run.has_table("variables"):
+        return []
+    given = run.table("responses").filter(pl.col("status").is_in(["valid", "unchecked"]))
+    alike: dict[object, list[str]] = {}
+    for row in run.table("variables").filter(pl.col("task_id").is_not_null()).iter_rows(named=True):
+        key = row["var_type"], row["response_options"], _wording(row["question"])
+        alike.setdefault(key, []).append(row["var_name"])
+    found = []
+    for (kind, *_), names in alike.items():  # type: ignore[misc]
+        if kind in ("category", "integer", "float") and len(names) > 1:
+            answer = "value" if kind == "category" else "number"
+            found += pair_answers(
+                given.with_columns(answer=answer, occasion="var_name"),
+                itertools.combinations(names, 2),
+                ["experiment_id", "participant_id"],
+                unit=["experiment_id", "session"],
+                question=["role"],
+            )
+    return found
+
+
+_NUMBERS = re.compile(r"\d+")
+_PLACEHOLDER = re.compile(r"\{.*\}")
+
+
+def _wording(question: str) -> str:
+    """The last paragraph of a task's text as the sheet has it, whatever numbers are in it: what
+    comes before tells what happened in earlier rounds. The whole where roles are asked in different
+    words."""
+    paragraphs = [part.strip() for part in question.split("\n\n")]
+    asked = [part for part in paragraphs if part and not _PLACEHOLDER.fullmatch(part)]
+    last = question if question.startswith("{") else asked[-1] if asked else ""
+    return _NUMBERS.sub("#", last).casefold()
