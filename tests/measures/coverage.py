@@ -43,6 +43,28 @@ Floats = NDArray[np.float64]
 Case = Callable[[np.random.Generator], tuple[Estimate, float]]
 
 
+# Why an estimator holds the truth more often than in 97 of 100 data sets, in some of its cases.
+ABOVE_97 = {
+    "Wilson": "few values that a share of few people can take",
+    "Newcombe": "few values that shares of few people can take",
+    "Tango and McNemar": "stretched to the exact interval of few moves, so that it agrees with the "
+    "exact test",
+    "CR2 share": "rare answers in few clusters: the scale of log odds is wide where it is not sure",
+    "CR2 difference": "five or six clusters: degrees of freedom are cautious where clusters do not "
+    "differ",
+    "CR2 difference of shares": "the same",
+    "Rectified share": "few people with the rarer answer: Wilson's interval of the people alone",
+    "Rectified difference of shares": "MOVER adds what is cautious in both",
+    "κ of two answers": "the largest possible agreement is estimated too, and allowed for",
+    "α of two coders": "few texts, of which Wilson's interval is cautious",
+    "Evenness": "where all options are liked alike it cannot lie above its maximum; of few votes "
+    "elsewhere the exact bounds hold for any distribution of them",
+    "Effective options after over before": "few people moved, who alone tell how sure it is",
+    "Spread of ratings": "the median over items varies less than each item does",
+    "Odds ratio": "rare outcomes, for which Firth's interval is cautious",
+}
+
+
 @dataclass(frozen=True)
 class Covered:
     """`held` of `known` intervals held the truth; in `draws` − `known` data sets there was none."""
@@ -58,6 +80,11 @@ class Covered:
     @property
     def refused(self) -> float:
         return 1 - self.known / self.draws
+
+
+def estimator(name: str) -> str:
+    """The estimator that a case is of."""
+    return name.partition(",")[0]
 
 
 def cover(name: str, draws: int) -> Covered:
@@ -503,7 +530,7 @@ CASES: Mapping[str, Case] = {
         for icc in (0.0, 0.1, 0.3)
     },
     **{
-        f"CR2 difference within {g} clusters, ICC {icc}": within_clusters(g, icc)
+        f"CR2 difference within clusters, {g} clusters, ICC {icc}": within_clusters(g, icc)
         for g in (5, 10)
         for icc in (0.0, 0.3)
     },
@@ -555,39 +582,41 @@ CASES: Mapping[str, Case] = {
     "MOVER, n = 50 each, 10% to 30%": difference_of_differences(50, 0.3, 0.1, 0.2, 0.1),
     "MOVER, n = 150 each, 50%": difference_of_differences(150, 0.5, 0.5, 0.5, 0.5),
     **{
-        f"κ, {n} people, {len(shares)} options, κ = {k}": kappa(n, shares, k)
+        f"κ of two answers, {n} people, {len(shares)} options, κ = {k}": kappa(n, shares, k)
         for n in (20, 50, 150)
         for shares in ([0.5, 0.3, 0.2], [0.2] * 5)
         for k in (0.0, 0.5, 0.9)
     },
     **{
-        f"κ, {n} people, moved to one of 3 options, {k:.0%} keep": kappa(
+        f"κ of two answers, {n} people, moved to one of 3 options, {k:.0%} keep": kappa(
             n, [0.5, 0.3, 0.2], k, [0.1, 0.1, 0.8]
         )
         for n in (20, 50, 150)
         for k in (0.2, 0.5, 0.9)
     },
-    "κ, 30 people with 5 questions each, κ = 0.25": kappa_of_several(30, 5, 0.25),
-    "κ, 30 people with 5 questions each, κ = 0.5": kappa_of_several(30, 5, 0.5),
+    "κ of two answers, 30 people with 5 questions each, κ = 0.25": kappa_of_several(30, 5, 0.25),
+    "κ of two answers, 30 people with 5 questions each, κ = 0.5": kappa_of_several(30, 5, 0.5),
     **{
-        f"r, {n} people, r = {r}": correlation(n, 1, r)
+        f"r of two answers, {n} people, r = {r}": correlation(n, 1, r)
         for n in (6, 10, 30, 100)
         for r in (0.0, 0.5, 0.9)
     },
-    "r, 25 people with 20 questions each, r = 0.5": correlation(25, 20, 0.5),
-    "r, 30 people, answers at random": correlation(30, 1, 0.0, flat=True),
+    "r of two answers, 25 people with 20 questions each, r = 0.5": correlation(25, 20, 0.5),
+    "r of two answers, 30 people, answers at random": correlation(30, 1, 0.0, flat=True),
     **{
-        f"ICC, {n} people asked 4 times, ICC = {icc}": retests_by_level(n, 4, icc)
+        f"ICC of several answers, {n} people asked 4 times, ICC = {icc}": retests_by_level(
+            n, 4, icc
+        )
         for n in (8, 20, 60)
         for icc in (0.0, 0.4, 0.8)
     },
     **{
-        f"α, {n} texts, {len(shares)} codes, α = {a}": alpha(n, shares, a)
+        f"α of two coders, {n} texts, {len(shares)} codes, α = {a}": alpha(n, shares, a)
         for n in (20, 50, 150)
         for shares in ([0.7, 0.3], [0.4, 0.3, 0.2, 0.1])
         for a in (0.3, 0.8)
     },
-    "α, 30 texts with 4 codes each, α = 0.7": alpha(30, [0.4, 0.3, 0.2, 0.1], 0.7, 4),
+    "α of two coders, 30 texts with 4 codes each, α = 0.7": alpha(30, [0.4, 0.3, 0.2, 0.1], 0.7, 4),
     **{
         f"α of ratings 1 to 5, {n} texts, r = {r}": alpha_of_ratings(n, r)
         for n in (20, 50, 150)
@@ -619,12 +648,12 @@ CASES: Mapping[str, Case] = {
     "Odds ratio, n = 90, 30%": odds(90, 0.3, 0.5),
     "Odds ratio, n = 300, 10%": odds(300, 0.1, 0.5),
     "Odds ratio, n = 90, 10%": odds(90, 0.1, 0.0),
-    "Switch of two, 12 clusters, ICC 0.3": switches(12, 0.3),
-    "Switch of two, 40 clusters, ICC 0.1": switches(40, 0.1),
+    "Main effect of a switch, 12 clusters, ICC 0.3": switches(12, 0.3),
+    "Main effect of a switch, 40 clusters, ICC 0.1": switches(40, 0.1),
     "First place, n = 60, 3 options": listed_first(60, 3, 0.0),
     "First place, n = 200, 5 options, bias": listed_first(200, 5, 0.2),
     **{
-        f"Next of {k} specifications, spread {s}": next_specification(k, s)
+        f"Next specification, after {k}, spread {s}": next_specification(k, s)
         for k in (3, 6, 12)
         for s in (0.0, 1.0)
     },
@@ -633,12 +662,30 @@ CASES: Mapping[str, Case] = {
 }
 
 
+def tabulate(found: Mapping[str, Covered]) -> str:
+    """The rows of docs/measures.md: the estimators with their least and greatest coverage."""
+    by: dict[str, list[Covered]] = {}
+    for name, covered in found.items():
+        by.setdefault(estimator(name), []).append(covered)
+    rows = []
+    for name, own in by.items():
+        shares = [round(c.share, 3) for c in own]
+        most_refused = max(c.refused for c in own)
+        refused = f"{most_refused:.0%}" if most_refused > 0.005 else ""
+        why = ABOVE_97.get(name, "") if max(shares) > 0.97 else ""
+        span = f"{min(shares):.3f} to {max(shares):.3f}".replace("0.", ".")
+        rows.append(f"| {name} | {len(own)} | {span} | {refused} | {why} |")
+    return "\n".join(rows)
+
+
 if __name__ == "__main__":
     draws, wanted = int(sys.argv[1]), sys.argv[2:]
-    for name in CASES:
-        if not wanted or any(name.startswith(w) for w in wanted):
+    results = {}
+    for case in CASES:
+        if not wanted or any(case.startswith(w) for w in wanted):
             began = time.perf_counter()
-            c = cover(name, draws)
+            results[case] = cover(case, draws)
             took = time.perf_counter() - began
-            refused = f"{c.refused:.0%}" if c.refused else ""
-            print(f"| {name} | {c.share:.3f} | {refused} | {took:.1f}", flush=True)
+            print(f"{results[case].share:.3f} {results[case].refused:.0%} {took:.0f} s {case}")
+            sys.stdout.flush()
+    print(tabulate(results))

@@ -490,12 +490,12 @@ def repeats(run: RunFolder) -> list[Repeat]:
     if not run.has_table("variables"):
         return []
     given = run.table("responses").filter(pl.col("status").is_in(["valid", "unchecked"]))
-    alike: dict[object, list[str]] = {}
+    alike: dict[tuple[str | None, str | None, str], list[str]] = {}
     for row in run.table("variables").filter(pl.col("task_id").is_not_null()).iter_rows(named=True):
         key = row["var_type"], row["response_options"], _wording(row["question"])
         alike.setdefault(key, []).append(row["var_name"])
     found = []
-    for (kind, *_), names in alike.items():  # type: ignore[misc]
+    for (kind, _, _), names in alike.items():
         if kind in ("category", "integer", "float") and len(names) > 1:
             answer = "value" if kind == "category" else "number"
             found += pair_answers(
