@@ -19,6 +19,8 @@ TEXTS = [
     *sorted(SOURCE.glob("studies/*/findings/*.py")),
     *(SOURCE / "kit" / name for name in ("claims.py", "findings.py")),
     *(SOURCE / "engine" / name for name in ("claims.py", "hypotheses.py")),
+    *(SOURCE / "report" / name for name in ("front.py", "mixed.py", "trust.py")),
+    SOURCE / "measures" / "diagnostics.py",
 ]
 
 

@@ -1,5 +1,6 @@
 """The results of claims as findings: every number about a comparison comes from here.
 
+read_results(run, Config, claims)   the results of what a study type declares
 claim_rows(results)                 the rows of a table: contrast, estimate, interval, p
 claim_lines(results, axis)          the chart
 say_claims(results)                 the sentence: primary claims with their conclusions, all
@@ -9,21 +10,34 @@ claims_finding(...)                 the whole finding
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
+from pydantic import BaseModel
+
+from folkmoot.engine.claims import read_declared
+from folkmoot.engine.hypotheses import evaluate_declared
 from folkmoot.kit.findings import Row, cells, intervals, listed
-from folkmoot.measures.claims import Result
+from folkmoot.measures.claims import Claim, Result
 from folkmoot.measures.estimates import known
 from folkmoot.measures.wording import EXPLORATORY
 from folkmoot.storage.findings import Finding, Grid, Intervals
+from folkmoot.storage.run_folder import RunFolder
 
+Config = TypeVar("Config", bound=BaseModel)
 LEVELS = (
     "level share: the level of the interval. Those of primary claims hold together, so that the "
     "chance of even one that misses is at most 5 %. holm p: adjusted for the claims of the same "
     "family by Holm's method."
 )
 SAID = 6  # estimates of claims that are not primary, in one sentence
+
+
+def read_results(
+    run: RunFolder, config: type[Config], declare: Callable[[Config], Sequence[Claim]]
+) -> list[Result]:
+    """The results of the claims that a study type declares, among all claims of the run."""
+    return list(evaluate_declared(run, read_declared(run, config, declare)).values())
 
 
 def claim_rows(results: Sequence[Result]) -> list[Row]:

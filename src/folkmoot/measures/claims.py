@@ -19,7 +19,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folkmoot.measures.clustered import clustered_difference, paired_difference
-from folkmoot.measures.estimates import ALPHA, FEWEST_UNITS, Estimate, p_value, points, points_span
+from folkmoot.measures.estimates import (
+    ALPHA,
+    FEWEST_UNITS,
+    Estimate,
+    p_value,
+    plural,
+    points,
+    points_span,
+)
 from folkmoot.measures.paired_votes import paired_shares
 from folkmoot.measures.proportions import Arm, Bounds, difference_bounds, holm, newcombe
 from folkmoot.measures.wording import NOT_TESTED, PHRASES
@@ -337,7 +345,8 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
     why = ""
     verdict: str = judge(claim.direction, claim.margin, e, alpha)
     if e.units < FEWEST_UNITS:
-        why = verdict = f"not tested ({e.units} independent units are an illustration)"
+        few = plural(e.units, "independent unit is", "independent units are")
+        why = verdict = f"not tested ({few} an illustration)"
     bounds = bound_difference(first, second) if claim.kind == "share" else None
     counts, lost = (len(first.values), len(second.values)), (first.lost, second.lost)
     return Result(claim, e, verdict, why, bounds, counts, lost, level=1 - alpha)

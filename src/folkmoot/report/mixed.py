@@ -20,9 +20,8 @@ from pydantic import JsonValue
 from folkmoot.conversation.answers import DECLINED
 from folkmoot.engine.desk import seats_in
 from folkmoot.engine.journal import JournalReader
+from folkmoot.kit.claims import SAID
 from folkmoot.kit.findings import (
-    ALPHA,
-    HOLM,
     Row,
     adjusted,
     cells,
@@ -34,6 +33,7 @@ from folkmoot.kit.findings import (
 from folkmoot.measures.clustered import clustered_difference
 from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, plural
 from folkmoot.measures.proportions import newcombe
+from folkmoot.measures.wording import EXPLORATORY_TESTS
 from folkmoot.models.catalog import HUMAN
 from folkmoot.report.people import MOST_LEVELS, SECTION
 from folkmoot.report.samples import asked_of_participants
@@ -87,7 +87,7 @@ def people_and_models(run: RunFolder) -> Finding | None:
     return Finding(
         KEY,
         "People and models who answered the same questions",
-        _aloud(differences, holm, len(found), len(seats)),
+        _aloud(differences, len(found), len(seats)),
         Grid.of(
             rows,
             "Of options the share of seats that chose it, of figures the mean of seats; the last "
@@ -95,7 +95,7 @@ def people_and_models(run: RunFolder) -> Finding | None:
         ),
         intervals(shown, "models minus people", zero=0.0),
         notes=(
-            HOLM,
+            EXPLORATORY_TESTS,
             "Seats that were drawn by lot differ in who sits there alone; people who chose their "
             "seats, or speak for themselves, differ from the personas in other ways too. After a "
             "conversation both have heard each other.",
@@ -219,24 +219,17 @@ def _compared(answers: Answers, option: str | None) -> tuple[Row, Estimate]:
     return row, e
 
 
-def _aloud(
-    differences: Mapping[str, Estimate], holm: Mapping[str, float], questions: int, people: int
-) -> str:
+def _aloud(differences: Mapping[str, Estimate], questions: int, people: int) -> str:
+    """The first differences, in the order of the questions: to pick the largest would overstate
+    it."""
     begins = f"{plural(people, 'person', 'people')} and models answered the same "
     begins += plural(questions, "question")
-    tested = [label for label in differences if math.isfinite(holm[label])]
-    if not tested:
+    if not any(e.has_interval for e in differences.values()):
         return f"{begins}; nothing can be tested."
-    clear = [label for label in tested if holm[label] < ALPHA]
-    if not clear:
-        return (
-            f"{begins}. No difference is statistically significant, which does not show "
-            "that people and models answer alike."
-        )
-    first = max(clear, key=lambda label: abs(differences[label].value))
-    e = differences[first]
-    size = points(e) if ": " in first else change(e)
-    return (
-        f"{begins}: {plural(len(clear), 'answer differs', 'answers differ')} by more than chance "
-        f"could explain, most {first}, models {size}."
+    said = (
+        f"{label} {points(e) if ': ' in label else change(e)}"
+        for label, e in list(differences.items())[:SAID]
     )
+    more = len(differences) - SAID
+    rest = f" and {more} more in the table" if more > 0 else ""
+    return f"{begins}. Models minus people: {'; '.join(said)}{rest}."

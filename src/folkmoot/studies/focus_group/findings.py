@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from folkmoot.engine.claims import read_declared
-from folkmoot.engine.hypotheses import evaluate_declared
-from folkmoot.kit.claims import claims_finding
+from folkmoot.kit.claims import claims_finding, read_results
 from folkmoot.kit.coding import Codings, codings
 from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import (
@@ -116,8 +114,7 @@ def findings(run: RunFolder) -> list[Finding]:
     stimuli = said["stimulus"].unique(maintain_order=True).to_list()
 
     codes = codings(run)
-    declared = read_declared(run, DiscussionConfig, claims)
-    results = tuple(evaluate_declared(run, declared).values())
+    results = tuple(read_results(run, DiscussionConfig, claims))
     concepts = [
         Concept(
             stimulus,

@@ -9,12 +9,10 @@ from typing import cast
 import polars as pl
 from pydantic import JsonValue
 
-from folkmoot.engine.claims import read_declared
-from folkmoot.engine.hypotheses import evaluate_declared
 from folkmoot.hints import enumerated
 from folkmoot.kit import coding
 from folkmoot.kit import findings as kit
-from folkmoot.kit.claims import claims_finding
+from folkmoot.kit.claims import claims_finding, read_results
 from folkmoot.kit.exposure import exposure
 from folkmoot.measures.clustered import clustered_share
 from folkmoot.measures.estimates import Estimate, percent, plural
@@ -239,8 +237,7 @@ def _figure(kept: Figure) -> Estimate:
 
 def _contrasts(data: Comparison, run: RunFolder) -> list[Finding | None]:
     """Differences of conditions within groups, one finding a measure."""
-    declared = read_declared(run, NegotiationConfig, claims)
-    results = evaluate_declared(run, declared).values()
+    results = read_results(run, NegotiationConfig, claims)
     return [
         claims_finding(
             f"paired_{measure}",

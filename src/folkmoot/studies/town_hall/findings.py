@@ -12,10 +12,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from folkmoot.engine.claims import read_declared
-from folkmoot.engine.hypotheses import evaluate_declared
 from folkmoot.kit import coding
-from folkmoot.kit.claims import claim_lines, claims_finding, say_claims
+from folkmoot.kit.claims import claim_lines, claims_finding, read_results, say_claims
 from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import (
     Row,
@@ -66,8 +64,7 @@ def findings(run: RunFolder) -> list[Finding]:
     compared = run.json("levels.json")
     main, apart = compared["main"], compared["supplementary"]
     levels: Levels = main["levels"]
-    declared = read_declared(run, TownHallConfig, claims)
-    results = list(evaluate_declared(run, declared).values())
+    results = read_results(run, TownHallConfig, claims)
     between = [r for r in results if {*r.claim.contrast} <= levels.keys()]
     # Supplementary levels are reported apart.
     reactions, rounds = (run.table(t).filter(part="main") for t in ("reactions", "rounds"))

@@ -392,6 +392,7 @@ def experiment_ids(workbook: Workbook) -> list[str]:
 # --- what a workbook compares --------------------------------------------------------------------
 
 NUMBERS = {False: "responses.number", True: "computed.number"}
+MOST_COMPARED = 40  # experiments that are compared with the first one
 _ROUND = re.compile(r"^(.*?)[ _-]?(\d{1,3})$")
 
 
@@ -428,7 +429,8 @@ def claims(config: WorkbookConfig) -> list[Claim]:
     A measure is a variable that is not a category, or a value computed for each participant; rounds
     of one are averaged. Primary are the first contrasts in the order of the sheets, each treatment
     against the first one, of computed values where there are some. The contrasts of all other
-    measures are secondary, and those between experiments (constants) exploratory.
+    measures are secondary, and those between experiments (constants) exploratory; more than
+    `MOST_COMPARED` experiments are described alone.
     """
     book = config.workbook
     asked = [(t.var_name, False) for t in book.tasks if _may_be_numeric(t)]
@@ -441,6 +443,8 @@ def claims(config: WorkbookConfig) -> list[Claim]:
         for n, (measure, arm) in enumerate(pairs)
     ]
     first, *others = zip(experiment_ids(book), _combinations(book), strict=True)
+    if len(others) >= MOST_COMPARED:
+        return found
     return found + [
         _between_experiments(book, measure, other, first)
         for measure in measures

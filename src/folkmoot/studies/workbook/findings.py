@@ -17,10 +17,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from folkmoot.engine.hypotheses import evaluate_declared
 from folkmoot.hints import enumerated
 from folkmoot.kit import findings as kit
-from folkmoot.kit.claims import LEVELS, say_claims
+from folkmoot.kit.claims import LEVELS, read_results, say_claims
 from folkmoot.kit.exposure import exposure
 from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.claims import Result
@@ -60,9 +59,8 @@ def findings(run: RunFolder) -> list[Finding]:
     values = values_of(run, responses)
     names = values.select("name", "computed").unique(maintain_order=True).iter_rows()
     measures = measures_of(names)[:MOST_MEASURES]
-    config = WorkbookConfig.model_validate(run.config)
-    design = config.workbook
-    results = list(evaluate_declared(run, claims(config)).values())
+    design = WorkbookConfig.model_validate(run.config).workbook
+    results = read_results(run, WorkbookConfig, claims)
     arms = _arms(design, sessions)
     some_computed = any(m.computed for m in measures)
     return kit.found(

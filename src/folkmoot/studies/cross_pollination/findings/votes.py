@@ -15,8 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from folkmoot.engine.claims import read_declared
-from folkmoot.engine.hypotheses import evaluate_declared
+from folkmoot.kit.claims import read_results
 from folkmoot.measures.claims import Result
 from folkmoot.measures.clustered import clustered_share
 from folkmoot.measures.estimates import FEWEST_UNITS, Estimate
@@ -163,8 +162,7 @@ class Votes:
     @cached_property
     def results(self) -> list[Result]:
         """The results of all claims that this study type declares."""
-        declared = read_declared(self.run, CrossPollinationConfig, claims)
-        return list(evaluate_declared(self.run, declared).values())
+        return read_results(self.run, CrossPollinationConfig, claims)
 
     def _over_draws(self, e: Estimate) -> Estimate:
         """The estimate as one over the draws of the summaries, where they are what it rests on."""
