@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from folkmoot.kit.claims import claims_finding, say_claims
 from folkmoot.measures.claims import Claim, Result, Side, judge_families
-from folkmoot.storage.findings import Intervals
+from folkmoot.storage.findings import Intervals, cell_text
 
 CLAIM = Claim("t.changed", ("b", "a"), family="primary", outcome="changed")
 
@@ -66,3 +66,8 @@ def test_few_units_are_an_illustration_without_interval_p_or_conclusion() -> Non
 def test_claims_that_the_data_do_not_hold_make_no_finding() -> None:
     lacking = judge_families([CLAIM], lambda _: "no table has t.changed and arms")
     assert claims_finding("d", "D", lacking, axis="changed") is None
+
+
+def test_differences_of_shares_are_in_points_in_tables_too() -> None:
+    cells = [("difference_points", 0.127), ("low_points", -0.046), ("high_points", 0.0)]
+    assert [cell_text(value, name) for name, value in cells] == ["+12.7", "−4.6", "+0.0"]

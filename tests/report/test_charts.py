@@ -75,6 +75,13 @@ def test_small_shares_have_ticks_that_differ() -> None:
     assert len(said) == len(set(said)) > 2
 
 
+def test_a_difference_of_shares_is_drawn_in_points() -> None:
+    chart = Intervals((("a − b", 0.07, -0.1, 0.21),), "changed", 0.0, percent=True)
+    said = texts(chart)
+    assert "changed, points" in said and {"−10", "0", "+10"} <= {*said}
+    assert not any("%" in text for text in said)
+
+
 def test_every_drawing_has_a_name_and_no_size_of_its_own() -> None:
     (svg,) = svgs(Intervals((("a", 1.0, 0.5, 1.5),)), 'says "this" & that')
     head = svg[: svg.index(">")]

@@ -112,7 +112,7 @@ def _intervals(chart: Intervals) -> Any:
     y = alt.Y("label:N", sort=_order(chart.items, 0), title=None)
     title = chart.unit or None
     if chart.percent and chart.zero is not None:  # a difference of shares has points
-        axis = alt.Axis(labelExpr="format(100 * datum.value, '+')")
+        axis = alt.Axis(labelExpr="datum.value ? format(100 * datum.value, '+~g') : '0'")
         title = f"{chart.unit}, points".removeprefix(", ")
     # Shares start at 0 %, so that their lengths can be compared; other measures have no such zero.
     scale = alt.Scale(zero=chart.percent and chart.zero is None)
