@@ -367,7 +367,9 @@ def test_a_grid_judges_the_hypothesis_with_its_direction_and_margin(
         ]
         write_table(run / "tables", "participants", frame(rows))
         hypotheses = [{**stated, "smallest": smallest}]
-        (run / "study.yaml").write_text(yaml.safe_dump({"study": "x", "hypotheses": hypotheses}))
+        (run / "study.yaml").write_text(
+            yaml.safe_dump({"study": "cross_pollination", "hypotheses": hypotheses})
+        )
     done = {cell.name: (cell, RunFolder(tmp_path / "cells" / cell.name)) for cell in cells}
     found = pooling.judge_claims(done)
     assert found is not None

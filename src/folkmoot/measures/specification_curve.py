@@ -49,6 +49,7 @@ class Curve:
     p_z: float
     predicted: tuple[float, float]
     units: int
+    alpha: float = ALPHA
 
     @property
     def on_the_side(self) -> float:
@@ -58,16 +59,17 @@ class Curve:
 
     @property
     def word(self) -> str:
-        """Robust: all estimates lie where the claim says, and all three joint tests reject.
+        """Robust: all estimates lie where the claim says, and all three joint tests reject at the
+        level alpha.
         Fragile: none does, or fewer than 80 % of the estimates lie there. Else mixed."""
         if len(self.estimates) < 2:
             return "one specification"
         tests = (self.p_median, self.p_count, self.p_z)
         if not all(map(math.isfinite, tests)):
             return "not tested"
-        if self.on_the_side == 1 and max(tests) < ALPHA:
+        if self.on_the_side == 1 and max(tests) < self.alpha:
             return "robust"
-        return "fragile" if self.on_the_side < ON_THE_SIDE or min(tests) >= ALPHA else "mixed"
+        return "fragile" if self.on_the_side < ON_THE_SIDE or min(tests) >= self.alpha else "mixed"
 
 
 def _beyond(claim: Claim, value: float, median: float) -> bool:
@@ -79,8 +81,9 @@ def _beyond(claim: Claim, value: float, median: float) -> bool:
     return sign * value > claim.margin
 
 
-def specification_curve(claim: Claim, sides: Sides) -> Curve:
-    """Joint inference on a claim over the specifications in `sides`.
+def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Curve:
+    """Joint inference on a claim over the specifications in `sides`. `alpha`: the level of the
+    tests, smaller where several claims are judged.
 
     The independent units are named in the sides; one name is one unit in all specifications and
     both arms. Units are drawn with replacement, within each arm unless they are in both, and each
@@ -108,6 +111,7 @@ def specification_curve(claim: Claim, sides: Sides) -> Curve:
         p_z,
         _predict(observed),
         units,
+        alpha,
     )
 
 

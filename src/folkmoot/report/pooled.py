@@ -1,9 +1,10 @@
 """What a grid of runs found: which claims hold, pooled estimates, sources of their variance.
 
-Hypotheses stated beforehand are judged over all cells as the claims that they are, with direction
-and margin, by joint inference over people (`measures.specification_curve`). Every other estimate
-that the cells' findings draw with an interval is pooled over all cells and described, without a
-verdict. The independent unit there is the repeat: cells of one repeat share their people.
+Primary claims (the hypotheses stated beforehand where there are some) are judged over all cells,
+with direction and margin, by joint inference over people (`measures.specification_curve`). Every
+other estimate that the cells' findings draw with an interval is pooled over all cells and
+described, without a verdict. The independent unit there is the repeat: cells of one repeat share
+their people.
 """
 
 from __future__ import annotations
@@ -18,11 +19,10 @@ import numpy as np
 from folkmoot.engine.claims import read_sides
 from folkmoot.engine.grid import Cell, RunGrid
 from folkmoot.engine.hypotheses import KEY as STATED
-from folkmoot.engine.hypotheses import Hypothesis, read_sealed
-from folkmoot.engine.study import findings_of, study_of_run
+from folkmoot.engine.study import claims_of_run, findings_of, study_of_run
 from folkmoot.errors import InputError
 from folkmoot.kit.findings import HOLM, Row, found, known, number, signed
-from folkmoot.measures.claims import Side, evaluate
+from folkmoot.measures.claims import Claim, Side, evaluate
 from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.estimates import (
     ALPHA,
@@ -204,11 +204,15 @@ def _overview(grid: RunGrid, finished: int, usable: int) -> Finding:
 
 
 def judge_claims(runs: Cells) -> Finding | None:
-    """Each hypothesis stated beforehand, judged over all specifications together; None without
-    one. `runs`: name → cell and its run."""
-    stated = {name: read_sealed(run)[0] for name, (_, run) in runs.items()}
-    hypotheses = list(dict.fromkeys(h for own in stated.values() for h in own))
-    judged = [_curve_of(h, runs, stated) for h in hypotheses]
+    """Each primary claim of the runs, judged over all specifications together; None without one.
+    `runs`: name → cell and its run.
+
+    The level of the joint tests is 5 % divided by the number of claims (Bonferroni), so the chance
+    that any claim of no effect is called robust is at most 5 %.
+    """
+    stated = {name: _primary_claims(run) for name, (_, run) in runs.items()}
+    claims = list(dict.fromkeys(claim for own in stated.values() for claim in own))
+    judged = [_curve_of(claim, runs, stated, ALPHA / len(claims)) for claim in claims]
     curves = [both for both in judged if both is not None]
     if not curves:
         return None
@@ -219,7 +223,7 @@ def judge_claims(runs: Cells) -> Finding | None:
         low, high = curve.predicted
         rows.append(
             {
-                "hypothesis": claim.says,
+                "claim": claim.says,
                 "over_the_grid": curve.word,
                 "median": known(curve.median),
                 "least": min(values),
@@ -239,7 +243,7 @@ def judge_claims(runs: Cells) -> Finding | None:
         lines.append((claim.says, curve.median, min(values), max(values)))
     return Finding(
         "grid_claims",
-        "Hypotheses over the grid",
+        "Primary claims over the grid",
         " ".join(_say_curve(curve, verdicts) for curve, verdicts in curves),
         Grid.of(
             rows,
@@ -250,10 +254,11 @@ def judge_claims(runs: Cells) -> Finding | None:
         ),
         Intervals(tuple(lines), "difference, least to most specification", 0.0),
         notes=(
-            "Robust: the estimates of all specifications lie where the hypothesis says, beyond its "
-            "margin, and all three joint tests reject at 5 %. Fragile: none does, or fewer than "
-            "80 % of the estimates lie there. Mixed: everything else. Specifications with the same "
-            "data count once.",
+            "Robust: the estimates of all specifications lie where the claim says, beyond its "
+            f"margin, and all three joint tests reject at {percent(curves[0][0].alpha, 1)} (5 % "
+            "divided by the number of claims). Fragile: none does, or fewer than 80 % of the "
+            "estimates lie there. Mixed: everything else. Specifications with the same data count "
+            "once.",
             "Joint tests draw people with all their answers in all specifications (bootstrap under "
             "no effect). Simonsohn, Simmons and Nelson (2020), doi:10.1038/s41562-020-0912-z.",
         ),
@@ -264,16 +269,22 @@ def judge_claims(runs: Cells) -> Finding | None:
     )
 
 
+def _primary_claims(run: RunFolder) -> list[Claim]:
+    """The primary claims of a run, alike in all cells: unit and estimand come from the tables."""
+    claims = claims_of_run(study_of_run(run), run)
+    return [replace(c, unit="", estimand="") for c in claims if c.family == "primary"]
+
+
 def _curve_of(
-    h: Hypothesis, runs: Cells, stated: Mapping[str, Sequence[Hypothesis]]
+    stated_claim: Claim, runs: Cells, stated: Mapping[str, Sequence[Claim]], level: float
 ) -> tuple[Curve, list[str]] | None:
-    """The claim of a hypothesis over the cells that state it, and its verdict in each of them;
-    None where no cell can test it. Repeats of one specification are put together."""
+    """A claim over the cells that state it, and its verdict in each of them; None where no cell can
+    test it. Repeats of one specification are put together. `level`: of the joint tests."""
     parts: dict[str, list[tuple[Side, Side]]] = defaultdict(list)
     verdicts = []
     claim = None
     for name, (cell, run) in runs.items():
-        read = read_sides(run, h.claim()) if h in stated[name] else ""
+        read = read_sides(run, stated_claim) if stated_claim in stated[name] else ""
         if isinstance(read, str):
             continue
         claim, first, second = read
@@ -290,7 +301,7 @@ def _curve_of(
     sides = {
         name: (_join(a for a, _ in own), _join(b for _, b in own)) for name, own in parts.items()
     }
-    return specification_curve(claim, sides), verdicts
+    return specification_curve(claim, sides, level), verdicts
 
 
 def _join(sides: Iterable[Side]) -> Side:
@@ -340,7 +351,7 @@ def _table(figures: Sequence[Figure], repeats: int, usable: int) -> Finding | No
     says = (
         f"Of {plural(len(several), 'difference')} {same} "
         f"{'has' if same == 1 else 'have'} the same sign in all specifications. "
-        "This describes the grid; only hypotheses stated beforehand are judged."
+        "This describes the grid; only primary claims are judged."
         if several
         else f"{plural(len(effects), 'difference')} in one specification, repeat by repeat."
     )
