@@ -21,6 +21,7 @@ from folkmoot.engine.journal import Entry
 from folkmoot.people.sources import persona_hub
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
+from tests.shown import shown
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -103,8 +104,8 @@ def test_the_pages_show_what_the_example_prints_today(fresh: Path) -> None:
     printed = [line.rstrip() for line in console.file.getvalue().splitlines()]
     page = (ROOT / "docs" / "cross_pollination.md").read_text("utf-8")
     for text in (README, page):
-        shown = block_with(text, "text", finding.title).splitlines()
-        assert printed[: len(shown)] == shown
+        block = block_with(text, "text", finding.title).splitlines()
+        assert printed[: len(block)] == block
     who = re.search(r"`folkmoot show outputs/demo (p_\d+)`", page)
     quoted = re.findall(r"^> ?(.*)$", page, re.MULTILINE)
     assert who is not None and len(quoted) > 4
