@@ -20,7 +20,7 @@ from folkmoot.engine.hypotheses import evaluate_declared
 from folkmoot.kit.findings import Row, cells, intervals, listed
 from folkmoot.measures.claims import Claim, Result
 from folkmoot.measures.estimates import known
-from folkmoot.measures.wording import EXPLORATORY
+from folkmoot.measures.wording import ESTIMATES, EXPLORATORY
 from folkmoot.storage.findings import Finding, Grid, Intervals
 from folkmoot.storage.run_folder import RunFolder
 
@@ -75,7 +75,7 @@ def say_claims(results: Sequence[Result]) -> str:
     if others:
         more = f" and {len(others) - SAID} more in the table" * (len(others) > SAID)
         told = "; ".join(r.estimated for r in others[:SAID])
-        said.append(f"Without a conclusion: {told}{more}.")
+        said.append(f"{ESTIMATES} {told}{more}.")
     return " ".join(said)
 
 

@@ -27,6 +27,7 @@ PHRASES: Mapping[tuple[str, str], str] = {
     ("undecided", "equivalent"): "equivalence is neither shown nor ruled out",
 }
 NOT_TESTED = "not tested"
+ESTIMATES = "Without a conclusion:"  # what claims that are not primary are introduced by
 EXPLORATORY = "Exploratory: estimates with intervals, from which nothing is concluded."
 EXPLORATORY_TESTS = (
     "holm p: adjusted for the tests of this table alone by Holm's method. They are exploratory: "

@@ -12,7 +12,6 @@ from folkmoot.kit.findings import (
     adjusted,
     cells,
     intervals,
-    known,
     listed,
     p_cells,
     points,
@@ -33,7 +32,7 @@ from folkmoot.measures.paired_votes import (
 )
 from folkmoot.measures.proportions import holm
 from folkmoot.measures.regression import Column, Logit, Term, logistic
-from folkmoot.measures.wording import EXPLORATORY_TESTS
+from folkmoot.measures.wording import EXPLORATORY, EXPLORATORY_TESTS
 from folkmoot.storage.findings import Bars, Finding, Flow, Grid, Intervals
 from folkmoot.studies.cross_pollination.config import PLACEBOS, Exposed, label
 from folkmoot.studies.cross_pollination.findings.votes import Arm, Voter, Votes
@@ -404,7 +403,6 @@ def regression(votes: Votes) -> Finding | None:
     arms = [t for t in fitted.terms if t.variable == "condition"]
     arms.sort(key=lambda t: order.index(t.level))
     others = [t for t in fitted.terms if t.variable != "condition"]
-    holms = dict(zip((t.level for t in arms), holm([t.p for t in arms]), strict=True))
     odds = tuple((label(t.level), t.odds_ratio, t.low, t.high) for t in arms)
     return Finding(
         "regression",
@@ -421,8 +419,6 @@ def regression(votes: Votes) -> Finding | None:
                     "odds_ratio": t.odds_ratio,
                     "low": t.low,
                     "high": t.high,
-                    "p": known(t.p),
-                    "holm_p": known(holms[t.level]) if t in arms else None,
                 }
                 for t in (*arms, *others)
             ],
@@ -484,7 +480,7 @@ def _notes(fitted: Logit, with_people: bool) -> list[str]:
     )
     notes = [
         f"Odds ratios against — {against}. {fitted.n} participants, {fitted.events} changed.",
-        EXPLORATORY_TESTS,
+        EXPLORATORY,
         "Coefficients other than those of conditions are there to hold things equal.",
     ]
     if fitted.estimator.startswith("Firth"):
