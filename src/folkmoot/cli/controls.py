@@ -13,7 +13,7 @@ from folkmoot.cli.tables import print_findings
 from folkmoot.engine.event_loop import Stopper
 from folkmoot.engine.execution import RunOptions
 from folkmoot.kit.controls.asking import run_controls
-from folkmoot.kit.controls.findings import control_findings
+from folkmoot.kit.controls.findings import BY_QUESTION, control_findings
 from folkmoot.storage.run_folder import STUDY_FILE, RunFolder
 
 
@@ -29,4 +29,5 @@ def controls_command(
     options = replace(options, progress=progress, consent=consent(run.path / STUDY_FILE, trust))
     with progress:
         run_controls(run, settings, options, Stopper(end_now))
-    print_findings(out(), control_findings(RunFolder(run.path)))
+    found = control_findings(RunFolder(run.path))
+    print_findings(out(), [finding for finding in found if finding.key != BY_QUESTION])
