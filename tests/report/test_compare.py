@@ -8,11 +8,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 import yaml
+from scipy.stats import ttest_1samp, ttest_ind
 
 from folkmoot.errors import InputError, StorageError
 from folkmoot.measures.estimates import p_value
 from folkmoot.measures.proportions import holm
 from folkmoot.report.compare import compare
+from folkmoot.storage.findings import Cell, Finding
 from folkmoot.storage.recording import frame
 from folkmoot.storage.tables import write_table
 
@@ -44,6 +46,10 @@ def write_run(folder: Path, changed: dict[str, tuple[int, int]], **config: objec
     return folder
 
 
+def rows_of(finding: Finding) -> list[dict[str, Cell]]:
+    return [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
+
+
 def found(runs: list[Path]) -> dict:
     return {f.key: f for f in compare(runs)}
 
@@ -59,21 +65,27 @@ def test_a_different_model_is_named_and_its_effect_measured(base, tmp_path):
     )
     result = found([base, other])
     assert "differ in model." in result["designs"].says
-    says = result["compare_change"].says
-    assert "Simple voting: second and first do not differ significantly (0 points" in says
-    assert "Adversarial (ACP): in second fewer change than in first (−30 points, −39 to −20" in says
+    says = result["compare_claims"].says
+    assert (
+        "changed their choice in Simple voting: second and first differ: undecided (0 points"
+        in says
+    )
+    assert (
+        "in Adversarial (ACP): second and first differ: supported (−30 points, −39 to −20" in says
+    )
     effects = result["compare_effects"]
     assert (
-        "(ACP): the effects differ (+32 points in first, +2 points in second; adjusted p < .001)"
-        in effects.says
+        "Adversarial (ACP) − Simple voting: +32 points in first, +2 points in second; the effects "
+        "differ (−30 points, −41 to −19, adjusted p < .001)" in effects.says
     )
     rows = [dict(zip(effects.grid.columns, row, strict=True)) for row in effects.grid.rows]
-    assert all((r["low_rate"] <= 0 <= r["high_rate"]) == (r["p"] >= 0.05) for r in rows)
+    assert all((r["low"] <= 0 <= r["high"]) == (r["p"] >= 0.05) for r in rows)
     # One family: each effect in each run, and the difference between the runs.
     assert [r["holm_p"] for r in rows] == pytest.approx(holm([r["p"] for r in rows]))
-    assert [r[0] for r in effects.grid.rows] == ["Adversarial (ACP)"] * 3
+    assert [r["run"] for r in rows] == ["first", "second", "second − first"]
     assert "no difference from first is statistically significant" in result["compare_votes"].says
-    assert "exchanges in Adversarial (ACP), second +2" in result["compare_figures"].says
+    figures = result["compare_figures"].says
+    assert "exchanges in Adversarial (ACP): second and first differ: supported (+2.00" in figures
 
 
 def test_effects_that_differ_by_themselves_alone_are_not_said_to_differ(tmp_path):
@@ -82,23 +94,19 @@ def test_effects_that_differ_by_themselves_alone_are_not_said_to_differ(tmp_path
     second = write_run(tmp_path / "second", {**floor, "acp": (26, 150), "passive": (30, 150)})
     effects = found([first, second])["compare_effects"]
     rows = [dict(zip(effects.grid.columns, row, strict=True)) for row in effects.grid.rows]
-    (gap,) = (
-        r for r in rows if r["run"] == "second − first" and r["condition"] == "Adversarial (ACP)"
-    )
-    assert gap["high_rate"] < 0 and gap["p"] < 0.05 < gap["holm_p"]
-    said = "the effects do not differ significantly (+17 points in first, +4 points in second"
-    tested = f"{p_value(gap['p'])} by itself, adjusted {p_value(gap['holm_p'])}"
-    assert f"{said}; {tested})" in effects.says
+    gap = next(r for r in rows if r["run"] == "second − first" and "ACP" in r["claim"])
+    assert gap["high"] < 0 and gap["p"] < 0.05 < gap["holm_p"] and gap["verdict"] == "undecided"
+    said = "+17 points in first, +4 points in second; that the effects differ is not shown"
+    assert f"{said} (−13 points" in effects.says
+    assert f"adjusted {p_value(gap['holm_p'])})" in effects.says
 
 
 def test_the_same_run_twice_shows_nothing(base):
     result = found([base, base])
     assert "settings that matter are the same" in result["designs"].says
-    assert "do not differ significantly" in result["compare_change"].says
-    assert "in the same order" in result["compare_effects"].says
-    columns = result["compare_change"].grid.columns
-    runs = {r[columns.index("run")] for r in result["compare_change"].grid.rows}
-    assert {"first", "first (2)"} <= runs
+    assert result["compare_claims"].says.count("differ: undecided (0 points") == 2
+    assert "that the effects differ is not shown" in result["compare_effects"].says
+    assert {r["runs"] for r in rows_of(result["compare_claims"])} == {"first (2) − first"}
 
 
 def test_large_equal_runs_are_called_equivalent(tmp_path):
@@ -106,7 +114,9 @@ def test_large_equal_runs_are_called_equivalent(tmp_path):
         write_run(tmp_path / name, {"acp": (800, 4_000), "simple_voting": (200, 4_000)})
         for name in ("one", "two")
     ]
-    assert "are equivalent" in found(runs)["compare_change"].says
+    compared = found(runs)["compare_claims"]
+    assert compared.says.count("Equivalent within 5 points.") == 2
+    assert [r["equivalent"] for r in rows_of(compared)] == [True, True]
 
 
 def test_other_opinions_at_the_start_are_said(base, tmp_path):
@@ -131,14 +141,13 @@ def test_people_without_conditions_stand_beside_every_condition(base, tmp_path):
     people.write_text("\n".join(rows))
     result = found([base, people])
     assert "survey: answers by people." in result["designs"].says
-    assert (
-        "Adversarial (ACP): in survey more change than in first (+15 points"
-        in result["compare_change"].says
-    )
-    assert "Simple voting: in survey more change" in result["compare_change"].says
+    says = result["compare_claims"].says
+    assert "in Adversarial (ACP): survey and first differ: supported (+15 points" in says
+    assert "in Simple voting: survey and first differ: supported (+47 points" in says
     assert "compare_people" not in result
     reverse = found([people, base])
-    assert "Simple voting: in first fewer change" in reverse["compare_change"].says
+    says = reverse["compare_claims"].says
+    assert "in Simple voting: first and survey differ: supported (−47 points" in says
 
 
 def test_an_empty_column_of_changes_is_read_from_the_choices(base, tmp_path):
@@ -147,8 +156,8 @@ def test_an_empty_column_of_changes_is_read_from_the_choices(base, tmp_path):
         "condition,initial_choice,final_choice,position_changed\n"
         "simple_voting,a,b,\nsimple_voting,a,a,\nsimple_voting,b,b,\nsimple_voting,b,a,\n"
     )
-    rates = found([base, people])["compare_change"]
-    assert any(r[1] == "survey" and r[3] == 0.5 for r in rates.grid.rows)
+    rates = rows_of(found([base, people])["compare_claims"])
+    assert {r["first"] for r in rates} == {0.5}
 
 
 def test_human_file_with_strange_values(base, tmp_path):
@@ -157,8 +166,8 @@ def test_human_file_with_strange_values(base, tmp_path):
     with pytest.raises(InputError, match="perhaps"):
         compare([base, people])
     people.write_text("position_changed\nyes\nno\n0\n1\n")
-    rates = found([base, people])["compare_change"]
-    assert any(r[1] == "survey" and r[3] == 0.5 for r in rates.grid.rows)
+    rates = rows_of(found([base, people])["compare_claims"])
+    assert {r["first"] for r in rates} == {0.5}
 
 
 def test_different_study_types(base, tmp_path):
@@ -222,25 +231,21 @@ def test_runs_of_the_same_people_are_compared_person_by_person(tmp_path):
 
     paired, apart = found([first, same]), found([first, other])
     # The same 60 changed in both, 15 more in the second: McNemar's exact p is 2 · 2⁻¹⁵ by hand.
-    says = paired["compare_change"].says
+    says = paired["compare_claims"].says
     assert "same drew the same people as first" in paired["designs"].says
-    assert "Adversarial (ACP): in same more change than in first (+10 points" in says
-    rows = {(r[0], r[1]): r for r in paired["compare_change"].grid.rows}
-    p = rows["Adversarial (ACP)", "same − first"][
-        paired["compare_change"].grid.columns.index("holm_p")
-    ]
-    assert p == pytest.approx(2 * 2 * 0.5**15)
-    assert "different people" in apart["compare_change"].grid.caption
-    assert (
-        "Adversarial (ACP): other and first do not differ significantly"
-        in apart["compare_change"].says
-    )
+    assert "in Adversarial (ACP): same and first differ: supported (+10 points" in says
+    rows = {r["arm"]: r for r in rows_of(paired["compare_claims"])}
+    assert rows["Adversarial (ACP)"]["holm_p"] == pytest.approx(2 * 2 * 0.5**15)
+    assert rows["Adversarial (ACP)"]["paired"] is True
+    others = {r["arm"]: r for r in rows_of(apart["compare_claims"])}
+    assert others["Adversarial (ACP)"]["paired"] is False
+    assert others["Adversarial (ACP)"]["verdict"] == "undecided"
     votes = paired["compare_votes"].grid
     at = votes.columns.index("same_person_same_choice_share")
     assert [r[at] for r in votes.rows] == [1.0, 285 / 300]
     # Nobody differs in simple voting, so the effects differ as much as the changes do, and surely.
-    assert "Adversarial (ACP): the effects differ" in paired["compare_effects"].says
-    assert "Adversarial (ACP): both show the effect" in apart["compare_effects"].says
+    assert "the effects differ (+10 points" in paired["compare_effects"].says
+    assert "that the effects differ is not shown" in apart["compare_effects"].says
 
 
 def test_a_margin_of_ones_own_says_what_counts_as_equivalent(tmp_path):
@@ -248,10 +253,82 @@ def test_a_margin_of_ones_own_says_what_counts_as_equivalent(tmp_path):
     runs = [sealed(write_run(tmp_path / name, counts), "seed 1") for name in ("first", "second")]
     wide, narrow = (compare(runs, margin=m) for m in (0.05, 0.001))
     said = {
-        m: next(f.says for f in fs if f.key == "compare_change")
+        m: next(f.says for f in fs if f.key == "compare_claims")
         for m, fs in (("wide", wide), ("narrow", narrow))
     }
-    assert said["wide"].count("are equivalent") == 2
-    assert "equivalent" not in said["narrow"]
+    assert said["wide"].count("Equivalent within 5 points.") == 2
+    assert "Equivalent" not in said["narrow"]
     with pytest.raises(InputError, match="--margin"):
         compare(runs, margin=1.5)
+
+
+def test_participants_who_read_the_same_draw_are_one_unit(tmp_path):
+    """Ten draws of ten participants, of which all or none change: ten units, not a hundred."""
+
+    def drawn(name: str, moved: int) -> Path:
+        folder = write_run(tmp_path / name, {"acp": (10 * moved, 100), "simple_voting": (5, 100)})
+        path = folder / "tables" / "participants.parquet"
+        table = pl.read_parquet(path)
+        draw = pl.int_range(pl.len()).over("condition") // 10
+        write_table(folder / "tables", "participants", table.with_columns(summary_draw=draw))
+        return folder
+
+    first, second = drawn("first", 2), drawn("second", 5)
+    result = found([first, second])
+    acp = rows_of(result["compare_claims"])[0]
+    assert (acp["units"], acp["unit"]) == (20, "draw of the summaries")
+    assert str(acp["method"]).startswith("CR2") and acp["verdict"] == "undecided"
+    # As a hundred participants each, 50 against 20 of 100 would be beyond doubt.
+    assert acp["difference"] == pytest.approx(0.3) and acp["p"] > 0.1
+    # The t test over the means of draws, by hand: five ones of ten, and two.
+    means = [[1.0] * 5 + [0.0] * 5, [1.0] * 2 + [0.0] * 8]
+    assert acp["p"] == pytest.approx(float(ttest_ind(*means).pvalue))
+    # No test of votes that were cast after shared texts.
+    votes = {r["votes"]: r["p"] for r in rows_of(result["compare_votes"])}
+    assert votes["initial"] == pytest.approx(1.0) and votes["final"] is None
+
+
+def test_differences_are_told_in_points(tmp_path):
+    runs = [
+        write_run(tmp_path / name, {"acp": (moved, 200), "simple_voting": (20, 200)})
+        for name, moved in (("first", 34), ("second", 101))
+    ]
+    compared = found(runs)["compare_claims"]
+    row = rows_of(compared)[0]
+    assert (row["second"], row["first"]) == (0.17, 0.505)
+    assert str(row["in_words"]).startswith("+34 points, +24 to +42, adjusted p")
+    drawn = {line[0]: line[1] for line in compared.chart.items}
+    label = "changed their choice in Adversarial (ACP): second − first"
+    assert drawn[label] == pytest.approx(33.5)
+    for finding in compare(runs):
+        told = f"{finding.says} {' '.join(map(str, finding.grid.columns))}"
+        assert not any(name in told for name in ("difference_rate", "effect_rate", "off by 3"))
+
+
+def test_a_paired_comparison_goes_by_the_conversation_that_subjects_shared(tmp_path):
+    """Eight groups of five: the same people in two runs, whose gains differ between groups alone."""
+
+    def talks(name: str, gains: list[float]) -> Path:
+        rows = [
+            {
+                "group": g,
+                "condition": "C1",
+                "member_id": f"{g}.{m}",
+                "satisfaction": m % 3 + gains[g],
+            }
+            for g in range(8)
+            for m in range(5)
+        ]
+        folder = tmp_path / name
+        (folder / "tables").mkdir(parents=True)
+        write_table(folder / "tables", "satisfaction", frame(rows))
+        (folder / "study.yaml").write_text("study: negotiation\n")
+        return sealed(folder, "seed 1")
+
+    gains = [0.1, 0.5, -0.2, 0.9, 0.3, 0.0, 0.4, -0.1]
+    (row,) = rows_of(found([talks("one", [0.0] * 8), talks("two", gains)])["compare_figures"])
+    test = ttest_1samp(gains, 0)
+    assert (row["paired"], row["units"]) == (True, 8)
+    assert row["p"] == pytest.approx(float(test.pvalue))
+    bounds = test.confidence_interval()
+    assert (row["low"], row["high"]) == pytest.approx((bounds.low, bounds.high))

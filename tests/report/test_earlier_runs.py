@@ -74,7 +74,7 @@ def test_a_run_of_an_earlier_version_opens(runs: Path, name: str) -> None:
 
 def test_runs_of_all_versions_are_compared_with_each_other(runs: Path) -> None:
     found = {f.key: f for f in compare([runs / archive.stem for archive in EARLIER])}
-    assert {"designs", "compare_change", "compare_votes"} <= set(found)
+    assert {"designs", "compare_claims", "compare_votes"} <= set(found)
 
 
 def test_the_reader_shows_runs_of_all_versions(runs: Path) -> None:

@@ -81,7 +81,7 @@ def test_the_gap_of_the_simulation_is_what_it_is(tmp_path: Path) -> None:
             who: np.mean([r["position_changed"] for r in table if r["condition"] == arm])
             for who, table in (("simulated", simulated), ("people", everybody))
         }
-        row = rows[name, "position_changed"]
+        row = rows[name, "position changed"]
         assert row["off"] == pytest.approx(rate["simulated"] - rate["people"])
         assert rows[name, "final choice"]["off"] == pytest.approx(abs(row["off"]))
         assert row["by_chance"] is None and 0 < rows[name, "final choice"]["by_chance"] < 0.2
@@ -98,7 +98,7 @@ def test_the_gap_of_the_simulation_is_what_it_is(tmp_path: Path) -> None:
     gaps = {h: newcombe(sum(a), len(a), sum(b), len(b)) for h, (a, b) in sorted(counts.items())}
     for (home, e), holms in zip(gaps.items(), holm([e.p for e in gaps.values()]), strict=True):
         row = homes[home]
-        told = (row["off_rate"], row["low_rate"], row["high_rate"], row["p"], row["holm_p"])
+        told = (row["off"], row["low"], row["high"], row["p"], row["holm_p"])
         assert told == pytest.approx((e.value, e.low, e.high, e.p, holms))
         named = f"home {home}: position changed" in found["people_heterogeneity"].says
         assert named == (holms < 0.05)
@@ -111,7 +111,7 @@ def test_people_who_match_nobody_are_another_sample(tmp_path: Path) -> None:
     run, file = written(tmp_path, strangers, simulated)
     keys = {f.key for f in compare([run, file])}
     assert "people_rectified" not in keys
-    assert {"people_calibration", "compare_change"} <= keys
+    assert {"people_calibration", "compare_claims"} <= keys
 
 
 def test_the_command_takes_people(tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ def test_ids_and_choices_that_look_like_numbers_are_text(tmp_path: Path) -> None
 def test_spaces_around_a_choice_are_no_change(tmp_path: Path) -> None:
     run, file = written(tmp_path, *world(6))
     file.write_text("arm,first,last\n" + "acp,Parks, Parks \n" * 10)
-    grid = {f.key: f for f in compare([run, file])}["compare_change"].grid
-    assert [r[3] for r in grid.rows if r[1] == "people"] == [0.0]
+    grid = {f.key: f for f in compare([run, file])}["compare_claims"].grid
+    assert [r[grid.columns.index("first")] for r in grid.rows] == [0.0]
 
 
 def test_what_no_run_knows_is_said(tmp_path: Path) -> None:
@@ -170,16 +170,23 @@ def test_what_no_run_knows_is_said(tmp_path: Path) -> None:
         ("arm,first,last\n", "no answers below"),
         ("arm,condition,first,last\nacp,acp,a,b\n", "arm and condition mean the same"),
         ("", "cannot be read as a table: empty CSV (save it"),
-        ("arm,first,last\nacp,a,b,c\n", "more fields than defined in 'Schema' (save it"),
+        ("arm,first,last\nacp,a,b,c\n", "as a table: line 2: more fields than columns (save it"),
         ("arm,first,first\nacp,a,b\n", "two columns are called first"),
         ("colour,shape\nred,round\n", "no column holds answers"),
-        ("participant,arm,first,last\n7,acp,a,b\n7,acp,a,b\n", "7 has several rows"),
+        (
+            "participant,arm,first,last\n7,acp,a,b\n7,acp,a,b\n",
+            "line 3, participant_id: 7 has several rows",
+        ),
         ("arm,first,last\nnowhere,a,b\n", "none of its arms (nowhere) is one of a run's"),
         (
             "arm,first,exchanges\nacp,a,3\nacp,b,many\n",
-            "exchanges is a number in the run, and 'many'",
+            "people.csv, line 3, exchanges: exchanges is a number in the run, and 'many'",
         ),
-        ("arm,exchanges\nacp,inf\n", "exchanges has values that are no finite numbers"),
+        ("arm,exchanges\nacp,inf\n", "line 2, exchanges: exchanges has values that are no finite"),
+        (
+            "arm,position_changed\nacp,yes\nacp,maybe\n",
+            "line 3, position_changed: 'maybe' is neither",
+        ),
     ],
 )
 def test_files_of_people_that_cannot_be_meant(tmp_path: Path, text: str, why: str) -> None:
@@ -194,15 +201,17 @@ def test_one_person_is_compared_and_not_tested(tmp_path: Path) -> None:
     run, file = written(tmp_path, *world(9))
     file.write_text("participant,arm,first,last\np_0001,acp,Parks,Jobs\n")
     found = {f.key: f for f in compare([run, file])}
-    assert "of too few people for a test" in found["compare_change"].says
-    grid = found["compare_change"].grid
-    (row,) = (dict(zip(grid.columns, r, strict=True)) for r in grid.rows if r[1] == "people − run")
-    assert row["low_rate"] is row["high_rate"] is row["p"] is row["holm_p"] is None
+    assert "of too few people for a test" in found["compare_claims"].says
+    grid = found["compare_claims"].grid
+    (row,) = (dict(zip(grid.columns, r, strict=True)) for r in grid.rows)
+    assert row["runs"] == "people − run" and row["verdict"].startswith("not tested (1 independent")
+    assert row["low"] is row["high"] is row["p"] is row["holm_p"] is None
 
 
 def test_what_r_and_pandas_write_for_unknown_is_unknown(tmp_path: Path) -> None:
     run, file = written(tmp_path, *world(10))
     file.write_text("arm,status,first,last\n" + "NA,x,Parks,NA\n" * 4 + "NA,x,Parks,Jobs\n" * 6)
-    grid = {f.key: f for f in compare([run, file])}["compare_change"].grid
-    counted = {r[2]: r[3] for r in grid.rows if r[1] == "people"}
-    assert counted == {6: 1.0}
+    grid = {f.key: f for f in compare([run, file])}["compare_claims"].grid
+    rows = [dict(zip(grid.columns, r, strict=True)) for r in grid.rows]
+    assert {r["first"] for r in rows} == {1.0}
+    assert {r["units"] for r in rows} == {150 + 6}

@@ -132,42 +132,7 @@ class ClaimReader:
         table, column = self._table_of(claim)
         if table is None:
             return f"no table has {claim.measure} and arms"
-        by = claim.by or by_column(table)
-        if by is None or by not in table.columns:
-            return f"the table of {claim.measure} has no {by or 'arms'}"
-        for name, values in claim.where:
-            if name not in table.columns:
-                return f"the table of {claim.measure} has no {name}"
-            table = table.filter(pl.col(name).is_in(list(values), nulls_equal=True))
-        value = pl.col(column).cast(pl.Float64)
-        if claim.at_least is not None:
-            value = (value >= claim.at_least).cast(pl.Float64)
-        ended = table
-        if "status" in table.columns and table["status"].is_in(ENDINGS).any():
-            # Who did not come to the end is lost, whatever is recorded.
-            ended = table.filter(pl.col("status") == COMPLETE)
-            value = pl.when(pl.col("status") == COMPLETE).then(value)
-        known_arms = ended[by].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list()
-        if lacking := [arm for arm in claim.contrast if arm not in known_arms]:
-            there = f"there are {', '.join(known_arms)}" if known_arms else "nobody came to the end"
-            return f"no {by} {' or '.join(lacking)}; {there}"
-        units = units_of(table)
-        rows = table.select(
-            *claim.subject, arm=pl.col(by).cast(pl.String), value=value, unit=units.of
-        ).filter(pl.col("arm").is_in(claim.contrast))
-        if claim.subject:
-            means = rows.group_by("arm", *claim.subject, "unit", maintain_order=True)
-            rows = means.agg(pl.col("value").mean())
-        first, second = _pair(rows, claim) if claim.paired else _split(rows, claim)
-        if empty := [
-            a for a, s in zip(claim.contrast, (first, second), strict=True) if not s.units
-        ]:
-            return f"{column} is unknown in {' and '.join(empty)}"
-        shares = claim.at_least is not None or table.schema[column] == pl.Boolean
-        if shares and claim.margin >= 1:
-            return f"{column} is a share: write smallest: 0.05 for five points"
-        found = replace(claim, kind="share" if shares else "mean", unit=units.name)
-        return replace(found, estimand=claim.estimand or _describe_estimand(found)), first, second
+        return _sides_of(table, column, claim)
 
     def _table_of(self, claim: Claim) -> tuple[pl.DataFrame | None, str]:
         """The table that a measure is read from, and its column."""
@@ -194,27 +159,76 @@ class ClaimReader:
         return self._tables[key]
 
 
-def _split(rows: pl.DataFrame, claim: Claim) -> tuple[Side, Side]:
-    """Both arms, each with its own subjects."""
-    parts = (rows.filter(pl.col("arm") == arm) for arm in claim.contrast)
+def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl.DataFrame] | str:
+    """The measure of a claim in its table, one row for each subject in an arm: the columns of the
+    subject, `arm`, `value` (unknown: null) and `unit`. With the claim as the table has it, or why
+    there is nothing.
+    """
+    by = claim.by or by_column(table)
+    if by is None or by not in table.columns:
+        return f"the table of {claim.measure} has no {by or 'arms'}"
+    for name, values in claim.where:
+        if name not in table.columns:
+            return f"the table of {claim.measure} has no {name}"
+        table = table.filter(pl.col(name).is_in(list(values), nulls_equal=True))
+    value = pl.col(column).cast(pl.Float64)
+    if claim.at_least is not None:
+        value = (value >= claim.at_least).cast(pl.Float64)
+    ended = table
+    if "status" in table.columns and table["status"].is_in(ENDINGS).any():
+        # Who did not come to the end is lost, whatever is recorded.
+        ended = table.filter(pl.col("status") == COMPLETE)
+        value = pl.when(pl.col("status") == COMPLETE).then(value)
+    known_arms = ended[by].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list()
+    if lacking := [arm for arm in claim.contrast if arm not in known_arms]:
+        there = f"there are {', '.join(known_arms)}" if known_arms else "nobody came to the end"
+        return f"no {by} {' or '.join(dict.fromkeys(lacking))}; {there}"
+    units = units_of(table)
+    rows = table.select(
+        *claim.subject, arm=pl.col(by).cast(pl.String), value=value, unit=units.of
+    ).filter(pl.col("arm").is_in(claim.contrast))
+    if claim.subject:
+        means = rows.group_by("arm", *claim.subject, "unit", maintain_order=True)
+        rows = means.agg(pl.col("value").mean())
+    shares = claim.at_least is not None or table.schema[column] == pl.Boolean
+    if shares and claim.margin >= 1:
+        return f"{column} is a share: write smallest: 0.05 for five points"
+    return replace(claim, kind="share" if shares else "mean", unit=units.name), rows
+
+
+def _sides_of(table: pl.DataFrame, column: str, claim: Claim) -> Read:
+    read = read_rows(table, column, claim)
+    if isinstance(read, str):
+        return read
+    found, rows = read
+    one, other = (rows.filter(pl.col("arm") == arm) for arm in claim.contrast)
     first, second = (
-        Side.of(own["value"].fill_null(math.nan).to_list(), own["unit"].to_list()) for own in parts
+        pair_sides(one, other, claim.subject) if claim.paired else (side_of(one), side_of(other))
     )
-    return first, second
+    if empty := [a for a, s in zip(claim.contrast, (first, second), strict=True) if not s.units]:
+        return f"{column} is unknown in {' and '.join(empty)}"
+    return replace(found, estimand=claim.estimand or _describe_estimand(found)), first, second
 
 
-def _pair(rows: pl.DataFrame, claim: Claim) -> tuple[Side, Side]:
+def side_of(rows: pl.DataFrame) -> Side:
+    """One arm with its own subjects."""
+    return Side.of(rows["value"].fill_null(math.nan).to_list(), rows["unit"].to_list())
+
+
+def pair_sides(
+    first: pl.DataFrame, second: pl.DataFrame, subject: Sequence[str]
+) -> tuple[Side, Side]:
     """Both arms over the subjects that are known in both, in the order of the first arm."""
-    keys = [*claim.subject, "unit"]
-    first, second = (rows.filter(pl.col("arm") == arm).drop("arm") for arm in claim.contrast)
-    both = first.join(second, on=keys, how="full", coalesce=True, maintain_order="left_right")
+    keys = [*subject, "unit"]
+    one, two = (rows.select(*keys, "value") for rows in (first, second))
+    both = one.join(two, on=keys, how="full", coalesce=True, maintain_order="left_right")
     known = both.drop_nulls(["value", "value_right"])
     units, lost = tuple(known["unit"].to_list()), both.height - known.height
     subjects = tuple(known.select(keys).iter_rows())
-    one, other = (
+    left, right = (
         Side(known[name].to_numpy(), units, lost, subjects) for name in ("value", "value_right")
     )
-    return one, other
+    return left, right
 
 
 def as_declared(

@@ -384,6 +384,13 @@ def judge_families(
             results.append(without_result(claim, sides))
         else:
             results.append(evaluate(*sides, at))
+    return adjust_families(results, alpha)
+
+
+def adjust_families(results: Sequence[Result], alpha: float = ALPHA) -> list[Result]:
+    """Results that were judged one by one, with Holm's p in each family; of secondary and
+    exploratory claims the verdicts go by it."""
+    size = Counter(result.claim.family for result in results)
     ps = {family: iter(_holm_in_family(results, family)) for family in size}
     return [_within_family(r, next(ps[r.claim.family]), size, alpha) for r in results]
 

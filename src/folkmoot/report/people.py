@@ -7,7 +7,8 @@ made from a survey keep the respondents' ids. Unmatched files are compared as se
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -26,39 +27,140 @@ from folkmoot.kit.findings import (
     p_cells,
     points,
 )
+from folkmoot.measures import estimates
+from folkmoot.measures.claims import Claim, Side, estimate_difference
 from folkmoot.measures.diversity import total_variation, total_variation_by_chance
-from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, percent, plural
-from folkmoot.measures.proportions import newcombe
+from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, plural
 from folkmoot.measures.rectified import (
     Rectified,
     people_needed,
     rectified_difference,
     rectified_mean,
 )
+from folkmoot.report.measured import (
+    NOBODY,
+    Measured,
+    measures_of,
+    name_arm,
+    name_measure,
+    read_measure,
+)
 from folkmoot.report.samples import EVERYBODY, Sample, condition_name, split
 from folkmoot.storage.findings import Finding, Grid, Intervals
-from folkmoot.storage.tables import BY, CLUSTERS, by_column
+from folkmoot.storage.tables import BY, CLUSTERS, PEOPLE, by_column, units_of
 
 SECTION = "People beside the run"
 MOST_LEVELS = 8
+UNIT = "independent unit"
 CHOICE = "initial_choice"  # what people are asked who vote only once
 IDS = frozenset({"participant_id", "initial_choice", "final_choice", "status", "error_message"})
 
 
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A measure in one arm, simulated and of people: rows with `who` (null where ids are unknown),
+    `unit` and `value`."""
+
+    measure: str
+    arm: str
+    simulated: pl.DataFrame
+    people: pl.DataFrame
+    share: bool
+
+
 def against_people(run: Sample, people: Sample) -> list[Finding]:
     """Calibration, heterogeneity, and rectified estimates of one run and one file of answers."""
-    simulated = run.tables.get("participants")
-    if simulated is None:
-        return []
+    real = people.tables["participants"]
+    simulated = run.tables.get("participants", pl.DataFrame())
     if "status" in simulated.columns:
         simulated = simulated.filter(pl.col("status") == "complete")
-    real = people.tables["participants"]
     simulated = _known_as(simulated, real)
+    measured = pairs(run, people)
     return found(
-        calibration(run.name, simulated, real),
-        rectified(run.name, simulated, real),
+        calibration(run.name, simulated, real, measured),
+        rectified(run.name, [*measured, *_choice_pairs(run, people)]),
         heterogeneity(run.name, simulated, real),
     )
+
+
+def pairs(run: Sample, people: Sample) -> list[Pair]:
+    """The measures of the run's claims, and further columns of its participants, that a file of
+    people's answers has too, arm by arm."""
+    claims = measures_of(run.claims)
+    claimed = {measure.measure.rpartition(".")[2] for measure in claims}
+    table = run.tables.get("participants")
+    if table is not None:
+        plain = [
+            c for c in _shared_columns(table, people.tables["participants"]) if c not in claimed
+        ]
+        claims |= {Claim(f"participants.{c}", NOBODY): [] for c in plain}
+    return [
+        pair for measure, own in claims.items() for pair in _pairs_of(run, people, measure, own)
+    ]
+
+
+def _pairs_of(
+    run: Sample, people: Sample, measure: Claim, claims: Sequence[Claim]
+) -> Iterator[Pair]:
+    model, human = read_measure(run, measure), read_measure(people, measure)
+    if model is None or human is None:
+        return
+    name, share = name_measure(measure), model.claim.kind == "share"
+    if {*human.arms} == {EVERYBODY}:
+        arms = {EVERYBODY: (pl.concat(model.arms.values()), human.arms[EVERYBODY])}
+    else:
+        arms = {a: (rows, human.arms[a]) for a, rows in model.arms.items() if a in human.arms}
+    for arm, (ours, theirs) in arms.items():
+        shown = condition_name(arm) if arm == EVERYBODY else name_arm(arm, claims)
+        yield Pair(name, shown, *_with_ids(ours, theirs, (model, human)), share)
+
+
+def _with_ids(
+    ours: pl.DataFrame, theirs: pl.DataFrame, read: tuple[Measured, Measured]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Both with `who`: the id by which the people are known, which may be that of a persona. Where
+    it is not unique, the conversation belongs to it; without ids, the conversation is who."""
+    own, other = (one.claim.subject for one in read)
+    shared = [c for c in own if c in other and c in CLUSTERS]
+    theirs_by = next((c for c in other if c in PEOPLE), "")
+    ids = [c for c in own if c in PEOPLE]
+    keys: tuple[list[str], list[str]] = (shared, shared)
+    if theirs_by and ids:
+        known_ids = theirs[theirs_by].cast(pl.String).implode()
+        best = max(ids, key=lambda c: ours[c].cast(pl.String).is_in(known_ids).sum())
+        unique = not any(t[c].is_duplicated().any() for t, c in ((ours, best), (theirs, theirs_by)))
+        keys = ([best], [theirs_by]) if unique else ([*shared, best], [*shared, theirs_by])
+    elif theirs_by or ids:
+        keys = ([], [])
+    one, two = (
+        rows.select(
+            who=pl.concat_str([pl.col(c).cast(pl.String) for c in names], separator="/")
+            if names
+            else pl.lit(None, pl.String),
+            unit="unit",
+            value="value",
+        ).drop_nulls("value")
+        for rows, names in zip((ours, theirs), keys, strict=True)
+    )
+    return one, two
+
+
+def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
+    """Of people who voted only once, each option of their first choice as a share."""
+    table, real = run.tables.get("participants"), people.tables["participants"]
+    if table is None or _both("position_changed", table, real) or not _both(CHOICE, table, real):
+        return []
+    simulated, real = _with_choices(CHOICE, table, real)
+    ours = replace(run, tables={"participants": simulated})
+    theirs = replace(people, tables={"participants": real})
+    options = [c for c in real.columns if c.startswith(f"{CHOICE}: ") and c in simulated.columns]
+    return [
+        pair
+        for option in options
+        for pair in _pairs_of(
+            ours, theirs, Claim(f"participants.{option}", NOBODY, outcome=option), ()
+        )
+    ]
 
 
 def _known_as(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
@@ -80,7 +182,7 @@ def _arms(simulated: pl.DataFrame, real: pl.DataFrame) -> dict[str, tuple[pl.Dat
     return {arm: (one[arm], two[arm]) for arm in one if arm in two}
 
 
-def _measures(simulated: pl.DataFrame, real: pl.DataFrame) -> list[str]:
+def _shared_columns(simulated: pl.DataFrame, real: pl.DataFrame) -> list[str]:
     """Columns that both have as numbers or truth values."""
 
     def usable(kind: pl.DataType) -> bool:
@@ -90,7 +192,9 @@ def _measures(simulated: pl.DataFrame, real: pl.DataFrame) -> list[str]:
     return [c for c in both if usable(simulated.schema[c]) and usable(real.schema[c])]
 
 
-def calibration(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Finding | None:
+def calibration(
+    name: str, simulated: pl.DataFrame, real: pl.DataFrame, measured: Sequence[Pair]
+) -> Finding | None:
     """Rates, choices and spread of the simulation against those of people, arm by arm."""
     rows: list[Row] = []
     gaps: list[float] = []
@@ -105,24 +209,25 @@ def calibration(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Findi
                 apart, spread = total_variation(a, b), _ratio(_evenness(a), _evenness(b))
                 gaps.append(apart)
                 chance = total_variation_by_chance(a, b)
-                line = _line(arm, which.replace("_", " "), (None, None), apart, spread)
+                line = _line(
+                    condition_name(arm), which.replace("_", " "), (None, None), apart, spread
+                )
                 rows.append({**line, "by_chance": chance})
-        for measure in _measures(model, human):
-            ours, theirs = (t[measure].drop_nulls().cast(pl.Float64) for t in (model, human))
-            if len(ours) < FEWEST_UNITS or len(theirs) < FEWEST_UNITS:
-                continue
-            share = model.schema[measure] == pl.Boolean
-            off = float(ours.mean() or 0.0) - float(theirs.mean() or 0.0)  # type: ignore[arg-type]
-            spread = _ratio(ours.std(), theirs.std())
-            if share:
-                gaps.append(abs(off))
-            values = (ours.mean(), theirs.mean())
-            rows.append(_line(arm, measure, values, off, spread))  # type: ignore[arg-type]
+    for pair in measured:
+        ours, theirs = pair.simulated["value"], pair.people["value"]
+        if len(ours) < FEWEST_UNITS or len(theirs) < FEWEST_UNITS:
+            continue
+        values = (float(ours.mean() or 0.0), float(theirs.mean() or 0.0))  # type: ignore[arg-type]
+        off = values[0] - values[1]
+        if pair.share:
+            gaps.append(abs(off))
+        spread = _ratio(ours.std(), theirs.std())
+        rows.append(_line(pair.arm, pair.measure, values, off, spread))
     if not rows:
         return None
     error = sum(gaps) / len(gaps) if gaps else math.nan
     said = (
-        f"Over {plural(len(gaps), 'share')} {name} is off by {percent(error)} on average."
+        f"Over {plural(len(gaps), 'share')} {name} is off by {points_apart(error)} on average."
         if gaps
         else f"{name} and people share {plural(len(rows), 'measure')}."
     )
@@ -145,11 +250,16 @@ def calibration(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Findi
     )
 
 
+def points_apart(distance: float) -> str:
+    """The size of a difference of shares, without its sign."""
+    return estimates.points(abs(distance)).lstrip("+")
+
+
 def _line(
     arm: str, measure: str, means: tuple[float | None, float | None], off: float, spread: float
 ) -> Row:
     return {
-        "arm": condition_name(arm),
+        "arm": arm,
         "measure": measure,
         "simulated": means[0],
         "people": means[1],
@@ -174,18 +284,13 @@ def _ratio(ours: object, theirs: object) -> float:
 PLANNED_WIDTH = 0.1  # of an interval for a share: five points to each side
 
 
-def rectified(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Finding | None:
+def rectified(name: str, measured: Sequence[Pair]) -> Finding | None:
     """Means and effects that a few matched people correct; None without matches."""
-    if "participant_id" not in real.columns or "participant_id" not in simulated.columns:
-        return None
-    if not _both("position_changed", simulated, real) and _both(CHOICE, simulated, real):
-        simulated, real = _with_choices(CHOICE, simulated, real)
     found: dict[str, dict[str, Rectified]] = {}  # measure → arm → estimate
-    for arm, (model, human) in _arms(simulated, real).items():
-        for measure in _measures(model, human):
-            estimate = _matched(model, human, measure)
-            if estimate is not None:
-                found.setdefault(measure, {})[condition_name(arm)] = estimate
+    for pair in measured:
+        estimate = _matched(pair)
+        if estimate is not None:
+            found.setdefault(pair.measure, {})[pair.arm] = estimate
     if not found:
         return None
     rows: list[Row] = []
@@ -259,33 +364,24 @@ def _bounds_of(e: Estimate) -> str:
     return f"{number(e.low)} to {number(e.high)}" if e.has_interval else "no interval"
 
 
-def _matched(model: pl.DataFrame, human: pl.DataFrame, measure: str) -> Rectified | None:
-    """People matched with their simulated selves, and the simulated rest."""
-    key = pl.col("participant_id").cast(pl.String)
-    own, theirs = (
-        t.filter(pl.col(measure).is_not_null()).select(
-            key.alias("who"), pl.col(measure).cast(pl.Float64).alias(column)
-        )
-        for t, column in ((model, "model"), (human, "people"))
-    )
+def _matched(pair: Pair) -> Rectified | None:
+    """People matched with their simulated selves, and the simulated rest. People who talked to each
+    other are one unit; the file says so."""
+    own = pair.simulated.drop_nulls("who").select("who", model="value")
+    theirs = pair.people.drop_nulls("who").select("who", "unit", people="value")
     if own["who"].is_duplicated().any() or theirs["who"].is_duplicated().any():
         return None
-    both = own.join(theirs, on="who")
+    both = own.join(theirs, on="who", maintain_order="left")
     if both.height < FEWEST_UNITS:
         return None
-    rest = own.join(theirs, on="who", how="anti")
-    # People who talked to each other are one unit; the file says so, or the run's design does.
-    groups = next((c for c in CLUSTERS if c in human.columns), None)
-    clusters = None
-    if groups is not None:
-        of = human.select(key.alias("who"), pl.col(groups).cast(pl.String).alias("group"))
-        clusters = both.join(of, on="who", how="left", maintain_order="left")["group"].to_list()
+    rest = own.join(theirs, on="who", how="anti", maintain_order="left")
+    together = pair.people["unit"].n_unique() < pair.people.height
     return rectified_mean(
         both["people"].to_list(),
         both["model"].to_list(),
         rest["model"].to_list(),
-        clusters=clusters,
-        share=model.schema[measure] == pl.Boolean,
+        clusters=both["unit"].to_list() if together else None,
+        share=pair.share,
     )
 
 
@@ -295,14 +391,17 @@ def heterogeneity(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Fin
     An attribute that only the file of people has is theirs in the simulation too, where people are
     matched.
     """
+    if simulated.is_empty():
+        return None
     simulated = _with_attributes(simulated, real)
+    simulated, real = (t.with_columns(units_of(t).of.alias(UNIT)) for t in (simulated, real))
     outcomes = ["position_changed"] if _both("position_changed", simulated, real) else []
     if not outcomes and _both(CHOICE, simulated, real):
         simulated, real = _with_choices(CHOICE, simulated, real)
         outcomes = [c for c in real.columns if c.startswith(f"{CHOICE}: ")]
     rows: list[Row] = []
     gaps: dict[str, Estimate] = {}
-    skip = IDS | set(BY) | {*outcomes}
+    skip = IDS | set(BY) | {*outcomes, UNIT}
     for column in (c for c in real.columns if c in simulated.columns and c not in skip):
         levels = real[column].drop_nulls().unique().sort().to_list()
         if not 2 <= len(levels) <= MOST_LEVELS:
@@ -312,9 +411,9 @@ def heterogeneity(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Fin
                 t.filter(pl.col(column).cast(pl.String) == str(level)) for t in (simulated, real)
             )
             for outcome in outcomes:
-                counts = own[outcome].drop_nulls(), theirs[outcome].drop_nulls()
-                if all(len(c) >= FEWEST_UNITS for c in counts):
-                    (ours, n), (real_ones, of) = ((int(c.sum()), len(c)) for c in counts)
+                sides = [t.drop_nulls(outcome).select(UNIT, outcome) for t in (own, theirs)]
+                if all(t.height >= FEWEST_UNITS for t in sides):
+                    (ours, n), (real_ones, of) = ((int(t[outcome].sum()), t.height) for t in sides)
                     rows.append(
                         {
                             "attribute": column,
@@ -326,15 +425,18 @@ def heterogeneity(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Fin
                             "people_n": of,
                         }
                     )
-                    gaps[f"{column} {level}: {rows[-1]['outcome']}"] = newcombe(
-                        ours, n, real_ones, of
+                    first, second = (
+                        Side.of(t[outcome].cast(pl.Float64).to_list(), [(at, u) for u in t[UNIT]])
+                        for at, t in enumerate(sides)
                     )
+                    label = f"{column} {level}: {rows[-1]['outcome']}"
+                    gaps[label] = estimate_difference(first, second, "share")
     if not rows:
         return None
     changes = outcomes == ["position_changed"]
     holm = adjusted(gaps)
     rows = [
-        {**row, **cells(e, "off_rate", "_rate"), **p_cells(e, holm[label])}
+        {**row, **cells(e, "off"), **p_cells(e, holm[label])}
         for row, (label, e) in zip(rows, gaps.items(), strict=True)
     ]
     apart = [
@@ -350,7 +452,9 @@ def heterogeneity(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Fin
         "Who changes, by attribute" if changes else "Who chooses what, by attribute",
         f"{'Rates of change' if changes else 'First choices'} of {name} beside those of people, by "
         f"{plural(len({(r['attribute'], r['level']) for r in rows}), 'group')}. {told}",
-        Grid.of(rows, "Off: simulation minus people, as between different people (Newcombe)."),
+        Grid.of(
+            rows, "Off: simulation minus people, as between different people, by independent unit."
+        ),
         notes=(HOLM,),
         section=SECTION,
         unit="participant",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,9 +12,12 @@ import polars as pl
 
 from folkmoot.engine.plan import CLAIMS, DESIGN
 from folkmoot.engine.seats import SPOKEN_FOR
-from folkmoot.errors import InputError, Problem
+from folkmoot.engine.study import claims_of_run, study_of_run
+from folkmoot.errors import FolkmootError, InputError, Problem
 from folkmoot.files import AS_CSV, misread
+from folkmoot.measures.claims import Claim
 from folkmoot.models.catalog import HUMAN
+from folkmoot.report.preregistration import registered_claims
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import BY, CLUSTERS, PEOPLE, by_column
 
@@ -27,6 +31,7 @@ ALIASES = {
 TEXTS = (*ALIASES, *ALIASES.values())
 CHANGES = ("initial_choice", "final_choice", "position_changed")
 EVERYBODY = "everybody"
+CONDITION = "condition"
 # Names that stand for plainer conditions in the study types here, plainest first.
 PLAINER = ("control", "baseline", "simple_voting", "simple_passive", "clarified_passive")
 
@@ -42,6 +47,7 @@ class Sample:
     manifest: Mapping[str, Any]
     sealed: Mapping[str, str] = field(default_factory=dict)  # sealed part → its hash
     seated: frozenset[str] = frozenset()  # participants whom people played
+    claims: tuple[Claim, ...] = ()  # what the run compares
 
     @property
     def human(self) -> bool:
@@ -76,7 +82,21 @@ def _sample(source: RunFolder | Path | str) -> Sample:
     answers = asked_of_participants(run)
     theirs = answers.filter(pl.col("answered_by") == HUMAN).select("speaker_id").unique()
     seated = frozenset(theirs.collect()["speaker_id"])
-    return Sample(run.id, run.study or "run", tables, run.config, run.manifest, sealed, seated)
+    kind = run.study or "run"
+    claims = _claims_of(run)
+    return Sample(run.id, kind, tables, run.config, run.manifest, sealed, seated, claims)
+
+
+def _claims_of(run: RunFolder) -> tuple[Claim, ...]:
+    """What a run compares: as its plan sealed it, else as its study type states it; none where that
+    cannot be had any more."""
+    sealed = registered_claims(run)
+    if sealed is not None:
+        return tuple(sealed)
+    try:
+        return tuple(claims_of_run(study_of_run(run), run))
+    except (FolkmootError, ValueError):
+        return ()
 
 
 def asked_of_participants(run: RunFolder) -> pl.LazyFrame:
@@ -129,18 +149,20 @@ def matched(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.DataFr
 
 
 def people_file(path: Path) -> Sample:
-    """A CSV (or Parquet) of answers by people, one row a person, as a `participants` table.
+    """A CSV (or Parquet) of answers by people, one row a person (or what else the run observes) in
+    an arm, as a `participants` table.
 
     Columns: `first` and `last` (or `initial_choice` and `final_choice`), or `position_changed`
-    (true/false); `arm` (or `condition`) if there are several; `participant` (or `participant_id`)
-    where people can be matched with simulated ones; anything else under the name that it has in
-    the run's own table.
+    (true/false); `arm` (or `condition`, or the run's own column of arms) if there are several;
+    `participant` (or `participant_id`) where people can be matched with simulated ones; anything
+    else under the name that it has in the run's own table. Mistakes are told with column and line.
     """
     try:
         data = _read(path)
     except (OSError, pl.exceptions.PolarsError) as error:
         # The first line says what is wrong, the others how to call the library.
-        why = str(error).splitlines()[0]
+        where = _ragged_line(path)
+        why = f"{where}: more fields than columns" if where else str(error).splitlines()[0]
         problem = f"{path}: cannot be read as a table: {why}"
         raise InputError(Problem(problem, hint=AS_CSV)) from error
     if wrong := misread(data.columns):
@@ -155,8 +177,8 @@ def people_file(path: Path) -> Sample:
     data = data.with_columns(pl.col(words).cast(pl.String).str.strip_chars().replace("", None))
     if "position_changed" in data.columns and data["position_changed"].is_null().all():
         data = data.drop("position_changed")  # a column that nobody filled in
-    if "condition" in data.columns and data["condition"].is_null().all():
-        data = data.drop("condition")
+    if CONDITION in data.columns and data[CONDITION].is_null().all():
+        data = data.drop(CONDITION)
     data = data.drop("status", strict=False)  # of a run it says who came to its end
     _require_answers(data, path)
     names = data.columns
@@ -166,7 +188,24 @@ def people_file(path: Path) -> Sample:
         )
     if "position_changed" in data.columns:
         data = data.with_columns(_truth(data["position_changed"], path))
-    return Sample(path.stem, "people", {"participants": data}, {}, {})
+    return Sample(path.stem, "people", {"participants": data}, {"file": str(path)}, {})
+
+
+def place(path: Path | str, column: str, row: int) -> str:
+    """Where a cell of a file stands: "people.csv, line 3, position_changed". `row`: from 0."""
+    line = f"row {row + 1}" if str(path).endswith(".parquet") else f"line {row + 2}"
+    return f"{path}, {line}, {column}"
+
+
+def _ragged_line(path: Path) -> str:
+    """The first line of a CSV with more fields than columns; empty where there is none."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.reader(file)
+            width = len(next(rows, []))
+            return next((f"line {rows.line_num}" for row in rows if len(row) > width), "")
+    except (OSError, ValueError, csv.Error):
+        return ""
 
 
 def _require_answers(data: pl.DataFrame, path: Path) -> None:
@@ -180,15 +219,22 @@ def _require_answers(data: pl.DataFrame, path: Path) -> None:
     if not any(answers):
         hint = "first and last, position_changed, or a number under the name that it has in a run"
         raise InputError(Problem(f"{path}: no column holds answers", hint=hint))
-    who = [c for c in ("participant_id", "condition") if c in data.columns]
+    told = (*BY, *CLUSTERS, "when")
+    who = [c for c in ("participant_id", *told) if c in data.columns]
     if "participant_id" in who:
-        named = data.drop_nulls("participant_id")
-        if twice := named.filter(named.select(who).is_duplicated())["participant_id"].to_list():
-            hint = "write one row for each person"
-            raise InputError(Problem(f"{path}: {twice[0]} has several rows", hint=hint))
+        again = (data.select(who).is_duplicated() & data["participant_id"].is_not_null()).arg_true()
+        if len(again) > 1:
+            first = data["participant_id"][again[0]]
+            rows = (r for r in again.to_list()[1:] if data["participant_id"][r] == first)
+            where = place(path, "participant_id", next(rows, again[1]))
+            hint = "write one row for each person in each arm"
+            raise InputError(Problem(f"{where}: {first} has several rows", hint=hint))
     for column in (c for c, kind in data.schema.items() if kind.is_float()):
-        if not data[column].drop_nulls().is_finite().all():
-            raise InputError(f"{path}: {column} has values that are no finite numbers")
+        wrong = (data[column].is_not_null() & ~data[column].is_finite().fill_null(True)).arg_true()
+        if len(wrong):
+            raise InputError(
+                f"{place(path, column, wrong[0])}: {column} has values that are no finite numbers"
+            )
 
 
 def _read(path: Path) -> pl.DataFrame:
@@ -206,17 +252,12 @@ def _truth(column: pl.Series, path: Path) -> pl.Series:
         return column
     words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     values = [None if v is None else str(v).strip().casefold() for v in column.to_list()]
-    strange = sorted({v for v in values if v and v not in words})
-    if strange:
+    strange = next((n for n, v in enumerate(values) if v and v not in words), None)
+    if strange is not None:
         raise InputError(
-            Problem(
-                f"{path}: position_changed has values that are neither true nor false: "
-                f"{', '.join(strange[:3])}"
-            )
+            f"{place(path, column.name, strange)}: {column[strange]!r} is neither true nor false"
         )
-    return pl.Series(
-        "position_changed", [words.get(v) if v else None for v in values], dtype=pl.Boolean
-    )
+    return pl.Series(column.name, [words.get(v) if v else None for v in values], dtype=pl.Boolean)
 
 
 def condition_name(condition: str) -> str:

@@ -1,0 +1,181 @@
+"""`compare RUN --people FILE` for every study type, by the measures of its claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import folkmoot
+from folkmoot.cli.app import app
+from folkmoot.errors import InputError
+from folkmoot.report.compare import compare
+from folkmoot.storage.findings import Cell, Finding
+from folkmoot.storage.run_folder import RunFolder
+from tests.contract.small import small_study
+
+SHIFT = 0.25  # by which people's numbers lie above those of the run
+
+
+@dataclass(frozen=True)
+class Case:
+    """A study with enough units, its file of people (from its own tables), and what differs."""
+
+    overrides: tuple[str, ...]
+    people: Callable[[RunFolder], pl.DataFrame]
+    unit: str
+    measures: dict[str, float]  # measure → people minus the run
+
+
+def votes(run: RunFolder) -> pl.DataFrame:
+    table = run.table("participants").filter(status="complete")
+    return table.select(
+        participant="participant_id", arm="condition", first="initial_choice", last="final_choice"
+    )
+
+
+def talk(run: RunFolder) -> pl.DataFrame:
+    keys = ["group", "stimulus", "persona_id", "when"]
+    said = run.table("statements").filter(pl.col("when").is_in(["before", "after"]))
+    scores = run.table("intents").filter(~pl.col("ladder")).select(*keys, "score")
+    both = said.select(*keys, pl.col("position") + SHIFT).join(scores, on=keys)
+    return both.rename({"persona_id": "participant"})
+
+
+def groups(run: RunFolder) -> pl.DataFrame:
+    shifted = pl.col("satisfaction", "lowest_satisfaction") + SHIFT
+    return run.table("measures").select("group_id", "condition", shifted)
+
+
+def halls(run: RunFolder) -> pl.DataFrame:
+    gap = pl.col("gap_weighted_inclusivity_score") + SHIFT
+    return run.table("discussions").select("set", pl.col("level").alias("arm"), gap)
+
+
+def sessions(run: RunFolder) -> pl.DataFrame:
+    """A column for each variable, as a survey program writes them."""
+    own = run.table("computed").filter(pl.col("name").str.starts_with("payoff_"))
+    keys = ["session", "treatment", "participant_id"]
+    wide = own.select(*keys, "name", pl.col("number") + SHIFT)
+    return wide.pivot("name", index=keys, values="number").rename({"participant_id": "participant"})
+
+
+CASES = {
+    "cross_pollination": Case(
+        ("participants_per_condition=20",), votes, "participant", {"changed their choice": 0.0}
+    ),
+    "focus_group": Case(
+        ("replications=6",),
+        talk,
+        "group",
+        {
+            **{"position on oven": SHIFT, "position on box": SHIFT, "final position": SHIFT},
+            **{"would buy oven": 0.0, "would buy box": 0.0},
+        },
+    ),
+    "negotiation": Case(
+        ("groups_per_type=3",),
+        groups,
+        "group",
+        {
+            "how content members are": SHIFT,
+            "how content the least content member is": SHIFT,
+        },
+    ),
+    "town_hall": Case(("sets=6",), halls, "set", {"inclusion gap": SHIFT}),
+    "workbook": Case((), sessions, "session", {"payoff": SHIFT}),
+}
+
+
+@pytest.fixture(scope="module", params=sorted(CASES))
+def compared(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Case, Path, Path]:
+    case = CASES[request.param]
+    folder = tmp_path_factory.mktemp(request.param)
+    source = small_study(request.param, folder)
+    out = folder / "run"
+    folkmoot.run(source, model="synthetic", out=out, overrides=case.overrides)
+    file = folder / "people.csv"
+    case.people(RunFolder(out)).write_csv(file)
+    return case, out, file
+
+
+def rows(finding: Finding) -> list[dict[str, Cell]]:
+    return [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
+
+
+def test_each_measure_of_the_claims_is_compared_by_its_unit(
+    compared: tuple[Case, Path, Path],
+) -> None:
+    case, run, file = compared
+    found = {f.key: f for f in compare([run, file])}
+    told = rows(found["compare_claims"])
+    assert {row["measure"] for row in told} == {*case.measures}
+    for row in told:
+        assert row["difference"] == pytest.approx(case.measures[str(row["measure"])], abs=1e-9)
+        assert (row["runs"], row["unit"], row["paired"]) == ("people − run", case.unit, False)
+        clustered = case.unit != "participant"
+        assert not clustered or row["method"] is None or str(row["method"]).startswith("CR2")
+    # The shift is the same in all arms, so effects of people are those of the run.
+    gaps = [row for row in rows(found["compare_effects"]) if row["run"] == "people − run"]
+    assert gaps and all(row["difference"] == pytest.approx(0, abs=1e-9) for row in gaps)
+    assert all(row["verdict"] != "supported" for row in gaps)
+    off = rows(found["people_calibration"])
+    for row in (r for r in off if r["measure"] in case.measures):
+        assert row["off"] == pytest.approx(-case.measures[str(row["measure"])], abs=1e-9)
+
+
+def test_the_command_tells_the_same(compared: tuple[Case, Path, Path]) -> None:
+    case, run, file = compared
+    shown = CliRunner().invoke(
+        app, ["compare", str(run), "--people", str(file)], env={"COLUMNS": "220"}
+    )
+    assert shown.exit_code == 0, shown.output
+    assert "Measures of the claims, run by run" in shown.output
+    assert all(measure in shown.output for measure in case.measures)
+
+
+def test_a_number_that_is_none_is_told_with_column_and_line(
+    compared: tuple[Case, Path, Path], tmp_path: Path
+) -> None:
+    _, run, file = compared
+    lines = file.read_text("utf-8").splitlines()
+    names = lines[0].split(",")
+    at = len(names) - 1
+    if names[at] == "last":  # choices are texts
+        lines[0] = lines[0] + ",clarification_exchanges"
+        lines[1:] = [f"{line},1" for line in lines[1:]]
+        at += 1
+    cells = lines[3].split(",")
+    cells[at] = "plenty"
+    column = lines[0].split(",")[at]
+    lines[3] = ",".join(cells)
+    wrong = tmp_path / "wrong.csv"
+    wrong.write_text("\n".join(lines), "utf-8")
+    with pytest.raises(InputError, match=rf"wrong\.csv, line 4, {column}: .*'plenty'"):
+        compare([run, wrong])
+
+
+def test_a_file_without_any_measure_names_those_of_the_run(
+    compared: tuple[Case, Path, Path], tmp_path: Path
+) -> None:
+    _, run, _ = compared
+    file = tmp_path / "other.csv"
+    file.write_text("participant,shoe_size\n1,40\n2,41\n", "utf-8")
+    with pytest.raises(InputError, match="no column is a measure of the run"):
+        compare([run, file])
+
+
+def test_concepts_must_be_told_apart(tmp_path: Path, compared: tuple[Case, Path, Path]) -> None:
+    case, run, file = compared
+    if "position on oven" not in case.measures:
+        pytest.skip("one study type has concepts")
+    mixed = tmp_path / "mixed.csv"
+    pl.read_csv(file).filter(stimulus="oven").drop("stimulus").write_csv(mixed)
+    with pytest.raises(InputError, match="position needs a column stimulus"):
+        compare([run, mixed])
