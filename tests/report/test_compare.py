@@ -306,7 +306,7 @@ def test_differences_are_told_in_points(tmp_path):
 
 
 def test_a_paired_comparison_goes_by_the_conversation_that_subjects_shared(tmp_path):
-    """Eight groups of five: the same people in two runs, whose gains differ between groups alone."""
+    """Eight groups of five, the same people in two runs: gains differ between groups alone."""
 
     def talks(name: str, gains: list[float]) -> Path:
         rows = [

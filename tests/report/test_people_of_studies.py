@@ -179,3 +179,13 @@ def test_concepts_must_be_told_apart(tmp_path: Path, compared: tuple[Case, Path,
     pl.read_csv(file).filter(stimulus="oven").drop("stimulus").write_csv(mixed)
     with pytest.raises(InputError, match="position needs a column stimulus"):
         compare([run, mixed])
+
+
+def test_the_page_names_the_columns_of_these_files(compared: tuple[Case, Path, Path]) -> None:
+    _, _, file = compared
+    page = (Path(__file__).parents[2] / "docs" / "reports.md").read_text("utf-8")
+    study = file.parent.name.rstrip("0123456789")
+    name = study.replace("cross_", "cross-").replace("_", " ")
+    (line,) = (line for line in page.splitlines() if line.startswith(f"| {name} |"))
+    for column in file.read_text("utf-8").splitlines()[0].split(","):
+        assert f"`{column}`" in line + "`arm`" or column.startswith("payoff_"), column
