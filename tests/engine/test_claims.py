@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from folkmoot.engine.claims import evaluate_claims, read_sides
+from folkmoot.engine.claims import evaluate_claims, join_claims, read_sides
 from folkmoot.measures.claims import MOST_PRIMARY, Claim, Side, judge_families
 from folkmoot.storage.run_folder import RunFolder
 from tests.engine.test_hypotheses import run_of, votes
@@ -147,6 +147,18 @@ def test_false_alarms_among_primary_claims_stay_at_five_percent() -> None:
         found = judge_families(claims, lambda c, drawn=drawn: (c, *drawn[c]))  # type: ignore[misc]
         alarms += any(r.verdict == "supported" for r in found)
     assert alarms <= 28
+
+
+def test_a_declared_claim_that_a_hypothesis_states_is_not_stated_twice() -> None:
+    stated = Claim("satisfaction", ("C5", "C4"), "mean", "greater", 0.1, "primary")
+    own = Claim(
+        "measures.satisfaction", ("C5", "C4"), "mean", family="primary", subject=("g",), paired=True
+    )
+    other = replace(own, contrast=("C4", "C3"))
+    part = replace(own, where=(("group_type", ("spouses",)),))
+    joined = join_claims([stated], [own, other, part])
+    assert joined == [stated, *(replace(c, family="exploratory") for c in (other, part))]
+    assert join_claims([], [own, other]) == [own, other]
 
 
 def test_a_study_has_at_most_three_primary_claims_and_each_says_what_it_estimates() -> None:

@@ -53,7 +53,7 @@ def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Clai
 def is_same_contrast(claim: Claim, stated: Claim) -> bool:
     """Whether a hypothesis is about the contrast of a declared claim, in the same rows."""
     measure = claim.measure if "." in stated.measure else claim.measure.rpartition(".")[2]
-    plain = not claim.where and not claim.paired and claim.at_least is None
+    plain = not claim.where and claim.at_least is None
     return plain and (measure, claim.contrast) == (stated.measure, stated.contrast)
 
 

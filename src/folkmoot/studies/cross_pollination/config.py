@@ -456,7 +456,7 @@ def _change_claim(config: CrossPollinationConfig, first: str, second: str) -> Cl
         unit=unit,
         estimand=(
             "Among simulated participants like those drawn for this run: the share in "
-            f"{names[0]} minus the share in {names[1]} whose final vote differs from the first; "
+            f"{names[0]} minus that in {names[1]} of those who change from first to final vote; "
             f"independent unit: {unit}."
         ),
         by="condition",

@@ -343,7 +343,8 @@ def claims(config: DiscussionConfig) -> list[Claim]:
 
     Primary is whether positions and the intent to buy move with the talk. Of several concepts the
     positions alone are primary, and with more concepts than a study may have primary claims none
-    is, because nothing singles one out. The claims are two-sided: nobody says where talk leads.
+    is, because none is singled out by the design. The claims are two-sided, because no direction is
+    stated.
     """
     concepts = [concept.id for concept in config.concepts]
     first: Family = "primary" if len(concepts) <= MOST_PRIMARY else "secondary"
