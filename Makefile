@@ -1,9 +1,10 @@
-# make setup | demo | test | bench | nightly | local | cluster. Needs Python 3.11 or later and make, nothing else.
+# make setup | demo | test | bench | nightly [PART=…] | local | cluster. Needs Python 3.11 or later and make, nothing else.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.synced
 DEMO   := outputs/demo
+PARTS  := truths kills pages mutations scale local
 CODE   := src tests benchmarks tools
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
@@ -47,10 +48,15 @@ test: setup
 bench: setup
 	@$(BIN)/python -m benchmarks
 
+# Long tests: all parts one after the other, or one with PART=…. A part that fails stops no other.
 nightly: local cluster
-	@$(BIN)/pytest -n 2 --dist loadgroup -m nightly
-	@$(BIN)/pytest tests/report/test_browser.py
-	@FOLKMOOT_FUZZ=1 $(BIN)/pytest -n 2 tests/conversation tests/engine tests/studies -k 'yaml or any or mutation or property or fuzz'
+	@failed=; for part in $(or $(PART),$(PARTS)); do \
+	  echo "nightly: $$part"; \
+	  $(BIN)/pytest -n 2 --dist loadgroup -m "nightly(part='$$part')" || failed="$$failed $$part"; \
+	  if [ $$part = mutations ]; then \
+	    FOLKMOOT_FUZZ=1 $(BIN)/pytest -n 2 --dist loadgroup -m hypothesis || failed="$$failed properties"; \
+	  fi; \
+	done; if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
 
 format: setup
 	@$(BIN)/ruff format $(CODE)

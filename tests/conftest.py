@@ -7,7 +7,7 @@ work but is not lost either.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import hypothesis
 import pytest
@@ -18,6 +18,33 @@ os.environ["FOLKMOOT_TRUST"] = "1"
 hypothesis.settings.register_profile("steady", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=500)
 hypothesis.settings.load_profile("fuzz" if os.environ.get("FOLKMOOT_FUZZ") else "steady")
+
+
+# What the parts of `make nightly` are; each should end within forty minutes on two quiet cores.
+PARTS = {
+    "truths": "planted effects, coverage and false alarms over many seeds; figures computed anew",
+    "kills": "processes, workers and machines that end at any moment",
+    "pages": "whole studies in a browser, and examples as the pages show them",
+    "mutations": "damaged input, and properties with new draws",
+    "scale": "examples at full size, memory, large batches",
+    "local": "a real model on this machine",
+}
+
+
+def problem_of_nightly(marks: Iterable[pytest.Mark]) -> str:
+    """Why the marks of a test do not put it into exactly one part of `make nightly`; else empty."""
+    parts = {mark.kwargs.get("part") for mark in marks if mark.name == "nightly"}
+    if not parts or (len(parts) == 1 and parts <= set(PARTS)):
+        return ""
+    return f'write @pytest.mark.nightly(part="…") with one of {", ".join(PARTS)}'
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are deselected
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a long test that no part, or more than one, would run."""
+    for item in items:
+        if problem := problem_of_nightly(item.iter_markers()):
+            raise pytest.UsageError(f"{item.nodeid}: {problem}")
 
 
 @pytest.fixture(autouse=True, scope="session")

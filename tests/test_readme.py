@@ -92,7 +92,7 @@ def test_every_command_of_the_readme_works(fresh: Path, monkeypatch: pytest.Monk
             exec(compile(code, "README.md", "exec"), {})
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="pages")
 def test_the_pages_show_what_the_example_prints_today(fresh: Path) -> None:
     run = folkmoot.run(ROOT / "examples" / "cross_pollination.yaml", out=fresh / "run")
     finding = next(f for f in run.findings if f.key == "position_change")
@@ -113,7 +113,7 @@ def test_the_pages_show_what_the_example_prints_today(fresh: Path) -> None:
     assert " ".join(" ".join(quoted).replace("**", "").split()) in spoken
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="pages")
 def test_the_respondent_still_says_what_its_transcripts_say(fresh: Path) -> None:
     page = (ROOT / "docs" / "transcripts.md").read_text("utf-8")
     talks = page.partition("## By the embedded respondent")[2].split("\n### ")[1:]

@@ -118,13 +118,13 @@ def test_headline_figures_can_be_computed_from_the_exported_files(
     compared(study, example(study), tmp_path, SMALLER.get(study, ()))
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="truths")
 @pytest.mark.parametrize("study", sorted(SMALLER))
 def test_so_can_those_of_the_whole_examples(study: str, tmp_path: Path) -> None:
     compared(study, example(study), tmp_path, ())
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="truths")
 @pytest.mark.parametrize("study", [*WIDER, "workbook"])
 def test_so_can_intervals_and_tests_where_there_are_units_enough(
     study: str, tmp_path: Path
@@ -167,7 +167,7 @@ personas: {source: quota}
 """
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="truths")
 def test_p_of_a_grid_is_that_of_a_t_test_over_its_repeats(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(GRID)
     how = RunOptions(out=tmp_path / "grid", model="synthetic")

@@ -101,7 +101,7 @@ def test_what_stood_in_the_prompts_is_what_the_design_says(study: str, tmp_path:
     assert not finding.alarms and not finding.headline
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="scale")
 @pytest.mark.parametrize(
     "example", [*(f"{name}.yaml" for name in KINDS if name != "workbook"), "public_goods.xlsx"]
 )

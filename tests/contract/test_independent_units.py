@@ -61,7 +61,7 @@ def test_few_units_are_an_illustration_in_every_study(study: str, tmp_path: Path
         assert finding.independent in page
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="scale")
 @pytest.mark.parametrize("example", EXAMPLE)
 def test_every_finding_of_every_example_names_its_unit(example: str, tmp_path: Path) -> None:
     done = folkmoot.run(EXAMPLES / example, model="synthetic", out=tmp_path / "run")

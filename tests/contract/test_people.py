@@ -98,7 +98,9 @@ def values_of(card: str) -> set[str]:
     ("study", "settings"),
     [
         *((study, ()) for study in STUDIES),
-        pytest.param("focus_group", ("first_opinion=seeded",), marks=pytest.mark.nightly),
+        pytest.param(
+            "focus_group", ("first_opinion=seeded",), marks=pytest.mark.nightly(part="pages")
+        ),
     ],
 )
 def test_who_speaks_for_themselves_is_told_nothing_that_was_drawn(

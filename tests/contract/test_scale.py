@@ -85,7 +85,7 @@ def test_what_a_process_takes_is_measured_apart_from_what_its_starter_took() -> 
     del taken
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="scale")
 def test_memory_grows_by_little_for_each_participant(tmp_path: Path) -> None:
     """A report of the findings included, in which participants take most."""
     few, many = (pilot(n, str(tmp_path / str(n)))[0].peak_mb for n in (5_000, 10_000))

@@ -469,7 +469,7 @@ def test_whatever_goes_wrong_the_results_are_the_same_and_paid_for_once(
     assert done.manifest["journal_digest"] == direct.manifest["journal_digest"]
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="scale")
 @pytest.mark.parametrize(
     "name", ["cross_pollination", "focus_group", "negotiation", "town_hall", "deliberation_survey"]
 )
@@ -491,14 +491,14 @@ def test_every_study_type_says_the_same_by_batches(name: str, tmp_path: Path) ->
     assert len(digests) == 1
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="scale")
 def test_more_calls_than_a_wave_holds_go_as_two_in_bounded_memory() -> None:
     took = alone("benchmarks.batches.run", calls=50_001)
     assert took["batches"] == 2
     assert took["peak_mb"] < 1500
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="kills")
 @pytest.mark.parametrize("handled", [False, True])
 @pytest.mark.parametrize("vendor", MODELS)
 def test_a_run_killed_at_each_of_its_requests_pays_for_nothing_twice(

@@ -38,7 +38,7 @@ def test_a_bad_day_changes_nothing(
     assert tables(tmp_path / "run") == undisturbed_panel
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="kills")
 def test_a_bad_day_changes_nothing_of_the_pilot(
     tmp_path: Path, serve: Serve, cache: Path, undisturbed_pilot: dict[str, bytes]
 ) -> None:

@@ -81,7 +81,7 @@ def test_twenty_kills_of_one_run(
     assert tables(tmp_path / "run") == undisturbed_panel
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="kills")
 @pytest.mark.parametrize("moment", [int(m) for m in generator(8, ["k"]).integers(1, 168, size=20)])
 def test_a_kill_of_the_pilot_at_any_moment(
     moment: int, tmp_path: Path, serve: Serve, cache: Path, undisturbed_pilot: dict[str, bytes]

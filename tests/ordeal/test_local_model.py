@@ -77,13 +77,13 @@ def test_a_short_run_of_a_real_model_goes_all_the_way(tmp_path: Path) -> None:
     ordeal("cross_pollination", {**STUDIES["cross_pollination"], **changes, **SHORT}, tmp_path)
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="local")
 @pytest.mark.parametrize("study", sorted(STUDIES))
 def test_a_real_model_goes_all_the_way(study: str, tmp_path: Path) -> None:
     ordeal(study, {**STUDIES[study], **LONG}, tmp_path)
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="local")
 def test_a_workbook_goes_all_the_way(tmp_path: Path) -> None:
     ordeal(str(EXAMPLES / "public_goods.xlsx"), None, tmp_path, limit=1)
 

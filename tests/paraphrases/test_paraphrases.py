@@ -205,7 +205,7 @@ def sizes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str,
     return of
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="truths")
 @every
 @each
 def test_effects_are_those_of_the_shipped_prompts(
@@ -229,7 +229,7 @@ def mute(study: str, style: str, folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="truths")
 @every
 @each
 def test_without_the_texts_nothing_is_left_but_a_plain_reask(

@@ -307,7 +307,7 @@ def misattributed(run: RunFolder) -> float:
 # --- many seeds ----------------------------------------------------------------------------------
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="truths")
 def test_over_many_seeds_noise_alone_is_called_convergence_in_one_of_twenty(tmp_path: Path) -> None:
     checks = null_checks(tmp_path, range(120))
     rejected = sum(check.converge_p < sycophancy.CLEAR for check in checks)
@@ -315,7 +315,7 @@ def test_over_many_seeds_noise_alone_is_called_convergence_in_one_of_twenty(tmp_
     assert abs(float(np.mean([check.towards.value for check in checks]))) < 0.01
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="truths")
 def test_over_many_seeds_the_interval_covers_the_planted_difference(tmp_path: Path) -> None:
     covered, errors = [], []
     for seed in range(40):
@@ -330,7 +330,7 @@ def test_over_many_seeds_the_interval_covers_the_planted_difference(tmp_path: Pa
     assert np.mean(covered) >= 0.9
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="truths")
 def test_over_twenty_seeds_at_300_other_words_stay_within_three_points(tmp_path: Path) -> None:
     found: dict[str, list[float]] = {"plain": [], "terse": []}
     for seed in range(20):

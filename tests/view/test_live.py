@@ -283,7 +283,8 @@ DAILY = ("focus_group", "cross_pollination")
 
 
 @pytest.mark.parametrize(
-    "study", [s if s in DAILY else pytest.param(s, marks=pytest.mark.nightly) for s in ONCE]
+    "study",
+    [s if s in DAILY else pytest.param(s, marks=pytest.mark.nightly(part="pages")) for s in ONCE],
 )
 def test_every_page_can_be_read_at_every_moment_of_a_run(
     outputs: Path, tmp_path: Path, study: str

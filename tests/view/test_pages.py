@@ -133,7 +133,7 @@ def test_every_page_of_every_study_type_can_be_reached(served: PageServer) -> No
         assert (f"/run/{study}/-/room" in met) == (study != "cross_pollination")
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="pages")
 def test_findings_of_every_study_type_hold_no_style_or_script(served: PageServer) -> None:
     for study in ("cross_pollination", "town_hall", "focus_group", "negotiation", "workbook"):
         found = made_in(served, f"/run/{study}/-/findings")

@@ -364,7 +364,7 @@ async def test_an_answer_that_was_sent_survives_kill_9_and_the_link_stays(votes:
     assert process.returncode == 0
 
 
-@pytest.mark.nightly  # a whole study in a browser each
+@pytest.mark.nightly(part="pages")  # a whole study in a browser each
 async def test_the_draft_is_there_while_the_server_is_not(votes: Path) -> None:
     table = Table(votes, votes.parent / "run", "p_0001")
     async with chromium() as browser:
@@ -387,7 +387,7 @@ async def test_the_draft_is_there_while_the_server_is_not(votes: Path) -> None:
         await table.over()
 
 
-@pytest.mark.nightly  # a whole study in a browser each
+@pytest.mark.nightly(part="pages")  # a whole study in a browser each
 async def test_a_researcher_closes_a_seat_and_the_others_go_on(votes: Path) -> None:
     table = Table(votes, votes.parent / "run", "p_0001", "p_0002")
     overview = table.links["All seats, for you alone"]
@@ -406,7 +406,7 @@ async def test_a_researcher_closes_a_seat_and_the_others_go_on(votes: Path) -> N
     assert set(closed["missing"]) == {"seat closed"}
 
 
-@pytest.mark.nightly  # a whole study in a browser each
+@pytest.mark.nightly(part="pages")  # a whole study in a browser each
 async def test_pages_are_for_everybody_and_load_nothing_from_elsewhere(votes: Path) -> None:
     """axe finds nothing, nothing is wider than the screen, and no other host is asked."""
     table = Table(votes, votes.parent / "run", "p_0001")
@@ -430,7 +430,7 @@ async def test_pages_are_for_everybody_and_load_nothing_from_elsewhere(votes: Pa
         await table.over()
 
 
-@pytest.mark.nightly  # a whole study; `test_seat_pages` tries every place
+@pytest.mark.nightly(part="pages")  # a whole study; `test_seat_pages` tries every place
 async def test_hostile_words_are_words(votes: Path) -> None:
     """What a study or another participant says is shown as text, in every place."""
     bad = "<script>alert(1)</script><img src=x onerror=alert(2)>{{ 7 * 7 }}"
@@ -455,7 +455,7 @@ class Enough(Exception):
     """Whoever tries a study has seen what they wanted to see."""
 
 
-@pytest.mark.nightly  # a browser and a process for each
+@pytest.mark.nightly(part="pages")  # a browser and a process for each
 @pytest.mark.parametrize(
     ("study", "more"),
     [
@@ -540,7 +540,7 @@ THREE = {
 }
 
 
-@pytest.mark.nightly  # three people each through a whole discussion
+@pytest.mark.nightly(part="pages")  # three people each through a whole discussion
 @pytest.mark.parametrize("kind", THREE)
 async def test_three_people_sit_through_a_crash_a_reload_a_time_limit_and_a_withdrawal(
     kind: str, tmp_path: Path

@@ -191,7 +191,7 @@ async def test_a_link_that_was_guessed_is_no_seat(tmp_path: Path) -> None:
         assert elsewhere.status == 421
 
 
-@pytest.mark.nightly  # follows five reloads that the page makes by itself
+@pytest.mark.nightly(part="pages")  # follows five reloads that the page makes by itself
 async def test_a_draft_outlives_a_run_that_starts_again_and_no_answer(tmp_path: Path) -> None:
     """While the run replays what it knows people wait; then the same question comes with what was
     typed. Another question, and the end, clear it."""
@@ -221,7 +221,7 @@ async def test_a_draft_outlives_a_run_that_starts_again_and_no_answer(tmp_path: 
         assert await page.evaluate(kept) == ""
 
 
-@pytest.mark.nightly  # forty-four looks with axe
+@pytest.mark.nightly(part="pages")  # forty-four looks with axe
 async def test_every_page_of_a_seat_fits_and_is_for_everybody(tmp_path: Path) -> None:
     """axe finds nothing and nothing is wider than the screen: phone and desk, light and dark."""
     settings = Seats(

@@ -19,7 +19,7 @@ from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.nightly]
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.nightly(part="kills")]
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
 
 

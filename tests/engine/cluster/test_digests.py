@@ -27,7 +27,7 @@ def test_two_workers_give_the_bytes_of_one_process(cluster: None, tmp_path: Path
     same_on(2, SHORT, tmp_path)
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="kills")
 @pytest.mark.parametrize("workers", [2, 4])
 @pytest.mark.parametrize("study", sorted(registered()))
 def test_every_study_gives_the_same_bytes(

@@ -49,7 +49,7 @@ def test_rays_token_stays_on(cluster: None) -> None:
     assert os.environ["RAY_AUTH_MODE"] == "token"  # Ray's default for a cluster that it starts
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="kills")
 def test_nobody_connects_without_the_token(cluster: None) -> None:
     import ray
 

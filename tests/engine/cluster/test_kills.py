@@ -94,7 +94,9 @@ class Deaf:
         return self.stuck_in
 
 
-@pytest.mark.parametrize("shared", [True, pytest.param(False, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "shared", [True, pytest.param(False, marks=pytest.mark.nightly(part="kills"))]
+)
 def test_of_workers_that_are_killed_only_what_a_lost_disk_had_not_sent_is_asked_again(
     shared: bool,
     cluster: None,
@@ -156,7 +158,7 @@ class Losing:
         raise ObjectLostError("00" * 28, "", "")
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="kills")
 def test_a_share_whose_reply_is_lost_with_its_machine_is_run_again(
     cluster: None, alone: folkmoot.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +183,11 @@ def test_a_share_whose_reply_is_lost_with_its_machine_is_run_again(
 
 @pytest.mark.parametrize(
     "workers",
-    [None, pytest.param(2, marks=pytest.mark.nightly), pytest.param(3, marks=pytest.mark.nightly)],
+    [
+        None,
+        pytest.param(2, marks=pytest.mark.nightly(part="kills")),
+        pytest.param(3, marks=pytest.mark.nightly(part="kills")),
+    ],
 )
 def test_a_head_that_is_killed_is_resumed_by_anybody(
     workers: int | None, cluster: None, alone: folkmoot.Run, tmp_path: Path

@@ -64,7 +64,7 @@ def test_a_budget_that_is_used_up_pauses_a_run_of_many_parts(
         assert 0.0019 < paused.manifest["cost_usd"] <= 0.002
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="kills")
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_lets_answers_arrive_and_the_run_is_resumed(
     told: signal.Signals, cluster: None, alone: folkmoot.Run, tmp_path: Path
@@ -80,7 +80,7 @@ def test_a_signal_lets_answers_arrive_and_the_run_is_resumed(
         the_same(play(study, out, executor="ray", workers=1), alone)
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="kills")
 def test_changes_are_accepted_as_in_one_process(
     cluster: None, alone: folkmoot.Run, tmp_path: Path
 ) -> None:

@@ -576,7 +576,7 @@ def test_options_in_an_order_of_ones_own(tmp_path: Path) -> None:
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="scale")
 def test_what_every_machine_is_sent_does_not_grow_with_the_number_of_people(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

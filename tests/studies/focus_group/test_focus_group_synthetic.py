@@ -57,7 +57,7 @@ def test_length_phases_and_voices_of_every_group(groups: RunFolder) -> None:
         assert longest <= 5
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="truths")
 def test_length_and_voices_of_200_groups(tmp_path: Path) -> None:
     run = play(tmp_path / "run", "replications=200")
     for _, talk in read_talk(run).group_by("group"):

@@ -14,7 +14,7 @@ from tests.studies.negotiation.test_session import digest
 EXAMPLE = Path(__file__).parents[3] / "examples" / "negotiation.yaml"
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="scale")
 def test_the_example_decides_the_same_at_any_concurrency(tmp_path: Path) -> None:
     runs: list[Any] = [
         folkmoot.run(EXAMPLE, model="synthetic", out=tmp_path / str(n), concurrency=n)

@@ -333,7 +333,7 @@ def test_residents_question_each_other_and_proposals_differ(run: Run) -> None:
 # --- over seeds ---
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="truths")
 def test_intervals_cover_the_planted_effect_over_seeds(tmp_path: Path) -> None:
     """The mean over all seeds is the effect of this design; 95 % of intervals should hold it."""
     found = [
@@ -348,7 +348,7 @@ def test_intervals_cover_the_planted_effect_over_seeds(tmp_path: Path) -> None:
     assert sum(f["p"] < 0.05 for f in found) >= 28
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="truths")
 def test_false_alarms_over_seeds_are_rare(tmp_path: Path) -> None:
     alarms, moved = 0, []
     for seed in range(200, 240):
@@ -360,7 +360,7 @@ def test_false_alarms_over_seeds_are_rare(tmp_path: Path) -> None:
     assert abs(sum(moved) / len(moved)) < 0.08
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="truths")
 def test_other_words_keep_the_effect_over_seeds(tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
     for file in PROMPTS.glob("*.md"):

@@ -48,7 +48,7 @@ def kill_after(folder: Path, calls: int, *more: str) -> None:
     assert ended.returncode == -signal.SIGKILL, ended.stderr
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="kills")
 def test_killed_and_resumed_is_the_same_run(tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     subprocess.run(command(whole), check=True, capture_output=True)
