@@ -29,6 +29,19 @@ def test_costs_are_those_of_the_library(name: str, tokens: tuple[int, int, int])
     assert rate.cost(Usage(asked, said, cached)) == pytest.approx(float(exact), rel=1e-6)
 
 
+@pytest.mark.parametrize("name", ["gpt-4o", "claude-haiku-4.5", "gemini-2.5-pro"])
+@pytest.mark.parametrize("tokens", [(1, 1), (812, 93), (19_000, 4), (300_000, 900)])
+@pytest.mark.parametrize("batch", [False, True])
+def test_the_dearest_is_that_of_tokens_read_or_written(
+    name: str, tokens: tuple[int, int], batch: bool
+) -> None:
+    rate = rate_for(resolve(name, environ={}))
+    assert rate is not None
+    rate = rate.batched() if batch else rate
+    read, written = (rate.cost(Usage(*tokens, 0, n)) for n in (0, tokens[0]))
+    assert rate.dearest(*tokens) == pytest.approx(max(read or 0.0, written or 0.0), rel=1e-12)
+
+
 @pytest.mark.parametrize("name", ["exaone-4.0", "openai/some-local-llama", "ollama/llama3"])
 def test_an_unknown_price_is_none_and_not_zero(name: str) -> None:
     spec = resolve(name, environ={})

@@ -14,8 +14,8 @@ from folkmoot.cli.console import clean, err, out, warn
 from folkmoot.cli.study_files import consent
 from folkmoot.cli.tables import print_findings, synthetic_panel
 from folkmoot.engine.desk import seats_in
-from folkmoot.engine.execution import RunOptions
-from folkmoot.engine.folder import held_folder
+from folkmoot.engine.execution import RunOptions, money_in
+from folkmoot.engine.folder import held_folder, is_held
 from folkmoot.engine.grid import RunGrid, cell_folder, is_grid, read_grid
 from folkmoot.engine.repair import plan_repair, repair_journal
 from folkmoot.engine.runner import load
@@ -115,6 +115,8 @@ def _verify(run: RunFolder, digest: str) -> bool:
         console.print(f"Content digest: {found.content_digest}", soft_wrap=True)
     if found.record_digest:
         console.print(f"Record digest:  {found.record_digest}", soft_wrap=True)
+    if not found.differences and not is_held(run.path) and (told := money_in(run.path)):
+        console.print(escape(told), soft_wrap=True)
     if found.consistent and not found.verified:
         console.print(
             "Nothing in the folder contradicts anything else in it. Who can change the folder can "

@@ -55,6 +55,7 @@ from folkmoot.measures.estimates import dollars, plural
 from folkmoot.models.catalog import HUMAN, LOCAL, is_local, resolve
 from folkmoot.models.prices import FREE, cost_of, rate_for
 from folkmoot.models.request import Request
+from folkmoot.storage.manifest import POSSIBLY_PAID, describe_possibly_paid
 from folkmoot.storage.run_folder import (
     CODEBOOK,
     JOURNAL,
@@ -381,6 +382,8 @@ def _summary(folder: RunFolder) -> str:
         bound = "" if most is None else f", for at most {dollars(most)}"
         count = plural(broken["count"], "reply that broke off", "replies that broke off")
         money += f" ({count} may have been billed{bound})"
+    if possible := facts.get(POSSIBLY_PAID):
+        money += f", {describe_possibly_paid(possible['calls'], possible['max_usd'])}"
     parts = [f"{facts.get('calls', 0):,} calls", names, money]
     parts.append(duration(float(facts.get("wall_seconds", 0.0))))
     return "[dim]" + escape(clean(" · ".join(p for p in parts if p))) + "[/]"

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import typer
@@ -26,7 +27,8 @@ from folkmoot.engine.estimate import (
     TokenRange,
     rehearsed,
 )
-from folkmoot.engine.execution import RunOptions
+from folkmoot.engine.execution import RunOptions, money_in
+from folkmoot.engine.folder import is_held
 from folkmoot.engine.model_choice import choose_models
 from folkmoot.engine.progress import duration
 from folkmoot.engine.providers import blind, unpriced
@@ -203,7 +205,11 @@ def _print_estimate(
             console.print(f"Time      about {duration(seconds)}{_pace(found, local)}")
     else:
         console.print("Calls     unknown (a rehearsal with the embedded respondent made none)")
-    console.print(f"Folder    {OUTPUTS / escape(clean(found.run_id))}")
+    folder = OUTPUTS / found.run_id
+    console.print(f"Folder    {escape(clean(str(folder)))}")
+    with suppress(StorageError):  # `run` and `verify` say what is wrong with the journal there
+        if not is_held(folder) and (told := money_in(folder)):
+            console.print(f"So far    {escape(told)}", soft_wrap=True)
 
 
 def rehearsal(found: StudyFile, model: str | None, embedding: str = LOCAL) -> Estimate:

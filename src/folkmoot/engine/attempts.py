@@ -1,4 +1,5 @@
-"""One call, tried until there is an answer: limiter, budget, and the policy for each kind of error.
+"""One call, tried until there is an answer: budget, limiter, loan, and the policy for each kind of
+error.
 
 Used by the gateway, which journals what comes of it. What stops one call for good (wrong key, no
 quota, attempts used up, budget) stops all: nobody starts another, and those who wait are released.
@@ -19,6 +20,7 @@ from typing import Protocol, TypeVar
 
 from folkmoot.engine.budget import Budget, Price
 from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.lender import Loan
 from folkmoot.engine.limits import Limiter
 from folkmoot.engine.progress import CallRetried, Notice, Progress
 from folkmoot.errors import (
@@ -32,7 +34,7 @@ from folkmoot.errors import (
     TransientError,
 )
 from folkmoot.models.catalog import ModelSpec
-from folkmoot.models.prices import Rate
+from folkmoot.models.prices import FREE, Rate
 from folkmoot.models.request import Provider, Usage
 from folkmoot.randomness import uniform
 from folkmoot.storage.manifest import ModelUse
@@ -74,14 +76,14 @@ class Line:
     def price(self, most_in: int, most_out: int | None, *, batched: bool = False) -> Price:
         """The most that a call may cost; `most_out` None where nothing bounds the reply."""
 
-        def dearest(said: int) -> float:
-            used = (Usage(most_in, said, 0), Usage(most_in, said, 0, most_in))
-            return max(self.cost(usage, batched=batched) or 0.0 for usage in used)
-
+        if self.rate is None:
+            return Price()
+        rate = self.rate.batched() if batched else self.rate
         if most_out is not None:
-            return Price(dearest(most_out), dearest(most_out))
+            usd = rate.dearest(most_in, most_out)
+            return Price(usd, usd)
         unbounded = max(UNBOUNDED_REPLY, self.longest_reply)
-        return Price(dearest(unbounded), dearest(self.longest_reply))
+        return Price(rate.dearest(most_in, unbounded), rate.dearest(most_in, self.longest_reply))
 
     def tell(self) -> None:
         """Wake everyone who waits for this model's answers."""
@@ -100,7 +102,8 @@ class Call:
     """One call and its progress. `most_in` bounds the tokens that are sent.
 
     `most_out` gives the bound on the reply's tokens (None: unbounded). `reserved` is what the
-    budget holds for it (USD), None until it is admitted. A rejected `spare` call, which the model
+    budget holds for it (USD), None until it is admitted; `covered` what the loan holds for it, None
+    until it is sent. A rejected `spare` call, which the model
     has answered in another form, says nothing about other calls.
     """
 
@@ -115,6 +118,7 @@ class Call:
     started_at: float = 0.0
     latency_s: float = 0.0
     reserved: float | None = None
+    covered: float | None = None
 
 
 class Halted(FolkmootError):
@@ -131,11 +135,23 @@ class Allowance:
     """What calls compete for: money and places at the models. Runs of a grid share one.
 
     Each model has its own limiter; `places` also bounds all models together. What stops one of
-    several runs (no quota, wrong key, budget) stops all; the end of one stops no other.
+    several runs (no quota, wrong key, budget) stops all; the end of one stops no other. With
+    `tell` the models' limiters go by grants (see `Limiter`). `loan` is given where another process
+    lends.
     """
 
-    def __init__(self, budget: Budget, concurrency: int, *, shared: bool = False) -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        concurrency: int,
+        *,
+        shared: bool = False,
+        tell: Callable[[bool], None] | None = None,
+        loan: Loan | None = None,
+    ) -> None:
         self.budget = budget
+        self.loan = loan
+        self._tell = tell
         self.places = Limiter(concurrency)
         self.users: list[Stoppable] = []
         self._shared = shared
@@ -146,7 +162,11 @@ class Allowance:
     def limiter(self, model: str, spacing: float, *, local: bool) -> Limiter:
         """The limiter of a model; one in this process has places for everybody."""
         if model not in self.limiters:
-            made = Limiter(UNBOUNDED) if local else Limiter(self._concurrency, spacing)
+            made = (
+                Limiter(UNBOUNDED)
+                if local
+                else Limiter(self._concurrency, spacing, tell=self._tell)
+            )
             self.limiters[model] = made
             if self._stopped is not None:
                 made.stop(self._stopped)
@@ -166,7 +186,7 @@ class Allowance:
 
 class Attempts:
     """The policy of a run, with the settings of its study file. `progress` hears of every wait,
-    `told` of what stops the run."""
+    `told` of what stops the run. What is sent to others is covered by the `loan`."""
 
     def __init__(
         self,
@@ -174,6 +194,7 @@ class Attempts:
         allowance: Allowance,
         progress: Progress,
         told: Callable[[FolkmootError], None] = lambda _: None,
+        loan: Loan | None = None,
     ) -> None:
         self.stopped: FolkmootError | None = None
         self._config = config
@@ -182,6 +203,7 @@ class Attempts:
         self._all = allowance.places
         self._progress = progress
         self._told = told
+        self._loan = loan
         self._stop = asyncio.Event()
         self._yielded = 0.0
         allowance.users.append(self)
@@ -192,6 +214,8 @@ class Attempts:
             self.stopped = error
             self._stop.set()
             self._told(error)
+            if self._loan is not None:
+                self._loan.stop(error)
             self._allowance.stop(error)
 
     async def unless_halted(self, answer: asyncio.Future[R]) -> None:
@@ -257,6 +281,7 @@ class Attempts:
                 self._leave(line, call)
                 await self._stand_back(line, call)
                 continue
+            await self._cover(line, call)
             call.attempts += 1
             entered = limiter.now()
             try:
@@ -287,6 +312,25 @@ class Attempts:
                 self._leave(line, call)
             if not call.batched:  # the next batch is wait enough
                 await self._sleep(wait)
+
+    async def _cover(self, line: Line, call: Call) -> None:
+        """Have it on the disk that the call may be paid. It has its place: it waits for no money,
+        and for the disk only where many more calls begin than a moment ago."""
+        loan = self._loan
+        if loan is None or call.covered is not None or call.batched or line.spec.local:
+            return
+        usd = call.reserved
+        if usd is None:
+            priced = line.rate is not None and line.rate is not FREE
+            usd = line.price(call.most_in, call.most_out()).dearest if priced else 0.0
+            loan.unpriced = loan.unpriced or line.rate is None
+        if not loan.try_cover(usd):
+            try:
+                await loan.cover(usd)
+            except BaseException:
+                self._leave(line, call)
+                raise
+        call.covered = usd
 
     async def _stand_back(self, line: Line, call: Call) -> None:
         """Send nothing more, and reserve no money, until it is known whether the model takes any

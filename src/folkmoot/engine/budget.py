@@ -2,7 +2,8 @@
 
 It covers the whole run, however often it is resumed: what earlier processes spent counts, replayed
 calls cost nothing. Every call reserves the most it may cost before it starts, so calls already in
-flight cannot exceed a budget. Used by the gateway.
+flight cannot exceed a budget. What a killed process may have paid counts as spent. Used by the
+gateway, and on each worker of a cluster, where the budget is what the head gave out.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import NamedTuple
 from folkmoot.errors import BudgetReached, FolkmootError
 
 WARN_AT = 0.8
+KILLED = "a process that was killed with calls in flight"
 GRACE_TURNS = 200  # of the loop, for calls that are on their way when nothing is in flight
 _ROUNDING = 1e-12  # USD; sums of floats
 
@@ -30,6 +32,25 @@ class Price(NamedTuple):
     likely: float = 0.0
 
 
+class Amount(NamedTuple):
+    """Calls, and the most that they may cost (USD)."""
+
+    calls: int = 0
+    usd: float = 0.0
+
+    def plus(self, other: Amount) -> Amount:
+        return Amount(self.calls + other.calls, self.usd + other.usd)
+
+    def minus(self, other: Amount) -> Amount:
+        return Amount(self.calls - other.calls, self.usd - other.usd)
+
+    def covers(self, other: Amount) -> bool:
+        return self.calls >= other.calls and self.usd >= other.usd
+
+
+NOTHING = Amount()
+
+
 class Waiter(NamedTuple):
     """A call that waits for money."""
 
@@ -41,8 +62,10 @@ class Budget:
     """Counts what is spent and what is in flight; lets a call wait that would go over.
 
     `usd` and `calls` are the limits (None: none); `spent_usd` and `spent_calls` what earlier
-    processes of this run took; `warn` is told once, at 80 %. `reserve` raises BudgetReached only
-    when nothing is in flight that could give money back, and no call that waits would fit.
+    processes of this run took; `warn` is told once, at 80 %. `reserve` raises
+    BudgetReached only when nothing is in flight that could give money back, and no call that waits
+    would fit. With `ask_for_more` it never does: it is called when a call does not fit, and `grow`
+    gives more.
     """
 
     def __init__(
@@ -53,13 +76,18 @@ class Budget:
         spent_usd: float = 0.0,
         spent_calls: int = 0,
         warn: Callable[[str], None] = lambda _: None,
+        ask_for_more: Callable[[], None] | None = None,
     ) -> None:
         self.usd = usd
         self.calls = calls
         self.spent_usd = spent_usd
         self.spent_calls = spent_calls
         self.active = usd is not None or calls is not None
+        self.out_calls = 0  # of loans that are not settled (`Lender`)
+        self.out_usd = 0.0
+        self._possible = NOTHING
         self._warn = warn
+        self._ask_for_more = ask_for_more
         self._warned = False
         self._reserved = 0.0
         self._in_flight = 0
@@ -113,6 +141,47 @@ class Budget:
         if not self._warned and (message := self._nearly_used()):
             self._warned = True
             self._warn(message)
+
+    def count_possible(self, amount: Amount) -> None:
+        """Count what a process may have paid that was killed."""
+        self._possible = self._possible.plus(amount)
+        self.spent_calls += amount.calls
+        self.spent_usd += amount.usd
+
+    def left(self) -> tuple[float | None, int | None]:
+        """What is not spent (USD, calls); None without a limit."""
+        return (
+            None if self.usd is None else self.usd - self.spent_usd,
+            None if self.calls is None else self.calls - self.spent_calls,
+        )
+
+    def grow(self, usd: float, calls: int) -> None:
+        """Go on with more."""
+        if self.usd is not None:
+            self.usd += usd
+        if self.calls is not None:
+            self.calls += calls
+        self._pump()
+
+    def take_free(self) -> tuple[float, int]:
+        """Take away what is neither spent nor reserved (USD, calls)."""
+        usd, calls = self.free()
+        usd = max(0.0, usd - _ROUNDING)
+        if self.usd is not None:
+            self.usd -= usd
+        if self.calls is not None:
+            self.calls -= calls
+        return usd, calls
+
+    @property
+    def prices_waiting(self) -> list[Price]:
+        """The prices of the calls that wait for money here, in order."""
+        return [w.price for w in self._waiting if not w.admitted.done()]
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is reserved."""
+        return not self._in_flight
 
     def lend(self, usd: float, calls: int) -> None:
         """Keep so much for the calls of others; below zero it is given back."""
@@ -173,6 +242,10 @@ class Budget:
     def _pump(self) -> None:
         """Admit those who wait as far as they fit; stop when nobody ever will."""
         self._admit_in_order()
+        if self._ask_for_more is not None:
+            if self._waiting:
+                self._ask_for_more()
+            return
         while self._waiting and not self._under_way:
             next_one = next((w for w in self._waiting if self._fits(w.price.likely)), None)
             if next_one is None:
@@ -212,16 +285,19 @@ class Budget:
 
     def reached(self, price: Price) -> BudgetReached:
         """What to say when the next call, of this price, does not fit."""
+        calls, usd = self._possible
         if self.calls is not None and self.spent_calls >= self.calls:
+            possible = f"; {calls} of them were possibly made by {KILLED}" if calls else ""
             return BudgetReached(
-                f"The budget of {self.calls} calls (budget_calls) is used up. All work is kept; "
-                "resume with a larger one."
+                f"The budget of {self.calls} calls (budget_calls) is used up{possible}. All work "
+                "is kept; resume with a larger one."
             )
+        possible = f", up to {usd:.4f} USD possibly paid by {KILLED}" if usd else ""
         open_end = "" if price.likely == price.dearest else " or more, since max_tokens is not set"
         return BudgetReached(
-            f"The budget of {self.usd:g} USD (budget_usd) is used up: {self.spent_usd:.4f} USD "
-            f"spent, and the next call may cost {price.likely:.4f} USD{open_end}. All work is "
-            "kept; resume with a larger one."
+            f"The budget of {self.usd:g} USD (budget_usd) is used up: {self.spent_usd - usd:.4f} "
+            f"USD spent{possible}, and the next call may cost {price.likely:.4f} USD{open_end}. "
+            "All work is kept; resume with a larger one."
         )
 
     def _nearly_used(self) -> str:

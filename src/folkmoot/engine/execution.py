@@ -47,16 +47,24 @@ from folkmoot.engine.study import Study, claims_of, seats_of
 from folkmoot.engine.study_file import StudyFile
 from folkmoot.engine.study_language import describe_language
 from folkmoot.errors import InputError, Problem, ProtocolError, RunInterrupted, RunPaused
+from folkmoot.measures.estimates import dollars, plural
 from folkmoot.models.catalog import is_local
 from folkmoot.models.keys import scrub
 from folkmoot.models.request import Provider, Request
 from folkmoot.respondent.knobs import planted
 from folkmoot.storage.files import write_json
-from folkmoot.storage.manifest import RunFacts, file_hashes, manifest, seal_manifest
+from folkmoot.storage.manifest import (
+    RunFacts,
+    describe_possibly_paid,
+    file_hashes,
+    manifest,
+    seal_manifest,
+)
 from folkmoot.storage.recording import Recording
 from folkmoot.storage.rows import declared, meanings
 from folkmoot.storage.run_folder import (
     CODEBOOK,
+    JOURNAL,
     LOG,
     LOG_LINES,
     MANIFEST,
@@ -248,7 +256,7 @@ def _context(execution: Execution, journal: Journal | Replay, progress: Progress
             "--executor: calls of this run were handed in by batches, and one process picks them "
             "up; leave out --executor"
         )
-    _, _, unpriced = journal.spent()
+    unpriced = unpriced_in(journal)
     if config.budget_usd is not None and unpriced and execution.replay is None:
         raise InputError(unknown_cost(unpriced))
     seats = seats_of(found.study, config, found.folder)
@@ -282,6 +290,14 @@ def _context(execution: Execution, journal: Journal | Replay, progress: Progress
         seats=seats,
         desk=desk,
     )
+
+
+def unpriced_in(journal: JournalReader) -> list[str]:
+    """Models with calls of unknown cost, as words; calls of killed processes have no model."""
+    _, _, unpriced = journal.spent()
+    if any(loan.max_usd is None for loan in journal.loans()):
+        return [*unpriced, "a model of unknown price by a process that was killed"]
+    return unpriced
 
 
 def unknown_cost(models: Sequence[str]) -> str:
@@ -421,6 +437,8 @@ async def _finish(execution: Execution, context: RunContext, end: _End, began: f
                 tables[name] = write_table(context.folder / TABLES, name, table)
             _write_codebook(execution, tables)
         unusable = _unusable(execution, tables) if outcome == "done" else ""
+        if told := money_in(context.folder):
+            context.progress(Notice(told, "warning"))
         end.tell(unusable)
         seconds = time.monotonic() - began
         facts = _facts(execution, context, outcome, seconds, unusable)
@@ -499,6 +517,7 @@ def _facts(
         record_digest=digest_of_run(context.journal.record_digest(), context.plan.data),
         handed_in=_handed_in(context),
         broken=_broken_replies(context),
+        possibly_paid=_possibly_paid(context),
         planted=_planted(found) if context.synthetic_roles() else {},
         asked_longer=context.longer,
     )
@@ -514,6 +533,29 @@ def _broken_replies(context: RunContext) -> list[tuple[str, float | None]]:
     """Replies that broke off and may have been billed, those of earlier processes included."""
     with JournalReader(context.journal.path) as journal:
         return [(broken.model, broken.max_usd) for broken in journal.broken()]
+
+
+def money_in(folder: Path) -> str:
+    """What a run that is not under way has paid and what it has possibly paid, in words; empty
+    where nothing was possibly paid."""
+    if not (folder / JOURNAL).exists():
+        return ""
+    with JournalReader(folder / JOURNAL) as journal:
+        calls, usd, unpriced = journal.spent()
+        loans = journal.loans()
+        possible = journal.possibly_paid()
+    if not possible.calls:
+        return ""
+    unknown = any(loan.max_usd is None for loan in loans)
+    told = describe_possibly_paid(possible.calls, None if unknown else possible.usd)
+    plus = " and an unknown cost" if unpriced else ""
+    return f"Paid {dollars(usd)}{plus} ({plural(calls, 'call')}); {told}"
+
+
+def _possibly_paid(context: RunContext) -> list[tuple[str, int, float | None]]:
+    """What killed processes and workers had out: who, calls, their cost at most (USD)."""
+    with JournalReader(context.journal.path) as journal:
+        return [(loan.who, loan.calls, loan.max_usd) for loan in journal.loans()]
 
 
 def _relative(path: Path, folder: Path) -> str:

@@ -156,7 +156,7 @@ def _asked_nothing(folder: Path) -> bool:
         return False
     try:
         with JournalReader(journal) as opened:
-            paid = opened.spent()[0] or opened.broken() or opened.batches()
+            paid = opened.spent()[0] or opened.broken() or opened.batches() or opened.loans()
             return not paid and not RunFolder(folder).manifest.get("calls")
     except StorageError:
         return False

@@ -1,4 +1,5 @@
-"""The gateway: the one way to a model. journal → budget → limiter → provider → retry → journal.
+"""The gateway: the one way to a model. journal → budget → limiter → loan → provider → retry →
+journal.
 
 Used by the run's context, which asks it for every reply and every embedding. A call that the
 journal knows is never made again; a reply that was paid for is always journaled.
@@ -22,6 +23,7 @@ from folkmoot.engine.budget import Budget
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.desk import Desk
 from folkmoot.engine.journal import BrokenReply, Entry, Journal, Replay
+from folkmoot.engine.lender import Lender
 from folkmoot.engine.outbox import WAVE, Outbox, TooFew
 from folkmoot.engine.progress import CallDone, Notice, Progress, silent
 from folkmoot.errors import (
@@ -55,7 +57,8 @@ class Gateway:
     `provider_for(model)` gives the provider and what the catalog knows of the model; it is asked
     once a model, and not at all where everything is replayed. `config` says how hard to try and
     what may be spent. `progress` hears of answers, retries, waits, refusals and warnings.
-    `allowance` is given where several runs share one budget and one limiter.
+    `allowance` is given where several runs share one budget and one limiter, or where another
+    process has the run's journal, and lends.
 
     Raises: DriftError (the journal knows another request), RunPaused and its kinds (retries,
     quota or budget used up), FatalModelError (wrong key, unknown model), StorageError.
@@ -78,7 +81,13 @@ class Gateway:
         if isinstance(journal, Journal) and (config.batch or journal.batches()):
             self._outbox = Outbox(journal, config, progress, self.stop)
         told = self._outbox.stop if self._outbox is not None else lambda _: None
-        self._attempts = Attempts(config, self.allowance, progress, told)
+        self.lender: Lender | None = None
+        loan = self.allowance.loan
+        if loan is None and isinstance(journal, Journal):
+            self.lender = Lender(journal, self.budget, self.elsewhere)
+            loan = self.lender.loan
+        self._loan = loan
+        self._attempts = Attempts(config, self.allowance, progress, told, loan)
         self._journal = journal
         self._provider_for = provider_for
         self._config = config
@@ -90,8 +99,14 @@ class Gateway:
     def _own_allowance(self, journal: Journal | Replay, config: StudyConfig) -> Allowance:
         calls, usd, _ = journal.spent()
         calls -= journal.by_people()
-        limits = (config.budget_usd, config.budget_calls)
-        budget = Budget(*limits, spent_usd=usd, spent_calls=calls, warn=self._warn)
+        budget = Budget(
+            config.budget_usd,
+            config.budget_calls,
+            spent_usd=usd,
+            spent_calls=calls,
+            warn=self._warn,
+        )
+        budget.count_possible(journal.possibly_paid())
         return Allowance(budget, config.concurrency)
 
     @property
@@ -168,6 +183,8 @@ class Gateway:
             await self._idle.wait()
         if self._outbox is not None:
             await self._outbox.drain()
+        if self.lender is not None:
+            self.lender.end()
 
     @property
     def most_waiting(self) -> int:
@@ -396,11 +413,17 @@ class Gateway:
         self.in_flight += 1
         try:
             made = entry_of(await settled())
-            self._journal.put(made)
+            self._journal.put(made, call.covered)
             entry = made
+            if call.covered is not None and self.lender is not None:
+                self.lender.settle(call.covered)
         except StorageError as error:
             self.stop(error)
             raise
+        except FolkmootError:
+            if call.covered is not None and self._loan is not None:
+                self._loan.give_back(call.covered)
+            raise  # after any other error, and a cancellation, the call may be paid
         finally:
             self.in_flight -= 1
             if call.reserved is not None:

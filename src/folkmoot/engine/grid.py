@@ -18,9 +18,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from folkmoot.engine.attempts import Allowance, Halted
-from folkmoot.engine.budget import Budget
+from folkmoot.engine.budget import NOTHING, Budget
 from folkmoot.engine.event_loop import Stopper, run_to_end
-from folkmoot.engine.execution import Execution, RunOptions, design_of, execute, unknown_cost
+from folkmoot.engine.execution import (
+    Execution,
+    RunOptions,
+    design_of,
+    execute,
+    unknown_cost,
+    unpriced_in,
+)
 from folkmoot.engine.folder import held_folder, open_folder, settle
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Journal, JournalReader, as_part
@@ -434,15 +441,16 @@ class _Work:
 
     def _allowance(self, tell: Progress) -> Allowance:
         """One budget for all cells, of which earlier processes have spent what journals say."""
-        usd, calls = 0.0, 0
+        usd, calls, possible = 0.0, 0, NOTHING
         unpriced: set[str] = set()
         folders = (cell_folder(self.grid.path, cell) for cell in self.grid.cells)
         for path in (folder / JOURNAL for folder in (self.grid.path, *folders)):
             if path.exists():
                 with JournalReader(path) as journal:
-                    made, spent, unknown = journal.spent()
+                    made, spent, _ = journal.spent()
+                    possible = possible.plus(journal.possibly_paid())
+                    unpriced.update(unpriced_in(journal))
                 usd, calls = usd + spent, calls + made
-                unpriced.update(unknown)
         if self.limits[0] is not None and unpriced:
             raise InputError(unknown_cost(sorted(unpriced)))
         budget = Budget(
@@ -451,6 +459,7 @@ class _Work:
             spent_calls=calls,
             warn=lambda message: tell(Notice(message, "warning")),
         )
+        budget.count_possible(possible)
         config = next(iter(self.found.values()))[0].config
         return Allowance(budget, config.concurrency, shared=True)
 

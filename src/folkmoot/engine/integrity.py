@@ -122,6 +122,8 @@ def digest_of_record(db: sqlite3.Connection, form: int) -> str:
         return ""
     superseded = db.execute("SELECT seal, gone, at FROM superseded ORDER BY number").fetchall()
     beside = [kept_in_meta(db, name) for name in ("batches", "broken")]
+    if loans := kept_in_meta(db, "loans"):
+        beside.append(loans)
     return hash_rows(
         [
             [_hash_column(db, "seal"), *beside],
@@ -140,6 +142,11 @@ def _hash_column(db: sqlite3.Connection, column: str) -> str:
 def kept_in_meta(db: sqlite3.Connection, key: str) -> str:
     row = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     return "" if row is None else str(row[0])
+
+
+def keep_in_meta(db: sqlite3.Connection, key: str, value: str) -> None:
+    """Write down a hash, in the transaction of what changed it."""
+    db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
 
 def hash_batches(db: sqlite3.Connection) -> str:
@@ -163,6 +170,14 @@ def hash_broken(db: sqlite3.Connection) -> str:
 def add_broken(before: str, row: Cells) -> str:
     """The hash over replies that broke off with one more of them."""
     return hash_rows([[before], row])
+
+
+def hash_loans(db: sqlite3.Connection) -> str:
+    """The SHA-256 of the loans that are out; empty where there are none."""
+    if not has_table(db, "loans"):
+        return ""
+    rows = db.execute("SELECT * FROM loans ORDER BY number").fetchall()
+    return hash_rows(rows) if rows else ""
 
 
 def has_table(db: sqlite3.Connection, name: str) -> bool:
@@ -233,7 +248,8 @@ def _damaged_rows(db: sqlite3.Connection) -> list[Damage]:
             )
     if not found and _chain(db, gone) != kept_in_meta(db, "chain"):
         found.append(Damage("", "entries were added or removed since they were written"))
-    for name, hash_table in (("batches", hash_batches), ("broken", hash_broken)):
+    tables = (("batches", hash_batches), ("broken", hash_broken), ("loans", hash_loans))
+    for name, hash_table in tables:
         try:
             same = hash_table(db) == kept_in_meta(db, name)
         except TypeError:

@@ -20,6 +20,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from folkmoot.engine.budget import Amount
 from folkmoot.engine.integrity import (
     BINDING_FORMAT,
     COLUMNS,
@@ -51,6 +52,7 @@ from folkmoot.engine.journal_file import (
     write_batch,
     write_broken,
 )
+from folkmoot.engine.journal_loans import Outstanding, OwnLoan, loans_in
 from folkmoot.errors import DriftError, EmptyJournal, ForeignJournal, NotJournaled, StorageError
 from folkmoot.models.catalog import HUMAN
 from folkmoot.models.request import Message
@@ -131,6 +133,16 @@ class JournalReader:
             return []
         rows = self._reader.execute("SELECT at, address, model, max_usd FROM broken ORDER BY at")
         return [BrokenReply._make(row) for row in rows]
+
+    def loans(self) -> list[Outstanding]:
+        """What may be out beside the entries. While no process of the run is under way, this is
+        what killed ones had out."""
+        return loans_in(self._reader)
+
+    def possibly_paid(self) -> Amount:
+        """What the loans come to; a lower bound (USD) where one of them has an unknown price."""
+        loans = self.loans()
+        return Amount(sum(x.calls for x in loans), sum(x.max_usd or 0.0 for x in loans))
 
     def by_people(self) -> int:
         """Answers of people, which no budget counts."""
@@ -443,7 +455,7 @@ class Replay(JournalReader):
     def tell_change(self) -> None:
         """Nothing is ever changed."""
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: Entry, covered_usd: float | None = None) -> None:
         raise NotJournaled(f"{entry.address} is not in the journal")
 
     async def committed(self) -> None:
@@ -473,11 +485,12 @@ class Journal(JournalReader):
         self._digests = ("", "")
         self.changed = False  # by this process
         self.before_change: Callable[[], None] | None = None
-        self._queue: queue.SimpleQueue[Entry | _Told | Callable[[], None] | None]
+        self._queue: queue.SimpleQueue[Entry | _Covered | _Told | Callable[[], None] | None]
         self._queue = queue.SimpleQueue()
+        self._loan = OwnLoan()
         self._error: StorageError | None = None
         self._closed = False
-        self._last = threading.Event()  # nothing more will come: no waiting for company
+        self._now = threading.Event()  # no waiting for company
         self._thread = threading.Thread(target=self._write, name="journal", daemon=True)
         self._thread.start()
 
@@ -521,8 +534,9 @@ class Journal(JournalReader):
         self._queue.put(lambda: self._supersede(address))
         return None
 
-    def put(self, entry: Entry) -> None:
-        """Queue an entry for the next commit. Raises StorageError if an earlier one failed.
+    def put(self, entry: Entry, covered_usd: float | None = None) -> None:
+        """Queue an entry for the next commit. Raises StorageError if an earlier one failed. What
+        covered it (USD) is out no more when it is on the disk; None where no loan did.
 
         Replies may come faster than the disk takes them (a model in the process): then all waits,
         or memory would grow with the run, and a crash would lose what stood in the queue.
@@ -531,7 +545,7 @@ class Journal(JournalReader):
             raise self._error
         self.changed = True
         self.tell_change()
-        self._queue.put(entry)
+        self._queue.put(entry if covered_usd is None else _Covered(entry, covered_usd))
         if self._queue.qsize() >= MOST_WAITING:
             written = threading.Event()
             self._queue.put(_Told(written.set))
@@ -545,6 +559,35 @@ class Journal(JournalReader):
         await written.wait()
         if self._error is not None:
             raise self._error
+
+    def lend(
+        self,
+        more: Amount,
+        done: Callable[[StorageError | None], None],
+        *,
+        unpriced: bool,
+        at_once: bool,
+    ) -> None:
+        """Write down that so much more is lent, or less below zero. `done` is called when it is on
+        the disk, in the writer's thread. It is no change of the run: a process that ends as it
+        should leaves nothing of it."""
+
+        def take() -> None:
+            self._loan.lend(more, unpriced=unpriced)
+
+        self._queue.put(_Told(lambda: done(self._error), take))
+        if at_once:
+            self._now.set()
+
+    def note_lost(self, out: Amount) -> None:
+        """A worker of this process is gone: what it had out is possibly paid."""
+        self._write_beside(lambda db: self._loan.lose(db, out))
+
+    def note_found(self, entries: Iterable[Entry]) -> None:
+        """Replies of an earlier process were found: they are paid, and no longer possibly."""
+        costs = [entry.cost_usd or 0.0 for entry in entries if entry.kind != "compute"]
+        if costs:
+            self._write_beside(lambda db: self._loan.settle_found(db, len(costs), sum(costs)))
 
     def note(self, batch: Batch, keys: Iterable[str] = ()) -> Future[None]:
         """Write a batch down, and which requests stand in it; done when it is on the disk.
@@ -588,7 +631,7 @@ class Journal(JournalReader):
         if not self._closed:
             self._closed = True
             self._queue.put(None)
-            self._last.set()
+            self._now.set()
             self._thread.join()
             self._digests = super().content_digest(), super().record_digest()
             self._reader.close()
@@ -609,8 +652,8 @@ class Journal(JournalReader):
         while open_for_more:
             group, notices, open_for_more = self._next_group()
             try:
-                if group and self._error is None:
-                    self._chain = commit(db, group, stored, self._chain)
+                if self._error is None and (group or self._loan.changed):
+                    self._chain = commit(db, group, stored, self._chain, self._loan.write)
             except sqlite3.Error as error:
                 self._error = storage_error(self.path, error)
             except StorageError as error:
@@ -629,13 +672,19 @@ class Journal(JournalReader):
         group: list[Entry] = []
         notices: list[Callable[[], object]] = []
         item = self._queue.get()
-        self._last.wait(GROUP_SECONDS)
+        self._now.wait(GROUP_SECONDS)
+        if not self._closed:
+            self._now.clear()
         while True:
             if item is None:
                 return group, notices, False
             if isinstance(item, Entry):
                 group.append(item)
+            elif isinstance(item, _Covered):
+                group.append(item.entry)
+                self._loan.settle(item.usd)
             elif isinstance(item, _Told):
+                item.take()
                 notices.append(item.tell)
             else:
                 return group, [*notices, item], True
@@ -651,7 +700,7 @@ class Journal(JournalReader):
         while (item := self._queue.get()) is not None:
             if isinstance(item, _Told):
                 item.tell()
-            elif not isinstance(item, Entry):
+            elif not isinstance(item, (Entry, _Covered)):
                 item()
 
     def _supersede(self, address: str) -> None:
@@ -687,7 +736,16 @@ def _as_text(stored: bytes) -> str:
     return stored.decode("utf-8", "surrogateescape")
 
 
+class _Covered(NamedTuple):
+    """An entry, and what covered its call (USD)."""
+
+    entry: Entry
+    usd: float
+
+
 class _Told(NamedTuple):
-    """A callback for when all earlier entries are on the disk; later ones may go with them."""
+    """A callback for when all earlier entries are on the disk; later ones may go with them. `take`
+    is called first, when its turn comes."""
 
     tell: Callable[[], object]
+    take: Callable[[], None] = lambda: None

@@ -20,6 +20,7 @@ from folkmoot.engine.journal_file import (
     write_batch,
     write_broken,
 )
+from folkmoot.engine.journal_loans import write_loan
 
 ENTRIES_AT_ONCE = 1000
 
@@ -57,6 +58,8 @@ def copy_journal(
                 write_batch(db, batch, journal.keys_of(batch.name))
             for broken in journal.broken():
                 write_broken(db, broken)
+            for loan in journal.loans():
+                write_loan(db, loan)
         into_one_file(db)
     return new
 

@@ -8,6 +8,7 @@ Schema:
     batches(name, model, id, …)    what was handed in to a vendor's batch interface; no replies
     batched(key, batch)            which request (`Outbox`'s key) stands in which batch
     broken(at, address, …)         replies that broke off and may have been billed, and their bound
+    loans(number, at, who, …)      what may be out beside the entries (`journal_loans.py`)
 
 What the hashes are of is said in `integrity.py`. Format 3 had weaker ones, formats 1 and 2 had
 none, and format 1 hashed requests in another way: they are read, but their runs cannot go on.
@@ -20,7 +21,7 @@ from __future__ import annotations
 import difflib
 import json
 import sqlite3
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -36,6 +37,7 @@ from folkmoot.engine.integrity import (
     hash_content,
     hash_entry,
     hash_superseding,
+    keep_in_meta,
     kept_in_meta,
 )
 from folkmoot.errors import EmptyJournal, ForeignJournal, StorageError
@@ -279,11 +281,6 @@ def chain_in(db: sqlite3.Connection) -> Chain:
     return Chain(int(count), bytes.fromhex(value))
 
 
-def keep_in_meta(db: sqlite3.Connection, key: str, value: str) -> None:
-    """Write down a hash, in the transaction of what changed it."""
-    db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
-
-
 def write_batch(db: sqlite3.Connection, batch: Batch, keys: Iterable[str]) -> None:
     """Record a batch and the keys of its requests."""
     for statement in filter(str.strip, BATCHES.split(";")):
@@ -354,8 +351,15 @@ def storage_error(path: Path, error: sqlite3.Error) -> StorageError:
     return StorageError(f"{path}: {text}")
 
 
-def commit(db: sqlite3.Connection, group: list[Entry], stored: set[bytes], chain: Chain) -> Chain:
-    """One transaction for a group; the chain over all entries after it, given that before it.
+def commit(
+    db: sqlite3.Connection,
+    group: list[Entry],
+    stored: set[bytes],
+    chain: Chain,
+    beside: Callable[[sqlite3.Connection], None] = lambda _: None,
+) -> Chain:
+    """One transaction for a group, and what is written `beside` it; the chain over all entries
+    after it, given that before it.
 
     `stored` holds hashes of texts that are in the file already.
     """
@@ -386,7 +390,9 @@ def commit(db: sqlite3.Connection, group: list[Entry], stored: set[bytes], chain
     with db:
         db.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?)", texts)
         db.executemany(INSERT, rows)
-        keep_in_meta(db, "chain", str(chain))
+        if rows:
+            keep_in_meta(db, "chain", str(chain))
+        beside(db)
     if len(stored) > STORED:
         stored.clear()
     return chain

@@ -3,20 +3,25 @@
 Its concurrency halves when the provider says 429 and rises by one on success; requests and tokens
 per minute are learnt from the provider's headers; a `Retry-After` holds the whole model. Used by
 the gateway, one limiter per model. An uncontended call costs about a microsecond.
+
+On a worker of a cluster a limiter decides nothing: it goes by the `Grant` of the head's limiter,
+and reports what it learns.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from folkmoot.errors import FolkmootError
 
 WINDOW_SECONDS = 60.0  # what "per minute" means where a header gives no reset time
+ENDLESS = math.inf
 
 
 @dataclass(slots=True)
@@ -33,10 +38,53 @@ class Bucket:
         self.level = min(self.capacity, self.level + (now - self.at) * self.rate)
         self.at = now
         short = min(amount, self.capacity) - self.level
-        return 0.0 if short <= 1e-9 else short / self.rate
+        if short <= 1e-9:
+            return 0.0
+        return short / self.rate if self.rate else ENDLESS
 
     def take(self, amount: float) -> None:
         self.level -= min(amount, self.capacity)
+
+
+@dataclass(slots=True)
+class Use:
+    """What a worker reports of one model: what waits there, what it gives back, what it learned.
+
+    `first` are the tokens of the call that waits longest. `limited`: for each 429 how long ago its
+    call began (s), and the wait that it asked for. `held`: seconds that the model is on hold.
+    """
+
+    in_flight: int = 0
+    waiting: int = 0
+    tokens: float = 0.0
+    first: float = 0.0
+    starts_left: float = 0.0
+    tokens_left: float = 0.0
+    successes: int = 0
+    hints: Mapping[str, float] | None = None
+    limited: list[tuple[float, float | None]] = field(default_factory=list)
+    held: float = 0.0
+    retries: int = 0
+    lost: int = 0
+
+
+@dataclass(slots=True)
+class Grant:
+    """What a worker may use of one model: places to add (or to give up, below zero), calls to start
+    and tokens to start them with.
+
+    `most` is the largest amount of tokens that a call may have to wait for; `held` seconds in which
+    nothing starts; `sharing` the workers among whom a minimum spacing is divided; `answered`
+    whether the model ever answered.
+    """
+
+    places: int = 0
+    starts: float = 0.0
+    tokens: float = 0.0
+    most: float = ENDLESS
+    held: float = 0.0
+    sharing: int = 1
+    answered: bool = False
 
 
 class Waiter(NamedTuple):
@@ -49,7 +97,9 @@ class Waiter(NamedTuple):
 class Limiter:
     """Admission of calls to one model, first come, first served.
 
-    `concurrency` is the most calls in flight, `spacing` the least time (s) between two starts.
+    `concurrency` is the most calls in flight, `spacing` the least time (s) between two starts. With
+    `tell` it begins with nothing and goes by grants: `tell` is called where these are not enough,
+    and with True where all others should know at once what was learned.
     """
 
     def __init__(
@@ -57,13 +107,16 @@ class Limiter:
         concurrency: int,
         spacing: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
+        tell: Callable[[bool], None] | None = None,
     ) -> None:
         self.most = max(1, concurrency)
-        self.allowed = float(self.most)
+        self.allowed = float(self.most) if tell is None else 0.0
         self.in_flight = 0
         self.successes = 0
-        self._spacing = spacing
+        self._spacing = self._own_spacing = spacing
         self._clock = clock
+        self._tell = tell
+        self._use = Use()
         self._not_before = 0.0
         self._last_cut = 0.0
         self.requests: Bucket | None = None
@@ -115,6 +168,13 @@ class Limiter:
     def succeeded(self, hints: Mapping[str, float] | None = None) -> None:
         """A reply came: rise by one place per round of replies, and learn from headers."""
         self.successes += 1
+        if self._tell is not None:
+            self._use.successes += 1
+            if hints:
+                if self._use.hints is None and self.tokens is None:
+                    self._tell(True)
+                self._use.hints = hints
+            return
         if self.allowed < self.most:
             self.allowed = min(float(self.most), self.allowed + 1.0 / int(self.allowed))
         if hints:
@@ -122,15 +182,50 @@ class Limiter:
 
     def rate_limited(self, entered_at: float, retry_after: float | None) -> None:
         """A 429 came: halve, once for all calls sent together, and hold the model if told to."""
-        if entered_at >= self._last_cut:
+        if self._tell is not None:
+            self._use.limited.append((self._clock() - entered_at, retry_after))
+            self._tell(True)
+        elif entered_at >= self._last_cut:
             self.allowed = max(1.0, min(self.allowed, float(self.in_flight)) / 2)
             self._last_cut = self._clock()
         if retry_after:
-            self.hold(retry_after)
+            self.learn_hold(retry_after)
 
     def hold(self, seconds: float) -> None:
+        """Start no call for so many seconds, on no worker either."""
+        self.learn_hold(seconds)
+        if self._tell is not None:
+            self._tell(True)
+
+    def learn_hold(self, seconds: float) -> None:
         """Start no call for so many seconds."""
         self._not_before = max(self._not_before, self._clock() + seconds)
+
+    @property
+    def is_lent(self) -> bool:
+        """Whether it goes by grants."""
+        return self._tell is not None
+
+    def take(self, grant: Grant) -> None:
+        """Go on with a grant. It was made out before calls ended that left their places here."""
+        self.allowed += grant.places
+        self.requests = _filled(grant.starts, ENDLESS)
+        self.tokens = _filled(grant.tokens, grant.most)
+        self._spacing = self._own_spacing * grant.sharing
+        if grant.held:
+            self.learn_hold(grant.held)
+        self._pump()
+
+    def report(self) -> Use:
+        """What happened since the last report; gives back what is free."""
+        use, self._use = self._use, Use()
+        waiting = [w.tokens for w in self._waiting if not w.admitted.done()]
+        use.in_flight, use.held = self.in_flight, self.held
+        use.waiting, use.tokens = len(waiting), sum(waiting)
+        use.first = waiting[0] if waiting else 0.0
+        use.starts_left, use.tokens_left = _emptied(self.requests), _emptied(self.tokens)
+        self.allowed = float(self.in_flight)
+        return use
 
     def stop(self, error: FolkmootError) -> None:
         """Admit nobody else; those who wait get the error."""
@@ -154,14 +249,15 @@ class Limiter:
 
     def _admit(self, tokens: float, now: float) -> float:
         """0 and the place is taken; else the seconds to wait (infinite: until somebody leaves)."""
-        if self.in_flight >= int(self.allowed + 1e-9):  # a sum of fractions may fall short
-            return float("inf")
-        wait = self._not_before - now
+        is_full = self.in_flight >= int(self.allowed + 1e-9)  # a sum of fractions may fall short
+        wait = ENDLESS if is_full else self._not_before - now
         if self.requests is not None:
             wait = max(wait, self.requests.wait(1.0, now))
         if self.tokens is not None:
             wait = max(wait, self.tokens.wait(tokens, now))
         if wait > 0.0:
+            if self._tell is not None and wait == ENDLESS and not (is_full and self.in_flight):
+                self._tell(False)
             return wait
         if self.requests is not None:
             self.requests.take(1.0)
@@ -181,7 +277,7 @@ class Limiter:
                 continue
             wait = self._admit(first.tokens, self._clock())
             if wait:
-                if wait != float("inf"):
+                if wait != ENDLESS:
                     self._alarm(wait)
                 return
             self._waiting.popleft()
@@ -201,6 +297,19 @@ class Limiter:
         now = self._clock()
         self.requests = _bucket(self.requests, hints, "requests", now)
         self.tokens = _bucket(self.tokens, hints, "tokens", now)
+
+
+def _filled(amount: float, capacity: float) -> Bucket | None:
+    """A bucket that only a grant fills."""
+    return None if amount == ENDLESS else Bucket(capacity, amount, 0.0, 0.0)
+
+
+def _emptied(bucket: Bucket | None) -> float:
+    """What was in a bucket, and is no more."""
+    if bucket is None:
+        return ENDLESS
+    left, bucket.level = bucket.level, 0.0
+    return left
 
 
 def _bucket(old: Bucket | None, hints: Mapping[str, float], what: str, now: float) -> Bucket | None:

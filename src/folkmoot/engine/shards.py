@@ -3,7 +3,7 @@ has it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -33,7 +33,7 @@ class Shard(Journal):
     def __init__(self, path: Path, *, accept_changes: bool) -> None:
         super().__init__(path)
         self._accept = accept_changes
-        self._unsent: list[Entry] = []
+        self._unsent: list[tuple[Entry, float | None]] = []
         self.known: dict[str, Entry] = {}
         self.used: list[str] = []  # addresses of what was known and asked for again
         self.superseding: list[str] = []  # addresses that are asked again under --accept-changes
@@ -52,17 +52,17 @@ class Shard(Journal):
         self.superseding.append(address)
         return None
 
-    def put(self, entry: Entry) -> None:
-        super().put(entry)
-        self._unsent.append(entry)
+    def put(self, entry: Entry, covered_usd: float | None = None) -> None:
+        super().put(entry)  # the loan is in the journal of the head
+        self._unsent.append((entry, covered_usd))
 
     @property
     def unsent(self) -> int:
         """How many entries the head has not got."""
         return len(self._unsent)
 
-    async def to_send(self) -> list[Entry]:
-        """What the head has not got, once it is on the disk here."""
+    async def to_send(self) -> list[tuple[Entry, float | None]]:
+        """What the head has not got, once it is on the disk here, and what covered it (USD)."""
         count = len(self._unsent)
         if count:
             await self.committed()
@@ -99,14 +99,16 @@ def shards_in(folder: Path) -> list[Path]:
     return sorted(folder.glob(SHARD))
 
 
-def merge(journal: Journal, entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Put what the journal does not have; gives that back, in order."""
-    put: set[str] = set()
+def merge(journal: Journal, entries: Iterable[Entry]) -> list[Entry]:
+    """Put what the journal does not have of what an earlier process was answered; gives that back,
+    in order."""
+    put: dict[str, Entry] = {}
     for entry in entries:
         if entry.address not in put and journal.at(entry.address, whole=False) is None:
-            put.add(entry.address)
+            put[entry.address] = entry
             journal.put(entry)
-            yield entry
+    journal.note_found(put.values())
+    return list(put.values())
 
 
 def merge_shards(folder: Path, path: Path) -> None:
@@ -119,8 +121,7 @@ def merge_shards(folder: Path, path: Path) -> None:
     if None in locks:
         raise RunLocked(f"{folder}: a worker of this run is still at work; wait for it")
     with Journal(path) as journal:
-        for _ in merge(journal, (e for shard in left for e in entries_after(shard, 0))):
-            pass
+        merge(journal, (e for shard in left for e in entries_after(shard, 0)))
     for shard, lock in zip(left, locks, strict=True):
         if lock is not None:
             lock.release()

@@ -64,6 +64,16 @@ class Rate:
             + said * self.output_usd
         )
 
+    def dearest(self, asked: int, said: int) -> float:
+        """USD that so many tokens may cost at most, be they written into the vendor's cache or not:
+        what `cost` says of both, without asking twice."""
+        if max(asked, said) <= LINEAR_UP_TO or self is FREE:
+            return self.share * (
+                asked * max(self.input_usd, self.written_usd) + said * self.output_usd
+            )
+        used = (Usage(asked, said, 0), Usage(asked, said, 0, asked))
+        return max(self.cost(usage) or 0.0 for usage in used)
+
 
 FREE = Rate(None, "", 0.0, 0.0, 0.0, 0.0)
 

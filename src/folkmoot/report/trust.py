@@ -134,6 +134,7 @@ def _run(run: RunFolder) -> Grid:
         "retries after transient errors": manifest.get("retries"),
         "failed attempts (the vendor may have billed them)": manifest.get("lost_tries"),
         **_broken(manifest.get("broken_replies")),
+        **_possibly_paid(manifest.get("possibly_paid")),
         "cost (USD)": _known(manifest.get("cost_usd")),
         "models of unknown cost, not included": unknown or "none",
         "random seed": manifest.get("seed"),
@@ -151,6 +152,14 @@ def _broken(broken: Mapping[str, Any] | None) -> dict[str, object]:
         return {}
     told = "replies that broke off (of unknown cost)"
     return {told: broken["count"], "their cost at most (USD)": _known(broken["max_usd"])}
+
+
+def _possibly_paid(told: Mapping[str, Any] | None) -> dict[str, object]:
+    """What killed processes may have paid, beside the cost."""
+    if not told:
+        return {}
+    calls = "calls in flight when a process was killed (possibly paid, not in the cost)"
+    return {calls: told["calls"], "possibly paid at most (USD)": _known(told["max_usd"])}
 
 
 def _answers(manifest: Mapping[str, Any]) -> Grid:

@@ -29,6 +29,7 @@ from folkmoot.storage.provenance_table import PROVENANCE
 SYNTHETIC_MARK, HUMAN_MARK, MIXED_MARK = "SYNTHETIC", "HUMAN", "MIXED"
 NO_FINDINGS = "These are not findings about people."
 SEAL = "seal"  # SHA-256 of the manifest without this key and without AMENDED
+POSSIBLY_PAID = "possibly_paid"
 AMENDED = "amendments"  # count and digest of what people changed since (amendments.py)
 SYNTHETIC_NOTE = (
     "The embedded respondent answered: a model of opinion dynamics with planted effects. "
@@ -133,6 +134,8 @@ class RunFacts:
     handed_in: int = 0  # calls handed in by batches
     # Replies that broke off and may have been billed: model, most that each may have cost (USD).
     broken: Sequence[tuple[str, float | None]] = ()
+    # What killed processes and workers may have paid: who, calls, their cost at most (USD).
+    possibly_paid: Sequence[tuple[str, int, float | None]] = ()
     unusable: str = ""
     planted: Mapping[str, object] = field(default_factory=dict)
 
@@ -156,7 +159,7 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, o
         "started_at": facts.started_at,
         "finished_at": facts.finished_at,
         "wall_seconds": round(facts.wall_seconds + earlier.get("wall_seconds", 0.0), 3),
-        "processes": 1 + earlier.get("processes", 0),
+        "processes": 1 + earlier.get("processes", 0) + _killed_since(facts),
         "calls": sum(use.calls + use.replayed for use in uses),
         **({"handed_in_by_batches": facts.handed_in} if facts.handed_in else {}),
         "retries": sum(use.retries for use in uses) + earlier.get("retries", 0),
@@ -166,6 +169,7 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, o
         "cost_usd": round(sum(known), 6) if known or not unknown else None,
         "cost_unknown_for": unknown,
         **_broken(facts.broken),
+        **_possibly_paid(facts.possibly_paid),
         "models": [
             _model(name, use, facts.roles.get(name, ())) for name, use in facts.models.items()
         ],
@@ -194,6 +198,31 @@ def _broken(broken: Sequence[tuple[str, float | None]]) -> dict[str, object]:
     bounds = [usd for _, usd in broken if usd is not None]
     most = round(sum(bounds), 6) if len(bounds) == len(broken) else None
     return {"broken_replies": {"count": len(broken), "max_usd": most}}
+
+
+def _possibly_paid(loans: Sequence[tuple[str, int, float | None]]) -> dict[str, object]:
+    """What killed processes and workers had out: it is in no other sum."""
+    if not loans:
+        return {}
+    prices = [usd for _, _, usd in loans if usd is not None]
+    most = round(sum(prices), 6) if len(prices) == len(loans) else None
+    killed = {who: sum(of == who for of, _, _ in loans) for who in ("process", "worker")}
+    told = {"calls": sum(calls for _, calls, _ in loans), "max_usd": most}
+    return {POSSIBLY_PAID: {**told, "processes": killed["process"], "workers": killed["worker"]}}
+
+
+def _killed_since(facts: RunFacts) -> int:
+    """Processes that were killed with calls out since the manifest before."""
+    now = sum(who == "process" for who, _, _ in facts.possibly_paid)
+    return max(0, now - int(facts.earlier.get(POSSIBLY_PAID, {}).get("processes", 0)))
+
+
+def describe_possibly_paid(calls: int, max_usd: float | None) -> str:
+    """What was possibly paid, in words; empty for nothing."""
+    if not calls:
+        return ""
+    most = "at an unknown price" if max_usd is None else f"up to {dollars(max_usd)}"
+    return f"possibly paid {most} ({plural(calls, 'call')} of a process that was killed)"
 
 
 # What the note of a run counts of the embedded respondent's answers.

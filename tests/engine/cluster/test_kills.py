@@ -17,7 +17,8 @@ from typing import Any, NoReturn
 import pytest
 
 import folkmoot
-from folkmoot.engine.shards import SHARDS, entries_after, forget
+from folkmoot.engine.lender import FEWEST_AHEAD, SHARE_AHEAD
+from folkmoot.engine.shards import SHARDS, entries_after, forget, shards_in
 from tests.engine.cluster.runs import (
     Head,
     journaled,
@@ -181,6 +182,27 @@ def test_a_share_whose_reply_is_lost_with_its_machine_is_run_again(
     the_same(done, alone)
 
 
+def test_what_a_killed_worker_had_in_flight_is_possibly_paid(
+    cluster: None, key: None, tmp_path: Path
+) -> None:
+    with ThreadPoolExecutor(1) as pool, held_server() as server:
+        priced = {"model": "openai/gpt-4o-mini", "endpoints": {"openai": server.openai}}
+        study = study_file(tmp_path, server.openai, concurrency=8, budget_calls=200, **priced)
+        out = tmp_path / "run"
+        run = pool.submit(play, study, out, executor="ray", workers=2)
+        stopped_in_the_middle(server, out)
+        os.kill(worker_of(shards_in(out / SHARDS)[0]), signal.SIGKILL)
+        wait_until(lambda: "a worker was lost" in (out / "run.log").read_text())
+        go_on(server)
+        done = run.result()
+        server.wait_until_quiet()
+        billed = len(server.model.log)
+    told, calls = done.manifest["possibly_paid"], done.manifest["calls"]
+    assert (told["processes"], told["workers"]) == (0, 1) and told["max_usd"] > 0
+    assert calls <= billed <= calls + told["calls"]
+    assert told["calls"] <= 8 + SHARE_AHEAD * 200 + FEWEST_AHEAD
+
+
 @pytest.mark.parametrize(
     "workers",
     [
@@ -201,4 +223,9 @@ def test_a_head_that_is_killed_is_resumed_by_anybody(
         executor = {} if workers is None else {"executor": "ray", "workers": workers}
         done = play(study, out, **executor)
         nothing_paid_twice(server, paid, alone)
+        server.wait_until_quiet()
+        billed = len(server.model.log)
     the_same(done, alone)
+    told = done.manifest["possibly_paid"]
+    assert told["processes"] == 1 and told["max_usd"] is None  # the model's price is unknown
+    assert billed <= done.manifest["calls"] + told["calls"]

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkmoot.engine.attempts import Allowance
+from folkmoot.engine.attempts import UNBOUNDED, Allowance
 from folkmoot.engine.budget import Budget, Price
-from folkmoot.engine.cluster.leases import Lease, LeasedAllowance, Lender, divided
+from folkmoot.engine.cluster.leases import Lease, Leases, divided, report_of, take
+from folkmoot.engine.lender import Loan
 from folkmoot.errors import BudgetReached, FolkmootError, RunPaused
 from tests.turns import turns
 
@@ -34,13 +35,23 @@ class Fleet:
     def __post_init__(self) -> None:
         self.budget = Budget(self.usd, self.calls)
         self.head = Allowance(self.budget, self.concurrency)
-        self.lender = Lender(self.head, 0.0, lambda _: True, self.stop)
-        self.workers: list[LeasedAllowance] = []
+        self.leases = Leases(self.head, 0.0, lambda _: True, self.stop)
+        self.workers: list[Allowance] = []
         self.paid: dict[int, list[float]] = {}
         for number in range(self.size):
-            self.lender.add(number)
-            self.workers.append(LeasedAllowance(self.budget, lambda: None, lambda: None))
+            self.leases.add(number)
+            self.workers.append(self.worker())
             self.paid[number] = []
+
+    def worker(self) -> Allowance:
+        """What calls of a worker compete for; it has nothing yet."""
+        nothing = (None if self.usd is None else 0.0, None if self.calls is None else 0)
+        budget = Budget(*nothing, ask_for_more=lambda: None)
+        loan = Loan(lambda: None)
+        return Allowance(budget, UNBOUNDED, tell=lambda urgent: None, loan=loan)
+
+    def take(self, number: int, lease: Lease) -> None:
+        take(lease, self.workers[number], loan_of(self.workers[number]))
 
     def stop(self, error: FolkmootError) -> None:
         self.head.stop(error)
@@ -67,17 +78,18 @@ class Fleet:
     async def report(self, number: int) -> Lease:
         """What a worker may use next; what it paid is in the journal by then."""
         paid, self.paid[number] = self.paid[number], []
-        uses, money = self.workers[number].report(quiet=True)
+        worker = self.workers[number]
+        uses, money = report_of(worker, loan_of(worker), quiet=True)
         for cost in paid:
-            self.lender.settle(number, cost)
-        return self.lender.lease(number, uses, money)
+            self.leases.settle(number, cost)
+        return self.leases.lease(number, uses, money)
 
     async def go_round(self) -> None:
         while True:
-            for number, worker in enumerate(self.workers):
+            for number in range(self.size):
                 lease = await self.report(number)
                 await turns(1)
-                worker.take(lease)
+                self.take(number, lease)
                 await turns(3)
 
     async def run(self, calls: Sequence[tuple[int, float, int]]) -> list[BaseException | None]:
@@ -88,6 +100,11 @@ class Fleet:
             return await asyncio.gather(*made, return_exceptions=True)
         finally:
             round_trip.cancel()
+
+
+def loan_of(worker: Allowance) -> Loan:
+    assert worker.loan is not None
+    return worker.loan
 
 
 def test_a_total_is_divided_by_what_is_wanted() -> None:
@@ -152,14 +169,14 @@ async def test_an_open_end_goes_alone_where_its_likely_cost_fits() -> None:
 async def test_what_a_lost_worker_had_is_lent_to_others() -> None:
     fleet = Fleet(concurrency=2, calls=5, size=2)
     fleet.workers[0].limiter(MODEL, 0.0, local=False)
-    fleet.workers[0].take(await fleet.report(0))
-    fleet.workers[0].take(await fleet.report(0))
+    fleet.take(0, await fleet.report(0))
+    fleet.take(0, await fleet.report(0))
     hung = [asyncio.ensure_future(fleet.call(0, 0.0, 10**6)) for _ in range(4)]
     await turns(5)
-    fleet.workers[0].take(await fleet.report(0))
-    fleet.lender.lose(0)
-    fleet.workers = [LeasedAllowance(fleet.budget, lambda: None, lambda: None), fleet.workers[1]]
-    fleet.lender.add(0)
+    fleet.take(0, await fleet.report(0))
+    fleet.leases.lose(0)
+    fleet.workers = [fleet.worker(), fleet.workers[1]]
+    fleet.leases.add(0)
     assert not any(await fleet.run([(1, 0.0, 1)] * 5))
     for one in hung:
         one.cancel()
@@ -169,16 +186,16 @@ async def test_a_pause_that_one_worker_learns_holds_for_all() -> None:
     fleet = Fleet(size=2)
     for number in range(2):
         fleet.workers[number].limiter(MODEL, 0.0, local=False)
-        fleet.workers[number].take(await fleet.report(number))
-    told = fleet.workers[0].leased[MODEL]
+        fleet.take(number, await fleet.report(number))
+    told = fleet.workers[0].limiters[MODEL]
     told.in_flight += 1
     told.rate_limited(told.now(), 30.0)
     told.leave()
-    fleet.workers[0].take(await fleet.report(0))
-    assert fleet.lender.holds()[MODEL] == pytest.approx(30.0, abs=5.0)
-    fleet.workers[1].take(await fleet.report(1))
-    assert not fleet.workers[1].leased[MODEL].try_enter(1.0)
-    assert fleet.workers[1].leased[MODEL].held == pytest.approx(30.0, abs=5.0)
+    fleet.take(0, await fleet.report(0))
+    assert fleet.leases.holds()[MODEL] == pytest.approx(30.0, abs=5.0)
+    fleet.take(1, await fleet.report(1))
+    assert not fleet.workers[1].limiters[MODEL].try_enter(1.0)
+    assert fleet.workers[1].limiters[MODEL].held == pytest.approx(30.0, abs=5.0)
     assert fleet.head.limiter(MODEL, 0.0, local=False).allowed < fleet.concurrency
 
 
@@ -187,7 +204,7 @@ async def test_a_rate_that_one_worker_learns_is_that_of_all() -> None:
     for worker in fleet.workers:
         worker.limiter(MODEL, 0.0, local=False)
     hints = {"requests_limit": 9.0, "requests_remaining": 6.0, "requests_reset": 600.0}
-    fleet.workers[0].leased[MODEL].succeeded(hints)
+    fleet.workers[0].limiters[MODEL].succeeded(hints)
     waiting = [asyncio.ensure_future(fleet.call(n % 3, 0.0, 0)) for n in range(30)]
     round_trip = asyncio.ensure_future(fleet.go_round())
     await turns(500)

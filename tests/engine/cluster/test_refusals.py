@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,42 @@ def test_people_in_seats_are_refused_on_the_command_line(tmp_path: Path) -> None
 def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusals, "find_spec", lambda name: None)
     assert 'pip install "folkmoot[ray]"' in refused(tmp_path, {})
+
+
+def test_a_ray_that_cannot_be_loaded_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(name: str) -> None:
+        raise ImportError(f"{name}: undefined symbol")
+
+    monkeypatch.setattr(refusals, "import_module", load)
+    assert "cannot be loaded: ray: undefined symbol" in refused(tmp_path, {})
+
+
+def test_a_node_that_does_not_start_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray")
+
+    def start(*_: object, **__: object) -> None:
+        raise Exception("The current node timed out during startup.")  # as Ray raises it
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", start)
+    assert "Ray did not start: The current node timed out" in refused(tmp_path, {}, workers=1)
+
+
+def test_a_worker_that_dies_at_its_start_is_named(
+    cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = pytest.importorskip("folkmoot.engine.cluster.head")
+
+    class Dying:
+        async def begin(self, _setup: object) -> None:
+            os._exit(1)
+
+    monkeypatch.setattr(head, "Worker", Dying)
+    assert "a worker could not start" in refused(tmp_path, {}, workers=1)
 
 
 VOTE = "    async def vote(scope: Scope, who: Speaker) -> None:\n"

@@ -18,11 +18,12 @@ from itertools import count
 from typing import Any, TypeVar, cast
 
 import ray
-from ray.exceptions import ObjectLostError, RayActorError, RayError
+from ray.exceptions import ObjectLostError, RayActorError, RayError, RaySystemError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from folkmoot.engine.attempts import Halted
-from folkmoot.engine.cluster.leases import Lease, Lender
+from folkmoot.engine.budget import Amount
+from folkmoot.engine.cluster.leases import Lease, Leases
 from folkmoot.engine.cluster.refusals import RAY
 from folkmoot.engine.cluster.travel import packed, packed_by_name, unpacked
 from folkmoot.engine.cluster.worker import Outcome, Ready, Report, Setup, Worker
@@ -37,6 +38,7 @@ from folkmoot.engine.study import code_of, find_study, registered
 from folkmoot.engine.study_code import agreement_for_workers
 from folkmoot.engine.study_file import StudyFile
 from folkmoot.errors import FolkmootError, InputError, RunPaused, StorageError
+from folkmoot.measures.estimates import dollars, plural
 from folkmoot.randomness import digest
 from folkmoot.storage.manifest import ModelUse
 
@@ -88,7 +90,9 @@ class Cluster:
         self._rows_before = run.journal.last_row()
         self._said: set[str] = set()
         gateway = run.gateway
-        self._lender = Lender(
+        assert gateway.lender is not None
+        self._lender = gateway.lender
+        self._leases = Leases(
             gateway.allowance,
             run.config.api_sleep_seconds,
             lambda model: bool(model in gateway.uses and gateway.uses[model].answered),
@@ -107,7 +111,11 @@ class Cluster:
         """Run parts on the workers, in shares that begin in order."""
         run.plan.write()
         each = cast("Fork[I, R]", fork)
-        begins = ray.put(packed_by_name(each, f"each() at {'/'.join(fork.path)}", each.fn))
+        data = packed_by_name(each, f"each() at {'/'.join(fork.path)}", each.fn)
+        try:
+            begins = ray.put(data)
+        except (RayError, ConnectionError) as error:
+            raise RunPaused(f"The cluster cannot go on: Ray failed: {error}") from error
         number = next(self._numbers)
         size = max(1, min(SHARE, len(parts) // (EACH * self._size)))
         shares = iter([parts[i : i + size] for i in range(0, len(parts), size)])
@@ -165,19 +173,19 @@ class Cluster:
 
     async def _start(self) -> str:
         """Start a worker; why it cannot work, empty where it can."""
-        actor = self._actor.remote()
         try:
+            actor = self._actor.remote()
             ready: Ready = await asyncio.wait_for(actor.begin.remote(self._setup), START_SECONDS)
         except TimeoutError:
             return f"no machine had room for a worker within {START_SECONDS} s: see `ray status`"
-        except RayError as error:
+        except (RayError, ConnectionError) as error:
             return f"a worker could not start: {error}"
         if ready.problem:
             ray.kill(actor)
             return ready.problem
         worker = _Worker(next(self._numbers), actor, ready)
         self._workers.append(worker)
-        self._lender.add(worker.number)
+        self._leases.add(worker.number)
         for path, entries in ready.left:
             self._book(None, merge(self._journal, entries))
             await self._journal.committed()
@@ -195,15 +203,23 @@ class Cluster:
                 await self._bury(worker, error)
                 return
             lease = self._hear(worker, report)
+            wish = report.money.loan
             if self._closing and report.money.quiet:
+                self._lender.take_back(worker.number, wish.begun)
                 return
+            try:
+                lease.lent = await self._lender.lend(worker.number, wish)
+            except StorageError as error:
+                self._run.gateway.stop(error)
 
     def _hear(self, worker: _Worker, report: Report) -> Lease:
         gateway = self._run.gateway
         for address in report.superseding:
             self._journal.lookup(address, b"", dict)
-        for entry in report.entries:
-            self._journal.put(entry)
+        for entry, covered in zip(report.entries, report.covers, strict=True):
+            self._journal.put(entry, covered)
+            if covered is not None:
+                self._lender.settle(covered, worker.number)
         self._book(worker, report.entries)
         for event in report.events:
             text = event.message if isinstance(event, Notice) and event.level != "info" else ""
@@ -212,7 +228,7 @@ class Cluster:
             if text:
                 self._said.add(text)
             if isinstance(event, CallRetried) and event.may_be_billed:
-                self._lender.settle_broken(worker.number, event.max_usd or 0.0)
+                self._leases.settle_broken(worker.number, event.max_usd or 0.0)
                 broken = BrokenReply(time.time(), "", event.model, event.max_usd)
                 self._journal.put_broken(broken)
         for model, use in report.uses.items():
@@ -221,9 +237,9 @@ class Cluster:
             told.lost += use.lost
         if report.stopped is not None:
             gateway.stop(cast("FolkmootError", unpacked(report.stopped)))
-        before = self._lender.holds()
-        lease = self._lender.lease(worker.number, report.uses, report.money)
-        longer = {m: s for m, s in self._lender.holds().items() if s > before.get(m, 0.0) + 0.05}
+        before = self._leases.holds()
+        lease = self._leases.lease(worker.number, report.uses, report.money)
+        longer = {m: s for m, s in self._leases.holds().items() if s > before.get(m, 0.0) + 0.05}
         for other in self._workers:
             if longer and other is not worker:
                 other.actor.hold.remote(longer)
@@ -241,7 +257,7 @@ class Cluster:
             if worker is not None:
                 worker.received += 1
                 if paid:
-                    self._lender.settle(worker.number, entry.cost_usd)
+                    self._leases.settle(worker.number, entry.cost_usd)
 
     async def _bury(self, worker: _Worker, error: Exception) -> None:
         """A worker is lost: have what its disk holds, and start another in its place."""
@@ -249,12 +265,16 @@ class Cluster:
         self._workers.remove(worker)
         with suppress(StorageError):
             left = await self._salvaged(worker)
-            for entry in left:
-                self._journal.put(entry)
+            for entry in left:  # what covered it is not known: at least what it cost
+                covered = entry.cost_usd or 0.0 if entry.kind != "compute" else None
+                self._journal.put(entry, covered)
+                if covered is not None:
+                    self._lender.settle(covered, worker.number)
             self._book(worker, left)
             await self._journal.committed()
-        self._lender.lose(worker.number)
-        self._run.warn((), f"a worker was lost ({type(error).__name__}); another takes its shares")
+        self._leases.lose(worker.number)
+        out = self._lender.lose(worker.number)
+        self._run.warn((), _describe_loss(error, out))
         self._losses += 1
         halted = self._closing or self._run.halted is not None
         problem = "" if halted else await self._start()
@@ -303,6 +323,9 @@ class Cluster:
             except (RayActorError, ObjectLostError):
                 await worker.gone.wait()
                 continue
+            except (RaySystemError, ConnectionError) as error:
+                paused = RunPaused(f"The cluster cannot go on: Ray failed: {error}")
+                return {parts[0].number: paused}
             finally:
                 worker.parts -= len(parts)
             outcome = cast("Outcome", unpacked(data, run))
@@ -347,6 +370,13 @@ class Cluster:
         return error
 
 
+def _describe_loss(error: Exception, out: Amount) -> str:
+    told = f"a worker was lost ({type(error).__name__}); another takes its shares"
+    if out.calls:
+        told += f"; possibly paid: {dollars(out.usd)} ({plural(out.calls, 'call')} in flight there)"
+    return told
+
+
 @asynccontextmanager
 async def cluster(
     run: RunContext, found: StudyFile, where: str, workers: int | None, *, accept_changes: bool
@@ -388,8 +418,8 @@ def connected(where: str, workers: int | None) -> Iterator[None]:
             else:
                 own = {"include_dashboard": False, "object_store_memory": LOCAL_STORE}
                 ray.init("local", num_cpus=workers, **own, **quiet)
-        except (ConnectionError, RuntimeError, ValueError, RayError) as error:
-            raise InputError(f"--executor {where}: Ray does not answer: {error}") from error
+        except Exception as error:  # Ray raises a plain one where a node does not start
+            raise InputError(f"--executor {where}: Ray did not start: {error}") from error
     try:
         yield
     finally:

@@ -1,70 +1,29 @@
 """Leases: what of the limits of a run a worker of a cluster may use until it reports again.
 
-The head keeps the run's own `Budget` and `Limiter`s. With every report a worker gives back what it
-does not use and says what waits; it gets a new lease at once. So a limit holds for the cluster as
-it does in one process, and a worker asks a few times a second and not for each call.
+The head keeps the run's own `Budget` and `Limiter`s, and those of a worker go by what it gives out.
+With every report a worker gives back what it does not use and says what waits; it gets a new lease
+at once. So a limit holds for the cluster as it does in one process, and a worker asks a few times a
+second and not for each call. What may be sent is lent by the run's one `Lender`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from folkmoot.engine.attempts import UNBOUNDED, Allowance
-from folkmoot.engine.budget import Budget, Price
+from folkmoot.engine.attempts import Allowance
+from folkmoot.engine.budget import Amount, Price
 from folkmoot.engine.journal import Entry
-from folkmoot.engine.limits import Bucket, Limiter
+from folkmoot.engine.lender import Loan, Wish
+from folkmoot.engine.limits import ENDLESS, Bucket, Grant, Limiter, Use
 from folkmoot.errors import BudgetReached
-
-ENDLESS = math.inf
-
-
-@dataclass(slots=True)
-class Use:
-    """What a worker reports of one model: what waits there, what it gives back, what it learned.
-
-    `first` are the tokens of the call that waits longest. `limited`: for each 429 how long ago its
-    call began (s), and the wait that it asked for. `held`: seconds that the model is on hold.
-    """
-
-    in_flight: int = 0
-    waiting: int = 0
-    tokens: float = 0.0
-    first: float = 0.0
-    starts_left: float = 0.0
-    tokens_left: float = 0.0
-    successes: int = 0
-    hints: Mapping[str, float] | None = None
-    limited: list[tuple[float, float | None]] = field(default_factory=list)
-    held: float = 0.0
-    retries: int = 0
-    lost: int = 0
-
-
-@dataclass(slots=True)
-class Grant:
-    """What a worker may use of one model: places to add (or to give up, below zero), calls to start
-    and tokens to start them with.
-
-    `most` is the largest amount of tokens that a call may have to wait for; `held` seconds in which
-    nothing starts; `sharing` the workers among whom a minimum spacing is divided; `answered`
-    whether the model ever answered.
-    """
-
-    places: int = 0
-    starts: float = 0.0
-    tokens: float = 0.0
-    most: float = ENDLESS
-    held: float = 0.0
-    sharing: int = 1
-    answered: bool = False
 
 
 @dataclass(slots=True)
 class Money:
     """What a worker reports of the budget: what waits (all; the first call, and what it will
-    likely cost), and what it gives back. `quiet`: nothing is in flight or unsent there."""
+    likely cost), what it gives back, and what it wishes to send. `quiet`: nothing is in flight or
+    unsent there."""
 
     wanted_usd: float = 0.0
     wanted_calls: int = 0
@@ -73,168 +32,44 @@ class Money:
     usd_left: float = 0.0
     calls_left: int = 0
     quiet: bool = True
+    loan: Wish = field(default=Wish())
 
 
 @dataclass(slots=True)
 class Lease:
-    """All that a worker may use until it reports again. `found`: what the journal holds at the
-    addresses that it asked about."""
+    """All that a worker may use until it reports again: what it may reserve of the budget, what it
+    has been `lent` to send (None: as before), what of the models' limits. `found`: what the journal
+    holds at the addresses that it asked about."""
 
     usd: float = 0.0
     calls: int = 0
+    lent: Amount | None = None
     models: dict[str, Grant] = field(default_factory=dict)
     found: dict[str, Entry | None] = field(default_factory=dict)
 
 
-class LeasedLimiter(Limiter):
-    """A worker's limiter: it lets in what the lease covers. `hungry` is told when that is not
-    enough, `urgent` when all other workers should know of something."""
-
-    def __init__(
-        self, spacing: float, hungry: Callable[[], None], urgent: Callable[[], None]
-    ) -> None:
-        super().__init__(UNBOUNDED)
-        self._own_spacing = spacing
-        self._hungry = hungry
-        self._urgent = urgent
-        self._grant = Grant()
-        self._use = Use()
-
-    @property
-    def counts_tokens(self) -> bool:
-        return self._grant.most < ENDLESS
-
-    def take(self, grant: Grant) -> None:
-        """Go on with a lease. It was made out before calls ended that left their places here."""
-        grant.places += self._grant.places
-        self._grant = grant
-        self._spacing = self._own_spacing * grant.sharing
-        if grant.held:
-            super().hold(grant.held)
-        self._pump()
-
-    def report(self) -> Use:
-        """What happened since the last report; gives back what is free."""
-        use, grant = self._use, self._grant
-        use.in_flight = self.in_flight
-        waiting = [w.tokens for w in self._waiting if not w.admitted.done()]
-        use.waiting, use.tokens = len(waiting), sum(waiting)
-        use.first = waiting[0] if waiting else 0.0
-        use.starts_left, use.tokens_left = grant.starts, grant.tokens
-        use.held = self.held
-        self._use = Use()
-        endless = grant.starts if grant.starts == ENDLESS else 0.0
-        self._grant = Grant(starts=endless, tokens=endless, most=grant.most)
-        return use
-
-    def leave(self, places: int = 1) -> None:
-        self._grant.places += places
-        super().leave(places)
-
-    def succeeded(self, hints: Mapping[str, float] | None = None) -> None:
-        self.successes += 1
-        self._use.successes += 1
-        if hints:
-            if self._use.hints is None and self._grant.most == ENDLESS:
-                self._urgent()
-            self._use.hints = hints
-
-    def rate_limited(self, entered_at: float, retry_after: float | None) -> None:
-        self._use.limited.append((self._clock() - entered_at, retry_after))
-        if retry_after:
-            super().hold(retry_after)
-        self._urgent()
-
-    def hold(self, seconds: float) -> None:
-        super().hold(seconds)
-        self._urgent()
-
-    def learn_hold(self, seconds: float) -> None:
-        """Another worker was told to leave the model alone."""
-        super().hold(seconds)
-
-    def _admit(self, tokens: float, now: float) -> float:
-        grant, tokens = self._grant, min(tokens, self._grant.most)
-        if grant.places < 1 or grant.starts < 1 or grant.tokens < tokens:
-            if not self.in_flight or grant.places >= 1:
-                self._hungry()
-            return ENDLESS
-        wait = super()._admit(tokens, now)
-        if not wait:
-            grant.places -= 1
-            grant.starts -= 1
-            grant.tokens -= tokens
-        return wait
+def report_of(allowance: Allowance, loan: Loan, *, quiet: bool) -> tuple[dict[str, Use], Money]:
+    """What happened on a worker since the last report, by model; what waits; gives back what is
+    free. `quiet`: nothing that was answered is on its way to the head."""
+    uses = {m: limiter.report() for m, limiter in allowance.limiters.items() if limiter.is_lent}
+    budget = allowance.budget
+    money = Money(loan=loan.wish())
+    money.quiet = quiet and budget.idle and not any(use.in_flight for use in uses.values())
+    if waiting := budget.prices_waiting:
+        money.wanted_calls = len(waiting)
+        money.wanted_usd = sum(price.dearest for price in waiting)
+        money.first_usd, money.likely_usd = waiting[0]
+    money.usd_left, money.calls_left = budget.take_free()
+    return uses, money
 
 
-class LeasedBudget(Budget):
-    """A worker's budget: it grows with each lease, and never says that the money is used up."""
-
-    def __init__(self, whole: Budget, hungry: Callable[[], None]) -> None:
-        none = (None if whole.usd is None else 0.0, None if whole.calls is None else 0)
-        super().__init__(*none)
-        self._hungry = hungry
-
-    def take(self, usd: float, calls: int) -> None:
-        """Go on with a lease."""
-        if self.usd is not None:
-            self.usd += usd
-        if self.calls is not None:
-            self.calls += calls
-        self._pump()
-
-    def report(self, *, quiet: bool) -> Money:
-        """What waits; gives back what is free."""
-        money = Money(quiet=quiet and not self._in_flight)
-        waiting = [w.price for w in self._waiting if not w.admitted.done()]
-        if waiting:
-            money.wanted_calls = len(waiting)
-            money.wanted_usd = sum(price.dearest for price in waiting)
-            money.first_usd, money.likely_usd = waiting[0]
-        if self.usd is not None:
-            money.usd_left = max(0.0, self.usd - self.spent_usd - self._reserved)
-            self.usd -= money.usd_left
-        if self.calls is not None:
-            money.calls_left = max(0, self.calls - self.spent_calls - self._in_flight)
-            self.calls -= money.calls_left
-        return money
-
-    def _pump(self) -> None:
-        self._admit_in_order()
-        if self._waiting:
-            self._hungry()
-
-
-class LeasedAllowance(Allowance):
-    """What calls of a worker compete for. Models in its own process need no lease."""
-
-    def __init__(
-        self, whole: Budget, hungry: Callable[[], None], urgent: Callable[[], None]
-    ) -> None:
-        super().__init__(LeasedBudget(whole, hungry), UNBOUNDED)
-        self.leased: dict[str, LeasedLimiter] = {}
-        self._told = hungry, urgent
-
-    def take(self, lease: Lease) -> None:
-        """Go on with a lease."""
-        assert isinstance(self.budget, LeasedBudget)
-        self.budget.take(lease.usd, lease.calls)
-        for model, grant in lease.models.items():
-            self.leased[model].take(grant)
-
-    def report(self, *, quiet: bool) -> tuple[dict[str, Use], Money]:
-        """What happened since the last report, by model; what waits; gives back what is free.
-        `quiet`: nothing that was answered is on its way to the head."""
-        assert isinstance(self.budget, LeasedBudget)
-        uses = {model: limiter.report() for model, limiter in self.leased.items()}
-        quiet = quiet and not any(use.in_flight for use in uses.values())
-        return uses, self.budget.report(quiet=quiet)
-
-    def limiter(self, model: str, spacing: float, *, local: bool) -> Limiter:
-        if local or model in self.limiters:
-            return super().limiter(model, spacing, local=local)
-        self.limiters[model] = self.leased[model] = LeasedLimiter(spacing, *self._told)
-        return super().limiter(model, spacing, local=local)
+def take(lease: Lease, allowance: Allowance, loan: Loan) -> None:
+    """Go on with a lease, on a worker."""
+    allowance.budget.grow(lease.usd, lease.calls)
+    for model, grant in lease.models.items():
+        allowance.limiters[model].take(grant)
+    if lease.lent is not None:
+        loan.take(lease.lent)
 
 
 def divided(total: float, wants: Sequence[float]) -> list[float]:
@@ -258,9 +93,9 @@ class Tenant:
     calls: int = 0
 
 
-class Lender:
-    """Lends what the run's allowance has, to workers by number. `spacing` as in the study file;
-    `answered` tells whether a model ever answered; `stop` ends the run."""
+class Leases:
+    """Divides what the run's allowance has among workers, by number. `spacing` as in the study
+    file; `answered` tells whether a model ever answered; `stop` ends the run."""
 
     def __init__(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -56,6 +57,12 @@ def refuse(
             f"--executor {where}: each process would start {own[0]} for itself; start "
             "one server per machine, and list them under `endpoints:`"
         )
+    try:
+        import_module("ray")
+    except Exception as error:  # whatever its compiled parts raise
+        raise InputError(
+            f"--executor {where}: Ray is installed, but cannot be loaded: {error}"
+        ) from error
 
 
 def hidden_by_folder(folder: Path) -> list[str]:

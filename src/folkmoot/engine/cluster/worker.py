@@ -21,10 +21,10 @@ import ray
 from filelock import FileLock
 
 from folkmoot.conversation.prompts import SUFFIX, PromptLibrary
-from folkmoot.engine.attempts import Halted
+from folkmoot.engine.attempts import UNBOUNDED, Allowance, Halted
 from folkmoot.engine.authors import caller
 from folkmoot.engine.budget import Budget
-from folkmoot.engine.cluster.leases import Lease, LeasedAllowance, Money, Use
+from folkmoot.engine.cluster.leases import Lease, Money, report_of, take
 from folkmoot.engine.cluster.travel import packed, packed_by_name, sendable, unpacked
 from folkmoot.engine.config import StudyConfig
 from folkmoot.engine.consent import Consent
@@ -32,6 +32,8 @@ from folkmoot.engine.context import Part, RunContext
 from folkmoot.engine.folder import HOLDER
 from folkmoot.engine.gateway import Gateway
 from folkmoot.engine.journal import Entry
+from folkmoot.engine.lender import Loan
+from folkmoot.engine.limits import Use
 from folkmoot.engine.plan import Plan
 from folkmoot.engine.progress import CallDone, Event
 from folkmoot.engine.providers import Providers
@@ -84,12 +86,14 @@ class Ready(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """What a worker tells the head: what was answered (in order), what happened, what it needs.
+    """What a worker tells the head: what was answered (in order; `covers`: with what cover in USD,
+    None for what none covered), what happened, what it needs.
 
     `wanted`: addresses of which it does not know whether the journal has them.
     """
 
     entries: list[Entry]
+    covers: list[float | None]
     superseding: list[str]
     wanted: list[str]
     events: list[Event]
@@ -203,8 +207,11 @@ class Worker:
         self._wanted: dict[str, asyncio.Future[None]] = {}
         self._closures: dict[int, Fork[object, object]] = {}
         self._urgent, self._hungry = asyncio.Event(), asyncio.Event()
-        whole = Budget(*setup.limits)
-        self._allowance = LeasedAllowance(whole, self._hungry.set, self._wake)
+        usd, calls = setup.limits
+        nothing = (None if usd is None else 0.0, None if calls is None else 0)
+        budget = Budget(*nothing, ask_for_more=self._hungry.set)
+        self._loan = Loan(self._hungry.set, 2 * REPORT_SECONDS)
+        self._allowance = Allowance(budget, UNBOUNDED, tell=self._call_for, loan=self._loan)
         self._allowance.users.append(_Bell(self._wake))
         gateway = Gateway(self._shard, providers.open, config, self._tell, self._allowance)
         plan = _Plan(scratch / PLAN, started_at=setup.started_at)
@@ -267,7 +274,7 @@ class Worker:
         for model, grant in lease.models.items():
             if grant.answered:  # elsewhere: prompts that it takes are no riddle (`Attempts`)
                 uses_of.setdefault(model, ModelUse()).replayed |= 1
-        self._allowance.take(lease)
+        take(lease, self._allowance, self._loan)
         for address, entry in lease.found.items():
             if entry is not None:
                 self._shard.known[address] = entry
@@ -278,18 +285,19 @@ class Worker:
                 break
         self._urgent.clear()
         self._hungry.clear()
-        entries = await self._shard.to_send()
-        self._sent += len(entries)
+        sent = await self._shard.to_send()
+        self._sent += len(sent)
         events, self._events = self._events, []
         superseding, self._shard.superseding = self._shard.superseding, []
-        uses, money = self._allowance.report(quiet=not self._shard.unsent)
+        uses, money = report_of(self._allowance, self._loan, quiet=not self._shard.unsent)
         for model, use in uses.items():
             told = uses_of.setdefault(model, ModelUse())
             use.retries, use.lost = told.retries, told.lost
             told.retries = told.lost = 0
         stopped = self._run.gateway.stopped
         return Report(
-            entries,
+            [entry for entry, _ in sent],
+            [covered for _, covered in sent],
             superseding,
             list(self._wanted),
             events,
@@ -301,8 +309,8 @@ class Worker:
     async def hold(self, holds: Mapping[str, float]) -> None:
         """Other workers learned that models want to be left alone for so many seconds."""
         for model, seconds in holds.items():
-            if model in self._allowance.leased:
-                self._allowance.leased[model].learn_hold(seconds)
+            if model in self._allowance.limiters:
+                self._allowance.limiters[model].learn_hold(seconds)
 
     async def stop(self, error: bytes) -> None:
         """Start no more calls."""
@@ -343,6 +351,10 @@ class Worker:
                 del self._closures[next(iter(self._closures))]
             self._closures[fork] = cast("Fork[object, object]", unpacked(begins, self._run))
         return self._closures[fork]
+
+    def _call_for(self, urgent: bool) -> None:
+        """Have the head hear of it soon that limits are not enough, or at once."""
+        (self._wake if urgent else self._hungry.set)()
 
     def _wake(self) -> None:
         self._urgent.set()

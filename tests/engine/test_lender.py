@@ -1,0 +1,273 @@
+"""Loans: whatever is sent is in the journal before, and a journal tells what is left of a loan."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from folkmoot.engine.budget import Amount, Budget
+from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.gateway import Gateway
+from folkmoot.engine.journal import Entry, Journal, JournalReader
+from folkmoot.engine.journal_copy import copy_journal, replace_journal
+from folkmoot.engine.lender import OWN, Lender, Wish
+from folkmoot.errors import BudgetReached, RunPaused, StorageError, TransientError
+from folkmoot.models.catalog import ModelSpec, resolve
+from folkmoot.models.prices import Rate, rate_for
+from folkmoot.models.request import Message, Reply, Request, Usage
+from folkmoot.models.scripted import Scripted
+
+SPEC = ModelSpec("openai/gpt-4o", "openai", "gpt-4o", price_provider="openai", price_model="gpt-4o")
+USAGE = Usage(3, 20, 0)
+
+
+def rate() -> Rate:
+    found = rate_for(SPEC)
+    assert found is not None
+    return found
+
+
+def request(number: int) -> Request:
+    return Request(SPEC.name, (Message("user", f"Hello, {number}"),), max_tokens=40)
+
+
+def money_in(path: Path) -> tuple[Amount, Amount]:
+    """What is paid and what is possibly paid, by the file as another process finds it now: in one
+    transaction, since the writer goes on."""
+    sums = []
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)) as db:
+        db.execute("BEGIN")
+        known = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+        for table, of in (
+            ("entries", "count(*), sum(cost_usd)"),
+            ("loans", "sum(calls), sum(max_usd)"),
+        ):
+            row = db.execute(f"SELECT {of} FROM {table}").fetchone() if table in known else (0, 0.0)
+            sums.append(Amount(row[0] or 0, row[1] or 0.0))
+    return sums[0], sums[1]
+
+
+LIMITS = st.one_of(
+    st.just({}),
+    st.floats(0.0005, 0.05).map(lambda usd: {"budget_usd": usd}),
+    st.integers(1, 60).map(lambda calls: {"budget_calls": calls}),
+)
+CALLS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), min_size=1, max_size=60)
+
+
+@settings(max_examples=25, deadline=None)
+@given(CALLS, LIMITS, st.integers(1, 20))
+def test_what_is_sent_is_on_the_disk_before(
+    planned: list[tuple[int, int]], limits: dict[str, float], concurrency: int
+) -> None:
+    """At every moment at which a kill may come: nothing billed is missing, and no budget passed."""
+    failures = [failed for _, failed in planned]
+    sent: set[str] = set()
+    failed_checks: list[tuple[int, Amount, Amount]] = []
+
+    async def run(path: Path) -> None:
+        async def answer(_request: Request, address: str) -> Reply:
+            sent.add(address)
+            paid, possible = money_in(path)
+            whole = paid.plus(possible)
+            most_usd, most_calls = limits.get("budget_usd"), limits.get("budget_calls")
+            if (
+                not whole.covers(Amount(len(sent), len(sent) * (rate().cost(USAGE) or 0.0) - 1e-9))
+                or (most_usd is not None and whole.usd > most_usd + 1e-9)
+                or (most_calls is not None and whole.calls > most_calls)
+            ):
+                failed_checks.append((len(sent), paid, possible))
+            for _ in range(planned[int(address)][0]):
+                await asyncio.sleep(0)
+            if failures[int(address)]:
+                failures[int(address)] -= 1
+                raise TransientError("come again")
+            return Reply("x", USAGE)
+
+        how = StudyConfig(
+            concurrency=concurrency, api_retry_base_seconds=0.0, max_api_retries=3, **limits
+        )
+        with Journal(path) as journal:
+            opened = Gateway(journal, lambda name: (Scripted(answer), SPEC), how)
+            asked = (opened.complete(str(n), request(n)) for n in range(len(planned)))
+            ended = await asyncio.gather(*asked, return_exceptions=True)
+            await opened.drain()
+        errors = [error for error in ended if isinstance(error, BaseException)]
+        assert all(isinstance(error, BudgetReached) for error in errors)
+        assert not failed_checks
+        assert money_in(path)[1] == Amount()  # nothing is out when all has come to an end
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(run(Path(folder) / "journal.sqlite"))
+
+
+async def test_a_call_that_is_cancelled_stays_possibly_paid(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    async def answer(_request: Request, address: str) -> Reply:
+        if address == "1":
+            begun.set()
+            await asyncio.Event().wait()
+        return Reply("x", USAGE)
+
+    path = tmp_path / "journal.sqlite"
+    with Journal(path) as journal:
+        opened = Gateway(journal, lambda name: (Scripted(answer), SPEC), StudyConfig())
+        await opened.complete("0", request(0))
+        hung = asyncio.ensure_future(opened.complete("1", request(1)))
+        await begun.wait()
+        hung.cancel()
+        await asyncio.gather(hung, return_exceptions=True)
+        await opened.drain()
+    paid, possible = money_in(path)
+    assert paid.calls == possible.calls == 1 and possible.usd > paid.usd
+
+
+async def test_runs_that_share_a_journal_add_up(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    outs = []
+
+    def answer(_request: Request, _address: str) -> Reply:
+        outs.append(money_in(path)[1].calls)
+        return Reply("x", USAGE)
+
+    with Journal(path) as journal:
+        for number in range(3):
+            opened = Gateway(journal, lambda name: (Scripted(answer), SPEC), StudyConfig())
+            for i in range(100):
+                await opened.complete(f"{number}/{i}", request(i))
+            await opened.drain()
+            await journal.committed()
+            assert money_in(path)[1] == Amount()
+    assert min(outs) > 0
+
+
+async def test_a_call_that_fails_in_the_end_is_out_no_more(tmp_path: Path) -> None:
+    def answer(_request: Request, _address: str) -> Reply:
+        raise TransientError("come again")
+
+    path, how = tmp_path / "journal.sqlite", StudyConfig(max_api_retries=0)
+    with Journal(path) as journal:
+        opened = Gateway(journal, lambda name: (Scripted(answer), SPEC), how)
+        with pytest.raises(RunPaused):
+            await opened.complete("0", request(0))
+        assert money_in(path)[1].calls > 0
+        await opened.drain()
+    assert money_in(path) == (Amount(), Amount())
+
+
+async def test_what_answers_here_needs_no_loan(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    local = resolve("synthetic")
+
+    def answer(_request: Request, _address: str) -> Reply:
+        assert money_in(path)[1] == Amount()
+        return Reply("x", USAGE)
+
+    with Journal(path) as journal:
+        opened = Gateway(journal, lambda name: (Scripted(answer), local), StudyConfig())
+        for number in range(20):
+            await opened.complete(str(number), request(number))
+        await opened.drain()
+
+
+async def test_a_model_of_unknown_price_is_lent_calls_at_an_unknown_price(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    seen = []
+
+    def answer(_request: Request, _address: str) -> Reply:
+        with JournalReader(path) as journal:
+            seen.extend(journal.loans())
+        return Reply("x", USAGE)
+
+    with Journal(path) as journal:
+        unknown = ModelSpec("own/m", "own", "m")
+        opened = Gateway(journal, lambda name: (Scripted(answer), unknown), StudyConfig())
+        await opened.complete("0", request(0))
+        await opened.drain()
+    assert [loan.max_usd for loan in seen] == [None] and seen[0].calls > 0
+
+
+async def with_lost_worker(path: Path) -> Amount:
+    """A journal whose worker 0 was lost with two calls of five in it, and that was then killed with
+    calls of worker 1 out; the sum that worker 0 had out."""
+    with Journal(path) as journal:
+        budget = Budget(usd=1.0)
+        lender = Lender(journal, budget)
+        wish = Wish(waiting=Amount(5, 0.05), ahead=0, price=0.01)
+        assert await lender.lend(0, wish) == Amount(5, 0.05)
+        await lender.lend(1, wish)
+        for number in range(2):
+            journal.put(Entry(f"a/{number}", "ask", b"", {}, "x", cost_usd=0.004), 0.01)
+            lender.settle(0.01, 0)
+        out = lender.lose(0)
+        await journal.committed()
+        assert budget.spent_usd == pytest.approx(out.usd)
+    return out
+
+
+async def test_a_lost_worker_has_a_row_for_itself(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    out = await with_lost_worker(path)
+    assert out.calls == 3 and out.usd == pytest.approx(0.03)
+    with JournalReader(path) as journal:
+        assert sorted((x.who, x.calls) for x in journal.loans()) == [("process", 5), ("worker", 3)]
+        assert journal.possibly_paid().usd == pytest.approx(0.08)
+        assert not journal.damage()
+
+
+async def test_replies_that_are_found_later_are_possibly_paid_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    await with_lost_worker(path)
+    found = [Entry(f"b/{n}", "ask", b"", {}, "x", cost_usd=0.004) for n in range(4)]
+    with Journal(path) as journal:
+        for entry in found:
+            journal.put(entry)
+        journal.note_found(found)
+    with JournalReader(path) as journal:
+        possible = journal.possibly_paid()
+        assert possible.calls == 4 and possible.usd == pytest.approx(0.08 - 4 * 0.004)
+        assert not journal.damage()
+
+
+async def test_a_copy_of_a_journal_keeps_what_was_possibly_paid(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    await with_lost_worker(path)
+    with JournalReader(path) as journal:
+        before = journal.loans()
+        new = copy_journal(journal, lambda entry: entry)
+    replace_journal(path, new)
+    with JournalReader(path) as journal:
+        assert journal.loans() == before and not journal.damage()
+
+
+@pytest.mark.parametrize(
+    "change", ["DELETE FROM loans", "UPDATE loans SET max_usd = 0", "UPDATE loans SET calls = 1"]
+)
+async def test_a_loan_that_was_changed_is_damage(change: str, tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    await with_lost_worker(path)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(change)
+    with JournalReader(path) as journal:
+        assert "loans" in str(journal.damage())
+    with pytest.raises(StorageError, match="loans"):
+        Journal(path)
+
+
+async def test_what_is_lent_ahead_is_bounded_by_what_is_left(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        for calls, ahead in ((None, 1000), (1001, 50), (100, 8), (5, 4)):
+            lender = Lender(journal, Budget(calls=calls))
+            lent = await lender.lend(0, Wish(waiting=Amount(1), ahead=1000))
+            assert lent.calls == 1 + ahead
+        lender = Lender(journal, Budget(usd=1.0))
+        lent = await lender.lend(OWN, Wish(waiting=Amount(1, 0.001), ahead=1000, price=0.001))
+        assert lent.usd == pytest.approx(0.001 + 0.05 * 0.999)

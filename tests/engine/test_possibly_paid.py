@@ -1,0 +1,171 @@
+"""Killed processes: what a vendor billed is never more than what was paid and possibly paid.
+
+Over HTTP, against a server that adds up what it bills, for clients that are gone as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.lender import FEWEST_AHEAD, MOST_AHEAD, SHARE_AHEAD
+from folkmoot.models.catalog import resolve
+from folkmoot.models.prices import Rate, rate_for
+from folkmoot.models.request import Usage
+from folkmoot.storage.run_folder import RunFolder
+from tests.faults.lab import CommandLine, panel
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
+from tests.waiting import wait_until
+
+MODEL = "openai/gpt-4o"
+CALLS = 192  # of the panel
+CONCURRENCY = 8
+PRICE = 4e-4  # USD that are reserved for a call, at least
+
+
+class Vendor:
+    """The server, what it billed (calls, USD), and the command line that asks it."""
+
+    def __init__(self, server: ServerThread, cache: Path) -> None:
+        self.server = server
+        self.calls = 0
+        self.usd = 0.0
+        rate = rate_for(resolve(MODEL))
+        assert rate is not None
+        self._rate: Rate = rate
+        server.model.between = self._bill
+        self.line = CommandLine(server.openai, cache)
+
+    async def _bill(self, request: Any, handler: Any) -> Any:
+        answer = await handler(request)
+        usage = json.loads(answer.body)["usage"]
+        tokens = Usage(usage["prompt_tokens"], usage["completion_tokens"], 0)
+        self.usd += self._rate.cost(tokens) or 0.0
+        self.calls += 1
+        return answer
+
+    def kill_at(self, calls: int, *command: object) -> int | None:
+        """Run until so many calls are billed, and kill. The exit code if it ended before."""
+        process = self.line.start(*command)
+        wait_until(lambda: process.poll() is not None or self.calls >= calls)
+        ended = process.poll()
+        process.kill()
+        process.communicate()
+        self.server.wait_until_quiet()
+        return ended
+
+
+@dataclass
+class Money:
+    """What a journal says: calls and USD."""
+
+    paid: tuple[int, float]
+    possible: tuple[int, float]
+
+    @classmethod
+    def of(cls, run: Path) -> Money:
+        with JournalReader(run / "journal.sqlite") as journal:
+            calls, usd, _ = journal.spent()
+            return cls((calls, usd), tuple(journal.possibly_paid()))
+
+    @property
+    def calls(self) -> int:
+        return self.paid[0] + self.possible[0]
+
+    @property
+    def usd(self) -> float:
+        return self.paid[1] + self.possible[1]
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("bytecode")
+
+
+@pytest.fixture
+def vendor(cache: Path) -> Iterator[Vendor]:
+    with ServerThread(FaultPlan(), latency=0.02) as server:
+        yield Vendor(server, cache)
+
+
+def run_line(folder: Path, *more: object) -> list[object]:
+    study = folder / "panel.yaml"
+    if not study.exists():
+        panel(folder, "max_tokens: 40\n")
+    resume = ["--resume"] if (folder / "run").exists() else []
+    command = ["run", study, "--out", folder / "run", "--trust", "--no-preflight"]
+    return [*command, "--model", MODEL, *resume, *more]
+
+
+@pytest.mark.parametrize("budget", [(), ("--budget", 1), ("--set", "budget_calls=400")])
+@pytest.mark.parametrize("moment", [1, 13, 90])
+def test_what_is_billed_is_paid_or_possibly_paid(
+    moment: int, budget: tuple[object, ...], vendor: Vendor, tmp_path: Path
+) -> None:
+    assert vendor.kill_at(moment, *run_line(tmp_path, *budget)) is None
+    money = Money.of(tmp_path / "run")
+    assert money.possible[0] > 0
+    assert money.paid[0] <= vendor.calls <= money.calls
+    assert money.paid[1] <= vendor.usd <= money.usd + 1e-9
+    # Beside what was sent, only what was lent ahead is out.
+    in_calls = {"--budget": SHARE_AHEAD / PRICE, "--set": SHARE_AHEAD * 400}
+    ahead = max(FEWEST_AHEAD, in_calls[str(budget[0])]) if budget else MOST_AHEAD
+    assert money.calls - vendor.calls <= CONCURRENCY + ahead
+
+
+@pytest.mark.parametrize("limit", [("--budget", 0.03), ("--set", "budget_calls=60")])
+def test_no_number_of_kills_has_a_budget_passed(
+    limit: tuple[str, object], vendor: Vendor, tmp_path: Path
+) -> None:
+    ended = None
+    for _ in range(12):
+        ended = vendor.kill_at(vendor.calls + 5, *run_line(tmp_path, *limit))
+        if ended is not None:
+            break
+    assert ended == 75  # paused: the budget is used up
+    money = Money.of(tmp_path / "run")
+    if limit[0] == "--budget":
+        assert vendor.usd <= 0.03 and money.usd <= 0.03 + 1e-9
+    else:
+        assert vendor.calls <= 60 and money.calls <= 60
+    before = vendor.calls
+    said = vendor.line.run(*run_line(tmp_path, *limit), expect=75)
+    assert vendor.calls == before
+    assert "possibly" in said and "killed" in said
+
+
+def test_both_sums_are_told_and_stay_when_the_run_is_done(vendor: Vendor, tmp_path: Path) -> None:
+    for moment in (20, 60):
+        vendor.kill_at(moment, *run_line(tmp_path))
+    lost = Money.of(tmp_path / "run").possible
+    said = vendor.line.run(*run_line(tmp_path))
+    money = Money.of(tmp_path / "run")
+    assert money.possible == lost and money.paid[0] == CALLS <= vendor.calls <= money.calls
+    run = RunFolder(tmp_path / "run")
+    told = run.manifest["possibly_paid"]
+    assert (told["calls"], told["processes"], told["workers"]) == (lost[0], 2, 0)
+    assert told["max_usd"] == pytest.approx(lost[1], abs=1e-6)
+    assert run.manifest["processes"] == 3
+    assert run.manifest["cost_usd"] == pytest.approx(money.paid[1], abs=1e-6)
+    assert "possibly paid up to $" in " ".join(said.split())
+    verified = vendor.line.run("verify", tmp_path / "run")
+    assert "Consistent" in verified and "possibly paid up to $" in verified
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "run").rename(tmp_path / "outputs" / "panel")
+    checked = vendor.line.run("check", tmp_path / "panel.yaml", "--trust", cwd=tmp_path)
+    assert f"Paid ${money.paid[1]:.2f}" in checked and "possibly paid up to $" in checked
+
+
+def test_a_run_that_ends_as_it_should_has_nothing_out(vendor: Vendor, tmp_path: Path) -> None:
+    vendor.line.run(*run_line(tmp_path))
+    assert Money.of(tmp_path / "run").possible == (0, 0.0)
+    assert "possibly_paid" not in RunFolder(tmp_path / "run").manifest
+    with JournalReader(tmp_path / "run" / "journal.sqlite") as journal:
+        assert journal.loans() == []
