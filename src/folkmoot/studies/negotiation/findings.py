@@ -639,7 +639,7 @@ def _groups(read: coding.Codings) -> int:
 def repeats(run: RunFolder) -> list[Repeat]:
     """What a member says twice of an option: in words, as the source's rule scores them, and as a
     score; and of a decision: the option scored highest, and the choice on the ballot."""
-    scored = run.table("own_scores").filter(
+    scored = read_table(run, OwnScoreRow).filter(
         (pl.col("entered") == "before") & pl.col("score").is_not_null()
     )
     member = ["group_id", "topic", "member_id"]
