@@ -43,7 +43,7 @@ def test_pilot_of_300_per_condition():
 def test_more_participants_see_smaller_differences():
     small, large = (power_report(pilot(n))[0] for n in (50, 500))
     for row in range(5):
-        assert cell(large, "difference_rate", row) < cell(small, "difference_rate", row)
+        assert cell(large, "difference_points", row) < cell(small, "difference_points", row)
 
 
 def test_one_participant_sees_nothing_and_does_not_break():

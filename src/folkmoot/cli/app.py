@@ -587,6 +587,13 @@ def power(
             "--icc", min=0, max=1, help="Assume this correlation within groups; repeatable."
         ),
     ] = None,
+    width: Annotated[
+        float | None,
+        typer.Option(
+            "--width",
+            help="Width of the interval of an estimate that people correct (0.1: ±5 points).",
+        ),
+    ] = None,
     simulate: Annotated[
         bool,
         typer.Option("--simulate", help="Run the study with the embedded respondent many times."),
@@ -603,17 +610,21 @@ def power(
         int | None, typer.Option("--runs", min=1, help="Simulate this many runs of each size (40).")
     ] = None,
 ) -> None:
-    """Compute the smallest effect that this design can detect, and the power of its hypotheses."""
+    """Compute the smallest effect that this design can detect, and the power of its claims."""
     from folkmoot.cli.results import power_command, simulate_command
 
+    if width is not None and not 0 < width < 1:
+        raise InputError(f"--width {width}: must lie between 0 and 1, such as 0.1")
     if simulate:
+        if width is not None:
+            raise InputError("--width: is not simulated; leave out --simulate")
         if icc:
             raise InputError("--icc: a simulation needs no assumption about groups; leave it out")
         simulate_command(study, tuple(set_ or ()), sizes, runs or 40)
         return
     if sizes or runs:
         raise InputError("--sizes and --runs go with --simulate")
-    power_command(study, tuple(set_ or ()), tuple(icc or ()))
+    power_command(study, tuple(set_ or ()), tuple(icc or ()), 0.1 if width is None else width)
 
 
 @app.command()

@@ -262,15 +262,18 @@ def plan_command(path: Path, options: RunOptions, target: Path | None, *, pdf: b
     out().print(f"Digest of the sealed plan: {text.digest}", soft_wrap=True)
 
 
-def power_command(path: Path, overrides: tuple[str, ...], iccs: Sequence[float]) -> None:
-    """Print the smallest effect that this design can detect."""
+def power_command(
+    path: Path, overrides: tuple[str, ...], iccs: Sequence[float], width: float
+) -> None:
+    """Print the smallest effect that this design can detect, and what its claims need."""
     from folkmoot.report.power import power_of
 
-    print_findings(out(), power_of(load_study_file(path, overrides, consent=consent(path)), iccs))
+    found = load_study_file(path, overrides, consent=consent(path))
+    print_findings(out(), power_of(found, iccs, width))
 
 
 def simulate_command(path: Path, overrides: tuple[str, ...], sizes: str | None, runs: int) -> None:
-    """Print how often the embedded respondent's runs of this study support its hypotheses."""
+    """Print how often the embedded respondent's runs of this study support its primary claims."""
     from folkmoot.report.simulated_power import Trials, simulated_power
 
     trials = Trials.of(path, overrides, sizes, runs, consent(path))

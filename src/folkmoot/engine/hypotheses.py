@@ -25,6 +25,7 @@ from folkmoot.storage.run_folder import RunFolder
 
 KEY = "hypotheses"  # of the finding
 SECTION = "Hypotheses stated beforehand"
+UNKNOWN_UNIT = "unit of the table"  # of a claim before its table is known
 
 
 class Hypothesis(BaseModel):
@@ -67,7 +68,7 @@ class Hypothesis(BaseModel):
             self.direction,
             self.smallest,
             "primary",
-            "unit of the table",
+            UNKNOWN_UNIT,
         )
 
     @property

@@ -292,7 +292,7 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
                 {
                     "votes": which,
                     "runs": f"{s.name} − {base.name}",
-                    "total_variation_points": 100 * moved,
+                    "total_variation_points": moved,
                     "jensen_shannon_bits": jensen_shannon(a, b),
                     "same_person_same_choice_share": same[0] if same else None,
                     "p": known(p),

@@ -7,12 +7,13 @@ same sets at every level, or sessions of several who talk.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from folkmoot.engine.claims import TABLES as HYPOTHESES_IN
-from folkmoot.engine.hypotheses import Hypothesis
+from folkmoot.engine.hypotheses import UNKNOWN_UNIT
+from folkmoot.engine.study import claims_of
 from folkmoot.engine.study_file import StudyFile
 from folkmoot.kit.findings import ALPHA, Row, known
+from folkmoot.measures.claims import Claim
 from folkmoot.measures.estimates import FEWEST_UNITS, percent, plural, points
 from folkmoot.measures.power import (
     POWER,
@@ -27,24 +28,40 @@ from folkmoot.measures.power import (
     smallest_d_paired,
     smallest_h,
 )
+from folkmoot.measures.rectified import people_needed
 from folkmoot.storage.findings import Finding, Grid, Lines
-from folkmoot.storage.rows import declared
+from folkmoot.storage.tables import DRAWS
 
 SECTION = "Power"
 BASE = 0.10  # people change their choice for no reason, too
 BASES = (0.05, 0.10, 0.20, 0.30, 0.50)
 DIFFERENCES = (0.05, 0.10, 0.15, 0.20, 0.30)
 ICCS = (0.0, 0.02, 0.05, 0.10, 0.20)
+WIDTH = 0.10  # of an interval: five points to each side
+FITS = (0.0, 0.3, 0.5, 0.7, 0.9)  # correlations of people's answers with the simulated ones
+HALF_SD = 0.5
+MOST_UNITS = 1_000_000
 
 
-def power_of(found: StudyFile, iccs: Sequence[float] = ()) -> list[Finding]:
-    """Findings on what the design of this study file can detect, its hypotheses first."""
+def power_of(found: StudyFile, iccs: Sequence[float] = (), width: float = WIDTH) -> list[Finding]:
+    """Findings on what the design of this study file can detect, its primary claims first.
+
+    `width`: of the interval of an estimate that people correct.
+    """
     size = found.study.size(found.config, found.folder)
     findings = power_report(size, found.study.title, iccs=tuple(iccs) or ICCS)
-    if found.config.hypotheses:
-        tables = declared(found.study.tables)
-        findings.insert(0, hypothesis_power(found.config.hypotheses, size, tables, iccs))
-    return findings
+    claims, expected = primary_claims(found)
+    if claims:
+        findings.insert(0, claim_power(claims, size, expected, iccs))
+    return [*findings, people_power(width, size, iccs)]
+
+
+def primary_claims(found: StudyFile) -> tuple[list[Claim], list[float | None]]:
+    """The primary claims of a study file, and the difference that is expected of each: of the
+    hypotheses that it states, else nothing."""
+    claims = [c for c in claims_of(found.study, found.config) if c.family == "primary"]
+    stated = [h.expected for h in found.config.hypotheses]
+    return claims, stated or [None] * len(claims)
 
 
 def power_report(
@@ -64,98 +81,220 @@ def power_report(
     return [_shares(size, title), _chances(size, title), _needed(size, title)]
 
 
-def hypothesis_power(
-    hypotheses: Sequence[Hypothesis],
+def claim_power(
+    claims: Sequence[Claim],
     size: DesignSize | None,
-    tables: Mapping[str, Mapping[str, str]],
+    expected: Sequence[float | None] = (),
     iccs: Sequence[float] = (),
 ) -> Finding:
-    """The power of each hypothesis of a study file, by the rule that decides it after the run.
+    """The power of each primary claim, by the rule that decides it after the run, and how many
+    units its margin needs.
 
-    `tables`: table → column → kind. A share starts from `BASE` in the second arm; a mean is
-    computed in standard deviations, because nobody knows its spread before the run.
+    `expected`: the difference that is expected of each claim, where it is stated. A share starts
+    from `BASE` in the second arm; a mean is computed in standard deviations, because nobody knows
+    its spread before the run.
     """
-    alpha = ALPHA / len(hypotheses)
+    alpha = ALPHA / len(claims)
     rows: list[Row] = []
     said = []
-    for h in hypotheses:
-        kind = _kind(h.measure, tables)
-        row: Row = {"hypothesis": h.says, "expected": h.expected, "power_rate": None}
-        if size is None or kind not in ("bool", "float", "int"):
+    for claim, aim in zip(claims, expected or [None] * len(claims), strict=True):
+        row: Row = {
+            "claim": claim.says,
+            "unit": claim.unit,
+            "margin": claim.size(claim.margin) if claim.margin else None,
+            "expected": None if aim is None else claim.signed(aim),
+            "power_rate": None,
+            "units_in_design": None if size is None else size.units,
+            "units_needed": None,
+        }
+        if size is None or claim.unit == UNKNOWN_UNIT:
             why = "its table" if size else "the size of the design"
             says = f"{why} is known only after a run: use --simulate"
+        elif claim.unit == DRAWS:
+            says = "its unit is the draw of the summaries, which only --simulate takes into account"
         elif size.units < FEWEST_UNITS:
-            says = f"not tested: {plural(size.units, size.unit_name)} are an illustration"
-        elif kind == "bool" and size.kind != "paired":
-            row["power_rate"], says = _power_of_share(h, size, alpha, iccs)
+            says = f"not tested: an illustration of {plural(size.units, size.unit_name)}"
+            row["units_needed"] = _units_needed(claim, size, aim, alpha, iccs)
+        elif claim.kind == "share" and not claim.paired and size.kind != "paired":
+            row["power_rate"], says = _power_of_share(claim, size, aim, alpha, iccs)
+            row["units_needed"] = _units_needed(claim, size, aim, alpha, iccs)
         else:
             says = _least_mean(size, alpha)
-        said.append(f"{h.says}: {says}.")
+            row["units_needed"] = _units_needed(claim, size, aim, alpha, iccs)
+        said.append(f"{claim.says}: {says}{_tell_needed(row, size)}.")
         rows.append(row)
     return Finding(
-        "power_hypotheses",
-        "The hypotheses of this study",
+        "power_claims",
+        "The primary claims of this study",
         " ".join(said),
-        Grid.of(rows, f"Intervals at a level of {percent(1 - alpha, 1)}, as in the report."),
+        Grid.of(
+            rows,
+            f"Intervals at a level of {percent(1 - alpha, 1)}, as in the report. Units needed in "
+            f"each arm for a power of {percent(POWER)}: of shares at the expected difference, else "
+            "at twice the margin (of an equivalence at none); of means at a difference that lies "
+            "half a standard deviation beyond the margin.",
+        ),
         notes=(
-            "A hypothesis is supported when the whole interval lies beyond the smallest difference "
-            "that matters. Write `expected:` beside it for the difference that you expect. "
-            "`--simulate` counts how often runs of the study support it.",
+            "A claim is supported when the whole interval lies beyond its margin. Write "
+            "`expected:` beside a hypothesis for the difference that you expect. `--simulate` "
+            "counts how often runs of the study support each claim.",
         ),
         section=SECTION,
         headline=True,
     )
 
 
-def _kind(measure: str, tables: Mapping[str, Mapping[str, str]]) -> str | None:
-    """ "bool", "int", "float" or "text"; None where no declared table has the measure."""
-    named, _, column = measure.rpartition(".")
-    order = [named] if named else [*HYPOTHESES_IN, *tables]
-    return next((tables[t][column] for t in order if column in tables.get(t, {})), None)
+def _tell_needed(row: Row, size: DesignSize | None) -> str:
+    needed = row["units_needed"]
+    if size is None or not isinstance(needed, int):
+        return ""
+    return f" ({plural(needed, size.unit_name)} in each arm needed, {size.units} in this design)"
+
+
+def _standard_error(base: float, other: float, n: float) -> float:
+    return math.sqrt((base * (1 - base) + other * (1 - other)) / n)
+
+
+def _start(claim: Claim) -> tuple[int, float]:
+    """The sign of the claim's direction, and the rate of the second arm."""
+    sign = -1 if claim.direction == "less" else 1
+    return sign, BASE if sign > 0 else 1 - BASE  # a fall needs a rate from which to fall
+
+
+def _chance(claim: Claim, difference: float, n: float, alpha: float) -> float:
+    """The power at a difference in the claim's direction, with n independent units in each arm."""
+    sign, base = _start(claim)
+    other = base + sign * difference
+    if not 0 < other < 1:
+        return math.nan
+    equivalent = claim.direction == "equivalent"
+    se = _standard_error(base, other, n)
+    return power_beyond(difference, se, claim.margin, alpha, equivalent=equivalent)
+
+
+def _toward(claim: Claim, expected: float) -> float:
+    return abs(expected) if claim.direction == "different" else _start(claim)[0] * expected
 
 
 def _power_of_share(
-    h: Hypothesis, size: DesignSize, alpha: float, iccs: Sequence[float]
+    claim: Claim,
+    size: DesignSize,
+    expected: float | None,
+    alpha: float,
+    iccs: Sequence[float],
 ) -> tuple[float | None, str]:
     """Power where `expected` is stated, else the least true difference with a power of 80 %."""
-    sign = -1 if h.direction == "less" else 1
-    base = BASE if sign > 0 else 1 - BASE  # a fall needs a rate from which to fall
+    sign, base = _start(claim)
     n = float(size.units)
     if size.kind == "clustered":
         n = effective_n(size.units * size.size, size.size, _assumed(iccs))
-
-    def power(difference: float) -> float:
-        other = base + sign * difference
-        if not 0 < other < 1:
-            return math.nan
-        se = math.sqrt((base * (1 - base) + other * (1 - other)) / n)
-        equivalent = h.direction == "equivalent"
-        return power_beyond(difference, se, h.smallest, alpha, equivalent=equivalent)
-
-    start = f"from {percent(base)} in {h.contrast[1]}"
-    if h.expected is not None or h.direction == "equivalent":
-        expected = h.expected or 0.0
-        toward = abs(expected) if h.direction == "different" else sign * expected
-        chance = power(toward)
+    start = f"from {percent(base)} in {claim.arms[1]}"
+    if expected is not None or claim.direction == "equivalent":
+        expected = expected or 0.0
+        chance = _chance(claim, _toward(claim, expected), n, alpha)
         if not math.isfinite(chance):
             return None, f"{points(expected)} {start} is not a rate"
         return chance, f"a power of {percent(chance)} at {points(expected)} {start}"
     steps = (k / 1000 for k in range(1, 1000))
-    least = next((d for d in steps if power(d) >= POWER), None)
+    least = next((d for d in steps if _chance(claim, d, n, alpha) >= POWER), None)
     if least is None:
         return None, f"no difference {start} reaches a power of {percent(POWER)}"
     return None, f"a power of {percent(POWER)} from {points(sign * least)} on, {start}"
 
 
+def _units_needed(
+    claim: Claim,
+    size: DesignSize,
+    expected: float | None,
+    alpha: float,
+    iccs: Sequence[float],
+) -> int | None:
+    """How many units in each arm give a power of 80 %; None where nothing states a difference.
+
+    See the caption of `claim_power` for the difference that is taken.
+    """
+    if claim.kind == "share" and not claim.paired and size.kind != "paired":
+        if expected is None and not claim.margin:
+            return None
+        aim = 2 * claim.margin if expected is None else _toward(claim, expected)
+        if claim.direction == "equivalent":
+            aim = abs(expected or 0.0)
+        worth = 1.0
+        if size.kind == "clustered":
+            worth = effective_n(size.size, size.size, _assumed(iccs))
+
+        def enough(units: int) -> bool:
+            return _chance(claim, aim, units * worth, alpha) >= POWER
+    else:
+        least = smallest_d_paired if size.kind == "paired" else smallest_d
+
+        def enough(units: int) -> bool:
+            return least(units, alpha=alpha) <= HALF_SD
+
+    return next((n for n in _growing() if enough(n)), None)
+
+
+def _growing() -> Iterator[int]:
+    """Numbers of units, one by one at first and then in steps of one in a hundred."""
+    units = FEWEST_UNITS
+    while units <= MOST_UNITS:
+        yield units
+        units += max(1, units // 100)
+
+
 def _least_mean(size: DesignSize, alpha: float) -> str:
-    """How far a mean must lie beyond the smallest difference, in standard deviations."""
+    """How far a mean must lie beyond the margin, in standard deviations."""
     if size.kind == "paired":
         least, of = smallest_d_paired(size.units, alpha=alpha), f"differences of {size.unit_name}s"
     else:
         least, of = smallest_d(size.units, alpha=alpha), f"{size.unit_name}s"
     return (
         f"a power of {percent(POWER)} if the true difference lies {least:.2f} standard deviations "
-        f"of the {of} beyond the smallest that matters"
+        f"of the {of} beyond the margin"
+    )
+
+
+def people_power(
+    width: float, size: DesignSize | None = None, iccs: Sequence[float] = ()
+) -> Finding:
+    """How many people to ask, so that they correct the simulated answers to an interval of this
+    width, by how well the simulation follows them.
+
+    `width`: of a share; of a mean, in standard deviations of people's answers.
+    """
+    together = size.size if size is not None and size.kind != "independent" else 1
+    icc = _assumed(iccs) if together > 1 else 0.0
+    rows: list[Row] = [
+        {
+            "fit_r": fit,
+            "people_for_a_share": people_needed(width, 0.5, fit, size=together, icc=icc),
+            "for_an_effect_on_it": people_needed(
+                width / math.sqrt(2), 0.5, fit, size=together, icc=icc
+            ),
+            "people_for_a_mean": people_needed(width, 1.0, fit, size=together, icc=icc),
+        }
+        for fit in FITS
+    ]
+    grouped = f" in groups of {together} (ICC {icc:g})" if together > 1 else ""
+    half = f"{100 * width / 2:g}"
+    return Finding(
+        "power_people",
+        "People to ask beside the simulation",
+        f"For an interval of {half} points to each side of a share, ask "
+        f"{rows[0]['people_for_a_share']} people in each arm{grouped} if the simulation tells "
+        f"nothing of them, and {rows[-1]['people_for_a_share']} if it follows them at a "
+        f"correlation of {FITS[-1]:g}.",
+        Grid.of(
+            rows,
+            f"People in each arm{grouped}; width {width:g}, of means in standard deviations. The "
+            "effect is the difference of two arms with an interval of the same width.",
+        ),
+        notes=(
+            "For corrected estimates of `folkmoot compare RUN --people FILE`: of people who are a "
+            "random part of those who were simulated, of whom many more are simulated than asked. "
+            "A share of one half is assumed, which needs the most.",
+        ),
+        section=SECTION,
     )
 
 
@@ -171,9 +310,9 @@ def _shares(size: DesignSize, title: str) -> Finding:
             {
                 "base_rate": rate,
                 "seen_from_rate": known(plain),
-                "difference_rate": known(plain - rate),
+                "difference_points": known(plain - rate),
                 "holm_from_rate": known(safe),
-                "holm_difference_rate": known(safe - rate),
+                "holm_difference_points": known(safe - rate),
             }
         )
     seen, safe = detectable_share(BASE, n), detectable_share(BASE, n, alpha=strict)

@@ -13,17 +13,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
+from folkmoot.engine.claims import evaluate_claims
 from folkmoot.engine.consent import Consent
 from folkmoot.engine.execution import RunOptions
-from folkmoot.engine.hypotheses import Hypothesis, hypotheses_finding
 from folkmoot.engine.runner import load, run_study
 from folkmoot.engine.study_file import StudyFile
 from folkmoot.errors import InputError, Problem
-from folkmoot.kit.findings import Row, cells
+from folkmoot.kit.findings import Row, cells, known
+from folkmoot.measures.claims import Claim
 from folkmoot.measures.estimates import percent, plural, span
 from folkmoot.measures.proportions import wilson
 from folkmoot.models.catalog import LOCAL
+from folkmoot.report.power import primary_claims
 from folkmoot.storage.findings import Finding, Grid
 
 SIZES = (0.5, 1, 2)  # times that of the study file, where none are given
@@ -42,7 +45,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run says of each hypothesis: its verdict and the difference (None: not known)."""
+    """What one run says of each claim: its verdict and the difference (None: not known)."""
 
     size: str
     verdicts: tuple[str, ...]
@@ -53,7 +56,8 @@ class Outcome:
 class Trials:
     """All runs of a simulation, those of one size one after another."""
 
-    hypotheses: tuple[Hypothesis, ...]
+    claims: tuple[Claim, ...]
+    expected: tuple[float | None, ...]
     key: str
     jobs: tuple[Job, ...]
 
@@ -68,9 +72,10 @@ class Trials:
     ) -> Trials:
         """Trials of a study file. Raises InputError for a mistake at any of the sizes."""
         found = _load(path, overrides, None, consent)
-        if not found.config.hypotheses:
+        claims, expected = primary_claims(found)
+        if not claims:
             hint = "write hypotheses: with measure, contrast and direction (docs/study_files.md)"
-            raise InputError(Problem("states no hypotheses to simulate", str(path), hint=hint))
+            raise InputError(Problem("has no primary claims to simulate", str(path), hint=hint))
         key, values = _sizes(found, sizes)
         settings = [(*overrides, f"{key}={n}") for n in values] if values else [overrides]
         for each in settings:
@@ -81,7 +86,7 @@ class Trials:
             for own, n in zip(settings, values or ("as in the file",), strict=True)
             for run in range(runs)
         )
-        return cls(found.config.hypotheses, key, tuple(jobs))
+        return cls(tuple(claims), tuple(expected), key, tuple(jobs))
 
     def outcomes(self, workers: int | None = None) -> Iterator[Outcome]:
         """The outcome of each run, in order; runs side by side in `workers` processes."""
@@ -103,10 +108,9 @@ def outcome(job: Job) -> Outcome:
         config = found.study.rehearsal(found.config, Path(folder))
         options = RunOptions(model=LOCAL, out=Path(folder) / "run")
         run = run_study(replace(found, config=config), options)
-        grid = hypotheses_finding(run, found.config.hypotheses).grid
-    columns = {name: [row[at] for row in grid.rows] for at, name in enumerate(grid.columns)}
-    differences = tuple(d if isinstance(d, float) else None for d in columns["difference"])
-    return Outcome(job.size, tuple(map(str, columns["verdict"])), differences)
+        results = evaluate_claims(run, primary_claims(found)[0])
+    differences = tuple(known(result.estimate.value) for result in results)
+    return Outcome(job.size, tuple(result.verdict for result in results), differences)
 
 
 def _load(path: Path, overrides: tuple[str, ...], seed: int | None, consent: Consent) -> StudyFile:
@@ -134,32 +138,32 @@ def _sizes(found: StudyFile, given: str | None) -> tuple[str, Sequence[int]]:
 
 
 def simulated_power(trials: Trials, outcomes: Iterable[Outcome]) -> Finding:
-    """Power of each hypothesis at each size: the share of runs that support it."""
+    """Power of each primary claim at each size: the share of runs that support it."""
     by: dict[str, list[Outcome]] = {}
     for each in outcomes:
         by.setdefault(each.size, []).append(each)
     rows: list[Row] = []
     said = []
-    for at, h in enumerate(trials.hypotheses):
+    for at, (claim, aim) in enumerate(zip(trials.claims, trials.expected, strict=True)):
         told = []
         untested: dict[str, None] = {}
         for size, runs in by.items():
             verdicts = [run.verdicts[at] for run in runs]
-            known = [d for run in runs if (d := run.differences[at]) is not None]
+            differences = [d for run in runs if (d := run.differences[at]) is not None]
             power = wilson(verdicts.count("supported"), len(runs))
             told.append(f"{percent(power.value)} ({span(power.low, power.high)}) at {size}")
             untested |= dict.fromkeys(v for v in verdicts if v not in VERDICTS)
             rows.append(
                 {
-                    "hypothesis": str(at + 1),
+                    "claim": str(at + 1),
                     trials.key or "size": size,
                     **cells(power, "power_rate", "_rate"),
                     "contradicted_rate": verdicts.count("contradicted") / len(runs),
-                    "mean_difference": sum(known) / len(known) if known else None,
+                    "mean_difference": fmean(differences) if differences else None,
                 }
             )
-        expects = "" if h.expected is None else f" (expected: {h.expected:+g})"
-        said.append(f"{at + 1}. {h.says}{expects}: supported in {', '.join(told)}.")
+        expects = "" if aim is None else f" (expected: {claim.signed(aim)})"
+        said.append(f"{at + 1}. {claim.says}{expects}: supported in {', '.join(told)}.")
         said += [f"Where it is not: {why}." for why in untested]
     seeds = len(next(iter(by.values())))
     return Finding(

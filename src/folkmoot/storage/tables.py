@@ -204,6 +204,7 @@ def cluster_column(table: pl.DataFrame) -> str | None:
 # The column of those who read the same draw of a text that others wrote, and how many draws it
 # takes to say something of another draw.
 DRAW, FEWEST_DRAWS = "summary_draw", 5
+DRAWS = "draw of the summaries"
 
 
 class Units(NamedTuple):
@@ -225,7 +226,7 @@ def units_of(table: pl.DataFrame) -> Units:
     person = rows if who is None else table[who].cast(pl.String)
     if DRAW in table.columns and table[DRAW].drop_nulls().n_unique() >= FEWEST_DRAWS:
         draw = table[DRAW].cast(pl.String)
-        return Units("draw of the summaries", _shared_or_own("draw " + draw, person))
+        return Units(DRAWS, _shared_or_own("draw " + draw, person))
     shared = cluster_column(table)
     if shared is not None:
         own = _shared_or_own(table[shared].cast(pl.String), person)
