@@ -1,0 +1,174 @@
+"""Results of claims, computed anew from exported CSV files and the claims alone.
+
+Nothing of Folkmoot is imported. A claim is a mapping with the fields of its JSON form (`measure`,
+`by`, `contrast`, `where`, `subject`, `paired`, `at_least`, `kind`, `family`, `unit`). The sandwich
+is written out with whole matrices, after Pustejovsky and Tipton (2018), doi:10.1080/07350015.2016.
+1247004; Tango's interval by maximising the likelihood under each difference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import linalg, optimize, stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.proportion import confint_proportions_2indep
+
+FEWEST = 5
+Claim = Mapping[str, object]
+Found = dict[str, object]
+NOTHING = (None, None, None)
+
+
+def read(folder: Path, claim: Claim) -> tuple[pd.Series, pd.Series]:
+    """Both arms of a claim: values by (unit, subject)."""
+    name, _, column = str(claim["measure"]).rpartition(".")
+    texts = {str(claim["by"]): str, **dict.fromkeys(claim["subject"], str)}  # type: ignore[call-overload]
+    table = pd.read_csv(folder / f"{name}.csv", dtype=texts)
+    for key, levels in claim["where"]:  # type: ignore[attr-defined]
+        known = [level for level in levels if level is not None]
+        table = table[table[key].isin(known) | (table[key].isna() & (None in levels))]
+    value = table[column].astype(float)
+    if claim["at_least"] is not None:
+        value = (value >= claim["at_least"]).astype(float).where(value.notna())
+    if "status" in table and table.status.isin(["complete", "failed", "skipped"]).any():
+        value = value.where(table.status == "complete")
+    row = table.index.astype(str).to_series(index=table.index)
+    unit = str(claim["unit"])
+    of = next((table[c].astype(str) for c in (unit, f"{unit}_id") if c in table), row)
+    subject = row
+    if claim["subject"]:
+        subject = table[list(claim["subject"])].agg("/".join, axis=1)  # type: ignore[call-overload]
+    told = pd.DataFrame({"arm": table[str(claim["by"])], "unit": of, "who": subject, "y": value})
+    means = told.groupby(["arm", "unit", "who"], sort=False).y.mean().dropna()
+    first, second = (means[arm] for arm in claim["contrast"])  # type: ignore[attr-defined]
+    return first, second
+
+
+def estimate(first: pd.Series, second: pd.Series, claim: Claim) -> float:
+    if claim["paired"]:
+        return float((first - second).dropna().mean())
+    return float(first.mean() - second.mean())
+
+
+def infer(first: pd.Series, second: pd.Series, claim: Claim, level: float) -> tuple:
+    """The interval at a level, and p; nothing with fewer than five independent units on a side."""
+    units = [side.index.get_level_values("unit") for side in (first, second)]
+    if claim["paired"]:
+        moved = (first - second).dropna()
+        of = moved.index.get_level_values("unit")
+        if of.nunique() < FEWEST:
+            return NOTHING
+        if claim["kind"] == "share" and of.nunique() == len(moved):
+            both = pd.concat([first, second], axis=1, keys=["first", "second"]).dropna()
+            return tango(both["first"].astype(int), both["second"].astype(int), level)
+        return sandwich(moved.to_numpy(), np.ones((len(moved), 1)), of, level)
+    if min(own.nunique() for own in units) < FEWEST:
+        return NOTHING
+    alone = all(own.nunique() == len(own) for own in units)
+    if claim["kind"] == "share" and alone:
+        return newcombe(int(first.sum()), len(first), int(second.sum()), len(second), level)
+    y = np.concatenate([first, second])
+    treated = np.r_[np.ones(len(first)), np.zeros(len(second))]
+    return sandwich(y, np.column_stack([treated, np.ones(len(y))]), [*units[0], *units[1]], level)
+
+
+def sandwich(y: np.ndarray, x: np.ndarray, clusters: Sequence, level: float) -> tuple:
+    """CR2 and Satterthwaite's degrees of freedom of the first coefficient, by whole matrices."""
+    bread = np.linalg.inv(x.T @ x)
+    residual_maker = np.eye(len(y)) - x @ bread @ x.T
+    residuals, value = residual_maker @ y, float((bread @ x.T @ y)[0])
+    scores, weights = [], []
+    for cluster in dict.fromkeys(clusters):
+        own = np.flatnonzero(np.array([c == cluster for c in clusters]))
+        adjusted = linalg.fractional_matrix_power(residual_maker[np.ix_(own, own)], -0.5).real
+        line = adjusted @ x[own] @ bread[0]
+        scores.append(line @ residuals[own])
+        weights.append(residual_maker[:, own] @ line)
+    variance = float(np.square(scores).sum())
+    if variance <= 1e-18 * max(1.0, value**2):
+        return (None, None, 1.0) if abs(value) < 1e-12 else NOTHING
+    products = np.array(weights) @ np.array(weights).T
+    df = np.trace(products) ** 2 / np.square(products).sum()
+    error = math.sqrt(variance)
+    reach = stats.t.ppf((1 + level) / 2, df) * error
+    return value - reach, value + reach, float(2 * stats.t.sf(abs(value) / error, df))
+
+
+def newcombe(hits: int, n: int, others: int, of: int, level: float) -> tuple:
+    def bounds(alpha: float) -> tuple[float, float]:
+        return confint_proportions_2indep(
+            hits, n, others, of, method="newcomb", compare="diff", alpha=alpha
+        )
+
+    value = hits / n - others / of
+    low, high = bounds(1 - level)
+    if not value:
+        return low, high, 1.0
+    end, sign = (0, 1) if value > 0 else (1, -1)
+    z = optimize.brentq(lambda z: sign * bounds(2 * stats.norm.sf(z))[end], 1e-6, 12)
+    return low, high, float(2 * stats.norm.sf(z))
+
+
+def tango(first: pd.Series, second: pd.Series, level: float) -> tuple:
+    """All differences that the score test does not reject, and McNemar's test; with fewer than 25
+    moves stretched to the exact interval."""
+    n, up, down = len(first), int((first > second).sum()), int((first < second).sum())
+    value, moves = (up - down) / n, up + down
+    z = stats.norm.ppf((1 + level) / 2)
+
+    def score(d: float) -> float:
+        """The score statistic where the shares of the two moves differ by d."""
+
+        def against(rarer: float) -> float:
+            more = rarer + d
+            stay = max(1 - rarer - more, 1e-300)
+            logs = (up * math.log(max(more, 1e-300)), down * math.log(max(rarer, 1e-300)))
+            return -sum(logs) - (n - moves) * math.log(stay)
+
+        most = (1 - d) / 2
+        rarer = optimize.minimize_scalar(
+            against, bounds=(max(0.0, -d), most), method="bounded", options={"xatol": 1e-13}
+        ).x
+        spread = n * (2 * rarer + d - d * d)
+        return (up - down - n * d) / math.sqrt(spread) if spread > 0 else 0.0
+
+    low = optimize.brentq(lambda d: score(d) - z, -1 + 1e-9, value) if value > -1 else -1.0
+    high = optimize.brentq(lambda d: score(d) + z, value, 1 - 1e-9) if value < 1 else 1.0
+    if not moves:
+        return low, high, 1.0
+    if moves >= 25:
+        return low, high, float(stats.chi2.sf((up - down) ** 2 / moves, 1))
+    exact = stats.binomtest(up, moves)
+    of = exact.proportion_ci(level, method="exact")
+    low = min(low, (2 * of.low - 1) * moves / n)
+    return low, max(high, (2 * of.high - 1) * moves / n), float(exact.pvalue)
+
+
+def recompute(folder: Path, claims: Sequence[Claim]) -> list[Found]:
+    """Estimate, interval, p and Holm's p of each claim, in order. Primary intervals hold together
+    (Bonferroni); primary claims without a test count as if p were 1."""
+    families = [str(claim["family"]) for claim in claims]
+    found: list[Found] = []
+    for claim, family in zip(claims, families, strict=True):
+        level = 1 - 0.05 / families.count(family) if family == "primary" else 0.95
+        try:
+            first, second = read(folder, claim)
+        except KeyError:
+            found.append(dict.fromkeys(("value", "low", "high", "p", "holm_p")))
+            continue
+        low, high, p = infer(first, second, claim, level)
+        told = {"value": estimate(first, second, claim), "low": low, "high": high, "p": p}
+        found.append({**told, "holm_p": None})
+    for family in set(families):
+        own = [row for row, name in zip(found, families, strict=True) if name == family]
+        counted = own if family == "primary" else [row for row in own if row["p"] is not None]
+        ps = [1.0 if row["p"] is None else row["p"] for row in counted]
+        adjusted = multipletests(ps, method="holm")[1] if ps else []
+        for row, p in zip(counted, adjusted, strict=True):
+            row["holm_p"] = float(p) if row["p"] is not None and len(own) > 1 else None
+    return found
