@@ -22,7 +22,12 @@ from folkmoot.measures.agreement import (
     krippendorff_alpha,
     krippendorff_interval,
 )
-from folkmoot.measures.clustered import clustered_difference, clustered_mean, clustered_share
+from folkmoot.measures.clustered import (
+    clustered_difference,
+    clustered_mean,
+    clustered_share,
+    paired_difference,
+)
 from folkmoot.measures.diversity import (
     effective_number,
     effective_ratio,
@@ -33,7 +38,7 @@ from folkmoot.measures.estimates import Estimate
 from folkmoot.measures.factorial import factorial
 from folkmoot.measures.paired_votes import paired_shares
 from folkmoot.measures.position import Shown, position_effects
-from folkmoot.measures.proportions import between, newcombe, wilson
+from folkmoot.measures.proportions import between, mover, newcombe, wilson
 from folkmoot.measures.rectified import rectified_difference, rectified_mean
 from folkmoot.measures.regression import logistic
 from folkmoot.measures.specification_curve import _predict
@@ -50,11 +55,9 @@ ABOVE_97 = {
     "Tango and McNemar": "stretched to the exact interval of few moves, so that it agrees with the "
     "exact test",
     "CR2 share": "rare answers in few clusters: the scale of log odds is wide where it is not sure",
-    "CR2 difference": "five or six clusters: degrees of freedom are cautious where clusters do not "
-    "differ",
-    "CR2 difference of shares": "the same",
+    "CR2 difference of shares": "rare answers in ten clusters: some data sets have hardly any",
+    "Paired t": "ten differences of ratings, most of them zero",
     "Rectified share": "few people with the rarer answer: Wilson's interval of the people alone",
-    "Rectified difference of shares": "MOVER adds what is cautious in both",
     "κ of two answers": "the largest possible agreement is estimated too, and allowed for",
     "α of two coders": "few texts, of which Wilson's interval is cautious",
     "Evenness": "where all options are liked alike it cannot lie above its maximum; of few votes "
@@ -130,13 +133,17 @@ def paired(n: int, only_first: float, only_second: float) -> Case:
 def difference_of_differences(n: int, *p: float) -> Case:
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
         a, b, c, d = (int(rng.binomial(n, share)) for share in p)
-        return (
-            between(
-                lambda level=0.95: newcombe(a, n, b, n, level),
-                lambda level=0.95: newcombe(c, n, d, n, level),
-            ),
-            p[0] - p[1] - p[2] + p[3],
+
+        def gap(one: int, other: int, level: float) -> Estimate:
+            """Newcombe's interval, without the p that is not needed."""
+            sides = _wilson(one, n, level), _wilson(other, n, level)
+            return Estimate((one - other) / n, *mover(*sides), 2 * n)
+
+        e = between(
+            lambda level=0.95: gap(a, b, level),
+            lambda level=0.95: gap(c, d, level),
         )
+        return e, p[0] - p[1] - p[2] + p[3]
 
     return draw
 
@@ -228,6 +235,17 @@ def paired_t(n: int, *, ratings: bool = False) -> Case:
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
         y = rate(rng, n) if ratings else rng.normal(size=n)
         return clustered_mean(y, list(range(n))), MEAN_RATING if ratings else 0.0
+
+    return draw
+
+
+def differences(n: int) -> Case:
+    """Two ratings of the same people, of which the second is the first or a new draw."""
+
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        first, again = rate(rng, n), rate(rng, n)
+        last = np.where(rng.random(n) < 0.5, first, again)
+        return paired_difference(last, first, list(range(n))), 0.0
 
     return draw
 
@@ -554,7 +572,8 @@ CASES: Mapping[str, Case] = {
     "Welch, n = 15 and 15, ratings": welch(15, 15, ratings=True),
     "Welch, n = 50 and 50, ratings": welch(50, 50, ratings=True),
     **{f"Paired t, n = {n}, normal": paired_t(n) for n in (5, 10, 30)},
-    **{f"Paired t, n = {n}, ratings": paired_t(n, ratings=True) for n in (10, 30)},
+    **{f"Paired t, n = {n}, differences of ratings": differences(n) for n in (10, 30)},
+    **{f"Mean of one-sided ratings, n = {n}": paired_t(n, ratings=True) for n in (15, 30, 100)},
     **{f"Rectified mean, {n} people": rectified(n, 1000) for n in (20, 50, 200)},
     **{
         f"Rectified mean, {n} people in groups, ICC {icc}": rectified(n, 1000, icc=icc)

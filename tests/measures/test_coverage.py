@@ -34,6 +34,15 @@ def test_an_interval_holds_the_truth_in_at_least_93_of_100_data_sets(name: str) 
     assert found.share <= 0.97 or estimator(name) in ABOVE_97, found
 
 
+def test_the_page_has_a_row_for_each_estimator_and_explains_what_is_cautious() -> None:
+    page = PAGE.read_text("utf-8")
+    for name in {estimator(case) for case in CASES}:
+        row = next((line for line in page.splitlines() if line.startswith(f"| {name} |")), "")
+        least, most = (float(f"0{part}") for part in row.split(" | ")[2].split(" to "))
+        assert 0.93 <= least <= most
+        assert most <= 0.97 or ABOVE_97[name] in row
+
+
 @pytest.mark.parametrize("n", [10, 20, 40])
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
 def test_the_coverage_of_shares_is_known_exactly(n: int, p: float) -> None:

@@ -99,6 +99,7 @@ def drawn(request: Request, text: str, address: str) -> str:
 
 
 STUDIES: dict[str, tuple[str, ...]] = {
+    "cross_pollination": ("participants_per_condition=40", "min_responses_for_threshold=5"),
     "focus_group": ("replications=8", "phases=[reaction]"),
     "negotiation": ("groups_per_type=3", "conditions=[C2]", "group_types=[family, strangers]"),
     "town_hall": ("levels=[1, 2-1, 4]", "rounds=1", "sets=2"),
