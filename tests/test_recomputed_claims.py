@@ -56,7 +56,7 @@ def test_all_claims_of_a_study_are_computed_anew(tmp_path: Path) -> None:
     assert check(results(source, tmp_path, SMALLER["cross_pollination"]), tmp_path) >= 3
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="truths")
 @pytest.mark.parametrize("study", sorted(registered()))
 def test_all_claims_of_all_examples_are_computed_anew(study: str, tmp_path: Path) -> None:
     found = results(example(study), tmp_path, ())
@@ -64,7 +64,7 @@ def test_all_claims_of_all_examples_are_computed_anew(study: str, tmp_path: Path
     assert found and all(math.isfinite(r.estimate.value) for r in found)
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(part="truths")
 @pytest.mark.parametrize("study", [*WIDER, "workbook"])
 def test_so_are_claims_with_units_enough_for_a_test(study: str, tmp_path: Path) -> None:
     source = study_file(study, tmp_path) if study == "workbook" else example(study)
