@@ -75,6 +75,21 @@ def small_study(study: str, folder: Path) -> Path:
     return path
 
 
+SEVERAL = {  # what makes a small study one of several sets, groups or sessions
+    "town_hall": ("sets: 1", "sets: 3"),
+    "negotiation": ("groups_per_type: 1", "groups_per_type: 2"),
+    "focus_group": ("replications: 2", "replications: 3"),
+}
+
+
+def several_parts(study: str, folder: Path) -> Path:
+    """Write the small study file of a type, with several parts, into a folder; its path."""
+    path = small_study(study, folder)
+    if study in SEVERAL:
+        path.write_text(path.read_text("utf-8").replace(*SEVERAL[study]), "utf-8")
+    return path
+
+
 @cache
 def people_of(study: str) -> Respondent:
     """The embedded respondent with what the small study of a type tells it."""

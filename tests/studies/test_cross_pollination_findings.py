@@ -92,7 +92,7 @@ class Pilot:
             if rows:
                 write_table(self.folder / "tables", name, frame(rows))
         (self.folder / "study.yaml").write_text(yaml.safe_dump(self.config))
-        (self.folder / "summary.json").write_text(json.dumps(self.summary))
+        (self.folder / "checkpoint.json").write_text(json.dumps(self.summary))
         (self.folder / "individual_embeddings.json").write_text(
             json.dumps({"embeddings": self.embeddings})
         )

@@ -15,10 +15,12 @@ from folkmoot.cli.study_files import consent
 from folkmoot.cli.tables import print_findings, synthetic_panel
 from folkmoot.engine.desk import seats_in
 from folkmoot.engine.execution import RunOptions, money_in
-from folkmoot.engine.folder import held_folder, is_held
+from folkmoot.engine.folder import held_folder, is_held, open_run
 from folkmoot.engine.grid import RunGrid, cell_folder, is_grid, read_grid
+from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.repair import plan_repair, repair_journal
 from folkmoot.engine.runner import load
+from folkmoot.engine.study import complete_parts, study_of_run
 from folkmoot.engine.study_file import load_study_file
 from folkmoot.engine.verify import verify_run
 from folkmoot.engine.withdrawal import (
@@ -33,8 +35,9 @@ from folkmoot.kit.coding.afterwards import verify_codings
 from folkmoot.kit.controls.asking import verify_controls
 from folkmoot.kit.exposure import differences
 from folkmoot.measures.estimates import dollars, plural
-from folkmoot.storage.files import write_text
-from folkmoot.storage.run_folder import JOURNAL, OUTPUTS, STUDY_FILE, RunFolder
+from folkmoot.storage.files import write_content, write_text
+from folkmoot.storage.partial_run import PartialRun
+from folkmoot.storage.run_folder import JOURNAL, OUTPUTS, STUDY_FILE, RunFolder, RunSoFar
 
 MOST_IDS = 12
 
@@ -207,10 +210,16 @@ def report_command(name: str, pdf: bool) -> None:
             raise InputError("a grid has no PDF; each of its cells can have one")
         out().print(f"wrote {escape(str(write_grid_report(grid)))}", soft_wrap=True)
         return
-    run = find_run(name)
-    path = write_report(run, pdf=pdf)
-    if run.partial:
-        warn(run.partial)
+    run = open_run(find_run(name).path)
+    study = study_of_run(run)
+    covered = complete_parts(study, run)
+    path = write_report(covered, pdf=pdf)
+    if isinstance(covered, PartialRun) and isinstance(run, RunSoFar) and covered.parts.complete:
+        with JournalReader(run.path / JOURNAL) as journal:  # no process has come to write them
+            for file, content in study.derived(covered, journal).items():
+                write_content(run.path / file, content)
+    if covered.partial:
+        warn(covered.partial)
     out().print(f"wrote {escape(str(path))}", soft_wrap=True)
 
 

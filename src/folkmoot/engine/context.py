@@ -30,8 +30,8 @@ from folkmoot.errors import InputError, Problem, ProtocolError, StorageError
 from folkmoot.models.catalog import HUMAN, is_local
 from folkmoot.models.request import FloatArray, Reply, Request
 from folkmoot.provenance import Quoted, Span
-from folkmoot.storage.files import write_json, write_text
-from folkmoot.storage.manifest import HUMAN_MARK, MIXED_MARK, ModelUse
+from folkmoot.storage.files import write_content, write_json, write_text
+from folkmoot.storage.manifest import ModelUse, describe_mark
 from folkmoot.storage.provenance_table import PROVENANCE, pack_spans, unpack_spans
 from folkmoot.storage.recording import ROWS, Place, Recording, RowFile
 from folkmoot.storage.run_folder import (
@@ -73,6 +73,9 @@ class Begins(Protocol[I, R_co]):
 
     @property
     def path(self) -> tuple[str, ...]: ...
+
+    @property
+    def at_once(self) -> int: ...
 
     def begin(self, run: RunContext, part: Part[I], /) -> Awaitable[R_co]: ...
 
@@ -196,15 +199,8 @@ class RunContext:
     @property
     def synthetic_mark(self) -> str:
         """The mark on files that people or the embedded respondent had a part in; else empty."""
-        roles = self.synthetic_roles()
-        if self.sat:
-            others = any(model != HUMAN for model in self.played.values())
-            return f"{MIXED_MARK}: people and models answered" if others else HUMAN_MARK
-        if not roles:
-            return ""
-        real = any(not is_local(model) for model in self.played.values())
-        part = f" in part ({', '.join(roles)})" if real else ""
-        return f"SYNTHETIC{part}: the embedded respondent answered; no evidence about people"
+        who = {(role, self.answered_by(model)) for (_, role), model in self.played.items()}
+        return describe_mark(who, has_people=bool(self.sat))
 
     def roles(self) -> dict[str, tuple[str, ...]]:
         """Which roles each model has played so far, in order of name."""
@@ -289,6 +285,9 @@ class RunContext:
 
     def write_text(self, name: str, text: str) -> None:
         write_text(self._place_for(name), text)
+
+    def write_content(self, name: str, content: object) -> None:
+        write_content(self._place_for(name), content)
 
     def _place_for(self, name: str) -> Path:
         """Where to write a file of the study: aside, while files are held back."""

@@ -43,7 +43,7 @@ from folkmoot.engine.progress import (
 from folkmoot.engine.providers import Providers
 from folkmoot.engine.seats import Playable
 from folkmoot.engine.session import Session
-from folkmoot.engine.study import Study, claims_of, seats_of
+from folkmoot.engine.study import Study, claims_of, seats_of, take_complete_parts
 from folkmoot.engine.study_file import StudyFile
 from folkmoot.engine.study_language import describe_language
 from folkmoot.errors import InputError, Problem, ProtocolError, RunInterrupted, RunPaused
@@ -433,9 +433,15 @@ async def _finish(execution: Execution, context: RunContext, end: _End, began: f
         if outcome in WITH_TABLES:
             for name, table in context.recorded():
                 tables[name] = write_table(context.folder / TABLES, name, table)
-            for name, table in _afterwards(execution.found.study, context):
+            study = execution.found.study
+            run = RunFolder(context.folder)
+            covered = run if outcome == "done" else take_complete_parts(study, run)
+            for name, table in _afterwards(study, context):
                 tables[name] = write_table(context.folder / TABLES, name, table)
             _write_codebook(execution, tables)
+            with JournalReader(context.journal.path) as journal:
+                for name, content in study.derived(covered, journal).items():
+                    context.write_content(name, content)
         unusable = _unusable(execution, tables) if outcome == "done" else ""
         if told := money_in(context.folder):
             context.progress(Notice(told, "warning"))

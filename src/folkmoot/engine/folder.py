@@ -232,8 +232,11 @@ def open_run(folder: Path) -> RunFolder:
     """Open a run to read what it has so far: its tables or, while it goes on and after it ended
     without tables, the rows recorded so far. Raises StorageError if it is no run folder."""
     run = RunFolder(folder)
-    complete = (folder / MANIFEST).exists() and run.tables() and not is_held(folder)
-    return run if complete else RunSoFar(folder)
+    if is_held(folder):
+        return RunSoFar(folder, is_going_on=True)
+    # Rows that wait are newer than the tables of a process before: theirs wrote none.
+    written = (folder / MANIFEST).exists() and run.tables() and not (folder / ROWS).exists()
+    return run if written else RunSoFar(folder)
 
 
 def _holder(folder: Path) -> str:

@@ -112,6 +112,11 @@ class Scope:
         place = Place(self._place.next())
         return Scope(self._run, (*self.path, *(as_part(n) for n in names)), place)
 
+    def nth(self, number: int) -> Scope:
+        """A scope for the rows of the n-th of many (from 0): they stand in the order of the
+        numbers, whichever is recorded first. It asks nothing."""
+        return Scope(self._run, self.path, Place(self._place.part(number)))
+
     async def ask(
         self,
         who: Speaker,
@@ -275,6 +280,7 @@ class Scope:
         fn: Callable[[Scope, I], Awaitable[R]],
         *,
         sets: Callable[[I], Hashable] | None = None,
+        width: int = 0,
     ) -> dict[str, R]: ...
 
     @overload
@@ -285,6 +291,7 @@ class Scope:
         *,
         key: Callable[[I], str] | None = None,
         sets: Callable[[I], Hashable] | None = None,
+        width: int = 0,
     ) -> dict[str, R]: ...
 
     async def each(
@@ -294,6 +301,7 @@ class Scope:
         *,
         key: Callable[[Any], str] | None = None,
         sets: Callable[[Any], Hashable] | None = None,
+        width: int = 0,
     ) -> dict[str, R]:
         """Run `fn(scope, item)` for all items side by side; results by key, in input order.
 
@@ -305,7 +313,9 @@ class Scope:
         of the first item (in input order) is raised.
 
         `sets` names what an item is compared within (the same residents at every level): under a
-        budget sets are run in order, so that the money buys whole comparisons.
+        budget sets are run in order, so that the money buys whole comparisons. `width`: how many
+        calls an item has in flight for most of its time. Then no more sets are begun than keep the
+        permitted calls busy, so that a run has whole sets early.
         """
         named = isinstance(items, Mapping)
         listed = list(items.values() if named else items)
@@ -320,8 +330,12 @@ class Scope:
                 raise ProtocolError("each() needs a function, or a dictionary of functions")
             return await self._fork(listed, keys, lambda scope, part: part(scope), None)
         stage = self._run.stage_started(self.path, len(listed))
+        of = [sets(i) for i in listed] if sets else []
+        largest = max(map(of.count, dict.fromkeys(of)), default=1)
+        enough = -(-2 * self._run.config.concurrency // width) if width else len(listed)
+        at_once = max(largest, enough)
         return await self._fork(
-            listed, keys, fn, self._run.away, stage, [sets(i) for i in listed] if sets else []
+            listed, keys, fn, self._run.away, stage=stage, sets=of, at_once=at_once
         )
 
     async def _fork(
@@ -330,10 +344,12 @@ class Scope:
         keys: list[str],
         fn: Callable[[Scope, I], Awaitable[R]],
         away: Away | None,
+        *,
         stage: str = "",
         sets: Sequence[Hashable] = (),
+        at_once: int = 0,
     ) -> dict[str, R]:
-        fork = Fork(self.path, self._place.next(), fn)
+        fork = Fork(self.path, self._place.next(), fn, at_once or len(items))
         parts = [Part(*one) for one in zip(range(len(items)), keys, items, strict=True)]
         self._hold("each")
         try:
@@ -612,11 +628,12 @@ def _key_of(item: object) -> str:
 @dataclass(frozen=True)
 class Fork(Generic[I, R]):
     """What `each` runs, and where in the protocol: all that another machine must know of it but
-    the parts."""
+    the parts. `at_once`: parts that are under way at the same time in one process, at most."""
 
     path: tuple[str, ...]
     place: bytes
     fn: Callable[[Scope, I], Awaitable[R]]
+    at_once: int
 
     def begin(self, run: RunContext, part: Part[I]) -> Awaitable[R]:
         """Begin one part, in a scope of its own."""
@@ -678,7 +695,8 @@ async def here(
     pending = iter(parts)
     workers: list[asyncio.Future[None]] = []
     try:
-        for begun in range(1, min(len(parts), run.gateway.most_waiting) + 1):
+        most = min(len(parts), run.gateway.most_waiting, fork.at_once)
+        for begun in range(1, most + 1):
             workers.append(asyncio.ensure_future(worker(pending)))
             if begun % BEGUN_AT_ONCE == 0:
                 await asyncio.sleep(0)

@@ -36,17 +36,24 @@ class StrictRun(RunFolder):
 
     def __init__(self, run: RunFolder, tables: Mapping[str, pl.LazyFrame]) -> None:
         super().__init__(run.path)
+        self._run = run
         self._tables = tables
+
+    def tables(self) -> list[str]:
+        return self._run.tables()
+
+    def has_table(self, name: str) -> bool:
+        return self._run.has_table(name)
 
     def table(self, name: str) -> pl.DataFrame:
         """As in the run, or the table in its place."""
         replaced = self._tables.get(name)
-        return super().table(name) if replaced is None else replaced.collect()
+        return self._run.table(name) if replaced is None else replaced.collect()
 
     def lazy(self, name: str) -> pl.LazyFrame:
         """As in the run, or the table in its place."""
         replaced = self._tables.get(name)
-        return super().lazy(name) if replaced is None else replaced
+        return self._run.lazy(name) if replaced is None else replaced
 
 
 def add_strict_findings(

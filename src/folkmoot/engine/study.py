@@ -39,9 +39,11 @@ from folkmoot.models.request import Message
 from folkmoot.registry import STUDIES, installed
 from folkmoot.respondent.part import Part
 from folkmoot.storage.findings import Finding, Grid
+from folkmoot.storage.partial_run import PartialRun, describe_parts, parts_of
 from folkmoot.storage.rows import Row
 from folkmoot.storage.rows import declared as declared_tables
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import BY
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,10 @@ class PlannedRows:
     """What a sealed plan foresees of one table, for the report to compare with what happened.
 
     `key` columns name a row, the other columns of `rows` were fixed beforehand. `done` is the
-    column, and its value, that says that a row came to its end (no column: not known).
+    column, and its value, that says that a row came to its end (no column: not known). `part` is
+    the column of the parts that a report of an unfinished run counts and covers ("2 of 6 sets"):
+    all rows of a part are recorded when it ends, those of this table included, and a part is
+    complete when all its planned rows are there.
     """
 
     table: str
@@ -57,6 +62,7 @@ class PlannedRows:
     rows: tuple[Mapping[str, object], ...]
     unit: str = "participant"
     done: tuple[str, str] = ("", "")
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +113,10 @@ class Study(Generic[Config]):
                 none, and never asked unless the user says so
     places      the participants whom people could play (config, folder of the study file)
     planned     from the sealed parts (name → data) to the rows of tables that they foresee
+    derived     files that follow from the tables (and the journal), from a run or the complete
+                parts of an unfinished one: name → what is written as JSON, or text as it is. They
+                are written when a run ends or pauses, and with the report of one that was killed
+                or goes on
     embeds      whether the protocol asks for embeddings, so that a study without an embedding model
                 is refused before anything is spent
     limit       the same config with at most so many participants or sessions (`--limit N`)
@@ -149,6 +159,7 @@ class Study(Generic[Config]):
     source_model: str = ""
     places: Callable[[Config, Path], Sequence[Playable]] = lambda _config, _folder: ()
     planned: Callable[[Mapping[str, object]], list[PlannedRows]] = lambda _sealed: []
+    derived: Callable[[RunFolder, JournalReader], Mapping[str, object]] = lambda _run, _journal: {}
     embeds: bool = False
     limit: Callable[[Config, int], Config] | None = None
     tables: Sequence[type[Row]] = ()
@@ -252,6 +263,48 @@ def findings_of(study: Study, run: RunFolder) -> list[Finding]:
     end of a paid run with it. Then a finding says so, and the rest can be shown. A mistake in a
     study of the user's own is raised, so that its line can be named: the tables are written.
     """
+    run = complete_parts(study, run)
+    if isinstance(run, PartialRun):
+        what = describe_parts(run)
+        return [what, *_compute_findings(study, run)] if run.parts.complete else [what]
+    return _compute_findings(study, run)
+
+
+def complete_parts(study: Study, run: RunFolder) -> RunFolder:
+    """The complete parts of an unfinished run; a finished one, and one of a study type that names
+    no parts, as it is."""
+    if run.finished or isinstance(run, PartialRun):
+        return run
+    return take_complete_parts(study, run)
+
+
+def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
+    """The same of a run that is known to be unfinished, whatever its manifest says."""
+    sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
+    planned = next((p for p in study.planned(sealed) if p.part), None) if sealed else None
+    if planned is None:
+        return run
+    keys = list(planned.key)
+    arm = next((name for name in BY if planned.rows and name in planned.rows[0]), "")
+    recorded: Iterable[tuple[object, ...]] = ()
+    if run.has_table(planned.table):
+        recorded = run.lazy(planned.table).select(keys).collect().iter_rows()
+    parts = parts_of(
+        planned.part,
+        (
+            (str(row[planned.part]), _join_key([row[k] for k in keys]), str(row.get(arm, "")))
+            for row in planned.rows
+        ),
+        map(_join_key, recorded),
+    )
+    return PartialRun(run, parts, declared_tables(study.tables))
+
+
+def _join_key(key: Iterable[object]) -> str:
+    return " ".join(map(str, key))
+
+
+def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
     stated, sealed = read_sealed(run)
 
     def compute(run: RunFolder) -> list[Finding]:

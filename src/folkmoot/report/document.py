@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from folkmoot.engine.grid import RunGrid
-from folkmoot.engine.study import findings_of, study_of_run
+from folkmoot.engine.study import complete_parts, findings_of, study_of_run
 from folkmoot.kit import coding
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.findings import FITNESS, fitness, found
@@ -68,6 +68,7 @@ def document(run: RunFolder, known: Sequence[Finding] = ()) -> Document:
     """
     run.require_tables()
     study = study_of_run(run)
+    run = complete_parts(study, run)
     findings = [*(known or findings_of(study, run))]
     if run.has_table("answers") and FITNESS not in {f.key for f in findings}:
         checks = of_answers(Streamed(run.lazy("answers")))

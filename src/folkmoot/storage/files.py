@@ -33,6 +33,14 @@ def write_json(path: Path, data: object) -> None:
     write_with(path, lambda file: file.writelines(_pieces(data)))
 
 
+def write_content(path: Path, content: object) -> None:
+    """Write a file of a study: a text as it is, anything else as JSON."""
+    if isinstance(content, str):
+        write_text(path, content)
+    else:
+        write_json(path, content)
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file. Raises StorageError that names it when it is missing or broken."""
     try:

@@ -10,7 +10,7 @@ import json
 import platform
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -230,6 +230,22 @@ _BY_FORM = {
     NOT_READ: "by form alone, without reading the material",
     NOT_MOVED: "after texts in which it knows no argument, so that nothing in them moved anybody",
 }
+
+
+def describe_mark(who: Collection[tuple[str, str]], *, has_people: bool) -> str:
+    """The mark on files that people or the embedded respondent had a part in; else empty.
+
+    `who`: roles and who answered as them (human, synthetic, model). `has_people`: a person gave an
+    answer.
+    """
+    if has_people:
+        others = any(by != HUMAN for _, by in who)
+        return f"{MIXED_MARK}: people and models answered" if others else HUMAN_MARK
+    roles = sorted({role for role, by in who if by == "synthetic"})
+    if not roles:
+        return ""
+    part = f" in part ({', '.join(roles)})" if any(by != "synthetic" for _, by in who) else ""
+    return f"SYNTHETIC{part}: the embedded respondent answered; no evidence about people"
 
 
 def _synthetic(

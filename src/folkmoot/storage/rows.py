@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from functools import cache
+from functools import cache, partial
 from types import NoneType
-from typing import Any, ClassVar, dataclass_transform, get_args, get_type_hints
+from typing import Any, ClassVar, Self, dataclass_transform, get_args, get_type_hints
 
 KINDS = (bool, int, float)  # any other type is text; lists and mappings become JSON
 
@@ -42,6 +42,19 @@ class Row:
         cls.table = table or cls.table
         cls.key = key or cls.key
         dataclass(frozen=True, kw_only=True)(cls)
+
+    @classmethod
+    def of(cls, source: object, /, **cells: object) -> Self:
+        """The row of these `cells` and, for every other column, what `source` has under its name:
+        an attribute of an object, or an entry of a mapping. A column that `source` lacks has its
+        default."""
+        known: dict[str, Any] = dict(cells)
+        has = source.__contains__ if isinstance(source, Mapping) else partial(hasattr, source)
+        get = source.__getitem__ if isinstance(source, Mapping) else partial(getattr, source)
+        for name in cls.columns():
+            if name not in known and has(name):
+                known[name] = get(name)
+        return cls(**known)
 
     def cells(self) -> Mapping[str, object]:
         """Column → cell, in the order of the columns."""

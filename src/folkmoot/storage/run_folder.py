@@ -14,8 +14,9 @@ import yaml
 
 from folkmoot.errors import StorageError
 from folkmoot.files import user_cache_dir
+from folkmoot.models.catalog import HUMAN
 from folkmoot.storage.files import read_json, read_json_object
-from folkmoot.storage.manifest import NO_FINDINGS, SYNTHETIC_MARK, SYNTHETIC_NOTE
+from folkmoot.storage.manifest import NO_FINDINGS, SYNTHETIC_MARK, SYNTHETIC_NOTE, describe_mark
 from folkmoot.storage.provenance_table import PROVENANCE, unpack_spans
 from folkmoot.storage.recording import Recording, read_recordings
 
@@ -123,8 +124,17 @@ class RunFolder:
         """The caveat for every figure of an unfinished run; else empty."""
         if self.finished:
             return ""
-        outcome = self.manifest.get("outcome", "unfinished")
-        return f"PARTIAL: the run is {outcome}, figures cover only what was done until then"
+        return f"PARTIAL: the run is {self.state}, figures cover {self.covered}"
+
+    @property
+    def state(self) -> str:
+        """How an unfinished run is: paused, failed, interrupted; unfinished if nothing says why."""
+        return str(self.manifest.get("outcome", "unfinished"))
+
+    @property
+    def covered(self) -> str:
+        """What the tables of an unfinished run cover."""
+        return "only what was done until then"
 
     @property
     def unusable(self) -> str:
@@ -140,6 +150,13 @@ class RunFolder:
     def mark(self) -> str:
         """SYNTHETIC, HUMAN or MIXED; empty where models alone answered."""
         return str(self.manifest.get("mark") or (SYNTHETIC_MARK if self.synthetic else ""))
+
+    @property
+    def mark_of_files(self) -> str:
+        """The mark on the study's own files, as far as answers are recorded; else empty."""
+        who = list(self.rows("answers", "role", "answered_by", "missing"))
+        people = any(by == HUMAN and missing is None for _, by, missing in who)
+        return describe_mark({(role, by) for role, by, _ in who}, has_people=people)
 
     @property
     def caution(self) -> str:
@@ -293,7 +310,27 @@ class RunSoFar(RunFolder):
     """A run that a process is writing, or that ended without tables: the rows recorded so far.
 
     Written tables do not count. They are those of an earlier process, or only some are there yet.
+    `is_going_on`: a process writes it.
     """
+
+    def __init__(self, path: Path | str, *, is_going_on: bool = False) -> None:
+        super().__init__(path)
+        self._is_going_on = is_going_on
+
+    @property
+    def finished(self) -> bool:
+        return False
+
+    @property
+    def state(self) -> str:
+        if self._is_going_on:
+            return "still going on"
+        outcome = super().state
+        # A killed process leaves the manifest of the one before it.
+        return outcome if outcome in ("failed", "interrupted") else "unfinished"
+
+    def require_tables(self) -> None:
+        """Rows are read as far as they are recorded."""
 
     def tables(self) -> list[str]:
         return list(self._recordings)

@@ -10,7 +10,6 @@ import pytest
 from scipy.stats import t as student
 
 from folkmoot.conversation.tone import tone
-from folkmoot.kit.coding import Coded
 from folkmoot.measures.diversity import gini
 from folkmoot.studies.focus_group.discussion import INTENTS
 from folkmoot.studies.focus_group.files import TranscriptFormatter, topline, topline_page
@@ -140,14 +139,14 @@ async def test_statistics_count_what_is_there() -> None:
 
 
 async def test_topline_quotes_are_in_the_transcript_at_the_turn_they_link_to() -> None:
-    code = {LINES[1]: Coded("objection_fit", "I don't need that"), LINES[2]: Coded("price", "the")}
+    code = {LINES[1]: {"objection_fit": "I don't need that"}, LINES[2]: {"price": "the"}}
     transcripts = [await discuss(s) for s in (1, 2, 3)]
     for i, t in enumerate(transcripts):
         transcripts[i] = t.model_copy(update={"group": f"group_{i + 1:03d}"})
     pages = {f"{t.group}/concept": f"groups/{t.group}/transcript.html" for t in transcripts}
     for several in (transcripts, transcripts[:1]):
         codes = {
-            answer_id(t, m): (code[m.content],)
+            answer_id(t, m): code[m.content]
             for t in several
             for m in t.by_participants()
             if m.content in code

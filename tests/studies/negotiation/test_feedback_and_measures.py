@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import Any
 
@@ -16,7 +15,6 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.config import StatedMember
 from folkmoot.studies.negotiation.measures import (
-    SessionResult,
     compare,
     satisfaction_of_members,
     text_scores_of,
@@ -89,9 +87,8 @@ def test_of_equal_scores_the_first_named_is_the_first_choice() -> None:
     assert count(family(1).members, texts, FOOD).primary("traveler_1") == "sushi"
 
 
-def result(group: str, condition: str, value: float) -> SessionResult:
-    values = dict.fromkeys(MEASURES, math.nan) | {"satisfaction": value}
-    return SessionResult(group, condition, values, {"cuisine": value > 0})
+def result(group: str, condition: str, value: float) -> dict[str, Any]:
+    return {"group_id": group, "condition": condition, "satisfaction": value}
 
 
 def test_differences_are_paired_within_groups() -> None:
@@ -101,7 +98,10 @@ def test_differences_are_paired_within_groups() -> None:
         result(g, "C4", v + gain)
         for (g, v), gain in zip(base.items(), (1, 2, 1, 2, 1), strict=True)
     ]
-    found = compare(results, ("C3", "C4"))
+    decisions = pl.DataFrame(results).select(
+        "group_id", "condition", topic=pl.lit("cuisine"), has_conflict=pl.col("satisfaction") > 0
+    )
+    found = compare(("C3", "C4"), pl.DataFrame(results), decisions)
     (difference,) = found["paired_differences"]
     assert (difference["of"], difference["minus"], difference["n"]) == ("C4", "C3", 5)
     assert difference["estimate"] == pytest.approx(1.4)

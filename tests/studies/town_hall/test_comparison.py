@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 from scipy.stats import t
 
 from folkmoot.studies.town_hall.config import BUILT_IN
-from folkmoot.studies.town_hall.measures import FIGURES, Comparison, Result, compare
+from folkmoot.studies.town_hall.measures import FIGURES, Comparison, compare
 
 SCORES = {  # set → level → (vulnerable, general)
     1: {"2-1": (1.0, 2.0), "3": (1.5, 2.0), "2-2": (0.0, 0.0)},
@@ -15,17 +16,25 @@ SCORES = {  # set → level → (vulnerable, general)
 }
 
 
-def result(set_no: int, level: str, vulnerable: float | None, general: float | None) -> Result:
+Discussion = dict[str, int | str | float | None]
+
+
+def result(set_no: int, level: str, vulnerable: float | None, general: float | None) -> Discussion:
     gap = None if vulnerable is None or general is None else vulnerable - general
     groups = {"vulnerable": vulnerable, "general": general, "gap": gap}
-    return Result(set_no, level, {g: dict.fromkeys(FIGURES, v) for g, v in groups.items()})
+    figures = {f"{group}_{name}": v for group, v in groups.items() for name in FIGURES}
+    return {"set": set_no, "level": level, **figures}
+
+
+def table(results: list[Discussion]) -> pl.DataFrame:
+    return pl.DataFrame(results, infer_schema_length=None)
 
 
 @pytest.fixture(scope="module")
 def compared() -> Comparison:
     levels = [BUILT_IN[name] for name in ("2-1", "2-2", "3")]
     results = [result(s, name, *both) for s, row in SCORES.items() for name, both in row.items()]
-    return compare(levels, results)
+    return compare(levels, table(results))
 
 
 FIGURE = "weighted_inclusivity_score"
@@ -49,7 +58,7 @@ def test_differences_are_within_sets_with_t_over_sets(compared: Comparison) -> N
         for n, to in enumerate(moved, 1)
         for level, value in (("2-1", 1.0), ("3", 1.0 + to))
     ]
-    (step,) = compare([BUILT_IN["2-1"], BUILT_IN["3"]], results)["main"]["differences"]
+    (step,) = compare([BUILT_IN["2-1"], BUILT_IN["3"]], table(results))["main"]["differences"]
     found, error = step["figures"][FIGURE]["vulnerable"], (0.085 / 5) ** 0.5
     assert found["estimate"] == pytest.approx(0.5) and found["sets"] == 5
     assert found["low"] == pytest.approx(0.5 - t.ppf(0.975, 4) * error)
@@ -80,7 +89,7 @@ def test_a_figure_that_a_set_does_not_have_is_left_out_of_pairs() -> None:
         result(2, "2-1", None, 1.0),
         result(2, "3", 4.0, 1.0),
     ]
-    found = compare(levels, results)["main"]
+    found = compare(levels, table(results))["main"]
     difference = found["differences"][0]["figures"][FIGURE]["vulnerable"]
     assert (difference["estimate"], difference["sets"]) == (1.0, 1)
     assert difference["low"] is None and difference["p"] is None

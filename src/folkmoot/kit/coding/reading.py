@@ -242,6 +242,9 @@ def codebook_in(run: RunFolder, name: str) -> Codebook:
     return Codebook.model_validate(run.plan["sealed"][f"codebook {name}"]["data"])
 
 
+TITLE = "How free text was coded"
+
+
 def finding(run: RunFolder) -> Finding | None:
     """How free text was coded, and how far coders agree; None where there were none."""
     rows: list[Row] = []
@@ -255,11 +258,14 @@ def finding(run: RunFolder) -> Finding | None:
         for coder in read.coders or (None,):
             rows.append(_row(read, coder))
             by_code += _by_code(read, coder)
+    if not rows and run.partial and run.has_table("texts"):
+        what = "Nothing is coded yet: texts are coded when all parts of the run have ended."
+        return Finding("coding", TITLE, what, Grid((), ()), section="Coding")
     if not rows:
         return None
     return Finding(
         "coding",
-        "How free text was coded",
+        TITLE,
         " ".join(said),
         Grid.of(rows, "One row a coder; α is its agreement with the coder of the codebook."),
         section="Coding",

@@ -36,7 +36,7 @@ class CodeRow(Row, table="codes"):
     text_id: str = column("the text, as in the table texts")
     participant_id: str | None
     code: str | None = column("the code; (none) where no code applies; empty where none was had")
-    of: dict[str, str] = column("what the code is said of, as JSON: slot and value")
+    of: dict[str, str] = column("what the code is said of, as JSON: slot and value")  # type: ignore[assignment]
     quote: str | None = column("the words of the text that justify the code")
     by: str = column("coder, second_coder, or rule (a phrase rule, for comparison only)")
     coder: str = column("the model that coded")

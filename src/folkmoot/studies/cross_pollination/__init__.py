@@ -12,6 +12,7 @@ from folkmoot.kit.base_personas import BasePersonaRow
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig, claims
 from folkmoot.studies.cross_pollination.exposure_design import EXPOSURE
+from folkmoot.studies.cross_pollination.files import derived
 from folkmoot.studies.cross_pollination.findings import findings
 from folkmoot.studies.cross_pollination.findings.votes import strict_tables
 from folkmoot.studies.cross_pollination.participants import places
@@ -35,7 +36,9 @@ def _recognises(raw: Mapping[str, object]) -> bool:
 def _planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
     arms = sealed.get("assignment", {})
     rows = tuple({"participant_id": who, "condition": arm} for who, arm in arms.items())
-    return [PlannedRows("participants", ("participant_id",), rows, done=("status", "complete"))]
+    key = ("participant_id",)
+    done = ("status", "complete")
+    return [PlannedRows("participants", key, rows, done=done, part="participant_id")]
 
 
 STUDY = Study(
@@ -52,6 +55,7 @@ STUDY = Study(
     places=places,
     claims=claims,
     findings=findings,
+    derived=derived,
     strict_tables=strict_tables,
     planned=_planned,
     embeds=True,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import TypedDict
 
+import polars as pl
 import yaml
 
 from folkmoot.conversation.transcript import Transcript
 from folkmoot.engine.session import Scope, Session
+from folkmoot.kit.calls import JournalReader
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.participants import (
     COMPLETE,
@@ -18,7 +20,6 @@ from folkmoot.studies.cross_pollination.participants import (
     Participant,
     State,
 )
-from folkmoot.studies.cross_pollination.tables import participant_row
 
 PHASES = (
     "initial_vote",
@@ -35,7 +36,12 @@ PHASES = (
 
 def final_statistics(scope: Scope, config: CrossPollinationConfig, state: State) -> None:
     """Phase 8: say how the votes stand; nobody votes here."""
-    for condition, row in by_condition(config, state).items():
+    people = pl.DataFrame(
+        [[getattr(p, name) for name in COUNTED] for p in state.people.values()],
+        schema=dict.fromkeys(COUNTED, pl.String) | {"position_changed": pl.Boolean},
+        orient="row",
+    )
+    for condition, row in by_condition(config, people).items():
         if row["position_changed"] is None:
             scope.log(f"{condition}: {row['completed']} of {row['total']} complete, no final vote")
         else:
@@ -45,27 +51,25 @@ def final_statistics(scope: Scope, config: CrossPollinationConfig, state: State)
             )
 
 
-def save_results(scope: Scope, config: CrossPollinationConfig, state: State) -> None:
-    """Phase 9: everything as files and tables."""
-    people = state.people.values()
-    session = scope.root
-    head = {"pilot_id": config.pilot_id, "generated_at": session.started_at}
+def write_embeddings(session: Session[CrossPollinationConfig], state: State) -> None:
+    """The embeddings of clusters and of what participants said, as soon as they are known."""
+    clusters = [cluster_json(c) for c in state.clusters]
+    own = {p.id: p.embedding for p in state.people.values() if p.embedding is not None}
+    session.write_json("cluster_embeddings.json", {**_head(session), "clusters": clusters})
+    session.write_json("individual_embeddings.json", {**_head(session), "embeddings": own})
+
+
+def save_results(session: Session[CrossPollinationConfig], state: State) -> None:
+    """Phase 9: participants and settings as files; the summary follows from the tables."""
     mark = {"evidence": session.synthetic_mark} if session.synthetic_mark else {}
-    embeddings = {p.id: p.embedding for p in people if p.embedding is not None}
-    settings = config.model_dump(mode="json", exclude_none=True)
+    people = map(participant_json, state.people.values())
+    session.write_json("participants.json", {**_head(session), **mark, "participants": people})
+    settings = session.config.model_dump(mode="json", exclude_none=True)
+    session.write_text("config.yaml", yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
 
-    def write(name: str, content: Mapping[str, object]) -> None:
-        scope.write_json(name, {**head, **content})
 
-    write("cluster_embeddings.json", {"clusters": [cluster_json(c) for c in state.clusters]})
-    write("individual_embeddings.json", {"embeddings": embeddings})
-    write("participants.json", {**mark, "participants": map(participant_json, people)})
-    scope.write_json("summary.json", {**summary(config, state), **mark})
-    scope.write_text("config.yaml", yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
-    for p in people:
-        persona = p.persona
-        demographics = {f"demographic_{k}": v for k, v in persona.demographics.items()}
-        scope.record("participants", {**participant_row(p, persona).cells(), **demographics})
+def _head(session: Session[CrossPollinationConfig]) -> dict[str, str]:
+    return {"pilot_id": session.config.pilot_id, "generated_at": session.started_at}
 
 
 def write_checkpoint(session: Session[CrossPollinationConfig], phase: str, state: State) -> None:
@@ -130,15 +134,29 @@ def cluster_json(c: Cluster) -> dict[str, object]:
     }
 
 
-def summary(config: CrossPollinationConfig, state: State) -> dict[str, object]:
-    """The content of summary.json. `completed` counts participants whose status is complete."""
+def derived(run: RunFolder, _journal: JournalReader) -> dict[str, object]:
+    """summary.json, of the participants who have ended. `completed` counts those whose status is
+    complete."""
+    return {"summary.json": summary(run)}
+
+
+def summary(run: RunFolder) -> dict[str, object]:
+    """The content of summary.json."""
+    config = CrossPollinationConfig.model_validate(run.config)
+    people = run.table("participants").select(COUNTED)
+    mark, name = run.mark_of_files, "checkpoint.json"
+    checkpoint = run.json(name) if run.has(name) else {}
     return {
         "pilot_id": config.pilot_id,
-        "terminated_early": state.terminated_early,
-        "termination_reason": state.termination_reason,
-        "total_participants": len(state.people),
-        "by_condition": by_condition(config, state),
+        "terminated_early": checkpoint.get("terminated_early", False),
+        "termination_reason": checkpoint.get("termination_reason"),
+        "total_participants": len(people),
+        "by_condition": by_condition(config, people),
+        **({"evidence": mark} if mark else {}),
     }
+
+
+COUNTED = ("condition", "status", "initial_choice", "final_choice", "position_changed")
 
 
 class OfCondition(TypedDict):
@@ -154,27 +172,26 @@ class OfCondition(TypedDict):
     final_vote_distribution: dict[str, int] | None
 
 
-def by_condition(config: CrossPollinationConfig, state: State) -> dict[str, OfCondition]:
-    """How each condition came out."""
-    people = state.people.values()
-    return {c: _condition(config, [p for p in people if p.condition == c]) for c in config.arms}
+def by_condition(config: CrossPollinationConfig, people: pl.DataFrame) -> dict[str, OfCondition]:
+    """How each condition came out, from the rows of participants."""
+    return {c: _condition(config, people.filter(condition=c)) for c in config.arms}
 
 
-def _condition(config: CrossPollinationConfig, people: list[Participant]) -> OfCondition:
-    final = [p for p in people if p.position_changed is not None and p.status == COMPLETE]
-    changed = sum(bool(p.position_changed) for p in final)
+def _condition(config: CrossPollinationConfig, people: pl.DataFrame) -> OfCondition:
+    final = people.filter(pl.col("position_changed").is_not_null(), status=COMPLETE)
+    changed, status = int(final["position_changed"].sum()), people["status"].to_list()
 
-    def distribution(choices: Iterable[str | None]) -> dict[str, int]:
-        votes = list(choices)
+    def distribution(choices: pl.Series) -> dict[str, int]:
+        votes = choices.to_list()
         return {o: votes.count(o) for o in config.topic.options}
 
     return {
         "total": len(people),
-        "completed": sum(p.status == COMPLETE for p in people),
-        "failed": sum(p.status == FAILED for p in people),
-        "skipped": sum(p.status == SKIPPED for p in people),
-        "position_changed": changed if final else None,
-        "position_changed_rate": changed / len(final) if final else None,
-        "initial_vote_distribution": distribution(p.initial_choice for p in people),
-        "final_vote_distribution": distribution(p.final_choice for p in final) if final else None,
+        "completed": status.count(COMPLETE),
+        "failed": status.count(FAILED),
+        "skipped": status.count(SKIPPED),
+        "position_changed": changed if len(final) else None,
+        "position_changed_rate": changed / len(final) if len(final) else None,
+        "initial_vote_distribution": distribution(people["initial_choice"]),
+        "final_vote_distribution": distribution(final["final_choice"]) if len(final) else None,
     }

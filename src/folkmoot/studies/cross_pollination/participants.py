@@ -69,6 +69,7 @@ class Participant:
     restated_option: str | None = None
     restatement: str | None = None
     delayed_choice: str | None = None
+    is_recorded: bool = False  # their row is: nothing of it changes any more
     # Field → why there is no answer to it: a way out that was taken, or that it was unreadable.
     missing_answers: Mapping[str, str] = field(default_factory=dict)
 
@@ -110,6 +111,11 @@ class Participant:
     def active(self) -> bool:
         """Still in the study."""
         return self.status in (PENDING, COMPLETE)
+
+    @property
+    def number(self) -> int:
+        """Their place among all participants, from 0."""
+        return int(self.id.removeprefix("p_")) - 1
 
     @property
     def reasons(self) -> Reasons:

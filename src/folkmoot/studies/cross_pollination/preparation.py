@@ -29,7 +29,7 @@ from folkmoot.studies.cross_pollination.config import CONDITIONS, CrossPollinati
 
 def unusable(run: RunFolder) -> str:
     """Why nothing in a pilot is of use. One that ended early still has its votes."""
-    if run.json("summary.json")["terminated_early"] and not _lacks(run, "initial_choice"):
+    if run.json("checkpoint.json")["terminated_early"] and not _lacks(run, "initial_choice"):
         return ""
     if _lacks(run, "initial_choice"):
         return "no participant gave a valid first vote"

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 
-from folkmoot.engine.session import Session
+from folkmoot.engine.session import Scope, Session
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.files import (
     final_statistics,
     save_results,
     write_checkpoint,
+    write_embeddings,
 )
 from folkmoot.studies.cross_pollination.interviews import clarification, summaries
 from folkmoot.studies.cross_pollination.opposition import opposition
 from folkmoot.studies.cross_pollination.participants import State, recruit
+from folkmoot.studies.cross_pollination.tables import record_ended, record_participant
 from folkmoot.studies.cross_pollination.voting import (
     adversarial_dialogue,
     code_restatements,
@@ -30,6 +32,7 @@ from folkmoot.studies.cross_pollination.voting import (
 async def protocol(session: Session[CrossPollinationConfig]) -> None:
     """Recruit, then the phases; an early end leaves out all but the last two."""
     config, at = session.config, session.at
+    rows = at("participants")  # recorded as each participant ends, in the order of all
     state = await recruit(session)
 
     state = await initial_vote(at("initial_vote"), config, state)
@@ -38,17 +41,23 @@ async def protocol(session: Session[CrossPollinationConfig]) -> None:
     state = threshold_check(at("threshold_check"), config, state)
     write_checkpoint(session, "threshold_check", state)
 
-    if not state.terminated_early:
-        state = await deliberation(session, state)
+    if state.terminated_early:
+        write_embeddings(session, state)
+    else:
+        state = await deliberation(session, state, rows)
 
     final_statistics(at("final_statistics"), config, state)
     write_checkpoint(session, "final_statistics", state)
 
-    save_results(at("save_results"), config, state)
+    for p in state.people.values():
+        record_participant(rows, p)
+    save_results(session, state)
     write_checkpoint(session, "save_results", state)
 
 
-async def deliberation(session: Session[CrossPollinationConfig], state: State) -> State:
+async def deliberation(
+    session: Session[CrossPollinationConfig], state: State, rows: Scope
+) -> State:
     """Interviews, what was said in them, and the final votes of those who learn of it or do not."""
     config, at = session.config, session.at
 
@@ -56,26 +65,30 @@ async def deliberation(session: Session[CrossPollinationConfig], state: State) -
     write_checkpoint(session, "clarification", state)
 
     state = await summaries(at("summaries"), config, state)
+    write_embeddings(session, state)
     write_checkpoint(session, "summaries", state)
 
     state = await opposition(at("opposition"), config, state)
     write_checkpoint(session, "opposition", state)
 
     state = with_other_views(config, show_summaries(session, config, state))
+    state = record_ended(rows, config, state)
     parts = {  # the dialogues are the longest chains of calls, so they start first
         "adversarial_dialogue": adversarial_dialogue,
         "cross_pollination": cross_pollination,
     }
     if config.voting_otherwise:
         parts["second_vote"] = second_vote
-    final_votes = {name: partial(part, config=config, state=state) for name, part in parts.items()}
+    final_votes = {
+        name: partial(part, config=config, state=state, rows=rows) for name, part in parts.items()
+    }
     for voters in (await session.each(final_votes)).values():
         state = state.updated(voters)
     write_checkpoint(session, "cross_pollination", state)
     write_checkpoint(session, "adversarial_dialogue", state)
 
     if config.delayed_vote:
-        state = await delayed_vote(at("delayed_vote"), config, state)
+        state = await delayed_vote(at("delayed_vote"), config, state, rows)
     if config.restatement:
         await code_restatements(session, state)
     return state

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from folkmoot.engine import utterances
-from folkmoot.people.persona import Persona
+from folkmoot.engine.session import Scope
 from folkmoot.storage.rows import Row, column
-from folkmoot.studies.cross_pollination.participants import Cluster, Participant
+from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
+from folkmoot.studies.cross_pollination.participants import Cluster, Participant, State
 
 
 class ParticipantRow(Row, table="participants", key=("participant_id",)):
@@ -104,26 +107,14 @@ class UtteranceRow(utterances.UtteranceRow, table=utterances.UTTERANCES):
 TABLES = (ParticipantRow, ClusterRow, FirstVoteRow, SummaryRow, UtteranceRow)
 
 
-def participant_row(p: Participant, persona: Persona) -> ParticipantRow:
-    return ParticipantRow(
-        participant_id=p.id,
-        condition=p.condition,
-        status=p.status,
-        error_message=p.error_message,
-        initial_choice=p.initial_choice,
-        final_choice=p.final_choice,
-        position_changed=p.position_changed,
-        opposition_view=p.opposition_view,
-        cluster_id=p.cluster_id,
-        individual_summary=p.individual_summary,
-        summary_draw=p.summary_draw,
-        confidence_before=p.confidence_before,
-        confidence_after=p.confidence_after,
-        ranking_before=p.ranking_before,
-        ranking_after=p.ranking_after,
-        restated_option=p.restated_option,
-        restatement=p.restatement,
-        delayed_choice=p.delayed_choice,
+def record_participant(rows: Scope, p: Participant) -> Participant:
+    """Record the row of a participant for whom nothing is still to come. `rows`: the scope of the
+    rows of all of them."""
+    if p.is_recorded:
+        return p
+    persona = p.persona
+    row = ParticipantRow.of(
+        p,
         missing_answers=dict(p.missing_answers) or None,
         clarification_exchanges=len(p.clarification or ()) // 2,
         adversarial_exchanges=len(p.adversarial or ()) // 2,
@@ -132,13 +123,39 @@ def participant_row(p: Participant, persona: Persona) -> ParticipantRow:
         persona=persona.text,
         persona_id=persona.id,
     )
+    demographics = {f"demographic_{k}": v for k, v in persona.demographics.items()}
+    rows.nth(p.number).record(row.table, {**row.cells(), **demographics})
+    return p.with_(is_recorded=True)
+
+
+def record_ended(rows: Scope, config: CrossPollinationConfig, state: State) -> State:
+    """Record those for whom nothing is still to come before the final votes: who is out of the
+    study, and whose condition has no final vote."""
+    voting = {*config.those_with("summaries"), *config.those_with("dialogue")}
+    voting |= {*config.voting_otherwise}
+    return state.updated(
+        record_participant(rows, p)
+        for p in state.people.values()
+        if not (p.active and p.condition in voting)
+    )
+
+
+def recorded_after(
+    rows: Scope,
+    config: CrossPollinationConfig,
+    vote: Callable[[Scope, Participant], Awaitable[Participant]],
+) -> Callable[[Scope, Participant], Awaitable[Participant]]:
+    """The vote, after which a participant is recorded, unless asked once more later."""
+
+    async def vote_and_record(scope: Scope, p: Participant) -> Participant:
+        p = await vote(scope, p)
+        is_asked_later = config.delayed_vote and p.active and p.final_choice is not None
+        return p if is_asked_later else record_participant(rows, p)
+
+    return vote_and_record
 
 
 def cluster_row(c: Cluster) -> ClusterRow:
-    return ClusterRow(
-        cluster_id=c.id,
-        option=c.option,
-        description=c.description,
-        member_count=len(c.member_ids),
-        member_ids=list(c.member_ids),
+    return ClusterRow.of(
+        c, cluster_id=c.id, member_count=len(c.member_ids), member_ids=list(c.member_ids)
     )

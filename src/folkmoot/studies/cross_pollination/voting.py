@@ -42,7 +42,11 @@ from folkmoot.studies.cross_pollination.participants import (
     quote_options,
     quote_topic,
 )
-from folkmoot.studies.cross_pollination.tables import FirstVoteRow
+from folkmoot.studies.cross_pollination.tables import (
+    FirstVoteRow,
+    record_participant,
+    recorded_after,
+)
 
 
 @dataclass(frozen=True)
@@ -189,7 +193,9 @@ async def code_restatements(session: Session[CrossPollinationConfig], state: Sta
     await coding.code(session, RESTATED, texts)
 
 
-async def delayed_vote(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
+async def delayed_vote(
+    scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
+) -> State:
     """A third vote of those who cast a final one, with nothing in view but that vote."""
 
     async def vote_again(scope: Scope, p: Participant) -> Participant:
@@ -200,7 +206,7 @@ async def delayed_vote(scope: Scope, config: CrossPollinationConfig, state: Stat
             final_choice=p.final_choice,
         )
         choice = await vote(scope, config, p, Put(p.system, prompt))
-        return p.with_answer("delayed_choice", choice)
+        return record_participant(rows, p.with_answer("delayed_choice", choice))
 
     voted = [p for p in state.active if p.final_choice is not None]
     return state.updated((await scope.each(voted, vote_again)).values())
@@ -339,7 +345,7 @@ def format_cross_pollination_content(
 
 
 async def adversarial_dialogue(
-    scope: Scope, config: CrossPollinationConfig, state: State
+    scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> Iterable[Participant]:
     """Phase 7: Socratic questions from the opposing view, then the final vote."""
 
@@ -380,11 +386,12 @@ async def adversarial_dialogue(
         return await final_vote(scope, config, p, Put(system, prompt, _interview(config, p)))
 
     arguing = state.chosen(config.those_with("dialogue"))
-    return (await scope.each(arguing, argue_and_vote)).values()
+    vote_once = recorded_after(rows, config, argue_and_vote)
+    return (await scope.each(arguing, vote_once)).values()
 
 
 async def cross_pollination(
-    scope: Scope, config: CrossPollinationConfig, state: State
+    scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> Iterable[Participant]:
     """Phase 6, second part: those who only read vote on what they have read."""
 
@@ -397,11 +404,13 @@ async def cross_pollination(
 
     arguing = config.those_with("dialogue")
     reading = [n for n in config.those_with("summaries") if n not in arguing]
-    return (await scope.each(state.chosen(reading), read_and_vote)).values()
+    return (
+        await scope.each(state.chosen(reading), recorded_after(rows, config, read_and_vote))
+    ).values()
 
 
 async def second_vote(
-    scope: Scope, config: CrossPollinationConfig, state: State
+    scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> Iterable[Participant]:
     """Votes of those who read nothing and argued with nobody: the noise floor, the placebo arms,
     and those who were interviewed and no more."""
@@ -421,7 +430,11 @@ async def second_vote(
         system = _system(scope, p, "returning_voter")
         return await final_vote(scope, config, p, Put(system, prompt, _interview(config, p)))
 
-    return (await scope.each(state.chosen(config.voting_otherwise), vote_again)).values()
+    return (
+        await scope.each(
+            state.chosen(config.voting_otherwise), recorded_after(rows, config, vote_again)
+        )
+    ).values()
 
 
 def _interview(config: CrossPollinationConfig, p: Participant) -> Transcript:

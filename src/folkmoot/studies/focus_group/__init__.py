@@ -9,6 +9,7 @@ from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.focus_group.config import DiscussionConfig, claims
 from folkmoot.studies.focus_group.exposure_design import EXPOSURE
+from folkmoot.studies.focus_group.files import derived
 from folkmoot.studies.focus_group.findings import findings, repeats, strict_tables
 from folkmoot.studies.focus_group.participants import places
 from folkmoot.studies.focus_group.preparation import (
@@ -45,6 +46,7 @@ STUDY = Study(
     claims=claims,
     findings=findings,
     repeats=repeats,
+    derived=derived,
     strict_tables=strict_tables,
     planned=planned,
     show=show,

@@ -41,7 +41,10 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
     """The private questions, of which the first about intent is at the product's own price."""
     config = DiscussionConfig.model_validate(run.config)
     on = {concept.id: config.on(concept) for concept in config.concepts}
-    said = run.table("utterances").filter(pl.col("turn").is_not_null())
+    said = run.table("utterances")
+    if "turn" not in said.columns:  # nobody has spoken yet
+        return
+    said = said.filter(pl.col("turn").is_not_null())
     # Of each talk, and of each interview: who spoke, by id of the utterance.
     spoken: dict[tuple[str, str, str | None], dict[str, str]] = defaultdict(dict)
     columns = ("group", "stimulus", "persona_id", "utterance_id", "speaker_id")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
@@ -16,11 +16,13 @@ from statistics import fmean
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from folkmoot.engine.session import Session
-from folkmoot.kit.coding import CODER, EMBEDDED_NOTE
+from folkmoot.kit.calls import JournalReader
+from folkmoot.kit.coding import EMBEDDED_NOTE, codings
 from folkmoot.measures.clustered import clustered_share
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.estimates import FEWEST_UNITS
 from folkmoot.people.sources.grounded import Profile
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import sycophancy
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
 from folkmoot.studies.focus_group.discussion import (
@@ -31,19 +33,19 @@ from folkmoot.studies.focus_group.discussion import (
 )
 from folkmoot.studies.focus_group.participants import title_of
 from folkmoot.studies.focus_group.positions import describe_position, has_moved
-from folkmoot.studies.focus_group.talk.reading import Codes, answer_id, kind_and_name
+from folkmoot.studies.focus_group.talk.reading import answer_id, kind_and_name
 
 
-def folder_of(config: DiscussionConfig, transcript: DiscussionTranscript) -> str:
+def folder_of(config: DiscussionConfig, group: str, stimulus: str) -> str:
     """Where the files of one discussion stand, with a slash at the end; empty for the root."""
     if len(config.concepts) > 1:
-        return f"groups/{transcript.group}/{transcript.stimulus}/"
-    return f"groups/{transcript.group}/" if config.replications > 1 else ""
+        return f"groups/{group}/{stimulus}/"
+    return f"groups/{group}/" if config.replications > 1 else ""
 
 
 def write_discussion(session: Session[DiscussionConfig], transcript: DiscussionTranscript) -> None:
     """transcript.md, .json, .html and statistics.json of one discussion."""
-    at = folder_of(session.config, transcript)
+    at = folder_of(session.config, transcript.group, transcript.stimulus)
     mark = session.synthetic_mark
     session.write_text(f"{at}transcript.md", TranscriptFormatter.to_markdown(transcript, mark))
     session.write_text(f"{at}transcript.json", TranscriptFormatter.to_json(transcript))
@@ -51,23 +53,26 @@ def write_discussion(session: Session[DiscussionConfig], transcript: DiscussionT
     session.write_json(f"{at}statistics.json", TranscriptFormatter.summary_stats(transcript))
 
 
-def write_topline(
-    session: Session[DiscussionConfig], transcripts: Sequence[DiscussionTranscript], codes: Codes
-) -> None:
-    """topline.md and topline.json over all groups and concepts."""
-    mark = session.synthetic_mark
-    pages = {
-        f"{t.group}/{t.stimulus}": f"{folder_of(session.config, t)}transcript.html"
-        for t in transcripts
-    }
-    embedded = bool(codes) and session.synthetic(CODER)
+def derived(run: RunFolder, _journal: JournalReader) -> dict[str, object]:
+    """topline.md and topline.json over all discussions that have ended."""
+    config = DiscussionConfig.model_validate(run.config)
+    ended = set(run.rows("statements", "group", "stimulus"))
+    order = ((group, concept.id) for group in config.groups for concept in config.concepts)
+    folders = {at: folder_of(config, *at) for at in order if at in ended}
+    transcripts = [
+        TranscriptFormatter.from_json(run.text(f"{folder}transcript.json"))
+        for folder in folders.values()
+    ]
+    pages = {f"{g}/{s}": f"{folder}transcript.html" for (g, s), folder in folders.items()}
+    mark, read = run.mark_of_files, codings(run).get("remarks")
     # Codes of the embedded coder are in the table `codes`; laid out here they would look like
     # findings.
-    data = topline(transcripts, pages, {} if embedded else codes)
-    if embedded:
+    codes = {id: read.of(id) or {} for id in read.by_text} if read and read.supports else {}
+    data = topline(transcripts, pages, codes)
+    if read is not None and read.coder is not None and read.coder.embedded:
         data["coding_note"] = EMBEDDED_NOTE
-    session.write_json("topline.json", {"mark": mark, **data} if mark else data)
-    session.write_text("topline.md", topline_page(data, mark))
+    marked = {"mark": mark, **data} if mark else data
+    return {"topline.json": marked, "topline.md": topline_page(data, mark)}
 
 
 def topline_page(data: dict[str, object], mark: str = "") -> str:
@@ -220,6 +225,7 @@ def _signed(value: float) -> str:
     return "0.00" if shown[1:] == "0.00" else shown
 
 
+Codes = Mapping[str, Mapping[str, str]]  # text → code → quote
 QUOTES = 3
 WOULD_BUY = INTENTS[3:]
 
@@ -333,14 +339,14 @@ def _remarks(
         names = {p.id: title_of(p) for p in t.personas}
         page = pages[f"{t.group}/{t.stimulus}"]
         for m in t.by_participants():
-            for found in codes.get(answer_id(t, m), ()):
-                seen, kept = people.setdefault(found.code, set()), quotes.setdefault(found.code, {})
+            for code, quote in codes.get(answer_id(t, m), {}).items():
+                seen, kept = people.setdefault(code, set()), quotes.setdefault(code, {})
                 heard = {who for g, who in seen if g == t.group}
                 fresh = m.speaker_id not in heard if len(group) == 1 else not heard
                 seen.add((t.group, m.speaker_id))
-                if fresh and len(kept) < QUOTES and found.quote not in kept:
-                    kept[found.quote] = {
-                        "quote": found.quote,
+                if fresh and len(kept) < QUOTES and quote not in kept:
+                    kept[quote] = {
+                        "quote": quote,
                         "who": names[m.speaker_id],
                         "group": t.group,
                         "turn": m.turn_number,

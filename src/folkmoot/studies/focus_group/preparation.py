@@ -222,13 +222,23 @@ def notes(config: DiscussionConfig) -> list[str]:
 
 
 def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
-    """The rows of `personas` that the sealed recruits foresee."""
+    """The rows of `personas` that the sealed recruits foresee, and a statement of each in every
+    discussion of the group."""
     rows = tuple(
         {"group": group, "persona_id": person["id"], "name": person["name"]}
         for group, people in sealed.get("recruits", {}).items()
         for person in people
     )
-    return [PlannedRows("personas", ("group", "persona_id"), rows)]
+    config = DiscussionConfig.model_validate(sealed["design"]["settings"])
+    stated = tuple(
+        {"group": group, "stimulus": concept.id}
+        for group in sealed.get("recruits", {})
+        for concept in config.concepts
+    )
+    return [
+        PlannedRows("personas", ("group", "persona_id"), rows),
+        PlannedRows("statements", ("group", "stimulus"), stated, "discussion", part="group"),
+    ]
 
 
 def size(config: DiscussionConfig, _folder: Path) -> DesignSize:

@@ -23,7 +23,7 @@ from folkmoot.studies.focus_group.tables import (
 )
 from folkmoot.studies.focus_group.talk.in_private import in_private, interviewed, with_opinion
 from folkmoot.studies.focus_group.talk.moderator import Moderator
-from folkmoot.studies.focus_group.talk.reading import coded
+from folkmoot.studies.focus_group.talk.reading import code_remarks
 from folkmoot.studies.focus_group.talk.table import Talk
 
 
@@ -49,15 +49,15 @@ async def protocol(session: Session[DiscussionConfig], invited: Sequence[Profile
         async def on_concept(scope: Scope, stimulus: Stimulus) -> DiscussionTranscript:
             people = facing(session, group, groups[group], stimulus)
             said = await discussion(scope, config.on(stimulus), people, group, stimulus.id)
-            record_discussion(scope, said)
             files.write_discussion(session, said)
+            record_discussion(scope, said)
             return said
 
         return list((await scope.each(config.concepts, on_concept)).values())
 
     talks = await session.at("discussion").each(config.groups, discuss, sets=str)
     said = [talk for group in talks.values() for talk in group]
-    files.write_topline(session, said, await coded(session, said))
+    await code_remarks(session, said)
 
 
 async def discussion(

@@ -9,6 +9,7 @@ from folkmoot.engine.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.negotiation.config import NegotiationConfig, claims
 from folkmoot.studies.negotiation.exposure_design import EXPOSURE
+from folkmoot.studies.negotiation.files import derived
 from folkmoot.studies.negotiation.findings import findings, repeats, strict_tables
 from folkmoot.studies.negotiation.participants import places
 from folkmoot.studies.negotiation.preparation import check, cut, planned, size, template
@@ -38,6 +39,7 @@ STUDY = Study(
     claims=claims,
     findings=findings,
     repeats=repeats,
+    derived=derived,
     strict_tables=strict_tables,
     planned=planned,
     show=show,

@@ -7,29 +7,36 @@ row a group; the reference information of the user's own trip file is passed thr
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TypeVar
 
+import polars as pl
 from jsonschema import Draft202012Validator
 
 from folkmoot.conversation.answers import Missing
 from folkmoot.engine.session import Scope
 from folkmoot.errors import InputError, Problem, ProtocolError
-from folkmoot.files import read_csv
+from folkmoot.files import csv_text, read_csv
+from folkmoot.kit.calls import JournalReader
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.config import NegotiationConfig, path_in
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision, sentence
-from folkmoot.studies.negotiation.measures import SessionResult, measure, session_measures
+from folkmoot.studies.negotiation.measures import SessionResult, compare_conditions, measure
 from folkmoot.studies.negotiation.rules.replies import same
 from folkmoot.studies.negotiation.rules.strategies import LODGING, SLOTS, Group
 from folkmoot.studies.negotiation.rules.tally import METHOD, words_of
-from folkmoot.studies.negotiation.tables import decision_rows, measures_row
+from folkmoot.studies.negotiation.tables import (
+    TripRow,
+    decision_rows,
+    ids_of,
+    measures_row,
+    not_asked_again_row,
+)
 
 T = TypeVar("T")
 
@@ -46,14 +53,12 @@ def sealed(group: Group) -> Mapping[str, object]:
 def finish_session(
     scope: Scope, case: Negotiation, decisions: Sequence[SlotDecision], trip: Trip
 ) -> SessionResult:
-    """Record a session's rows, write its files, and return what the study ends with."""
+    """Record a session's decisions and its trip, and write its files."""
     group, condition = case.group, case.condition
     measured = [measure(case, t, d) for t, d in zip(case.topics, decisions, strict=True)]
     for d, m in zip(decisions, measured, strict=True):
         for found in decision_rows(case, d, m.satisfaction, m.unknown, m.covered):
             scope.record(found)
-    values = session_measures(case, decisions, measured)
-    scope.record(measures_row(case, values))
     folder = f"groups/{group.id}/{condition.id}"
     dialogue = {s: [x for d in decisions if d.slot == s for x in _dialogue(d)] for s in SLOTS}
     trails = {
@@ -67,11 +72,32 @@ def finish_session(
     scope.write_json(f"{folder}/dialogue.json", dialogue)
     scope.write_json(f"{folder}/decisions.json", _by_slot(trails))
     scope.write_json(f"{folder}/planner_payload.json", payload(case, decisions))
-    conflicts = {} if condition.one_member else {d.topic: d.has_conflict for d in decisions}
-    row = tripcraft_row(case, decisions, trip)
-    return SessionResult(
-        group.id, condition.id, values, conflicts, row, tuple(decisions), tuple(measured)
-    )
+    row = tripcraft_row(case, decisions, trip).items()
+    cells = {name: "" if value is None else str(value) for name, value in row}
+    scope.record(TripRow.table, {**ids_of(case), **cells})
+    return SessionResult(case, tuple(decisions), tuple(measured))
+
+
+def record_measures(scope: Scope, result: SessionResult, asked_again: Collection[str]) -> None:
+    """Record the measures of a session when its group is done; `asked_again`: the topics for which
+    a reply was asked for again under any condition."""
+    scope.record(measures_row(result.case, result.values()))
+    if asked_again:
+        without = result.values(asked_again)
+        scope.record(not_asked_again_row(result.case, without, len(asked_again)))
+
+
+def derived(run: RunFolder, _journal: JournalReader) -> dict[str, object]:
+    """The files of all groups: the comparison, and TripCraft's input under each condition."""
+    conditions = run.plan["sealed"]["conditions"]["data"]
+    trips = run.table(TripRow.table)
+    return {
+        **{
+            f"tripcraft/{condition}.csv": tripcraft_csv(trips.filter(condition=condition))
+            for condition in conditions
+        },
+        "comparison.json": compare_conditions(run),
+    }
 
 
 def _by_slot(by_topic: Mapping[str, T]) -> dict[str, T | dict[str, T]]:
@@ -440,11 +466,8 @@ def _query(case: Negotiation, by_topic: Mapping[str, SlotDecision], stated: Trip
     return " ".join([head, *said])
 
 
-def tripcraft_csv(rows: Sequence[Trip]) -> str:
+def tripcraft_csv(trips: pl.DataFrame) -> str:
     """The rows as CSV text; columns in TripCraft's order, then the reference columns."""
-    references = list(dict.fromkeys(k for r in rows for k in r if k.startswith(REFERENCE)))
-    out = io.StringIO()
-    writer = csv.DictWriter(out, [*TRIPCRAFT_COLUMNS, *references], restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
+    references = [c for c in trips.columns if c.startswith(REFERENCE)]
+    rows = trips.select(*TRIPCRAFT_COLUMNS, *references).fill_null("")
+    return csv_text([rows.columns, *rows.iter_rows()])

@@ -21,7 +21,7 @@ from folkmoot.people.sources.persona_hub import is_english
 from folkmoot.storage.findings import Board, Finding, Grid, Heat, heading
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.config import COMPARED, NegotiationConfig, claims
-from folkmoot.studies.negotiation.measures import Comparison, Figure
+from folkmoot.studies.negotiation.measures import Comparison, Figure, compare_conditions
 from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, VOTE_OPERATORS
 from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION
 from folkmoot.studies.negotiation.tables import (
@@ -64,7 +64,7 @@ _PROCESS = (
 
 def findings(run: RunFolder) -> list[Finding]:
     """The comparison of conditions, conflicts, locks and feedback, and the decisions."""
-    data: Comparison = run.json("comparison.json")
+    data = compare_conditions(run)
     decisions = read_table(run, DecisionRow)
     return kit.found(
         _satisfaction(data, run),

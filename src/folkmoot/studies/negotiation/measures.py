@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TypedDict
+
+import polars as pl
 
 from folkmoot.conversation.answers import DECLINED, Missing
 from folkmoot.measures.clustered import clustered_mean, paired_difference
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.estimates import Estimate
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.decision import (
     LEFT_OPEN,
     UNREADABLE,
@@ -26,9 +29,14 @@ from folkmoot.studies.negotiation.decision import (
 )
 from folkmoot.studies.negotiation.rules.operators import Portion
 from folkmoot.studies.negotiation.rules.replies import HIGHEST_SCORE, LOWEST_SCORE, OPEN_TIME
-from folkmoot.studies.negotiation.rules.strategies import SUBGROUP_SLOTS, Group, Topic
+from folkmoot.studies.negotiation.rules.strategies import (
+    CONDITIONS,
+    SUBGROUP_SLOTS,
+    Group,
+    Topic,
+)
 from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION, Tally, text_scores
-from folkmoot.studies.negotiation.tables import MEASURES
+from folkmoot.studies.negotiation.tables import MEASURES, NotAskedAgainRow
 
 LOWEST, HIGHEST = LOWEST_SCORE, HIGHEST_SCORE
 ByMember = Mapping[str, float]
@@ -268,39 +276,48 @@ class Comparison(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class SessionResult:
-    """One session: its measures, where it had conflicts, and its row for TripCraft."""
+    """One session: its decisions, and these measured."""
 
-    group_id: str
-    condition: str
-    values: Mapping[str, float]
-    conflicts: Mapping[str, bool]
-    trip: Mapping[str, object] = field(default_factory=dict)
-    decisions: tuple[SlotDecision, ...] = ()
-    measured: tuple[DecisionMeasures, ...] = ()
-    # The measures without the decisions of the group that were asked for again, and their number.
-    without: Mapping[str, float] = field(default_factory=dict)
-    left_out: int = 0
+    case: Negotiation
+    decisions: tuple[SlotDecision, ...]
+    measured: tuple[DecisionMeasures, ...]
 
-    def leave_out(self, case: Negotiation, topics: Collection[str]) -> SessionResult:
-        """Return the result with its measures without the decisions on some topics."""
+    def values(self, left_out: Collection[str] = ()) -> dict[str, float]:
+        """The measures by name, without the decisions on some topics."""
         pairs = zip(self.decisions, self.measured, strict=True)
-        kept = [(d, m) for d, m in pairs if d.topic not in topics]
-        without = session_measures(case, [d for d, _ in kept], [m for _, m in kept])
-        return replace(self, without=without, left_out=len(topics))
+        kept = [(d, m) for d, m in pairs if d.topic not in left_out]
+        return session_measures(self.case, [d for d, _ in kept], [m for _, m in kept])
 
 
-def compare(results: Sequence[SessionResult], conditions: Sequence[str]) -> Comparison:
-    """Means per condition and paired differences between conditions, each with a 95 % interval
-    clustered by group, and the conflict rate per slot. JSON; what is unknown is null."""
-    groups = list(dict.fromkeys(r.group_id for r in results))
-    by = {(r.group_id, r.condition): r.values for r in results}
+def compare_conditions(run: RunFolder) -> Comparison:
+    """Means per condition and paired differences between conditions, from the tables of a run: each
+    with a 95 % interval clustered by group; and the conflict rate per slot. JSON; what is unknown
+    is null."""
+    conditions = run.plan["sealed"]["conditions"]["data"]
+    return compare(
+        conditions,
+        run.table("measures"),
+        run.table("decisions"),
+        run.table(NotAskedAgainRow.table) if run.has_table(NotAskedAgainRow.table) else None,
+    )
+
+
+def compare(
+    conditions: Sequence[str],
+    measures: pl.DataFrame,
+    decisions: pl.DataFrame,
+    not_asked_again: pl.DataFrame | None = None,
+) -> Comparison:
+    """The comparison from the rows of these tables."""
+    groups = measures["group_id"].unique(maintain_order=True).to_list()
+    by = _by_session(measures)
     return {
         "groups": len(groups),
         "measures": MEASURES,
         "conditions": _means(by, groups, conditions),
         "paired_differences": _differences(by, groups, conditions),
-        "without_asked_again": _compare_without_asked_again(results, groups, conditions),
-        "conflict_rate_by_slot": _conflicts(results, conditions),
+        "without_asked_again": _compare_not_asked_again(by, not_asked_again, groups, conditions),
+        "conflict_rate_by_slot": _conflicts(decisions, conditions),
         "intervals": "95 %, by group (t, groups − 1 degrees of freedom)",
     }
 
@@ -308,15 +325,28 @@ def compare(results: Sequence[SessionResult], conditions: Sequence[str]) -> Comp
 Values = Mapping[tuple[str, str], Mapping[str, float]]  # group and condition → measures
 
 
-def _compare_without_asked_again(
-    results: Sequence[SessionResult], groups: Sequence[str], conditions: Sequence[str]
-) -> NotAskedAgain | None:
-    left_out = {r.group_id: r.left_out for r in results}
-    if not any(left_out.values()):
-        return None
-    by = {(r.group_id, r.condition): r.without for r in results}
+def _by_session(measures: pl.DataFrame) -> Values:
+    """The measures of each session; NaN where one does not apply, or is not of that version."""
     return {
-        "decisions": sum(left_out.values()),
+        (row["group_id"], row["condition"]): {
+            name: math.nan if row.get(name) is None else row[name] for name in MEASURES
+        }
+        for row in measures.iter_rows(named=True)
+    }
+
+
+def _compare_not_asked_again(
+    by: Values,
+    not_asked_again: pl.DataFrame | None,
+    groups: Sequence[str],
+    conditions: Sequence[str],
+) -> NotAskedAgain | None:
+    if not_asked_again is None or not_asked_again.is_empty():
+        return None
+    left_out = not_asked_again.select("group_id", "left_out").unique()
+    by = {**by, **_by_session(not_asked_again)}
+    return {
+        "decisions": int(left_out["left_out"].sum()),
         "conditions": _means(by, groups, conditions),
         "paired_differences": _differences(by, groups, conditions),
     }
@@ -325,22 +355,21 @@ def _compare_without_asked_again(
 def _means(
     by: Values, groups: Sequence[str], conditions: Sequence[str]
 ) -> dict[str, dict[str, Figure]]:
-    return {
-        c: {
-            name: _estimate(
-                clustered_mean([by[g, c][name] for g in groups if (g, c) in by], groups)
-            )
-            for name in MEASURES
+    means: dict[str, dict[str, Figure]] = {}
+    for c in conditions:
+        own = [g for g in groups if (g, c) in by]
+        means[c] = {
+            name: _estimate(clustered_mean([by[g, c][name] for g in own], own)) for name in MEASURES
         }
-        for c in conditions
-    }
+    return means
 
 
 def _differences(by: Values, groups: Sequence[str], conditions: Sequence[str]) -> list[Difference]:
     differences: list[Difference] = []
     for earlier, later in combinations(conditions, 2):
+        both = [g for g in groups if (g, earlier) in by and (g, later) in by]
         for name in MEASURES:
-            pairs = ((g, by[g, later][name], by[g, earlier][name]) for g in groups)
+            pairs = ((g, by[g, later][name], by[g, earlier][name]) for g in both)
             kept = [p for p in pairs if math.isfinite(p[1]) and math.isfinite(p[2])]
             if kept:
                 ids, after, before = zip(*kept, strict=True)
@@ -349,14 +378,15 @@ def _differences(by: Values, groups: Sequence[str], conditions: Sequence[str]) -
     return [d for d in differences if d["estimate"] is not None]
 
 
-def _conflicts(
-    results: Sequence[SessionResult], conditions: Sequence[str]
-) -> dict[str, dict[str, float]]:
+def _conflicts(decisions: pl.DataFrame, conditions: Sequence[str]) -> dict[str, dict[str, float]]:
     table: dict[str, dict[str, float]] = {}
     for condition in conditions:
-        some = [r.conflicts for r in results if r.condition == condition and r.conflicts]
-        if some:
-            table[condition] = {t: _mean(float(c[t]) for c in some) for t in some[0]}
+        own = decisions.filter(pl.col("condition") == condition)
+        if not CONDITIONS[condition].one_member and not own.is_empty():
+            by_topic = own.partition_by("topic", as_dict=True, maintain_order=True).items()
+            table[condition] = {
+                topic: _mean(map(float, of["has_conflict"])) for (topic,), of in by_topic
+            }
     return table
 
 

@@ -40,7 +40,7 @@ def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
         for m in group["members"]
     )
     return [
-        PlannedRows("measures", ("group_id", "condition"), rows, "session"),
+        PlannedRows("measures", ("group_id", "condition"), rows, "session", part="group_id"),
         PlannedRows("members", ("group_id", "member_id"), members, "member"),
     ]
 

@@ -53,11 +53,11 @@ from folkmoot.studies.negotiation.decision import (
 from folkmoot.studies.negotiation.files import (
     finish_session,
     read_trips,
+    record_measures,
     sealed,
     trip_of,
-    tripcraft_csv,
 )
-from folkmoot.studies.negotiation.measures import SessionResult, compare
+from folkmoot.studies.negotiation.measures import SessionResult
 from folkmoot.studies.negotiation.mediation import (
     Proposal,
     confirm,
@@ -107,7 +107,7 @@ async def protocol(session: Session[NegotiationConfig]) -> None:
     talking = {(g.id, c): session.at("negotiation", f"{g.id}-{c}") for g in groups for c in held}
     journeys = {g.id: trip_of(trips, g.id, n) for n, g in enumerate(groups)}
 
-    async def whole_group(scope: Scope, group: Group) -> list[tuple[SessionResult, Talks]]:
+    async def whole_group(scope: Scope, group: Group) -> list[Talks]:
         stated = await state_preferences(stating[group.id], group, subjects, config.days)
         hearing_all = Negotiation(group, CONDITIONS["C2"], stated, subjects, config)
         record_options(stating[group.id], hearing_all)
@@ -144,15 +144,12 @@ async def protocol(session: Session[NegotiationConfig]) -> None:
         await scope.each([c for c in held if c != "C5"], under)
         # A decision for which a reply was asked for again is left out under all conditions.
         again = {d.topic for result, _ in ended.values() for d in result.decisions if d.asked_again}
-        return [(ended[c][0].leave_out(case(c), again), ended[c][1]) for c in conditions]
+        for condition in conditions:
+            record_measures(talking[group.id, condition], ended[condition][0], again)
+        return [ended[condition][1] for condition in conditions]
 
     by_group = await session.at("negotiation").each(groups, whole_group, sets=lambda g: g.id)
-    results = [result for group in by_group.values() for result, _ in group]
-    for condition in conditions:
-        rows = [result.trip for result in results if result.condition == condition]
-        session.write_text(f"tripcraft/{condition}.csv", tripcraft_csv(rows))
-    session.write_json("comparison.json", compare(results, conditions))
-    await code_talks(session, [talks for group in by_group.values() for _, talks in group])
+    await code_talks(session, [talks for group in by_group.values() for talks in group])
 
 
 # --- phase 1: preferences ----------------------------------------------------------------------

@@ -363,12 +363,38 @@ class MeasuresRow(OfSession, table="measures"):
     )
 
 
+class NotAskedAgainRow(MeasuresRow, table="measures_not_asked_again"):
+    """The measures of a session without the decisions for which a reply was asked for again under
+    any condition of the group; of groups that had such decisions."""
+
+    left_out: int = column("decisions of the group that are left out")
+
+
+class TripRow(OfSession, table="trips"):
+    """What is decided as TripCraft's planner reads it. The user's trip file may have several
+    reference columns."""
+
+    org: str = column("where the trip begins")
+    dest: str = column("where it goes")
+    days: str = column("days")
+    visiting_city_number: str = column("cities")
+    date: str = column("dates, as a Python list")
+    people_number: str = column("travellers")
+    local_constraint: str = column("TripCraft's constraints, as a Python dictionary")
+    budget: str = column("budget in US dollars; empty where there is none")
+    query: str = column("the request in words")
+    level: str = column("difficulty")
+    persona: str = column("type, purpose, spending and location in one line")
+    reference_information: str = column("places to choose from, as the user's trip file has them")
+
+
 TABLES = (
     *(GroupRow, MemberRow, TopicRow, StrategyRow, PreferenceRow, OptionRow, OwnScoreRow, TalkRow),
     *(ShownDecisionRow, ShownShareRow, BallotRow, FeedbackRow),
     DecisionRow,
     *coding.TABLES,
     *(PortionRow, ConfirmationRow, ScoreRow, CounterfactualRow, SatisfactionRow, MeasuresRow),
+    *(NotAskedAgainRow, TripRow),
 )
 # Name → what it is, of the measures of a session.
 MEASURES = {n: said for n, said in MeasuresRow.meanings().items() if n not in OfSession.columns()}
@@ -511,8 +537,16 @@ def decision_rows(
 
 def measures_row(case: Negotiation, values: Mapping[str, float]) -> Row:
     """The measures of a session by name; NaN, where one does not apply, is an empty cell."""
-    cells: dict[str, Any] = {k: v if math.isfinite(v) else None for k, v in values.items()}
-    return MeasuresRow(**{**ids_of(case), **cells})
+    return MeasuresRow.of(_known(values), **ids_of(case))
+
+
+def not_asked_again_row(case: Negotiation, values: Mapping[str, float], left_out: int) -> Row:
+    """The measures of a session without the decisions that were asked for again."""
+    return NotAskedAgainRow.of(_known(values), **ids_of(case), left_out=left_out)
+
+
+def _known(values: Mapping[str, float]) -> dict[str, Any]:
+    return {k: v if math.isfinite(v) else None for k, v in values.items()}
 
 
 def _decision(case: Negotiation, topic: Topic, d: SlotDecision, at: Mapping[str, str]) -> Row:

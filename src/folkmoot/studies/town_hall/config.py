@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import combinations, pairwise
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -331,6 +331,12 @@ class Level:
 
     def to_json(self) -> dict[str, object]:
         return asdict(self) | {"models": list(self.models)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Level:
+        """The level of `to_json`, as in a plan; earlier versions have fewer switches."""
+        known = {field.name: data[field.name] for field in fields(cls) if field.name in data}
+        return cls(**{**known, "models": tuple(known["models"])})
 
 
 BUILT_IN: Mapping[str, Level] = {

@@ -11,20 +11,21 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TypedDict
+
+import polars as pl
 
 from folkmoot.conversation.answers import DECLINED
-from folkmoot.engine.session import Scope, Session
+from folkmoot.engine.session import Scope
 from folkmoot.hints import shortened
+from folkmoot.kit.calls import TOOK, JournalReader, calls_within
 from folkmoot.kit.coding import Text
-from folkmoot.studies.town_hall.config import TownHallConfig, levels_of
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.discussion import Call, Discussion, Meeting, Round
 from folkmoot.studies.town_hall.measures import (
     SPECTRUM,
     Measures,
-    Result,
     Tracking,
-    compare,
+    compare_levels,
     group_measures,
     interaction_levels,
     measures,
@@ -36,9 +37,9 @@ from folkmoot.studies.town_hall.measures import (
     why_no_vote,
 )
 from folkmoot.studies.town_hall.participants import Resident, ResidentSet
-from folkmoot.studies.town_hall.quality import Counts, quality, total_quality
+from folkmoot.studies.town_hall.quality import quality, quality_of_run
 from folkmoot.studies.town_hall.stages import concerns
-from folkmoot.studies.town_hall.tables import record_comparison, record_discussion
+from folkmoot.studies.town_hall.tables import record_discussion
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 PREVIEW = 160
@@ -176,82 +177,45 @@ def _memories(rounds: Sequence[Round], at: float | None) -> Iterator[Entry]:
         yield Entry("DEBUG", "resident", "memory_changed", at, data, last.number, resident)
 
 
-class Totals(TypedDict):
-    """Calls, tokens (None: unknown), cost in USD and time in seconds."""
+def summarise_calls(run: RunFolder, journal: JournalReader) -> dict[str, object]:
+    """What each discussion took, in all and by model, and all of them by model: from the table of
+    answers, and the journal, which has times, tokens and cost of every try."""
+    tries = [
+        {"discussion": name, **call}
+        for name in run.table("discussions")["discussion_id"]
+        for call in calls_within(journal, name)
+    ]
+    if not tries:
+        return {"discussions": {}, "models": {}}
+    answers = run.table("answers").select("address", "reasks", "missing", asked=True)
+    calls = pl.DataFrame(tries, infer_schema_length=None).join(
+        answers, on="address", how="left", maintain_order="left"
+    )
+    discussions = {}
+    for (name,), own in calls.partition_by("discussion", as_dict=True).items():
+        at: list[float] = own["at"].to_list()
+        ends: list[float] = (own["at"] + own["latency_s"]).to_list()
+        when = {"began": _stamp(min(at)), "ended": _stamp(max(ends))}
+        discussions[name] = {**_add_up(own), **when, "models": _by_model(own)}
+    return {"discussions": discussions, "models": _by_model(calls)}
 
-    calls: int
-    asked_again: int
-    errors: int
-    input_tokens: float | None
-    output_tokens: float | None
-    cost_usd: float | None
-    latency_s: float | None
+
+def _by_model(calls: pl.DataFrame) -> dict[str, dict[str, object]]:
+    of = calls.sort("model", maintain_order=True).partition_by("model", as_dict=True)
+    return {model: _add_up(own) for (model,), own in of.items()}
 
 
-class Use(Totals):
-    """What one discussion took, in all and by model."""
-
-    began: str | None
-    ended: str | None
-    models: dict[str, Totals]
-
-
-def use_of(discussion: Discussion) -> Use:
-    """What one discussion took."""
-    calls = discussion.calls
+def _add_up(calls: pl.DataFrame) -> dict[str, object]:
+    """The totals of calls; tokens and cost (USD) are None where those of any are unknown."""
+    lost = calls["missing"].drop_nulls() != DECLINED
+    unknown = {name for name in TOOK if calls[name].has_nulls()}
     return {
-        **_totals(calls),
-        "began": _stamp(_first(calls)),
-        "ended": _stamp(_last(calls)),
-        "models": {
-            model: _totals([c for c in calls if c.model == model])
-            for model in sorted({c.model for c in calls})
-        },
+        "calls": calls["asked"].count(),
+        "asked_again": calls["reasks"].sum(),
+        "errors": lost.sum(),
+        **{name: None if name in unknown else round(calls[name].sum(), 6) for name in TOOK},
+        "latency_s": round(calls["latency_s"].sum(), 3),
     }
-
-
-def summary(uses: Mapping[str, Use]) -> dict[str, object]:
-    """`use_of` of each discussion by its id, and all of them by model."""
-    models: dict[str, list[Totals]] = {}
-    for use in uses.values():
-        for model, totals in use["models"].items():
-            models.setdefault(model, []).append(totals)
-    added = {model: _added(totals) for model, totals in sorted(models.items())}
-    return {"discussions": dict(uses), "models": added}
-
-
-def _added(some: Sequence[Totals]) -> Totals:
-    return {
-        "calls": sum(t["calls"] for t in some),
-        "asked_again": sum(t["asked_again"] for t in some),
-        "errors": sum(t["errors"] for t in some),
-        "input_tokens": _total(t["input_tokens"] for t in some),
-        "output_tokens": _total(t["output_tokens"] for t in some),
-        "cost_usd": _total(t["cost_usd"] for t in some),
-        "latency_s": _total(t["latency_s"] for t in some),
-    }
-
-
-def _totals(calls: Sequence[Call]) -> Totals:
-    return {
-        "calls": len(calls),
-        "asked_again": sum(c.reasks for c in calls),
-        "errors": sum(bool(c.minimal or c.missing) and c.missing != DECLINED for c in calls),
-        "input_tokens": _total(c.input_tokens for c in calls),
-        "output_tokens": _total(c.output_tokens for c in calls),
-        "cost_usd": _total(c.cost_usd for c in calls),
-        "latency_s": round(sum(c.latency_s or 0.0 for c in calls), 3),
-    }
-
-
-def _total(values: Iterable[float | None]) -> float | None:
-    """What is unknown makes the sum unknown."""
-    total: float = 0
-    for value in values:
-        if value is None:
-            return None
-        total = round(total + value, 6)
-    return total
 
 
 def _preview(text: str) -> str:
@@ -283,17 +247,6 @@ FILES = (
 )
 
 
-@dataclass(frozen=True)
-class Held:
-    """What is kept in memory of a discussion once its files are written."""
-
-    id: str
-    result: Result
-    quality: Counts
-    use: Use
-    concerns: list[Text]
-
-
 def keep_log(scope: Scope, discussion: Discussion) -> None:
     """Write the logs of a discussion as far as it has come."""
     lines, errors = log_lines(discussion)
@@ -302,31 +255,24 @@ def keep_log(scope: Scope, discussion: Discussion) -> None:
     scope.write_text(f"logs/{discussion.meeting.id}_{stamp}_errors.log", errors)
 
 
-def keep(scope: Scope, discussion: Discussion) -> Held:
-    """Write the files, the logs and the rows of one discussion; what the comparison needs of it."""
-    meeting = discussion.meeting
+def keep(scope: Scope, discussion: Discussion) -> list[Text]:
+    """Write the files and the logs of one discussion, then record its rows; the concerns to be
+    coded."""
     for name, content in files(discussion).items():
-        scope.write_json(f"{meeting.id}/{name}.json", content)
+        scope.write_json(f"{discussion.meeting.id}/{name}.json", content)
     keep_log(scope, discussion)
     record_discussion(scope, discussion)
-    result = Result(meeting.set.number, meeting.level.name, measures(discussion).figures)
-    concerned = concerns(discussion, scope.seed)
-    return Held(meeting.id, result, quality(discussion), use_of(discussion), concerned)
+    return concerns(discussion, scope.seed)
 
 
-def keep_comparison(session: Session[TownHallConfig], held: list[Held]) -> None:
-    """Compare the levels and add up how well answers could be read, and what they took."""
-    levels = levels_of(session.config)
-    comparison = compare(levels, [h.result for h in held])
-    session.write_json("levels.json", comparison)
-    record_comparison(session, comparison)
-    by_level = {
-        level.name: total_quality(h.quality for h in held if h.result.level == level.name)
-        for level in levels
+def derived(run: RunFolder, journal: JournalReader) -> dict[str, object]:
+    """The files of all discussions of a run: how the levels compare, how well answers could be
+    read, and what they took."""
+    return {
+        "levels.json": compare_levels(run),
+        "quality.json": quality_of_run(run),
+        "logs/summary.json": summarise_calls(run, journal),
     }
-    total = {"all": total_quality(h.quality for h in held), "levels": by_level}
-    session.write_json("quality.json", total)
-    session.write_json("logs/summary.json", summary({h.id: h.use for h in held}))
 
 
 def files(discussion: Discussion) -> dict[str, dict[str, object]]:

@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -40,7 +41,8 @@ from folkmoot.storage.findings import Bars, Finding, Grid
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers.options import CHANGES
 from folkmoot.studies.town_hall.config import TownHallConfig, claims
-from folkmoot.studies.town_hall.measures import GROUPS, SPECTRUM
+from folkmoot.studies.town_hall.measures import GROUPS, SPECTRUM, compare_levels
+from folkmoot.studies.town_hall.quality import OfRun, counted, quality_of_run
 from folkmoot.studies.town_hall.stages import CONCERN
 
 SCORE = "weighted_inclusivity_score"
@@ -61,7 +63,7 @@ Levels = Mapping[str, Json]  # by level
 
 def findings(run: RunFolder) -> list[Finding]:
     """All findings, the headline first."""
-    compared = run.json("levels.json")
+    compared = compare_levels(run)
     main, apart = compared["main"], compared["supplementary"]
     levels: Levels = main["levels"]
     results = read_results(run, TownHallConfig, claims)
@@ -85,7 +87,7 @@ def findings(run: RunFolder) -> list[Finding]:
         if apart["levels"]
         else None,
         stances(rounds),
-        reading(run.json("quality.json")),
+        reading(quality_of_run(run)) if run.has_table("quality") else None,
         coding.finding(run),
         exposure(run),
     )
@@ -592,37 +594,33 @@ def _responded(counts: Counter[tuple[str, str]], names: Mapping[str, str]) -> st
     )
 
 
-def reading(quality: Json) -> Finding:
+def reading(quality: OfRun) -> Finding:
     """How well answers could be read."""
-    rows = [
+    rows: list[Row] = [
         {
             "level": level,
-            "answers": own["answers"],
-            **{
-                parse_step: own["parse_steps"].get(parse_step, 0)
-                for parse_step in ("exact", "fenced", "repaired")
-            },
-            "asked again": own["reasks"],
-            "minimal structures": own["minimal_structures"],
-            "fields repaired": sum(own["repaired"].values()),
-            "fields dropped": sum(own["dropped"].values()),
-            "silent turns": own["silent_turns"],
-            "ways out": sum(own.get("ways_out", {}).values()),
-            "votes uncast": own["votes_uncast"],
-            "rounds split": own["rounds_split"],
+            "answers": counted(own, "answers"),
+            **{step: counted(own, "parse_steps", step) for step in ("exact", "fenced", "repaired")},
+            "asked again": counted(own, "reasks"),
+            "minimal structures": counted(own, "minimal_structures"),
+            "fields repaired": counted(own, "repaired"),
+            "fields dropped": counted(own, "dropped"),
+            "silent turns": counted(own, "silent_turns"),
+            "ways out": counted(own, "ways_out"),
+            "votes uncast": counted(own, "votes_uncast"),
+            "rounds split": counted(own, "rounds_split"),
         }
         for level, own in quality["levels"].items()
     ]
-    total = quality["all"]
-    dropped = sum(total["dropped"].values())
+    total = partial(counted, quality["all"])
     return Finding(
         "quality",
         "How well answers could be read",
-        f"Of {total['answers']:,} answers, {total['parse_steps'].get('exact', 0):,} could be read "
-        f"as they came. {plural(total['reasks'], 're-ask')} followed; the minimal structure "
-        f"replaced the answers of {plural(total['minimal_structures'], 'resident')}; "
-        f"{plural(dropped, 'field')} had to be dropped (ids that do not exist, self-references, "
-        "levels out of range).",
+        f"Of {total('answers'):,} answers, {total('parse_steps', 'exact'):,} could be read "
+        f"as they came. {plural(total('reasks'), 're-ask')} followed; the minimal structure "
+        f"replaced the answers of {plural(total('minimal_structures'), 'resident')}; "
+        f"{plural(total('dropped'), 'field')} had to be dropped (ids that do not exist, "
+        "self-references, levels out of range).",
         Grid.of(rows),
         notes=(
             "Answers that could not be read are left out of the denominators and never counted "

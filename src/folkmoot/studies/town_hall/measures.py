@@ -19,8 +19,11 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import TypeAlias, TypedDict, TypeVar
 
+import polars as pl
+
 from folkmoot.measures.clustered import clustered_mean, paired_difference
 from folkmoot.measures.estimates import Estimate
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers import (
     UNREAD,
     Ballot,
@@ -570,24 +573,26 @@ class Comparison(TypedDict):
     supplementary: Part
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The figures of one discussion: group → figure → value."""
+def compare_levels(run: RunFolder) -> Comparison:
+    """The comparison of the levels, from the discussions of a run: of sets that are complete."""
+    levels = run.plan["sealed"]["discussions"]["data"]["levels"]
+    held = run.table("discussions")
+    complete = held.filter(pl.col("level").n_unique().over("set") == len(levels))
+    return compare([Level.from_json(level) for level in levels.values()], complete)
 
-    set_no: int
-    level: str
-    figures: Mapping[str, Mapping[str, float | None]]
 
-
-def compare(levels: Sequence[Level], results: Sequence[Result]) -> Comparison:
-    """Means of levels over sets, and differences between levels within sets."""
+def compare(levels: Sequence[Level], discussions: pl.DataFrame) -> Comparison:
+    """Means of levels over sets, and differences between levels within sets. `discussions` has a
+    row for each set and level, with a column for each figure of each group; runs of earlier
+    versions have fewer figures."""
+    results = Results(discussions)
     main = [level for level in levels if level.part == "main"]
     apart = [level for level in levels if level.part != "main"]
     following = set(pairwise(level.name for level in main))
     return {
-        "sets": len({r.set_no for r in results}),
+        "sets": discussions["set"].n_unique(),
         "intervals": "95 %, t over sets (G − 1 degrees of freedom, G sets); null below five sets",
-        "figures": dict(FIGURES),
+        "figures": {name: words for name, words in FIGURES.items() if name in results.figures},
         "main": {
             "levels": {level.name: _level_means(level, results) for level in main},
             "differences": [
@@ -602,18 +607,39 @@ def compare(levels: Sequence[Level], results: Sequence[Result]) -> Comparison:
     }
 
 
-def _level_means(level: Level, results: Sequence[Result]) -> LevelMeans:
+class Results:
+    """The figures of discussions, by level, figure and group."""
+
+    def __init__(self, discussions: pl.DataFrame) -> None:
+        self._of_level = {
+            level: of for (level,), of in discussions.partition_by("level", as_dict=True).items()
+        }
+        self.figures = [name for name in FIGURES if f"gap_{name}" in discussions.columns]
+
+    def by_set(self, level: str, figure: str, group: str) -> BySet:
+        """Set → the figure at a level, where it is known."""
+        if level not in self._of_level:
+            return {}
+        rows = self._of_level[level].select("set", f"{group}_{figure}").drop_nulls()
+        return dict(rows.iter_rows())
+
+    def map(self, one: Callable[[str, str], T]) -> ByGroup[T]:
+        """What `one` gives for each figure and group."""
+        return {figure: {group: one(figure, group) for group in GROUPS} for figure in self.figures}
+
+
+def _level_means(level: Level, results: Results) -> LevelMeans:
     return {
         "switches": {name: level.to_json()[name] for name in SWITCHES},
-        "figures": _of_all(lambda f, g: _over_sets(_by_set(results, level.name, f, g))),
+        "figures": results.map(lambda f, g: _over_sets(results.by_set(level.name, f, g))),
     }
 
 
-def _step(before: Level, after: Level, results: Sequence[Result], *, consecutive: bool) -> Step:
+def _step(before: Level, after: Level, results: Results, *, consecutive: bool) -> Step:
     """`after` minus `before` within sets, for every figure and group."""
 
     def moved(figure: str, group: str) -> Moved:
-        a, b = (_by_set(results, level.name, figure, group) for level in (before, after))
+        a, b = (results.by_set(level.name, figure, group) for level in (before, after))
         both = sorted(a.keys() & b.keys())
         if not both:
             return {**_over_sets({}), "p": None}
@@ -626,18 +652,8 @@ def _step(before: Level, after: Level, results: Sequence[Result], *, consecutive
         "to": after.name,
         "consecutive": consecutive,
         "switches_changed": [name for name in SWITCHES if a[name] != b[name]],
-        "figures": _of_all(moved),
+        "figures": results.map(moved),
     }
-
-
-def _of_all(one: Callable[[str, str], T]) -> ByGroup[T]:
-    return {figure: {group: one(figure, group) for group in GROUPS} for figure in FIGURES}
-
-
-def _by_set(results: Sequence[Result], level: str, figure: str, group: str) -> BySet:
-    """Set → the figure at a level, where it is known."""
-    own = {r.set_no: r.figures[group][figure] for r in results if r.level == level}
-    return {number: float(value) for number, value in own.items() if value is not None}
 
 
 def _over_sets(by_set: BySet) -> OverSets:

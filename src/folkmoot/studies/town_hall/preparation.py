@@ -52,7 +52,11 @@ def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
     """The discussions and residents that a sealed plan foresees."""
     plan = sealed.get("discussions", {})
     talks = tuple(
-        {"discussion_id": name, "set": int(name.partition("_")[0].removeprefix("set"))}
+        {
+            "discussion_id": name,
+            "set": int(name.partition("_")[0].removeprefix("set")),
+            "level": name.partition("_lv")[2],
+        }
         for name in plan.get("seats", {})
     )
     people = tuple(
@@ -64,7 +68,7 @@ def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
         for r in residents
     )
     return [
-        PlannedRows("discussions", ("discussion_id",), talks, "discussion"),
+        PlannedRows("discussions", ("discussion_id",), talks, "discussion", part="set"),
         PlannedRows("residents", ("set", "id"), people, "resident"),
     ]
 

@@ -1,7 +1,8 @@
 """The town hall: sets of residents, each discussing one issue at every level.
 
 Everything but the level is held equal inside a set: the residents, the order in which statements
-are listed, the seed, the topic. Discussions run side by side; each writes its files as it ends.
+are listed, the seed, the topic. Sets are held in order, no more at once than keep the model busy; a
+discussion writes its files and records its rows as it ends.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from folkmoot.engine.seats import Playable
 from folkmoot.engine.session import Scope, Session
+from folkmoot.kit.coding import Text
 from folkmoot.studies.town_hall.config import TownHallConfig, levels_of
 from folkmoot.studies.town_hall.discussion import (
     Call,
@@ -21,7 +23,7 @@ from folkmoot.studies.town_hall.discussion import (
     make_meeting,
     open_hall,
 )
-from folkmoot.studies.town_hall.files import Held, keep, keep_comparison, keep_log, plan_of, present
+from folkmoot.studies.town_hall.files import keep, keep_log, plan_of, present
 from folkmoot.studies.town_hall.participants import ResidentSet, load_profiles, make_set
 from folkmoot.studies.town_hall.stages import (
     AFTER,
@@ -40,15 +42,15 @@ from folkmoot.studies.town_hall.tables import record_set
 
 
 async def protocol(session: Session[TownHallConfig]) -> None:
-    """Draw residents and seats, hold all discussions, compare the levels, code the concerns."""
+    """Draw residents and seats, hold all discussions, code the concerns."""
     meetings = await draw(session)
 
-    async def discuss(scope: Scope, meeting: Meeting) -> Held:
+    async def discuss(scope: Scope, meeting: Meeting) -> list[Text]:
         return keep(scope, await hold_discussion(scope, meeting))
 
-    held = list((await session.each(meetings, discuss, sets=lambda m: m.set.number)).values())
-    keep_comparison(session, held)
-    await code_concerns(session, [text for h in held for text in h.concerns])
+    residents = max(len(meeting.ids) for meeting in meetings)
+    voiced = await session.each(meetings, discuss, sets=lambda m: m.set.number, width=residents)
+    await code_concerns(session, [text for texts in voiced.values() for text in texts])
 
 
 def meetings_of(config: TownHallConfig, folder: Path) -> tuple[list[ResidentSet], list[Meeting]]:

@@ -7,10 +7,11 @@ scored silently.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias, TypedDict
 
 from folkmoot.conversation.answers import WAYS_OUT
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers import Record
 from folkmoot.studies.town_hall.discussion import Discussion
 
@@ -84,18 +85,65 @@ def _ways_out(discussion: Discussion) -> Counts:
     return {way: taken.count(way) for way in WAYS_OUT}
 
 
-def total_quality(parts: Iterable[Counts]) -> Counts:
-    """Counts of several discussions added up."""
+Count = tuple[str, str | None, str | None, int]  # what, in which stage, of which kind, how many
+
+
+def count_rows(counts: Counts) -> Iterator[Count]:
+    """The counts of one discussion as rows, but for the calls of each round."""
+    for name, found in counts.items():
+        if name == "calls_by_round":
+            continue
+        if isinstance(found, int):
+            yield name, None, None, int(found)
+            continue
+        if not found:
+            yield name, None, "", 0
+        for kind, n in found.items():
+            if isinstance(n, int):
+                yield name, None, kind, n
+            else:
+                yield from ((name, kind, step, counted(n, step)) for step in n)
+
+
+def total_quality(rows: Iterable[Count]) -> Counts:
+    """The counts of several discussions added up, from their rows."""
     total: Counts = {}
-    for part in parts:
-        _add(total, part)
-    total.pop("calls_by_round", None)
+    for name, stage, kind, n in rows:
+        if kind is None:
+            total[name] = counted(total, name) + n
+            continue
+        of = total.setdefault(name, {})
+        if stage is not None and isinstance(of, dict):
+            of = of.setdefault(stage, {})
+        if kind and isinstance(of, dict):
+            of[kind] = counted(of, kind) + n
     return total
 
 
-def counted(found: int | Counts) -> int:
-    """How many in all: a count, or the sum of counts by kind."""
-    return found if isinstance(found, int) else sum(map(counted, found.values()))
+class OfRun(TypedDict):
+    """The content of quality.json."""
+
+    all: Counts
+    levels: dict[str, Counts]
+
+
+def quality_of_run(run: RunFolder) -> OfRun:
+    """The counts of all discussions of a run, and of those at each level."""
+    rows = run.table("quality")
+    columns = ("count", "stage", "kind", "n")
+    by_level = {
+        level: total_quality(of.select(columns).iter_rows())
+        for (level,), of in rows.partition_by("level", as_dict=True, maintain_order=True).items()
+    }
+    return {"all": total_quality(rows.select(columns).iter_rows()), "levels": by_level}
+
+
+def counted(counts: Counts, *names: str) -> int:
+    """How many in all by these names: a count, or the sum of counts by kind; 0 if none is known."""
+    found: int | Counts = counts
+    for name in names:
+        found = found.get(name, 0) if isinstance(found, dict) else 0
+    return found if isinstance(found, int) else sum(counted(found, kind) for kind in found)
 
 
 def _parse_steps(found: Iterable[str]) -> Counts:
@@ -107,13 +155,3 @@ def _parse_steps(found: Iterable[str]) -> Counts:
 
 def _by_kind(kinds: Iterable[str]) -> Counts:
     return dict(sorted(Counter(kinds).items()))
-
-
-def _add(total: Counts, part: Counts) -> None:
-    for key, value in part.items():
-        so_far = total.get(key, {} if isinstance(value, dict) else 0)
-        if isinstance(value, dict) and isinstance(so_far, dict):
-            _add(so_far, value)
-            total[key] = so_far
-        elif isinstance(value, int) and isinstance(so_far, int):
-            total[key] = so_far + value

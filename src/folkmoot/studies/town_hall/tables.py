@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import new_class
-from typing import TypedDict
+from typing import TypedDict, TypeVar
 
 from folkmoot.conversation.answers import DECLINED
 from folkmoot.engine.session import Scope
@@ -16,8 +16,8 @@ from folkmoot.studies.town_hall.discussion import Discussion, Meeting, Round, po
 from folkmoot.studies.town_hall.measures import (
     FIGURES,
     SPECTRUM,
+    ByGroup,
     Comparison,
-    OverSets,
     Tracking,
     is_said_aloud,
     measures,
@@ -27,7 +27,9 @@ from folkmoot.studies.town_hall.measures import (
     why_no_vote,
 )
 from folkmoot.studies.town_hall.participants import Resident, ResidentSet
-from folkmoot.studies.town_hall.quality import counted, quality
+from folkmoot.studies.town_hall.quality import count_rows, counted, quality
+
+T = TypeVar("T")
 
 PART = "main comparison or supplementary"
 SET = "number of the set; the same residents at every level"
@@ -296,6 +298,15 @@ class DiscussionRow(_with_figures(OfDiscussion), table="discussions"):  # type: 
     rounds_split: int = column("rounds of a shared session that took more than one call")
 
 
+class QualityRow(OfDiscussion, table="quality"):
+    """One count of how well the answers of a discussion could be read."""
+
+    count: str = column("what is counted, as in quality.json")
+    stage: str | None = column("part of the discussion, where it is counted by part")
+    kind: str | None = column("what of it, where it is counted by kind; blank: none of any kind")
+    n: int = column("how many")
+
+
 class OptionOrderRow(Row, table="option_orders", key=("set", "field", "position")):
     """One option of a closed field, at the place where prompts and schemas of a set list it."""
 
@@ -362,6 +373,7 @@ TABLES: tuple[type[Row], ...] = (
     RepairRow,
     OptionOrderRow,
     DiscussionRow,
+    QualityRow,
     LevelRow,
     DifferenceRow,
     *coding.TABLES,
@@ -377,17 +389,6 @@ class Key(TypedDict):
     part: str
 
 
-class ComparedColumns(TypedDict):
-    """The columns of `Compared`."""
-
-    figure: str
-    group: str
-    estimate: float | None
-    low: float | None
-    high: float | None
-    sets: int
-
-
 def record_set(scope: Scope, of: ResidentSet, residents: Sequence[Resident]) -> None:
     """The residents of one set, one row each, and the orders in which options are listed."""
     for resident in residents:
@@ -398,40 +399,31 @@ def record_set(scope: Scope, of: ResidentSet, residents: Sequence[Resident]) -> 
             scope.record(row)
 
 
-def record_comparison(scope: Scope, comparison: Comparison) -> None:
+def comparison_rows(comparison: Comparison) -> Iterator[Row]:
     """The levels and the differences between them, a row for each figure and group."""
-    parts = {"main": comparison["main"], "supplementary": comparison["supplementary"]}
-    for name, part in parts.items():
+    for name, part in (
+        ("main", comparison["main"]),
+        ("supplementary", comparison["supplementary"]),
+    ):
         for level, summary in part["levels"].items():
-            for figure, groups in summary["figures"].items():
-                for group, e in groups.items():
-                    row = _compared(figure, group, e)
-                    scope.record(LevelRow(part=name, level=level, **row))
+            for figure, group, mean in _each(summary["figures"]):
+                yield LevelRow.of(mean, part=name, level=level, figure=figure, group=group)
         for step in part["differences"]:
-            for figure, moved in step["figures"].items():
-                for group, m in moved.items():
-                    scope.record(
-                        DifferenceRow(
-                            part=name,
-                            from_level=step["from"],
-                            to_level=step["to"],
-                            consecutive=step["consecutive"],
-                            switches_changed="|".join(step["switches_changed"]),
-                            p=m["p"],
-                            **_compared(figure, group, m),
-                        )
-                    )
+            about: dict[str, object] = {
+                "part": name,
+                "from_level": step["from"],
+                "to_level": step["to"],
+            }
+            switches = "|".join(step["switches_changed"])
+            about |= {"consecutive": step["consecutive"], "switches_changed": switches}
+            for figure, group, moved in _each(step["figures"]):
+                yield DifferenceRow.of(moved, **about, figure=figure, group=group)
 
 
-def _compared(figure: str, group: str, e: OverSets) -> ComparedColumns:
-    return {
-        "figure": figure,
-        "group": group,
-        "estimate": e["estimate"],
-        "low": e["low"],
-        "high": e["high"],
-        "sets": e["sets"],
-    }
+def _each(figures: ByGroup[T]) -> Iterator[tuple[str, str, T]]:
+    for figure, groups in figures.items():
+        for group, found in groups.items():
+            yield figure, group, found
 
 
 def record_discussion(scope: Scope, discussion: Discussion) -> None:
@@ -458,11 +450,13 @@ def record_discussion(scope: Scope, discussion: Discussion) -> None:
     for satisfied in satisfaction_rows(discussion):
         scope.record(SatisfactionRow(**key, **satisfied))
     scope.record(DiscussionRow(**key, **_figures(discussion)))
+    for counted_as, stage, kind, n in count_rows(quality(discussion)):
+        scope.record(QualityRow(**key, count=counted_as, stage=stage, kind=kind, n=n))
 
 
 def _figures(discussion: Discussion) -> dict[str, object]:
     found, counts = measures(discussion), quality(discussion)
-    named = found.final_consensus | {name: counted(n) for name, n in counts.items()}
+    named = found.final_consensus | {name: counted(counts, name) for name in counts}
     figures = {f"{g}_{n}": value for g, of in found.figures.items() for n, value in of.items()}
     rest = DiscussionRow.columns().keys() - OfDiscussion.columns().keys() - figures.keys()
     return figures | {name: named[name] for name in rest}

@@ -183,21 +183,29 @@ class Files:
     ) -> None:
         """`numbers`: the sessions that each experiment will have."""
         self._session = session
+        self._experiments = experiments
         self._numbers = numbers
         self._done: dict[str, dict[int, SessionRecord]] = {e.id: {} for e in experiments}
         self._written = dict.fromkeys(self._done, 0)
 
     def add(self, experiment: Experiment, number: int, record: SessionRecord) -> None:
-        """Take a finished session in; write when enough is new, and always when all are there."""
-        done = self._done[experiment.id]
+        """Take a finished session in; write when enough is new."""
+        done, written = self._done[experiment.id], self._written[experiment.id]
         done[number] = record
-        written = self._written[experiment.id]
-        if len(done) == len(self._numbers) or len(done) - written >= max(1, GROWTH * written):
-            self._written[experiment.id] = len(done)
-            self._write(experiment, [done[n] for n in self._numbers if n in done])
+        if len(done) - written >= max(1, GROWTH * written):
+            self._write(experiment)
 
-    def _write(self, experiment: Experiment, records: Sequence[SessionRecord]) -> None:
+    def write_rest(self) -> None:
+        """Write the files that lack a finished session."""
+        for experiment in self._experiments:
+            if len(self._done[experiment.id]) > self._written[experiment.id]:
+                self._write(experiment)
+
+    def _write(self, experiment: Experiment) -> None:
         """Both files with the sessions that are there, in the order of the sessions."""
+        done = self._done[experiment.id]
+        self._written[experiment.id] = len(done)
+        records = [done[n] for n in self._numbers if n in done]
         config = self._session.config
         data: ExperimentRecord = {
             "experiment_id": experiment.id,

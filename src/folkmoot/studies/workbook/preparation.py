@@ -128,14 +128,27 @@ def limit(config: WorkbookConfig, n: int) -> WorkbookConfig:
 def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
     """The rows of the tables of sessions and seats that the sealed assignment foresees."""
     sessions = sealed.get("assignment", [])
-    played = tuple({"session": s["session"], "treatment": s["treatment"]} for s in sessions)
+    of = [{"experiment_id": e["id"]} for e in sealed.get("experiments", [])]
+    of = of if len(of) > 1 else [{}]  # with one it needs no name
+    played = tuple(
+        {**experiment, "session": s["session"], "treatment": s["treatment"]}
+        for experiment in of
+        for s in sessions
+    )
     seats = tuple(
         {"session": s["session"], "participant_id": p["ID"], "role": p["role"]}
         for s in sessions
         for p in s["participants"]
     )
     return [
-        PlannedRows("sessions", ("session",), played, "session", done=("ended", "completed")),
+        PlannedRows(
+            "sessions",
+            (*of[0], "session"),
+            played,
+            "session",
+            done=("ended", "completed"),
+            part="session",
+        ),
         PlannedRows("assignment", ("session", "participant_id"), seats),
     ]
 

@@ -78,7 +78,10 @@ async def protocol(session: Session[WorkbookConfig]) -> None:
         record_session(scope, state)
         files.add(item.experiment, item.plan.number, session_record(state))
 
-    await session.at("sessions").each(played, one, sets=lambda p: p.plan.label)
+    try:
+        await session.at("sessions").each(played, one, sets=lambda p: p.plan.label)
+    finally:  # however the run ends, the files have what has ended
+        files.write_rest()
 
 
 def places(config: WorkbookConfig, _folder: Path) -> list[Playable]:

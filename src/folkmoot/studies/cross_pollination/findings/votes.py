@@ -301,8 +301,8 @@ def read(run: RunFolder) -> Votes:
         own = tuple(r for r in rows if r.condition == condition)
         both = tuple(r for r in own if r.position_changed is not None and r.status == "complete")
         arms.append(Arm(condition, own, both))
-    summary = run.json("summary.json") if run.has("summary.json") else {}
-    ended = summary.get("termination_reason") if summary.get("terminated_early") else None
+    checkpoint = run.json("checkpoint.json") if run.has("checkpoint.json") else {}
+    ended = checkpoint.get("termination_reason") if checkpoint.get("terminated_early") else None
     return Votes(run, options, tuple(arms), config, ended)
 
 

@@ -8,7 +8,7 @@ lexicon; objections, needs, themes and private stances by codebooks.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -149,17 +149,17 @@ CODEBOOKS = Path(__file__).parents[1] / "codebooks"
 # Where the codes of the codebook `opinion` stand on the scale of positions.
 STANDS = {"keen": 1.0, "favourable": 0.5, "undecided": 0.0, "doubtful": -0.5, "opposed": -1.0}
 
-Codes = Mapping[str, Sequence[coding.Coded]]
-
 
 def answer_id(t: DiscussionTranscript, message: DiscussionMessage) -> str:
     """The id of an answer as a text to be coded."""
     return f"{t.group}/{t.stimulus}/turn{message.turn_number}"
 
 
-async def coded(session: Session[DiscussionConfig], talks: Sequence[DiscussionTranscript]) -> Codes:
-    """The codes of all answers by their id. The warm-up, where people introduce themselves, is left
-    out; what was said in private is coded too, for the report to compare with the positions."""
+async def code_remarks(
+    session: Session[DiscussionConfig], talks: Sequence[DiscussionTranscript]
+) -> None:
+    """Code all answers. The warm-up, where people introduce themselves, is left out; what was said
+    in private is coded too, for the report to compare with the positions."""
     answers = [
         coding.Text(answer_id(t, m), m.quoted, f"{t.group}/{m.speaker_id}")
         for t in talks
@@ -175,9 +175,8 @@ async def coded(session: Session[DiscussionConfig], talks: Sequence[DiscussionTr
         for s in t.statements
         if s.words and not s.planted and s.when is not When.RETEST
     ]  # fmt: skip
-    codes = await coding.code(session, CODEBOOKS / "remarks.yaml", answers)
+    await coding.code(session, CODEBOOKS / "remarks.yaml", answers)
     await coding.code(session, CODEBOOKS / "opinion.yaml", private)
-    return codes
 
 
 def kind_and_name(code: str) -> tuple[str, str]:

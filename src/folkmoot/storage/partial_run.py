@@ -1,0 +1,174 @@
+"""An unfinished run as reports read it: the rows of its complete parts alone.
+
+A protocol records the rows of a part (a set, a group, a session, a participant) when the part ends,
+so what is complete can be reported while a run is paused, after it was killed, and while it goes
+on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from folkmoot.hints import enumerated, some_of
+from folkmoot.measures.estimates import plural
+from folkmoot.models.catalog import HUMAN
+from folkmoot.storage.findings import Cell, Finding, Grid
+from folkmoot.storage.manifest import HUMAN_MARK, MIXED_MARK, SYNTHETIC_MARK
+from folkmoot.storage.recording import KINDS
+from folkmoot.storage.run_folder import RunFolder
+
+ANSWERS = "answers"
+COMPLETE = "complete"  # the key of the finding that tells what is complete
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of a run: those planned, in order, and those of which all rows are there.
+
+    `column` holds a part's name in every table that has rows of parts. `arms`: arm of the design →
+    its parts, where parts belong to one arm each.
+    """
+
+    column: str
+    planned: tuple[str, ...]
+    complete: tuple[str, ...]
+    arms: Mapping[str, tuple[str, ...]]
+
+    @property
+    def unit(self) -> str:
+        """What a part is called: set, group, session, participant."""
+        return self.column.removesuffix("_id")
+
+    @property
+    def counted(self) -> str:
+        """ "2 of 6 sets"."""
+        return f"{len(self.complete):,} of {plural(len(self.planned), self.unit)}"
+
+    @property
+    def empty_arms(self) -> list[str]:
+        """The arms of which no part is complete."""
+        done = set(self.complete)
+        return [arm for arm, own in self.arms.items() if not done.intersection(own)]
+
+
+class PartialRun(RunFolder):
+    """The rows of the complete parts of an unfinished run, and of tables that know no parts all
+    rows. `columns`: those of the tables that the study declares, which are there without rows too.
+    """
+
+    def __init__(
+        self, run: RunFolder, parts: Parts, columns: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        super().__init__(run.path)
+        self.parts = parts
+        self._run = run
+        self._declared = columns
+
+    @property
+    def finished(self) -> bool:
+        return False
+
+    @property
+    def state(self) -> str:
+        return self._run.state
+
+    @property
+    def covered(self) -> str:
+        return self.parts.counted
+
+    def require_tables(self) -> None:
+        self._run.require_tables()
+
+    @property
+    def synthetic(self) -> bool:
+        return super().synthetic or "synthetic" in self._answered_by
+
+    @property
+    def mark(self) -> str:
+        if known := super().mark:
+            return known
+        if HUMAN in self._answered_by:
+            return HUMAN_MARK if self._answered_by == {HUMAN} else MIXED_MARK
+        return SYNTHETIC_MARK if self.synthetic else ""
+
+    def tables(self) -> list[str]:
+        return sorted({*self._run.tables(), *self._declared})
+
+    def has_table(self, name: str) -> bool:
+        return name in self._declared or self._run.has_table(name)
+
+    def table(self, name: str) -> pl.DataFrame:
+        return self.lazy(name).collect()
+
+    def lazy(self, name: str) -> pl.LazyFrame:
+        if name in self._declared and not self._run.has_table(name):
+            kinds = self._declared[name].items()
+            return pl.LazyFrame(schema={column: KINDS[kind] for column, kind in kinds})
+        rows = self._run.lazy(name)
+        part = self.parts.column
+        if part not in rows.collect_schema():
+            return rows
+        of = pl.col(part).cast(pl.String)
+        return rows.filter(of.is_null() | of.is_in(self.parts.complete))
+
+    @cached_property
+    def _answered_by(self) -> set[str]:
+        """Who has answered so far: human, synthetic, model."""
+        if not self._run.has_table(ANSWERS):
+            return set()
+        who = self._run.lazy(ANSWERS).select(pl.col("answered_by").drop_nulls().unique())
+        return set(who.collect().to_series())
+
+
+def describe_parts(run: PartialRun) -> Finding:
+    """What is complete, by arm, and which comparisons are missing until more is."""
+    parts = run.parts
+    done = set(parts.complete)
+    says = f"{parts.counted} {'is' if len(done) == 1 else 'are'} complete; all figures cover these."
+    if len(done) == len(parts.planned):
+        says += " What is made when all have ended, such as coding, may still be missing."
+    if not done:
+        says = f"{parts.counted} are complete: nothing can be reported yet."
+    elif parts.empty_arms:
+        arms = enumerated(parts.empty_arms)
+        says += f" Nothing is complete yet of {arms}: comparisons with these are missing."
+    rows: list[dict[str, Cell]] = [
+        {"arm": arm, "complete": len(done.intersection(own)), "planned": len(own)}
+        for arm, own in (parts.arms or {"all": parts.planned}).items()
+    ]
+    left = [name for name in parts.planned if name not in done]
+    notes = [f"Not complete: {some_of(left)}."] if left else []
+    empty = [t for t in run.tables() if not run.lazy(t).head(1).collect().height]
+    notes += [f"Tables without rows so far: {', '.join(empty)}."] if empty else []
+    return Finding(
+        COMPLETE,
+        "What is complete",
+        says,
+        Grid.of(rows, f"{parts.unit.capitalize()}s"),
+        notes=tuple(notes),
+        headline=True,
+    )
+
+
+def parts_of(
+    column: str,
+    planned: Iterable[tuple[str, str, str]],
+    recorded: Iterable[str],
+) -> Parts:
+    """The parts of a run. `planned`: (part, key of a row, arm or empty); `recorded`: the keys of
+    the rows that are there."""
+    keys: dict[str, list[str]] = {}
+    arms: dict[str, dict[str, None]] = {}
+    for part, key, arm in planned:
+        keys.setdefault(part, []).append(key)
+        if arm:
+            arms.setdefault(arm, {})[part] = None
+    there = set(recorded)
+    complete = tuple(part for part, own in keys.items() if there.issuperset(own))
+    if sum(map(len, arms.values())) != len(keys):  # a part has rows in several arms
+        arms = {}
+    return Parts(column, tuple(keys), complete, {arm: tuple(own) for arm, own in arms.items()})

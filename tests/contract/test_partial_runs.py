@@ -1,0 +1,188 @@
+"""What a run has, reported before its end: paused by a budget, killed, and still going on.
+
+Reports, findings and files cover the parts that are complete and say how many these are. Whatever
+happened on the way, the final files are those of an uninterrupted run, byte by byte.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from typer.testing import CliRunner
+
+import folkmoot
+from folkmoot.cli.app import app
+from folkmoot.engine.folder import open_run
+from folkmoot.engine.study import FAILED, complete_parts, findings_of, study_of_run
+from folkmoot.errors import RunPaused
+from folkmoot.storage.partial_run import COMPLETE, PartialRun
+from tests.contract.small import several_parts
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
+from tests.waiting import wait_until
+
+
+class Expected(NamedTuple):
+    """What a report of some parts of a study says."""
+
+    planned: str  # "4 groups"
+    budget: float  # share of all calls, after which some parts are complete and some are not
+    file: str  # a file that follows from the tables …
+    count: tuple[str | int, ...]  # … and where in it the number of parts stands
+    lacks: str = ""  # what the findings say is missing
+
+
+STUDIES = {
+    "cross_pollination": Expected(
+        "36 participants", 0.8, "summary.json", ("total_participants",), "Nothing is complete yet"
+    ),
+    "focus_group": Expected("3 groups", 0.5, "topline.json", ("concepts", 0, "groups")),
+    "negotiation": Expected("4 groups", 0.5, "comparison.json", ("groups",), "Nothing is coded"),
+    "town_hall": Expected("3 sets", 0.7, "levels.json", ("sets",), "Nothing is coded"),
+    "workbook": Expected("4 sessions", 0.5, "public_goods.json", ("sessions_finished",)),
+}
+# Of the clock, or of how a run went.
+OF_THIS_RUN = re.compile(
+    r"(manifest\.json|plan\.json|run\.log|log\.jsonl|report\.html|study\.yaml|config\.yaml)"
+    r"|journal\.sqlite.*|logs/.*|\..*"
+)
+TIME = re.compile(rb'"(generated_at|checkpoint_time)": "[^"]*"')
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """The files that are the same for the same answers, without times."""
+    found = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*") if p.is_file()}
+    kept = {name: p for name, p in found.items() if not OF_THIS_RUN.fullmatch(name)}
+    return {name: TIME.sub(b"", p.read_bytes()) for name, p in kept.items()}
+
+
+def assert_same_files(folder: Path, whole: Path) -> None:
+    mine, its = files_of(folder), files_of(whole)
+    assert mine.keys() == its.keys()
+    assert [name for name in its if mine[name] != its[name]] == []
+
+
+def complete(folder: Path) -> int:
+    """How many parts of a run are recorded as complete."""
+    if not (folder / "plan.json").exists():
+        return 0
+    run = open_run(folder)
+    covered = complete_parts(study_of_run(run), run)
+    return len(covered.parts.complete) if isinstance(covered, PartialRun) else 0
+
+
+def assert_reported(folder: Path, study: str, state: str) -> int:
+    """The report, its findings and the study's file cover the complete parts and say so; their
+    number."""
+    expected, count = STUDIES[study], complete(folder)
+    done = CliRunner().invoke(app, ["report", str(folder)])
+    assert done.exit_code == 0, done.output
+    counted = f"{count} of {expected.planned}"
+    says = f"PARTIAL: the run is {state}, figures cover {counted}"
+    assert says in " ".join(done.output.split())
+    page = " ".join((folder / "report.html").read_text("utf-8").split())
+    assert says in page and f"{counted} {'is' if count == 1 else 'are'} complete" in page
+    run = open_run(folder)
+    found = findings_of(study_of_run(run), run)
+    assert found[0].key == COMPLETE and not {FAILED, "partial"} & {f.key for f in found}
+    assert len(found) > 2
+    assert expected.lacks in " ".join(f.says for f in found)
+    value: Any = run.json(expected.file)
+    for key in expected.count:
+        value = value[key]
+    assert value == count
+    return count
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("parts")
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_run_paused_by_a_budget_is_reported_and_resumed(study: str, folder: Path) -> None:
+    path = several_parts(study, folder)
+    enough = ("budget_calls=100000",)  # which stands in transcripts
+    whole = folkmoot.run(path, out=folder / f"{study}_whole", model="synthetic", overrides=enough)
+    budget = int(STUDIES[study].budget * whole.manifest["calls"])
+    out = folder / f"{study}_paused"
+    with pytest.raises(RunPaused):
+        folkmoot.run(path, out=out, model="synthetic", overrides=(f"budget_calls={budget}",))
+    assert 0 < assert_reported(out, study, "paused") < int(STUDIES[study].planned.split()[0])
+    assert "SYNTHETIC" in (out / "report.html").read_text("utf-8")
+    folkmoot.run(path, out=out, model="synthetic", overrides=enough)
+    assert_same_files(out, whole.folder.path)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_with_nothing_complete_the_report_says_so(study: str, folder: Path) -> None:
+    out = folder / f"{study}_begun"
+    with pytest.raises(RunPaused):
+        folkmoot.run(
+            several_parts(study, folder), out=out, model="synthetic", overrides=("budget_calls=3",)
+        )
+    done = CliRunner().invoke(app, ["report", str(out)])
+    assert done.exit_code == 0, done.output
+    counted = f"0 of {STUDIES[study].planned}"
+    assert f"figures cover {counted}" in " ".join(done.output.split())
+    (only,) = findings_of(study_of_run(open_run(out)), open_run(out))
+    assert only.says == f"{counted} are complete: nothing can be reported yet."
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ServerThread]:
+    with ServerThread(FaultPlan(), answers="respondent") as running:
+        yield running
+
+
+KILLED = [
+    pytest.param(study, marks=() if study == "town_hall" else pytest.mark.nightly(part="kills"))
+    for study in STUDIES
+]
+
+
+@pytest.mark.parametrize("study", KILLED)
+def test_a_run_is_reported_while_it_goes_on_and_after_it_was_killed(
+    study: str, server: ServerThread, folder: Path
+) -> None:
+    path, model = several_parts(study, folder), server.model
+    flags = ["--model", "openai/m", "--set", f"endpoints={{openai/m: {server.openai}}}"]
+    # Under a budget the first set is played alone.
+    flags += ["--set", "budget_calls=100000", "--set", "concurrency=4", "--trust"]
+    if study == "cross_pollination":
+        flags += ["--set", "embedding_model=wordllama"]
+
+    def command(out: Path, *more: str) -> list[str]:
+        program = "from folkmoot.cli import main; main()"
+        return [sys.executable, "-c", program, "run", str(path), "--out", str(out), *flags, *more]
+
+    def run_to_end(out: Path, *more: str) -> None:
+        done = subprocess.run(command(out, *more), capture_output=True, text=True)
+        assert done.returncode in {0, 3}, done.stdout + done.stderr  # 3: no answer is of use
+
+    whole, out = folder / f"{study}_of_server", folder / f"{study}_killed"
+    before = len(model.log)
+    run_to_end(whole)
+    calls = len(model.log) - before
+    held = calls - 6 if study == "cross_pollination" else int(0.6 * calls)
+    model.plan = FaultPlan(hold_after=len(model.log) + held)
+    process = subprocess.Popen(command(out), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        held = model.plan.hold_after or 0
+        wait_until(lambda: len(model.log) >= held or process.poll() is not None)
+        wait_until(lambda: complete(out) > 0)  # rows are written within a second
+        going_on = assert_reported(out, study, "still going on")
+    finally:
+        process.kill()
+        process.communicate()
+    assert assert_reported(out, study, "unfinished") >= going_on > 0
+    model.plan = FaultPlan()
+    server.wait_until_quiet()
+    run_to_end(out, "--resume")
+    assert_same_files(out, whole)
