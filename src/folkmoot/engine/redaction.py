@@ -1,7 +1,8 @@
 """Texts of one person, and what takes their place in the tables and files of a run.
 
-A text is recognised because it is, exactly, one that was recorded of this person. The one search
-for words is between a reply and the texts that its own prompt showed: it finds quotations.
+A text is recognised because it is one that was recorded of this person, however a file spells it.
+The one search for fewer words is between a reply and the texts that its own prompt showed: it finds
+quotations.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import html
 import json
 import re
 import secrets
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import accumulate
 
 from pydantic import JsonValue
 
@@ -24,43 +27,122 @@ LONG = 3  # words of a line that is recognised inside other text, where it need 
 BEGINNING = 8  # characters of a line from which one that was cut off is recognised
 VECTOR = 16  # a list with this many numbers or more is the embedding of a text
 MARK = re.compile(r"\[withdrawn [0-9a-f]{12}\]")  # takes the place of words
-_WORD = re.compile(r"(?<!\\)\b\w+|(?<=\\[nrt])\w+")  # the letter of an escape is no part of a word
+# Words. An escape is none: `&quot;` in a page, `\n` in JSON. A letter of a word may be `\u00e9`.
+_WORD = re.compile(r"&(?:#\w+|\w+);|\\[nrtbf]|((?:\\u[0-9a-fA-F]{4}|[^\W_])+)")
+_ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
 _SENTENCE = re.compile(r"[^.!?\n]+")
-CUT = "…"  # ends a text of a log that was cut off
+IS_CUT = re.compile(r"…\W*$")  # ends a text that was cut off, in a log or a message
 
 Gram = tuple[str, ...]
+Places = list[tuple[int, int]]
+
+
+class Words:
+    """The words of a text: their `places`, how they are `folded` for comparison, and these as one
+    `line`."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        found = [part for word in _WORD.finditer(text) if word[1] for part in _divide(word)]
+        self.places: Places = [(start, end) for start, end, _ in found]
+        self.folded = [word.casefold() for _, _, word in found]
+        self.line = f" {' '.join(self.folded)} "
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        """Where each word begins in the line, with the space before it."""
+        return list(accumulate((len(word) + 1 for word in self.folded), initial=0))
+
+    def find(self, wanted: str) -> Iterator[int]:
+        """Yield the number of the first word wherever these words stand, given as a line."""
+        at = self.line.find(wanted)
+        while at >= 0:
+            yield bisect_left(self._offsets, at)
+            at = self.line.find(wanted, at + 1)
+
+    def find_beginning(self, line: str, min_characters: int) -> int | None:
+        """Return from which word on this text is the beginning of other words."""
+        numbers = self.find(line[: min_characters + 1])
+        rest = ((n, self.line[self._offsets[n] :].rstrip()) for n in numbers)
+        return next((number for number, words in rest if line.startswith(words)), None)
+
+    def place(self, first: int, last: int) -> tuple[int, int]:
+        """Return where the words from number `first` to `last` (excluded) stand in the text."""
+        return self.places[first][0], self.places[last - 1][1]
+
+    def part(self, first: int, last: int) -> str:
+        """Return these words with what stands between them, as no file spells it."""
+        start, end = self.place(first, last)
+        part = self.text[start:end]
+        if not part.isascii() or not part.isalnum():
+            part = _without_escapes(_ESCAPED.sub(lambda m: chr(int(m[1], 16)), part))
+            part = part.replace("\\", "").replace('""', '"')
+            part = "".join(c for c in part if c.isprintable() or c.isspace())
+        return " ".join(part.split())
+
+
+def _divide(word: re.Match[str]) -> Iterator[tuple[int, int, str]]:
+    """Yield the place and the letters of a word; of several words, where an escaped character in
+    between is no letter."""
+    if "\\" not in word[1]:
+        yield word.start(), word.end(), word[1]
+        return
+    start, letters = word.start(), ""
+    for found in re.finditer(r"\\u[0-9a-fA-F]{4}|.", word[1]):
+        letter = _ESCAPED.sub(lambda m: chr(int(m[1], 16)), found[0])
+        if letter.isalnum():
+            letters += letter
+            continue
+        if letters:
+            yield start, word.start() + found.start(), letters
+        start, letters = word.start() + found.end(), ""
+    if letters:
+        yield start, word.end(), letters
+
+
+def _without_escapes(text: str) -> str:
+    """Return a text with spaces and quotation marks in place of how files spell them."""
+    return html.unescape(re.sub(r"\\[nrtbf]", "\n", text))
 
 
 def find_grams(text: str, sizes: Iterable[int] = range(2, QUOTED + 1)) -> set[Gram]:
     """Return all runs of words of a text that have one of these lengths."""
-    words = [word.casefold() for word in _WORD.findall(text)]
+    words = Words(text).folded
     return {tuple(words[i : i + n]) for n in sizes for i in range(len(words) - n + 1)}
 
 
 def find_quotable(text: str) -> set[Gram]:
     """Return the runs of words by which a quotation of a text is recognised: those of `QUOTED`
     words, and whole sentences of fewer."""
-    sentences = (tuple(w.casefold() for w in _WORD.findall(s)) for s in _SENTENCE.findall(text))
+    sentences = (tuple(Words(sentence).folded) for sentence in _SENTENCE.findall(text))
     return find_grams(text, [QUOTED]) | {s for s in sentences if 1 < len(s) < QUOTED}
 
 
-def find_quoted(text: str, quotable: Collection[Gram]) -> list[tuple[int, int]]:
+def find_quoted(text: str, quotable: Collection[Gram]) -> Places:
     """Return the places of a text that have these runs of words, in order and without overlap."""
-    words = list(_WORD.finditer(text))
-    folded = [word[0].casefold() for word in words]
-    places: list[tuple[int, int]] = []
-    for size in range(2, QUOTED + 1):
+    words = Words(text)
+    return [words.place(*numbers) for numbers in _find_quoted_words(words, quotable)]
+
+
+def _find_quoted_words(words: Words, quotable: Collection[Gram]) -> Places:
+    """Return which words these are, by their numbers: first and last (excluded)."""
+    found: Places = []
+    for size in range(2, QUOTED + 1) if quotable else ():
         for first in range(len(words) - size + 1):
-            if tuple(folded[first : first + size]) in quotable:
-                start, end = words[first].start(), words[first + size - 1].end()
-                if size == QUOTED or _is_sentence(text, start, end):
-                    places.append((start, end))
-    return merge(places)
+            last = first + size
+            if tuple(words.folded[first:last]) in quotable and (
+                size == QUOTED or _is_sentence(words.text, *words.place(first, last))
+            ):
+                found.append((first, last))
+    return merge(found)
 
 
-def merge(places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def merge(places: Iterable[tuple[int, int]]) -> Places:
     """Return places of a text in order, those that overlap as one."""
-    merged: list[tuple[int, int]] = []
+    merged: Places = []
     for start, end in sorted(places):
         if merged and start < merged[-1][1]:
             merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
@@ -71,11 +153,58 @@ def merge(places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _is_sentence(text: str, start: int, end: int) -> bool:
     """Whether there is no other word beside these in their sentence, line, cell or quotation."""
-    before, after = (
-        text[max(0, start - 20) : start].rstrip(" *_"),
-        text[end : end + 20].lstrip(" *_"),
-    )
-    return not before[-1:].isalnum() and not after[:1].isalnum()
+    return _begins_sentence(text, start) and _ends_sentence(text, end)
+
+
+def _begins_sentence(text: str, start: int) -> bool:
+    before = _without_escapes(text[max(0, start - 20) : start]).rstrip(" *_")
+    return not before[-1:].isalnum()
+
+
+def _ends_sentence(text: str, end: int) -> bool:
+    after = _without_escapes(text[end : end + 20]).lstrip(" *_")
+    return not after[:1].isalnum()
+
+
+@dataclass(slots=True)
+class Recorded:
+    """The words of a recorded text, which of them are the person's, by their numbers, and whether
+    it was `offered` to others as an option afterwards."""
+
+    words: Words
+    own: Places
+    offered: bool = False
+
+    @property
+    def is_long(self) -> bool:
+        return len(self.words) >= LONG
+
+    @property
+    def is_whole(self) -> bool:
+        return self.own == [(0, len(self.words))]
+
+    def is_at(
+        self,
+        words: Words,
+        first: int,
+        *,
+        ignore_case: bool,
+        beside: Collection[tuple[int, int]] = (),
+    ) -> bool:
+        """Whether this text stands in another one, where its words do. A short one must stand
+        alone, or beside others that were found. An option need not: a study puts it into sentences
+        of its own."""
+        last = first + len(self.words)
+        own, other = self.words.part(0, len(self.words)), words.part(first, last)
+        if self.is_long or self.offered or ignore_case:
+            own, other = own.casefold(), other.casefold()
+        if own != other or self.is_long or self.offered:
+            return own == other
+        start, end = words.place(first, last)
+        begins = any(first == place[1] for place in beside) or _begins_sentence(words.text, start)
+        return begins and (
+            any(last == place[0] for place in beside) or _ends_sentence(words.text, end)
+        )
 
 
 @dataclass
@@ -84,16 +213,15 @@ class Redaction:
 
     `ids` are the names of the person in rows and files, `others` the ids of other participants,
     `scopes` the sessions that the person takes part in, if the same id takes part in several.
-    `texts`: recorded text, or a line of one → what takes the place of which parts of it, the words
-    of the person; the rest of a text that quotes them stays. Those that are also `shared`
-    were given by another speaker too, and go only from rows of the person. Those that are
-    `impersonal` (names of the protocol, options, texts of the study file) are not recorded.
+    `texts`: recorded texts, and lines of these, by their words. Those that are also `shared` were
+    given by another speaker too, and go only from rows of the person. Those that are `impersonal`
+    (names of the protocol, options, texts of the design) are not recorded.
     """
 
     ids: frozenset[str] = frozenset()
     others: frozenset[str] = frozenset()
     scopes: frozenset[str] = frozenset()
-    texts: dict[str, list[Replacement]] = field(default_factory=dict)
+    texts: dict[str, Recorded] = field(default_factory=dict)
     shared: set[str] = field(default_factory=set)
     impersonal: set[str] = field(default_factory=set)
     # Equal marks show equal words. The salt is not kept, so that no guess can be tried.
@@ -103,7 +231,8 @@ class Redaction:
         """Return the mark that takes the place of a text; a mark stays as it is."""
         if not text or MARK.fullmatch(text):
             return text
-        return f"[withdrawn {digest(self.salt, text.strip().casefold(), size=6).hex()}]"
+        words = Words(text).line.strip() or text.strip()
+        return f"[withdrawn {digest(self.salt, words, size=6).hex()}]"
 
     def replace(self, text: str, places: Iterable[tuple[int, int]]) -> list[Replacement]:
         """Return the marks that take these places in a text."""
@@ -114,70 +243,96 @@ class Redaction:
         parts = self.replace(text, find_quoted(text, quotable))
         return str(replace_parts(SourcedText(text), parts))
 
+    def exempt(self, texts: Iterable[str]) -> None:
+        """Take in texts that are not personal, unless the person wrote them before."""
+        for words in map(Words, texts):
+            if words.line in self.texts:
+                self.texts[words.line].offered = True
+            else:
+                self.impersonal.add(words.line)
+
+    def is_impersonal(self, text: str) -> bool:
+        """Whether a text is a name of the protocol, an option or a text of the design."""
+        return Words(text).line in self.impersonal
+
     def learn(self, text: str, quotable: Collection[Gram] | None = None) -> None:
         """Take in a recorded text, as a whole and by line: all of it is of the person, or the runs
         of words that are `quotable`. Figures alone are not personal."""
-        lines = [line.strip() for line in (text, *text.splitlines())]
-        for part in (*lines, *(line.rstrip(".!?") for line in lines)):
-            if part in self.impersonal or not any(character.isalpha() for character in part):
-                continue
-            places = [(0, len(part))] if quotable is None else find_quoted(part, quotable)
-            replaced = [found for found in self.replace(part, places) if found.text != part]
-            if replaced:
-                self.texts.setdefault(part, replaced)
-                self.__dict__.pop("_forms", None)
+        for part in dict.fromkeys(part.strip() for part in (text, *text.splitlines())):
+            # In a page the words may be others: "AT&T;" has an escape less than "AT&amp;T;".
+            for words in map(Words, (part, html.escape(part))):
+                is_personal = any(character.isalpha() for character in words.line)
+                if not is_personal or words.line in self.impersonal or MARK.fullmatch(part):
+                    continue
+                own = [(0, len(words))]
+                if quotable is not None:
+                    own = _find_quoted_words(words, quotable)
+                if own:
+                    self.texts.setdefault(words.line, Recorded(words, own))
+                    self.__dict__.pop("_longest_first", None)
 
     def settle(self, others: Collection[str]) -> None:
         """Find out which texts other speakers gave too. Call it when all texts are known."""
-        whole = _fold("\n".join(others))
-        self.shared = {text for text in self.texts if _fold(text) in whole}
-        self.__dict__.pop("_forms", None)
+        whole = Words("\n".join(others)).line
+        self.shared = {line for line in self.texts if line in whole}
+        self.__dict__.pop("_longest_first", None)
 
     @cached_property
-    def _forms(self) -> list[tuple[str, list[Replacement], bool]]:
-        """How each line may be written in a file, what takes the place of which parts of it, and
-        whether it is long."""
-        found: dict[str, tuple[list[Replacement], bool]] = {}
-        for text, parts in self.texts.items():
-            if "\n" not in text and text not in self.shared:
-                for spell in SPELLINGS:
-                    spelled = [
-                        Replacement(len(spell(text[:start])), len(spell(text[:end])), left)
-                        for start, end, left in parts
-                    ]
-                    found[spell(text)] = spelled, _is_long(text)
-        return [(f, *found[f]) for f in sorted(found, key=lambda form: (-len(form), form))]
+    def _longest_first(self) -> list[tuple[str, Recorded]]:
+        known = (item for item in self.texts.items() if item[0] not in self.shared)
+        return sorted(known, key=lambda item: (-len(item[0]), item[0]))
 
-    def find_recorded(self, text: str, *, altered: bool = False) -> list[Replacement]:
+    def find_recorded(
+        self, text: str, *, altered: bool = False, own: bool = False
+    ) -> list[Replacement]:
         """Return what takes the place of the person's words inside a text of which the parts have
-        no source. A recorded text that is long is found in any case, since a prompt may have it in
-        capitals; a short one only if it stands alone, and in any case in a text that is `altered`.
-        """
-        found: dict[tuple[int, int], list[Replacement]] = {}  # by the place of a recorded text
-        folded = _fold(text)
-        for form, parts, is_long in self._forms:
-            same = (folded, _fold(form)) if is_long or altered else (text, form)
-            for start in _find(*same, is_long=is_long):
-                end = start + len(form)
-                if all(end <= first or last <= start for first, last in found):
-                    found[start, end] = parts
-            start = same[0].rfind(same[1][:BEGINNING]) if is_long and text.endswith(CUT) else -1
-            if start >= 0 and same[1].startswith(same[0][start:-1].rstrip()):
-                found = {place: of for place, of in found.items() if place[1] <= start}
-                found[start, len(text) - 1] = parts
-        return [
-            Replacement(first + start, min(first + end, last), left)
-            for (first, last), parts in sorted(found.items())
-            for start, end, left in parts
+        no source. White space and the escapes of files do not count, nor does the case of a long
+        text, or of one that is `altered`: a prompt may have it in capitals. `own`: it is in a row
+        of the person, where any beginning of a text that was cut off is theirs."""
+        words = Words(text)
+        found: dict[tuple[int, int], Recorded] = {}  # by the numbers of the words
+        known = self._longest_first if words else []
+        count = -1
+        while len(found) > count:  # a short text may stand beside one that was found
+            count = len(found)
+            for line, recorded in known:
+                for first in words.find(line):
+                    last = first + len(recorded.words)
+                    is_free = all(last <= start or end <= first for start, end in found)
+                    if is_free and recorded.is_at(
+                        words, first, ignore_case=altered, beside=[*found]
+                    ):
+                        found[first, last] = recorded
+        for line, recorded in known if IS_CUT.search(text) else ():
+            is_looked_for = recorded.is_long or own
+            min_characters = 1 if own else BEGINNING
+            beginning = words.find_beginning(line, min_characters) if is_looked_for else None
+            if beginning is None:
+                continue
+            if not any(start <= beginning < end for start, end in found):
+                found = {place: of for place, of in found.items() if place[1] <= beginning}
+                found[beginning, len(words)] = recorded
+        places = [
+            words.place(first + start, min(first + end, last))
+            for (first, last), recorded in sorted(found.items())
+            for start, end in recorded.own
             if first + start < last
         ]
+        return self.replace(text, places)
 
     def find_whole(self, text: str, *, own: bool = False) -> str | None:
-        """Return what is left of a text that is exactly a recorded one; None for other texts."""
-        recorded = text.strip()
-        if recorded not in self.texts or (recorded in self.shared and not own):
+        """Return what is left of a text that is exactly a recorded one; None for other texts.
+        `own`: it is in a row of the person."""
+        words = Words(text)
+        recorded = self.texts.get(words.line)
+        if recorded is None or (words.line in self.shared and not own):
             return None
-        return str(replace_parts(SourcedText(recorded), self.texts[recorded]))
+        if not recorded.is_at(words, 0, ignore_case=own):
+            return None
+        if recorded.is_whole:
+            return self.mark(text)
+        places = [words.place(*numbers) for numbers in recorded.own]
+        return str(replace_parts(SourcedText(text), self.replace(text, places)))
 
     def in_text(self, text: str, *, own: bool = False) -> str:
         """Return what is left of a text: a cell, JSON, or a file that is made of several texts.
@@ -186,11 +341,12 @@ class Redaction:
         if whole is not None:
             return whole
         if text[:1] in ("[", "{"):
-            return change_json(text, lambda value: self.in_json(value, own=own), self._in_parts)
-        return self._in_parts(text)
+            part = partial(self._in_parts, own=own)
+            return change_json(text, lambda value: self.in_json(value, own=own), part)
+        return self._in_parts(text, own=own)
 
-    def _in_parts(self, text: str) -> str:
-        return str(replace_parts(SourcedText(text), self.find_recorded(text)))
+    def _in_parts(self, text: str, *, own: bool) -> str:
+        return str(replace_parts(SourcedText(text), self.find_recorded(text, own=own)))
 
     def in_json(
         self, value: JsonValue, around: frozenset[str] = frozenset(), *, own: bool = False
@@ -262,40 +418,6 @@ def find_offered(schema: object) -> Iterator[str]:
     elif isinstance(schema, list):
         for part in schema:
             yield from find_offered(part)
-
-
-def _fold(text: str) -> str:
-    """Return a text in lower case, with every character where it was."""
-    lower = text.lower()
-    if len(lower) == len(text):
-        return lower
-    return "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
-
-
-def _find(text: str, wanted: str, *, is_long: bool) -> Iterator[int]:
-    """Yield where a line begins in a text; a short one, only where it stands alone."""
-    start = text.find(wanted)
-    while start >= 0:
-        if is_long or _is_sentence(text, start, start + len(wanted)):
-            yield start
-        start = text.find(wanted, start + len(wanted))
-
-
-# How files spell a text: as it is, in a page, in JSON, in a cell of a CSV file. Each treats every
-# character by itself.
-SPELLINGS: tuple[Callable[[str], str], ...] = (
-    str,
-    html.escape,
-    lambda text: html.escape(text).replace("&quot;", "&#34;").replace("&#x27;", "&#39;"),
-    lambda text: html.escape(text, quote=False),
-    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
-    lambda text: json.dumps(text)[1:-1],
-    lambda text: text.replace('"', '""'),
-)
-
-
-def _is_long(text: str) -> bool:
-    return len(_WORD.findall(text)) >= LONG
 
 
 def _parts(names: Iterable[object]) -> set[str]:

@@ -238,7 +238,7 @@ def find_personal_texts(run: RunFolder, place: Playable) -> PersonalTexts:
 class _Search:
     """Reads the replies of a run in the order in which they were given.
 
-    `others` are the texts that are known not to be of the person.
+    `others` are the texts of others, and those of the design.
     """
 
     def __init__(
@@ -251,19 +251,19 @@ class _Search:
         self._found, self._answers, self._people = found, answers, people
         self._received = set[Gram]()  # words that the person had read before they wrote them
         self._said = defaultdict[str, list[str]](list)  # words of others, by who said them
-        # Names of speakers, roles and stages, options and texts of the study file are not personal.
+        # Names of speakers, roles and stages, the study file and the sealed plan are not personal.
         named = {str(row[column]) for row in answers.values() for column in NAMING_CELLS}
-        self._study = found.redaction.impersonal
-        self._study.update(named, find_texts(run.config), [found.place.name])
+        designed = (*find_texts(run.config), *find_texts(run.plan))
+        found.redaction.exempt((*named, *designed, found.place.name))
         self._public = set[str]()
         said = run.table(UTTERANCES).iter_rows(named=True) if run.has_table(UTTERANCES) else ()
         for row in said:
-            self._study.add(row["speaker_name"] or "")
+            found.redaction.exempt([row["speaker_name"] or ""])
             if not row["address"]:  # prescribed by the study
-                self._study.add(row["text"] or "")
+                found.redaction.exempt([row["text"] or ""])
             elif row["public"]:
                 self._public.add(row["address"])
-        self.others = set(find_texts(run.config))
+        self.others = {*designed}
 
     def read(self, entry: Entry) -> None:
         """Take in the reply of one entry: the person's, or one that may quote or describe them."""
@@ -275,7 +275,7 @@ class _Search:
             *json.loads(asked.get("options") or "[]"),
             *self._options_in(entry),
         }
-        self._study |= offered - found.redaction.texts.keys()
+        found.redaction.exempt(offered)
         texts = self._texts_of(entry, question)
         rest, shown = self._divide(entry)
         if question in found.addresses:
@@ -323,6 +323,8 @@ class _Search:
         rest, shown = list[str](), list[str]()
         for number, message in enumerate(entry.request["messages"]):
             content = message["content"]
+            if _repeats_reply(entry, number, self._found.spans.at(entry.address)):
+                continue
             parts = self._found.find_parts(entry.address, number, content)
             shown += (content[part.start : part.end] for part in parts)
             own = [Span(part.start, part.end, Source("utterance")) for part in parts]
@@ -356,7 +358,7 @@ class _Search:
         if question == own_card_at(self._found.place):
             with suppress(ValidationError):
                 texts.append(OwnCard.model_validate_json(entry.reply).told)
-        return [text for text in dict.fromkeys(texts) if text.strip() not in self._study]
+        return [t for t in dict.fromkeys(texts) if not self._found.redaction.is_impersonal(t)]
 
 
 def describe_texts(found: PersonalTexts) -> Iterator[str]:
@@ -616,15 +618,13 @@ def _change_messages(
     messages: list[dict[str, str]] = []
     moved: list[Span] = []
     was: Sequence[Mapping[str, str]] = entry.request["messages"]
-    is_further = entry.address != _question_of(entry.address)
     all_spans = found.spans.at(entry.address) if spans is not None else []
     for number, message in enumerate(was):
         content = message["content"]
         known = [span for span in all_spans if span.message == number]
         if spans is None:
             changed = SourcedText(found.redaction.in_text(content))
-        elif number == len(was) - 1 and is_further and not known:
-            # The last message says why a reply could not be read, and may repeat it.
+        elif _repeats_reply(entry, number, known):
             is_own = found.is_own(entry.address)
             mark = found.redaction.mark
             left = mark(content) if is_own else found.without_quotations(entry.address, content)
@@ -637,6 +637,14 @@ def _change_messages(
     if spans is not None and messages != was:
         spans[entry.address] = moved
     return messages
+
+
+def _repeats_reply(entry: Entry, number: int, spans: Sequence[Span]) -> bool:
+    """Whether a message is the last one of a question that was asked again: it says why a reply
+    could not be read, and may repeat it."""
+    is_further = entry.address != _question_of(entry.address)
+    is_last = number == len(entry.request["messages"]) - 1
+    return is_further and is_last and all(span.message != number for span in spans)
 
 
 def _without_rows(blob: bytes, was: Sequence[str], now: Sequence[str]) -> bytes:

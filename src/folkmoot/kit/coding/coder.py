@@ -57,6 +57,7 @@ from folkmoot.randomness import generator
 PROMPT = "coder"
 PROMPTS = PromptLibrary(Path(__file__).parent / "prompts")
 NOT_FOUND = "the quote is not in the text"
+MAX_SHOWN = 80  # characters of a quote that is not in the text
 
 
 class CodingSettings(BaseModel):
@@ -438,7 +439,8 @@ class Codes(Answer[tuple[Coded, ...]]):
             refused = f"{slot}: {getattr(item, slot, None)!r} is none of its values"
             return [Coded(known.name, quote, refused=refused)]
         wrong = "" if not known.quoted or stands_in(quote, self.text.text) else NOT_FOUND
-        refused = f"{wrong}: {quote[:80]!r}" if wrong else ""
+        shown = quote if len(quote) <= MAX_SHOWN else f"{quote[:MAX_SHOWN]}…"
+        refused = f"{wrong}: {shown!r}" if wrong else ""
         return [
             Coded(known.name, quote, dict(zip(self.book.slots, each, strict=True)), refused)
             for each in itertools.product(*values)
