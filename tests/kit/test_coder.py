@@ -118,9 +118,9 @@ def test_what_cannot_be_taken_is_asked_again_and_kept_only_as_refused(
     right = given_code("chosen", WALK, option="Harbour walk", member="Ann")
     got = read(right, wrong)
     assert isinstance(got, Unreadable) and why in got.problem
-    kept = Codes(DECISION, SAID).salvaged(json.dumps({"codes": [right, wrong]}))
-    assert [c.code for c in kept if not c.refused] == ["chosen"]
-    assert [why in c.refused for c in kept if c.refused] == [True]
+    kept = Codes(DECISION, SAID).salvage(json.dumps({"codes": [right, wrong]}))
+    assert kept is not None and [c.code for c in kept.value if not c.refused] == ["chosen"]
+    assert [why in c.refused for c in kept.value if c.refused] == [True]
 
 
 def test_codes_that_exclude_each_other_are_both_refused() -> None:
@@ -129,8 +129,8 @@ def test_codes_that_exclude_each_other_are_both_refused() -> None:
         for code in ("chosen", "dropped")
     ]
     assert isinstance(read(*both), Unreadable)
-    kept = Codes(DECISION, SAID).salvaged(json.dumps({"codes": both}))
-    assert all("exclude each other" in c.refused for c in kept)
+    kept = Codes(DECISION, SAID).salvage(json.dumps({"codes": both}))
+    assert kept is not None and all("exclude each other" in c.refused for c in kept.value)
 
 
 def test_a_code_for_what_is_absent_needs_no_quote() -> None:
@@ -149,7 +149,8 @@ def test_one_code_is_wanted_where_one_must_be_chosen() -> None:
 def test_no_reply_breaks_the_reader(reply: str) -> None:
     wanted = Codes(DECISION, SAID)
     assert isinstance(wanted.parse(reply), Unreadable)
-    assert not [c for c in wanted.salvaged(reply) if not c.refused]
+    kept = wanted.salvage(reply)
+    assert kept is None or not [c for c in kept.value if not c.refused]
 
 
 SENTENCE = "we would not pay 20 $ for it — that’s dear, isn't it? “well” Straße"

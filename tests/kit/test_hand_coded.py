@@ -79,7 +79,8 @@ def by(
     """What a coder's replies come to, by the reader of replies; unreadable ones are left out."""
     found = {}
     for text, _ in (texts(name) if some is None else some).values():
-        codes = Codes(BOOKS[name], text).salvaged(coder(BOOKS[name], text))
+        kept = Codes(BOOKS[name], text).salvage(coder(BOOKS[name], text))
+        codes = kept.value if kept else ()
         good = {(json.dumps(dict(c.of)), c.code): c.quote for c in codes if not c.refused}
         if good or not codes:
             found[text.id] = good

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, Validati
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import ModelSchema
 
+from folkmoot.conversation.lenient_fields import UNREADABLE, mend_fields
 from folkmoot.conversation.template_sentences import FieldSentences, drop_template_sentences
 from folkmoot.json_text import Schema
 
@@ -164,6 +165,10 @@ class Answer(ABC, Generic[T_co]):
         """The second and last question after a reply that could not be read, if there is one."""
         return None
 
+    def salvage(self, _reply: str) -> Parsed[T_co] | None:
+        """What is kept of the last reply where no reply could be read as a whole; None: nothing."""
+        return None
+
     def with_sentences(self, _sentences: FieldSentences) -> Self:
         """Return the same answer type, which leaves out what prompts say of its fields."""
         return self
@@ -227,11 +232,16 @@ class Reading:
 
     A validator gets it by `Reading.of(info)`. `about` is what the answer type was given. `echoed`:
     dotted paths of fields that were dropped because they held the prompt template's own sentence.
+    `unread`: those of fields and entries that were left out because nobody could read them.
     """
 
     about: Any = None
     repairs: list[Repair] = field(default_factory=list)
     echoed: frozenset[str] = frozenset()
+
+    @property
+    def unread(self) -> frozenset[str]:
+        return frozenset(repair.field for repair in self.repairs if repair.kind == UNREADABLE)
 
     @classmethod
     def of(cls, info: ValidationInfo) -> Reading:
@@ -244,14 +254,17 @@ class Reading:
 
 
 ALL_FIELDS = "Reply with only the JSON object, all fields present."
+NO_OBJECT = "The reply was not a JSON object."
+MOST_MENDINGS = 8  # times that a reply is validated, each time with more of it put right
 
 
 @dataclass(frozen=True, slots=True)
 class Json(Answer[M]):
     """A JSON object validated by a pydantic model.
 
-    Ladder: direct → fenced block → repair library → ask again → `Missing`, or `fallback` (the
-    protocol's documented minimal structure, which carries `_parse_error`).
+    Ladder: direct → fenced block → repair library; in each, fields are read leniently
+    (`lenient_fields`). Then ask again; then what can be read of the last reply; then `Missing`, or
+    `fallback` (the protocol's documented minimal structure, which carries `_parse_error`).
 
     `about`: what the model's validators need to know, such as the names at the table (`Reading`).
     `options`: the texts that a field may hold, for the schema alone (`{"votes.choice": […]}`, dots
@@ -288,28 +301,44 @@ class Json(Answer[M]):
         return replace(self, sentences=sentences)
 
     def parse(self, reply: str) -> Parsed[M] | Unreadable | Missing:
-        return _read_json(reply, dict, self.read, "The reply was not a JSON object.")
+        return _read_json(reply, dict, self.read, NO_OBJECT)
 
-    def read(self, value: object) -> Parsed[M] | Unreadable | Missing:
-        """Read what is JSON already: a part of a larger reply."""
+    def salvage(self, reply: str) -> Parsed[M] | None:
+        def read(value: object) -> Parsed[M] | Unreadable | Missing:
+            return self.read(value, salvage=True)
+
+        found = _read_json(reply, dict, read, NO_OBJECT)
+        return found if isinstance(found, Parsed) else None
+
+    def read(self, value: object, *, salvage: bool = False) -> Parsed[M] | Unreadable | Missing:
+        """Read what is JSON already: a part of a larger reply. `salvage`: keep what can be read."""
         if self.may_decline and isinstance(value, dict):
             if is_declined(value.get(DECLINED)):
                 return Missing(DECLINED)
             value = {name: entry for name, entry in value.items() if name != DECLINED}
         value, dropped = drop_template_sentences(value, self.sentences)
-        reading = Reading(self.about, echoed=frozenset(d.path for d in dropped))
+        notes = Reading(self.about, echoed=frozenset(d.path for d in dropped))
         for path, sentence in dropped:
-            reading.repaired(path, "template_sentence", sentence)
-        try:
-            read = self.model.model_validate(value, context=reading)
-        except ValidationError as error:
-            first = "; ".join(
-                f"{'.'.join(map(str, e['loc'])) or 'object'}: {e['msg']}"
-                for e in error.errors()[:3]
-            )
-            own_words = f" {dropped[0].path} repeats the question: answer it." if dropped else ""
-            return Unreadable(f"The JSON did not fit: {first}.{own_words} {ALL_FIELDS}")
-        return Parsed(read, "exact", tuple(reading.repairs))
+            notes.repaired(path, "template_sentence", sentence)
+        for _ in range(MOST_MENDINGS):
+            reading = replace(notes, repairs=list(notes.repairs))
+            try:
+                read = self.model.model_validate(value, context=reading)
+            except ValidationError as error:
+                errors = error.errors()
+                mended = mend_fields(
+                    self.model, value, errors, notes.repaired, ways_out=WAYS_OUT, salvage=salvage
+                )
+                if mended is None:
+                    break
+                value = mended
+            else:
+                return Parsed(read, "exact", tuple(reading.repairs))
+        first = "; ".join(
+            f"{'.'.join(map(str, e['loc'])) or 'object'}: {e['msg']}" for e in errors[:3]
+        )
+        own_words = f" {dropped[0].path} repeats the question: answer it." if dropped else ""
+        return Unreadable(f"The JSON did not fit: {first}.{own_words} {ALL_FIELDS}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +396,7 @@ class JsonList(Answer[tuple[M, ...]]):
             if not isinstance(read, Parsed):
                 why = read.problem if isinstance(read, Unreadable) else read.reason
                 problem = problem or f" ({where}: {why.removesuffix(ALL_FIELDS).strip()})"
-                notes.repaired(where, "unreadable", item)
+                notes.repaired(where, UNREADABLE, item)
                 continue
             what = read.value if self.distinct is None else self.distinct(read.value)
             if self.distinct is not None and what in seen:
@@ -434,7 +463,7 @@ class JsonMap(Answer["Entries[M]"]):
         return replace(self, parts=parts)
 
     def parse(self, reply: str) -> Parsed[Entries[M]] | Unreadable | Missing:
-        return _read_json(reply, dict, self.read, "The reply was not a JSON object.")
+        return _read_json(reply, dict, self.read, NO_OBJECT)
 
     def read(self, value: Any) -> Parsed[Entries[M]] | Unreadable:
         """Read what is JSON already: a part of a larger reply."""

@@ -46,7 +46,9 @@ T = TypeVar("T")
 
 GIVEN_BACK = 1000  # characters of a reply that was cut, before it is asked again
 REFUSED = (DECLINED, "refused", "filtered")  # by the speaker, and by the provider
-STATED = ("number", "named")  # parse steps that take an answer out of the words around it
+PARTIAL = "partial"  # parse step of an answer of which some fields could not be read
+# Parse steps that take an answer out of what is around it.
+STATED = ("number", "named", PARTIAL)
 EMPTY_TRIES = 2  # times that an empty reply is asked for again, beside the answer's own re-asks
 
 
@@ -144,6 +146,9 @@ async def converse(
             given_back = Source("reply", at, speaker_id, altered=endless)
             spans = (*spans, Span(0, min(len(back), len(reply.text)), given_back, len(sent)))
         request = replace(request, messages=messages, schema=wanted.schema, spans=spans)
+    if said and (kept := wanted.salvage(_readable_part(wanted, reply))) is not None:
+        got = _exchange(kept.value, PARTIAL, step, request, reply, said_first)
+        return got._replace(repairs=kept.repairs)
     if (fallback := wanted.fallback) is not None:
         return _exchange(fallback, "minimal", step, request, reply, said_first)
     # The speaker is told what to reply with; readers of the tables need not be.
@@ -170,11 +175,15 @@ def _read(
     # "Park" may be cut from "Park and ride", 1 from 15; but not where white space follows.
     if is_cut and wanted.is_short and not reply.text[-1:].isspace():
         return Unreadable("The reply was cut off. Reply with the answer alone, nothing else.")
-    cut_json = is_cut and wanted.kind == "json"
-    read = wanted.parse(broken_off(reply.text) if cut_json else reply.text)
+    read = wanted.parse(_readable_part(wanted, reply))
     if isinstance(read, Missing):
         return replace(read, detail=read.detail or f"asked at {address}", raw=reply.text)
     return read
+
+
+def _readable_part(wanted: Answer[T], reply: Reply) -> str:
+    """The text of a reply; of JSON that was cut without the value that it ends in."""
+    return broken_off(reply.text) if reply.finish == CUT and wanted.kind == "json" else reply.text
 
 
 def _again(sent: tuple[Message, ...], said: str, problem: str) -> tuple[Message, ...]:

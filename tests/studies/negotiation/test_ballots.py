@@ -90,11 +90,12 @@ def test_a_hard_no_beside_scores_is_a_strong_rejection(negotiation: Runner) -> N
     assert set(rows["score"]) == {-2} and rows["strong_rejection"].all()
 
 
-def test_scores_out_of_bounds_are_asked_again(negotiation: Runner) -> None:
-    run = negotiation(
-        scoring({"diner": 9}), groups=some("team"), conditions=["C4"], ballots="scores"
-    )
-    assert run.table("ballots").filter(topic="cuisine")["missing"].all()
+def test_scores_out_of_bounds_are_asked_again_and_never_count(negotiation: Runner) -> None:
+    scores = {"diner": 9, "barbecue": 1}
+    run = negotiation(scoring(scores), groups=some("team"), conditions=["C4"], ballots="scores")
+    ballots = run.table("ballots").filter(topic="cuisine")
+    assert ballots["asked_again"].all() and not ballots["missing"].any()
+    assert set(ballots["scores"]) == {"barbecue 1"}  # the rest of the reply is kept
 
 
 def test_the_order_of_options_and_members_is_drawn_and_recorded(negotiation: Runner) -> None:

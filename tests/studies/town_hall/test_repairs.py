@@ -237,7 +237,7 @@ def test_options_are_spelled_as_they_are() -> None:
     assert spelled("Partially agree", options) == "partial_agree"
     assert spelled("Partial-Agree", options) == "partial_agree"
     assert spelled("applaud", options) is None and spelled(3, options) is None
-    assert whole("10/10", 10) == 10 and whole("ten", 10) is None
+    assert whole("10/10", 10) == 10 and whole("ten", 10) == 10 and whole("a lot", 10) is None
     assert whole("4/10", 5) is None  # on another scale: what it is on this one would be a guess
 
 

@@ -20,7 +20,6 @@ from pydantic import (
 )
 
 from folkmoot.conversation.answers import (
-    WAYS_OUT,
     Answer,
     JsonList,
     Missing,
@@ -245,8 +244,7 @@ async def ask_coder(scope: Scope, role: str, book: Codebook, text: Text) -> tupl
     got = await scope.ask(coder, text.text, answer=wanted, temperature=0.0, about=book.question)
     if not isinstance(got, Missing):
         return got
-    way_out = got.reason in WAYS_OUT
-    return (() if way_out else wanted.salvaged(got.raw)) or (Coded("", refused=got.reason),)
+    return (Coded("", refused=got.reason),)
 
 
 def quote_text(book: Codebook, text: Text) -> Text:
@@ -367,7 +365,7 @@ class _Item(BaseModel):
 @dataclass(frozen=True)
 class Codes(Answer[tuple[Coded, ...]]):
     """The answer type of a coder. Unreadable while a code, a slot or a quote is wrong, so that it
-    is asked for again; `salvaged` then keeps what stands."""
+    is asked for again; `salvage` then keeps what stands."""
 
     book: Codebook
     text: Text
@@ -409,10 +407,11 @@ class Codes(Answer[tuple[Coded, ...]]):
             )
         return Parsed(codes, read.parse_step, read.repairs)
 
-    def salvaged(self, reply: str) -> tuple[Coded, ...]:
+    def salvage(self, reply: str) -> Parsed[tuple[Coded, ...]] | None:
         """The codes of a reply that is still not right, the wrong ones with the reason."""
         read = JsonList(_Item, name="codes").parse(reply)
-        return self._checked(read.value) if isinstance(read, Parsed) else ()
+        codes = self._checked(read.value) if isinstance(read, Parsed) else ()
+        return Parsed(codes, "exact") if codes else None
 
     def _way_out(self, item: _Item) -> Missing | None:
         return None if self.book.code(item.code) else parse_way_out(item.code)

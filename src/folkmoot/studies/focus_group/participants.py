@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from folkmoot.conversation.answers import (
     CANNOT_SAY,
-    WAYS_OUT,
     Json,
     Missing,
-    parse_way_out,
     pin_schema,
 )
 from folkmoot.conversation.choices import Choice
@@ -232,11 +230,6 @@ class PrivateOpinion(BaseModel):
 
     opinion: Annotated[str, Field(min_length=1)]
     position: Annotated[float | None, Field(ge=-1, le=1)]
-
-    @field_validator("position", mode="before")
-    @classmethod
-    def _or_unknown(cls, value: object) -> object:
-        return value if parse_way_out(value, WAYS_OUT) is None else None
 
 
 PRIVATE_OPINION = Json(PrivateOpinion, may_decline=True)

@@ -15,13 +15,10 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    ValidationError,
-    ValidationInfo,
-    ValidatorFunctionWrapHandler,
     field_validator,
 )
 
-from folkmoot.conversation.answers import Json, Missing, Reading, pin_schema
+from folkmoot.conversation.answers import Json, Missing, pin_schema
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session import Scope
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
@@ -81,18 +78,6 @@ class NextQuestion(BaseModel):
     takes_up: Remark | None = None
     asks: tuple[str, ...] = ()
     question: str
-
-    @field_validator("summary", "unanswered", "takes_up", "asks", mode="wrap")
-    @classmethod
-    def _or_nothing(
-        cls, value: object, read: ValidatorFunctionWrapHandler, info: ValidationInfo
-    ) -> object:
-        try:
-            return read(value)
-        except ValidationError:
-            if value is not None:
-                Reading.of(info).repaired(str(info.field_name), "unreadable", value)
-            return cls.model_fields[str(info.field_name)].default
 
     @field_validator("question")
     @classmethod

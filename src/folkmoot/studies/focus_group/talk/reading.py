@@ -7,19 +7,16 @@ lexicon; objections, needs, themes and private stances by codebooks.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from folkmoot.conversation.answers import (
     CANNOT_SAY,
-    WAYS_OUT,
     Json,
     Missing,
-    parse_way_out,
     pin_schema,
 )
 from folkmoot.conversation.transcript import Speaker
@@ -48,23 +45,7 @@ class OpinionReading(BaseModel):
     stance: Literal["agree", "disagree", "none_of_these", "declined"] | None = None
     sentiment: Annotated[float | None, Field(ge=-1, le=1)] = None
 
-    @field_validator("changed", "valence", "sentiment", mode="before")
-    @classmethod
-    def _or_unknown(cls, value: object) -> object:
-        return value if parse_way_out(value, WAYS_OUT) is None else None
 
-    @field_validator("stance", mode="before")
-    @classmethod
-    def _as_listed(cls, value: object) -> object:
-        """Read a stance as options are read elsewhere: case, quotes and closing marks aside."""
-        if not isinstance(value, str):
-            return value
-        name = "_".join(re.findall(r"[^\W_]+", value.casefold()))
-        return None if name in _NO_STANCE else name
-
-
-# Words for "neither" where null was asked for.
-_NO_STANCE = ("", "none", "null", "neither", "nothing", "no_stance", "n_a")
 STANCES = ("agree", "disagree")
 OPINION_READING = Json(OpinionReading, may_decline=True)
 

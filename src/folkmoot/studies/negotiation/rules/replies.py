@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from folkmoot.conversation.answers import (
     CANNOT_SAY,
     DECLINED,
     NONE_OF_THESE,
-    WAYS_OUT,
     Json,
     parse_way_out,
     pin_schema,
@@ -43,21 +42,6 @@ LOWEST_SCORE, HIGHEST_SCORE = -4, 4
 M = TypeVar("M", bound=BaseModel)
 
 
-def _text(value: object) -> object:
-    return "" if value is None else value
-
-
-def _list(value: object) -> object:
-    return [] if value in (None, "") else [value] if isinstance(value, (str, dict)) else value
-
-
-def _score(value: object) -> object:
-    return value if parse_way_out(value, WAYS_OUT) is None else None
-
-
-Words = Annotated[str, BeforeValidator(_text)]
-
-
 class _Reply(BaseModel):
     # The prompts say what the objects are for, so the schemas have no descriptions.
     model_config = ConfigDict(extra="ignore", frozen=True, str_strip_whitespace=True)
@@ -68,12 +52,8 @@ class Spoken(_Reply):
 
     model_config = pin_schema("Spoken")
 
-    speaker: Words = Field(description="who speaks")
-    text: Words = Field(description="what this speaker says, one or two sentences")
-
-
-Lines = Annotated[list[Spoken], BeforeValidator(_list)]
-Texts = Annotated[list[str], BeforeValidator(_list)]
+    speaker: str = Field(description="who speaks")
+    text: str = Field(description="what this speaker says, one or two sentences")
 
 
 class Share(_Reply):
@@ -81,17 +61,16 @@ class Share(_Reply):
 
     model_config = pin_schema("Share")
 
-    option: Words = Field(description=f"one option on the table, or {NONE_OF_THESE}")
-    new_option: Words = Field(
+    option: str = Field(description=f"one option on the table, or {NONE_OF_THESE}")
+    new_option: str = Field(
         "", description=f"where option is {NONE_OF_THESE}: the option's name, in a few words"
     )
-    members: Texts = Field(
+    members: list[str] = Field(
         default_factory=list, description="who gets it: names of members, or a group of them"
     )
-    when: Words = Field("", description="its days or part of a day; empty for the whole trip")
+    when: str = Field("", description="its days or part of a day; empty for the whole trip")
 
 
-Shares = Annotated[list[Share], BeforeValidator(_list)]
 _DECISION = "the whole decision as data"
 _DROPPED = "the options that nobody gets"
 _HAS_CONFLICT = "whether the stated preferences conflict"
@@ -119,11 +98,11 @@ class PlainSynthesis(_Reply):
     model_config = pin_schema("PlainSynthesis")
 
     has_conflict: bool = Field(description=_HAS_CONFLICT)
-    conflict_description: Words = Field(description=_DESCRIPTION)
-    resolution_explanation: Words = Field(description=_EXPLANATION)
-    dialogue: Lines = Field(default_factory=list, description=_PROPOSING)
-    decision: Shares = Field(description=_DECISION)
-    dropped: Texts = Field(default_factory=list, description=_DROPPED)
+    conflict_description: str = Field(description=_DESCRIPTION)
+    resolution_explanation: str = Field(description=_EXPLANATION)
+    dialogue: list[Spoken] = Field(default_factory=list, description=_PROPOSING)
+    decision: list[Share] = Field(description=_DECISION)
+    dropped: list[str] = Field(default_factory=list, description=_DROPPED)
 
 
 class GuidedSynthesis(_Reply):
@@ -132,12 +111,12 @@ class GuidedSynthesis(_Reply):
     model_config = pin_schema("GuidedSynthesis")
 
     has_conflict: bool = Field(description=_HAS_CONFLICT)
-    conflict_description: Words = Field(description=_DESCRIPTION)
-    resolution_strategy: Words = Field("", description="the strategy_id that the proposal follows")
-    resolution_explanation: Words = Field(description=_EXPLANATION)
-    dialogue: Lines = Field(default_factory=list, description=_PROPOSING)
-    decision: Shares = Field(description=_DECISION)
-    dropped: Texts = Field(default_factory=list, description=_DROPPED)
+    conflict_description: str = Field(description=_DESCRIPTION)
+    resolution_strategy: str = Field("", description="the strategy_id that the proposal follows")
+    resolution_explanation: str = Field(description=_EXPLANATION)
+    dialogue: list[Spoken] = Field(default_factory=list, description=_PROPOSING)
+    decision: list[Share] = Field(description=_DECISION)
+    dropped: list[str] = Field(default_factory=list, description=_DROPPED)
 
 
 class FeedbackReply(_Reply):
@@ -148,25 +127,23 @@ class FeedbackReply(_Reply):
     resolved: bool | None = Field(
         None, description="whether the member asked can accept the decision; null if unclear"
     )
-    updated_resolution_explanation: Words = Field(
+    updated_resolution_explanation: str = Field(
         "", description="what was adjusted, in one sentence; empty if nothing"
     )
-    targeted_feedback_question: Words = Field(
-        "", description="the question put to the member asked"
-    )
-    final_revised_decision: Words = Field(
+    targeted_feedback_question: str = Field("", description="the question put to the member asked")
+    final_revised_decision: str = Field(
         "", description="the whole decision as it stands now, naming each option"
     )
-    dialogue: Lines = Field(
+    dialogue: list[Spoken] = Field(
         default_factory=list, description="the member's reaction, then the System's answer"
     )
-    decision: Shares = Field(description=_DECISION)
-    dropped: Texts = Field(default_factory=list, description=_DROPPED)
-    hard_no: Texts = Field(
+    decision: list[Share] = Field(description=_DECISION)
+    dropped: list[str] = Field(default_factory=list, description=_DROPPED)
+    hard_no: list[str] = Field(
         default_factory=list,
         description="options that the member asked firmly rejects; often none",
     )
-    objection: Words = Field(
+    objection: str = Field(
         "", description="any other firm no of the member asked, as it was said; empty if none"
     )
 
@@ -176,13 +153,13 @@ class BallotForm(_Reply):
 
     model_config = pin_schema("BallotForm")
 
-    top_choice: Words = Field(description="the option you want most")
-    acceptable: Texts = Field(
+    top_choice: str = Field(description="the option you want most")
+    acceptable: list[str] = Field(
         default_factory=list, description="other options that you could accept"
     )
-    hard_no: Texts = Field(default_factory=list, description=_HARD_NO)
-    new_option: Words = Field("", description=_NEW_OPTION)
-    objection: Words = Field("", description=_OBJECTION)
+    hard_no: list[str] = Field(default_factory=list, description=_HARD_NO)
+    new_option: str = Field("", description=_NEW_OPTION)
+    objection: str = Field("", description=_OBJECTION)
 
 
 class Score(_Reply):
@@ -190,8 +167,8 @@ class Score(_Reply):
 
     model_config = pin_schema("Score")
 
-    option: Words = Field(description="an option on the table")
-    score: Annotated[int | None, BeforeValidator(_score)] = Field(
+    option: str = Field(description="an option on the table")
+    score: int | None = Field(
         ge=LOWEST_SCORE,
         le=HIGHEST_SCORE,
         description="from -4 (against it) to 4 (all for it); null if you cannot say",
@@ -204,8 +181,8 @@ class ScoreForm(_Reply):
     model_config = pin_schema("ScoreForm")
 
     scores: list[Score] = Field(description="one entry for every option on the table")
-    hard_no: Texts = Field(default_factory=list, description=_HARD_NO)
-    objection: Words = Field("", description=_OBJECTION)
+    hard_no: list[str] = Field(default_factory=list, description=_HARD_NO)
+    objection: str = Field("", description=_OBJECTION)
 
 
 class OwnScores(_Reply):
@@ -213,10 +190,10 @@ class OwnScores(_Reply):
 
     model_config = pin_schema("OwnScores")
 
-    reason: Words = Field("", description="why, in one or two sentences")
+    reason: str = Field("", description="why, in one or two sentences")
     scores: list[Score] = Field(description="one entry for every option on the table")
-    hard_no: Texts = Field(default_factory=list, description=_HARD_NO)
-    objection: Words = Field("", description=_OBJECTION)
+    hard_no: list[str] = Field(default_factory=list, description=_HARD_NO)
+    objection: str = Field("", description=_OBJECTION)
 
 
 # --- what is sent ------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from folkmoot.conversation.answers import (
     pin_schema,
     schema_of,
 )
+from folkmoot.conversation.lenient_fields import read_switch
 from folkmoot.studies.town_hall.answers.options import (
     CHANGES,
     FEELINGS,
@@ -131,8 +132,7 @@ def _level(raw: object, info: ValidationInfo) -> int | None:
 def _truth(raw: object, info: ValidationInfo) -> bool | None:
     if isinstance(raw, bool):
         return raw
-    words = {"true": True, "yes": True, "false": False, "no": False}
-    found = words.get(str(raw).strip().casefold())
+    found = read_switch(raw)
     kind = "spelling" if found is not None else "unknown_value" if raw else "missing_value"
     became = "" if found is None else str(found)
     Repairer.of(info).note("reactions.want_to_respond", kind, raw, became)

@@ -19,6 +19,7 @@ from folkmoot.conversation.answers import (
     pin_schema,
     with_ways_out,
 )
+from folkmoot.conversation.lenient_fields import read_list, read_text
 from folkmoot.studies.town_hall.answers.options import VOTES
 from folkmoot.studies.town_hall.answers.records import (
     TEMPLATE_SENTENCE,
@@ -27,7 +28,7 @@ from folkmoot.studies.town_hall.answers.records import (
     Words,
     asked_schema,
 )
-from folkmoot.studies.town_hall.answers.repairs import Asked, Repairer, listed, spelled, text, whole
+from folkmoot.studies.town_hall.answers.repairs import Asked, Repairer, spelled, whole
 
 
 class Concern(Record):
@@ -52,24 +53,24 @@ class Moderation(Minimal):
     @classmethod
     def _spoken(cls, raw: object) -> object:
         """A speech that was left out: the summary is read to the hall."""
-        if isinstance(raw, Mapping) and not text(raw.get("spoken")):
-            return {**raw, "spoken": text(raw.get("summary"))}
+        if isinstance(raw, Mapping) and not read_text(raw.get("spoken")):
+            return {**raw, "spoken": read_text(raw.get("summary"))}
         return raw
 
     @field_validator("underrepresented_opinions", mode="before")
     @classmethod
     def _listed(cls, raw: object) -> object:
-        return listed(raw)
+        return read_list(raw)
 
     @field_validator("invited_residents", mode="before")
     @classmethod
     def _known(cls, raw: object, info: ValidationInfo) -> object:
-        return Repairer.of(info).targets(listed(raw), "invited_residents")
+        return Repairer.of(info).targets(read_list(raw), "invited_residents")
 
     @field_validator("overlooked_concerns", mode="before")
     @classmethod
     def _of_known(cls, raw: object, info: ValidationInfo) -> object:
-        loose = [c if isinstance(c, Mapping) else {"concern": text(c)} for c in listed(raw)]
+        loose = [c if isinstance(c, Mapping) else {"concern": read_text(c)} for c in read_list(raw)]
         return _with_targets(loose, "overlooked_concerns", info)
 
 
@@ -113,7 +114,9 @@ def _with_targets(
 ) -> list[dict[str, object]]:
     """Concerns of residents that there are."""
     repairer = Repairer.of(info)
-    named = [(repairer.target(text(c.get("resident")), f"{where}.resident"), c) for c in concerns]
+    named = [
+        (repairer.target(read_text(c.get("resident")), f"{where}.resident"), c) for c in concerns
+    ]
     return [{"resident": who, "concern": c.get("concern")} for who, c in named if who]
 
 
@@ -131,7 +134,7 @@ class PlannedItem(Record):
     @field_validator("originating_residents", mode="before")
     @classmethod
     def _listed(cls, raw: object) -> object:
-        return listed(raw)
+        return read_list(raw)
 
 
 class Planned(Record):
@@ -225,7 +228,7 @@ class Ballot(BaseModel):
             entry = by_key.get(key)
             entry = entry if isinstance(entry, Mapping) else {"vote": entry}
             said = entry.get("vote")
-            reasons[item] = text(entry.get("reason"))
+            reasons[item] = read_text(entry.get("reason"))
             if (way_out := parse_way_out(said, WAYS_OUT)) is not None:
                 missing[item] = way_out.reason
             elif said is None and repeated & {key, f"{key}.vote"}:
@@ -238,7 +241,7 @@ class Ballot(BaseModel):
             else:
                 votes[item] = vote
                 if vote != said:
-                    reading.repaired(f"{item}.vote", "spelling", text(said), vote)
+                    reading.repaired(f"{item}.vote", "spelling", read_text(said), vote)
         return {"votes": votes, "reasons": reasons, "missing": missing}
 
 

@@ -27,8 +27,9 @@ from folkmoot.conversation.answers import (
     schema_of,
     with_ways_out,
 )
+from folkmoot.conversation.lenient_fields import read_text
 from folkmoot.json_text import Schema
-from folkmoot.studies.town_hall.answers.repairs import Repairer, text
+from folkmoot.studies.town_hall.answers.repairs import Repairer
 
 MISSING_VALUE, UNKNOWN_VALUE = "missing_value", "unknown_value"
 TEMPLATE_SENTENCE = "template_sentence"  # a field that gives the prompt's own sentence back
@@ -53,10 +54,10 @@ def _texts(raw: object, info: ValidationInfo) -> object:
     if isinstance(raw, str):
         Repairer.of(info).note(str(info.field_name), "wrong_shape", raw, raw)
         raw = [raw]
-    return [t for t in map(text, raw) if t] if isinstance(raw, Sequence) else raw
+    return [t for t in map(read_text, raw) if t] if isinstance(raw, Sequence) else raw
 
 
-Words = Annotated[str, BeforeValidator(text)]
+Words = Annotated[str, BeforeValidator(read_text)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
 
 
@@ -91,7 +92,10 @@ class Record(BaseModel):
         # Whether an answer could be read is ours to say, not the model's.
         said = {str(k): v for k, v in raw.items() if str(k).removeprefix("_") not in OURS}
         mended = (n for n, f in cls.model_fields.items() if f.is_required() and not _plain(f))
-        missing = cls._find_missing(said, Reading.of(info).echoed)
+        reading = Reading.of(info)
+        missing = cls._find_missing(said, reading.echoed)
+        unread = {p.rpartition(".")[2] for p in reading.unread if not _INSIDE_LIST.search(p)}
+        missing |= {n: UNKNOWN_VALUE for n in unread & cls.model_fields.keys() if not said.get(n)}
         known = {**dict.fromkeys(mended), **said} | {n: cls._placeholder(n) for n in missing}
         found = handler(known)
         if not missing:

@@ -15,6 +15,7 @@ from pydantic import ValidationInfo
 from rapidfuzz import fuzz
 
 from folkmoot.conversation.answers import Reading
+from folkmoot.conversation.lenient_fields import fold_option, match_folded, read_number, read_text
 from folkmoot.studies.town_hall.answers.options import OptionOrders
 
 _SYNONYMS = {
@@ -112,42 +113,13 @@ def _stems(said: str) -> set[str]:
 
 def spelled(raw: object, options: Sequence[str]) -> str | None:
     """The option that is meant but for case, spaces, hyphens and a few plain synonyms."""
-    if raw in options:
-        return str(raw)
-    if not isinstance(raw, str):
-        return None
-    folded = re.sub(r"[\s-]+", "_", raw.strip().strip(".'\"").casefold())
-    folded = folded if folded in options else _SYNONYMS.get(folded, folded)
-    return folded if folded in options else None
+    return match_folded(raw, options) or match_folded(_SYNONYMS.get(fold_option(raw)), options)
 
 
 def whole(raw: object, top: int) -> int | None:
-    """A whole number, also when written as `"4"`, `4.0`, or `4/5` on a scale up to `top` = 5."""
-    if isinstance(raw, bool):
-        return None
-    if isinstance(raw, int):
-        return raw
-    if isinstance(raw, float):
-        return int(raw) if raw.is_integer() else None
-    pattern = rf"\s*(-?[0-9]{{1,9}})(?:\.0+)?(?:\s*/\s*{top})?\s*"
-    match = re.fullmatch(pattern, raw) if isinstance(raw, str) else None
-    return int(match[1]) if match else None
-
-
-def text(raw: object) -> str:
-    """Anything as one text: lists are joined, nothing is empty."""
-    if raw is None:
-        return ""
-    if isinstance(raw, str):
-        return raw.strip()
-    if isinstance(raw, (list, tuple)):
-        return "; ".join(t for t in map(text, raw) if t)
-    return str(raw)
-
-
-def listed(raw: object) -> list[object]:
-    """A list, also where a single thing stands in its place."""
-    return raw if isinstance(raw, list) else [raw] if raw else []
+    """A whole number, also in words, or as `4/5` on a scale up to `top` = 5."""
+    number = read_number(raw, top)
+    return int(number) if number is not None and number.is_integer() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +202,7 @@ class Repairer:
         return cls(reading.about or Asked(), reading)
 
     def note(self, where: str, kind: str, was: object, became: str = "") -> None:
-        self.reading.repaired(where, kind, text(was), became)
+        self.reading.repaired(where, kind, read_text(was), became)
 
     def target(self, raw: object, where: str) -> str:
         """The id that is meant, or an empty text when it was dropped."""

@@ -1,0 +1,249 @@
+"""Read the fields of a JSON reply leniently: what a model meant where it wrote another form.
+
+`mend_fields` mends a value that a pydantic model refuses, field by field: options by folded match,
+numbers in words, switches, texts, lists from strings. An entry of a list that cannot be read is
+dropped, and so is a field that may be left out. Each change is noted. Values are never moved into
+their bounds, and nothing is made up. Used by the JSON answer types; the single readers serve
+studies whose validators know more.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+Note = Callable[[str, str, object, object], None]  # path, kind of repair, what was, what it became
+_Path = tuple[str | int, ...]
+_UNREAD: Any = object()
+UNREADABLE = "unreadable"  # kind of the repair of what was left out
+
+_MARKS = ".'\"“”!,* "
+_SWITCHES = {"true": True, "yes": True, "false": False, "no": False}
+_NOTHING = ("", "none", "null", "n/a", "n_a", "nothing", "neither", "no_stance", "unknown")
+_UNITS = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"),
+    "nineteen",
+)
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_IN_WORDS = {word: number for number, word in enumerate(_UNITS)}
+_IN_WORDS |= {word: 20 + 10 * number for number, word in enumerate(_TENS)}
+_IN_WORDS |= {
+    f"{ten}-{_UNITS[unit]}": _IN_WORDS[ten] + unit for ten in _TENS for unit in range(1, 10)
+}
+_IN_WORDS["hundred"] = _IN_WORDS["one hundred"] = 100
+# `4`, `4.0`, `4/5`, `7 out of 10`
+_NUMBER = re.compile(r"([-+−]?\d{1,15}(?:\.\d{1,15})?)(?:\s*(?:/|out of)\s*(\d{1,9})(?:\.0+)?)?")
+_BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
+
+
+def fold_option(raw: object) -> str:
+    """An option without case, quotes and closing marks, its words joined by underscores."""
+    if not isinstance(raw, str):
+        return ""
+    return re.sub(r"[\s-]+", "_", raw.strip().strip(_MARKS).casefold())
+
+
+def match_folded(raw: object, options: Sequence[str]) -> str | None:
+    """The one option that a text means but for its spelling, or None."""
+    if raw in options:
+        return str(raw)
+    folded = fold_option(raw)
+    found = [option for option in options if folded and fold_option(option) == folded]
+    return found[0] if len(found) == 1 else None
+
+
+def read_number(raw: object, top: int | None = None) -> float | None:
+    """A number, also in words or as a place on a scale (`seven`, `4/5`, `7 out of 10`), or None.
+
+    `top`: the top of the scale that was asked for; a place on another scale is no answer.
+    """
+    if isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
+        return None
+    if not isinstance(raw, str):
+        return float(raw)
+    text = raw.strip().strip(_MARKS).casefold()
+    if match := _NUMBER.fullmatch(text):
+        if top is not None and match[2] not in (None, str(top)):
+            return None
+        return float(match[1].replace("−", "-"))
+    sign, words = (-1, text[6:]) if text.startswith("minus ") else (1, text)
+    number = _IN_WORDS.get(re.sub(r"(?<=ty) ", "-", words))
+    return None if number is None else float(sign * number)
+
+
+def read_switch(raw: object) -> bool | None:
+    """True or false, also as yes or no, or None."""
+    if isinstance(raw, bool):
+        return raw
+    return _SWITCHES.get(fold_option(raw))
+
+
+def read_text(raw: object) -> str:
+    """Anything as one text: lists are joined, nothing is empty."""
+    if raw is None:
+        return ""
+    if isinstance(raw, str):
+        return raw.strip()
+    if isinstance(raw, (list, tuple)):
+        return "; ".join(text for text in map(read_text, raw) if text)
+    return str(raw)
+
+
+def read_list(raw: object) -> list[object]:
+    """A list, also where a text with bullets or a single thing stands in its place."""
+    if isinstance(raw, list):
+        return raw
+    if isinstance(raw, str):
+        lines = [line for line in raw.splitlines() if line.strip()]
+        if len(lines) > 1 and all(map(_BULLET.match, lines)):
+            return [_BULLET.sub("", line).strip() for line in lines]
+        return [] if fold_option(raw) in _NOTHING else [raw]
+    return [] if raw is None else [raw]
+
+
+def mend_fields(
+    model: type[BaseModel],
+    value: object,
+    errors: Sequence[ErrorDetails],
+    note: Note,
+    *,
+    ways_out: Sequence[str] = (),
+    salvage: bool = False,
+) -> object:
+    """Return a copy of a value with what the errors of its validation name put right, or None if
+    nothing could be.
+
+    Values are read another way first. Only where none can be, what may be left out is dropped: an
+    entry of a list, a field with a default. With `salvage` a required field that may be null is
+    null. `ways_out` are words that mean null where a field may be null.
+    """
+    mended = copy.deepcopy(value)
+    places = [(detail, _path_in(mended, detail["loc"])) for detail in errors]
+    changed = False
+    for detail, path in places:
+        if path and detail["type"] != "missing":
+            raw = _get(mended, path)
+            read = _read_again(detail, raw, _field_at(model, path), ways_out)
+            if read is not _UNREAD:
+                _put(mended, path, read)
+                note(_dotted(path), "spelling", raw, read)
+                changed = True
+    if changed:
+        return mended
+    for detail, path in reversed(places):  # entries of a list from its end
+        absent = (*path, str(detail["loc"][-1])) if detail["type"] == "missing" else path
+        changed |= _leave_out(model, mended, absent, note, salvage=salvage)
+    return mended if changed else None
+
+
+def _read_again(
+    detail: ErrorDetails, raw: object, field: FieldInfo | None, ways_out: Sequence[str]
+) -> Any:
+    """Another reading of a value by what was wanted, or `_UNREAD`."""
+    wanted = detail["type"]
+    means_nothing = isinstance(raw, str) and fold_option(raw) in (*_NOTHING, *ways_out)
+    if field is not None and _may_be_null(field) and means_nothing:
+        return None
+    if wanted in ("literal_error", "enum"):
+        expected = str(detail.get("ctx", {}).get("expected", ""))
+        found = match_folded(raw, re.findall(r"'((?:[^'\\]|\\.)*)'", expected))
+        return _UNREAD if found is None else found
+    if wanted.startswith(("int_", "float_")):
+        number = read_number(raw)
+        whole = wanted.startswith("int_")
+        if number is None or (whole and not number.is_integer()):
+            return _UNREAD
+        return int(number) if whole else number
+    if wanted.startswith("bool_"):
+        switch = read_switch(raw)
+        return _UNREAD if switch is None else switch
+    if wanted in ("list_type", "tuple_type"):
+        return read_list(raw)
+    if wanted == "string_type":
+        return _UNREAD if isinstance(raw, dict) else read_text(raw)
+    return _UNREAD
+
+
+def _leave_out(
+    model: type[BaseModel], value: Any, path: _Path, note: Note, *, salvage: bool
+) -> bool:
+    """Drop what is at a path, or the nearest around it that may be left out; whether any may."""
+    for end in range(len(path), 0, -1):
+        place = path[:end]
+        field, raw = _field_at(model, place), _get(value, place)
+        if isinstance(place[-1], int) or (field is not None and not field.is_required()):
+            if raw is _UNREAD:
+                continue
+            _get(value, place[:-1]).pop(place[-1])
+        elif salvage and field is not None and _may_be_null(field) and raw is not None:
+            _put(value, place, None)
+        else:
+            continue
+        note(_dotted(place), UNREADABLE, "" if raw is _UNREAD else raw, "")
+        return True
+    return False
+
+
+def _may_be_null(field: FieldInfo) -> bool:
+    return type(None) in typing.get_args(field.annotation)
+
+
+def _field_at(model: type[BaseModel], path: _Path) -> FieldInfo | None:
+    """The field at the end of a path; None for an entry of a list, and for what no model has."""
+    models, field = [model], None
+    for step in path:
+        field = None
+        if isinstance(step, str):
+            named = (
+                own
+                for each in models
+                for name, own in each.model_fields.items()
+                if step in (name, own.alias)
+            )
+            field = next(named, None)
+            models = [] if field is None else _models_in(field.annotation)
+    return field
+
+
+def _models_in(kind: object) -> list[type[BaseModel]]:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return [kind]
+    return [model for each in typing.get_args(kind) for model in _models_in(each)]
+
+
+def _path_in(value: Any, loc: Sequence[str | int]) -> _Path:
+    """The part of pydantic's location that is in the value, without the names of alternatives."""
+    path: list[str | int] = []
+    for step in loc:
+        below = _get(value, (step,))
+        if below is not _UNREAD:
+            path.append(step)
+            value = below
+    return tuple(path)
+
+
+def _get(value: Any, path: _Path) -> Any:
+    for step in path:
+        inside = isinstance(value, dict) and step in value
+        if not inside and not (
+            isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value)
+        ):
+            return _UNREAD
+        value = value[step]
+    return value
+
+
+def _put(value: Any, path: _Path, new: object) -> None:
+    _get(value, path[:-1])[path[-1]] = new
+
+
+def _dotted(path: _Path) -> str:
+    return ".".join(map(str, path)) or "object"

@@ -1,0 +1,198 @@
+"""What is meant by a field of a JSON reply in another form, what is dropped, and what is not made
+up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+import folkmoot
+from folkmoot.conversation.answers import Json, JsonList, Parsed, Unreadable
+from folkmoot.conversation.lenient_fields import (
+    match_folded,
+    read_list,
+    read_number,
+    read_switch,
+    read_text,
+)
+from folkmoot.models.scripted import Scripted
+
+
+class Point(BaseModel):
+    text: str
+    weight: int | None = Field(ge=1, le=5)
+
+
+class Opinion(BaseModel):
+    stance: Literal["strong_support", "oppose", "neutral"]
+    level: int | None = Field(ge=1, le=10)
+    again: bool
+    reason: str
+    points: list[Point]
+    tags: tuple[str, ...]
+    note: str = ""
+    share: float | None = None
+
+
+GOOD: dict[str, Any] = {
+    "stance": "oppose",
+    "level": 7,
+    "again": True,
+    "reason": "It is loud.",
+    "points": [{"text": "noise", "weight": 2}],
+    "tags": ["noise"],
+}
+
+
+def parse(**changed: Any) -> Any:
+    return Json(Opinion).parse(json.dumps(GOOD | changed))
+
+
+def test_what_fits_is_not_touched() -> None:
+    assert parse() == Parsed(Opinion(**GOOD), "exact", ())
+
+
+@pytest.mark.parametrize(
+    ("field", "said", "meant"),
+    [
+        ("stance", "Strong Support", "strong_support"),
+        ("stance", "“oppose”.", "oppose"),
+        ("stance", "STRONG-SUPPORT", "strong_support"),
+        ("level", "seven", 7),
+        ("level", "7/10", 7),
+        ("level", "7 out of 10", 7),
+        ("level", "cannot say", None),
+        ("level", "null", None),
+        ("again", "Yes.", True),
+        ("again", "No.", False),
+        ("reason", None, ""),
+        ("reason", ["It is loud.", "It is dear."], "It is loud.; It is dear."),
+        ("reason", 12, "12"),
+        ("tags", "noise", ("noise",)),
+        ("tags", "- noise\n- cost", ("noise", "cost")),
+        ("tags", None, ()),
+        ("tags", "none", ()),
+        ("points", {"text": "cost", "weight": "five"}, [Point(text="cost", weight=5)]),
+        ("share", "twenty-five", 25.0),
+        ("share", "declined", None),
+    ],
+)
+def test_another_form_of_a_value_is_read_and_noted(field: str, said: object, meant: object) -> None:
+    found = parse(**{field: said})
+    assert isinstance(found, Parsed), found
+    assert getattr(found.value, field) == meant
+    rest = {k: v for k, v in found.value.model_dump().items() if k != field}
+    assert rest == {k: v for k, v in Opinion(**GOOD).model_dump().items() if k != field}
+    assert [r for r in found.repairs if r.field.startswith(field)]
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("stance", "somewhat against"),
+        ("stance", "support"),
+        ("stance", None),
+        ("level", 11),  # never moved to the nearest
+        ("level", "quite a lot"),
+        ("level", "7 or 8"),
+        ("again", "perhaps"),
+        ("reason", {"why": "It is loud."}),
+    ],
+)
+def test_what_is_not_plain_is_asked_for_again(field: str, said: object) -> None:
+    found = parse(**{field: said})
+    assert isinstance(found, Unreadable) and field in found.problem
+
+
+def test_entries_that_cannot_be_read_are_dropped_and_counted() -> None:
+    points = [{"text": "noise", "weight": 9}, "x", *GOOD["points"], {"weight": 1}, {"text": "a"}]
+    found = parse(points=points, tags=["a", {"b": 1}])
+    assert isinstance(found, Parsed)
+    assert found.value.points == [Point(**GOOD["points"][0])] and found.value.tags == ("a",)
+    dropped = [r for r in found.repairs if r.dropped]
+    assert [r.kind for r in dropped] == ["unreadable"] * 5
+    assert {r.field for r in dropped} == {"points.0", "points.1", "points.3", "points.4", "tags.1"}
+
+
+def test_a_field_that_may_be_left_out_is_left_out() -> None:
+    found = parse(share="a lot", note={"a": 1})
+    assert isinstance(found, Parsed) and (found.value.share, found.value.note) == (None, "")
+    assert {(r.field, r.dropped) for r in found.repairs} == {("share", True), ("note", True)}
+
+
+def test_in_the_end_what_can_be_read_is_kept() -> None:
+    reply = json.dumps(GOOD | {"level": "quite a lot"})
+    assert isinstance(Json(Opinion).parse(reply), Unreadable)
+    kept = Json(Opinion).salvage(reply)
+    assert kept is not None and kept.value == Opinion(**(GOOD | {"level": None}))
+    assert [(r.field, r.was) for r in kept.repairs] == [("level", "quite a lot")]
+    left_out = json.dumps({k: v for k, v in GOOD.items() if k != "level"})
+    assert isinstance(Json(Opinion).parse(left_out), Unreadable)
+    kept = Json(Opinion).salvage(left_out)
+    assert kept is not None and kept.value.level is None
+    # A stance must not be null, so nothing of this can be kept.
+    assert Json(Opinion).salvage(json.dumps(GOOD | {"stance": "x"})) is None
+    assert Json(Opinion).salvage("no JSON at all") is None
+
+
+def test_lists_of_objects_read_their_entries_alike() -> None:
+    reply = json.dumps([{"text": "a", "weight": "two"}, {"text": "b", "weight": 9}])
+    found = JsonList(Point).parse(reply)
+    assert isinstance(found, Parsed) and found.value == (Point(text="a", weight=2),)
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=12),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(Opinion.model_fields)), JSON_VALUES), st.booleans())
+def test_any_reply_is_read_as_the_model_or_refused(changed: dict[str, Any], salvage: bool) -> None:
+    found = Json(Opinion).read(GOOD | changed, salvage=salvage)
+    if isinstance(found, Parsed):
+        assert Opinion.model_validate(found.value.model_dump()) == found.value
+    else:
+        assert isinstance(found, Unreadable)
+
+
+def test_single_readers() -> None:
+    assert [read_number(raw) for raw in ("minus two", "forty-two", "-3.5", True, "x", None)] == (
+        [-2, 42, -3.5, None, None, None]
+    )
+    assert (read_number("4/5", 5), read_number("4/10", 5)) == (4, None)
+    assert [read_switch(raw) for raw in (True, "TRUE", "no.", "maybe", 1)] == (
+        [True, True, False, None, None]
+    )
+    assert match_folded("a b", ("A-B", "a_b")) is None  # two options fold alike
+    assert read_text([None, " a ", ["b"]]) == "a; b"
+    assert read_list("1. a\n2. b") == ["a", "b"] and read_list("a\nb") == ["a\nb"]
+
+
+def test_an_answer_that_stays_half_unreadable_is_kept_in_part(tmp_path: Path) -> None:
+    """Asked three times, the speaker gives no level; the words and the stance are kept."""
+    said = json.dumps(GOOD | {"level": "quite a lot"})
+    seen: list[object] = []
+
+    async def protocol(session: folkmoot.Session[folkmoot.StudyConfig]) -> None:
+        got = await session.exchange(folkmoot.Speaker("p1"), "What?", answer=Json(Opinion))
+        seen.append(got)
+
+    study = folkmoot.Study("opinions", "Opinions", folkmoot.StudyConfig, protocol)
+    run = folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda *_: said))
+    (got,) = seen
+    assert got.value == Opinion(**(GOOD | {"level": None}))  # type: ignore[attr-defined]
+    assert [r.field for r in got.repairs] == ["level"]  # type: ignore[attr-defined]
+    (row,) = run.table("answers").iter_rows(named=True)
+    assert (row["parse_step"], row["how"], row["missing"], row["reasks"]) == (
+        ("partial", "clarified", None, 2)
+    )
