@@ -7,10 +7,12 @@ work but is not lost either.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
+from filelock import FileLock
 
 # Files of the tests are their own: nobody is asked, and no yes is remembered on this machine.
 os.environ["FOLKMOOT_TRUST"] = "1"
@@ -54,3 +56,26 @@ def _no_power_cut() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda _file: None)
         yield
+
+
+@pytest.fixture(scope="session")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a finished run of the small study of a type, answered by the embedded
+    respondent. All processes of a session make it once; who writes into it copies it before."""
+    own = tmp_path_factory.getbasetemp()
+    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "small"
+
+    def run_of(study: str) -> Path:
+        import folkmoot
+        from tests.contract.small import small_study
+
+        folder = shared / study
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / "lock"):
+            if not (folder / "finished").exists():
+                source = small_study(study, folder / "study")
+                folkmoot.run(source, model="synthetic", out=folder / "run")
+                (folder / "finished").touch()
+        return folder / "run"
+
+    return run_of

@@ -19,7 +19,7 @@ from folkmoot.cli.app import app
 from folkmoot.errors import BudgetReached, DriftError, InputError, RunExists, StorageError
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
-from tests.test_readme import blocks
+from tests.fenced import blocks
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "python_api.md").read_text("utf-8")

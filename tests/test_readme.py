@@ -19,6 +19,7 @@ from folkmoot.cli.app import app
 from folkmoot.cli.tables import finding_view
 from folkmoot.engine.journal import Entry
 from folkmoot.people.sources import persona_hub
+from tests.fenced import block_with, blocks, run_python
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.shown import shown
@@ -28,19 +29,10 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 README = (ROOT / "README.md").read_text("utf-8")
 
 
-def blocks(text: str, language: str) -> list[str]:
-    """The fenced blocks of a language, in order."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-
-
 def commands(text: str) -> list[str]:
     """Lines of shell blocks that call folkmoot, without their comments."""
     lines = [line for block in blocks(text, "sh") for line in block.splitlines()]
     return [line.split("#")[0].strip() for line in lines if line.startswith("folkmoot ")]
-
-
-def block_with(text: str, language: str, part: str) -> str:
-    return next(b for b in blocks(text, language) if part in b)
 
 
 def run_line(line: str, *more: str) -> None:
@@ -87,9 +79,7 @@ def test_every_command_of_the_readme_works(fresh: Path, monkeypatch: pytest.Monk
             )
             run_line(line, *small)
     assert (fresh / "outputs" / "pilot_001" / "report.html").exists()
-    for code in blocks(README, "python"):
-        if "folkmoot.load(" in code:
-            exec(compile(code, "README.md", "exec"), {})
+    assert run_python("README.md", "folkmoot.load(") == 1
 
 
 @pytest.mark.nightly(part="pages")
@@ -176,8 +166,8 @@ def test_the_page_on_writing_a_study_names_every_field(fresh: Path) -> None:
         f for f in Study.__dataclass_fields__ if f"`{f}`" not in page and f"{f}," not in page
     ]
     assert missing == []
-    exec(compile(block_with(page, "python", "Scripted("), "page", "exec"), {})
-    exec(compile(block_with(page, "python", "who_changed("), "page", "exec"), {})
+    for part in ("Scripted(", "who_changed("):
+        assert run_python("docs/writing_a_study.md", part) > 0
 
 
 def _code(page: Path) -> str:

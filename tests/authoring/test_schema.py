@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from folkmoot.errors import InputError
 from folkmoot.field_notes import ESSENTIAL, UNIT
 from folkmoot.respondent.knobs import Knobs
 from folkmoot.studies.negotiation.participants import groups_of
+from tests.fenced import blocks
 
 ROOT = Path(__file__).parents[2]
 TYPES = ("cross_pollination", "focus_group", "negotiation", "town_hall", "workbook")
@@ -104,7 +104,7 @@ def test_groups_that_a_study_file_holds_itself_are_checked_too() -> None:
 def blocks_of_docs() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Page, type and data of what pages show of study files."""
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        for block in re.findall(r"```yaml\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
+        for block in blocks(page.read_text("utf-8"), "yaml"):
             data = yaml.safe_load(block) if "…" not in block else None
             name = page.stem if page.stem in TYPES else "cross_pollination"
             if isinstance(data, dict) and data.keys() & SCHEMAS[name]["properties"].keys():

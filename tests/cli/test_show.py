@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -18,7 +20,6 @@ from folkmoot.errors import InputError
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.studies.negotiation.rules.strategies import TOPICS
 from folkmoot.view.people import LEADERS
-from tests.contract.small import small_study
 from tests.shown import shown
 
 STUDIES = ("cross_pollination", "focus_group", "negotiation", "town_hall", "workbook")
@@ -26,11 +27,10 @@ ENTRY = re.compile(r"^  \[(\w+|\?)\] ([^:]+)(?:: (.*))?$")
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory, small_run: Callable[[str], Path]) -> Path:
     folder = tmp_path_factory.mktemp("show")
     for name in STUDIES:
-        source = tmp_path_factory.mktemp(name)
-        folkmoot.run(small_study(name, source), model="synthetic", out=folder / name)
+        shutil.copytree(small_run(name), folder / name)
     return folder
 
 

@@ -3,6 +3,7 @@ and never end a paid run with an error."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -10,11 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import folkmoot
 from folkmoot.engine.study import find_study, registered
 from folkmoot.randomness import generator
 from folkmoot.storage.run_folder import RunFolder
-from tests.contract.small import small_study
 
 STUDIES = sorted(registered())
 
@@ -34,11 +33,8 @@ class Thinned(RunFolder):
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("thin")
-    for study in STUDIES:
-        folkmoot.run(small_study(study, folder), out=folder / study, model="synthetic")
-    return {study: folder / study for study in STUDIES}
+def runs(small_run: Callable[[str], Path]) -> dict[str, Path]:
+    return {study: small_run(study) for study in STUDIES}
 
 
 @pytest.mark.parametrize("study", STUDIES)

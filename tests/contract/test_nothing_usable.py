@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -75,8 +76,10 @@ def test_a_run_whose_answers_nobody_can_read_is_of_no_use(study: str, tmp_path: 
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_a_run_of_use_has_its_tables_as_declared(study: str, tmp_path: Path) -> None:
-    run = folkmoot.run(small_study(study, tmp_path), out=tmp_path / "run", model="synthetic")
+def test_a_run_of_use_has_its_tables_as_declared(
+    study: str, small_run: Callable[[str], Path]
+) -> None:
+    run = folkmoot.load(small_run(study))
     assert not run.unusable and "unusable" not in run.manifest
     declared_columns(run)
     for name, columns in declared(find_study(study).tables).items():

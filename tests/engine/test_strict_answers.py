@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -159,8 +160,10 @@ def test_every_vote_that_is_left_out_is_blank_and_no_other(study: str, tmp_path:
     assert {COUNTED, COMPARED} <= keys
 
 
-def test_the_town_hall_has_no_closed_answers_of_its_own(tmp_path: Path) -> None:
-    done = folkmoot.run(small_study("town_hall", tmp_path), model="synthetic", out=tmp_path / "r")
+def test_the_town_hall_has_no_closed_answers_of_its_own(
+    small_run: Callable[[str], Path],
+) -> None:
+    done = folkmoot.load(small_run("town_hall"))
     (counted,) = [f for f in done.findings if f.key == COUNTED]
     assert counted.says.startswith("Not applicable")
     assert COMPARED not in {f.key for f in done.findings}

@@ -23,6 +23,7 @@ from folkmoot.measures import (
     regression,
     retest,
 )
+from tests.fenced import blocks, run_python
 
 DOCS = Path(__file__).parents[2] / "docs"
 MODULES = {
@@ -34,14 +35,8 @@ MODULES = {
 }  # fmt: skip
 
 
-def blocks(page: str, language: str) -> list[str]:
-    text = (DOCS / page).read_text("utf-8")
-    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
-
-
 def test_python_of_the_page_runs_and_prints_what_it_says(capsys):
-    for code in blocks("measures.md", "python"):
-        exec(compile(code, "measures.md", "exec"), {})
+    assert run_python("docs/measures.md") > 0
     printed = capsys.readouterr().out
     assert "10%, 5.5% to 17.4%" in printed
     assert "people: 32 % to 91 % (top-ranked of five to nine policies" in printed
@@ -74,7 +69,7 @@ def run(tmp_path_factory):
 
 
 def test_r_script_names_only_columns_and_tables_that_a_run_has(run):
-    code = "\n".join(blocks("r.md", "r"))
+    code = "\n".join(blocks((DOCS / "r.md").read_text("utf-8"), "r"))
     tables = set(re.findall(r'read_table\("(\w+)"\)', code))
     assert tables == {"participants"}
     columns = set(run.table("participants").columns)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,11 +15,14 @@ from tests.contract.small import small_study
 
 
 @pytest.fixture(scope="session", params=sorted(registered()))
-def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    folder = tmp_path_factory.mktemp(request.param)
-    return folkmoot.run(
-        small_study(request.param, folder), model="synthetic", out=folder / "run"
-    ).folder
+def finished(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    small_run: Callable[[str], Path],
+) -> RunFolder:
+    folder = tmp_path_factory.mktemp(request.param) / "run"
+    shutil.copytree(small_run(request.param), folder)
+    return RunFolder(folder)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,6 @@ import pytest
 import yaml
 from sklearn.metrics import adjusted_rand_score
 
-import folkmoot
 from folkmoot.engine.journal import JournalReader
 from folkmoot.errors import InputError
 from folkmoot.measures.clusters import opinion_groups
@@ -22,7 +22,6 @@ from folkmoot.report.polis import Cast, Comment, Conversation, write_conversatio
 from folkmoot.storage.recording import frame
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import write_table
-from tests.contract.small import small_study
 
 COMMENTS = [
     *("timestamp", "datetime", "comment-id", "author-id", "agrees", "disagrees"),
@@ -119,9 +118,11 @@ def test_a_study_of_ones_own_may_name_its_options_nowhere(topic: object, tmp_pat
     assert cast == {("0", comments["Jobs"]), ("1", comments["Jobs"]), ("2", comments["Parks"])}
 
 
-def test_each_discussion_of_a_town_hall_is_a_conversation(tmp_path: Path) -> None:
-    held = folkmoot.run(small_study("town_hall", tmp_path), model="synthetic", out=tmp_path / "run")
-    export(held.folder, "polis", tmp_path / "polis")
+def test_each_discussion_of_a_town_hall_is_a_conversation(
+    small_run: Callable[[str], Path], tmp_path: Path
+) -> None:
+    held = RunFolder(small_run("town_hall"))
+    export(held, "polis", tmp_path / "polis")
     for (name,), items in held.table("items").group_by(["discussion_id"], maintain_order=True):
         folder = tmp_path / "polis" / str(name)
         comments = pl.read_csv(folder / "comments.csv")
@@ -134,12 +135,9 @@ def test_each_discussion_of_a_town_hall_is_a_conversation(tmp_path: Path) -> Non
         assert pl.read_csv(folder / "votes.csv").height == cast
 
 
-def test_a_study_without_votes_is_refused(tmp_path: Path) -> None:
-    held = folkmoot.run(
-        small_study("focus_group", tmp_path), model="synthetic", out=tmp_path / "run"
-    )
+def test_a_study_without_votes_is_refused(small_run: Callable[[str], Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no votes that fit"):
-        export(held.folder, "polis", tmp_path / "polis")
+        export(RunFolder(small_run("focus_group")), "polis", tmp_path / "polis")
 
 
 def test_two_camps_are_two_groups_and_one_opinion_is_none() -> None:

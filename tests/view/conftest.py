@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
-import folkmoot
 from folkmoot.engine.study import registered
 from folkmoot.view.pages import Reader
 from folkmoot.view.shelf import Shelf
 from folkmoot.view.site import Guard, site
-from tests.contract.small import small_study
 from tests.servers.pages import Answer, PageServer
 from tests.waiting import wait_until
 
@@ -36,12 +34,11 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def outputs(tmp_path_factory: pytest.TempPathFactory, small_run: Callable[[str], Path]) -> Path:
     """A folder with a finished run of each study type, under its type's name."""
     folder = tmp_path_factory.mktemp("view")
     for name in sorted(registered()):
-        source = tmp_path_factory.mktemp(name)
-        folkmoot.run(small_study(name, source), model="synthetic", out=folder / "outputs" / name)
+        shutil.copytree(small_run(name), folder / "outputs" / name)
     return folder / "outputs"
 
 

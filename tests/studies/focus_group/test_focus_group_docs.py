@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import folkmoot
+from tests.fenced import run_python
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "focus_group.md").read_text("utf-8")
@@ -32,15 +33,12 @@ def test_files_that_the_page_names_are_there(path: str) -> None:
 
 
 def test_the_example_on_the_page_of_personas_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs" / "personas.md").read_text("utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    exec(compile(code, "personas.md", "exec"), {})
+    assert run_python("docs/personas.md") == 1
     assert "openness=" in capsys.readouterr().out
 
 
 def test_the_example_for_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    exec(compile(code, "focus_group.md", "exec"), {})
+    assert run_python("docs/focus_group.md") == 1
     printed = capsys.readouterr().out
     assert "## Phase: Synthesis" in printed
     assert "**Moderator:**" in printed

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 import folkmoot
 from folkmoot import Run
+from tests.fenced import blocks
 from tests.shown import shown
 
 ROOT = Path(__file__).parents[3]
@@ -24,10 +24,10 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_the_quoted_trail_is_what_the_example_says(held: Run) -> None:
-    blocks = re.findall(r"```\n((?:Grandparent 1|System): .*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 3
+    quoted = [block for block in blocks(PAGE) if block.startswith(("Grandparent 1: ", "System: "))]
+    assert len(quoted) == 3
     said = shown(held.folder, "elder_young_01/C5/cuisine")
-    for block in blocks:
+    for block in quoted:
         assert block.strip() in said
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 import folkmoot
 from folkmoot import Run
 from folkmoot.studies.town_hall.files import FILES
+from tests.fenced import blocks
 from tests.shown import shown
 
 ROOT = Path(__file__).parents[3]
@@ -24,7 +24,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_the_quoted_discussion_is_that_of_the_example(held: Run) -> None:
-    (quoted,) = re.findall(r"```\n(Round 2\n.*?)```", PAGE, re.DOTALL)
+    (quoted,) = (block for block in blocks(PAGE) if block.startswith("Round 2\n"))
     said = " ".join(shown(held.folder, "set01_lv4").split())
     pieces = [" ".join(p.split()) for p in quoted.split("…")]
     assert len(pieces) >= 4

@@ -695,7 +695,7 @@ def compared(
         section="Concept test",
         units=groups,
     )
-    if made is None:
+    if made is None or not known_means:
         return Finding(
             "concepts",
             "Which concept does better?",
