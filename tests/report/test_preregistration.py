@@ -14,6 +14,7 @@ import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.engine.plan import digest_registration
 from folkmoot.engine.study import registered
+from folkmoot.errors import RunPaused
 from folkmoot.report.html import write_report
 from folkmoot.report.preregistration import registration_of_run
 from folkmoot.report.trust import trust
@@ -169,6 +170,38 @@ def test_both_versions_of_what_deviated_are_told_in_full(tmp_path: Path) -> None
     rows = {row[0]: row[1:] for row in told.rows}
     assert rows["design.settings.random_seed"] == ("41", "42")
     assert rows["study.yaml.topic.description"] == (f"Before {words}.", f"After {words}.")
+
+
+def test_a_claim_that_was_sealed_otherwise_is_a_deviation_in_both_versions(tmp_path: Path) -> None:
+    run = folkmoot.run(
+        small_study("negotiation", tmp_path), model="synthetic", out=tmp_path / "run"
+    )
+    plan = json.loads((run.path / "plan.json").read_text("utf-8"))
+    before = digest_registration(plan)
+    plan["sealed"]["claims"]["data"][0]["margin"] = 0.5
+    assert digest_registration(plan) != before  # whatever the hash beside it says
+    (run.path / "plan.json").write_text(json.dumps(plan), "utf-8")
+    told = trust(RunFolder(run.path), run.study)
+    assert any("1 claim of this report is stated otherwise" in d for d in told.deviations)
+    assert ("claims[1].margin", "0.5", "0.0") in told.versions.rows
+
+
+def test_a_resume_keeps_the_claims_as_they_were_sealed(tmp_path: Path) -> None:
+    """Neither adds claims after the calls, nor states those of the plan anew."""
+    path = small_study("cross_pollination", tmp_path)
+    for name, change in (("none", None), ("other", 0.5)):
+        out = tmp_path / name
+        with pytest.raises(RunPaused):
+            folkmoot.run(path, model="synthetic", out=out, overrides=("budget_calls=30",))
+        plan = json.loads((out / "plan.json").read_text("utf-8"))
+        if change is None:
+            del plan["sealed"]["claims"]
+        else:
+            plan["sealed"]["claims"]["data"][0]["margin"] = change
+        (out / "plan.json").write_text(json.dumps(plan), "utf-8")
+        folkmoot.run(path, model="synthetic", out=out)  # goes on
+        kept = json.loads((out / "plan.json").read_text("utf-8"))["sealed"]
+        assert kept.get("claims") == plan["sealed"].get("claims")
 
 
 def test_a_run_of_an_earlier_version_says_that_no_claims_were_sealed(tmp_path: Path) -> None:

@@ -9,15 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from dataclasses import asdict
+from itertools import pairwise, zip_longest
 from typing import Any
 
 from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.study import PlannedRows, Study
+from folkmoot.engine.plan import CLAIMS, DESIGN
+from folkmoot.engine.study import PlannedRows, Study, claims_of_run
 from folkmoot.engine.verify import changed_since
 from folkmoot.errors import StorageError
 from folkmoot.hints import shortened, some_of
 from folkmoot.measures.estimates import plural
+from folkmoot.storage.files import dumps
 from folkmoot.storage.findings import Cell, Grid
 from folkmoot.storage.run_folder import JOURNAL, RunFolder, Streamed
 
@@ -32,7 +35,12 @@ def deviations(run: RunFolder, study: Study) -> list[str]:
     sealed = {name: part["data"] for name, part in run.plan.get("sealed", {}).items()}
     if not sealed:
         found.append("There is no sealed plan (plan.json), so deviations cannot be checked.")
-    found += _settings(run, sealed.get("design", {}))
+    found += _settings(run, sealed.get(DESIGN, {}))
+    if other := list(_other_claims(run, study)):
+        found.append(
+            f"{plural(len(other), 'claim')} of this report {'is' if len(other) == 1 else 'are'} "
+            "stated otherwise than in the sealed plan; both versions are in the table."
+        )
     for planned in study.planned(sealed):
         found += _against_table(run, planned)
     found += changed_since(run)
@@ -44,10 +52,23 @@ def deviations(run: RunFolder, study: Study) -> list[str]:
     return found
 
 
-def both_versions(run: RunFolder) -> Grid:
+def _other_claims(run: RunFolder, study: Study) -> Iterator[tuple[int, object, object]]:
+    """The claims that were sealed otherwise than this version of the study type states them: place,
+    as sealed, as stated now. Nothing for a run that sealed none."""
+    part = run.plan.get("sealed", {}).get(CLAIMS)
+    if part is None:
+        return
+    stated = json.loads(dumps([asdict(claim) for claim in claims_of_run(study, run)]))
+    for place, (was, now) in enumerate(zip_longest(part["data"], stated), 1):
+        if was != now:
+            yield place, was, now
+
+
+def both_versions(run: RunFolder, study: Study) -> Grid:
     """What deviated from the sealed plan: as it was registered and as it was carried out, in full.
 
-    Parts that were changed on purpose (`--accept-changes`), and settings of the run's own file.
+    Parts that were changed on purpose (`--accept-changes`), settings of the run's own file, and
+    claims that this version states otherwise.
     """
     sealed = {name: part["data"] for name, part in run.plan.get("sealed", {}).items()}
     rows: list[dict[str, Cell]] = []
@@ -63,10 +84,12 @@ def both_versions(run: RunFolder) -> Grid:
     for name, earlier in versions.items():
         for was, now in pairwise([*earlier, sealed.get(name)]):
             tell(name, was, now)
-    settings = sealed.get("design", {}).get("settings", {})
+    settings = sealed.get(DESIGN, {}).get("settings", {})
     for key, value in settings.items():
         if key in run.config:
             tell(f"study.yaml.{key}", _without_none(value), _without_none(run.config[key]))
+    for place, was, now in _other_claims(run, study):
+        tell(f"claims[{place}]", was, now)
     return Grid.of(rows, "Both versions in full.")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -277,7 +277,11 @@ def _variables(found: StudyFile, claims: Sequence[Claim]) -> tuple[Field, ...]:
             "Manipulated variables",
             tuple(f"{name}: {told or 'arms'}." for name, told in by.items()) or ("None.",),
         ),
-        Field("Measured variables", (), grid=Grid.of(list(rows.values()), "Columns of tables.")),
+        Field(
+            "Measured variables",
+            () if rows else ("None.",),
+            grid=Grid.of(list(rows.values()), "Columns of tables."),
+        ),
         Field("Indices", () if indices else ("None.",), tuple(dict.fromkeys(indices))),
     )
 
@@ -428,9 +432,12 @@ def registered_claims(run: RunFolder) -> list[Claim] | None:
 
 
 def _claim_from(stated: Mapping[str, Any]) -> Claim:
-    pairs = {name: tuple(stated[name]) for name in ("contrast", "subject", "names")}
-    where = tuple((name, tuple(values)) for name, values in stated["where"])
-    return Claim(**{**stated, **pairs, "where": where})
+    known = {field.name for field in fields(Claim)}  # another version may have stated more
+    own = {name: value for name, value in stated.items() if name in known}
+    for name in {"contrast", "subject", "names"} & own.keys():
+        own[name] = tuple(own[name])
+    own["where"] = tuple((name, tuple(values)) for name, values in own.get("where", ()))
+    return Claim(**own)
 
 
 def registration_of_run(run: RunFolder) -> tuple[tuple[str, ...], Grid]:

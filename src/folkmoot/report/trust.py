@@ -70,7 +70,7 @@ def trust(run: RunFolder, study: Study) -> Trust:
         registered=registered,
         claims=claims,
         deviations=tuple(deviations(run, study)),
-        versions=both_versions(run),
+        versions=both_versions(run, study),
         since=tuple(since(run, study)),
         checklist=_checklist(run),
         methods=methods(run, study.title),
