@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import polars as pl
@@ -11,6 +12,7 @@ import yaml
 from scipy.stats import ttest_1samp, ttest_ind
 
 from folkmoot.errors import InputError, StorageError
+from folkmoot.measures.claims import Claim
 from folkmoot.measures.estimates import p_value
 from folkmoot.measures.proportions import holm
 from folkmoot.report.compare import compare
@@ -332,3 +334,46 @@ def test_a_paired_comparison_goes_by_the_conversation_that_subjects_shared(tmp_p
     assert row["p"] == pytest.approx(float(test.pvalue))
     bounds = test.confidence_interval()
     assert (row["low"], row["high"]) == pytest.approx((bounds.low, bounds.high))
+
+
+def test_effects_within_sets_are_compared_set_by_set_or_between_sets(tmp_path):
+    """The double difference by hand: of the same sets a t test over them, else Welch's."""
+    claim = Claim(
+        "discussions.inclusivity",
+        ("4", "1"),
+        "mean",
+        family="primary",
+        by="level",
+        subject=("set",),
+        paired=True,
+        outcome="inclusion",
+    )
+    gains = {"first": [0.1, 0.4, 0.2, 0.9, 0.3, 0.6], "second": [0.8, 0.5, 1.1, 1.0, 0.2, 1.3]}
+
+    def hall(name: str, people: str) -> Path:
+        folder = tmp_path / people / name
+        (folder / "tables").mkdir(parents=True)
+        rows = [
+            {"set": s, "level": level, "inclusivity": s % 4 + (level == "4") * gain}
+            for s, gain in enumerate(gains[name])
+            for level in "14"
+        ]
+        write_table(folder / "tables", "discussions", frame(rows))
+        (folder / "study.yaml").write_text("study: town_hall\n")
+        sealed(folder, people if name == "second" else "seed 1")
+        plan = json.loads((folder / "plan.json").read_text())
+        plan["sealed"]["claims"] = {"hash": "", "data": [asdict(claim)]}
+        (folder / "plan.json").write_text(json.dumps(plan))
+        return folder
+
+    def gap(people: str) -> dict[str, Cell]:
+        finding = found([hall("first", people), hall("second", people)])["compare_effects"]
+        return next(r for r in rows_of(finding) if r["run"] == "second − first")
+
+    same, other = gap("seed 1"), gap("seed 2")
+    second_minus_first = [b - a for a, b in zip(*gains.values(), strict=True)]
+    assert same["p"] == pytest.approx(float(ttest_1samp(second_minus_first, 0).pvalue))
+    assert (same["units"], other["units"]) == (6, 12)
+    welch = ttest_ind(gains["second"], gains["first"], equal_var=False)
+    assert other["p"] == pytest.approx(float(welch.pvalue), rel=0.05)
+    assert (same["difference"], other["difference"]) == pytest.approx((0.4, 0.4))
