@@ -190,3 +190,16 @@ def test_the_page_names_the_columns_of_these_files(compared: tuple[Case, Path, P
     (line,) = (line for line in page.splitlines() if line.startswith(f"| {name} |"))
     for column in file.read_text("utf-8").splitlines()[0].split(","):
         assert f"`{column}`" in line + "`arm`" or column.startswith("payoff_"), column
+
+
+def test_a_run_beside_itself_differs_in_nothing_within_subjects(
+    compared: tuple[Case, Path, Path],
+) -> None:
+    case, run, _ = compared
+    shown = CliRunner().invoke(app, ["compare", str(run), str(run)], env={"COLUMNS": "220"})
+    assert shown.exit_code == 0, shown.output
+    told = rows({f.key: f for f in compare([run, run])}["compare_claims"])
+    assert {*case.measures} <= {row["measure"] for row in told}
+    for row in told:
+        assert (row["difference"], row["unit"], row["paired"]) == (0.0, case.unit, True)
+        assert row["verdict"] != "supported"
