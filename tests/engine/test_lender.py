@@ -180,19 +180,22 @@ async def test_what_answers_here_needs_no_loan(tmp_path: Path) -> None:
 
 async def test_a_model_of_unknown_price_is_lent_calls_at_an_unknown_price(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
-    seen = []
+    seen: dict[str, float | None] = {}
 
-    def answer(_request: Request, _address: str) -> Reply:
+    def answer(_request: Request, address: str) -> Reply:
         with JournalReader(path) as journal:
-            seen.extend(journal.loans())
+            (loan,) = journal.loans()
+        seen[address] = loan.max_usd
         return Reply("x", USAGE)
 
+    specs = {"openai/gpt-4o": SPEC, "own/m": ModelSpec("own/m", "own", "m")}
     with Journal(path) as journal:
-        unknown = ModelSpec("own/m", "own", "m")
-        opened = Gateway(journal, lambda name: (Scripted(answer), unknown), StudyConfig())
-        await opened.complete("0", request(0))
+        opened = Gateway(journal, lambda name: (Scripted(answer), specs[name]), StudyConfig())
+        await opened.complete("priced", request(0))
+        unknown = Request("own/m", (Message("user", "Hello"),))
+        await opened.complete("unpriced", unknown)  # what was lent ahead before is no cover for it
         await opened.drain()
-    assert [loan.max_usd for loan in seen] == [None] and seen[0].calls > 0
+    assert seen["priced"] and seen["unpriced"] is None
 
 
 async def with_lost_worker(path: Path) -> Amount:

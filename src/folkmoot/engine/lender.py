@@ -57,7 +57,8 @@ class Loan:
 
     `ask` is told when less than half of what was lent ahead is left, and again when calls wait;
     the answer comes by `take`. `seconds` is the time from one to the other. A call waits within
-    `wait`.
+    `wait`. `unpriced` is set before the first call of unknown price: from then on only a loan at an
+    unknown price covers any.
     """
 
     def __init__(
@@ -73,12 +74,13 @@ class Loan:
         self._seconds = seconds
         self._wait = wait
         self._lent = NOTHING
+        self._lent_unpriced = False
         self._mark = NOTHING  # beyond it more is asked for
         self._awaited = self._urgent = False  # an answer, and one on which calls wait
         self._asked = 0.0, 0  # when last, and how many were begun by then
         self._ahead = FIRST_AHEAD
         self._price = 0.0
-        self._arrived: Amount | StorageError | None = None
+        self._arrived: tuple[Amount, bool] | StorageError | None = None
         self._waiting: deque[Waiter] = deque()  # first come, first served
         self._stopped: FolkmootError | None = None
 
@@ -142,9 +144,10 @@ class Loan:
         self._urgent = bool(waiting) or soon > self._ahead / 2
         return Wish(begun, wanted, self._ahead, price, self._urgent, self.unpriced)
 
-    def arrive(self, lent: Amount | StorageError) -> bool:
-        """So much is on the disk, or that failed: told by another thread. Whether calls wait for
-        it, so that `wake` must be called in this one; the next call finds it by itself."""
+    def arrive(self, lent: tuple[Amount, bool] | StorageError) -> bool:
+        """Another thread tells that so much is on the disk (as for `take`), or that this failed.
+        Whether calls wait for it, so that `wake` must be called in the loop's; the next call finds
+        it by itself."""
         self._arrived = lent
         return bool(self._waiting)
 
@@ -152,9 +155,10 @@ class Loan:
         """See `arrive`."""
         self._look()
 
-    def take(self, lent: Amount) -> None:
-        """So much is lent by now, and on the disk."""
+    def take(self, lent: Amount, *, unpriced: bool = False) -> None:
+        """So much is lent by now, and on the disk; `unpriced`: at an unknown price."""
         self._lent, self._arrived = lent, None
+        self._lent_unpriced = self._lent_unpriced or unpriced
         self._awaited = self._urgent = False
         calls, usd = lent.calls - self.begun_calls, lent.usd - self.begun_usd
         waiting = [waiter.usd for waiter in self._waiting if not waiter.covered.done()]
@@ -176,14 +180,15 @@ class Loan:
     def _look(self) -> None:
         """Take what arrived from the disk."""
         arrived, self._arrived = self._arrived, None
-        if isinstance(arrived, Amount):
-            self.take(arrived)
-        elif arrived is not None:
+        if isinstance(arrived, StorageError):
             self.stop(arrived)
+        elif arrived is not None:
+            self.take(arrived[0], unpriced=arrived[1])
 
     def _fits(self, usd: float) -> bool:
         return (
-            self.begun_calls < self._lent.calls
+            self.unpriced <= self._lent_unpriced
+            and self.begun_calls < self._lent.calls
             and self.begun_usd + usd <= self._lent.usd + _ROUNDING
         )
 
@@ -249,7 +254,7 @@ class Lender:
         self._budget = budget
         self._accounts: dict[int, Account] = {OWN: Account()}
         self._unwritten = NOTHING
-        self._unpriced = False
+        self.unpriced = False  # whether it lends at an unknown price
 
     def settle(self, usd: float, borrower: int = OWN) -> None:
         """A call that was lent for is in the journal: so much of the loan is over."""
@@ -302,11 +307,12 @@ class Lender:
     def _lend_to_own(self) -> None:
         wish = self.loan.wish()
         lent, loop = self._grant(OWN, wish), asyncio.get_running_loop()
+        told = (lent, self.unpriced)
 
         def done(error: StorageError | None) -> None:
             if error is None and not self._accounts[OWN].lent.covers(lent):
                 return  # it was given back meanwhile
-            if self.loan.arrive(lent if error is None else error):
+            if self.loan.arrive(told if error is None else error):
                 with suppress(RuntimeError):  # the loop is over
                     loop.call_soon_threadsafe(self.loan.wake)
 
@@ -314,7 +320,7 @@ class Lender:
 
     def _write(self, done: Callable[[StorageError | None], None], *, at_once: bool = False) -> None:
         more, self._unwritten = self._unwritten, NOTHING
-        self._ledger.lend(more, done, unpriced=self._unpriced, at_once=at_once)
+        self._ledger.lend(more, done, unpriced=self.unpriced, at_once=at_once)
 
     def _grant(self, borrower: int, wish: Wish) -> Amount:
         """Lend what a process has begun, what waits there, and so much ahead as its rate needs and
@@ -322,7 +328,7 @@ class Lender:
         account = self._accounts.setdefault(borrower, Account())
         needed = wish.begun.plus(wish.waiting)
         ahead = self._ahead_of(wish, needed.minus(account.settled), account.out)
-        self._unpriced = self._unpriced or wish.unpriced
+        self.unpriced = self.unpriced or wish.unpriced
         wanted = needed.plus(ahead)
         # What is lent stays lent: the borrower may go on with it while the answer is on its way.
         lent = Amount(max(wanted.calls, account.lent.calls), max(wanted.usd, account.lent.usd))

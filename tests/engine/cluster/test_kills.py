@@ -136,6 +136,9 @@ def test_of_workers_that_are_killed_only_what_a_lost_disk_had_not_sent_is_asked_
         asked = Counter(server.model.log)
     assert unsent and sum(asked[one] == 2 for one in paid) == unsent
     assert max(asked[one] for one in paid) == 2 and len(asked) == alone.manifest["calls"]
+    told = done.manifest["possibly_paid"]  # what the lost disk had is in it
+    assert told["workers"] == 2 and unsent <= told["calls"]
+    assert asked.total() <= done.manifest["calls"] + told["calls"]
     the_same(done, alone)
     assert (out / "run.log").read_text().count("a worker was lost") == 2
 

@@ -209,6 +209,7 @@ class Cluster:
                 return
             try:
                 lease.lent = await self._lender.lend(worker.number, wish)
+                lease.unpriced = wish.unpriced
             except StorageError as error:
                 self._run.gateway.stop(error)
 

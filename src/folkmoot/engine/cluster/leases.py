@@ -38,12 +38,14 @@ class Money:
 @dataclass(slots=True)
 class Lease:
     """All that a worker may use until it reports again: what it may reserve of the budget, what it
-    has been `lent` to send (None: as before), what of the models' limits. `found`: what the journal
+    has been `lent` to send (None: as before; `unpriced`: at an unknown price), what of the models'
+    limits. `found`: what the journal
     holds at the addresses that it asked about."""
 
     usd: float = 0.0
     calls: int = 0
     lent: Amount | None = None
+    unpriced: bool = False
     models: dict[str, Grant] = field(default_factory=dict)
     found: dict[str, Entry | None] = field(default_factory=dict)
 
@@ -69,7 +71,7 @@ def take(lease: Lease, allowance: Allowance, loan: Loan) -> None:
     for model, grant in lease.models.items():
         allowance.limiters[model].take(grant)
     if lease.lent is not None:
-        loan.take(lease.lent)
+        loan.take(lease.lent, unpriced=lease.unpriced)
 
 
 def divided(total: float, wants: Sequence[float]) -> list[float]:
