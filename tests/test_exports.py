@@ -67,6 +67,7 @@ def test_a_scope_offers_no_more_than_the_page_on_writing_a_study_says() -> None:
     files = {"prompt", "write_json", "write_text", "log", "warn"}
     values = {
         "at",
+        "at_row",
         "path",
         "address",
         "rng",

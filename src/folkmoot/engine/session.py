@@ -112,7 +112,7 @@ class Scope:
         place = Place(self._place.next())
         return Scope(self._run, (*self.path, *(as_part(n) for n in names)), place)
 
-    def nth(self, number: int) -> Scope:
+    def at_row(self, number: int) -> Scope:
         """A scope for the rows of the n-th of many (from 0): they stand in the order of the
         numbers, whichever is recorded first. It asks nothing."""
         return Scope(self._run, self.path, Place(self._place.part(number)))

@@ -124,7 +124,7 @@ def record_participant(rows: Scope, p: Participant) -> Participant:
         persona_id=persona.id,
     )
     demographics = {f"demographic_{k}": v for k, v in persona.demographics.items()}
-    rows.nth(p.number).record(row.table, {**row.cells(), **demographics})
+    rows.at_row(p.number).record(row.table, {**row.cells(), **demographics})
     return p.with_(is_recorded=True)
 
 
