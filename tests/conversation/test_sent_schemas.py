@@ -7,7 +7,7 @@ import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,6 @@ from folkmoot.conversation.answers import JsonList, pin_schema, schema_of
 from folkmoot.engine.journal import JournalReader
 from folkmoot.engine.study import registered
 from folkmoot.storage.run_folder import JOURNAL
-from tests.contract.small import small_study
 
 SOURCE = Path(folkmoot.__file__).parent
 ROOT = SOURCE.parents[1]
@@ -113,14 +112,13 @@ def test_every_answer_model_of_the_package_has_a_title_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("study", sorted(registered()))
-def test_no_request_of_a_study_names_a_class(study: str, tmp_path: Path) -> None:
+def test_no_request_of_a_study_names_a_class(study: str, small_run: Callable[[str], Path]) -> None:
     classes = {
         (m.__name__, frozenset(m.model_fields))
         for m in models_of_the_package()
         if not has_own_title(m)
     }
-    folkmoot.run(small_study(study, tmp_path), model="synthetic", out=tmp_path / "run")
-    with JournalReader(tmp_path / "run" / JOURNAL) as journal:
+    with JournalReader(small_run(study) / JOURNAL) as journal:
         sent = [e.request.get("schema") for e in journal.entries("ask")]
     assert [o for schema in sent for o in objects_in(schema) if o in classes] == []
 
