@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,21 +22,37 @@ def test_a_long_test_without_one_part_is_refused() -> None:
         assert "truths, kills" in problem_of_nightly([mark.mark for mark in marks])
 
 
-def test_the_parts_of_the_makefile_are_these_and_each_selects_its_own() -> None:
+class Collected:
+    """A plugin that notes which tests a selection leaves."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.names = {item.name for item in session.items}
+
+
+def test_the_parts_of_the_makefile_are_these_and_each_selects_its_own(tmp_path: Path) -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
     named = re.search(r"^PARTS *:= (.+)$", makefile, re.MULTILINE)
     assert named is not None and named[1].split() == list(PARTS)
     selection = re.search(r"-m \"(nightly\(part='\$\$part'\))\"", makefile)
     assert selection is not None
-    files = ["tests/engine/test_batches.py", "tests/measures/test_coverage.py"]
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = nightly(part): long\n")
+    (tmp_path / "test_long.py").write_text(
+        "import pytest\n\ndef test_short():\n    pass\n"
+        + "".join(
+            f'\n@pytest.mark.nightly(part="{part}")\ndef test_{part}():\n    pass\n'
+            for part in PARTS
+        )
+    )
 
     def collected(chosen: str) -> set[str]:
-        words = [sys.executable, "-m", "pytest", "--collect-only", "-m", chosen, *files]
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-        assert done.returncode in (0, 5), done.stderr  # 5: none was selected
-        return {line for line in done.stdout.splitlines() if "::" in line}
+        found = Collected()
+        quiet = ("--collect-only", "-q", "-p", "no:cacheprovider", "--import-mode=importlib")
+        pytest.main([*quiet, f"--rootdir={tmp_path}", "-m", chosen, str(tmp_path)], [found])
+        return found.names
 
-    of = {part: collected(selection[1].replace("$$part", part)) for part in PARTS}
-    assert of["kills"] and of["scale"] and of["truths"] and not of["pages"]
-    assert sum(map(len, of.values())) == len(set.union(*of.values()))
-    assert set.union(*of.values()) == collected("nightly")
+    for part in PARTS:
+        assert collected(selection[1].replace("$$part", part)) == {f"test_{part}"}
+    assert collected("not nightly") == {"test_short"}
