@@ -507,15 +507,12 @@ def _why_no_stance(
 def _reactions(discussion: Discussion, key: Key) -> list[Row]:
     vulnerable = discussion.meeting.vulnerable
     return [
-        ReactionRow(
+        ReactionRow.of(
+            pair,
             **key,
-            round=pair.round,
-            speaker=pair.speaker,
-            target=pair.target,
             reaction_level=pair.level,
             reaction=None if pair.level is None else SPECTRUM[pair.level],
             interaction_types="|".join(pair.types),
-            said_aloud=pair.said_aloud,
             reaction_level_said_aloud=pair.level_said_aloud,
             agree_level=pair.private.agree_level if pair.private else None,
             agree_missing=pair.private.missing.get("agree_level") if pair.private else None,
@@ -530,14 +527,13 @@ def _reactions(discussion: Discussion, key: Key) -> list[Row]:
 
 def _references(discussion: Discussion, key: Key) -> list[Row]:
     return [
-        ReferenceRow(
+        ReferenceRow.of(
+            reference,
             **key,
             round=round_.number,
             speaker=speaker,
             target=reference.target_agent,
-            interaction_type=reference.interaction_type,
             missing=reference.missing.get("interaction_type"),
-            content=reference.content,
             said_aloud=is_said_aloud(discussion, turn, reference),
         )
         for round_ in discussion.rounds
@@ -548,18 +544,13 @@ def _references(discussion: Discussion, key: Key) -> list[Row]:
 
 def _items(discussion: Discussion, key: Key) -> list[Row]:
     return [
-        ItemRow(
+        ItemRow.of(
+            outcome,
             **key,
             item_id=item.id,
             text=item.text,
             origin="|".join(item.origin),
             vulnerable_originated=bool(set(item.origin) & set(discussion.meeting.vulnerable)),
-            yes=outcome.yes,
-            no=outcome.no,
-            declined=outcome.declined,
-            uncast=outcome.uncast,
-            passed=outcome.passed,
-            tie=outcome.tie,
         )
         for item, outcome in zip(discussion.items, discussion.outcomes, strict=True)
     ]
@@ -585,16 +576,13 @@ def _votes(discussion: Discussion, key: Key) -> list[Row]:
 
 def _repairs(discussion: Discussion, key: Key) -> list[Row]:
     return [
-        RepairRow(
+        RepairRow.of(
+            repair,
             **key,
             stage=call.stage,
             round=call.round,
             agent_id=call.agent,
-            field=repair.field,
-            kind=repair.kind,
-            was=repair.was,
             became=repair.became or None,
-            dropped=repair.dropped,
         )
         for call in discussion.calls
         for repair in call.repairs
