@@ -12,7 +12,7 @@ from itertools import islice
 
 from folkmoot.kit import coding
 from folkmoot.kit.coding.coder import system_prompt
-from folkmoot.models.simple_call import call_llm
+from folkmoot.models.call_llm import call_llm
 from tests.kit.test_hand_coded import BOOKS, alpha, by, texts
 
 

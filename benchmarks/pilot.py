@@ -17,7 +17,7 @@ import folkmoot
 from benchmarks import quick_server
 from benchmarks.http_cost import plain_run
 from benchmarks.measure import peak_mb
-from folkmoot.engine.progress import CallDone, Event, Progress, StageStarted, silent
+from folkmoot.engine.calls.progress import CallDone, Event, Progress, StageStarted, silent
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PILOT = EXAMPLES / "cross_pollination.yaml"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from folkmoot.engine.study import Study
+from folkmoot.engine.study.study import Study
 from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
 from folkmoot.provenance import Source, SourcedText
 from folkmoot.storage.run_folder import RunFolder

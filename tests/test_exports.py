@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import folkmoot
-from folkmoot.engine.study import installed_studies
+from folkmoot.engine.study.study import installed_studies
 
 EXTRAS = {"ray"}  # imported by modules of their own, which nobody needs without them
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import folkmoot
-from folkmoot.engine.study_file import load_study_file
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
 from folkmoot.hidden_characters import hidden_in, without_hidden
 from folkmoot.people.sources import table
-from folkmoot.report.charts import svgs
+from folkmoot.report.document.charts import svgs
 from folkmoot.storage.findings import Bars
 from tests.faults.lab import PILOT
 from tests.studies.workbook.workbook_builder import good, mistakes, put, read

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.cli.tables import finding_view
-from folkmoot.engine.journal import Entry
+from folkmoot.engine.journal.journal import Entry
 from folkmoot.people.sources import persona_hub
 from tests.fenced import block_with, blocks, run_python
 from tests.servers.faults import FaultPlan
@@ -159,7 +159,7 @@ def test_the_page_on_run_folders_explains_the_journal() -> None:
 
 
 def test_the_page_on_writing_a_study_names_every_field(fresh: Path) -> None:
-    from folkmoot.engine.study import Study
+    from folkmoot.engine.study.study import Study
 
     page = (ROOT / "docs/writing_a_study.md").read_text()
     missing = [

@@ -11,12 +11,12 @@ import pytest
 from statsmodels.stats.multitest import multipletests
 
 import folkmoot
-from folkmoot.engine.execution import RunOptions
-from folkmoot.engine.grid import run_grid
-from folkmoot.engine.study import findings_of, registered, study_of_run
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.grid import run_grid
+from folkmoot.engine.study.study import findings_of, registered, study_of_run
 from folkmoot.measures.wording import find_forbidden
+from folkmoot.report.comparison.pooled import pooled
 from folkmoot.report.export import export
-from folkmoot.report.pooled import pooled
 from folkmoot.storage.findings import Cell
 from folkmoot.storage.run_folder import RunFolder
 from tests.planted.test_null_runs import study_file

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 import folkmoot
-from folkmoot.engine.claims import evaluate_claims
-from folkmoot.engine.study import claims_of_run, registered, study_of_run
-from folkmoot.measures.claims import Result
-from folkmoot.measures.paired_votes import paired_shares
+from folkmoot.engine.settings.claims import evaluate_claims
+from folkmoot.engine.study.study import claims_of_run, registered, study_of_run
+from folkmoot.measures.inference.claims import Result
+from folkmoot.measures.inference.paired_votes import paired_shares
 from folkmoot.report.export import export
 from folkmoot.storage.run_folder import RunFolder
 from tests.planted.test_null_runs import study_file

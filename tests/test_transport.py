@@ -17,8 +17,8 @@ import trustme
 
 from folkmoot import transport
 from folkmoot.errors import FatalModelError, InputError, RefusedError, TransientError
-from folkmoot.models.http import Wire, failure
 from folkmoot.models.request import ProviderSettings
+from folkmoot.models.wire.http_client import Wire, failure
 from folkmoot.transport import Connections, Exchange, Failure, TransferError, download, proxy_for
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"

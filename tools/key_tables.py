@@ -18,7 +18,7 @@ import yaml
 from pydantic import BaseModel
 
 from folkmoot.authoring.keys import Key, keys_of, walk_keys
-from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.settings.config import StudyConfig
 
 DOCS = Path(__file__).parents[1] / "docs"
 TABLE = re.compile(

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from playwright.sync_api import FloatRect, sync_playwright
 
 import folkmoot
-from folkmoot.report.charts import svgs
+from folkmoot.report.document.charts import svgs
 
 HERE = Path(__file__).parent
 # As a picture of its own the drawing must follow light and dark by itself, and say what it is.

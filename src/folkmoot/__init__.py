@@ -16,14 +16,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import BaseModel, Field
 
-    from folkmoot.conversation.answers import Answer, Json, JsonList, Missing, Text, with_ways_out
+    from folkmoot.conversation.answer_types import (
+        Answer,
+        Json,
+        JsonList,
+        Missing,
+        Text,
+        with_ways_out,
+    )
     from folkmoot.conversation.choices import Choice, Number
     from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
-    from folkmoot.engine.config import StudyConfig
-    from folkmoot.engine.execution import RunOptions
-    from folkmoot.engine.session import Exchange, Scope, Session
-    from folkmoot.engine.study import Study
-    from folkmoot.models.simple_call import call_llm
+    from folkmoot.engine.run.execution import RunOptions
+    from folkmoot.engine.session.session import Exchange, Scope, Session
+    from folkmoot.engine.settings.config import StudyConfig
+    from folkmoot.engine.study.study import Study
+    from folkmoot.models.call_llm import call_llm
     from folkmoot.people.persona import Persona
     from folkmoot.people.sources import find_maker
     from folkmoot.python_api import Run, arun, load, run
@@ -70,14 +77,14 @@ __all__ = [
 
 # Imported when first used, so that `folkmoot --help` need not wait for the scientific libraries.
 _HOME = {
-    "conversation.answers": ("Answer", "Json", "JsonList", "Missing", "Text", "with_ways_out"),
+    "conversation.answer_types": ("Answer", "Json", "JsonList", "Missing", "Text", "with_ways_out"),
     "conversation.choices": ("Choice", "Number"),
     "conversation.transcript": ("EMPTY", "Speaker", "Transcript", "Utterance"),
-    "engine.config": ("BaseModel", "Field", "StudyConfig"),
-    "engine.execution": ("RunOptions",),
-    "engine.session": ("Exchange", "Scope", "Session"),
-    "engine.study": ("Study",),
-    "models.simple_call": ("call_llm",),
+    "engine.settings.config": ("BaseModel", "Field", "StudyConfig"),
+    "engine.run.execution": ("RunOptions",),
+    "engine.session.session": ("Exchange", "Scope", "Session"),
+    "engine.study.study": ("Study",),
+    "models.call_llm": ("call_llm",),
     "people.sources": ("find_maker",),
     "people.persona": ("Persona",),
     "python_api": ("Run", "arun", "load", "run"),

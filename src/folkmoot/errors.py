@@ -189,7 +189,7 @@ class RefusedError(ModelError):
 
 class RejectedError(RefusedError):
     """The server does not take this request and it is not known why (a plain 400 or 422). Whether
-    that is the fault of this one prompt, the replies to others tell: see `engine/attempts.py`."""
+    that is the fault of this one prompt, the replies to others tell: see `retries.py`."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, reason="rejected")

@@ -1,7 +1,7 @@
 """JSON on the wire and in the journal: by orjson where it can, thirty times as fast.
 
 The standard library handles what orjson refuses: lone surrogates (half an emoji at a token's end)
-and integers beyond 64 bits. Files for people are `storage.files`.
+and integers beyond 64 bits. Files for people are `storage.json_files`.
 """
 
 from __future__ import annotations

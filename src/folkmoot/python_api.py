@@ -21,21 +21,21 @@ from rich.console import Console
 
 from folkmoot.cli.study_files import print_check
 from folkmoot.cli.tables import print_findings
-from folkmoot.engine import runner
-from folkmoot.engine.consent import Consent
-from folkmoot.engine.estimate import Estimate
-from folkmoot.engine.event_loop import Stopper, run_beside_loop
-from folkmoot.engine.execution import RunOptions
-from folkmoot.engine.folder import IfExists, choose_folder, open_run
-from folkmoot.engine.model_choice import choose_models
-from folkmoot.engine.study import Study, find_study, findings_of, study_of_run
-from folkmoot.engine.study_file import StudyFile, validate
-from folkmoot.engine.verify import Verification, changed_since, verify_run
+from folkmoot.engine.run import runner
+from folkmoot.engine.run.dry_run import Estimate
+from folkmoot.engine.run.event_loop import Stopper, run_beside_loop
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.model_choice import choose_models
+from folkmoot.engine.run.verify import Verification, changed_since, verify_run
+from folkmoot.engine.session.folder_access import IfExists, choose_folder, open_run
+from folkmoot.engine.study.consent import Consent
+from folkmoot.engine.study.study import Study, find_study, findings_of, study_of_run
+from folkmoot.engine.study.study_file import StudyFile, validate
 from folkmoot.errors import DriftError, InputError
 from folkmoot.hints import lacks_extra
 from folkmoot.models.request import Provider
-from folkmoot.report.html import write_report
-from folkmoot.report.power import power_of
+from folkmoot.report.comparison.power import power_of
+from folkmoot.report.document.html import write_report
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import STUDY_FILE, RunFolder
 

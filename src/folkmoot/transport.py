@@ -1,6 +1,6 @@
 """HTTP by aiohttp: many posts at a time over kept connections, and the download of one file.
 
-models/http.py posts through it and persona_hub.py downloads. Knows of no models. Limits, proxies
+http_client.py posts through it and persona_hub.py downloads. Knows of no models. Limits, proxies
 (as the environment names them), certificates (the system's, and those that the environment names)
 and the words for each failure are settled here.
 """

@@ -16,12 +16,12 @@ from folkmoot.authoring.keys import Key, keys_of, walk_keys
 from folkmoot.authoring.schema import SWITCH_WORDS
 from folkmoot.authoring.template import WIDTH, new_files, set_all_keys, study_file_template
 from folkmoot.cli.app import app
-from folkmoot.engine.config import Field, StudyConfig
-from folkmoot.engine.mistakes import fields_at
-from folkmoot.engine.study import Study, find_study
-from folkmoot.engine.study_file import load_study_file
+from folkmoot.engine.settings.config import Field, StudyConfig
+from folkmoot.engine.settings.config_problems import fields_at
+from folkmoot.engine.study.study import Study, find_study
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.field_notes import about
-from folkmoot.kit.coding.afterwards import AfterwardsConfig
+from folkmoot.kit.coding.post_hoc import AfterwardsConfig
 from tools.key_tables import DOCS, TABLE, key_table, updated
 
 ROOT = Path(__file__).parents[2]

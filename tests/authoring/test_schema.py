@@ -19,13 +19,13 @@ from typer.testing import CliRunner
 from folkmoot.authoring.schema import DIALECT, nodes_in, study_file_schema
 from folkmoot.authoring.template import set_all_keys, study_file_template
 from folkmoot.cli.app import app
-from folkmoot.engine.folder import write_settings
-from folkmoot.engine.study import find_study
-from folkmoot.engine.study_file import load_study_file, validate
-from folkmoot.engine.yaml_tree import existing, read_tree
+from folkmoot.engine.session.folder_access import write_settings
+from folkmoot.engine.settings.yaml_tree import existing, read_tree
+from folkmoot.engine.study.study import find_study
+from folkmoot.engine.study.study_file import load_study_file, validate
 from folkmoot.errors import InputError
 from folkmoot.field_notes import ESSENTIAL, UNIT
-from folkmoot.respondent.knobs import Knobs
+from folkmoot.respondent.mind.knobs import Knobs
 from folkmoot.studies.negotiation.participants import groups_of
 from tests.fenced import blocks
 

@@ -183,6 +183,6 @@ def test_our_own_mistakes_stay_ours(here: Path, monkeypatch: pytest.MonkeyPatch)
         raise RuntimeError("a bug of ours")
 
     (here / "mine.py").write_text(STUDY)
-    monkeypatch.setattr("folkmoot.engine.execution.write_table", broken)
+    monkeypatch.setattr("folkmoot.engine.run.execution.write_table", broken)
     done = command("run", "mine.yaml", "--trust")
     assert done.exit_code == 1 and "Internal error" in done.output

@@ -126,7 +126,7 @@ def test_a_bug_of_ours_ends_with_1_and_a_file_to_report(
     def broken(*_: object) -> None:
         raise RuntimeError("a bug in the study")
 
-    monkeypatch.setattr("folkmoot.engine.execution.write_table", broken)
+    monkeypatch.setattr("folkmoot.engine.run.execution.write_table", broken)
     result = folkmoot("run", "vote.yaml")
     assert result.exit_code == 1
     assert "Internal error" in result.stderr

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from folkmoot.cli.app import app
-from folkmoot.models.keys import _KEY_NAME
+from folkmoot.models.api_keys import _KEY_NAME
 from tests.contract.small import small_study
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread

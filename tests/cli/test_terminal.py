@@ -11,7 +11,7 @@ from rich.console import Console
 
 from folkmoot.cli.run import TerminalProgress
 from folkmoot.cli.tables import finding_view, print_findings
-from folkmoot.engine.progress import (
+from folkmoot.engine.calls.progress import (
     AnswerMissing,
     CallDone,
     CallRetried,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.engine.study_file import load_study_file
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.models.request import ProviderSettings, StudyPart
 from folkmoot.respondent import Respondent
 

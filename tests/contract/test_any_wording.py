@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import polars as pl
 import pytest
 
-from folkmoot.engine.study import registered
+from folkmoot.engine.study.study import registered
 from folkmoot.models.request import NOT_READ, Message, Reply, Request
 from folkmoot.provenance import Span
 from folkmoot.randomness import digest, uniform

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import folkmoot
-from folkmoot.engine.study import registered
+from folkmoot.engine.study.study import registered
 from folkmoot.errors import RejectedError
 from folkmoot.models.request import Message, ProviderSettings, Reply, Request
 from folkmoot.models.scripted import Scripted

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 import folkmoot
-from folkmoot.engine.estimate import rehearsed
-from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.study import FAILED, registered
-from folkmoot.engine.study_file import load_study_file
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.run.dry_run import rehearsed
+from folkmoot.engine.study.study import FAILED, registered
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import BudgetReached
 from folkmoot.models.request import Reply, Request
 from folkmoot.models.scripted import Scripted
@@ -139,7 +139,12 @@ def test_no_study_reaches_past_its_session(study: str) -> None:
     """Studies import no journal, gateway or provider, no clock and no global randomness."""
     package = Path(folkmoot.__file__).parent / "studies" / study
     forbidden = (
-        *("engine.journal", "engine.gateway", "engine.context", "models.openai_chat"),
+        *(
+            "engine.journal.journal",
+            "engine.calls.gateway",
+            "engine.session.run_context",
+            "models.openai_chat",
+        ),
         *("models.anthropic_messages", "models.gemini", "import random"),
         *("import time", "import uuid", "datetime.now", "asyncio.gather", "create_task"),
     )

@@ -9,7 +9,7 @@ import pytest
 
 import folkmoot
 from folkmoot.conversation.transcript import EMPTY, Transcript
-from folkmoot.engine.study import find_study, registered
+from folkmoot.engine.study.study import find_study, registered
 from folkmoot.kit.exposure import ELSEWHERE, differences
 from folkmoot.models.request import Reply, Request
 from folkmoot.models.scripted import Scripted

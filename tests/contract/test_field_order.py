@@ -20,11 +20,11 @@ import pytest
 from aiohttp import web
 
 import folkmoot
-from folkmoot.conversation.answers import DECLINED
-from folkmoot.engine.study import registered
-from folkmoot.models import anthropic_messages, gemini, openai_chat
+from folkmoot.conversation.answer_types import DECLINED
+from folkmoot.engine.study.study import registered
 from folkmoot.models.request import ProviderSettings, Reply, Request
 from folkmoot.models.scripted import Scripted
+from folkmoot.models.wire import anthropic_messages, gemini, openai_chat
 from tests.contract.small import people_of, small_study
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread

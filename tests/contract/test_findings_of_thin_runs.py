@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkmoot.engine.study import find_study, registered
+from folkmoot.engine.study.study import find_study, registered
 from folkmoot.randomness import generator
 from folkmoot.storage.run_folder import RunFolder
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import folkmoot
-from folkmoot.report.html import write_report
+from folkmoot.report.document.html import write_report
 from folkmoot.storage.findings import Finding, Intervals
 from tests.contract.small import EXAMPLES, SMALL, small_study
 

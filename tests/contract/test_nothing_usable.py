@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
-from folkmoot.engine.study import find_study, registered
+from folkmoot.engine.study.study import find_study, registered
 from folkmoot.errors import RefusedError
 from folkmoot.models.request import Reply, Request
 from folkmoot.models.scripted import Scripted
-from folkmoot.report.html import write_report
-from folkmoot.storage.recording import Recording
+from folkmoot.report.document.html import write_report
 from folkmoot.storage.rows import declared
+from folkmoot.storage.table_buffer import Recording
 from tests.contract.small import people_of, small_study
 
 STUDIES = sorted(registered())

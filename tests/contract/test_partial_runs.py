@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
-from folkmoot.engine.folder import open_run
-from folkmoot.engine.study import FAILED, complete_parts, findings_of, study_of_run
+from folkmoot.engine.session.folder_access import open_run
+from folkmoot.engine.study.study import FAILED, complete_parts, findings_of, study_of_run
 from folkmoot.errors import RunPaused
 from folkmoot.storage.partial_run import COMPLETE, PartialRun
 from tests.contract.small import several_parts

@@ -13,12 +13,12 @@ import pytest
 from pydantic import JsonValue
 
 import folkmoot
-from folkmoot.engine.desk import Chair, Question, seats_in
-from folkmoot.engine.redaction import MARK
-from folkmoot.engine.study import find_study, registered
-from folkmoot.engine.withdrawal import find_personal_texts, withdraw
+from folkmoot.engine.seats.redaction import MARK
+from folkmoot.engine.seats.seat_manager import Chair, Question, seats_in
+from folkmoot.engine.seats.withdrawal import find_personal_texts, withdraw
+from folkmoot.engine.study.study import find_study, registered
 from folkmoot.kit.sources import find_wrong_sources
-from folkmoot.report.mixed import people_and_models
+from folkmoot.report.comparison.mixed import people_and_models
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group.participants import COMPANY, LENGTHS

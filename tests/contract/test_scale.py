@@ -13,12 +13,14 @@ import pytest
 import folkmoot
 from benchmarks.measure import ROOT, peak_mb, used_by
 from benchmarks.scale import pilot
-from folkmoot.engine import context, effects, own_process
-from folkmoot.engine.own_process import done_aside
-from folkmoot.engine.study import registered
+from folkmoot.engine.session import effects
+from folkmoot.engine.session import run_context as context
+from folkmoot.engine.session import subprocess_compute as own_process
+from folkmoot.engine.session.subprocess_compute import done_aside
+from folkmoot.engine.study.study import registered
 from folkmoot.errors import FolkmootError
 from folkmoot.measures.clusters import cluster_option
-from folkmoot.storage import recording
+from folkmoot.storage import table_buffer as recording
 from tests.contract.test_every_study import Crash, digest, play, respondent
 
 

@@ -16,12 +16,12 @@ from pydantic import JsonValue
 
 import folkmoot
 from folkmoot import Speaker
-from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.redaction import MARK
-from folkmoot.engine.seats import Playable
-from folkmoot.engine.study import find_study, registered
-from folkmoot.engine.study_file import load_study_file
-from folkmoot.engine.withdrawal import QUOTATION, find_personal_texts, withdraw
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.seats.redaction import MARK
+from folkmoot.engine.seats.seats import Playable
+from folkmoot.engine.seats.withdrawal import QUOTATION, find_personal_texts, withdraw
+from folkmoot.engine.study.study import find_study, registered
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.kit.sources import find_wrong_sources
 from folkmoot.models.request import Reply, Request
 from folkmoot.models.scripted import Scripted

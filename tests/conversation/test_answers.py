@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 import folkmoot
-from folkmoot.conversation.answers import Answer, Json, Missing, Parsed, Text, Unreadable
+from folkmoot.conversation.answer_types import Answer, Json, Missing, Parsed, Text, Unreadable
 from folkmoot.conversation.choices import Choice, Number
 from folkmoot.models.scripted import Scripted
 

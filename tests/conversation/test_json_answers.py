@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
 import folkmoot
-from folkmoot.conversation.answers import (
+from folkmoot.conversation.answer_types import (
     Entries,
     Json,
     JsonList,

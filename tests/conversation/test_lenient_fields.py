@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 import folkmoot
-from folkmoot.conversation.answers import Json, JsonList, Parsed, Unreadable
+from folkmoot.conversation.answer_types import Json, JsonList, Parsed, Unreadable
 from folkmoot.conversation.lenient_fields import (
     match_folded,
     read_list,

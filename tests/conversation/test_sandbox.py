@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from folkmoot.conversation.prompts import PromptLibrary
-from folkmoot.engine.study import installed_studies
+from folkmoot.engine.study.study import installed_studies
 from folkmoot.errors import InputError
 from tests.bounded import bounded
 

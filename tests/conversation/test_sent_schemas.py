@@ -14,9 +14,9 @@ import pytest
 from pydantic import BaseModel, create_model
 
 import folkmoot
-from folkmoot.conversation.answers import JsonList, pin_schema, schema_of
-from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.study import registered
+from folkmoot.conversation.answer_types import JsonList, pin_schema, schema_of
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.study.study import registered
 from folkmoot.storage.run_folder import JOURNAL
 
 SOURCE = Path(folkmoot.__file__).parent

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.conversation.answers import Text
+from folkmoot.conversation.answer_types import Text
 from folkmoot.conversation.dialogue import Agenda, is_signal, question_and_answer
 from folkmoot.conversation.transcript import EMPTY, Speaker, Utterance, build_messages
 

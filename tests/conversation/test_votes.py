@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from folkmoot.conversation.answers import Missing, Parsed, Unreadable
+from folkmoot.conversation.answer_types import Missing, Parsed, Unreadable
 from folkmoot.conversation.choices import Choice, alike, listed
-from folkmoot.conversation.spoken import looks_like_refusal
+from folkmoot.conversation.reply_forms import looks_like_refusal
 
 NOT_READ = ""
 PARK_AND_MALL = ("Park", "Mall", "Park and ride", "No change")

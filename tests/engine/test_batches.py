@@ -20,10 +20,10 @@ from pydantic import BaseModel
 from benchmarks.measure import alone
 from folkmoot import Json, Run, Session, Speaker, Study, StudyConfig, load, run
 from folkmoot.cli.study_files import check_command
-from folkmoot.engine import gateway as gateway_module
-from folkmoot.engine import outbox as outbox_module
-from folkmoot.engine.progress import Event, describe
-from folkmoot.engine.verify import verify_run
+from folkmoot.engine.calls import batch_queue as outbox_module
+from folkmoot.engine.calls import gateway as gateway_module
+from folkmoot.engine.calls.progress import Event, describe
+from folkmoot.engine.run.verify import verify_run
 from folkmoot.errors import BudgetReached, FatalModelError, QuotaExhausted, RunExists, RunPaused
 from tests.default_signals import with_default_signals
 from tests.servers.batches import BatchPlan, Job

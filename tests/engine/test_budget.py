@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkmoot.engine.budget import Budget, Price
-from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.gateway import Gateway
-from folkmoot.engine.journal import Journal
+from folkmoot.engine.calls.gateway import Gateway
+from folkmoot.engine.journal.journal import Journal
+from folkmoot.engine.limits.budget import Budget, Price
+from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import BudgetReached, RunPaused, TransientError
 from folkmoot.models.catalog import ModelSpec
 from folkmoot.models.prices import Rate, rate_for

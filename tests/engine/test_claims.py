@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from folkmoot.engine.claims import evaluate_claims, join_claims, read_sides
-from folkmoot.measures.claims import MOST_PRIMARY, Claim, Side, judge_families
+from folkmoot.engine.settings.claims import evaluate_claims, join_claims, read_sides
+from folkmoot.measures.inference.claims import MOST_PRIMARY, Claim, Side, judge_families
 from folkmoot.storage.run_folder import RunFolder
 from tests.engine.test_hypotheses import run_of, votes
 
@@ -162,7 +162,7 @@ def test_a_declared_claim_that_a_hypothesis_states_is_not_stated_twice() -> None
 
 
 def test_a_study_has_at_most_three_primary_claims_and_each_says_what_it_estimates() -> None:
-    from folkmoot.engine.study_file import load_study_file
+    from folkmoot.engine.study.study_file import load_study_file
 
     examples = Path(__file__).parents[2] / "examples"
     files = ("cross_pollination.yaml", "focus_group.yaml", "negotiation.yaml", "town_hall.yaml")

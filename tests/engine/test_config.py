@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from folkmoot.engine.config import StudyConfig
+from folkmoot.engine.settings.config import StudyConfig
 
 
 def test_defaults_are_the_documented_ones() -> None:

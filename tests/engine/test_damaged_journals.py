@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot import Scope, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
-from folkmoot.engine.journal import BrokenReply, Journal, JournalReader
-from folkmoot.engine.journal_file import Batch
+from folkmoot.engine.journal.journal import BrokenReply, Journal, JournalReader
+from folkmoot.engine.journal.journal_file import Batch
 from folkmoot.errors import ForeignJournal
 from folkmoot.models.scripted import Scripted
 from folkmoot.storage.run_folder import JOURNAL, RunFolder

@@ -15,7 +15,7 @@ from rich.console import Console
 import folkmoot
 from folkmoot import Choice, Json, Missing, Number, Run, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.run import print_results
-from folkmoot.engine.session import Scope
+from folkmoot.engine.session.session import Scope
 from folkmoot.errors import BudgetReached, FatalModelError, RunPaused
 from folkmoot.measures.diagnostics import of_answers
 from folkmoot.models.request import Reply, Request

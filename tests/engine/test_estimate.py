@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot import Choice, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
-from folkmoot.engine import estimate
-from folkmoot.engine.estimate import SAID_WORDS, Estimate, StageEstimate, rehearsed
-from folkmoot.engine.execution import RunOptions
-from folkmoot.engine.runner import from_python
-from folkmoot.engine.study_file import load_study_file
+from folkmoot.engine.run import dry_run as estimate
+from folkmoot.engine.run.dry_run import SAID_WORDS, Estimate, StageEstimate, rehearsed
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.runner import from_python
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.models.request import estimated_tokens
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread

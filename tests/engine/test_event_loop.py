@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from folkmoot.engine.event_loop import Stopper, run_to_end
+from folkmoot.engine.run.event_loop import Stopper, run_to_end
 
 
 class Ring:

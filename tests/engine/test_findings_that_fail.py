@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import folkmoot
-from folkmoot.engine.study import FAILED, find_study, findings_of
+from folkmoot.engine.study.study import FAILED, find_study, findings_of
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
 

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
-from folkmoot.engine.estimate import Estimate, StageEstimate, TokenRange
-from folkmoot.engine.forecast import Forecast
-from folkmoot.engine.progress import CallDone
+from folkmoot.engine.calls.progress import CallDone
+from folkmoot.engine.run.dry_run import Estimate, StageEstimate, TokenRange
+from folkmoot.engine.run.forecast import Forecast
 from tests.contract.small import small_study
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.gateway import Gateway
-from folkmoot.engine.journal import Journal
-from folkmoot.engine.progress import CallRetried, Event, Notice, silent
+from folkmoot.engine.calls.gateway import Gateway
+from folkmoot.engine.calls.progress import CallRetried, Event, Notice, silent
+from folkmoot.engine.journal.journal import Journal
+from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import (
     BudgetReached,
     DriftError,

@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from folkmoot import Choice, Json, Missing, Session, Speaker, Study, StudyConfig, run
-from folkmoot.engine.gateway import Gateway
-from folkmoot.engine.journal import Journal
+from folkmoot.engine.calls.gateway import Gateway
+from folkmoot.engine.journal.journal import Journal
 from folkmoot.models.catalog import ModelSpec, open_provider, resolve
 from folkmoot.models.request import Message, Provider, ProviderSettings, Request
 from tests.servers.faults import FaultPlan

@@ -21,13 +21,13 @@ from statsmodels.stats.multitest import multipletests
 from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
-from folkmoot.engine.consent import Consent
-from folkmoot.engine.event_loop import Stopper
-from folkmoot.engine.execution import RunOptions
-from folkmoot.engine.folder import held_folder
-from folkmoot.engine.grid import Cell, RunGrid, axes_of, cells_of, read_grid, run_grid
-from folkmoot.engine.progress import CallDone, Event, Notice, silent
-from folkmoot.engine.runner import load, run_study
+from folkmoot.engine.calls.progress import CallDone, Event, Notice, silent
+from folkmoot.engine.run.event_loop import Stopper
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.grid import Cell, RunGrid, axes_of, cells_of, read_grid, run_grid
+from folkmoot.engine.run.runner import load, run_study
+from folkmoot.engine.session.folder_access import held_folder
+from folkmoot.engine.study.consent import Consent
 from folkmoot.errors import (
     DriftError,
     InputError,
@@ -38,13 +38,13 @@ from folkmoot.errors import (
     StorageError,
 )
 from folkmoot.models.request import Reply, Request, Usage
-from folkmoot.report import pooled as pooling
-from folkmoot.report.html import write_grid_report
-from folkmoot.report.pooled import Figure, Measured, holding, overall, pooled
-from folkmoot.report.pooled import _variance as variance
+from folkmoot.report.comparison import pooled as pooling
+from folkmoot.report.comparison.pooled import Figure, Measured, holding, overall, pooled
+from folkmoot.report.comparison.pooled import _variance as variance
+from folkmoot.report.document.html import write_grid_report
 from folkmoot.storage.findings import Finding, Grid, Intervals
-from folkmoot.storage.recording import frame
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.table_buffer import frame
 from folkmoot.storage.tables import write_table
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread

@@ -10,16 +10,16 @@ import pytest
 import yaml
 
 import folkmoot
-from folkmoot.engine.hypotheses import NOT_SEALED, Hypothesis, hypotheses_finding
-from folkmoot.engine.strict_answers import COMPARED, COUNTED
-from folkmoot.engine.study import findings_of, study_of_run
-from folkmoot.engine.study_file import load_study_file
+from folkmoot.engine.settings.hypotheses import NOT_SEALED, Hypothesis, hypotheses_finding
+from folkmoot.engine.study.strict_answers import COMPARED, COUNTED
+from folkmoot.engine.study.study import findings_of, study_of_run
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import DriftError, InputError
-from folkmoot.measures.claims import judge
-from folkmoot.measures.estimates import Estimate
-from folkmoot.measures.proportions import newcombe
-from folkmoot.storage.recording import frame
+from folkmoot.measures.inference.claims import judge
+from folkmoot.measures.inference.estimates import Estimate
+from folkmoot.measures.inference.proportions import newcombe
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.table_buffer import frame
 from folkmoot.storage.tables import write_table
 from tests.contract.small import small_study
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.engine.journal import MOST_WAITING, Entry, Journal, JournalReader
+from folkmoot.engine.journal.journal import MOST_WAITING, Entry, Journal, JournalReader
 from folkmoot.errors import DriftError, ForeignJournal, StorageError
 
 LONG = "A long prompt that is stored once however often it is sent. " * 20
@@ -123,7 +123,7 @@ WRITE_FOR_EVER = """
 import sys
 from contextlib import closing
 from pathlib import Path
-from folkmoot.engine.journal import Entry, Journal
+from folkmoot.engine.journal.journal import Entry, Journal
 journal = Journal(Path(sys.argv[1]))
 i = 0
 while True:

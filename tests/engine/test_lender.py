@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkmoot.engine.budget import Amount, Budget
-from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.gateway import Gateway
-from folkmoot.engine.journal import Entry, Journal, JournalReader
-from folkmoot.engine.journal_copy import copy_journal, replace_journal
-from folkmoot.engine.lender import OWN, Lender, Wish
+from folkmoot.engine.calls.gateway import Gateway
+from folkmoot.engine.journal.journal import Entry, Journal, JournalReader
+from folkmoot.engine.journal.journal_copy import copy_journal, replace_journal
+from folkmoot.engine.limits.budget import Amount, Budget
+from folkmoot.engine.limits.lender import OWN, Lender, Wish
+from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import BudgetReached, RunPaused, StorageError, TransientError
 from folkmoot.models.catalog import ModelSpec, resolve
 from folkmoot.models.prices import Rate, rate_for

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from folkmoot.engine.limits import Limiter
+from folkmoot.engine.limits.rate_limiter import Limiter
 from folkmoot.errors import RunPaused
 
 

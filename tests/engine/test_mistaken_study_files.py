@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from folkmoot.engine.study_file import load_study_file
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
 
 ROOT = Path(__file__).parents[2]

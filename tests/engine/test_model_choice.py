@@ -18,10 +18,10 @@ from typer.testing import CliRunner, Result
 import folkmoot
 from folkmoot import Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
-from folkmoot.engine.study import find_study
+from folkmoot.engine.study.study import find_study
 from folkmoot.errors import BudgetReached, InputError
+from folkmoot.models.api_keys import _KEY_NAME
 from folkmoot.models.catalog import VENDORS
-from folkmoot.models.keys import _KEY_NAME
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import SMALL, small_study
 from tests.servers.faults import FaultPlan

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from folkmoot import Choice, Run, Session, Speaker, Study, StudyConfig, run
 from folkmoot.cli.app import app
-from folkmoot.engine.journal import Journal
+from folkmoot.engine.journal.journal import Journal
 from folkmoot.errors import BudgetReached, FatalModelError, InputError, RunPaused
-from folkmoot.report.trust import methods, trust
+from folkmoot.report.document.trust import methods, trust
 from folkmoot.storage.run_folder import RunFolder
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread

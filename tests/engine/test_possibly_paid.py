@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.lender import FEWEST_AHEAD, MOST_AHEAD, SHARE_AHEAD
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.limits.lender import FEWEST_AHEAD, MOST_AHEAD, SHARE_AHEAD
 from folkmoot.models.catalog import resolve
 from folkmoot.models.prices import Rate, rate_for
 from folkmoot.models.request import Usage

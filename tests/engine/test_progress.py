@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.engine.progress import (
+from folkmoot.engine.calls.progress import (
     AnswerMissing,
     CallDone,
     CallRetried,

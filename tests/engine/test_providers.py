@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.providers import Providers
+from folkmoot.engine.calls.model_routing import Providers
+from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import InputError
-from folkmoot.models.keys import _KEY_NAME
+from folkmoot.models.api_keys import _KEY_NAME
 
 SEATS = ("gemini-3-flash", "claude-haiku-4.5", "kimi-k2", "no-such-model-at-all")
 

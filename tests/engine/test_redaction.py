@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from folkmoot.engine.redaction import MARK, Redaction, find_quotable
+from folkmoot.engine.seats.redaction import MARK, Redaction, find_quotable
 
 TEXT = 'It\'s "too dear" for us.\n\nWe *never* had £5 & a café_bar.'
 ESCAPED = "".join(f"\\{c}" if c in "*_" else c for c in TEXT)

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.session import Scope, Session
-from folkmoot.engine.study import Study
+from folkmoot.engine.session.session import Scope, Session
+from folkmoot.engine.settings.config import StudyConfig
+from folkmoot.engine.study.study import Study
 from folkmoot.errors import BudgetReached, DriftError, FatalModelError, RunInterrupted
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted

@@ -14,7 +14,12 @@ import pytest
 import folkmoot
 from folkmoot.conversation.prompts import Prompt
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.desk import (
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.run.dry_run import rehearsed
+from folkmoot.engine.run.execution import Host, RunOptions
+from folkmoot.engine.run.runner import load
+from folkmoot.engine.run.verify import verify_run
+from folkmoot.engine.seats.seat_manager import (
     CLOSED,
     DECLINED,
     Chair,
@@ -23,11 +28,7 @@ from folkmoot.engine.desk import (
     recruitment_ids,
     write_private,
 )
-from folkmoot.engine.estimate import rehearsed
-from folkmoot.engine.execution import Host, RunOptions
-from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.runner import load
-from folkmoot.engine.seats import (
+from folkmoot.engine.seats.seats import (
     YOURSELF,
     Playable,
     Seats,
@@ -35,11 +36,10 @@ from folkmoot.engine.seats import (
     describe_oneself,
     taken,
 )
-from folkmoot.engine.verify import verify_run
 from folkmoot.errors import InputError, RunPaused
 from folkmoot.models.request import Request
 from folkmoot.provenance import concatenate, quote, spans_of
-from folkmoot.report.document import document
+from folkmoot.report.document.document import document
 from folkmoot.report.export import readme
 from folkmoot.storage.run_folder import RunFolder
 
@@ -396,7 +396,7 @@ async def test_many_who_arrive_at_once_are_written_down_together(
 
     places = [Playable(f"p_{n}") for n in range(200)]
     desk = Desk(places, Seats(), tmp_path)
-    monkeypatch.setattr("folkmoot.engine.desk.write_private", noted)
+    monkeypatch.setattr("folkmoot.engine.seats.seat_manager.write_private", noted)
 
     async def arrives(chair: Chair) -> None:
         desk.note_ids(chair, {"PROLIFIC_PID": chair.place.name})

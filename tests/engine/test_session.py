@@ -15,14 +15,14 @@ from pydantic import BaseModel
 
 import folkmoot
 from folkmoot import Choice, Missing, Number, Run, Session, Speaker, Study, StudyConfig, Utterance
-from folkmoot.conversation.answers import Json
-from folkmoot.engine import effects
-from folkmoot.engine.progress import Tally
-from folkmoot.engine.session import Scope
+from folkmoot.conversation.answer_types import Json
+from folkmoot.engine.calls.progress import Tally
+from folkmoot.engine.session import effects
+from folkmoot.engine.session.session import Scope
 from folkmoot.errors import DriftError, ProtocolError, RefusedError
 from folkmoot.models.request import Message, Reply, Request, Usage
 from folkmoot.models.scripted import Scripted
-from folkmoot.storage.shelf import Kept
+from folkmoot.storage.disk_store import Kept
 from tests.turns import turns
 
 ANN = Speaker("ann", "Ann", "participant", "You are Ann.")

@@ -9,14 +9,14 @@ import polars as pl
 import pytest
 
 import folkmoot
-from folkmoot.engine.strict_answers import (
+from folkmoot.engine.study.strict_answers import (
     COMPARED,
     CONTRADICTED,
     COUNTED,
     STRICT,
     compare_conclusions,
 )
-from folkmoot.engine.study import find_study, findings_of
+from folkmoot.engine.study.study import find_study, findings_of
 from folkmoot.storage.findings import Finding, Grid, Intervals
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import small_study

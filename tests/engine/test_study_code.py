@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 
-from folkmoot.engine.consent import TRUST_ALL, Consent
-from folkmoot.engine.own_process import done_aside
-from folkmoot.engine.study import load_study, study_of_run
-from folkmoot.engine.study_code import agreement_for_workers
-from folkmoot.engine.study_file import load_study_file
+from folkmoot.engine.session.subprocess_compute import done_aside
+from folkmoot.engine.study.consent import TRUST_ALL, Consent
+from folkmoot.engine.study.study import load_study, study_of_run
+from folkmoot.engine.study.study_code import agreement_for_workers
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
 from folkmoot.storage.run_folder import RunFolder
 
 STUDY = """
 import sys
 from pathlib import Path
-from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.study import Study
+from folkmoot.engine.settings.config import StudyConfig
+from folkmoot.engine.study.study import Study
 sys.path.insert(0, str(Path(__file__).parent))
 async def protocol(session): ...
 STUDY = Study({title!r}, {title!r}, StudyConfig, protocol)

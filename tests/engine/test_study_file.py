@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.engine.study_file import load_study_file, validate
-from folkmoot.engine.yaml_tree import read_tree
+from folkmoot.engine.settings.yaml_tree import read_tree
+from folkmoot.engine.study.study_file import load_study_file, validate
 from folkmoot.errors import InputError
 
 STUDY = """
 from __future__ import annotations
 from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.study import Study
+from folkmoot.engine.settings.config import StudyConfig
+from folkmoot.engine.study.study import Study
 from folkmoot.errors import Problem
 
 class Topic(BaseModel):

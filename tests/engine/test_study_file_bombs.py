@@ -15,7 +15,7 @@ def test_a_file_of_too_many_values_is_refused(tmp_path: Path, piece: str) -> Non
     start = "options: [" if piece.endswith(",") else "options:\n"
     path.write_text(start + piece * (6_000_000 // len(piece)))
     setup = """
-from folkmoot.engine.study_file import load_study_file
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
 """
     body = """

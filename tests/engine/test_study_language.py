@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
-from folkmoot.engine.study_language import is_english
+from folkmoot.engine.run.study_language import is_english
 from folkmoot.models.scripted import Scripted
 from tests.contract.small import SMALL, small_study
 
@@ -83,7 +83,7 @@ def test_english_is_known_with_foreign_names_in_it(text: str) -> None:
 
 def test_an_ordinary_english_study_does_not_load_the_identifier() -> None:
     code = (
-        "import sys; from folkmoot.engine.study_language import is_english; "
+        "import sys; from folkmoot.engine.run.study_language import is_english; "
         "assert is_english('What should the city do with the money, and which parks?'); "
         "assert 'py3langid' not in sys.modules"
     )

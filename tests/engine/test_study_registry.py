@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.engine import study as registry
-from folkmoot.engine.study import Study, find_study, installed_studies, study_of_run
+from folkmoot.engine.study import study as registry
+from folkmoot.engine.study.study import Study, find_study, installed_studies, study_of_run
 from folkmoot.errors import InputError
 from folkmoot.registry import STUDIES
 from folkmoot.storage.run_folder import RunFolder
 
 SOURCE = """
-from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.study import Study
+from folkmoot.engine.settings.config import StudyConfig
+from folkmoot.engine.study.study import Study
 async def protocol(session): ...
 STUDY = Study("own", "Own", StudyConfig, protocol)
 """

@@ -20,14 +20,14 @@ import folkmoot
 from folkmoot import Choice, Scope, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
 from folkmoot.conversation.prompts import PromptLibrary
-from folkmoot.engine.context import RunContext
-from folkmoot.engine.integrity import Chain, hash_content, hash_entry
-from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.journal_file import SELECT
-from folkmoot.engine.study import registered, study_of_run
-from folkmoot.engine.verify import digests_of, verify_run
+from folkmoot.engine.journal.integrity import Chain, hash_content, hash_entry
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_file import SELECT
+from folkmoot.engine.run.verify import digests_of, verify_run
+from folkmoot.engine.session.run_context import RunContext
+from folkmoot.engine.study.study import registered, study_of_run
 from folkmoot.models.scripted import Scripted
-from folkmoot.report.deviations import deviations
+from folkmoot.report.document.deviations import deviations
 from folkmoot.storage.manifest import seal_manifest, sha256
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import small_study
@@ -230,7 +230,7 @@ def test_a_disk_that_is_full_for_the_scratch_folder_is_said(
     def full(source: Path, target: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(source), None, str(target))
 
-    monkeypatch.setattr("folkmoot.engine.verify.copyfile", full)
+    monkeypatch.setattr("folkmoot.engine.run.verify.copyfile", full)
     code, said = verify(run)
     assert code == 2 and "the disk is full; free some space" in said
 

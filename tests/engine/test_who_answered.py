@@ -19,13 +19,13 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot import Run, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
-from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.providers import Providers
-from folkmoot.engine.verify import verify_run
+from folkmoot.engine.calls.model_routing import Providers
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.run.verify import verify_run
 from folkmoot.errors import InputError, Problem
-from folkmoot.models import word_vectors
+from folkmoot.models.api_keys import _KEY_NAME
 from folkmoot.models.catalog import VENDORS, WORD_VECTORS, embedding_for, resolve
-from folkmoot.models.keys import _KEY_NAME
+from folkmoot.models.local import word_vectors
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 

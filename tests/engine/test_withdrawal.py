@@ -17,12 +17,12 @@ import typer
 import folkmoot
 from folkmoot import Session, Speaker, Study, StudyConfig, Transcript
 from folkmoot.cli.results import withdraw_command
-from folkmoot.engine.desk import WITHDRAWN, Chair, Desk, Question
-from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.redaction import MARK
-from folkmoot.engine.seats import Playable
-from folkmoot.engine.verify import verify_run
-from folkmoot.engine.withdrawal import (
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.run.verify import verify_run
+from folkmoot.engine.seats.redaction import MARK
+from folkmoot.engine.seats.seat_manager import WITHDRAWN, Chair, Desk, Question
+from folkmoot.engine.seats.seats import Playable
+from folkmoot.engine.seats.withdrawal import (
     DESCRIPTION,
     QUOTATION,
     SUMMARY,

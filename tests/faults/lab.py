@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.errors import StorageError
-from folkmoot.models.openai_chat import encode
 from folkmoot.models.request import Message, Request
+from folkmoot.models.wire.openai_chat import encode
 from tests.default_signals import with_default_signals
 from tests.servers.answers import digest_of
 from tests.waiting import wait_until

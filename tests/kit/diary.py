@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from folkmoot.engine.session import Session
-from folkmoot.engine.study import Study
+from folkmoot.engine.session.session import Session
+from folkmoot.engine.study.study import Study
 from folkmoot.kit import coding
 
 BOOK = (Path(__file__).parent / "codebooks" / "price.yaml").read_text("utf-8")

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.conversation.answers import Missing, Parsed, Unreadable
+from folkmoot.conversation.answer_types import Missing, Parsed, Unreadable
 from folkmoot.conversation.transcript import EMPTY, Speaker, build_messages
 from folkmoot.kit.coding.codebook import Codebook
 from folkmoot.kit.coding.coder import Coded, Codes, Text, stands_in, system_prompt
 from folkmoot.models.request import Request
 from folkmoot.provenance import concatenate, quote
-from folkmoot.respondent.coder import codes_of
+from folkmoot.respondent.replies.coder import codes_of
 
 DECISION = Codebook.model_validate(
     {

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
-from folkmoot.engine.execution import RunOptions
+from folkmoot.engine.run.execution import RunOptions
 from folkmoot.errors import BudgetReached, InputError, StorageError
 from folkmoot.kit import coding
-from folkmoot.kit.coding.afterwards import code_afterwards
+from folkmoot.kit.coding.post_hoc import code_afterwards
 from folkmoot.kit.coding.sheet import number_of, read_sheet, write_sheet
 from folkmoot.measures.agreement import krippendorff_alpha
 from folkmoot.storage.amendments import Amendment, amend, amendments

@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
-from folkmoot.engine.desk import Chair, Question, seats_in
-from folkmoot.engine.execution import RunOptions
-from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.study import registered
-from folkmoot.engine.withdrawal import find_personal_texts, withdraw
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.seats.seat_manager import Chair, Question, seats_in
+from folkmoot.engine.seats.withdrawal import find_personal_texts, withdraw
+from folkmoot.engine.study.study import registered
 from folkmoot.errors import BudgetReached, InputError
 from folkmoot.kit.controls.asking import run_controls
 from folkmoot.kit.controls.conversations import find_decisions

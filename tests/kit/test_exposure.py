@@ -16,8 +16,8 @@ from folkmoot import Finding, Run, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Utterance
-from folkmoot.engine.strict_answers import COUNTED
-from folkmoot.engine.verify import verify_run
+from folkmoot.engine.run.verify import verify_run
+from folkmoot.engine.study.strict_answers import COUNTED
 from folkmoot.kit.exposure import (
     ELSEWHERE,
     MISNAMED,
@@ -32,7 +32,7 @@ from folkmoot.kit.exposure import (
 from folkmoot.kit.sources import count_unattributed_characters
 from folkmoot.models.scripted import Scripted
 from folkmoot.provenance import Source, SourcedText, join, quote
-from folkmoot.report.html import write_report
+from folkmoot.report.document.html import write_report
 from folkmoot.storage.run_folder import RunFolder
 
 # --- two tables at which people talk before they vote ---------------------------------------------

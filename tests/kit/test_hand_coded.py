@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import folkmoot.studies
-from folkmoot.conversation.tone import tone
+from folkmoot.conversation.sentiment import tone
 from folkmoot.conversation.transcript import EMPTY, Speaker, build_messages
 from folkmoot.kit import coding
 from folkmoot.kit.coding.coder import Codes, quote_text, system_prompt
 from folkmoot.models.request import Request
-from folkmoot.respondent.coder import codes_of
+from folkmoot.respondent.replies.coder import codes_of
 from folkmoot.studies.negotiation.decision import theory_words
 
 HAND = Path(__file__).parent / "hand_coded"

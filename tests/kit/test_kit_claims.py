@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from folkmoot.kit.claims import claims_finding, say_claims
-from folkmoot.measures.claims import Claim, Result, Side, judge_families
+from folkmoot.measures.inference.claims import Claim, Result, Side, judge_families
 from folkmoot.storage.findings import Intervals, cell_text
 
 CLAIM = Claim("t.changed", ("b", "a"), family="primary", outcome="changed")

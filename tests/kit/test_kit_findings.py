@@ -26,8 +26,8 @@ from folkmoot.kit.findings import (
     significant,
     who_to_whom,
 )
-from folkmoot.measures.clustered import clustered_mean, clustered_share
-from folkmoot.measures.estimates import Estimate
+from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
+from folkmoot.measures.inference.estimates import Estimate
 from folkmoot.storage.findings import Finding, Grid, Intervals
 
 HALF = Estimate(0.5, 0.25, 0.75, 20)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import folkmoot
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.execution import RunOptions
-from folkmoot.engine.session import Session
-from folkmoot.engine.study import Study
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.session.session import Session
+from folkmoot.engine.study.study import Study
 from folkmoot.kit import coding
-from folkmoot.kit.coding.afterwards import code_afterwards
+from folkmoot.kit.coding.post_hoc import code_afterwards
 from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
 from folkmoot.models.scripted import Scripted
 from folkmoot.provenance import join

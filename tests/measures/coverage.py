@@ -22,26 +22,26 @@ from folkmoot.measures.agreement import (
     krippendorff_alpha,
     krippendorff_interval,
 )
-from folkmoot.measures.clustered import (
-    clustered_difference,
-    clustered_mean,
-    clustered_share,
-    paired_difference,
-)
 from folkmoot.measures.diversity import (
     effective_number,
     effective_ratio,
     evenness,
     spread_of_ratings,
 )
-from folkmoot.measures.estimates import Estimate
-from folkmoot.measures.factorial import factorial
-from folkmoot.measures.paired_votes import paired_shares
+from folkmoot.measures.inference.clustered import (
+    clustered_difference,
+    clustered_mean,
+    clustered_share,
+    paired_difference,
+)
+from folkmoot.measures.inference.estimates import Estimate
+from folkmoot.measures.inference.factorial import factorial
+from folkmoot.measures.inference.paired_votes import paired_shares
+from folkmoot.measures.inference.proportions import between, mover, newcombe, wilson
+from folkmoot.measures.inference.rectified import rectified_difference, rectified_mean
+from folkmoot.measures.inference.regression import logistic
+from folkmoot.measures.inference.specification_curve import _predict
 from folkmoot.measures.position import Shown, position_effects
-from folkmoot.measures.proportions import between, mover, newcombe, wilson
-from folkmoot.measures.rectified import rectified_difference, rectified_mean
-from folkmoot.measures.regression import logistic
-from folkmoot.measures.specification_curve import _predict
 from folkmoot.randomness import generator
 
 Floats = NDArray[np.float64]

@@ -14,8 +14,8 @@ from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
 from statsmodels.stats.power import NormalIndPower, TTestIndPower, TTestPower
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from folkmoot.measures.paired_votes import bowker, mcnemar, stuart_maxwell
-from folkmoot.measures.power import (
+from folkmoot.measures.inference.paired_votes import bowker, mcnemar, stuart_maxwell
+from folkmoot.measures.inference.power import (
     cohen_h,
     n_two_shares,
     power_two_shares,
@@ -23,8 +23,8 @@ from folkmoot.measures.power import (
     smallest_d_paired,
     smallest_h,
 )
-from folkmoot.measures.proportions import newcombe, wilson
-from folkmoot.measures.regression import logistic
+from folkmoot.measures.inference.proportions import newcombe, wilson
+from folkmoot.measures.inference.regression import logistic
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 40, 300, 20_000])

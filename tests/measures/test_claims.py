@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from folkmoot.measures.claims import Claim, Side, estimate_difference, evaluate
-from folkmoot.measures.proportions import newcombe
-from folkmoot.measures.specification_curve import Curve, specification_curve
+from folkmoot.measures.inference.claims import Claim, Side, estimate_difference, evaluate
+from folkmoot.measures.inference.proportions import newcombe
+from folkmoot.measures.inference.specification_curve import Curve, specification_curve
 
 
 def side(hits: int, n: int, name: str = "", units: int = 0) -> Side:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from folkmoot.measures.clustered import clustered_coefficient
+from folkmoot.measures.inference.clustered import clustered_coefficient
 
 # study, effect, variance (one a study), within, between
 ROWS = np.array(

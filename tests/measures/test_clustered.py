@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.regression.linear_model import OLS
 
-from folkmoot.measures.clustered import (
+from folkmoot.measures.inference.clustered import (
     clustered_coefficient,
     clustered_difference,
     clustered_mean,

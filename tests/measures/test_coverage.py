@@ -18,7 +18,7 @@ from folkmoot.measures.agreement import (
     krippendorff_interval,
 )
 from folkmoot.measures.diversity import effective_ratio, evenness, spread_of_ratings
-from folkmoot.measures.proportions import newcombe, wilson
+from folkmoot.measures.inference.proportions import newcombe, wilson
 from tests.measures.coverage import ABOVE_97, CASES, cover, estimator
 
 DRAWS = 2_000

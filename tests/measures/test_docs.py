@@ -11,18 +11,14 @@ import folkmoot
 from folkmoot.measures import (
     agreement,
     bands,
-    clustered,
     clusters,
     diagnostics,
     diversity,
     dri,
-    paired_votes,
     position,
-    power,
-    proportions,
-    regression,
     retest,
 )
+from folkmoot.measures.inference import clustered, paired_votes, power, proportions, regression
 from tests.fenced import blocks, run_python
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from folkmoot.measures.estimates import dollars
+from folkmoot.measures.inference.estimates import dollars
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.api import OLS
 
-from folkmoot.measures.factorial import factorial
+from folkmoot.measures.inference.factorial import factorial
 
 NAMES = ("a", "b", "c")
 EIGHT = list(product((False, True), repeat=3))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from folkmoot.measures.diagnostics import agreeing_share, opens_by_agreeing
-from folkmoot.measures.paired_votes import towards_target
+from folkmoot.measures.inference.paired_votes import towards_target
+from folkmoot.measures.inference.proportions import Arm, difference_bounds
 from folkmoot.measures.position import Shown, position_effects
-from folkmoot.measures.proportions import Arm, difference_bounds
 
 OPTIONS = ("a", "b", "c")
 

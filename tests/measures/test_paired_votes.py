@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from folkmoot.measures.paired_votes import (
+from folkmoot.measures.inference.paired_votes import (
     bowker,
     mcnemar,
     moves_towards,

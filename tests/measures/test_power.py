@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from folkmoot.measures.power import (
+from folkmoot.measures.inference.power import (
     cohen_h,
     design_effect,
     detectable_share,

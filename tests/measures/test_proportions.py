@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from folkmoot.measures.proportions import (
+from folkmoot.measures.inference.proportions import (
     between,
     holm,
     newcombe,

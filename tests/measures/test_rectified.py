@@ -7,7 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from folkmoot.measures.rectified import people_needed, rectified_difference, rectified_mean
+from folkmoot.measures.inference.rectified import (
+    people_needed,
+    rectified_difference,
+    rectified_mean,
+)
 
 RUNS = 400
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from folkmoot.measures.regression import design, firth, logistic
+from folkmoot.measures.inference.regression import design, firth, logistic
 
 
 def two_arms(a: int, b: int, c: int, d: int) -> tuple[list[bool], list[str]]:

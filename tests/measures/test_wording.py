@@ -10,7 +10,14 @@ from typing import get_args
 import pytest
 
 import folkmoot
-from folkmoot.measures.claims import Claim, ClaimVerdict, Direction, Result, Side, evaluate
+from folkmoot.measures.inference.claims import (
+    Claim,
+    ClaimVerdict,
+    Direction,
+    Result,
+    Side,
+    evaluate,
+)
 from folkmoot.measures.wording import PHRASES, find_forbidden
 
 SOURCE = Path(folkmoot.__file__).parent

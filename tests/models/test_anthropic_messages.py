@@ -8,9 +8,9 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from folkmoot.errors import FatalModelError, QuotaError, TransientError
-from folkmoot.models.anthropic_messages import decode, encode, provider
 from folkmoot.models.request import Message, ProviderSettings, Request
-from folkmoot.models.structured import Capabilities
+from folkmoot.models.wire.anthropic_messages import decode, encode, provider
+from folkmoot.models.wire.capabilities import Capabilities
 from tests.servers.faults import FaultPlan
 from tests.servers.model_server import ModelServer
 

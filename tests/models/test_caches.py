@@ -15,15 +15,15 @@ import pytest
 from folkmoot import EMPTY, Run, Session, Speaker, Study, StudyConfig, Utterance, run
 from folkmoot.conversation.prompts import Prompt, PromptLibrary
 from folkmoot.conversation.transcript import build_messages
-from folkmoot.engine.estimate import rehearsed
-from folkmoot.engine.execution import RunOptions
-from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.runner import from_python, load, run_study
-from folkmoot.models import anthropic_messages, openai_chat
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.run.dry_run import rehearsed
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.runner import from_python, load, run_study
 from folkmoot.models.catalog import resolve
 from folkmoot.models.prices import rate_for
 from folkmoot.models.request import Message, Request, Usage
-from folkmoot.report.trust import trust
+from folkmoot.models.wire import anthropic_messages, openai_chat
+from folkmoot.report.document.trust import trust
 from folkmoot.storage.run_folder import JOURNAL
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread

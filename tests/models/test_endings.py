@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.errors import ModelError, RateLimited, TransientError
-from folkmoot.models import anthropic_messages, gemini, openai_chat
 from folkmoot.models.request import Reply, without_thoughts
+from folkmoot.models.wire import anthropic_messages, gemini, openai_chat
 
 
 def openai(finish: object, text: str = "Yes", **more: object) -> Reply:

@@ -12,13 +12,13 @@ import pytest
 from aiohttp import web
 
 from folkmoot import Session, Speaker, Study, StudyConfig, run
-from folkmoot.engine.consent import sending
-from folkmoot.engine.execution import RunOptions
-from folkmoot.engine.runner import from_python, providers_of
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.runner import from_python, providers_of
+from folkmoot.engine.study.consent import sending
 from folkmoot.errors import FatalModelError, FolkmootError, InputError, TransientError
 from folkmoot.models.endpoints import opened, servers_of
+from folkmoot.models.load_balancer import Spread
 from folkmoot.models.request import Message, Reply, Request
-from folkmoot.models.spread import Spread
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 

@@ -9,8 +9,8 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from folkmoot.errors import FatalModelError, QuotaError, RateLimited
-from folkmoot.models.gemini import decode, encode, provider
 from folkmoot.models.request import Message, ProviderSettings, Request
+from folkmoot.models.wire.gemini import decode, encode, provider
 from tests.servers.answers import vector
 from tests.servers.faults import FaultPlan
 from tests.servers.model_server import ModelServer

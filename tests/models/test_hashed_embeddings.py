@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkmoot.models.hashed_embeddings import DIMENSIONS, embed, idf
+from folkmoot.models.local.hashed_embeddings import DIMENSIONS, embed, idf
 
 TEXTS = [
     "Buses at night bring cleaners and nurses home.",

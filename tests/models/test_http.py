@@ -18,7 +18,7 @@ from folkmoot.errors import (
     RejectedError,
     TransientError,
 )
-from folkmoot.models.http import failure, retry_after_seconds
+from folkmoot.models.wire.http_client import failure, retry_after_seconds
 
 CASES: list[tuple[int, dict[str, object], type[ModelError]]] = [
     (401, {"message": "Incorrect API key"}, FatalModelError),

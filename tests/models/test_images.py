@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from folkmoot.models import anthropic_messages, gemini, openai_chat
 from folkmoot.models.catalog import reads_text_alone, resolve
 from folkmoot.models.images import images_in, placed, shown_in
 from folkmoot.models.request import Message, Request
-from folkmoot.models.structured import Capabilities
+from folkmoot.models.wire import anthropic_messages, gemini, openai_chat
+from folkmoot.models.wire.capabilities import Capabilities
 
 PLAN = "https://example.org/plan.png"
 PARK = "https://example.org/park.jpg?size=large"

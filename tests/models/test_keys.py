@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.providers import Providers
+from folkmoot.engine.calls.model_routing import Providers
+from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import InputError
-from folkmoot.models.catalog import resolve
-from folkmoot.models.http import Wire
-from folkmoot.models.keys import (
+from folkmoot.models.api_keys import (
     HIDDEN,
     environment,
     find_key,
     key_for,
     scrub,
 )
+from folkmoot.models.call_llm import call_llm, try_models
+from folkmoot.models.catalog import resolve
 from folkmoot.models.request import ProviderSettings
-from folkmoot.models.simple_call import call_llm, try_models
 from folkmoot.models.urls import refuse_unencrypted, unencrypted_host
+from folkmoot.models.wire.http_client import Wire
 
 OPENAI = resolve("gpt-4o", environ={})
 KEYS = {"OPENAI_API_KEY": "from-here"}

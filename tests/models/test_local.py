@@ -21,8 +21,9 @@ import folkmoot
 from folkmoot import Choice, Missing, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
-from folkmoot.models import local, local_server
-from folkmoot.models.local import LocalModel, _free_cores, model_file, title
+from folkmoot.models.local import local_model as local
+from folkmoot.models.local import local_server
+from folkmoot.models.local.local_model import LocalModel, _free_cores, model_file, title
 from folkmoot.models.request import Message, ProviderSettings, Request
 from folkmoot.models.scripted import Scripted
 from tests.contract.small import small_study
@@ -94,7 +95,7 @@ async def test_the_server_wants_its_own_key_and_ends_with_its_user() -> None:
 ASKS_ON = """
 import asyncio
 from folkmoot.models import local, local_server
-from folkmoot.models.local import LocalModel
+from folkmoot.models.local.local_model import LocalModel
 from folkmoot.models.request import ProviderSettings
 from tests.models.test_local import QUESTION
 

@@ -9,15 +9,15 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from folkmoot.errors import FatalModelError, QuotaError, RateLimited, TransientError
-from folkmoot.models.openai_chat import (
+from folkmoot.models.request import Message, ProviderSettings, Request
+from folkmoot.models.wire.capabilities import JSON_MODE, PROMPT, Capabilities
+from folkmoot.models.wire.openai_chat import (
     decode,
     decode_embeddings,
     encode,
     first_capabilities,
     provider,
 )
-from folkmoot.models.request import Message, ProviderSettings, Request
-from folkmoot.models.structured import JSON_MODE, PROMPT, Capabilities
 from tests.servers.answers import vector
 from tests.servers.faults import FaultPlan
 from tests.servers.model_server import ModelServer

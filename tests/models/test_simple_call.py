@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from folkmoot.errors import FatalModelError, InputError, TransientError
-from folkmoot.models import simple_call
+from folkmoot.models import call_llm as simple_call
+from folkmoot.models.call_llm import call_llm, list_models, messages_from, try_models
 from folkmoot.models.request import Message
-from folkmoot.models.simple_call import call_llm, list_models, messages_from, try_models
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from folkmoot.models.request import Message, Request
-from folkmoot.models.structured import (
+from folkmoot.models.wire.capabilities import (
     Capabilities,
     Learnt,
     closed_schema,

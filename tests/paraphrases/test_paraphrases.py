@@ -17,7 +17,7 @@ from jinja2 import meta, nodes
 
 import folkmoot
 from folkmoot.conversation.prompts import environment, read_source
-from folkmoot.engine.study import find_study, registered
+from folkmoot.engine.study.study import find_study, registered
 from folkmoot.kit.exposure import differences
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group.findings import LIKELY

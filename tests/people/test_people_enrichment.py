@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 from pydantic import ValidationError
 
-from folkmoot.conversation.answers import Answer, Missing, Unreadable
+from folkmoot.conversation.answer_types import Answer, Missing, Unreadable
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.errors import InputError
 from folkmoot.people import Demographics, enrich

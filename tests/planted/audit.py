@@ -12,8 +12,8 @@ from typing import Any
 
 from sklearn.metrics import adjusted_rand_score
 
-from folkmoot.engine.journal import Journal
-from folkmoot.respondent.persona import meet
+from folkmoot.engine.journal.journal import Journal
+from folkmoot.respondent.mind.persona import meet
 from folkmoot.storage.run_folder import RunFolder
 from tests.planted.mirror import Exposure, true_rates
 

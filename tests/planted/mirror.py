@@ -10,11 +10,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from folkmoot.respondent.knobs import Knobs
-from folkmoot.respondent.lexicon import MIXTURES, Counts
-from folkmoot.respondent.mind import moved
-from folkmoot.respondent.persona import Persona, meet
-from folkmoot.respondent.reading import Dose
+from folkmoot.respondent.mind.knobs import Knobs
+from folkmoot.respondent.mind.lexicon import MIXTURES, Counts
+from folkmoot.respondent.mind.mind import moved
+from folkmoot.respondent.mind.persona import Persona, meet
+from folkmoot.respondent.mind.reading import Dose
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from folkmoot.engine.claims import evaluate_claims
-from folkmoot.engine.study_file import load_study_file
-from folkmoot.measures.claims import SUPPORTED, Claim, Result, Side
-from folkmoot.measures.specification_curve import specification_curve
+from folkmoot.engine.settings.claims import evaluate_claims
+from folkmoot.engine.study.study_file import load_study_file
+from folkmoot.measures.inference.claims import SUPPORTED, Claim, Result, Side
+from folkmoot.measures.inference.specification_curve import specification_curve
 from folkmoot.randomness import generator
 from folkmoot.storage.run_folder import RunFolder
 

@@ -16,7 +16,7 @@ import pytest
 from scipy.stats import binom
 
 import folkmoot
-from folkmoot.measures.proportions import wilson
+from folkmoot.measures.inference.proportions import wilson
 from folkmoot.storage.findings import Finding
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

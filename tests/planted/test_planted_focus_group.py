@@ -15,12 +15,12 @@ from scipy.stats import binom
 import folkmoot
 from folkmoot.conversation.transcript import EMPTY, Speaker, build_messages
 from folkmoot.kit.exposure import MISNAMED
-from folkmoot.measures.clustered import paired_difference
+from folkmoot.measures.inference.clustered import paired_difference
 from folkmoot.models.request import ProviderSettings, Request, RespondentHints, StudyPart
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.provenance import join
 from folkmoot.respondent import Respondent
-from folkmoot.respondent.reading import read
+from folkmoot.respondent.mind.reading import read
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY, sycophancy
 from folkmoot.studies.focus_group.config import DiscussionConfig

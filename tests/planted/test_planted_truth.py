@@ -13,7 +13,7 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint, proportions_ztest
 
 import folkmoot
-from folkmoot.engine.session import Scope
+from folkmoot.engine.session.session import Scope
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination import files, interviews, opposition
 from folkmoot.studies.cross_pollination.participants import Participant, State

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from folkmoot.engine.execution import RunOptions
-from folkmoot.engine.grid import RunGrid, run_grid
-from folkmoot.report.pooled import Figure, _figures, findings_of_cells, overall
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.grid import RunGrid, run_grid
+from folkmoot.report.comparison.pooled import Figure, _figures, findings_of_cells, overall
 from tests.planted.audit import EXPOSED, Audit
 
 STUDY = """

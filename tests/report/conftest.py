@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import folkmoot
-from folkmoot.engine.study import registered
+from folkmoot.engine.study.study import registered
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import small_study
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from folkmoot.report.charts import svgs
-from folkmoot.report.html import prose
-from folkmoot.report.style import COLOURS
+from folkmoot.report.document.charts import svgs
+from folkmoot.report.document.html import prose
+from folkmoot.report.document.style import COLOURS
 from folkmoot.storage.findings import (
     Bars,
     Chart,

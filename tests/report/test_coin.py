@@ -18,7 +18,7 @@ import folkmoot
 from folkmoot.models.request import Reply, Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.randomness import generator
-from folkmoot.report.document import Document, document
+from folkmoot.report.document.document import Document, document
 from folkmoot.respondent.provider import Respondent
 from folkmoot.storage.run_folder import RunFolder
 from tests.studies.cross_pollination.test_protocol import SETTINGS, Cast

@@ -12,12 +12,12 @@ import yaml
 from scipy.stats import ttest_1samp, ttest_ind
 
 from folkmoot.errors import InputError, StorageError
-from folkmoot.measures.claims import Claim
-from folkmoot.measures.estimates import p_value
-from folkmoot.measures.proportions import holm
-from folkmoot.report.compare import compare
+from folkmoot.measures.inference.claims import Claim
+from folkmoot.measures.inference.estimates import p_value
+from folkmoot.measures.inference.proportions import holm
+from folkmoot.report.comparison.compare import compare
 from folkmoot.storage.findings import Cell, Finding
-from folkmoot.storage.recording import frame
+from folkmoot.storage.table_buffer import frame
 from folkmoot.storage.tables import write_table
 
 OPTIONS = ("parks", "jobs", "care")

@@ -12,8 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from folkmoot.engine.study import study_of_run
-from folkmoot.report.deviations import deviations, since
+from folkmoot.engine.study.study import study_of_run
+from folkmoot.report.document.deviations import deviations, since
 from folkmoot.storage.run_folder import RunFolder
 
 

@@ -16,10 +16,10 @@ import pytest
 from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
-from folkmoot.engine.desk import seats_in
-from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.study import FAILED, findings_of, study_of_run
-from folkmoot.report.compare import compare
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.seats.seat_manager import seats_in
+from folkmoot.engine.study.study import FAILED, findings_of, study_of_run
+from folkmoot.report.comparison.compare import compare
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from tests.view.conftest import reader
 

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
-from folkmoot.engine.study import registered
-from folkmoot.engine.study_file import load_study_file
+from folkmoot.engine.study.study import registered
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
 from folkmoot.kit.polis import AGREE, DISAGREE, read_polis
-from folkmoot.report.compare import compare
+from folkmoot.report.comparison.compare import compare
 from folkmoot.report.polis import Cast, Comment, Conversation, write_conversation
 from folkmoot.studies.cross_pollination.preparation import from_polis
 

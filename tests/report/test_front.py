@@ -13,13 +13,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from folkmoot.engine.hypotheses import SECTION as STATED
-from folkmoot.engine.study import study_of_run
+from folkmoot.engine.settings.hypotheses import SECTION as STATED
+from folkmoot.engine.study.study import study_of_run
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.kit.findings import FITNESS
-from folkmoot.report.front import answers, front, lanes, lights, question_of
-from folkmoot.report.html import write_report
-from folkmoot.report.mixed import KEY as PEOPLE_AND_MODELS
+from folkmoot.report.comparison.mixed import KEY as PEOPLE_AND_MODELS
+from folkmoot.report.document.front import answers, front, lanes, lights, question_of
+from folkmoot.report.document.html import write_report
 from folkmoot.storage.findings import Finding, Grid, Intervals
 from folkmoot.storage.run_folder import RunFolder
 

@@ -13,15 +13,21 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
-from folkmoot.engine.consent import Consent
-from folkmoot.engine.hypotheses import Hypothesis, hypotheses_finding
-from folkmoot.engine.study_file import load_study_file
+from folkmoot.engine.settings.hypotheses import Hypothesis, hypotheses_finding
+from folkmoot.engine.study.consent import Consent
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
-from folkmoot.measures.claims import Claim, judge
-from folkmoot.measures.power import DesignSize
-from folkmoot.measures.proportions import newcombe
-from folkmoot.report.power import claim_power, people_power, primary_claims
-from folkmoot.report.simulated_power import Job, Outcome, Trials, outcome, simulated_power
+from folkmoot.measures.inference.claims import Claim, judge
+from folkmoot.measures.inference.power import DesignSize
+from folkmoot.measures.inference.proportions import newcombe
+from folkmoot.report.comparison.power import claim_power, people_power, primary_claims
+from folkmoot.report.comparison.simulated_power import (
+    Job,
+    Outcome,
+    Trials,
+    outcome,
+    simulated_power,
+)
 from folkmoot.storage.findings import Cell, Finding
 from tests.contract.small import SMALL
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import folkmoot
-from folkmoot.engine.study import study_of_run
+from folkmoot.engine.study.study import study_of_run
 from folkmoot.measures.diagnostics import repeats_itself
 from folkmoot.models.request import Reply, Request, Usage
 from folkmoot.models.scripted import Scripted
-from folkmoot.report.document import document
-from folkmoot.report.front import lights
-from folkmoot.report.html import write_report
-from folkmoot.report.instructions import NOT_FOLLOWED, check_instructions
+from folkmoot.report.document.document import document
+from folkmoot.report.document.front import lights
+from folkmoot.report.document.html import write_report
+from folkmoot.report.document.instructions import NOT_FOLLOWED, check_instructions
 from folkmoot.storage.run_folder import RunFolder
 from tests.studies.cross_pollination.test_protocol import JOBS, SETTINGS, Cast, number
 

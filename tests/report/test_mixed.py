@@ -11,14 +11,14 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
-from folkmoot.engine.desk import Chair, Question
+from folkmoot.engine.seats.seat_manager import Chair, Question
 from folkmoot.errors import InputError
-from folkmoot.measures.proportions import newcombe
-from folkmoot.report.compare import compare
-from folkmoot.report.document import document
+from folkmoot.measures.inference.proportions import newcombe
+from folkmoot.report.comparison.compare import compare
+from folkmoot.report.comparison.mixed import people_and_models
+from folkmoot.report.document.document import document
+from folkmoot.report.document.html import write_report
 from folkmoot.report.export import export
-from folkmoot.report.html import write_report
-from folkmoot.report.mixed import people_and_models
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
 from tests.engine.test_seats import by_hand

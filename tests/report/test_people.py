@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
-from folkmoot.measures.proportions import holm, newcombe
-from folkmoot.report.compare import compare
-from folkmoot.storage.recording import frame
+from folkmoot.measures.inference.proportions import holm, newcombe
+from folkmoot.report.comparison.compare import compare
+from folkmoot.storage.table_buffer import frame
 from folkmoot.storage.tables import write_table
 
 ARMS = ("simple_voting", "acp")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
-from folkmoot.report.compare import compare
+from folkmoot.report.comparison.compare import compare
 from folkmoot.storage.findings import Cell, Finding
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import small_study

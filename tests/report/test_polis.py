@@ -14,13 +14,13 @@ import pytest
 import yaml
 from sklearn.metrics import adjusted_rand_score
 
-from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.errors import InputError
 from folkmoot.measures.clusters import opinion_groups
 from folkmoot.report.export import export
 from folkmoot.report.polis import Cast, Comment, Conversation, write_conversation, write_polis
-from folkmoot.storage.recording import frame
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.table_buffer import frame
 from folkmoot.storage.tables import write_table
 
 COMMENTS = [

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.engine.study_file import load_study_file
-from folkmoot.measures.power import DesignSize
-from folkmoot.report.power import power_report
+from folkmoot.engine.study.study_file import load_study_file
+from folkmoot.measures.inference.power import DesignSize
+from folkmoot.report.comparison.power import power_report
 from folkmoot.storage.findings import Finding
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

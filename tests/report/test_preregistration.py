@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
-from folkmoot.engine.plan import digest_registration
-from folkmoot.engine.study import registered
+from folkmoot.engine.session.plan import digest_registration
+from folkmoot.engine.study.study import registered
 from folkmoot.errors import RunPaused
-from folkmoot.report.html import write_report
+from folkmoot.report.document.html import write_report
+from folkmoot.report.document.trust import trust
 from folkmoot.report.preregistration import registration_of_run
-from folkmoot.report.trust import trust
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import small_study
 

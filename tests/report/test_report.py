@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from pypdf import PdfReader
 
-from folkmoot.engine.study import study_of_run
+from folkmoot.engine.study.study import study_of_run
 from folkmoot.errors import StorageError
-from folkmoot.report.document import document
-from folkmoot.report.html import write_report
-from folkmoot.report.pdf import write_pdf
-from folkmoot.report.trust import trust
+from folkmoot.report.document.document import document
+from folkmoot.report.document.html import write_report
+from folkmoot.report.document.pdf import write_pdf
+from folkmoot.report.document.trust import trust
 from folkmoot.storage.findings import Grid
 from folkmoot.storage.run_folder import RunFolder
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from folkmoot.models.request import Message, RespondentHints
 from folkmoot.provenance import Source, SourcedText, Span, quote
 from folkmoot.respondent import general
-from folkmoot.respondent.persona import meet
-from folkmoot.respondent.reading import arguments, read
+from folkmoot.respondent.mind.persona import meet
+from folkmoot.respondent.mind.reading import arguments, read
 from tests.planted.mirror import Exposure, true_rates
 from tests.respondent.town import (
     CARE,

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
 
 import folkmoot
-from folkmoot.conversation.answers import Json
+from folkmoot.conversation.answer_types import Json
 from folkmoot.models.request import (
     NOT_MOVED,
     NOT_READ,

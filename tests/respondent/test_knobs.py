@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from folkmoot.conversation.answers import Parsed
+from folkmoot.conversation.answer_types import Parsed
 from folkmoot.conversation.choices import Choice
 from folkmoot.errors import InputError
 from folkmoot.models.request import CUT, Message, ProviderSettings, Request, RespondentHints

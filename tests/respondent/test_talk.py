@@ -7,14 +7,14 @@ import json
 import numpy as np
 import pytest
 
-from folkmoot.conversation.answers import Json
+from folkmoot.conversation.answer_types import Json
 from folkmoot.models.request import ProviderSettings, RespondentHints
 from folkmoot.people.enrichment import Demographics, demographics_prompt, enrichment_prompt
 from folkmoot.provenance import SourcedText, quote
 from folkmoot.respondent import Respondent, general
-from folkmoot.respondent.lexicon import MIXTURES
-from folkmoot.respondent.persona import meet
-from folkmoot.respondent.reading import phrases
+from folkmoot.respondent.mind.lexicon import MIXTURES
+from folkmoot.respondent.mind.persona import meet
+from folkmoot.respondent.mind.reading import phrases
 from tests.respondent.town import (
     CARE,
     ENTERPRISE,

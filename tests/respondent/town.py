@@ -11,7 +11,7 @@ from folkmoot.conversation.transcript import Speaker, Transcript, Utterance, bui
 from folkmoot.models.request import ProviderSettings, Request, RespondentHints, StudyPart
 from folkmoot.provenance import Quoted, SourcedText, concatenate, join, quote
 from folkmoot.respondent import Mind, Part, Respondent
-from folkmoot.respondent.reading import read
+from folkmoot.respondent.mind.reading import read
 
 OPTIONS = ("A covered market", "Free evening buses", "A public swimming pool")
 JOBS = (

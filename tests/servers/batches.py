@@ -2,7 +2,7 @@
 
 OpenAI: POST /v1/files, POST and GET /v1/batches, GET /v1/files/ID/content; Anthropic: POST and GET
 /v1/messages/batches and …/ID/results; Gemini: POST …:batchGenerateContent, GET /v1beta/batches.
-As their documentation has it (the addresses stand in `folkmoot/models/batches.py`).
+As their documentation has it (the addresses stand in `folkmoot/models/wire/batches.py`).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from folkmoot import files
 from folkmoot.errors import StorageError
-from folkmoot.storage.files import (
+from folkmoot.storage.json_files import (
     dumps,
     plain,
     read_items,

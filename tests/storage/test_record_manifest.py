@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from folkmoot.storage.files import dumps
+from folkmoot.storage.json_files import dumps
 from folkmoot.storage.manifest import (
     ModelUse,
     RunFacts,

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from folkmoot.errors import ProtocolError
-from folkmoot.storage.recording import frame
+from folkmoot.storage.table_buffer import frame
 from folkmoot.storage.tables import codebook, write_table
 
 ROWS = [

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.errors import ProtocolError, StorageError
-from folkmoot.storage import recording as module
-from folkmoot.storage.recording import Place, Recording, RowFile, frame, read_recordings
+from folkmoot.storage import table_buffer as module
+from folkmoot.storage.table_buffer import Place, Recording, RowFile, frame, read_recordings
 from folkmoot.storage.tables import write_table
 
 

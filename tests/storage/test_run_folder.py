@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from folkmoot.errors import StorageError
-from folkmoot.storage.files import write_json
-from folkmoot.storage.recording import frame
+from folkmoot.storage.json_files import write_json
 from folkmoot.storage.run_folder import RunFolder, Streamed
+from folkmoot.storage.table_buffer import frame
 from folkmoot.storage.tables import write_table
 
 

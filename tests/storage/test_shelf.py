@@ -9,7 +9,7 @@ import pytest
 
 from folkmoot.conversation.transcript import Transcript, Utterance
 from folkmoot.errors import StorageError
-from folkmoot.storage.shelf import Kept, Shelf
+from folkmoot.storage.disk_store import Kept, Shelf
 
 TALK = Transcript((Utterance("p_1", "Parks ☃"), Utterance("m", "", missing="refused")))
 

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from folkmoot.measures.diversity import effective_number
-from folkmoot.measures.regression import logistic
+from folkmoot.measures.inference.regression import logistic
 from folkmoot.storage.findings import Finding, Flow, Intervals, Points
-from folkmoot.storage.recording import frame
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.table_buffer import frame
 from folkmoot.storage.tables import write_table
 from folkmoot.studies.cross_pollination.findings import findings
 

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from folkmoot.conversation.answers import Answer, Unreadable
+from folkmoot.conversation.answer_types import Answer, Unreadable
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance, build_messages
-from folkmoot.engine.desk import Chair, Desk, Question, Scene
-from folkmoot.engine.seats import Playable, Seats
+from folkmoot.engine.seats.seat_manager import Chair, Desk, Question, Scene
+from folkmoot.engine.seats.seats import Playable, Seats
 from folkmoot.models.request import Json, Request
 from folkmoot.view import seat
 

@@ -11,9 +11,9 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from folkmoot.engine.study import registered
+from folkmoot.engine.study.study import registered
 from folkmoot.view.pages import Reader
-from folkmoot.view.shelf import Shelf
+from folkmoot.view.run_list import Shelf
 from folkmoot.view.site import Guard, site
 from tests.servers.pages import Answer, PageServer
 from tests.waiting import wait_until

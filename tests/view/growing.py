@@ -13,12 +13,11 @@ from pathlib import Path
 
 import polars as pl
 
-from folkmoot.engine.folder import HOLDER
-from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.journal_file import COLUMNS, open_file
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_file import COLUMNS, open_file
+from folkmoot.engine.session.folder_access import HOLDER
 from folkmoot.provenance import Source, Span
 from folkmoot.storage.provenance_table import PROVENANCE, pack_spans
-from folkmoot.storage.recording import Recording, RowFile
 from folkmoot.storage.run_folder import (
     CODEBOOK,
     JOURNAL,
@@ -30,6 +29,7 @@ from folkmoot.storage.run_folder import (
     TABLES,
     RunFolder,
 )
+from folkmoot.storage.table_buffer import Recording, RowFile
 
 CELLS = ", ".join(("number", *COLUMNS, "content", "seal"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from folkmoot import Choice, Speaker, Study, StudyConfig
-from folkmoot.engine.session import Scope, Session
+from folkmoot.engine.session.session import Scope, Session
 from folkmoot.models.request import Request
 from folkmoot.storage.findings import Finding, Grid
 from folkmoot.storage.rows import Row

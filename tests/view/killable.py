@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import folkmoot
-from folkmoot.engine.desk import Desk
+from folkmoot.engine.seats.seat_manager import Desk
 from folkmoot.view import seat
 
 

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page, expect
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from folkmoot.engine.study import registered
+from folkmoot.engine.study.study import registered
 from folkmoot.storage.run_folder import MANIFEST, RunFolder
 from folkmoot.view.site import Guard, site
 from tests.servers.pages import PageServer

@@ -20,8 +20,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from folkmoot.engine.desk import Desk
-from folkmoot.engine.seats import Playable, Seats
+from folkmoot.engine.seats.seat_manager import Desk
+from folkmoot.engine.seats.seats import Playable, Seats
 from folkmoot.view.connections import ConnectionLimits, group_of, trust_connection
 from folkmoot.view.seat import app
 from folkmoot.view.site import MAX_FORM_BYTES, Guard, site

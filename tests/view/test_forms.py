@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field, JsonValue
 
 from folkmoot import Json
-from folkmoot.conversation.answers import with_ways_out
+from folkmoot.conversation.answer_types import with_ways_out
 from folkmoot.view import forms
 from folkmoot.view.forms import answer_of, form_of, problem_with, way_out_of
 

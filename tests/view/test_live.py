@@ -15,10 +15,9 @@ import polars as pl
 import pytest
 from playwright.sync_api import Browser, expect
 
-from folkmoot.engine.folder import open_run
-from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.session.folder_access import open_run
 from folkmoot.errors import StorageError
-from folkmoot.storage.recording import read_recordings
 from folkmoot.storage.run_folder import (
     CODEBOOK,
     JOURNAL,
@@ -28,6 +27,7 @@ from folkmoot.storage.run_folder import (
     RunFolder,
     RunSoFar,
 )
+from folkmoot.storage.table_buffer import read_recordings
 from folkmoot.view.people import KEY, frame, people_of
 from folkmoot.view.person import person
 from folkmoot.view.rooms import in_room, room_columns, rooms

@@ -12,11 +12,11 @@ import pytest
 
 import folkmoot
 from folkmoot.errors import RunPaused
-from folkmoot.report.front import Lane, Step
+from folkmoot.report.document.front import Lane, Step
 from folkmoot.storage.run_folder import MANIFEST, TABLES, RunFolder
 from folkmoot.view.making import make
 from folkmoot.view.overview import FINDINGS
-from folkmoot.view.shelf import standing
+from folkmoot.view.run_list import standing
 from folkmoot.view.site import environment
 from tests.contract.small import small_study
 from tests.view.conftest import found_in, made_in, reader

@@ -14,7 +14,7 @@ import pytest
 
 import folkmoot
 from folkmoot import Session, Speaker, Study, StudyConfig
-from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.models.scripted import Scripted
 from folkmoot.storage.run_folder import JOURNAL, cache_of
 from folkmoot.view.overview import made_of

@@ -23,8 +23,8 @@ from playwright.async_api import Error as PlaywrightError
 
 import folkmoot
 from folkmoot import Run
-from folkmoot.engine.desk import Desk
-from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.seats.seat_manager import Desk
 from folkmoot.models.catalog import HUMAN
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view import seat

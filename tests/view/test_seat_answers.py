@@ -16,10 +16,10 @@ from pydantic import BaseModel, Field
 
 import folkmoot
 from folkmoot import Choice, Json, Missing, Scope, Session, Speaker, Study, StudyConfig
-from folkmoot.conversation.answers import CANNOT_SAY, DECLINED, NONE_OF_THESE, with_ways_out
+from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, NONE_OF_THESE, with_ways_out
 from folkmoot.conversation.choices import Number
-from folkmoot.engine.desk import CLOSED, WITHDRAWN, Chair, Desk, Question
-from folkmoot.engine.seats import OwnCard, Playable, Seats
+from folkmoot.engine.seats.seat_manager import CLOSED, WITHDRAWN, Chair, Desk, Question
+from folkmoot.engine.seats.seats import OwnCard, Playable, Seats
 from folkmoot.view import seat
 from folkmoot.view.seat import ANSWERED, GONE_ON, NOT_TICKED, STALE
 from tests.view.asking import asking, served

@@ -11,8 +11,8 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
 from folkmoot.conversation.transcript import Utterance
-from folkmoot.engine.desk import CLOSED, WITHDRAWN
-from folkmoot.engine.seats import Playable, Seats
+from folkmoot.engine.seats.seat_manager import CLOSED, WITHDRAWN
+from folkmoot.engine.seats.seats import Playable, Seats
 from folkmoot.models.request import Json
 from folkmoot.view.seat import NOT_TICKED
 from tests.view.asking import asking, served

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from starlette.exceptions import HTTPException
 
-from folkmoot.engine.folder import HOLDER
+from folkmoot.engine.session.folder_access import HOLDER
 from folkmoot.storage.run_folder import JOURNAL, LOG_LINES, MANIFEST, PLAN
-from folkmoot.view.shelf import Shelf, standing
+from folkmoot.view.run_list import Shelf, standing
 from tests.view.conftest import reader
 
 
@@ -229,7 +229,7 @@ def test_a_list_of_many_runs_reads_little_of_each_and_nothing_twice(
         run.mkdir(parents=True)
         for name in (MANIFEST, PLAN, LOG_LINES, JOURNAL):
             os.link(outputs / "town_hall" / name, run / name)
-    monkeypatch.setattr("folkmoot.view.shelf.COUNTING", 0.0)  # nobody is counted
+    monkeypatch.setattr("folkmoot.view.run_list.COUNTING", 0.0)  # nobody is counted
     read: Counter[str] = Counter()
     plain = io.open
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from folkmoot.engine.study import Study, registered
+from folkmoot.engine.study.study import Study, registered
 from folkmoot.field_notes import ESSENTIAL, UNIT
 
 DIALECT = GenerateJsonSchema.schema_dialect

@@ -14,7 +14,7 @@ import yaml
 
 from folkmoot.authoring.keys import UNSET, Key, keys_of
 from folkmoot.authoring.schema import schema_file_name, schema_text
-from folkmoot.engine.study import Study
+from folkmoot.engine.study.study import Study
 
 WIDTH = 100
 NOTE_COLUMN = 34

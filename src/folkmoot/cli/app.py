@@ -187,7 +187,7 @@ def run(
 ) -> None:
     """Run a study, or resume one (--resume)."""
     from folkmoot.cli.run import Serving, grid_command, run_command
-    from folkmoot.engine.execution import RunOptions
+    from folkmoot.engine.run.execution import RunOptions
 
     options = RunOptions(
         model=model,
@@ -235,7 +235,7 @@ def try_(
 ) -> None:
     """Answer a study's questions yourself, in a run that is thrown away."""
     from folkmoot.cli.run import Serving, try_command
-    from folkmoot.engine.execution import RunOptions
+    from folkmoot.engine.run.execution import RunOptions
 
     options = RunOptions(overrides=tuple(set_ or ()), limit=limit)
     try_command(study, options, trust, Serving("127.0.0.1", port, ""), seat)
@@ -442,7 +442,7 @@ def control_run(
 ) -> None:
     """Ask control questions about a finished run: is it the treatment that made the difference?"""
     from folkmoot.cli.controls import controls_command
-    from folkmoot.engine.execution import RunOptions
+    from folkmoot.engine.run.execution import RunOptions
 
     settings = {
         "participants": participants,
@@ -483,7 +483,7 @@ def code_texts(
 ) -> None:
     """Show how free text was coded; code it, or have a person check the codes."""
     from folkmoot.cli import codes
-    from folkmoot.engine.execution import RunOptions
+    from folkmoot.engine.run.execution import RunOptions
 
     if sum(x is not None for x in (coder, sheet, read)) > 1:
         raise InputError("give one of --coder, --sheet, and --read")
@@ -563,7 +563,7 @@ def plan(
     """Write the preregistration of a study, with the digest of the plan that its run will seal."""
     from folkmoot.cli.results import plan_command
     from folkmoot.cli.study_files import consent
-    from folkmoot.engine.execution import RunOptions
+    from folkmoot.engine.run.execution import RunOptions
 
     options = RunOptions(
         model=model,

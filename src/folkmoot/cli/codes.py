@@ -12,13 +12,13 @@ from folkmoot.cli.results import find_run
 from folkmoot.cli.run import KEY_WARNING, TerminalProgress
 from folkmoot.cli.study_files import consent
 from folkmoot.cli.tables import print_findings
-from folkmoot.engine.event_loop import Stopper
-from folkmoot.engine.execution import RunOptions
+from folkmoot.engine.run.event_loop import Stopper
+from folkmoot.engine.run.execution import RunOptions
 from folkmoot.errors import InputError, Problem
 from folkmoot.kit.coding import finding
-from folkmoot.kit.coding.afterwards import code_afterwards
+from folkmoot.kit.coding.post_hoc import code_afterwards
 from folkmoot.kit.coding.sheet import read_sheet, write_sheet
-from folkmoot.measures.estimates import plural
+from folkmoot.measures.inference.estimates import plural
 from folkmoot.storage.run_folder import STUDY_FILE, RunFolder
 
 

@@ -146,7 +146,7 @@ def clean(text: str) -> str:
 
 def safe(text: str) -> str:
     """`clean`, and without any API key, be it from the environment or from `--key`."""
-    from folkmoot.models.keys import scrub
+    from folkmoot.models.api_keys import scrub
 
     words = sys.argv[1:]
     given = [after for word, after in itertools.pairwise(words) if word == "--key"]
@@ -181,7 +181,9 @@ def _resume_hint(more: Sequence[str] = ()) -> None:
 
 def _exit_if_authors_mistake(error: Exception) -> None:
     """Exit with 2 for a mistake in a user's own study code, and say where its traceback is."""
-    from folkmoot.engine.authors import mistake_of  # slow to import, needed after errors only
+    from folkmoot.engine.settings.author_errors import (
+        mistake_of,  # slow to import, needed after errors only
+    )
 
     if (mistake := mistake_of(error)) is None:
         return

@@ -10,8 +10,8 @@ from folkmoot.cli.results import find_run
 from folkmoot.cli.run import KEY_WARNING, TerminalProgress
 from folkmoot.cli.study_files import consent
 from folkmoot.cli.tables import print_findings
-from folkmoot.engine.event_loop import Stopper
-from folkmoot.engine.execution import RunOptions
+from folkmoot.engine.run.event_loop import Stopper
+from folkmoot.engine.run.execution import RunOptions
 from folkmoot.kit.controls.asking import run_controls
 from folkmoot.kit.controls.findings import BY_QUESTION, control_findings
 from folkmoot.storage.run_folder import STUDY_FILE, RunFolder

@@ -13,10 +13,10 @@ from rich.text import Text
 from folkmoot.cli.console import clean, err, out, warn
 from folkmoot.cli.run import KEY_WARNING
 from folkmoot.errors import EXIT_INPUT, FolkmootError, InputError
+from folkmoot.models.api_keys import scrub
+from folkmoot.models.call_llm import EVERYDAY, ModelListing, call_llm, list_models, try_models
 from folkmoot.models.catalog import KNOWN, LOCAL, ON_THIS_MACHINE, VENDORS, resolve
-from folkmoot.models.keys import scrub
 from folkmoot.models.prices import rate_for
-from folkmoot.models.simple_call import EVERYDAY, ModelListing, call_llm, list_models, try_models
 
 QUESTION = "Which is larger, the sun or the moon? Answer with one word."
 

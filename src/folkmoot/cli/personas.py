@@ -15,12 +15,12 @@ from folkmoot.cli.console import clean, err, out, warn
 from folkmoot.cli.run import KEY_WARNING, TerminalProgress
 from folkmoot.cli.study_files import print_models_note
 from folkmoot.cli.tables import grid_view
-from folkmoot.conversation.answers import Missing
-from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.execution import RunOptions
-from folkmoot.engine.runner import from_python, run_study
-from folkmoot.engine.session import Scope, Session
-from folkmoot.engine.study import Study
+from folkmoot.conversation.answer_types import Missing
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.runner import from_python, run_study
+from folkmoot.engine.session.session import Scope, Session
+from folkmoot.engine.settings.config import StudyConfig
+from folkmoot.engine.study.study import Study
 from folkmoot.errors import InputError
 from folkmoot.hints import shortened
 from folkmoot.kit.base_personas import BasePersonaRow

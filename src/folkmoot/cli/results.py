@@ -13,29 +13,29 @@ from rich.progress import track
 from folkmoot.cli.console import clean, err, out, warn
 from folkmoot.cli.study_files import consent
 from folkmoot.cli.tables import print_findings, synthetic_panel
-from folkmoot.engine.desk import seats_in
-from folkmoot.engine.execution import RunOptions, money_in
-from folkmoot.engine.folder import held_folder, is_held, open_run
-from folkmoot.engine.grid import RunGrid, cell_folder, is_grid, read_grid
-from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.repair import plan_repair, repair_journal
-from folkmoot.engine.runner import load
-from folkmoot.engine.study import complete_parts, study_of_run
-from folkmoot.engine.study_file import load_study_file
-from folkmoot.engine.verify import verify_run
-from folkmoot.engine.withdrawal import (
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.run.execution import RunOptions, money_in
+from folkmoot.engine.run.grid import RunGrid, cell_folder, is_grid, read_grid
+from folkmoot.engine.run.repair import plan_repair, repair_journal
+from folkmoot.engine.run.runner import load
+from folkmoot.engine.run.verify import verify_run
+from folkmoot.engine.seats.seat_manager import seats_in
+from folkmoot.engine.seats.withdrawal import (
     describe_texts,
     find_personal_texts,
     finish_withdrawal,
     withdraw,
     withdrawals,
 )
+from folkmoot.engine.session.folder_access import held_folder, is_held, open_run
+from folkmoot.engine.study.study import complete_parts, study_of_run
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError
-from folkmoot.kit.coding.afterwards import verify_codings
+from folkmoot.kit.coding.post_hoc import verify_codings
 from folkmoot.kit.controls.asking import verify_controls
 from folkmoot.kit.exposure import differences
-from folkmoot.measures.estimates import dollars, plural
-from folkmoot.storage.files import write_content, write_text
+from folkmoot.measures.inference.estimates import dollars, plural
+from folkmoot.storage.json_files import write_content, write_text
 from folkmoot.storage.partial_run import PartialRun
 from folkmoot.storage.run_folder import JOURNAL, OUTPUTS, STUDY_FILE, RunFolder, RunSoFar
 
@@ -202,7 +202,7 @@ def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
 
 def report_command(name: str, pdf: bool) -> None:
     """Write the report and print its path."""
-    from folkmoot.report.html import write_grid_report, write_report
+    from folkmoot.report.document.html import write_grid_report, write_report
 
     grid = find_grid(name)
     if grid is not None:
@@ -235,7 +235,7 @@ def export_command(name: str, to: str, target: Path | None, *, with_ids: bool = 
 
 def compare_command(names: Sequence[str], margin: float) -> None:
     """Print what differs between runs."""
-    from folkmoot.report.compare import compare
+    from folkmoot.report.comparison.compare import compare
 
     if len(names) < 2:
         raise InputError("compare needs at least two runs, or a run and a file of answers")
@@ -262,7 +262,7 @@ def plan_command(path: Path, options: RunOptions, target: Path | None, *, pdf: b
     write_text(target, content)
     out().print(f"wrote {escape(str(target))}", soft_wrap=True)
     if pdf:
-        from folkmoot.report.pdf import write_registration_pdf
+        from folkmoot.report.document.pdf import write_registration_pdf
 
         written = write_registration_pdf(text, target.with_suffix(".pdf"))
         out().print(f"wrote {escape(str(written))}", soft_wrap=True)
@@ -275,7 +275,7 @@ def power_command(
     path: Path, overrides: tuple[str, ...], iccs: Sequence[float], width: float
 ) -> None:
     """Print the smallest effect that this design can detect, and what its claims need."""
-    from folkmoot.report.power import power_of
+    from folkmoot.report.comparison.power import power_of
 
     found = load_study_file(path, overrides, consent=consent(path))
     print_findings(out(), power_of(found, iccs, width))
@@ -283,7 +283,7 @@ def power_command(
 
 def simulate_command(path: Path, overrides: tuple[str, ...], sizes: str | None, runs: int) -> None:
     """Print how often the embedded respondent's runs of this study support its primary claims."""
-    from folkmoot.report.simulated_power import Trials, simulated_power
+    from folkmoot.report.comparison.simulated_power import Trials, simulated_power
 
     trials = Trials.of(path, overrides, sizes, runs, consent(path))
     err().print(f"{plural(len(trials.jobs), 'run')} of the embedded respondent")

@@ -23,11 +23,7 @@ from rich.text import Text
 from folkmoot.cli.console import clean, end_now, err, out, safe, warn
 from folkmoot.cli.study_files import consent, print_models_note, rehearsal
 from folkmoot.cli.tables import print_findings, synthetic_panel
-from folkmoot.engine.event_loop import Stopper
-from folkmoot.engine.execution import RunOptions
-from folkmoot.engine.forecast import Forecast
-from folkmoot.engine.grid import axes_of, is_grid, run_grid
-from folkmoot.engine.progress import (
+from folkmoot.engine.calls.progress import (
     CallRetried,
     Event,
     Notice,
@@ -40,7 +36,11 @@ from folkmoot.engine.progress import (
     duration,
     pace,
 )
-from folkmoot.engine.runner import (
+from folkmoot.engine.run.event_loop import Stopper
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.forecast import Forecast
+from folkmoot.engine.run.grid import axes_of, is_grid, run_grid
+from folkmoot.engine.run.runner import (
     check_models,
     folder_of,
     load,
@@ -48,10 +48,10 @@ from folkmoot.engine.runner import (
     run_study,
     seated,
 )
-from folkmoot.engine.study import Study, findings_of
-from folkmoot.engine.study_file import StudyFile
+from folkmoot.engine.study.study import Study, findings_of
+from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import InputError, NothingUsable
-from folkmoot.measures.estimates import dollars, plural
+from folkmoot.measures.inference.estimates import dollars, plural
 from folkmoot.models.catalog import HUMAN, LOCAL, is_local, resolve
 from folkmoot.models.prices import FREE, cost_of, rate_for
 from folkmoot.models.request import Request
@@ -328,7 +328,7 @@ def grid_command(
 ) -> None:
     """Run a study once for each cell of a grid and print what they found together. `preflight`
     None: where the estimate is high and a cell of the first repeat is new."""
-    from folkmoot.report.pooled import pooled
+    from folkmoot.report.comparison.pooled import pooled
 
     if options.key:
         warn(KEY_WARNING)

@@ -19,11 +19,11 @@ from starlette.exceptions import HTTPException
 from folkmoot.cli.console import clean, out, warn
 from folkmoot.cli.results import find_grid, find_run, show_grid
 from folkmoot.cli.tables import synthetic_panel
-from folkmoot.engine.folder import open_run
-from folkmoot.engine.journal import JournalReader, name_in
-from folkmoot.engine.study import study_of_run
+from folkmoot.engine.journal.journal import JournalReader, name_in
+from folkmoot.engine.session.folder_access import open_run
+from folkmoot.engine.study.study import study_of_run
 from folkmoot.errors import InputError, Problem, StorageError
-from folkmoot.measures.estimates import plural
+from folkmoot.measures.inference.estimates import plural
 from folkmoot.storage.findings import cell_text, heading
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.view.people import names_in, people_of, table_of

@@ -18,32 +18,32 @@ from folkmoot.authoring.schema import schema_file_name, schema_text
 from folkmoot.authoring.template import new_files
 from folkmoot.cli.console import clean, err, out, resume_line, safe, warn
 from folkmoot.cli.tables import grid_view
-from folkmoot.engine.authors import mistake_of
-from folkmoot.engine.consent import Consent, loading, model_files, sending
-from folkmoot.engine.estimate import (
+from folkmoot.engine.calls.model_routing import blind, unpriced
+from folkmoot.engine.calls.progress import duration
+from folkmoot.engine.run.dry_run import (
     ASSUMED_LATENCY,
     SYNTHETIC_LATENCY,
     Estimate,
     TokenRange,
     rehearsed,
 )
-from folkmoot.engine.execution import RunOptions, money_in
-from folkmoot.engine.folder import is_held
-from folkmoot.engine.model_choice import choose_models
-from folkmoot.engine.progress import duration
-from folkmoot.engine.providers import blind, unpriced
-from folkmoot.engine.runner import folder_of, providers_of
-from folkmoot.engine.study import Study, code_of, find_study, installed_studies
-from folkmoot.engine.study_file import StudyFile, load_study_file
-from folkmoot.engine.study_language import describe_language
+from folkmoot.engine.run.execution import RunOptions, money_in
+from folkmoot.engine.run.model_choice import choose_models
+from folkmoot.engine.run.runner import folder_of, providers_of
+from folkmoot.engine.run.study_language import describe_language
+from folkmoot.engine.session.folder_access import is_held
+from folkmoot.engine.settings.author_errors import mistake_of
+from folkmoot.engine.study.consent import Consent, loading, model_files, sending
+from folkmoot.engine.study.study import Study, code_of, find_study, installed_studies
+from folkmoot.engine.study.study_file import StudyFile, load_study_file
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.files import write_bytes
 from folkmoot.kit.polis import read_polis
-from folkmoot.measures.estimates import dollars, plural
-from folkmoot.models.batches import PROMISED_HOURS
+from folkmoot.measures.inference.estimates import dollars, plural
+from folkmoot.models.api_keys import find_key
 from folkmoot.models.catalog import LOCAL, ON_THIS_MACHINE, ModelSpec, resolve
-from folkmoot.models.keys import find_key
 from folkmoot.models.prices import cost_of, takes_batches
+from folkmoot.models.wire.batches import PROMISED_HOURS
 from folkmoot.storage.findings import Grid
 from folkmoot.storage.run_folder import OUTPUTS
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from folkmoot.conversation.answers import (
+from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
     CHOICE,
     DECLINED,
@@ -31,7 +31,7 @@ from folkmoot.conversation.answers import (
     parse_way_out,
     pin_schema,
 )
-from folkmoot.conversation.spoken import (
+from folkmoot.conversation.reply_forms import (
     LONGEST,
     bare_forms,
     carried_forms,

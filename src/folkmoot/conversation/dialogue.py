@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from folkmoot.conversation.answers import Missing, Text
-from folkmoot.conversation.spoken import own_part
+from folkmoot.conversation.answer_types import Missing, Text
+from folkmoot.conversation.reply_forms import own_part
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
 
 

@@ -20,7 +20,14 @@ from jinja2 import Template, TemplateError, TemplateSyntaxError, meta, pass_cont
 from jinja2.runtime import Context
 
 from folkmoot.conversation.choices import listed
-from folkmoot.conversation.sandbox import FAILURES, MAX_TEMPLATE, PROMPTS, WORK, Sandbox, Work
+from folkmoot.conversation.template_sandbox import (
+    FAILURES,
+    MAX_TEMPLATE,
+    PROMPTS,
+    WORK,
+    Sandbox,
+    Work,
+)
 from folkmoot.conversation.template_sentences import FieldSentences, read_field_sentences
 from folkmoot.errors import InputError, Problem, ProtocolError
 from folkmoot.hints import did_you_mean

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from folkmoot.engine.claims import read_declared
-from folkmoot.engine.hypotheses import evaluate_declared
+from folkmoot.engine.settings.claims import read_declared
+from folkmoot.engine.settings.hypotheses import evaluate_declared
 from folkmoot.kit.findings import Row, cells, intervals, listed
-from folkmoot.measures.claims import Claim, Result
-from folkmoot.measures.estimates import known
+from folkmoot.measures.inference.claims import Claim, Result
+from folkmoot.measures.inference.estimates import known
 from folkmoot.measures.wording import ESTIMATES, EXPLORATORY
 from folkmoot.storage.findings import Finding, Grid, Intervals
 from folkmoot.storage.run_folder import RunFolder

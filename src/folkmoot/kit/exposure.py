@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.utterances import UTTERANCES
-from folkmoot.measures.estimates import percent
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.seats.utterances import UTTERANCES
+from folkmoot.measures.inference.estimates import percent
 from folkmoot.provenance import Source
 from folkmoot.storage.findings import Finding, Grid, Heat
 from folkmoot.storage.provenance_table import PROVENANCE

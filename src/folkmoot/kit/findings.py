@@ -40,11 +40,11 @@ from typing import TypeVar
 
 from pydantic import JsonValue
 
-from folkmoot.engine.journal import name_in
-from folkmoot.measures import estimates
+from folkmoot.engine.journal.journal import name_in
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, Check
-from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, p_value, percent, plural
-from folkmoot.measures.proportions import holm, wilson
+from folkmoot.measures.inference import estimates
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, p_value, percent, plural
+from folkmoot.measures.inference.proportions import holm, wilson
 from folkmoot.storage.findings import Cell, Finding, Grid, Heat, Intervals
 
 Row = dict[str, Cell]

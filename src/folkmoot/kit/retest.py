@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import polars as pl
 
-from folkmoot.engine.session import Scope
+from folkmoot.engine.session.session import Scope
 from folkmoot.measures.retest import Repeat
 
 T = TypeVar("T")

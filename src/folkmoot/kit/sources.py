@@ -12,13 +12,13 @@ from contextlib import closing
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.utterances import (
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.seats.utterances import (
     UTTERANCES,
     SelfDescriptionRow,
     UtteranceRow,
 )
-from folkmoot.measures.estimates import plural
+from folkmoot.measures.inference.estimates import plural
 from folkmoot.models.request import Message
 from folkmoot.provenance import PROTOCOL, STUDY, UNATTRIBUTED
 from folkmoot.storage.findings import Finding, Grid

@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, jackknife
-from folkmoot.measures.proportions import score_interval
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, jackknife
+from folkmoot.measures.inference.proportions import score_interval
 
 FloatArray = NDArray[np.float64]
 Level = Literal["nominal", "ordinal", "interval"]

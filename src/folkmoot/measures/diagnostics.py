@@ -25,10 +25,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folkmoot.conversation.answers import WAYS_OUT
-from folkmoot.conversation.spoken import looks_like_refusal
+from folkmoot.conversation.answer_types import WAYS_OUT
+from folkmoot.conversation.reply_forms import looks_like_refusal
 from folkmoot.measures.bands import human_band
-from folkmoot.measures.clustered import clustered_mean, clustered_share
 from folkmoot.measures.diversity import (
     FEWEST_VOTES,
     effective_number,
@@ -36,7 +35,8 @@ from folkmoot.measures.diversity import (
     evenness,
     spread_of_ratings,
 )
-from folkmoot.measures.estimates import (
+from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
+from folkmoot.measures.inference.estimates import (
     Estimate,
     p_value,
     percent,
@@ -45,8 +45,8 @@ from folkmoot.measures.estimates import (
     points_span,
     span,
 )
+from folkmoot.measures.inference.proportions import holm, newcombe, wilson
 from folkmoot.measures.position import Shown, position_effects, shown_in
-from folkmoot.measures.proportions import holm, newcombe, wilson
 from folkmoot.measures.retest import Repeat, agreement_with_oneself
 
 Row = Mapping[str, Any]

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folkmoot.measures.estimates import Estimate, jackknife
+from folkmoot.measures.inference.estimates import Estimate, jackknife
 from folkmoot.randomness import generator
 
 FloatArray = NDArray[np.float64]

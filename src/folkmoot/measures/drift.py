@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from folkmoot.measures.estimates import ALPHA, FEWEST_UNITS, Estimate
+from folkmoot.measures.inference.estimates import ALPHA, FEWEST_UNITS, Estimate
 
 FloatArray = NDArray[np.float64]
 EXCHANGES = 1000

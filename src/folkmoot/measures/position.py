@@ -9,8 +9,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from folkmoot.measures.clustered import clustered_coefficient
-from folkmoot.measures.estimates import Estimate
+from folkmoot.measures.inference.clustered import clustered_coefficient
+from folkmoot.measures.inference.estimates import Estimate
 
 
 @dataclass(frozen=True, slots=True)

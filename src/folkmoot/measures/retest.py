@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folkmoot.measures.agreement import correlation_with_oneself, kappa_of_possible
-from folkmoot.measures.estimates import Estimate
+from folkmoot.measures.inference.estimates import Estimate
 
 SWAPS = 2000
 

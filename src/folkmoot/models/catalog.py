@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
+from folkmoot.models.api_keys import environment
 from folkmoot.models.endpoints import Endpoints, Server, servers_of
-from folkmoot.models.keys import environment
 from folkmoot.models.request import Provider, ProviderSettings
 from folkmoot.models.urls import with_version
 from folkmoot.registry import PROVIDERS, installed

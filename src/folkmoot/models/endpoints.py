@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
-from folkmoot.models.keys import scrub
+from folkmoot.models.api_keys import scrub
 from folkmoot.models.urls import join_url, names_secret, secrets_in
 
 Endpoints = Mapping[str, object]  # model or vendor → address, as a study file has it

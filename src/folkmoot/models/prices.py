@@ -31,7 +31,7 @@ class Rate:
     share: float = 1.0  # of the library's price
 
     def batched(self) -> Rate:
-        """What a call costs in a batch: half, with all three vendors (see `models/batches.py`).
+        """What a call costs in a batch: half, with all three vendors (see `batches.py`).
 
         Anthropic grants the discount of its cache as well. Of the others that is not known of every
         model, so cached tokens count as any others: the bill may be less.

@@ -13,7 +13,7 @@ from typing import Literal, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from folkmoot.conversation.answers import Answer, Json, Missing, Text, pin_schema
+from folkmoot.conversation.answer_types import Answer, Json, Missing, Text, pin_schema
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.people.persona import Persona

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import polars as pl
 
-from folkmoot.engine.desk import recruitment_ids
+from folkmoot.engine.seats.seat_manager import recruitment_ids
 from folkmoot.errors import InputError, Problem, RunExists
 from folkmoot.files import storage_errors, write_bytes
 from folkmoot.report.polis import write_polis
-from folkmoot.storage.files import write_json, write_text
+from folkmoot.storage.json_files import write_json, write_text
 from folkmoot.storage.run_folder import CODEBOOK, TABLES, RunFolder, Streamed
 from folkmoot.storage.tables import PARQUET_ONLY, as_csv, write_csv
 

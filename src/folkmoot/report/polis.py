@@ -20,11 +20,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.errors import InputError
 from folkmoot.files import csv_text
 from folkmoot.measures.clusters import opinion_groups
-from folkmoot.storage.files import write_text
+from folkmoot.storage.json_files import write_text
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 AGREE, PASS, DISAGREE = 1, 0, -1

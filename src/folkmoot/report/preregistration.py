@@ -14,14 +14,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.execution import RunOptions, seal_registration
-from folkmoot.engine.plan import CLAIMS, DESIGN, SEATS, Plan, digest_registration
-from folkmoot.engine.runner import folder_of, providers_of
-from folkmoot.engine.study import claims_of
-from folkmoot.engine.study_file import StudyFile
-from folkmoot.measures.claims import Claim
-from folkmoot.measures.estimates import ALPHA, FEWEST_UNITS, dollars, percent, plural
-from folkmoot.measures.power import DesignSize
+from folkmoot.engine.run.execution import RunOptions, seal_registration
+from folkmoot.engine.run.runner import folder_of, providers_of
+from folkmoot.engine.session.plan import CLAIMS, DESIGN, SEATS, Plan, digest_registration
+from folkmoot.engine.study.study import claims_of
+from folkmoot.engine.study.study_file import StudyFile
+from folkmoot.measures.inference.claims import Claim
+from folkmoot.measures.inference.estimates import ALPHA, FEWEST_UNITS, dollars, percent, plural
+from folkmoot.measures.inference.power import DesignSize
 from folkmoot.storage.findings import Cell, Grid, cell_text, heading
 from folkmoot.storage.rows import meanings
 from folkmoot.storage.run_folder import PLAN, RunFolder

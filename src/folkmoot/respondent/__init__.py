@@ -102,12 +102,12 @@ variables of templates make it better.
 from __future__ import annotations
 
 from folkmoot.models.request import Provider, ProviderSettings
-from folkmoot.respondent.draws import VERSION, Draws
-from folkmoot.respondent.knobs import PATHOLOGIES, Knobs, planted
-from folkmoot.respondent.lexicon import Lexicon, general
-from folkmoot.respondent.mind import Mind
-from folkmoot.respondent.part import Part
-from folkmoot.respondent.passages import Passage, of_kind
+from folkmoot.respondent.mind.draws import VERSION, Draws
+from folkmoot.respondent.mind.knobs import PATHOLOGIES, Knobs, planted
+from folkmoot.respondent.mind.lexicon import Lexicon, general
+from folkmoot.respondent.mind.mind import Mind
+from folkmoot.respondent.mind.part import Part
+from folkmoot.respondent.mind.passages import Passage, of_kind
 from folkmoot.respondent.provider import MODEL_SERVED, Respondent
 
 __all__ = [

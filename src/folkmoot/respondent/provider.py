@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from folkmoot.models import hashed_embeddings
+from folkmoot.models.local import hashed_embeddings
 from folkmoot.models.request import (
     CUT,
     FloatArray,
@@ -15,16 +15,16 @@ from folkmoot.models.request import (
     Usage,
     estimated_tokens,
 )
-from folkmoot.respondent import people
-from folkmoot.respondent.answering import answered
-from folkmoot.respondent.coder import codes_of, is_coding
-from folkmoot.respondent.knobs import Knobs
-from folkmoot.respondent.lexicon import general
-from folkmoot.respondent.mind import Mind, Situation
-from folkmoot.respondent.part import Part
-from folkmoot.respondent.pathologies import spoiled
-from folkmoot.respondent.persona import meet
-from folkmoot.respondent.reading import Reading, read
+from folkmoot.respondent.mind.knobs import Knobs
+from folkmoot.respondent.mind.lexicon import general
+from folkmoot.respondent.mind.mind import Mind, Situation
+from folkmoot.respondent.mind.part import Part
+from folkmoot.respondent.mind.persona import meet
+from folkmoot.respondent.mind.reading import Reading, read
+from folkmoot.respondent.replies import people
+from folkmoot.respondent.replies.answering import answered
+from folkmoot.respondent.replies.coder import codes_of, is_coding
+from folkmoot.respondent.replies.pathologies import spoiled
 
 MODEL_SERVED = "synthetic/5 SYNTHETIC"  # the version of its rules
 PERSONS = frozenset({"", "participant"})  # roles that are persons; so is whoever has a persona
@@ -79,7 +79,7 @@ class Respondent:
     async def embed(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
-        """Hashed embeddings, shape (n, 512); see `folkmoot.models.hashed_embeddings`."""
+        """Hashed embeddings, shape (n, 512); see `folkmoot.models.local.hashed_embeddings`."""
         # Here and not in a thread: a batch is a few ms of plain Python, which would only fight for
         # the interpreter with those who wait for it.
         vectors = hashed_embeddings.embed(texts)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.errors import StorageError
-from folkmoot.storage.files import read_json_object, write_json, write_text
+from folkmoot.storage.json_files import read_json_object, write_json, write_text
 from folkmoot.storage.manifest import AMENDED
 from folkmoot.storage.run_folder import MANIFEST
 

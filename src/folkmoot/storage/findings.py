@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from folkmoot.measures.estimates import FEWEST_UNITS
+from folkmoot.measures.inference.estimates import FEWEST_UNITS
 
 Cell = str | int | float | bool | None
 ILLUSTRATION = "An illustration, not evidence"

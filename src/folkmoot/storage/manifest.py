@@ -20,7 +20,7 @@ from typing import Any
 
 import polars as pl
 
-from folkmoot.measures.estimates import dollars, plural
+from folkmoot.measures.inference.estimates import dollars, plural
 from folkmoot.models.catalog import HUMAN, is_local
 from folkmoot.models.request import NOT_MOVED, NOT_READ
 from folkmoot.provenance import UNATTRIBUTED

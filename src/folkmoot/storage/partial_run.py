@@ -14,12 +14,12 @@ from functools import cached_property
 import polars as pl
 
 from folkmoot.hints import enumerated, some_of
-from folkmoot.measures.estimates import plural
+from folkmoot.measures.inference.estimates import plural
 from folkmoot.models.catalog import HUMAN
 from folkmoot.storage.findings import Cell, Finding, Grid
 from folkmoot.storage.manifest import HUMAN_MARK, MIXED_MARK, SYNTHETIC_MARK
-from folkmoot.storage.recording import KINDS
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.table_buffer import KINDS
 
 ANSWERS = "answers"
 COMPLETE = "complete"  # the key of the finding that tells what is complete

@@ -15,10 +15,10 @@ import yaml
 from folkmoot.errors import StorageError
 from folkmoot.files import user_cache_dir
 from folkmoot.models.catalog import HUMAN
-from folkmoot.storage.files import read_json, read_json_object
+from folkmoot.storage.json_files import read_json, read_json_object
 from folkmoot.storage.manifest import NO_FINDINGS, SYNTHETIC_MARK, SYNTHETIC_NOTE, describe_mark
 from folkmoot.storage.provenance_table import PROVENANCE, unpack_spans
-from folkmoot.storage.recording import Recording, read_recordings
+from folkmoot.storage.table_buffer import Recording, read_recordings
 
 OUTPUTS = Path("outputs")  # where runs lie unless told otherwise
 STUDY_FILE = "study.yaml"

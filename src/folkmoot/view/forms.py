@@ -18,7 +18,7 @@ from typing import Literal
 import jsonschema
 from pydantic import JsonValue
 
-from folkmoot.conversation.answers import CANNOT_SAY, DECLINED, NONE_OF_THESE
+from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, NONE_OF_THESE
 
 Kind = Literal["object", "rows", "choice", "several", "number", "text", "lines", "figures", "json"]
 Schema = Mapping[str, JsonValue]

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from folkmoot.engine.folder import is_held
-from folkmoot.engine.study import study_of_run
+from folkmoot.engine.session.folder_access import is_held
+from folkmoot.engine.study.study import study_of_run
 from folkmoot.errors import FolkmootError
-from folkmoot.report.document import Document, document
-from folkmoot.report.front import lanes, question_of
-from folkmoot.report.html import prose, write_page
-from folkmoot.storage.files import write_text
+from folkmoot.report.document.document import Document, document
+from folkmoot.report.document.front import lanes, question_of
+from folkmoot.report.document.html import prose, write_page
+from folkmoot.storage.json_files import write_text
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.overview import FINDINGS, title_of
 from folkmoot.view.site import environment

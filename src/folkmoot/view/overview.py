@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from folkmoot.engine.folder import is_held
+from folkmoot.engine.session.folder_access import is_held
 from folkmoot.errors import InputError
-from folkmoot.report.front import question_of
+from folkmoot.report.document.front import question_of
 from folkmoot.storage.amendments import AMENDMENTS
-from folkmoot.storage.files import write_text
+from folkmoot.storage.json_files import write_text
 from folkmoot.storage.run_folder import MANIFEST, PLAN, TABLES, cache_of
 from folkmoot.view.people import stamp
 

@@ -26,11 +26,10 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
-from folkmoot.engine.folder import is_held, open_run
-from folkmoot.engine.journal import JournalReader
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.session.folder_access import is_held, open_run
 from folkmoot.errors import InputError, StorageError
 from folkmoot.storage.amendments import AMENDMENTS
-from folkmoot.storage.recording import ROWS
 from folkmoot.storage.run_folder import (
     CODEBOOK,
     JOURNAL,
@@ -45,12 +44,13 @@ from folkmoot.storage.run_folder import (
     RunFolder,
     RunSoFar,
 )
+from folkmoot.storage.table_buffer import ROWS
 from folkmoot.view.overview import FINDINGS, Overviews, title_of
 from folkmoot.view.people import journal_of, names_in, stamp, table_of
 from folkmoot.view.person import person
 from folkmoot.view.rooms import in_room, room_columns, rooms
+from folkmoot.view.run_list import Shelf, standing
 from folkmoot.view.search import PER_PAGE, Searches
-from folkmoot.view.shelf import Shelf, standing
 from folkmoot.view.site import (
     UNREADABLE,
     LivePart,

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from folkmoot.engine.attempts import PREFLIGHT
-from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.study import study_of_run
+from folkmoot.engine.calls.retries import PREFLIGHT
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.study.study import study_of_run
 from folkmoot.errors import EmptyJournal, StorageError
 from folkmoot.storage.findings import Cell
 from folkmoot.storage.run_folder import JOURNAL, MANIFEST, PLAN, TABLES, RunFolder, RunSoFar

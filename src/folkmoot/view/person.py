@@ -11,7 +11,7 @@ from typing import NamedTuple
 import polars as pl
 from starlette.exceptions import HTTPException
 
-from folkmoot.engine.journal import name_in
+from folkmoot.engine.journal.journal import name_in
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.storage.findings import Cell, Grid
 from folkmoot.storage.run_folder import RunFolder

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from folkmoot.engine.journal import JournalReader, as_part
-from folkmoot.engine.redaction import MARK
-from folkmoot.engine.utterances import UTTERANCES
+from folkmoot.engine.journal.journal import JournalReader, as_part
+from folkmoot.engine.seats.redaction import MARK
+from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.people import LEADERS
 from folkmoot.view.talk import Said, base_of, fields_of, is_within, place_of, said

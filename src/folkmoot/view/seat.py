@@ -24,10 +24,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from folkmoot.conversation.answers import ALL_FIELDS, CANNOT_SAY, DECLINED, NONE_OF_THESE
+from folkmoot.conversation.answer_types import ALL_FIELDS, CANNOT_SAY, DECLINED, NONE_OF_THESE
 from folkmoot.conversation.transcript import Utterance
-from folkmoot.engine.desk import CLOSED, WITHDRAWN, Chair, Desk, Question
-from folkmoot.engine.execution import Host
+from folkmoot.engine.run.execution import Host
+from folkmoot.engine.seats.seat_manager import CLOSED, WITHDRAWN, Chair, Desk, Question
 from folkmoot.errors import InputError, Problem
 from folkmoot.models.images import Part, images_in, placed
 from folkmoot.models.request import Message

@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from folkmoot.errors import InputError
 from folkmoot.view.connections import BACKLOG, PageServer
 from folkmoot.view.pages import Reader
-from folkmoot.view.shelf import Shelf
+from folkmoot.view.run_list import Shelf
 from folkmoot.view.site import TOKEN, Guard, is_loopback, own_names, site
 
 

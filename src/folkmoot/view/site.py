@@ -36,7 +36,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.hidden_characters import without_hidden
-from folkmoot.measures.estimates import dollars
+from folkmoot.measures.inference.estimates import dollars
 from folkmoot.randomness import digest
 from folkmoot.storage.findings import cell_text, heading
 from folkmoot.view.connections import trust_connection

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from folkmoot.engine.utterances import UTTERANCES
+from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.provenance import Source, Span
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import RunFolder

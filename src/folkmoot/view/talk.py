@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from folkmoot.engine.journal import Entry, JournalReader, as_part, name_in
-from folkmoot.engine.utterances import UTTERANCES
+from folkmoot.engine.journal.journal import Entry, JournalReader, as_part, name_in
+from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.storage.findings import heading
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.sources import Sourced, draw_by_source

@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 
 import folkmoot
-from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.shards import SHARDS, shards_in
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.shards import SHARDS, shards_in
 from folkmoot.errors import StorageError
 from tests.contract.test_every_study import digest
 from tests.default_signals import with_default_signals

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.engine.study import registered
+from folkmoot.engine.study.study import registered
 from tests.contract.test_every_study import digest, play
 
 pytestmark = pytest.mark.xdist_group("ray")  # one cluster is enough

@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 import pytest
 
 import folkmoot
-from folkmoot.engine.lender import FEWEST_AHEAD, SHARE_AHEAD
-from folkmoot.engine.shards import SHARDS, entries_after, forget, shards_in
+from folkmoot.engine.journal.shards import SHARDS, entries_after, forget, shards_in
+from folkmoot.engine.limits.lender import FEWEST_AHEAD, SHARE_AHEAD
 from tests.engine.cluster.runs import (
     Head,
     journaled,

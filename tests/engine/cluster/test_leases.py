@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkmoot.engine.attempts import UNBOUNDED, Allowance
-from folkmoot.engine.budget import Budget, Price
+from folkmoot.engine.calls.retries import UNBOUNDED, Allowance
 from folkmoot.engine.cluster.leases import Lease, Leases, divided, report_of, take
-from folkmoot.engine.lender import Loan
+from folkmoot.engine.limits.budget import Budget, Price
+from folkmoot.engine.limits.lender import Loan
 from folkmoot.errors import BudgetReached, FolkmootError, RunPaused
 from tests.turns import turns
 

@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
-from folkmoot.engine.cluster import refusals
-from folkmoot.engine.consent import Consent
-from folkmoot.engine.execution import RunOptions, sending_rehearsed
-from folkmoot.engine.runner import run_study
-from folkmoot.engine.study import registered
-from folkmoot.engine.study_file import load_study_file
+from folkmoot.engine.cluster import preconditions as refusals
+from folkmoot.engine.run.execution import RunOptions, sending_rehearsed
+from folkmoot.engine.run.runner import run_study
+from folkmoot.engine.study.consent import Consent
+from folkmoot.engine.study.study import registered
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError, ProtocolError
 from folkmoot.models.scripted import Scripted
 from tests.contract.small import small_study

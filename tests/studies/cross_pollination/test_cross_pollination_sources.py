@@ -12,7 +12,7 @@ import pytest
 
 import folkmoot
 from folkmoot import Run
-from folkmoot.engine.session import Scope
+from folkmoot.engine.session.session import Scope
 from folkmoot.kit.exposure import ELSEWHERE, differences
 from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
 from folkmoot.models.request import Message, ProviderSettings, Reply, Request, StudyPart

@@ -13,7 +13,7 @@ import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
 from folkmoot.kit.exposure import differences
-from folkmoot.measures.proportions import newcombe, wilson
+from folkmoot.measures.inference.proportions import newcombe, wilson
 from folkmoot.models.request import Request
 from folkmoot.studies.cross_pollination.findings.votes import read
 from tests.studies.cross_pollination.test_exposure import Talkers

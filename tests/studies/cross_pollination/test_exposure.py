@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from folkmoot.conversation.transcript import Transcript
-from folkmoot.engine.session import Scope
+from folkmoot.engine.session.session import Scope
 from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.models.request import Request
 from folkmoot.studies.cross_pollination import voting

@@ -12,8 +12,8 @@ import pytest
 
 import folkmoot
 from folkmoot import Run
-from folkmoot.engine.execution import RunOptions
-from folkmoot.engine.runner import load, run_study
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.runner import load, run_study
 from folkmoot.errors import BudgetReached, InputError, RefusedError
 from folkmoot.measures.diagnostics import of_answers
 from folkmoot.models.request import Request
@@ -581,7 +581,7 @@ def test_what_every_machine_is_sent_does_not_grow_with_the_number_of_people(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ray")
-    from folkmoot.engine.cluster import travel
+    from folkmoot.engine.cluster import pickling as travel
 
     sizes: list[dict[str, int]] = []
     sent = travel.packed_by_name

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from folkmoot.conversation.answers import Json, Missing, Text, Unreadable
+from folkmoot.conversation.answer_types import Json, Missing, Text, Unreadable
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.answer_types import Missing
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.focus_group import STUDY

@@ -9,8 +9,8 @@ import pytest
 from pydantic import ConfigDict
 
 import folkmoot
-from folkmoot.engine.session import Session
-from folkmoot.engine.study import Study
+from folkmoot.engine.session.session import Session
+from folkmoot.engine.study.study import Study
 from folkmoot.errors import FatalModelError, InputError, RefusedError
 from folkmoot.models.request import Message, Reply, Request
 from folkmoot.models.scripted import Scripted

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import folkmoot
-from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.answer_types import Missing
 from folkmoot.errors import InputError
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.answer_types import Missing
 from folkmoot.randomness import uniform
 from folkmoot.studies.focus_group.config import DiscussionPhase
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript, MessageRole

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 from scipy.stats import t as student
 
-from folkmoot.conversation.tone import tone
+from folkmoot.conversation.sentiment import tone
 from folkmoot.measures.diversity import gini
 from folkmoot.studies.focus_group.discussion import INTENTS
 from folkmoot.studies.focus_group.files import TranscriptFormatter, topline, topline_page

@@ -17,7 +17,7 @@ from folkmoot.conversation.transcript import Speaker, Transcript, Utterance, bui
 from folkmoot.models.request import ProviderSettings, Request, RespondentHints, StudyPart
 from folkmoot.provenance import concatenate
 from folkmoot.respondent import Respondent
-from folkmoot.respondent.reading import read
+from folkmoot.respondent.mind.reading import read
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY, sycophancy
 from folkmoot.studies.focus_group.config import DiscussionConfig

@@ -9,9 +9,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from folkmoot.conversation.answers import Missing, Parsed
-from folkmoot.engine.strict_answers import COMPARED
-from folkmoot.engine.study import findings_of
+from folkmoot.conversation.answer_types import Missing, Parsed
+from folkmoot.engine.study.strict_answers import COMPARED
+from folkmoot.engine.study.study import findings_of
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.storage.findings import Finding

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import folkmoot
-from folkmoot.conversation.answers import WAYS_OUT
+from folkmoot.conversation.answer_types import WAYS_OUT
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.negotiation import STUDY

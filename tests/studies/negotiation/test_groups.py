@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import folkmoot
-from folkmoot.engine.study_file import validate
+from folkmoot.engine.study.study_file import validate
 from folkmoot.errors import InputError
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.negotiation import STUDY

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from folkmoot.engine.study_file import validate
+from folkmoot.engine.study.study_file import validate
 from folkmoot.errors import ProtocolError
 from folkmoot.studies.negotiation import STUDY, files
 from tests.studies.negotiation.conftest import GROUPS, Runner, session_json, some

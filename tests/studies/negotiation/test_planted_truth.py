@@ -19,13 +19,13 @@ import polars as pl
 import pytest
 
 import folkmoot
-from folkmoot.conversation.answers import Json
+from folkmoot.conversation.answer_types import Json
 from folkmoot.conversation.transcript import EMPTY, Speaker, build_messages
 from folkmoot.kit.exposure import MISNAMED, differences
 from folkmoot.models.request import ProviderSettings, Request, RespondentHints, StudyPart
 from folkmoot.provenance import SourcedText, cell, join, quote
 from folkmoot.respondent import Mind, Respondent
-from folkmoot.respondent.reading import read
+from folkmoot.respondent.mind.reading import read
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from folkmoot.conversation.answers import NONE_OF_THESE
+from folkmoot.conversation.answer_types import NONE_OF_THESE
 from folkmoot.models.request import Request
 from folkmoot.studies.negotiation.config import StatedMember
 from folkmoot.studies.negotiation.participants import build_group

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from folkmoot.conversation.answers import Parsed
+from folkmoot.conversation.answer_types import Parsed
 from folkmoot.conversation.template_sentences import read_field_sentences
 from folkmoot.kit.exposure import differences
 from folkmoot.models.request import Request

@@ -20,7 +20,7 @@ import pytest
 import folkmoot
 from folkmoot import Run
 from folkmoot.kit.exposure import MISNAMED, differences
-from folkmoot.measures.clustered import clustered_mean
+from folkmoot.measures.inference.clustered import clustered_mean
 from folkmoot.models.request import ProviderSettings, Reply, Request, StudyPart
 from folkmoot.models.scripted import Scripted
 from folkmoot.respondent import Respondent

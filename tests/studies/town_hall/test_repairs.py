@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.conversation.answers import Parsed, Reading
+from folkmoot.conversation.answer_types import Parsed, Reading
 from folkmoot.studies.town_hall.answers import (
     Planned,
     Reaction,

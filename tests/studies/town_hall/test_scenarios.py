@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from folkmoot.engine.study_file import load_study_file
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.models.request import Request
 from folkmoot.studies.town_hall.findings import findings
 

@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from folkmoot.engine.estimate import rehearsed
-from folkmoot.engine.study_file import load_study_file
+from folkmoot.engine.run.dry_run import rehearsed
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import RefusedError
 from folkmoot.kit.exposure import differences
 from folkmoot.models.request import Request

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import folkmoot
-from folkmoot.engine.study_file import load_study_file
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
 from folkmoot.studies.town_hall.config import TownHallConfig
 

@@ -17,7 +17,7 @@ FLAGS = ["--model", "synthetic", "--set", "sets=1", "--set", "levels=[1, 2-2, 4]
 KILLED = """
 import os, signal, sqlite3, sys
 from pathlib import Path
-import folkmoot.engine.journal as journal
+import folkmoot.engine.journal.journal as journal
 from folkmoot.cli import main
 
 wanted, put = int(sys.argv.pop(1)), journal.Journal.put

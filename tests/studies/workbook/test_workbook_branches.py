@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.engine.grid import GRID
+from folkmoot.engine.run.grid import GRID
 from folkmoot.models.request import Request
 from folkmoot.models.scripted import Scripted
-from folkmoot.report.html import HTML, PDF
+from folkmoot.report.document.html import HTML, PDF
 from folkmoot.storage import amendments, run_folder
 from folkmoot.studies.workbook.answers import Listed, NotALiteral, read_options
 from folkmoot.studies.workbook.placeholders import empty_branches

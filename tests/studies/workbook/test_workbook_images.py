@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
-from folkmoot.engine.execution import RunOptions
-from folkmoot.engine.journal import Journal
-from folkmoot.engine.runner import load as load_run
+from folkmoot.engine.journal.journal import Journal
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.runner import load as load_run
 from folkmoot.errors import FatalModelError, InputError
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.workbook.preparation import notes

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.conversation.answers import Missing, Parsed, Unreadable
+from folkmoot.conversation.answer_types import Missing, Parsed, Unreadable
 from folkmoot.studies.workbook.answers import (
     Listed,
     NotALiteral,

@@ -17,10 +17,10 @@ import pytest
 
 import folkmoot
 from folkmoot.conversation.transcript import EMPTY, Speaker, build_messages
-from folkmoot.engine.journal import Journal
+from folkmoot.engine.journal.journal import Journal
 from folkmoot.kit.exposure import MISNAMED, differences
-from folkmoot.measures.clustered import clustered_difference
-from folkmoot.measures.estimates import Estimate
+from folkmoot.measures.inference.clustered import clustered_difference
+from folkmoot.measures.inference.estimates import Estimate
 from folkmoot.models.request import ProviderSettings, Request, RespondentHints
 from folkmoot.provenance import cell, join, quote
 from folkmoot.respondent import Respondent

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.answer_types import Missing
 from folkmoot.studies.workbook.checks import design_problems
 from folkmoot.studies.workbook.config import Computed
 from folkmoot.studies.workbook.placeholders import (

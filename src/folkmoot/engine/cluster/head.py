@@ -21,24 +21,24 @@ import ray
 from ray.exceptions import ObjectLostError, RayActorError, RayError, RaySystemError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from folkmoot.engine.attempts import Halted
-from folkmoot.engine.budget import Amount
+from folkmoot.engine.calls.progress import CallRetried, Notice
+from folkmoot.engine.calls.retries import Halted
 from folkmoot.engine.cluster.leases import Lease, Leases
-from folkmoot.engine.cluster.refusals import RAY
-from folkmoot.engine.cluster.travel import packed, packed_by_name, unpacked
+from folkmoot.engine.cluster.pickling import packed, packed_by_name, unpacked
+from folkmoot.engine.cluster.preconditions import RAY
 from folkmoot.engine.cluster.worker import Outcome, Ready, Report, Setup, Worker
-from folkmoot.engine.consent import Consent
-from folkmoot.engine.context import Begins, Part, RunContext
-from folkmoot.engine.folder import HOLDER
-from folkmoot.engine.journal import BrokenReply, Entry, Journal
-from folkmoot.engine.progress import CallRetried, Notice
-from folkmoot.engine.session import Fork
-from folkmoot.engine.shards import SHARDS, Drifted, entries_after, forget, known_in, merge
-from folkmoot.engine.study import code_of, find_study, registered
-from folkmoot.engine.study_code import agreement_for_workers
-from folkmoot.engine.study_file import StudyFile
+from folkmoot.engine.journal.journal import BrokenReply, Entry, Journal
+from folkmoot.engine.journal.shards import SHARDS, Drifted, entries_after, forget, known_in, merge
+from folkmoot.engine.limits.budget import Amount
+from folkmoot.engine.session.folder_access import HOLDER
+from folkmoot.engine.session.run_context import Begins, Part, RunContext
+from folkmoot.engine.session.session import Fork
+from folkmoot.engine.study.consent import Consent
+from folkmoot.engine.study.study import code_of, find_study, registered
+from folkmoot.engine.study.study_code import agreement_for_workers
+from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import FolkmootError, InputError, RunPaused, StorageError
-from folkmoot.measures.estimates import dollars, plural
+from folkmoot.measures.inference.estimates import dollars, plural
 from folkmoot.randomness import digest
 from folkmoot.storage.manifest import ModelUse
 

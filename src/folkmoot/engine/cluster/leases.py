@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from folkmoot.engine.attempts import Allowance
-from folkmoot.engine.budget import Amount, Price
-from folkmoot.engine.journal import Entry
-from folkmoot.engine.lender import Loan, Wish
-from folkmoot.engine.limits import ENDLESS, Bucket, Grant, Limiter, Use
+from folkmoot.engine.calls.retries import Allowance
+from folkmoot.engine.journal.journal import Entry
+from folkmoot.engine.limits.budget import Amount, Price
+from folkmoot.engine.limits.lender import Loan, Wish
+from folkmoot.engine.limits.rate_limiter import ENDLESS, Bucket, Grant, Limiter, Use
 from folkmoot.errors import BudgetReached
 
 

@@ -21,30 +21,30 @@ import ray
 from filelock import FileLock
 
 from folkmoot.conversation.prompts import SUFFIX, PromptLibrary
-from folkmoot.engine.attempts import UNBOUNDED, Allowance, Halted
-from folkmoot.engine.authors import caller
-from folkmoot.engine.budget import Budget
+from folkmoot.engine.calls.gateway import Gateway
+from folkmoot.engine.calls.model_routing import Providers
+from folkmoot.engine.calls.progress import CallDone, Event
+from folkmoot.engine.calls.retries import UNBOUNDED, Allowance, Halted
 from folkmoot.engine.cluster.leases import Lease, Money, report_of, take
-from folkmoot.engine.cluster.travel import packed, packed_by_name, sendable, unpacked
-from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.consent import Consent
-from folkmoot.engine.context import Part, RunContext
-from folkmoot.engine.folder import HOLDER
-from folkmoot.engine.gateway import Gateway
-from folkmoot.engine.journal import Entry
-from folkmoot.engine.lender import Loan
-from folkmoot.engine.limits import Use
-from folkmoot.engine.plan import Plan
-from folkmoot.engine.progress import CallDone, Event
-from folkmoot.engine.providers import Providers
-from folkmoot.engine.session import Fork, here
-from folkmoot.engine.shards import SHARDS, Shard, entries_after, forget, hold, shards_in
-from folkmoot.engine.study import Study, find_study, load_study
-from folkmoot.engine.study_file import prompts_of
+from folkmoot.engine.cluster.pickling import packed, packed_by_name, sendable, unpacked
+from folkmoot.engine.journal.journal import Entry
+from folkmoot.engine.journal.shards import SHARDS, Shard, entries_after, forget, hold, shards_in
+from folkmoot.engine.limits.budget import Budget
+from folkmoot.engine.limits.lender import Loan
+from folkmoot.engine.limits.rate_limiter import Use
+from folkmoot.engine.session.folder_access import HOLDER
+from folkmoot.engine.session.plan import Plan
+from folkmoot.engine.session.run_context import Part, RunContext
+from folkmoot.engine.session.session import Fork, here
+from folkmoot.engine.settings.author_errors import caller
+from folkmoot.engine.settings.config import StudyConfig
+from folkmoot.engine.study.consent import Consent
+from folkmoot.engine.study.study import Study, find_study, load_study
+from folkmoot.engine.study.study_file import prompts_of
 from folkmoot.errors import FolkmootError, InputError, ProtocolError
 from folkmoot.storage.manifest import ModelUse
-from folkmoot.storage.recording import Cell, Place, cells_of
 from folkmoot.storage.run_folder import PLAN
+from folkmoot.storage.table_buffer import Cell, Place, cells_of
 
 REPORT_SECONDS = 0.25  # between two reports, and so between two leases
 SOONEST = 0.05  # the same, where calls wait for a lease

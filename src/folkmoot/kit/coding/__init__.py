@@ -49,7 +49,7 @@ a coder of its own, whose disagreement the report shows; nothing else may use it
 
 **Roles** are `coder` and `second_coder` under `models:`. The second codes a sample drawn by the
 seed and sealed; it may not be the first. `--model synthetic` answers with the embedded coder
-(`respondent/coder.py`). `folkmoot codes RUN` codes a finished run, writes the sheets on which
+(`coder.py`). `folkmoot codes RUN` codes a finished run, writes the sheets on which
 a person corrects the coder or codes the sample blind, and reads them back as amendments.
 See docs/coding.md.
 """
@@ -58,7 +58,7 @@ from __future__ import annotations
 
 from folkmoot.kit.coding.codebook import NO_CODE, Code, Codebook, read_codebook
 from folkmoot.kit.coding.coder import Coded, CodedConfig, CodingSettings, Rule, Text, code
-from folkmoot.kit.coding.reading import EMBEDDED_NOTE, Coder, Codings, codings, finding
+from folkmoot.kit.coding.results import EMBEDDED_NOTE, Coder, Codings, codings, finding
 from folkmoot.kit.coding.tables import CODER, TABLES, CodebookRow, CodeRow, TextRow
 
 __all__ = [

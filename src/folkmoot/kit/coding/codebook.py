@@ -10,8 +10,8 @@ from typing import Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from folkmoot.engine.mistakes import problems_of
-from folkmoot.engine.yaml_tree import read_tree
+from folkmoot.engine.settings.config_problems import problems_of
+from folkmoot.engine.settings.yaml_tree import read_tree
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
 

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from folkmoot.conversation.answers import (
+from folkmoot.conversation.answer_types import (
     Answer,
     JsonList,
     Missing,
@@ -31,10 +31,10 @@ from folkmoot.conversation.answers import (
     with_ways_out,
 )
 from folkmoot.conversation.prompts import PromptLibrary, escape_json
-from folkmoot.conversation.spoken import folded
+from folkmoot.conversation.reply_forms import folded
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.config import StudyConfig
-from folkmoot.engine.session import Scope, Session
+from folkmoot.engine.session.session import Scope, Session
+from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import InputError, ProtocolError
 from folkmoot.kit.coding.codebook import EVERY, NO_CODE, Codebook, own_codebooks, read_codebook
 from folkmoot.kit.coding.tables import CODER, RULE, SECOND, CodebookRow, CodeRow, TextRow

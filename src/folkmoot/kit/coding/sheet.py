@@ -14,12 +14,12 @@ from openpyxl import Workbook, load_workbook
 from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
 from openpyxl.utils.exceptions import InvalidFileException
 
-from folkmoot.engine.folder import held_folder
+from folkmoot.engine.session.folder_access import held_folder
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.files import write_with
 from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding.codebook import NO_CODE, Codebook
-from folkmoot.kit.coding.reading import BY_HAND, CORRECTION, Codings, codings, words_of
+from folkmoot.kit.coding.results import BY_HAND, CORRECTION, Codings, codings, words_of
 from folkmoot.randomness import digest
 from folkmoot.storage.amendments import Amendment, amend, amendments
 from folkmoot.storage.run_folder import RunFolder, time_of_day

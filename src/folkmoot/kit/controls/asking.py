@@ -16,19 +16,19 @@ from typing import Any
 
 from pydantic import Field
 
-from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.answer_types import Missing
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Transcript
-from folkmoot.engine.config import Positive, StudyConfig
-from folkmoot.engine.event_loop import Stopper
-from folkmoot.engine.execution import RunOptions
-from folkmoot.engine.folder import held_folder
-from folkmoot.engine.journal import JournalReader
-from folkmoot.engine.runner import from_python, providers_of, run_study
-from folkmoot.engine.session import Scope, Session
-from folkmoot.engine.study import Study, study_of_run
-from folkmoot.engine.verify import Verification, verify_run
-from folkmoot.engine.withdrawal import KIND as WITHDRAWAL
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.run.event_loop import Stopper
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.runner import from_python, providers_of, run_study
+from folkmoot.engine.run.verify import Verification, verify_run
+from folkmoot.engine.seats.withdrawal import KIND as WITHDRAWAL
+from folkmoot.engine.session.folder_access import held_folder
+from folkmoot.engine.session.session import Scope, Session
+from folkmoot.engine.settings.config import Positive, StudyConfig
+from folkmoot.engine.study.study import Study, study_of_run
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.kit.controls.conversations import (
     FIRST,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import polars as pl
 
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
-from folkmoot.engine.journal import Entry, JournalReader
+from folkmoot.engine.journal.journal import Entry, JournalReader
 from folkmoot.errors import InputError, Problem
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.models.catalog import HUMAN

@@ -13,11 +13,11 @@ from folkmoot.kit.controls.conversations import FINAL, FIRST
 from folkmoot.kit.controls.tables import FACT, NEGATIVE, RETEST, ControlRow
 from folkmoot.kit.findings import cells, intervals, p, share
 from folkmoot.measures.agreement import kappa_of_possible
-from folkmoot.measures.clustered import clustered_share
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Margin
 from folkmoot.measures.drift import Answers, Drift, measure_drift
-from folkmoot.measures.estimates import Estimate, known, percent, plural
-from folkmoot.measures.proportions import wilson
+from folkmoot.measures.inference.clustered import clustered_share
+from folkmoot.measures.inference.estimates import Estimate, known, percent, plural
+from folkmoot.measures.inference.proportions import wilson
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Cell, Finding, Grid
 from folkmoot.storage.run_folder import CONTROLS, RunFolder

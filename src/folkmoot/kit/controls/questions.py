@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from folkmoot.conversation.answers import Answer
+from folkmoot.conversation.answer_types import Answer
 from folkmoot.conversation.choices import Choice, Number
 from folkmoot.files import packaged_yaml
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from folkmoot.kit.controls.questions import AGE
 from folkmoot.kit.controls.tables import RETEST
-from folkmoot.respondent.draws import unit
-from folkmoot.respondent.mind import Mind
-from folkmoot.respondent.part import Answering, Part
-from folkmoot.respondent.passages import of_kind
+from folkmoot.respondent.mind.draws import unit
+from folkmoot.respondent.mind.mind import Mind
+from folkmoot.respondent.mind.part import Answering, Part
+from folkmoot.respondent.mind.passages import of_kind
 
 _AGE = re.compile(r"\b(\d{2})\b")
 TURNS = 4  # passages of others after which the planted faults act in full

@@ -25,13 +25,13 @@ from pydantic.config import JsonDict
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from folkmoot.conversation.choices import NOT_COUNTED, alike
-from folkmoot.conversation.spoken import folded
+from folkmoot.conversation.reply_forms import folded
 from folkmoot.field_notes import about
 from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding import CodedConfig
-from folkmoot.measures.claims import Claim
 from folkmoot.measures.clusters import LARGE, too_large
-from folkmoot.measures.estimates import FEWEST_UNITS
+from folkmoot.measures.inference.claims import Claim
+from folkmoot.measures.inference.estimates import FEWEST_UNITS
 from folkmoot.people.sources import makers
 
 SIMPLE_VOTING = "simple_voting"

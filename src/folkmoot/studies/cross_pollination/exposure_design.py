@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from folkmoot.engine.utterances import UTTERANCES
+from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.kit.exposure import Decision, Exposure
 from folkmoot.provenance import Source, cell
 from folkmoot.storage.run_folder import RunFolder

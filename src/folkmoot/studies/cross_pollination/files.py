@@ -8,7 +8,7 @@ import polars as pl
 import yaml
 
 from folkmoot.conversation.transcript import Transcript
-from folkmoot.engine.session import Scope, Session
+from folkmoot.engine.session.session import Scope, Session
 from folkmoot.kit.calls import JournalReader
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig

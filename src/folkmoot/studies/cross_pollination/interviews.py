@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.answer_types import Missing
 from folkmoot.conversation.dialogue import Agenda, question_and_answer
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.session import Scope
+from folkmoot.engine.session.session import Scope
 from folkmoot.measures.clusters import cluster_option
 from folkmoot.models.request import FloatArray
 from folkmoot.provenance import cell, quote

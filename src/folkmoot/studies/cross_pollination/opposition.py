@@ -12,10 +12,10 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.answer_types import Missing
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.session import Scope
+from folkmoot.engine.session.session import Scope
 from folkmoot.models.request import FloatArray
 from folkmoot.provenance import cell, quote
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from folkmoot.conversation.answers import WAYS_OUT, Missing
+from folkmoot.conversation.answer_types import WAYS_OUT, Missing
 from folkmoot.conversation.transcript import Speaker, Transcript
-from folkmoot.engine.seats import Playable
-from folkmoot.engine.session import Scope, Session
+from folkmoot.engine.seats.seats import Playable
+from folkmoot.engine.session.session import Scope, Session
 from folkmoot.errors import InputError
 from folkmoot.models.request import FloatArray
 from folkmoot.people.assignment import assign_conditions
@@ -30,8 +30,8 @@ from folkmoot.people.sources.grounded import PersonaGenerator
 from folkmoot.people.sources.grounded.panel import read_panel
 from folkmoot.provenance import quote, quote_all
 from folkmoot.randomness import digest, generator
+from folkmoot.storage.disk_store import Kept
 from folkmoot.storage.run_folder import PERSONAS
-from folkmoot.storage.shelf import Kept
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 
 NOTHING = Kept("")

@@ -20,7 +20,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.files import csv_text
 from folkmoot.hints import did_you_mean
 from folkmoot.kit.polis import AGREE, DISAGREE, PASS, PolisConversation, Voter
-from folkmoot.measures.power import DesignSize
+from folkmoot.measures.inference.power import DesignSize
 from folkmoot.people.sources import quota
 from folkmoot.randomness import generator
 from folkmoot.storage.run_folder import RunFolder

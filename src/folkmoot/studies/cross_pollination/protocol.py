@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from folkmoot.engine.session import Scope, Session
+from folkmoot.engine.session.session import Scope, Session
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.files import (
     final_statistics,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from folkmoot.engine import utterances
-from folkmoot.engine.session import Scope
+from folkmoot.engine.seats import utterances
+from folkmoot.engine.session.session import Scope
 from folkmoot.storage.rows import Row, column
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.participants import Cluster, Participant, State

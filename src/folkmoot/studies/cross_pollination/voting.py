@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, create_model
 
-from folkmoot.conversation.answers import (
+from folkmoot.conversation.answer_types import (
     WAYS_OUT,
     Json,
     Missing,
@@ -22,12 +22,12 @@ from folkmoot.conversation.answers import (
 from folkmoot.conversation.choices import Choice, Number
 from folkmoot.conversation.dialogue import Agenda, question_and_answer
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
-from folkmoot.engine.seats import YOURSELF
-from folkmoot.engine.session import Scope, Session
+from folkmoot.engine.seats.seats import YOURSELF
+from folkmoot.engine.session.session import Scope, Session
 from folkmoot.kit import coding
 from folkmoot.provenance import cell, join, quote
 from folkmoot.randomness import uniform
-from folkmoot.storage.shelf import Kept
+from folkmoot.storage.disk_store import Kept
 from folkmoot.studies.cross_pollination.config import (
     EMPTY_ARGUMENT,
     NAMES_ONLY,

@@ -16,10 +16,10 @@ from pydantic import (
     field_validator,
 )
 
-from folkmoot.engine.config import Positive
+from folkmoot.engine.settings.config import Positive
 from folkmoot.field_notes import about
 from folkmoot.kit.coding import CodedConfig
-from folkmoot.measures.claims import MOST_PRIMARY, Claim, Family
+from folkmoot.measures.inference.claims import MOST_PRIMARY, Claim, Family
 from folkmoot.models.images import images_in
 
 

@@ -15,12 +15,12 @@ from statistics import fmean
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
-from folkmoot.engine.session import Session
+from folkmoot.engine.session.session import Session
 from folkmoot.kit.calls import JournalReader
 from folkmoot.kit.coding import EMBEDDED_NOTE, codings
-from folkmoot.measures.clustered import clustered_share
 from folkmoot.measures.diversity import gini
-from folkmoot.measures.estimates import FEWEST_UNITS
+from folkmoot.measures.inference.clustered import clustered_share
+from folkmoot.measures.inference.estimates import FEWEST_UNITS
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import sycophancy

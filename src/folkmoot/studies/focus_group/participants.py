@@ -11,17 +11,17 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from folkmoot.conversation.answers import (
+from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
     Json,
     Missing,
     pin_schema,
 )
 from folkmoot.conversation.choices import Choice
-from folkmoot.conversation.spoken import own_part
+from folkmoot.conversation.reply_forms import own_part
 from folkmoot.conversation.transcript import Speaker, Transcript
-from folkmoot.engine.seats import YOURSELF, Playable
-from folkmoot.engine.session import Scope, Session
+from folkmoot.engine.seats.seats import YOURSELF, Playable
+from folkmoot.engine.session.session import Scope, Session
 from folkmoot.people.enrichment import as_listed
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile, character

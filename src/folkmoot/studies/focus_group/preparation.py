@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.study import PlannedRows
+from folkmoot.engine.study.study import PlannedRows
 from folkmoot.errors import InputError, Problem
-from folkmoot.measures.estimates import FEWEST_UNITS
-from folkmoot.measures.power import DesignSize
+from folkmoot.measures.inference.estimates import FEWEST_UNITS
+from folkmoot.measures.inference.power import DesignSize
 from folkmoot.models.images import NOT_TAKEN, TYPES, images_in
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded.generator import check_quotas

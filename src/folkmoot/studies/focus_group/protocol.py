@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from folkmoot.engine.session import Scope, Session
+from folkmoot.engine.session.session import Scope, Session
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.studies.focus_group import files
 from folkmoot.studies.focus_group.config import DiscussionConfig, Stimulus

@@ -20,8 +20,8 @@ from folkmoot.files import packaged_yaml
 from folkmoot.hints import enumerated
 from folkmoot.people.sources.grounded.attributes import LIMITS
 from folkmoot.respondent import Mind, Part, Passage, of_kind
-from folkmoot.respondent.draws import normal, unit
-from folkmoot.respondent.speech import capital
+from folkmoot.respondent.mind.draws import normal, unit
+from folkmoot.respondent.mind.speech import capital
 from folkmoot.studies.focus_group import texts
 from folkmoot.studies.focus_group.config import DiscussionConfig, amount
 from folkmoot.studies.focus_group.discussion import INTENTS, MODERATOR

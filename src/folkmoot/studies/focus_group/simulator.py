@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from folkmoot.conversation.answers import Json, Missing
+from folkmoot.conversation.answer_types import Json, Missing
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.event_loop import run_beside_loop
-from folkmoot.engine.execution import RunOptions
-from folkmoot.engine.runner import from_python, run_study
-from folkmoot.engine.session import Scope
+from folkmoot.engine.run.event_loop import run_beside_loop
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.runner import from_python, run_study
+from folkmoot.engine.session.session import Scope
 from folkmoot.errors import InputError, RefusedError
 from folkmoot.models.catalog import LOCAL
 from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints, StudyPart

@@ -18,8 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkmoot.kit.findings import change, signed, significant
-from folkmoot.measures.clustered import clustered_coefficient, clustered_mean, paired_difference
-from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, percent
+from folkmoot.measures.inference.clustered import (
+    clustered_coefficient,
+    clustered_mean,
+    paired_difference,
+)
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, percent
 from folkmoot.measures.retest import convergence_p, mean_spread
 from folkmoot.randomness import generator
 from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionTranscript, When

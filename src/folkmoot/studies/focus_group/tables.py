@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine import utterances
-from folkmoot.engine.session import Scope
+from folkmoot.engine.seats import utterances
+from folkmoot.engine.session.session import Scope
 from folkmoot.kit import coding
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.provenance import Quoted

@@ -16,10 +16,10 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
-from folkmoot.conversation.answers import CANNOT_SAY, DECLINED, Json, Missing
+from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, Json, Missing
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
-from folkmoot.engine.effects import Exchange
-from folkmoot.engine.session import Scope
+from folkmoot.engine.session.effects import Exchange
+from folkmoot.engine.session.session import Scope
 from folkmoot.provenance import SourcedText, concatenate, enumerate_texts, quote
 from folkmoot.studies.negotiation.decision import (
     UNREAD_STEPS,

@@ -21,7 +21,7 @@ from pydantic import (
 from folkmoot.field_notes import about
 from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding import CodedConfig
-from folkmoot.measures.claims import MOST_PRIMARY, Claim, Family
+from folkmoot.measures.inference.claims import MOST_PRIMARY, Claim, Family
 from folkmoot.studies.negotiation.rules.strategies import (
     CONDITIONS,
     LODGING,

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from folkmoot.conversation.answers import DECLINED, Missing
+from folkmoot.conversation.answer_types import DECLINED, Missing
 from folkmoot.conversation.transcript import Speaker, Utterance
-from folkmoot.engine.session import Scope
+from folkmoot.engine.session.session import Scope
 from folkmoot.files import packaged_yaml
 from folkmoot.hints import enumerated
 from folkmoot.provenance import SourcedText, alter, concatenate, enumerate_texts, join

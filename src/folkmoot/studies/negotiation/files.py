@@ -18,8 +18,8 @@ from typing import TypeVar
 import polars as pl
 from jsonschema import Draft202012Validator
 
-from folkmoot.conversation.answers import Missing
-from folkmoot.engine.session import Scope
+from folkmoot.conversation.answer_types import Missing
+from folkmoot.engine.session.session import Scope
 from folkmoot.errors import InputError, Problem, ProtocolError
 from folkmoot.files import csv_text, read_csv
 from folkmoot.kit.calls import JournalReader

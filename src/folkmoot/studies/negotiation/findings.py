@@ -14,8 +14,8 @@ from folkmoot.kit import coding
 from folkmoot.kit import findings as kit
 from folkmoot.kit.claims import claims_finding, read_results
 from folkmoot.kit.exposure import exposure
-from folkmoot.measures.clustered import clustered_share
-from folkmoot.measures.estimates import Estimate, percent, plural
+from folkmoot.measures.inference.clustered import clustered_share
+from folkmoot.measures.inference.estimates import Estimate, percent, plural
 from folkmoot.measures.retest import Repeat
 from folkmoot.people.sources.persona_hub import is_english
 from folkmoot.storage.findings import Board, Finding, Grid, Heat, heading

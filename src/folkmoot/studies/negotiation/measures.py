@@ -16,10 +16,10 @@ from typing import TypedDict
 
 import polars as pl
 
-from folkmoot.conversation.answers import DECLINED, Missing
-from folkmoot.measures.clustered import clustered_mean, paired_difference
+from folkmoot.conversation.answer_types import DECLINED, Missing
 from folkmoot.measures.diversity import gini
-from folkmoot.measures.estimates import Estimate
+from folkmoot.measures.inference.clustered import clustered_mean, paired_difference
+from folkmoot.measures.inference.estimates import Estimate
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.decision import (
     LEFT_OPEN,

@@ -14,9 +14,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
-from folkmoot.conversation.answers import DECLINED, Missing
+from folkmoot.conversation.answer_types import DECLINED, Missing
 from folkmoot.conversation.choices import Choice
-from folkmoot.engine.session import Scope
+from folkmoot.engine.session.session import Scope
 from folkmoot.hints import enumerated
 from folkmoot.provenance import SourcedText, alter, cell, concatenate, quote
 from folkmoot.studies.negotiation.ballots import (

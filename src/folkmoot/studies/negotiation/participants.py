@@ -19,10 +19,10 @@ import numpy as np
 from pydantic import ValidationError
 
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.mistakes import problems_of
-from folkmoot.engine.seats import YOURSELF, Playable
-from folkmoot.engine.session import Scope, Session
-from folkmoot.engine.yaml_tree import Place, Tree, read_tree
+from folkmoot.engine.seats.seats import YOURSELF, Playable
+from folkmoot.engine.session.session import Scope, Session
+from folkmoot.engine.settings.config_problems import problems_of
+from folkmoot.engine.settings.yaml_tree import Place, Tree, read_tree
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import packaged_yaml, read_csv
 from folkmoot.people.sources import table as persona_table

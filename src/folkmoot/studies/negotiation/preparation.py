@@ -7,9 +7,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from folkmoot.engine.study import PlannedRows
+from folkmoot.engine.study.study import PlannedRows
 from folkmoot.errors import InputError, Problem
-from folkmoot.measures.power import DesignSize
+from folkmoot.measures.inference.power import DesignSize
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.files import read_trips
 from folkmoot.studies.negotiation.participants import groups_of

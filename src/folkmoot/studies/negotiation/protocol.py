@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from folkmoot.conversation.answers import DECLINED, Missing
+from folkmoot.conversation.answer_types import DECLINED, Missing
 from folkmoot.conversation.transcript import Utterance
-from folkmoot.engine.session import Scope, Session
+from folkmoot.engine.session.session import Scope, Session
 from folkmoot.kit import coding
 from folkmoot.provenance import alter, concatenate, join
 from folkmoot.studies.negotiation.ballots import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from folkmoot.conversation.transcript import Utterance
-from folkmoot.engine.session import Scope
+from folkmoot.engine.session.session import Scope
 from folkmoot.provenance import (
     Kind,
     SourcedText,

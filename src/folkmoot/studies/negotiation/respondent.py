@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from folkmoot.conversation.answers import NONE_OF_THESE, WAYS_OUT
+from folkmoot.conversation.answer_types import NONE_OF_THESE, WAYS_OUT
 from folkmoot.files import packaged_yaml
 from folkmoot.hints import enumerated
 from folkmoot.respondent import Mind, Part, Passage, of_kind
-from folkmoot.respondent.draws import unit
+from folkmoot.respondent.mind.draws import unit
 from folkmoot.studies.negotiation import quotes
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import SYSTEM, SYSTEM_SPEAKER

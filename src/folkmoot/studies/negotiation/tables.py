@@ -9,9 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from folkmoot.conversation.answers import Missing
-from folkmoot.engine.session import Scope
-from folkmoot.engine.utterances import UtteranceRow
+from folkmoot.conversation.answer_types import Missing
+from folkmoot.engine.seats.utterances import UtteranceRow
+from folkmoot.engine.session.session import Scope
 from folkmoot.kit import coding
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder

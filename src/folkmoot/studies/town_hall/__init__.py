@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from folkmoot.engine.study import Study
+from folkmoot.engine.study.study import Study
 from folkmoot.kit.calls import JournalReader
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.storage.rows import Row

@@ -9,12 +9,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from folkmoot.engine.config import NonNegative, Positive, Share
+from folkmoot.engine.settings.config import NonNegative, Positive, Share
 from folkmoot.errors import Problem, ProtocolError
 from folkmoot.field_notes import Word, about
 from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding import CodedConfig
-from folkmoot.measures.claims import MOST_PRIMARY, Claim, Family
+from folkmoot.measures.inference.claims import MOST_PRIMARY, Claim, Family
 from folkmoot.randomness import generator
 from folkmoot.studies.town_hall.answers.options import InteractionType
 

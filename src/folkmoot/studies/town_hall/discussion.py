@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from pydantic import BaseModel
 
-from folkmoot.conversation.answers import (
+from folkmoot.conversation.answer_types import (
     DECLINED,
     WAYS_OUT,
     Answer,
@@ -25,8 +25,8 @@ from folkmoot.conversation.answers import (
     Repair,
 )
 from folkmoot.conversation.transcript import Speaker, Utterance
-from folkmoot.engine.seats import YOURSELF
-from folkmoot.engine.session import Exchange, Scope
+from folkmoot.engine.seats.seats import YOURSELF
+from folkmoot.engine.session.session import Exchange, Scope
 from folkmoot.models import catalog
 from folkmoot.provenance import alter, cell, quote, quote_all
 from folkmoot.studies.town_hall.answers import (

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 
 import polars as pl
 
-from folkmoot.conversation.answers import DECLINED
-from folkmoot.engine.session import Scope
+from folkmoot.conversation.answer_types import DECLINED
+from folkmoot.engine.session.session import Scope
 from folkmoot.hints import shortened
 from folkmoot.kit.calls import TOOK, JournalReader, calls_within
 from folkmoot.kit.coding import Text

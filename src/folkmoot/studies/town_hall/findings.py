@@ -33,9 +33,9 @@ from folkmoot.kit.findings import (
     who_to_whom,
 )
 from folkmoot.kit.retest import pair_answers
-from folkmoot.measures.claims import Result
-from folkmoot.measures.clustered import clustered_mean, clustered_share
-from folkmoot.measures.estimates import Estimate, percent, plural
+from folkmoot.measures.inference.claims import Result
+from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
+from folkmoot.measures.inference.estimates import Estimate, percent, plural
 from folkmoot.measures.retest import Repeat
 from folkmoot.storage.findings import Bars, Finding, Grid
 from folkmoot.storage.run_folder import RunFolder

@@ -21,8 +21,8 @@ from typing import TypeAlias, TypedDict, TypeVar
 
 import polars as pl
 
-from folkmoot.measures.clustered import clustered_mean, paired_difference
-from folkmoot.measures.estimates import Estimate
+from folkmoot.measures.inference.clustered import clustered_mean, paired_difference
+from folkmoot.measures.inference.estimates import Estimate
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers import (
     UNREAD,

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from folkmoot.engine.mistakes import problems_of, standing_at
-from folkmoot.engine.yaml_tree import read_tree
+from folkmoot.engine.settings.config_problems import problems_of, standing_at
+from folkmoot.engine.settings.yaml_tree import read_tree
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import packaged_yaml
 from folkmoot.people.sources.names import draw_names

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from folkmoot.conversation.answers import DECLINED
-from folkmoot.engine.providers import names_hosted_model
-from folkmoot.engine.study import PlannedRows
+from folkmoot.conversation.answer_types import DECLINED
+from folkmoot.engine.calls.model_routing import names_hosted_model
+from folkmoot.engine.study.study import PlannedRows
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
-from folkmoot.measures.estimates import FEWEST_UNITS, plural
-from folkmoot.measures.power import DesignSize
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, plural
+from folkmoot.measures.inference.power import DesignSize
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.config import (
     BUILT_IN,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from folkmoot.engine.seats import Playable
-from folkmoot.engine.session import Scope, Session
+from folkmoot.engine.seats.seats import Playable
+from folkmoot.engine.session.session import Scope, Session
 from folkmoot.kit.coding import Text
 from folkmoot.studies.town_hall.config import TownHallConfig, levels_of
 from folkmoot.studies.town_hall.discussion import (

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias, TypedDict
 
-from folkmoot.conversation.answers import WAYS_OUT
+from folkmoot.conversation.answer_types import WAYS_OUT
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers import Record
 from folkmoot.studies.town_hall.discussion import Discussion

@@ -21,8 +21,8 @@ from typing import Any, TypedDict
 from folkmoot.files import packaged_yaml
 from folkmoot.hints import enumerated
 from folkmoot.respondent import Draws, Lexicon, Mind, Part, Passage, of_kind
-from folkmoot.respondent.draws import unit
-from folkmoot.respondent.passages import persona_of
+from folkmoot.respondent.mind.draws import unit
+from folkmoot.respondent.mind.passages import persona_of
 from folkmoot.studies.town_hall.answers import change_between
 from folkmoot.studies.town_hall.answers.options import STANCES
 from folkmoot.studies.town_hall.config import TownHallConfig

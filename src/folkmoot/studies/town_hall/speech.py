@@ -10,9 +10,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from folkmoot.conversation.answers import DECLINED
+from folkmoot.conversation.answer_types import DECLINED
 from folkmoot.conversation.transcript import Speaker, Utterance
-from folkmoot.engine.session import Scope
+from folkmoot.engine.session.session import Scope
 from folkmoot.studies.town_hall.answers import (
     UNREAD,
     Closing,

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypedDict
 
 from pydantic import BaseModel, ConfigDict
 
-from folkmoot.conversation.answers import (
+from folkmoot.conversation.answer_types import (
     Answer,
     Json,
     JsonMap,
@@ -28,7 +28,7 @@ from folkmoot.conversation.answers import (
 )
 from folkmoot.conversation.template_sentences import FieldSentences
 from folkmoot.conversation.transcript import Speaker, Utterance
-from folkmoot.engine.session import Scope, Session
+from folkmoot.engine.session.session import Scope, Session
 from folkmoot.kit import coding
 from folkmoot.provenance import cell, concatenate, join, quote
 from folkmoot.randomness import generator

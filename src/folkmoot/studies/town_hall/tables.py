@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import new_class
 from typing import TypedDict, TypeVar
 
-from folkmoot.conversation.answers import DECLINED
-from folkmoot.engine.session import Scope
-from folkmoot.engine.utterances import UTTERANCES, UtteranceRow
+from folkmoot.conversation.answer_types import DECLINED
+from folkmoot.engine.seats.utterances import UTTERANCES, UtteranceRow
+from folkmoot.engine.session.session import Scope
 from folkmoot.kit import coding
 from folkmoot.storage.rows import Row, column
 from folkmoot.studies.town_hall.answers import UNREAD, Reflection, Thinking

@@ -17,7 +17,7 @@ from typing import Literal, TypeGuard
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from folkmoot.conversation.answers import (
+from folkmoot.conversation.answer_types import (
     ALL_FIELDS,
     Answer,
     Json,

@@ -12,10 +12,10 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer
 
-from folkmoot.engine.config import NonNegative, Positive, StudyConfig
+from folkmoot.engine.settings.config import NonNegative, Positive, StudyConfig
 from folkmoot.errors import InputError, Problem
 from folkmoot.field_notes import Word
-from folkmoot.measures.claims import MOST_PRIMARY, Claim, Family
+from folkmoot.measures.inference.claims import MOST_PRIMARY, Claim, Family
 from folkmoot.models.catalog import HOSTED, resolve
 
 TaskType = Literal["context", "discussion", "public_question", "private_question"]

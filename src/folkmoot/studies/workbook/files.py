@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NotRequired, TypedDict
 
-from folkmoot.conversation.answers import Missing
-from folkmoot.engine.session import Session
+from folkmoot.conversation.answer_types import Missing
+from folkmoot.engine.session.session import Session
 from folkmoot.files import csv_text
 from folkmoot.studies.workbook.answers import Given, Value, position
 from folkmoot.studies.workbook.config import Scalar, WorkbookConfig

@@ -22,10 +22,10 @@ from folkmoot.kit import findings as kit
 from folkmoot.kit.claims import LEVELS, read_results, say_claims
 from folkmoot.kit.exposure import exposure
 from folkmoot.kit.retest import pair_answers
-from folkmoot.measures.claims import Result
-from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.diagnostics import instability, of_answers, position_bias
-from folkmoot.measures.estimates import Estimate, percent, plural
+from folkmoot.measures.inference.claims import Result
+from folkmoot.measures.inference.clustered import clustered_mean
+from folkmoot.measures.inference.estimates import Estimate, percent, plural
 from folkmoot.measures.position import shown_in
 from folkmoot.measures.retest import Repeat
 from folkmoot.measures.wording import EXPLORATORY

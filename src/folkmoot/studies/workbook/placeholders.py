@@ -29,7 +29,7 @@ from jinja2 import Environment, Template, TemplateError, nodes
 from jinja2.exceptions import SecurityError
 from simpleeval import DEFAULT_OPERATORS, InvalidExpression, SimpleEval
 
-from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.answer_types import Missing
 from folkmoot.conversation.prompts import (
     NUMERIC,
     RESERVED,
@@ -39,7 +39,7 @@ from folkmoot.conversation.prompts import (
     mark_source,
     read_marks,
 )
-from folkmoot.conversation.sandbox import EXPRESSIONS, FAILURES, WORK, Sandbox, Work
+from folkmoot.conversation.template_sandbox import EXPRESSIONS, FAILURES, WORK, Sandbox, Work
 from folkmoot.hints import did_you_mean, nearest, shortened
 from folkmoot.provenance import Quoted, QuotedFloat, QuotedInt, Source, SourcedText
 from folkmoot.studies.workbook.answers import BROKEN

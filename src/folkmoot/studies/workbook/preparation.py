@@ -15,10 +15,10 @@ from openpyxl.utils.cell import column_index_from_string
 
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.transcript import EMPTY, Utterance, build_messages
-from folkmoot.engine.study import PlannedRows, Preview
+from folkmoot.engine.study.study import PlannedRows, Preview
 from folkmoot.errors import InputError, Problem
-from folkmoot.measures.estimates import plural
-from folkmoot.measures.power import DesignSize
+from folkmoot.measures.inference.estimates import plural
+from folkmoot.measures.inference.power import DesignSize
 from folkmoot.models.images import shown_in
 from folkmoot.provenance import SourcedText
 from folkmoot.randomness import generator

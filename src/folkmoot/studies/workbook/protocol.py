@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from folkmoot.conversation.transcript import Utterance
-from folkmoot.engine.seats import Playable
-from folkmoot.engine.session import Scope, Session
+from folkmoot.engine.seats.seats import Playable
+from folkmoot.engine.session.session import Scope, Session
 from folkmoot.errors import InputError
 from folkmoot.randomness import generator
 from folkmoot.studies.workbook.config import Task, WorkbookConfig

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from folkmoot.respondent import Mind, Part, Passage, of_kind
-from folkmoot.respondent.answering import choice, number
-from folkmoot.respondent.draws import normal
-from folkmoot.respondent.scales import scale_of
+from folkmoot.respondent.mind.draws import normal
+from folkmoot.respondent.mind.scales import scale_of
+from folkmoot.respondent.replies.answering import choice, number
 from folkmoot.studies.workbook.answers import Listed, NotALiteral, read_options
 from folkmoot.studies.workbook.config import SPECIAL_ROLES, WorkbookConfig
 from folkmoot.studies.workbook.participants import QUESTIONS

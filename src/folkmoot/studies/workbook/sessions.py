@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.answer_types import Missing
 from folkmoot.conversation.choices import Number
 from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
-from folkmoot.engine.seats import YOURSELF
-from folkmoot.engine.session import Exchange, Scope
+from folkmoot.engine.seats.seats import YOURSELF
+from folkmoot.engine.session.session import Exchange, Scope
 from folkmoot.models.images import find_images, images_in, replace_images
 from folkmoot.provenance import Source, SourcedText, cell, enclose, join, quote
 from folkmoot.studies.workbook.answers import Given, Listed, WorkbookAnswer, show

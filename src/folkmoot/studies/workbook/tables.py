@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from folkmoot.conversation.answers import Missing
-from folkmoot.engine.session import Scope
-from folkmoot.engine.utterances import UtteranceRow
+from folkmoot.conversation.answer_types import Missing
+from folkmoot.engine.seats.utterances import UtteranceRow
+from folkmoot.engine.session.session import Scope
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook.answers import Given, option_texts, position, scalar_text

@@ -19,9 +19,9 @@ from folkmoot.kit.findings import (
     shares,
 )
 from folkmoot.measures.diagnostics import agreeing_share
-from folkmoot.measures.estimates import FEWEST_UNITS, Estimate, percent, plural
-from folkmoot.measures.factorial import factorial
-from folkmoot.measures.paired_votes import (
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, percent, plural
+from folkmoot.measures.inference.factorial import factorial
+from folkmoot.measures.inference.paired_votes import (
     IntArray,
     bowker,
     mcnemar,
@@ -30,8 +30,8 @@ from folkmoot.measures.paired_votes import (
     towards_target,
     transition_table,
 )
-from folkmoot.measures.proportions import holm
-from folkmoot.measures.regression import Column, Logit, Term, logistic
+from folkmoot.measures.inference.proportions import holm
+from folkmoot.measures.inference.regression import Column, Logit, Term, logistic
 from folkmoot.measures.wording import EXPLORATORY, EXPLORATORY_TESTS
 from folkmoot.storage.findings import Bars, Finding, Flow, Grid, Intervals
 from folkmoot.studies.cross_pollination.config import PLACEBOS, Exposed, label

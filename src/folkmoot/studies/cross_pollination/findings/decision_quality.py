@@ -16,7 +16,6 @@ from folkmoot.kit.findings import (
     share,
 )
 from folkmoot.measures.bands import Band, human_band, show
-from folkmoot.measures.clustered import clustered_mean
 from folkmoot.measures.diversity import (
     effective_number,
     effective_ratio,
@@ -26,8 +25,9 @@ from folkmoot.measures.diversity import (
     polarisation,
     total_variation,
 )
-from folkmoot.measures.estimates import Estimate
-from folkmoot.measures.paired_votes import IntArray, transition_table
+from folkmoot.measures.inference.clustered import clustered_mean
+from folkmoot.measures.inference.estimates import Estimate
+from folkmoot.measures.inference.paired_votes import IntArray, transition_table
 from folkmoot.storage.findings import Bars, Finding, Grid
 from folkmoot.studies.cross_pollination.findings.votes import Arm, Voter, Votes
 

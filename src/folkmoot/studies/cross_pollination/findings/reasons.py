@@ -21,7 +21,7 @@ from folkmoot.measures.clusters import (
     flat_map,
     nearest_members,
 )
-from folkmoot.measures.estimates import percent, plural
+from folkmoot.measures.inference.estimates import percent, plural
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Finding, Grid, Lines, Points
 from folkmoot.studies.cross_pollination.findings.votes import Votes

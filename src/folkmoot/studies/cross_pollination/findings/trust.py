@@ -28,7 +28,7 @@ from folkmoot.measures.diagnostics import (
     shrinking_variance,
     sycophancy,
 )
-from folkmoot.measures.estimates import plural, points_span
+from folkmoot.measures.inference.estimates import plural, points_span
 from folkmoot.measures.position import Shown, position_effects
 from folkmoot.measures.retest import Repeat
 from folkmoot.measures.wording import EXPLORATORY_TESTS

@@ -16,11 +16,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from folkmoot.kit.claims import read_results
-from folkmoot.measures.claims import Result
-from folkmoot.measures.clustered import clustered_share
-from folkmoot.measures.estimates import FEWEST_UNITS, Estimate
-from folkmoot.measures.proportions import wilson
-from folkmoot.storage.files import read_vectors
+from folkmoot.measures.inference.claims import Result
+from folkmoot.measures.inference.clustered import clustered_share
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate
+from folkmoot.measures.inference.proportions import wilson
+from folkmoot.storage.json_files import read_vectors
 from folkmoot.storage.run_folder import RunFolder, Streamed, Texts
 from folkmoot.storage.tables import DRAW, units_of
 from folkmoot.studies.cross_pollination.config import (

@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from folkmoot.conversation.answers import Missing
+from folkmoot.conversation.answer_types import Missing
 from folkmoot.conversation.transcript import how_ended
-from folkmoot.engine.session import Scope
+from folkmoot.engine.session.session import Scope
 from folkmoot.kit.retest import ask_twice
 from folkmoot.people.sources.grounded import Opinion
 from folkmoot.studies.focus_group.config import DiscussionPhase

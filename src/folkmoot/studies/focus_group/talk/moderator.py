@@ -18,9 +18,9 @@ from pydantic import (
     field_validator,
 )
 
-from folkmoot.conversation.answers import Json, Missing, pin_schema
+from folkmoot.conversation.answer_types import Json, Missing, pin_schema
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.session import Scope
+from folkmoot.engine.session.session import Scope
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
 from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionMessage, heard
 from folkmoot.studies.focus_group.participants import Participant

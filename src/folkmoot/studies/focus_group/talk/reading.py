@@ -13,14 +13,14 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from folkmoot.conversation.answers import (
+from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
     Json,
     Missing,
     pin_schema,
 )
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.session import Scope, Session
+from folkmoot.engine.session.session import Scope, Session
 from folkmoot.kit import coding
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
 from folkmoot.studies.focus_group.discussion import DiscussionMessage, DiscussionTranscript, When

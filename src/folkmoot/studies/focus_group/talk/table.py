@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from folkmoot.conversation.answers import Missing
-from folkmoot.conversation.tone import lexicon, tone
+from folkmoot.conversation.answer_types import Missing
+from folkmoot.conversation.sentiment import lexicon, tone
 from folkmoot.conversation.transcript import how_ended
-from folkmoot.engine.session import Scope
+from folkmoot.engine.session.session import Scope
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
 from folkmoot.studies.focus_group.discussion import (
     MODERATOR,

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from folkmoot.conversation.answers import (
+from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
     DECLINED,
     NONE_OF_THESE,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from folkmoot.conversation.answers import parse_way_out
+from folkmoot.conversation.answer_types import parse_way_out
 from folkmoot.hints import enumerated
 from folkmoot.provenance import SourcedText, concatenate, enumerate_texts, join
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP

@@ -20,7 +20,7 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from folkmoot.conversation.answers import (
+from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
     DECLINED,
     WAYS_OUT,

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
-from folkmoot.conversation.answers import (
+from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
     DECLINED,
     NONE_OF_THESE,

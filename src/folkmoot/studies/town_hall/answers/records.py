@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
-from folkmoot.conversation.answers import (
+from folkmoot.conversation.answer_types import (
     DECLINED,
     WAYS_OUT,
     Reading,

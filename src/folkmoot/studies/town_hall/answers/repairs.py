@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationInfo
 from rapidfuzz import fuzz
 
-from folkmoot.conversation.answers import Reading
+from folkmoot.conversation.answer_types import Reading
 from folkmoot.conversation.lenient_fields import fold_option, match_folded, read_number, read_text
 from folkmoot.studies.town_hall.answers.options import OptionOrders
 

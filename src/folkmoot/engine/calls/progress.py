@@ -1,0 +1,450 @@
+"""Progress of a run: events given to callbacks, what they add up to, and the log made from them.
+
+The runner and the gateway emit events; the command line draws them, `RunLog` writes them down.
+Nothing here reaches a study: its results never depend on progress.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from heapq import nlargest
+from pathlib import Path
+from typing import Literal, NamedTuple, TextIO
+
+from folkmoot.files import storage_errors
+from folkmoot.measures.inference.estimates import plural
+from folkmoot.storage.manifest import ModelUse
+from folkmoot.storage.run_folder import LOG, LOG_LINES
+
+ROOT_STAGE = "run"  # the name of a fork at the root
+MAX_ITEMS_BY_CALLS = 1_000  # of a stage with more, not all run side by side
+
+Level = Literal["info", "warning", "error"]
+Outcome = Literal["done", "paused", "interrupted", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """The run folder is open and the plan sealed."""
+
+    run_id: str
+    folder: str
+    study: str
+    model: str
+    seed: int
+    resumed: bool = False
+    synthetic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StageStarted:
+    """A stage starts. `total`: items (participants, sessions) that it will go through, if known."""
+
+    stage: str
+    total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemDone:
+    """One item of a stage is done."""
+
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerMissing:
+    """A question got no answer; the `answers` table says why."""
+
+    address: str
+
+
+class CallDone(NamedTuple):
+    """One effect is in the journal. None for cost or tokens means that they are unknown."""
+
+    model: str
+    replayed: bool = False
+    cost_usd: float | None = None
+    input_tokens: int | None = 0
+    output_tokens: int | None = 0
+    kind: str = "ask"
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRetried:
+    """A transient failure: the call is retried after a wait. `may_be_billed`: the reply broke off,
+    so that the vendor may charge for it, at most `max_usd` (None: unknown)."""
+
+    model: str
+    reason: str
+    wait_seconds: float
+    attempt: int = 1
+    may_be_billed: bool = False
+    max_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that the user should read: a skipped line, a waiting quota, a budget at 80 %."""
+
+    message: str
+    level: Level = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What one call of a preflight showed, in words. `problem`: why the study cannot work with it;
+    empty where it can."""
+
+    model: str
+    role: str
+    answer: str
+    schema: str
+    system: str
+    temperature: str
+    usage: str
+    ended: str
+    read: str
+    cost_usd: float | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """One real call for each model, role and kind of answer was made, before the study begins."""
+
+    calls: tuple[Checked, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The run has ended, for good or for now. `message` of one that is done: why nothing in it is
+    usable."""
+
+    outcome: Outcome
+    message: str = ""
+
+
+Event = (
+    RunStarted
+    | StageStarted
+    | ItemDone
+    | AnswerMissing
+    | CallDone
+    | CallRetried
+    | Notice
+    | Preflight
+    | RunEnded
+)
+Progress = Callable[[Event], None]
+
+
+def silent(_event: Event) -> None:
+    """A Progress that does nothing."""
+
+
+def broadcast(*listeners: Progress) -> Progress:
+    """A Progress that passes events to several others."""
+
+    def tell(event: Event) -> None:
+        for listener in listeners:
+            listener(event)
+
+    return tell
+
+
+def describe(event: Event) -> tuple[str, Level]:
+    """An event as a line of plain text and its level; empty for the small and frequent ones."""
+    match event:
+        case CallDone():  # by far the most frequent
+            return "", "info"
+        case RunStarted(run_id, folder, study, model, seed, resumed, synthetic):
+            verb = "resumed" if resumed else "started"
+            mark = " (SYNTHETIC: no evidence about people)" if synthetic else ""
+            return f"{verb} {run_id}: {study}, model {model}{mark}, seed {seed}, {folder}", "info"
+        case StageStarted(stage, total):
+            return f"{stage}: started" + (f" ({plural(total, 'item')})" if total else ""), "info"
+        case CallRetried(model, reason, wait, attempt, may_be_billed):
+            billed = " (it may have been billed)" if may_be_billed else ""
+            return f"{model}: {reason}{billed}; attempt {attempt + 1} in {wait:.1f} s", "warning"
+        case Notice(message, level):
+            return message, level
+        case Preflight(calls):
+            wrong = sum(bool(call.problem) for call in calls)
+            level = "error" if wrong else "info"
+            return f"preflight: {plural(len(calls), 'call')}, {plural(wrong, 'problem')}", level
+        case RunEnded(outcome, message):
+            level = "info" if outcome == "done" and not message else "warning"
+            return f"{outcome}" + (f": {message}" if message else ""), level
+        case _:
+            return "", "info"
+
+
+@dataclass(slots=True)
+class StageTally:
+    """The progress of a stage."""
+
+    name: str
+    total: int | None
+    started: float
+    done: int = 0
+    moved: float = 0.0  # when an item was done last
+    calls: int = 0  # that were made, not replayed
+    calls_of: dict[str, int] = field(default_factory=dict)  # by item, replayed ones included
+
+    @property
+    def over(self) -> bool:
+        return self.total is not None and self.done >= self.total
+
+    def eta_seconds(self, now: float) -> float | None:
+        """Seconds until the stage is done at the present rate; None when that is unknown.
+
+        Items run side by side: when the first is done, the others are nearly done, too. So calls
+        are counted where each item's are known, taking an unfinished item to need as many as the
+        finished ones, which are those with the most calls.
+        """
+        if self.total is None or not self.done or self.over:
+            return None
+        elapsed = now - self.started
+        if not self.calls or len(self.calls_of) < self.done or self.total > MAX_ITEMS_BY_CALLS:
+            return elapsed / self.done * (self.total - self.done)
+        most = nlargest(self.done, self.calls_of.values())
+        expected = sum(most) / self.done * self.total
+        left = max(0.0, expected - sum(self.calls_of.values()))
+        return elapsed / self.calls * left
+
+    def count_call(self, item: str, *, replayed: bool) -> None:
+        """Count a call of an item of this stage."""
+        if self.total is None or self.total <= MAX_ITEMS_BY_CALLS:
+            self.calls += not replayed
+            self.calls_of[item] = self.calls_of.get(item, 0) + 1
+
+
+@dataclass(slots=True)
+class Tally:
+    """Events added up. `clock` is injectable, so that tests need not wait."""
+
+    clock: Callable[[], float] = time.monotonic
+    stages: dict[str, StageTally] = field(default_factory=dict)
+    models: dict[str, ModelUse] = field(default_factory=dict)
+    all: ModelUse = field(default_factory=ModelUse)
+    replayed: int = 0
+    retries: int = 0
+    missing: int = 0  # answers
+    started: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    def __call__(self, event: Event) -> None:
+        """Add one event."""
+        match event:
+            case CallDone():  # by far the most frequent
+                self._call(event)
+            case StageStarted(stage, total):
+                self._begin(stage, total)
+            case ItemDone(stage) if stage in self.stages:
+                self.stages[stage].done += 1
+                self.stages[stage].moved = self.clock()
+            case AnswerMissing():
+                self.missing += 1
+            case CallRetried(model=model, may_be_billed=may_be_billed):
+                self.retries += 1
+                if may_be_billed:
+                    for use in (self.all, self.models.setdefault(model, ModelUse())):
+                        use.broken += 1
+            case _:
+                pass
+
+    @property
+    def _root(self) -> StageTally | None:
+        return self.stages.get(ROOT_STAGE)
+
+    @property
+    def calls(self) -> int:
+        return self.all.calls
+
+    @property
+    def cost_usd(self) -> float:
+        return self.all.cost_usd
+
+    @property
+    def current(self) -> StageTally | None:
+        """The unfinished stage that moved last; when all are finished, the one started last."""
+        begun = list(self.stages.values())
+        under_way = [s for s in begun if not s.over]
+        return max(under_way, key=lambda s: s.moved, default=begun[-1] if begun else None)
+
+    @property
+    def rate(self) -> float:
+        """Live calls per second since the start."""
+        elapsed = self.clock() - self.started
+        return self.calls / elapsed if elapsed > 0 else 0.0
+
+    def stages_now(self) -> list[dict[str, str | int | float | None]]:
+        """The stages begun so far, for `log.jsonl`: from there pages show a run under way."""
+        now = self.clock()
+        return [
+            {"name": s.name, "done": s.done, "total": s.total, "seconds_left": s.eta_seconds(now)}
+            for s in self.stages.values()
+        ]
+
+    def line(self) -> str:
+        """The tally in one line of plain text."""
+        parts = []
+        stage = self.current
+        if stage is not None:
+            of = f" of {stage.total:,}" if stage.total is not None else ""
+            parts.append(f"{stage.name}: {stage.done:,}{of}")
+            eta = stage.eta_seconds(self.clock())
+            if eta is not None:
+                parts.append(f"{duration(eta)} left")
+        parts.append(f"{self.calls:,} calls" + (f" ({pace(self.rate)})" if self.calls else ""))
+        if self.replayed:
+            parts.append(f"{self.replayed:,} replayed")
+        parts.append(self.all.cost)
+        if self.retries:
+            parts.append(f"{self.retries:,} retries")
+        if self.missing:
+            parts.append(f"{self.missing:,} without an answer")
+        return " · ".join(parts)
+
+    def _begin(self, stage: str, total: int | None) -> None:
+        tally = self.stages.setdefault(stage, StageTally(stage, 0, self.clock()))
+        # A stage may fork several times: its totals add up.
+        known = total is not None and tally.total is not None
+        tally.total = (tally.total or 0) + (total or 0) if known else None
+
+    def _call(self, call: CallDone) -> None:
+        names = call.address.split("/", 2)
+        # A fork at the root has the name of no scope: its items stand first in addresses.
+        for stage, item in ((self.stages.get(names[0]), names[1:2]), (self._root, names[:1])):
+            if stage is not None and item and len(names) > 1:
+                stage.count_call(item[0], replayed=call.replayed)
+        if call.replayed:
+            self.replayed += 1
+            return
+        for use in (self.all, self.models.setdefault(call.model, ModelUse())):
+            use.calls += 1
+            use.add(call.input_tokens, call.output_tokens, call.cost_usd)
+
+
+def pace(per_second: float) -> str:
+    """A rate in the unit that shows it: `31/s`, `1.4/s`, `24/min`."""
+    if per_second >= 1:
+        digits = 0 if per_second >= 9.95 else 1
+        return f"{per_second:,.{digits}f}".removesuffix(".0") + "/s"
+    return f"{per_second * 60:.0f}/min"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words: `42 s`, `3 min 05 s`, `2 h 10 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+class RunLog:
+    """Writes `run.log` (for people) and `log.jsonl` (for programs); a Progress.
+
+    Single calls are not logged (the journal has them): each tenth of a stage's items gets a line,
+    and every `every` seconds one says how far the run is. Lines are appended, so a resumed run
+    goes on in the same files.
+    `scrub` takes secrets out of every text before it is written. `held`: nothing is written, and no
+    file is opened, before `release`; a log that is never released leaves no trace.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        scrub: Callable[[str], str] = lambda text: text,
+        held: bool = False,
+        every: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._folder = folder
+        self._held: list[tuple[str, str]] = []
+        self._scrub = scrub
+        self._every = every
+        self._clock = clock
+        self._last = clock()
+        self.tally = Tally(clock)
+        self.path = folder / LOG
+        self._files: tuple[TextIO, TextIO] | None = None
+        if not held:
+            self.release()
+
+    def release(self) -> None:
+        """Write what was held back; from now on each line is written at once."""
+        if self._files is None:
+            names = (self.path, self._folder / LOG_LINES)
+            text, lines = (p.open("a", encoding="utf-8", buffering=1) for p in names)
+            self._files = text, lines
+            for held in self._held:
+                self._append(*held)
+            self._held.clear()
+
+    def _append(self, text: str, line: str) -> None:
+        if self._files is None:
+            self._held.append((text, line))
+            return
+        for file, added in zip(self._files, (text, line), strict=True):
+            file.write(added)
+
+    def __call__(self, event: Event) -> None:
+        self.tally(event)
+        text, level = describe(event)
+        if text:
+            self._write(text, level, event)
+        elif step := self._step(event):
+            self._write(step, "info", event)
+        elif self._clock() - self._last >= self._every:
+            self._write(self.tally.line(), "info", None)
+
+    def _step(self, event: Event) -> str:
+        """How far a stage is, when another tenth of its items is through; else empty."""
+        stage = self.tally.stages.get(event.stage) if isinstance(event, ItemDone) else None
+        if stage is None or not stage.total:
+            return ""
+        if 10 * stage.done // stage.total == 10 * (stage.done - 1) // stage.total:
+            return ""
+        return f"{stage.name}: {stage.done:,} of {stage.total:,} done"
+
+    def close(self) -> None:
+        if self._files is not None:
+            with storage_errors(self.path), self._files[0], self._files[1]:
+                pass
+
+    def _write(self, text: str, level: Level, event: Event | None) -> None:
+        self._last = self._clock()
+        now = datetime.now(UTC)
+        stamp = now.strftime("%Y-%m-%d %H:%M:%S")
+        data = {
+            "time": now.isoformat(timespec="milliseconds"),
+            "level": level,
+            "event": type(event).__name__ if event is not None else "Progress",
+            "message": text,
+            "calls": self.tally.calls,
+            "replayed": self.tally.replayed,
+            "cost_usd": None if self.tally.all.unpriced else round(self.tally.cost_usd, 6),
+            "missing": self.tally.missing,
+            "retries": self.tally.retries,
+            "rate": round(self.tally.rate, 3),
+            "stages": self.tally.stages_now(),
+            **({} if event is None or isinstance(event, CallDone) else asdict(event)),
+        }
+        if event is None or isinstance(event, (Notice, RunEnded)):
+            data["models"] = {name: use.to_json() for name, use in self.tally.models.items()}
+        with storage_errors(self.path):
+            self._append(
+                f"{stamp} {level.upper():7} {self._scrub(text)}\n",
+                self._scrub(json.dumps(data, ensure_ascii=False)) + "\n",
+            )

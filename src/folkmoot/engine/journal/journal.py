@@ -1,0 +1,751 @@
+"""The journal: every paid-for effect of a run, once, at its structural address.
+
+One writer thread commits in groups. Entries are committed in the order in which they were put, so
+after a crash the journal holds a prefix of the run: never an effect without those it was made from.
+The gateway and the session write; reports, `show` and `verify` read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from folkmoot.engine.journal.integrity import (
+    BINDING_FORMAT,
+    COLUMNS,
+    NAMES,
+    Damage,
+    digest_of_content,
+    digest_of_record,
+    find_damage,
+    intact,
+    kept_in_meta,
+)
+from folkmoot.engine.journal.journal_file import (
+    FORMAT,
+    REPAIRED,
+    SELECT,
+    Batch,
+    BrokenReply,
+    Entry,
+    as_part,
+    chain_in,
+    commit,
+    format_difference,
+    into_one_file,
+    name_in,
+    open_file,
+    open_to_read,
+    storage_error,
+    supersede,
+    write_batch,
+    write_broken,
+)
+from folkmoot.engine.journal.journal_loans import Outstanding, OwnLoan, loans_in
+from folkmoot.engine.limits.budget import Amount
+from folkmoot.errors import DriftError, EmptyJournal, ForeignJournal, NotJournaled, StorageError
+from folkmoot.models.catalog import HUMAN
+from folkmoot.models.request import Message
+from folkmoot.randomness import digest
+
+__all__ = [
+    "Batch",
+    "BrokenReply",
+    "Entry",
+    "Journal",
+    "JournalReader",
+    "Replay",
+    "as_part",
+    "name_in",
+]
+
+MOST_NAMED = 5
+GROUP = 1000  # entries a commit at most
+GROUP_SECONDS = 0.02  # how long a group waits for company
+MOST_WAITING = 2 * GROUP  # entries that are not on the disk yet
+
+
+class FirstReply(NamedTuple):
+    """What a model replied to a question at first, and whether the question was asked again because
+    the reply could not be read."""
+
+    model: str
+    text: str
+    finish: str
+    asked_again: bool
+
+
+class JournalReader:
+    """A journal opened to read, in any format ever written. Use as a context manager, or call
+    `close`.
+
+    Raises ForeignJournal for a file that is corrupt or not ours, StorageError when there is none.
+    """
+
+    def __init__(self, path: Path, db: sqlite3.Connection | None = None) -> None:
+        self.path = path
+        self._reader = open_to_read(path) if db is None else db
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        """Entries committed so far."""
+        return int(self._reader.execute("SELECT count(*) FROM entries").fetchone()[0])
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def spent(self) -> tuple[int, float, list[str]]:
+        """Return the number of calls ever made, their known cost (USD), and the models with replies
+        of unknown cost. Repeated calls count each time. A reply that broke off is no call, and
+        counts at the most that it may have cost."""
+        paid = (
+            "(SELECT model_asked, cost_usd FROM entries WHERE kind != 'compute' UNION ALL "
+            "SELECT model_asked, cost_usd FROM superseded WHERE kind != 'compute')"
+        )
+        calls, usd = self._reader.execute(
+            f"SELECT count(*), coalesce(sum(cost_usd), 0) FROM {paid}"
+        ).fetchone()
+        unknown = self._reader.execute(
+            f"SELECT DISTINCT model_asked FROM {paid} WHERE cost_usd IS NULL ORDER BY 1"
+        ).fetchall()
+        broken = self.broken()
+        models = {row[0] for row in unknown} | {b.model for b in broken if b.max_usd is None}
+        return int(calls), float(usd) + sum(b.max_usd or 0.0 for b in broken), sorted(models)
+
+    def broken(self) -> list[BrokenReply]:
+        """The replies that broke off and may have been billed, in order of time."""
+        if not self._has("broken"):
+            return []
+        rows = self._reader.execute("SELECT at, address, model, max_usd FROM broken ORDER BY at")
+        return [BrokenReply._make(row) for row in rows]
+
+    def loans(self) -> list[Outstanding]:
+        """What may be out beside the entries. While no process of the run is under way, this is
+        what killed ones had out."""
+        return loans_in(self._reader)
+
+    def possibly_paid(self) -> Amount:
+        """What the loans come to; a lower bound (USD) where one of them has an unknown price."""
+        loans = self.loans()
+        return Amount(sum(x.calls for x in loans), sum(x.max_usd or 0.0 for x in loans))
+
+    def by_people(self) -> int:
+        """Answers of people, which no budget counts."""
+        asked = "SELECT count(*) FROM entries WHERE model_asked = ?"
+        return int(self._reader.execute(asked, (HUMAN,)).fetchone()[0])
+
+    def called(self) -> dict[str, tuple[float, float]]:
+        """Model asked → when it was called first and last (seconds since 1970)."""
+        rows = self._reader.execute(
+            "SELECT model_asked, min(started_at), max(started_at) FROM entries "
+            "WHERE kind != 'compute' GROUP BY model_asked"
+        )
+        return {name: (first, last) for name, first, last in rows}
+
+    def asked_at(self, address: str) -> float:
+        """When an address was asked (seconds since 1970); 0 where it was not."""
+        asked = "SELECT started_at FROM entries WHERE address = ?"
+        row = self._reader.execute(asked, (address,)).fetchone()
+        return float(row[0]) if row else 0.0
+
+    @cached_property
+    def format(self) -> int:
+        """The version of the file's format."""
+        return int(self._reader.execute("SELECT value FROM meta WHERE key='format'").fetchone()[0])
+
+    def _rows(
+        self, where: str, given: Sequence[object] = (), table: str = "entries"
+    ) -> Iterator[tuple[Any, ...]]:
+        """The cells of entries. Raises ForeignJournal at one that changed since it was written."""
+        if self.format < BINDING_FORMAT:
+            yield from self._reader.execute(f"SELECT {NAMES} FROM {table} {where}", given)
+            return
+        sealed = f"SELECT number, {NAMES}, content, seal FROM {table} {where}"
+        for row in self._reader.execute(sealed, given):
+            if not intact(row):
+                raise ForeignJournal(
+                    f"{self.path}: the entry at {row[1]} changed since it was written; "
+                    "`folkmoot verify` says what is damaged"
+                )
+            yield row[1 : 1 + len(COLUMNS)]
+
+    def _entries(
+        self, where: str, given: Sequence[object] = (), table: str = "entries"
+    ) -> Iterator[Entry]:
+        for row in self._rows(where, given, table):
+            yield Entry._make((*row[:3], self._expand(json.loads(row[3])), *row[4:]))
+
+    def superseded(self) -> int:
+        """Entries that were asked for again under --accept-changes."""
+        return int(self._reader.execute("SELECT count(*) FROM superseded").fetchone()[0])
+
+    def content_digest(self) -> str:
+        """SHA-256 over all requests and replies in order of address; times and costs left out.
+
+        In formats before 4 a sum of hashes, which can be forged. It holds where `damage` is empty.
+        """
+        return digest_of_content(self._reader, self.format)
+
+    def record_digest(self) -> str:
+        """SHA-256 over everything in the journal; empty in formats before 4."""
+        return digest_of_record(self._reader, self.format)
+
+    def damage(self) -> list[Damage]:
+        """Everything that is not as it was written: the check of resume, report and `verify`."""
+        self._reader.text_factory = _as_text
+        try:
+            return find_damage(self._reader, self.format)
+        finally:
+            self._reader.text_factory = str
+
+    def addresses(self) -> list[str]:
+        """All addresses, in order."""
+        return [r[0] for r in self._reader.execute("SELECT address FROM entries ORDER BY address")]
+
+    def messages(self, address: str) -> list[Message]:
+        """What was sent at an address, in order; empty where nothing was asked."""
+        row = next(self._rows("WHERE address = ?", (address,)), None)
+        request = self._expand(json.loads(row[3])) if row else {}
+        return [Message(m["role"], m["content"]) for m in request.get("messages", ())]
+
+    def holding(self, name: str, *, whole: bool = True) -> list[str]:
+        """Addresses with this name (as it stands in addresses) among their parts, in order; unless
+        `whole`, also those of which a part begins with it."""
+        wanted = f"/{name}/" if whole else f"/{name}"
+        parts = "instr('/' || address || '/', ?)"
+        found = self._reader.execute(
+            f"SELECT address FROM entries WHERE {parts} ORDER BY address", (wanted,)
+        )
+        return [row[0] for row in found]
+
+    def below(self, scope: str) -> list[str]:
+        """The addresses of what was asked in a scope itself, in order."""
+        found = self._reader.execute(
+            "SELECT address FROM entries WHERE address >= ? AND address < ? AND kind = 'ask'",
+            (f"{scope}/", f"{scope}0"),  # "0" follows "/"
+        )
+        return [row[0] for row in found if "/" not in row[0][len(scope) + 1 :]]
+
+    def tries(self, address: str) -> list[str]:
+        """The addresses of a question and of its further tries (`.r1`, `.long`), in order."""
+        found = self._reader.execute(
+            "SELECT address FROM entries WHERE address = ? OR (address >= ? AND address < ?) "
+            "ORDER BY address",
+            (address, f"{address}.", f"{address}/"),
+        )
+        return [row[0] for row in found]
+
+    def at(self, address: str, *, whole: bool = True) -> Entry | None:
+        """The entry at an address; unless `whole`, long texts of its request are left as hashes."""
+        row = next(self._rows("WHERE address = ?", (address,)), None)
+        if row is None:
+            return None
+        request = json.loads(row[3])
+        return Entry._make((*row[:3], self._expand(request) if whole else request, *row[4:]))
+
+    def replies_after(self, row: int, most: int) -> list[tuple[int, str, str]]:
+        """Replies (row, address, text) to questions, of the rows after this one, in their order."""
+        found = self._reader.execute(
+            "SELECT rowid, address, reply FROM entries WHERE rowid > ? AND kind = 'ask' "
+            "ORDER BY rowid LIMIT ?",
+            (row, most),
+        )
+        return found.fetchall()
+
+    def first_replies(self) -> Iterator[FirstReply]:
+        """The first reply to each question, in order of address. Raises StorageError where entries
+        are damaged."""
+
+        def question_of(row: tuple[Any, ...]) -> str:
+            # Further requests of a question end in .r1, .long and the like.
+            scope, _, name = str(row[0]).rpartition("/")
+            return f"{scope}/{name.partition('.')[0]}"
+
+        try:
+            rows = self._rows("WHERE kind = 'ask' ORDER BY address")
+            for address, requests in groupby(rows, key=question_of):
+                replies = {row[0]: Entry._make((*row[:3], {}, *row[4:])) for row in requests}
+                if first := replies.get(address):
+                    asked_again = f"{address}.r1" in replies
+                    yield FirstReply(first.model_asked, first.reply, first.finish, asked_again)
+        except sqlite3.Error as error:
+            raise storage_error(self.path, error) from None
+
+    def last_row(self) -> int:
+        """The number of the row that was written last; 0 in an empty journal."""
+        return int(self._reader.execute("SELECT max(rowid) FROM entries").fetchone()[0] or 0)
+
+    def batches(self) -> dict[str, Batch]:
+        """What was handed in to vendors' batch interfaces, by name."""
+        if not self._has("batches"):
+            return {}
+        rows = self._reader.execute(f"SELECT {', '.join(Batch._fields)} FROM batches")
+        return {row[0]: Batch._make(row) for row in rows}
+
+    def keys_of(self, batch: str) -> list[str]:
+        """Return the keys of the requests in a batch."""
+        rows = self._reader.execute(
+            "SELECT key FROM batched WHERE batch = ? ORDER BY key", (batch,)
+        )
+        return [row[0] for row in rows]
+
+    def batch_of(self, key: str) -> str | None:
+        """The name of the batch in which a request stands."""
+        if not self._has("batched"):
+            return None
+        row = self._reader.execute("SELECT batch FROM batched WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def _has(self, table: str) -> bool:
+        known = "SELECT 1 FROM sqlite_master WHERE name = ?"
+        return self._reader.execute(known, (table,)).fetchone() is not None
+
+    def lookup(
+        self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
+    ) -> Entry | None:
+        """The entry at an address, or None if this effect has not happened yet.
+
+        Raises DriftError with a diff when the entry was made from another request.
+        """
+        row = self._reader.execute(f"{SELECT} WHERE address = ?", (address,)).fetchone()
+        if row is None:
+            return None
+        if row[2] == fingerprint:
+            # The request of a replayed entry is what was just asked; no need to read it back.
+            return Entry(row[0], row[1], row[2], {}, *row[4:])
+        return self._drifted(address, row[3], request)
+
+    def _drifted(
+        self, address: str, stored: str, request: Callable[[], Mapping[str, object]]
+    ) -> Entry | None:
+        raise DriftError(
+            f"{address}: the request differs from the one in the journal. Restore the study as "
+            "it was, or add --accept-changes to ask again where it differs.\n"
+            + format_difference(self._expand(json.loads(stored)), request())
+        )
+
+    def entries(self, kind: str | None = None) -> Iterable[Entry]:
+        """All committed entries in address order, requests expanded (for exports and checks)."""
+        where, given = ("WHERE kind = ?", (kind,)) if kind else ("", ())
+        return self._entries(f"{where} ORDER BY address", given)
+
+    def everything(self, table: str) -> Iterable[tuple[Entry, float]]:
+        """All of `entries` or `superseded` in the order in which they went there, requests
+        expanded, with when they were superseded."""
+        at = "at" if table == "superseded" else "0.0"
+        times = self._reader.execute(f"SELECT {at} FROM {table} ORDER BY rowid").fetchall()
+        entries = self._entries("ORDER BY rowid", table=table)
+        for entry, (when,) in zip(entries, times, strict=True):
+            yield entry, when
+
+    def count_entries(self) -> int:
+        """How many entries there were, counted by the chain where rows cannot be."""
+        counted = kept_in_meta(self._reader, "chain").partition(" ")[0]
+        gone = self._reader.execute("SELECT 2 * count(*) FROM superseded").fetchone()[0]
+        return max(int(counted) - gone if counted.isdigit() else 0, len(self))
+
+    def intact_entries(self, table: str) -> Iterator[tuple[int, Entry, float]]:
+        """The undamaged rows of `entries` or `superseded`, with their numbers and when they were
+        superseded, as far as the file can be read."""
+        at = "at" if table == "superseded" else "0.0"
+        try:
+            rows = self._reader.execute(f"SELECT rowid FROM {table} ORDER BY rowid").fetchall()
+        except StorageError:
+            rows = [(number,) for number in range(1, self.last_row() + 1)]
+        for (row,) in rows:
+            try:
+                found = list(self._entries("WHERE rowid = ?", (row,), table))
+                when = f"SELECT number, {at} FROM {table} WHERE rowid = ?"
+                number, time_of = self._reader.execute(when, (row,)).fetchone() or (0, 0.0)
+            except (StorageError, ValueError, TypeError, AttributeError):
+                continue
+            for entry in found:
+                yield number, entry, float(time_of)
+
+    def under(self, prefix: str) -> Iterable[Entry]:
+        """The entries whose addresses begin so, in the order in which they were put."""
+        where = "WHERE substr(address, 1, ?) = ? ORDER BY rowid"
+        return self._entries(where, (len(prefix), prefix))
+
+    def row_of(self, address: str) -> int:
+        """The number of the row of an address; 0 where there is none."""
+        row = self._reader.execute("SELECT rowid FROM entries WHERE address = ?", (address,))
+        return int((row.fetchone() or (0,))[0])
+
+    def within(self, scope: str) -> Iterable[Entry]:
+        """The entries of a scope and the scopes in it, in order, without their requests."""
+        where = "WHERE address >= ? AND address < ? ORDER BY address"
+        inside = (f"{scope}/", f"{scope}0")  # "0" follows "/"
+        for row in self._rows(where, inside):
+            yield Entry._make((*row[:3], {}, *row[4:]))
+
+    def after(self, row: int) -> Iterable[Entry]:
+        """The entries of the rows after this one, in the order in which they were put."""
+        return self._entries("WHERE rowid > ? ORDER BY rowid", (row,))
+
+    def _expand(self, value: Any) -> Any:
+        """A stored request with its long texts put back."""
+        if isinstance(value, dict):
+            if set(value) == {"$text"}:
+                key = bytes.fromhex(value["$text"])
+                found = self._reader.execute(
+                    "SELECT text FROM texts WHERE hash = ?", (key,)
+                ).fetchone()
+                if found is None or digest(found[0]) != key:
+                    raise ForeignJournal(
+                        f"{self.path}: a long text of a request changed since it was written or is "
+                        "gone; `folkmoot verify` says of which"
+                    )
+                return found[0]
+            return {k: self._expand(v) for k, v in value.items()}
+        if isinstance(value, list):
+            return [self._expand(v) for v in value]
+        return value
+
+
+class Replay(JournalReader):
+    """A journal that answers a replay and takes no entries.
+
+    `asked` holds the addresses that were looked up.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.asked: set[str] = set()
+        self.accept_changes = self.repaired = False
+        self.changed = False
+        self.before_change: Callable[[], None] | None = None
+
+    def content_digest(self) -> str:
+        """Empty: that of the journal itself is the reader's to say."""
+        return ""
+
+    def record_digest(self) -> str:
+        """Empty as well."""
+        return ""
+
+    def lookup(
+        self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
+    ) -> Entry:
+        """As the reader's. Raises NotJournaled where there is no entry."""
+        found = super().lookup(address, fingerprint, request)
+        if found is None:
+            raise NotJournaled(f"{address} is not in the journal")
+        self.asked.add(address)
+        return found
+
+    def end_repair(self) -> None:
+        """Nothing is ever changed."""
+
+    def tell_change(self) -> None:
+        """Nothing is ever changed."""
+
+    def put(self, entry: Entry, covered_usd: float | None = None) -> None:
+        raise NotJournaled(f"{entry.address} is not in the journal")
+
+    async def committed(self) -> None:
+        """Nothing is ever written."""
+
+
+class Journal(JournalReader):
+    """The journal of a run that is under way. Use as a context manager, or call `close`.
+
+    Raises ForeignJournal for a file that is corrupt, not ours, or changed since it was written;
+    StorageError when the disk is full or read-only.
+    """
+
+    def __init__(self, path: Path, *, accept_changes: bool = False) -> None:
+        _refuse_damaged(path)
+        super().__init__(path, open_file(path))
+        self.repaired = bool(kept_in_meta(self._reader, REPAIRED))
+        self.accept_changes = accept_changes or self.repaired
+        self._resuming = (
+            self._reader.execute("SELECT 1 FROM entries LIMIT 1").fetchone() is not None
+        )
+        try:
+            self._chain = chain_in(self._reader)  # with what was put since
+        except StorageError:
+            self._reader.close()
+            raise
+        self._digests = ("", "")
+        self.changed = False  # by this process
+        self.before_change: Callable[[], None] | None = None
+        self._queue: queue.SimpleQueue[Entry | _Covered | _Told | Callable[[], None] | None]
+        self._queue = queue.SimpleQueue()
+        self._loan = OwnLoan()
+        self._error: StorageError | None = None
+        self._closed = False
+        self._now = threading.Event()  # no waiting for company
+        self._thread = threading.Thread(target=self._write, name="journal", daemon=True)
+        self._thread.start()
+
+    def end_repair(self) -> None:
+        """Note that everything that a repair had set aside was asked for again."""
+
+        def write(db: sqlite3.Connection) -> None:
+            db.execute("DELETE FROM meta WHERE key = ?", (REPAIRED,))
+
+        if self.repaired:
+            self._write_beside(write)
+
+    def tell_change(self) -> None:
+        """Call `before_change`, once."""
+        tell, self.before_change = self.before_change, None
+        if tell is not None:
+            tell()
+
+    def content_digest(self) -> str:
+        """As the reader's, of what is committed: ask when it is closed."""
+        return self._digests[0]
+
+    def record_digest(self) -> str:
+        """As the reader's, of what is committed: ask when it is closed."""
+        return self._digests[1]
+
+    def lookup(
+        self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
+    ) -> Entry | None:
+        """As the reader's; under `accept_changes` an entry that was made from another request is
+        moved to `superseded` and None is returned."""
+        return super().lookup(address, fingerprint, request) if self._resuming else None
+
+    def _drifted(
+        self, address: str, stored: str, request: Callable[[], Mapping[str, object]]
+    ) -> Entry | None:
+        if not self.accept_changes:
+            return super()._drifted(address, stored, request)
+        self.changed = True
+        self.tell_change()
+        self._queue.put(lambda: self._supersede(address))
+        return None
+
+    def put(self, entry: Entry, covered_usd: float | None = None) -> None:
+        """Queue an entry for the next commit. Raises StorageError if an earlier one failed. What
+        covered it (USD) is out no more when it is on the disk; None where no loan did.
+
+        Replies may come faster than the disk takes them (a model in the process): then all waits,
+        or memory would grow with the run, and a crash would lose what stood in the queue.
+        """
+        if self._error is not None:
+            raise self._error
+        self.changed = True
+        self.tell_change()
+        self._queue.put(entry if covered_usd is None else _Covered(entry, covered_usd))
+        if self._queue.qsize() >= MOST_WAITING:
+            written = threading.Event()
+            self._queue.put(_Told(written.set))
+            written.wait()
+
+    async def committed(self) -> None:
+        """Return when all that was put so far is on the disk. Raises StorageError if it is not."""
+        loop, written = asyncio.get_running_loop(), asyncio.Event()
+
+        self._queue.put(_Told(lambda: loop.call_soon_threadsafe(written.set)))
+        await written.wait()
+        if self._error is not None:
+            raise self._error
+
+    def lend(
+        self,
+        more: Amount,
+        done: Callable[[StorageError | None], None],
+        *,
+        unpriced: bool,
+        at_once: bool,
+    ) -> None:
+        """Write down that so much more is lent, or less below zero. `done` is called when it is on
+        the disk, in the writer's thread. It is no change of the run: a process that ends as it
+        should leaves nothing of it."""
+
+        def take() -> None:
+            self._loan.lend(more, unpriced=unpriced)
+
+        self._queue.put(_Told(lambda: done(self._error), take))
+        if at_once:
+            self._now.set()
+
+    def note_lost(self, out: Amount) -> None:
+        """A worker of this process is gone: what it had out is possibly paid."""
+        self._write_beside(lambda db: self._loan.lose(db, out))
+
+    def note_found(self, entries: Iterable[Entry]) -> None:
+        """Replies of an earlier process were found: they are paid, and no longer possibly."""
+        costs = [entry.cost_usd or 0.0 for entry in entries if entry.kind != "compute"]
+        if costs:
+            self._write_beside(lambda db: self._loan.settle_found(db, len(costs), sum(costs)))
+
+    def note(self, batch: Batch, keys: Iterable[str] = ()) -> Future[None]:
+        """Write a batch down, and which requests stand in it; done when it is on the disk.
+
+        Nothing of it is in the digest: how a run was sent is not part of what was said.
+        """
+
+        return self._write_beside(lambda db: write_batch(db, batch, keys))
+
+    def put_broken(self, broken: BrokenReply) -> Future[None]:
+        """Write down a reply that broke off; done when it is on the disk. A resume counts it
+        against the budget. It is not in the digest: nothing was said."""
+
+        return self._write_beside(lambda db: write_broken(db, broken))
+
+    def _write_beside(self, write: Callable[[sqlite3.Connection], None]) -> Future[None]:
+        """Have the writer thread write data other than entries, in a separate transaction."""
+        done: Future[None] = Future()
+        self.changed = True
+        self.tell_change()
+
+        def write_now() -> None:
+            try:
+                if self._error is not None:
+                    raise self._error
+                with self._db:
+                    write(self._db)
+            except sqlite3.Error as error:
+                done.set_exception(storage_error(self.path, error))
+            except StorageError as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        self._queue.put(write_now)
+        return done
+
+    def close(self) -> None:
+        """Commit what is queued and close the file. Raises StorageError, each time, if entries
+        could not be written."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+            self._now.set()
+            self._thread.join()
+            self._digests = super().content_digest(), super().record_digest()
+            self._reader.close()
+        if self._error is not None:
+            raise self._error
+
+    def _write(self) -> None:
+        """The writer thread: take what is queued, commit it as one group, repeat."""
+        try:
+            db = open_file(self.path)
+        except StorageError as error:
+            self._error = error
+            self._discard()
+            return
+        self._db = db
+        stored: set[bytes] = set()
+        open_for_more = True
+        while open_for_more:
+            group, notices, open_for_more = self._next_group()
+            try:
+                if self._error is None and (group or self._loan.changed):
+                    self._chain = commit(db, group, stored, self._chain, self._loan.write)
+            except sqlite3.Error as error:
+                self._error = storage_error(self.path, error)
+            except StorageError as error:
+                self._error = error
+            for notice in notices:
+                notice()
+        into_one_file(db)
+        db.close()
+
+    def _next_group(self) -> tuple[list[Entry], list[Callable[[], object]], bool]:
+        """Entries for one commit, the callbacks to run after it, and whether to go on.
+
+        Sleeps while a group gathers: a thread that woke for every entry would take the
+        interpreter from the event loop each time.
+        """
+        group: list[Entry] = []
+        notices: list[Callable[[], object]] = []
+        item = self._queue.get()
+        self._now.wait(GROUP_SECONDS)
+        if not self._closed:
+            self._now.clear()
+        while True:
+            if item is None:
+                return group, notices, False
+            if isinstance(item, Entry):
+                group.append(item)
+            elif isinstance(item, _Covered):
+                group.append(item.entry)
+                self._loan.settle(item.usd)
+            elif isinstance(item, _Told):
+                item.take()
+                notices.append(item.tell)
+            else:
+                return group, [*notices, item], True
+            if len(group) >= GROUP:
+                return group, notices, True
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return group, notices, True
+
+    def _discard(self) -> None:
+        """Answer the queue after a failed start, so that nobody waits for ever."""
+        while (item := self._queue.get()) is not None:
+            if isinstance(item, _Told):
+                item.tell()
+            elif not isinstance(item, (Entry, _Covered)):
+                item()
+
+    def _supersede(self, address: str) -> None:
+        with self._db:
+            self._chain = supersede(self._db, address, time.time(), self._chain)
+
+
+def _refuse_damaged(path: Path) -> None:
+    """Raise ForeignJournal where anything in a journal of this format is not as it was written.
+
+    It is opened to read alone: a refusal leaves no file of SQLite's beside it.
+    """
+    if not path.exists() or not path.stat().st_size:
+        return
+    try:
+        with JournalReader(path) as journal:
+            damage = journal.damage() if journal.format == FORMAT else []
+    except EmptyJournal:
+        return
+    if not damage:
+        return
+    named = "; ".join(map(str, damage[:MOST_NAMED]))
+    more = "; …" if len(damage) > MOST_NAMED else ""
+    raise ForeignJournal(
+        f"{path}: {named}{more}. The run would continue from what was never said. Put the journal "
+        "back as it was, without journal.sqlite-wal and -shm, or have the damaged answers asked "
+        "again: `folkmoot verify --repair`."
+    )
+
+
+def _as_text(stored: bytes) -> str:
+    """Text of a journal that may be damaged: what is no UTF-8 stays recognisable."""
+    return stored.decode("utf-8", "surrogateescape")
+
+
+class _Covered(NamedTuple):
+    """An entry, and what covered its call (USD)."""
+
+    entry: Entry
+    usd: float
+
+
+class _Told(NamedTuple):
+    """A callback for when all earlier entries are on the disk; later ones may go with them. `take`
+    is called first, when its turn comes."""
+
+    tell: Callable[[], object]
+    take: Callable[[], None] = lambda: None

@@ -1,0 +1,138 @@
+"""Which models a run asks: one rule for all study types, used by the runner and by `check`.
+
+The command line decides, then (on a resume) the sealed plan, then the study file, then the sources'
+own setting `DEFAULT_MODEL` in the environment or `.env`. If none of these names a model, the
+embedded respondent answers: no vendor is paid without being asked.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.study.study_file import StudyFile
+from folkmoot.errors import InputError, Problem, StorageError
+from folkmoot.models.api_keys import environment
+from folkmoot.models.catalog import LOCAL, resolve
+from folkmoot.storage.run_folder import RunFolder
+
+DEFAULT_MODEL = "DEFAULT_MODEL"  # the variable, as the sources name it
+EXAMPLE = "openai/gpt-4o"  # in the hint for a study type without a source
+
+
+def choose_models(found: StudyFile, options: RunOptions, folder: Path) -> StudyFile:
+    """Fill in the models that a run asks; `folder` is where the run lies. `models_note` of the
+    result is what the user should read first. Raises InputError for a model that does not exist,
+    and for a key (`--key`) without a model."""
+    if options.model is not None or options.provider is not None:
+        return found
+    if options.resume and not options.accept_changes and not _sets_models(options.overrides):
+        sealed = _sealed_design(folder)
+        if "model" in sealed:
+            return _with_sealed_models(found, sealed, folder)
+    if found.config.model is not None:
+        return found
+    if named := environment().get(DEFAULT_MODEL, "").strip():
+        return _with_default_model(found, named)
+    if options.key:
+        raise InputError(
+            Problem(
+                "a key was given, and no model is named that takes it",
+                key="--key",
+                hint=_hint(found),
+            )
+        )
+    return replace(found, models_note=_note(found))
+
+
+def _sets_models(overrides: Sequence[str]) -> bool:
+    """Whether `--set` names a model for the whole run or for a role."""
+    keys = (text.partition("=")[0].strip().split(".")[0] for text in overrides)
+    return any(key in ("model", "models") for key in keys)
+
+
+def _with_default_model(found: StudyFile, named: str) -> StudyFile:
+    try:
+        resolve(named, found.config.endpoints)
+    except InputError as error:
+        where = f"{DEFAULT_MODEL} in the environment or .env: "
+        problems = [replace(p, message=where + p.message) for p in error.problems]
+        raise InputError(problems) from error
+    config = found.config.model_copy(update={"model": named})
+    note = f"{DEFAULT_MODEL} names the model: {named}"
+    return replace(found, config=config, models_note=note)
+
+
+def _sealed_design(folder: Path) -> Mapping[str, object]:
+    """The design that the plan of a run holds; empty where it can't be read, which a resume will
+    say."""
+    try:
+        sealed = RunFolder(folder).plan["sealed"]["design"]["data"]
+    except (StorageError, KeyError, TypeError):
+        return {}
+    return sealed if isinstance(sealed, Mapping) else {}
+
+
+def _with_sealed_models(found: StudyFile, sealed: Mapping[str, object], folder: Path) -> StudyFile:
+    """The study with the models of its sealed plan, whatever its file names by now."""
+    config, study = found.config, found.study
+    model, roles = str(sealed["model"]), sealed.get("models")
+    roles = dict(roles) if isinstance(roles, Mapping) else {}
+    seats = sealed.get("seat_models")
+    if seats is None:  # a run of an earlier version: its manifest says whether --model was given
+        seats = [] if _overridden(folder) else study.seat_models(config)
+    now = (config.model or LOCAL, dict(config.models), study.seat_models(config))
+    if now == (model, roles, seats):
+        return found
+    note = ""
+    if config.model not in (None, model):
+        note = (
+            f"The run goes on with the model of its sealed plan, {model}; the study file names "
+            f"{config.model} now"
+        )
+    if not roles and not seats:
+        return replace(found, override=model, models_note=note)
+    config = config.model_copy(update={"model": model, "models": roles})
+    return replace(found, config=config, models_note=note)
+
+
+def _overridden(folder: Path) -> bool:
+    try:
+        return bool(RunFolder(folder).manifest.get("override"))
+    except StorageError:
+        return False
+
+
+def _note(found: StudyFile) -> str:
+    """What a run says first if the embedded respondent answers because no model is named."""
+    if found.config.models or found.study.seat_models(found.config):
+        who = "No model is named for the other roles, so the embedded respondent answers them"
+    else:
+        who = "No model is named, so the embedded respondent answers"
+    return f"{who} (SYNTHETIC, no cost). {_hint(found)}"
+
+
+def _hint(found: StudyFile) -> str:
+    """The model that the source uses, and the command that asks it."""
+    default = found.study.source_model
+    if not default:
+        return f"To ask a model: {_command(found, EXAMPLE)}"
+    named = found.config.model_copy(update={"model": default})
+    if seats := [name for name in found.study.seat_models(named) if name != default]:
+        return (
+            f"The source's default is {default}, with {', '.join(seats)} in the seats that the "
+            f"source gives them: {_command(found, default, by_seat=True)} "
+            f"(--model {default} takes every seat)"
+        )
+    return f"The source's default is {default}: {_command(found, default)}"
+
+
+def _command(found: StudyFile, model: str, *, by_seat: bool = False) -> str:
+    """What to type to have a model asked; `by_seat`: seats keep the models that they name."""
+    if not found.path.is_file():  # its settings were given from Python
+        return f'settings={{"model": "{model}"}}' if by_seat else f'model="{model}"'
+    file = shlex.quote(str(found.path))
+    return f"folkmoot run {file} {'--set model=' if by_seat else '--model '}{model}"

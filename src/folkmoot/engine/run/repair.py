@@ -1,0 +1,88 @@
+"""Repair a damaged journal: damaged entries are set aside, and a resume asks for them again.
+
+Used by `folkmoot verify --repair`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_copy import copy_journal, replace_journal
+from folkmoot.engine.journal.journal_file import mark_repaired
+from folkmoot.engine.run.verify import digests_of
+from folkmoot.storage.amendments import Amendment, amend
+from folkmoot.storage.json_files import read_json_object, write_json
+from folkmoot.storage.manifest import seal_manifest
+from folkmoot.storage.run_folder import JOURNAL, MANIFEST, RunFolder, time_of_day
+
+KIND = "repair"
+KEPT_AS = "journal-damaged-{}.sqlite"
+
+
+@dataclass(frozen=True)
+class RepairPlan:
+    """What a repair sets aside. Costs are in USD, None where a reply has an unknown cost.
+
+    `max_later_calls` counts the intact calls that were made after the first damaged one: each that
+    differs because of new answers is asked again.
+    """
+
+    problems: tuple[str, ...]
+    damaged_entries: int
+    damaged_usd: float | None
+    max_later_calls: int
+    max_later_usd: float | None
+
+
+def plan_repair(run: RunFolder) -> RepairPlan:
+    """Count what a repair would set aside and what asking again may cost. Changes nothing."""
+    with JournalReader(run.path / JOURNAL) as journal:
+        problems = tuple(map(str, journal.damage()))
+        kept = [(number, entry) for number, entry, _ in journal.intact_entries("entries")]
+        count, last = journal.count_entries(), 0
+    calls = [(number, e.cost_usd) for number, e in kept if e.kind != "compute"]
+    costs = [usd for _, usd in calls if usd is not None]
+    mean = sum(costs) / len(costs) if costs and len(costs) == len(calls) else None
+    for place, (number, _) in enumerate(kept, 1):
+        if number != place:
+            break
+        last = number
+    later = [usd for number, usd in calls if number > last]
+    known = [usd for usd in later if usd is not None]
+    return RepairPlan(
+        problems,
+        count - len(kept),
+        None if mean is None else mean * (count - len(kept)),
+        len(later),
+        sum(known) if len(known) == len(later) else None,
+    )
+
+
+def repair_journal(run: RunFolder, plan: RepairPlan, by: str) -> Path:
+    """Set the damaged entries aside; the caller holds the folder. Returns where the old journal is
+    kept.
+
+    The run counts as paused until a resume has asked for what is missing.
+    """
+    path = run.path / JOURNAL
+    kept = next(p for n in range(1, 1000) if not (p := run.path / KEPT_AS.format(n)).exists())
+    with JournalReader(path) as journal:
+        new = copy_journal(journal, lambda entry: entry, skip_damaged=True)
+    mark_repaired(new)
+    kept.write_bytes(path.read_bytes())
+    replace_journal(path, new)
+    if run.has(MANIFEST):
+        with JournalReader(path) as journal:
+            content, record = digests_of(run, journal)
+        changed = {"outcome": "paused", "journal_digest": content, "record_digest": record}
+        manifest = {**read_json_object(run.path / MANIFEST), **changed}
+        write_json(run.path / MANIFEST, seal_manifest(manifest))
+        data = {
+            "entries": plan.damaged_entries,
+            "problems": list(plan.problems),
+            "kept_in": kept.name,
+        }
+        amend(run.path, [Amendment(KIND, by, time_of_day(), data)])
+    return kept

@@ -1,0 +1,664 @@
+"""A person withdraws: what they wrote goes from the journal, every table and every file of a run.
+
+Their replies are deleted by address. What shows them in a request is known from the table
+`provenance` and is deleted exactly, so words of others that the person had read stay. Quotations in
+replies of others are looked for in the replies to prompts that showed the person's words, and
+listed before they are removed (`find_personal_texts`). A description that was made from this
+person's words alone is theirs too. A mark takes the place of each text.
+
+The changed files are prepared in a folder beside the old ones, and take their places when all of
+them are complete. A process that is killed leaves the run as it was, or changes that
+`finish_withdrawal` puts in place.
+
+`amendments.jsonl` says what was done. The run can be read and reported as before, but what the
+words led to can no longer be recomputed, which `folkmoot verify` says. Options that the person
+chose stay counted in the study's own tables; the answers themselves are gone.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from pydantic import ValidationError
+
+from folkmoot.engine.journal.integrity import digest_of_run
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_copy import copy_journal, discard_copy, replace_journal
+from folkmoot.engine.journal.journal_file import Entry
+from folkmoot.engine.seats.redaction import (
+    Gram,
+    Redaction,
+    change_json,
+    change_texts,
+    find_grams,
+    find_offered,
+    find_quotable,
+    find_quoted,
+    find_texts,
+)
+from folkmoot.engine.seats.seat_manager import WITHDRAWN, recruitment_ids, seats_in, write_private
+from folkmoot.engine.seats.seats import SPOKEN_FOR, OwnCard, Playable, describe_oneself, own_card_at
+from folkmoot.engine.seats.utterances import UTTERANCES
+from folkmoot.errors import InputError, Problem
+from folkmoot.measures.inference.estimates import plural
+from folkmoot.models.request import Request
+from folkmoot.provenance import (
+    PROTOCOL,
+    STUDY,
+    UNATTRIBUTED,
+    Replacement,
+    Source,
+    SourcedText,
+    Span,
+    cover_rest,
+    replace_parts,
+)
+from folkmoot.randomness import digest
+from folkmoot.storage.amendments import AMENDMENTS, Amendment, amend, amendments, rewrite
+from folkmoot.storage.json_files import dumps, write_text
+from folkmoot.storage.manifest import sha256
+from folkmoot.storage.provenance_table import PROVENANCE
+from folkmoot.storage.run_folder import (
+    CONTROLS,
+    JOURNAL,
+    MANIFEST,
+    PEOPLE,
+    PLAN,
+    SEATS,
+    STUDY_FILE,
+    TABLES,
+    RunFolder,
+    cache_of,
+    time_of_day,
+)
+from folkmoot.storage.table_buffer import RowFile
+from folkmoot.storage.tables import write_table
+
+KIND = "withdrawal"
+STAGED = ".withdrawal"  # the folder of changed files that are all complete
+KEPT = (MANIFEST, PLAN, STUDY_FILE, SEATS, PEOPLE, AMENDMENTS)  # not redacted like other files
+# Cells of a row of `answers` that tell what its participant answered.
+WITHDRAWN_CELLS = ("value", "said", "recorded", "how", "agrees", "position")
+# Cells of a row of `answers` with names of the protocol. The same word in a reply names the same.
+NAMING_CELLS = ("speaker_id", "role", "stage")
+DERIVED = ("report.html", "report.pdf", "export-*", CONTROLS)  # made again when wanted
+CLOSED = ("choice", "number")  # kinds of answers that hold no words of the speaker
+SPOKEN = ("utterance", "answer")
+# Kinds of sources that may name a cell, and not the reply that the text in it comes from.
+CELLS = ("proposal", "summary", "material")
+COMPOSED = (*CELLS, "option", "value", UNATTRIBUTED)
+
+
+class ReplyFound(NamedTuple):
+    """A reply of another speaker that quotes the person (`words`), or is made from their words."""
+
+    use: str
+    address: str
+    speaker_id: str
+    role: str
+    words: tuple[str, ...] = ()
+
+
+# What a reply of another speaker has to do with the person, and what is done about it.
+SUMMARY = "Made from this participant's words alone, and removed with them"
+DESCRIPTION = "Made from this participant's words and other texts; these stay, without quotations"
+QUOTATION = "Quotations in replies of others, which are removed"
+
+
+@dataclass
+class PersonalTexts:
+    """What one person wrote in a run, and where words of theirs are."""
+
+    place: Playable
+    spans: _Spans
+    redaction: Redaction
+    addresses: set[str]  # of the person's replies
+    answers: int
+    requests: int = 0  # of others that show words of the person
+    replies: list[ReplyFound] = field(default_factory=list)
+    summaries: set[str] = field(default_factory=set)  # addresses
+    quotable: dict[str, set[Gram]] = field(default_factory=dict)  # by address of who quotes them
+
+    def is_own(self, address: str) -> bool:
+        """Whether a request is one of the person's, or of a summary of their words alone."""
+        question = _question_of(address)
+        return question in self.addresses or question in self.summaries
+
+    def without_quotations(self, address: str, text: str) -> str:
+        """Return a text of the reply at an address without what it quotes of the person."""
+        quotable = self.quotable.get(_question_of(address), ())
+        return self.redaction.without_quotations(text, quotable)
+
+    def in_reply(self, address: str, text: str) -> str:
+        """Return what is left of a text in a reply of another speaker. It may be an option that
+        the person proposed."""
+        whole = self.redaction.find_whole(text)
+        return self.without_quotations(address, text) if whole is None else whole
+
+    def holds(self, source: Source, address: str) -> bool:
+        """Whether a text in the request at an address is of the person."""
+        if reply := _reply_of(source):
+            return self.is_own(reply)
+        if source.kind == "persona":
+            return source == describe_oneself(self.place, "").source
+        named = source.kind in (CELLS if source.id else SPOKEN)
+        is_speaker = source.speaker in (self.place.id, self.place.name)
+        return named and is_speaker and _is_in(self.place, source.speaker, source.id, address)
+
+    def find_parts(self, address: str, message: int, text: str) -> list[Replacement]:
+        """Return what takes the place of the person's words in one message of a request."""
+        parts: list[Replacement] = []
+        for start, end, source, number in self.spans.at(address):
+            shown = text[start:end]
+            if number != message:
+                continue
+            if self.holds(source, address):
+                found = self.redaction.replace(shown, [(0, len(shown))])
+            elif quotable := self.quotable.get(_question_of(_reply_of(source))):
+                found = self.redaction.replace(shown, find_quoted(shown, quotable))
+            else:
+                may_hold = _may_hold_any(source)
+                altered = source.altered
+                found = self.redaction.find_recorded(shown, altered=altered) if may_hold else []
+            moved = (Replacement(start + first, start + last, left) for first, last, left in found)
+            # Spans may be nested. The outer one comes first.
+            parts += [part for part in moved if not any(map(partial(_overlap, part), parts))]
+        return sorted(parts)
+
+
+class _Spans:
+    """The sources of the texts in each request, from the table `provenance`."""
+
+    def __init__(self, table: pl.DataFrame) -> None:
+        self._table = table
+        rows = table.with_row_index("row").group_by("address").agg(pl.col("row").min(), pl.len())
+        self._places = {address: place for address, *place in rows.iter_rows()}
+
+    def at(self, address: str) -> list[Span]:
+        rows = self._table.slice(*self._places.get(address, (0, 0)))
+        source = pl.col("kind", "source_id", "speaker").fill_null("")
+        columns = ("start", "end", "message")
+        return [
+            Span(start, end, Source(kind, id, speaker, altered), message)
+            for start, end, message, kind, id, speaker, altered in rows.select(
+                *columns, source, "altered"
+            ).iter_rows()
+        ]
+
+
+def find_personal_texts(run: RunFolder, place: Playable) -> PersonalTexts:
+    """Return what a participant wrote and who quoted it.
+
+    Raises InputError if the run has no tables yet, was made by a version that did not record the
+    sources of texts, or has no answer of this participant.
+    """
+    if not run.has_table("answers"):
+        hint = "finish the run with --resume; who left is taken out at its end"
+        raise InputError(Problem(f"{run.path} has no table of answers yet", hint=hint))
+    if not run.has_table(PROVENANCE):
+        made = run.manifest.get("software", {}).get("folkmoot", "unknown")
+        what = f"{run.path} was made by a version that did not record which words each prompt shows"
+        hint = f"withdraw with the version that made it, {made}, or delete the whole folder"
+        raise InputError(Problem(what, hint=hint))
+    answers: dict[str, Mapping[str, Any]] = {
+        row["address"]: row for row in run.table("answers").iter_rows(named=True)
+    }
+    own = {
+        address
+        for address, row in answers.items()
+        if (row["speaker_id"], row["role"]) == (place.id, SPOKEN_FOR) and _is_in(place, address)
+    }
+    if not own:
+        raise InputError(Problem(f"{place.name}: this participant gave no answer"))
+    people = {row["speaker_id"] for row in answers.values() if row["role"] == SPOKEN_FOR}
+    names = frozenset({place.id, place.name})
+    redaction = Redaction(names, frozenset(people - {place.id}), frozenset(place.scopes))
+    addresses = own | {own_card_at(place)}
+    found = PersonalTexts(place, _Spans(run.table(PROVENANCE)), redaction, addresses, len(own))
+    search = _Search(run, found, answers, people)
+    with closing(JournalReader(run.path / JOURNAL)) as journal:
+        for entry, _ in journal.everything("entries"):
+            if entry.kind == "ask":
+                search.read(entry)
+    redaction.settle(search.others)
+    found.replies = sorted(set(found.replies))  # a question can be asked again
+    return found
+
+
+class _Search:
+    """Reads the replies of a run in the order in which they were given.
+
+    `others` are the texts of others, and those of the design.
+    """
+
+    def __init__(
+        self,
+        run: RunFolder,
+        found: PersonalTexts,
+        answers: Mapping[str, Mapping[str, Any]],
+        people: Collection[str],
+    ) -> None:
+        self._found, self._answers, self._people = found, answers, people
+        self._received = set[Gram]()  # words that the person had read before they wrote them
+        self._said = defaultdict[str, list[str]](list)  # words of others, by who said them
+        # Names of speakers, roles and stages, the study file and the sealed plan are not personal.
+        named = {str(row[column]) for row in answers.values() for column in NAMING_CELLS}
+        designed = (*find_texts(run.config), *find_texts(run.plan))
+        found.redaction.exempt((*named, *designed, found.place.name))
+        self._public = set[str]()
+        said = run.table(UTTERANCES).iter_rows(named=True) if run.has_table(UTTERANCES) else ()
+        for row in said:
+            found.redaction.exempt([row["speaker_name"] or ""])
+            if not row["address"]:  # prescribed by the study
+                found.redaction.exempt([row["text"] or ""])
+            elif row["public"]:
+                self._public.add(row["address"])
+        self.others = {*designed}
+
+    def read(self, entry: Entry) -> None:
+        """Take in the reply of one entry: the person's, or one that may quote or describe them."""
+        found, question = self._found, _question_of(entry.address)
+        asked = self._answers.get(question, {})
+        # An option is not the person's, unless they wrote it before it was offered.
+        offered = {
+            *find_offered(entry.request.get("schema")),
+            *json.loads(asked.get("options") or "[]"),
+            *self._options_in(entry),
+        }
+        found.redaction.exempt(offered)
+        texts = self._texts_of(entry, question)
+        rest, shown = self._divide(entry)
+        if question in found.addresses:
+            self._received |= find_grams("\n".join(texts)) & find_grams("\n".join(rest))
+            for text in texts if asked.get("kind") not in CLOSED else ():
+                found.redaction.learn(text)
+            return
+        found.requests += bool(shown)
+        reply = question, asked.get("speaker_id", ""), asked.get("role", "")
+        is_private = asked.get("role") != SPOKEN_FOR and question not in self._public
+        if shown and is_private and asked.get("kind") not in CLOSED:
+            if not self._shows_others(entry):
+                found.summaries.add(question)
+                found.replies.append(ReplyFound(SUMMARY, *reply))
+                for text in texts:
+                    found.redaction.learn(text)
+                return
+            found.replies.append(ReplyFound(DESCRIPTION, *reply))
+        quotable = set[Gram]().union(*map(find_quotable, shown))
+        quotable -= self._received | find_grams("\n".join(rest))
+        said = self._said[asked.get("speaker_id", "")]
+        if not shown:
+            self.others.update(texts)
+            said += texts
+            return
+        # Whoever had said the same before quotes nobody.
+        if any(find_quoted(text, quotable) for text in texts):
+            quotable -= find_grams("\n".join(said))
+        known = {text for text in texts if text not in said and found.redaction.find_whole(text)}
+        quoted = dict[str, None]()
+        for text in texts:
+            if text in known and any(text.strip() in part for part in shown):
+                quoted[text] = None
+                continue
+            quoted |= {text[start:end]: None for start, end in find_quoted(text, quotable)}
+            found.redaction.learn(text, quotable)
+            said.append(found.redaction.without_quotations(text, quotable))
+            self.others.add(said[-1])
+        if quoted:
+            found.quotable.setdefault(question, set()).update(quotable)
+            found.replies.append(ReplyFound(QUOTATION, *reply, tuple(quoted)))
+
+    def _divide(self, entry: Entry) -> tuple[list[str], list[str]]:
+        """Return the texts of a request that are not of the person, and those that are."""
+        rest, shown = list[str](), list[str]()
+        for number, message in enumerate(entry.request["messages"]):
+            content = message["content"]
+            if _repeats_reply(entry, number, self._found.spans.at(entry.address)):
+                continue
+            parts = self._found.find_parts(entry.address, number, content)
+            shown += (content[part.start : part.end] for part in parts)
+            own = [Span(part.start, part.end, Source("utterance")) for part in parts]
+            rest += (content[s.start : s.end] for s in cover_rest(len(content), own))
+        for start, end, source, number in self._found.spans.at(entry.address):
+            if source.kind == "persona" and not self._found.holds(source, entry.address):
+                self.others.add(entry.request["messages"][number]["content"][start:end])
+        return rest, shown
+
+    def _options_in(self, entry: Entry) -> Iterator[str]:
+        """Yield the options that a request shows."""
+        for start, end, source, number in self._found.spans.at(entry.address):
+            if source.kind == "option":
+                yield entry.request["messages"][number]["content"][start:end]
+
+    def _shows_others(self, entry: Entry) -> bool:
+        """Whether a request shows, or may show, words of other participants too."""
+        return any(
+            (_may_hold_any(source) and source.kind not in ("option", "value"))
+            or (source.kind in SPOKEN and source.speaker in self._people)
+            for _, _, source, _ in self._found.spans.at(entry.address)
+            if not self._found.holds(source, entry.address)
+        )
+
+    def _texts_of(self, entry: Entry, question: str) -> list[str]:
+        """Return the texts of a reply, all of it and those in its JSON, that no list offered."""
+        try:
+            texts = list(find_texts(json.loads(entry.reply)))
+        except ValueError:
+            texts = [entry.reply]
+        if question == own_card_at(self._found.place):
+            with suppress(ValidationError):
+                texts.append(OwnCard.model_validate_json(entry.reply).told)
+        return [t for t in dict.fromkeys(texts) if not self._found.redaction.is_impersonal(t)]
+
+
+def describe_texts(found: PersonalTexts) -> Iterator[str]:
+    """Yield, in sentences, what a withdrawal removes."""
+    yield f"{found.place.name}: {plural(found.answers, 'answer')} of this participant."
+    yield f"{plural(found.requests, 'prompt')} of other speakers showed words of theirs."
+    for use in (SUMMARY, DESCRIPTION, QUOTATION):
+        replies = [reply for reply in found.replies if reply.use == use]
+        if replies:
+            yield f"{use}:"
+        for _, address, speaker_id, role, words in replies:
+            quoted = "; ".join(f"“{part}”" for part in words)
+            yield f"  {address} ({role} {speaker_id}) {quoted}".rstrip()
+
+
+def withdraw(run: RunFolder, found: PersonalTexts, by: str) -> None:
+    """Remove what a person wrote and what quotes it; the caller holds the folder."""
+    prepared = run.path / f"{STAGED}.new"
+    shutil.rmtree(prepared, ignore_errors=True)
+    prepared.mkdir()
+    spans: dict[str, list[Span]] = {}
+    entries = _prepare_journals(run.path, prepared, found, spans)
+    _prepare_tables(run, prepared / TABLES, found, spans)
+    _prepare_files(run.path, prepared, found.redaction)
+    known = dict(recruitment_ids(run.path))
+    if known.pop(found.place.name, None) is not None:
+        write_private(prepared / PEOPLE, known)
+    for name in filter(run.has, (MANIFEST, AMENDMENTS)):
+        shutil.copyfile(run.path / name, prepared / name)
+    rewrite(prepared, found.redaction.in_text)
+
+    def path_of(name: str) -> Path:
+        return prepared / name if (prepared / name).exists() else run.path / name
+
+    with closing(JournalReader(path_of(JOURNAL))) as journal:
+        content, record = journal.content_digest(), journal.record_digest()
+    data = {
+        "seat": found.place.name,
+        "answers": found.answers,
+        "entries": entries,
+        "addresses": sorted(found.addresses),
+        "summaries": sorted(found.summaries),
+        "quotations": sorted(found.quotable),
+        "journal_digest": content,
+        "record_digest": digest_of_run(record, run.plan),
+        "hashes": {n: sha256(path_of(n)) for n in run.manifest.get("hashes", {}) if run.has(n)},
+    }
+    amend(prepared, [Amendment(KIND, by, time_of_day(), data)])
+    prepared.rename(run.path / STAGED)
+    finish_withdrawal(run.path)
+
+
+def finish_withdrawal(run: Path) -> bool:
+    """Put prepared files in the place of the old ones, and say whether there were any.
+
+    Whoever was killed here can do it again. The caller holds the folder.
+    """
+    staged = run / STAGED
+    if not staged.exists():
+        return False
+    RowFile(run).remove()  # of a process that was killed; a resume records the rows again
+    for path in (path for name in DERIVED for path in run.glob(name)):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    shutil.rmtree(cache_of(run), ignore_errors=True)  # what pages made of the words
+    for path in sorted(path for path in staged.rglob("*") if path.is_file()):
+        place = run / path.relative_to(staged)
+        if path.suffix == ".sqlite":
+            replace_journal(place, path)
+        else:
+            path.replace(place)
+    shutil.rmtree(staged)
+    return True
+
+
+def withdraw_pending(run: RunFolder) -> None:
+    """Take out those who left while the run went on; the caller holds the folder."""
+    known = {a.data.get("seat") for a in withdrawals(run.path)}
+    for place, ended in seats_in(run.path).items():
+        if ended == WITHDRAWN and place.name not in known:
+            with suppress(InputError):  # who left before any answer has nothing to take out
+                withdraw(run, find_personal_texts(run, place), "participant")
+
+
+def withdrawals(run: Path) -> list[Amendment]:
+    """Who withdrew, in order. Raises StorageError."""
+    return [a for a in amendments(run) if a.kind == KIND]
+
+
+def _overlap(part: Replacement, other: Replacement) -> bool:
+    return part.start < other.end and other.start < part.end
+
+
+def _is_in(place: Playable, *paths: str) -> bool:
+    """Whether one of these paths lies in the session of a place."""
+    return not place.scopes or any(not set(place.scopes).isdisjoint(p.split("/")) for p in paths)
+
+
+def _question_of(address: str) -> str:
+    """The address of a question, of that of a further request (`.r1`, `.long`)."""
+    scope, slash, name = address.rpartition("/")
+    return f"{scope}{slash}{name.partition('.')[0]}"
+
+
+def _reply_of(source: Source) -> str:
+    """The address of the reply that a text comes from, also of a cell of a row of one."""
+    table, _, key = source.id.partition("/")
+    if table.partition(".")[0] in (UTTERANCES, "answers"):
+        return Source("utterance", key).address
+    return source.address
+
+
+def _may_hold_any(source: Source) -> bool:
+    """Whether a source does not tell of which speakers a text holds words."""
+    table = source.id.partition(".")[0]
+    return source.kind in COMPOSED and table not in (STUDY, PROTOCOL)
+
+
+def _prepare_tables(
+    run: RunFolder, prepared: Path, found: PersonalTexts, spans: Mapping[str, Sequence[Span]]
+) -> None:
+    for name in run.tables():
+        table = run.table(name)
+        if name == PROVENANCE:
+            changed = _with_spans(table, spans, found.redaction)
+        else:
+            changed = _without_texts(table, name, found)
+        if not changed.equals(table):
+            write_table(prepared, name, changed)
+
+
+def _without_texts(table: pl.DataFrame, name: str, found: PersonalTexts) -> pl.DataFrame:
+    texts = [c for c, kind in table.schema.items() if kind in (pl.String, pl.List(pl.String))]
+
+    def change(row: Mapping[str, Any]) -> dict[str, Any]:
+        address = row.get("address") or ""
+        own = found.is_own(address) or (not address and found.redaction.is_of_person(row.values()))
+        changed = {c: found.redaction.in_json(row[c], own=own) for c in texts}
+        if own and address and row.get("text"):
+            changed["text"] = found.redaction.mark(row["text"])
+        elif _question_of(address) in found.quotable:
+            quoting = {
+                c: found.without_quotations(address, row[c]) for c in ("text",) if row.get(c)
+            }
+            changed |= quoting
+        if name == "answers" and address in found.addresses:
+            changed |= dict.fromkeys(set(WITHDRAWN_CELLS) & row.keys()) | {"missing": WITHDRAWN}
+        return {**row, **changed}
+
+    rows = [change(row) for row in table.iter_rows(named=True)]
+    return pl.DataFrame(rows, schema=table.schema)
+
+
+def _with_spans(
+    table: pl.DataFrame, spans: Mapping[str, Sequence[Span]], redaction: Redaction
+) -> pl.DataFrame:
+    """The table `provenance` with these spans in place of those of the same requests."""
+    parts: list[pl.DataFrame] = []
+    for (address,), rows in table.group_by("address", maintain_order=True):
+        moved = [
+            (address, number, start, end, source.kind, source.id, source.speaker, source.altered)
+            for start, end, source, number in spans.get(str(address), ())
+        ]
+        changed = pl.DataFrame(moved, schema=table.schema, orient="row")
+        parts.append(changed if address in spans else rows)
+    # The key of a cell can be a text, as that of an option is.
+    ids = [id for id in table["source_id"].unique() if id]
+    keys = {id: [redaction.find_whole(part) or part for part in id.split("/")] for id in ids}
+    renamed = {id: "/".join(key) for id, key in keys.items()}
+    return pl.concat([table.clear(), *parts]).with_columns(pl.col("source_id").replace(renamed))
+
+
+def _prepare_files(run: Path, prepared: Path, redaction: Redaction) -> None:
+    left_out = {*KEPT, TABLES, *(path.name for name in DERIVED for path in run.glob(name))}
+    for path in sorted(p for p in run.rglob("*") if p.is_file()):
+        inside = path.relative_to(run)
+        if inside.parts[0] in left_out or any(part.startswith(".") for part in inside.parts):
+            continue
+        try:
+            text = path.read_text("utf-8")
+        except UnicodeDecodeError:  # a journal or a picture
+            continue
+        changed = _change_file(inside, text, redaction)
+        if changed != text:
+            write_text(prepared / inside, changed)
+
+
+def _change_file(name: Path, text: str, redaction: Redaction) -> str:
+    if name.suffix == ".jsonl":
+        return "".join(f"{redaction.in_text(line)}\n" for line in text.splitlines())
+    if name.suffix == ".json":
+        with suppress(ValueError):
+            value = json.loads(text)
+            changed = redaction.in_json(value, frozenset(name.parts))
+            return text if changed == value else dumps(changed)
+    return redaction.in_text(text)
+
+
+def _prepare_journals(
+    run: Path, prepared: Path, found: PersonalTexts, spans: dict[str, list[Span]]
+) -> int:
+    """Write the journals anew, and return how many entries changed. `spans` takes those of the
+    requests that changed. A new file holds no page of what was deleted."""
+    count = 0
+    derived = {path for name in DERIVED for path in run.glob(name)}
+    journals = [
+        path for path in sorted(run.rglob("*.sqlite")) if not {prepared, *derived} & {*path.parents}
+    ]
+    for path in journals:
+        with closing(JournalReader(path)) as old:
+            current = {entry.address: entry.fingerprint for entry in old.entries("ask")}
+            before = count
+
+            def change(entry: Entry, current: Mapping[str, bytes] = current) -> Entry:
+                nonlocal count
+                # No spans are kept of a request that was superseded.
+                is_current = current.get(entry.address, entry.fingerprint) == entry.fingerprint
+                changed = _change_entry(entry, found, spans if is_current else None)
+                count += changed != entry
+                return changed
+
+            new = copy_journal(old, change)
+        if count > before:
+            place = prepared / path.relative_to(run)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            new.replace(place)
+        discard_copy(new)
+    return count
+
+
+def _change_entry(entry: Entry, found: PersonalTexts, spans: dict[str, list[Span]] | None) -> Entry:
+    redaction, was = found.redaction, dict(entry.request)
+    request: Any = {k: v if k == "messages" else redaction.in_json(v) for k, v in was.items()}
+    if entry.kind == "embed":
+        blob = entry.blob
+        if request != was and blob:
+            blob = _without_rows(blob, was["texts"], request["texts"])
+        return _seal(entry._replace(blob=blob), request)
+    if entry.kind != "ask":
+        return entry._replace(reply=redaction.in_text(entry.reply))
+    request["messages"] = _change_messages(entry, found, spans)
+    if found.is_own(entry.address):
+        is_summary = _question_of(entry.address) in found.summaries
+        finish = entry.finish if is_summary else f"refused:{WITHDRAWN}"
+        return _seal(entry._replace(reply=redaction.mark(entry.reply), finish=finish), request)
+    change = partial(found.in_reply, entry.address)
+    reply = change_json(entry.reply, lambda value: change_texts(value, change), change)
+    return _seal(entry._replace(reply=reply), request)
+
+
+def _change_messages(
+    entry: Entry, found: PersonalTexts, spans: dict[str, list[Span]] | None
+) -> list[dict[str, str]]:
+    """The messages of a request without the person's words; their spans go into `spans`."""
+    messages: list[dict[str, str]] = []
+    moved: list[Span] = []
+    was: Sequence[Mapping[str, str]] = entry.request["messages"]
+    all_spans = found.spans.at(entry.address) if spans is not None else []
+    for number, message in enumerate(was):
+        content = message["content"]
+        known = [span for span in all_spans if span.message == number]
+        if spans is None:
+            changed = SourcedText(found.redaction.in_text(content))
+        elif _repeats_reply(entry, number, known):
+            is_own = found.is_own(entry.address)
+            mark = found.redaction.mark
+            left = mark(content) if is_own else found.without_quotations(entry.address, content)
+            changed = SourcedText(left)
+        else:
+            parts = found.find_parts(entry.address, number, content)
+            changed = replace_parts(SourcedText(content, known), parts)
+        messages.append({**message, "content": str(changed)})
+        moved += (span._replace(message=number) for span in changed.spans)
+    if spans is not None and messages != was:
+        spans[entry.address] = moved
+    return messages
+
+
+def _repeats_reply(entry: Entry, number: int, spans: Sequence[Span]) -> bool:
+    """Whether a message is the last one of a question that was asked again: it says why a reply
+    could not be read, and may repeat it."""
+    is_further = entry.address != _question_of(entry.address)
+    is_last = number == len(entry.request["messages"]) - 1
+    return is_further and is_last and all(span.message != number for span in spans)
+
+
+def _without_rows(blob: bytes, was: Sequence[str], now: Sequence[str]) -> bytes:
+    """Embeddings, with NaN in place of those of texts that changed."""
+    vectors = np.frombuffer(blob, dtype=np.float32).reshape(len(was), -1).copy()
+    vectors[[a != b for a, b in zip(was, now, strict=True)]] = np.nan
+    return vectors.tobytes()
+
+
+def _seal(entry: Entry, request: Mapping[str, Any]) -> Entry:
+    """The entry with its request, and the fingerprint of it."""
+    made = entry.fingerprint
+    if request != entry.request and entry.kind == "embed":
+        made = digest(request["model"], *request["texts"])
+    elif request != entry.request and entry.kind == "ask":
+        made = Request.from_json(request).fingerprint()
+    return entry._replace(request=request, fingerprint=made)

@@ -1,0 +1,247 @@
+"""The run folder: created or refused, and held by one process at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Literal, get_args
+
+import yaml
+from filelock import FileLock, Timeout
+
+from folkmoot.engine.journal.journal import Journal, JournalReader
+from folkmoot.engine.journal.shards import SHARDS, merge_shards, shards_in
+from folkmoot.engine.settings.config import StudyConfig
+from folkmoot.errors import InputError, Problem, RunExists, RunLocked, StorageError
+from folkmoot.files import storage_errors
+from folkmoot.storage.json_files import write_text
+from folkmoot.storage.manifest import software
+from folkmoot.storage.run_folder import (
+    JOURNAL,
+    LOG,
+    LOG_LINES,
+    MANIFEST,
+    PLAN,
+    STUDY_FILE,
+    RunFolder,
+    RunSoFar,
+    time_of_day,
+)
+from folkmoot.storage.table_buffer import ROWS
+
+LOCK = ".lock"
+HOLDER = ".holder.json"
+IfExists = Literal["resume", "new", "error"]
+IF_EXISTS: tuple[IfExists, ...] = get_args(IfExists)
+LEFT_BY_ENGINE = (  # when a run asked nothing
+    *(STUDY_FILE, PLAN, MANIFEST, LOG, LOG_LINES),
+    *(JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm"),
+    *(ROWS, f"{ROWS}-wal", f"{ROWS}-shm"),
+)
+# Without news for so long, a run on another machine counts as stopped.
+SILENT_SECONDS = 3600
+
+
+def open_folder(folder: Path, *, resume: bool) -> bool:
+    """Make the folder of a new run, or find that of an earlier one; whether nothing was in it.
+
+    Raises RunExists when it is there and `resume` is not given, StorageError when it cannot be
+    made or is not there to be resumed. An existing folder is never overwritten, unless it is that
+    of a run that asked nothing.
+    """
+    if resume and not folder.exists():
+        raise StorageError(f"{folder}: there is no run to resume here; leave out --resume")
+    with storage_errors(folder):
+        empty = not folder.exists() or not any(folder.iterdir())
+        if not resume and not empty and not _asked_nothing(folder):
+            raise RunExists(
+                f"{folder} already exists; runs are never overwritten. Add --resume to continue "
+                "it, or choose another place with --out; from Python, if_exists="
+                '"resume" or "new"'
+            )
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not resume:  # profiles of people lie here: only their owner may look
+            folder.chmod(0o700)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(13, "Permission denied", str(folder))
+    return empty
+
+
+def choose_folder(folder: Path, if_exists: IfExists) -> tuple[Path, bool]:
+    """Return the folder to run in, and whether that continues the run that it holds.
+
+    A run that asked nothing does not count. Raises InputError for another value of `if_exists`.
+    """
+    if if_exists not in IF_EXISTS:
+        known = ", ".join(map(repr, IF_EXISTS))
+        raise InputError(Problem(f"{if_exists!r} is none of {known}", key="if_exists"))
+    if not _holds_run(folder) or if_exists == "error":
+        return folder, False
+    if if_exists == "resume":
+        return folder, True
+    beside = (folder.with_name(f"{folder.name}_{number}") for number in count(2))
+    return next(path for path in beside if not path.exists() or _asked_nothing(path)), False
+
+
+def _holds_run(folder: Path) -> bool:
+    """Whether a run lies here that asked or computed something, or has finished."""
+    if not any((folder / name).exists() for name in (PLAN, MANIFEST, STUDY_FILE, JOURNAL)):
+        return False
+    if not _asked_nothing(folder) or RunFolder(folder).finished:
+        return True
+    with JournalReader(folder / JOURNAL) as journal:
+        return len(journal) > 0
+
+
+def settle(folder: Path, config: StudyConfig, *, resume: bool) -> None:
+    """Write the settings of a new run, after removing what an earlier one that asked nothing left.
+
+    Call it while the folder is held.
+    """
+    if not resume:
+        for name in LEFT_BY_ENGINE:
+            (folder / name).unlink(missing_ok=True)
+    if not (folder / STUDY_FILE).exists():
+        write_settings(folder, config)
+
+
+def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
+    """The journal of the run. Raises StorageError when one was there and is gone, or the plan is:
+    to go on would be to pay for everything again, or by another plan."""
+    path = folder / JOURNAL
+    merge_shards(folder, path)
+    planned = (folder / PLAN).exists()  # it is written after the journal was made
+    lost = planned and not (path.exists() and path.stat().st_size)
+    journal = None if lost else Journal(path, accept_changes=accept_changes)
+    if journal is not None and (len(journal) or not RunFolder(folder).manifest.get("calls")):
+        if planned or not len(journal):
+            return journal
+        journal.close()
+        raise StorageError(
+            f"{folder / PLAN} is missing, though this run has made calls: put it back, or start a "
+            "new run with --out"
+        )
+    if journal is not None:
+        journal.close()
+    raise StorageError(
+        f"{path} is missing or empty, though this run has made calls: continuing would "
+        "ask everything again. Put the journal back, or start a new run with --out"
+    )
+
+
+def describe_other_version(folder: Path) -> str:
+    """Name the version of Folkmoot that made a run and the present one; empty if they are equal."""
+    if not (folder / PLAN).exists():
+        return ""
+    run = RunFolder(folder)
+    # The plan is as old as the run; each process that goes on with it writes the manifest anew.
+    made, now = run.plan.get("software") or run.manifest.get("software", {}), software()
+    if made.get("source") == now["source"]:
+        return ""
+    by = f"Folkmoot {made.get('folkmoot', 'unknown')}, source {made.get('source', 'unknown')}"
+    return f"made by {by}; this is {now['folkmoot']}, source {now['source']}"
+
+
+def _asked_nothing(folder: Path) -> bool:
+    """Whether this is the folder of a run that got no answer and waits for none."""
+    journal = folder / JOURNAL
+    if shards_in(folder / SHARDS) or not journal.exists() or not journal.stat().st_size:
+        return False
+    try:
+        with JournalReader(journal) as opened:
+            paid = opened.spent()[0] or opened.broken() or opened.batches() or opened.loans()
+            return not paid and not RunFolder(folder).manifest.get("calls")
+    except StorageError:
+        return False
+
+
+def write_settings(folder: Path, config: StudyConfig) -> None:
+    """Write the study as it is run, with every default filled in, for findings and reports."""
+    settings = config.model_dump(mode="json", exclude_none=True)
+    text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+    write_text(folder / STUDY_FILE, text)
+
+
+def discard_unasked(folder: Path) -> None:
+    """Remove the folder of a run that bad input ended before anything was asked.
+
+    So the corrected study can run as if nothing had happened; a folder that holds an answer stays.
+    """
+    if (folder / JOURNAL).exists() and not _asked_nothing(folder):
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def held_folder(folder: Path) -> Iterator[None]:
+    """Hold the folder: one writer at a time. Raises RunLocked, which says who holds it.
+
+    The lock is the operating system's: it ends with the process, however that ends.
+    """
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise RunLocked(f"{folder}: {_holder(folder)} is writing this run; wait for it") from None
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be locked: {error.strerror or error}") from error
+    try:
+        who = {"pid": os.getpid(), "host": socket.gethostname(), "since": time_of_day()}
+        write_text(folder / HOLDER, json.dumps(who) + "\n")
+        yield
+    finally:
+        (folder / HOLDER).unlink(missing_ok=True)
+        lock.release()
+
+
+def is_held(folder: Path) -> bool:
+    """Return whether a living process writes the run. Of a process on another machine we cannot
+    know, so it counts as living while the journal or the log changes."""
+    try:
+        holder = json.loads((folder / HOLDER).read_text("utf-8"))
+        pid, host = int(holder["pid"]), holder["host"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    if host != socket.gethostname():
+        changed = [_changed_at(folder / name) for name in (f"{JOURNAL}-wal", JOURNAL, LOG_LINES)]
+        return time.time() - max(changed) < SILENT_SECONDS
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # it lives, and belongs to another user
+    return True
+
+
+def _changed_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def open_run(folder: Path) -> RunFolder:
+    """Open a run to read what it has so far: its tables or, while it goes on and after it ended
+    without tables, the rows recorded so far. Raises StorageError if it is no run folder."""
+    run = RunFolder(folder)
+    if is_held(folder):
+        return RunSoFar(folder, is_going_on=True)
+    # Rows that wait are newer than the tables of a process before: theirs wrote none.
+    written = (folder / MANIFEST).exists() and run.tables() and not (folder / ROWS).exists()
+    return run if written else RunSoFar(folder)
+
+
+def _holder(folder: Path) -> str:
+    try:
+        who = json.loads((folder / HOLDER).read_text("utf-8"))
+        return f"process {who['pid']} on {who['host']} (since {who['since']})"
+    except (OSError, ValueError, KeyError):
+        return "another process"

@@ -1,0 +1,150 @@
+"""Mistakes in a user's own study code: where they are and how to correct them.
+
+The command line asks of every error whether it is one; the engine watches for a forgotten `await`,
+which raises nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from pydantic import BaseModel
+
+from folkmoot.errors import FolkmootError, Problem, ProtocolError
+from folkmoot.hints import did_you_mean
+from folkmoot.registry import STUDIES, installed
+
+OWN_FILE = "folkmoot_study_"  # what the modules of single files are called
+HOUSE = Path(__file__).parents[2]
+
+_AWAIT = "put `await` before the call that gave it"
+_NO_AWAIT = "leave out `await`: record, log, prompt and the like are plain calls"
+_FORGOTTEN = re.compile(
+    r"coroutine '(?P<name>.+)' was never awaited"
+    r"(?:\n.*?File \"(?P<file>.+?)\", line (?P<line>\d+))?",
+    re.DOTALL,
+)
+
+
+def mistake_of(error: BaseException) -> Problem | None:
+    """The author's mistake behind an error; None where no code of the author took part.
+
+    Expected errors other than ProtocolError explain themselves.
+    """
+    if isinstance(error, FolkmootError) and not isinstance(error, ProtocolError):
+        return None
+    if isinstance(error.__cause__, (StopIteration, SystemExit)):  # raised by a coroutine, or below
+        error = error.__cause__
+    told = getattr(error, "place", None)
+    place = told if told and _is_authors(told[0], "") else last_place(error)
+    if place is None:
+        return None
+    what = str(error) if isinstance(error, ProtocolError) else f"{type(error).__name__}: {error}"
+    return Problem(what, place[0], str(place[1]), hint=_mend(error))
+
+
+def place_of_syntax(error: BaseException, path: Path) -> str:
+    """The line at which a file could not be read or run; empty when unknown."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return str(error.lineno or "")
+    lines = [
+        n for f, n in traceback.walk_tb(error.__traceback__) if f.f_code.co_filename == str(path)
+    ]
+    return str(lines[-1]) if lines else ""
+
+
+def caller() -> tuple[str, int] | None:
+    """File and line of the code outside this package that is running."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and HOUSE in Path(frame.f_code.co_filename).parents:
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+@contextmanager
+def watching_awaits(tell: Callable[[ProtocolError], object]) -> Iterator[None]:
+    """Report coroutines that code outside this package made and never awaited."""
+
+    def show(message: Warning | str, *args: object, **more: object) -> None:
+        found = _FORGOTTEN.match(str(message))
+        file, line = (found["file"], found["line"]) if found else (None, None)
+        if found is None or file is None or HOUSE in Path(file).parents:
+            shown(message, *args, **more)  # type: ignore[arg-type]
+            return
+        name = found["name"].removeprefix("Scope.").removeprefix("Session.")
+        tell(
+            ProtocolError(
+                f"{name}(…) is not awaited, so it did nothing; write `await` "
+                f"before it ({Path(file).name}, line {line})",
+                (file, int(line or 0)),
+            )
+        )
+
+    depth = sys.get_coroutine_origin_tracking_depth()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", r"coroutine .* was never awaited", RuntimeWarning)
+        shown, warnings.showwarning = warnings.showwarning, show
+        sys.set_coroutine_origin_tracking_depth(1)
+        try:
+            yield
+        finally:
+            sys.set_coroutine_origin_tracking_depth(depth)
+
+
+def last_place(error: BaseException) -> tuple[str, int] | None:
+    """The last line of an author's file that led to the error."""
+    found = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if _is_authors_frame(frame)
+    ]
+    return found[-1] if found else None
+
+
+def _is_authors_frame(frame: FrameType) -> bool:
+    return _is_authors(frame.f_code.co_filename, str(frame.f_globals.get("__name__", "")))
+
+
+def _is_authors(file: str, module: str) -> bool:
+    """Whether a file is a user's own study, lies beside one, or is in a package that has one."""
+    packages = {
+        point.value.partition(":")[0].partition(".")[0] for point in installed(STUDIES).values()
+    }
+    if module.partition(".")[0] in packages - {"folkmoot"}:
+        return True
+    path = Path(file)
+    if HOUSE in path.parents or "site-packages" in path.parts:
+        return False
+    own = (m.__file__ for name, m in list(sys.modules.items()) if name.startswith(OWN_FILE))
+    return any(Path(f).parent in path.parents for f in own if f)
+
+
+def _mend(error: BaseException) -> str:
+    text = str(error)
+    if isinstance(error, SystemExit):
+        return "return instead; a study must not end the process"
+    if "'await' expression" in text:
+        return _NO_AWAIT
+    if "coroutine" in text and not isinstance(error, ProtocolError):
+        return _AWAIT
+    if isinstance(error, AttributeError) and error.name:
+        return did_you_mean(error.name, _names(error.obj))
+    if isinstance(error, NameError) and error.name:
+        frames = [f for f, _ in traceback.walk_tb(error.__traceback__)]
+        return did_you_mean(
+            error.name, [*frames[-1].f_locals, *frames[-1].f_globals] if frames else []
+        )
+    return ""
+
+
+def _names(thing: object) -> list[str]:
+    if isinstance(thing, BaseModel):
+        return list(type(thing).model_fields)
+    return [name for name in dir(thing) if not name.startswith("_")]

@@ -1,0 +1,217 @@
+"""The keys that every study file may have, whatever its type. Study types extend `StudyConfig`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    WithJsonSchema,
+    field_validator,
+)
+from typing_extensions import TypeVar
+
+from folkmoot.engine.seats.seats import SeatsKey
+from folkmoot.engine.settings.hypotheses import Hypothesis
+from folkmoot.field_notes import about
+from folkmoot.models.endpoints import ADDRESS_SCHEMA, servers_of
+from folkmoot.respondent.mind.knobs import Knobs
+
+Positive = Annotated[int, Field(ge=1)]
+NonNegative = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class LocalSettings(BaseModel):
+    """How the model `local` is served; what is left out is chosen by the machine."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    threads: int | None = Field(None, ge=1, description="number of processor threads")
+    slots: int | None = Field(None, ge=1, le=64, description="number of simultaneous conversations")
+    context: int | None = Field(
+        None, ge=512, description="longest conversation", json_schema_extra=about(unit="tokens")
+    )
+
+
+def _as_given(settings: object) -> object:
+    """The loader checks these settings where they are used (`Knobs.of`), so that all are named."""
+    return settings
+
+
+class StudyConfig(BaseModel):
+    """Settings shared by all study types. Unknown keys are refused, values never change.
+
+    A study type subclasses this and adds its own keys. The tables of keys in `docs/`, new study
+    files, JSON Schema and the messages about mistakes are made from the fields.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    # The headings under which a new study file lists keys; others come under the study's title.
+    SECTIONS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Models": (
+            *("model", "models", "endpoints", "embedding_model", "temperature", "max_tokens"),
+            *("local", "prompts"),
+        ),
+        "Calls and costs": (
+            *("budget_usd", "budget_calls", "concurrency", "max_api_retries"),
+            *("api_retry_base_seconds", "api_sleep_seconds", "request_timeout_seconds"),
+            *("max_reply_mb", "quota_wait_seconds", "batch", "batch_at_least"),
+            *("batch_poll_seconds", "max_instruction_failures"),
+        ),
+        "Randomness, people and hypotheses": ("random_seed", "seats", "hypotheses"),
+        "The embedded respondent (--model synthetic)": ("respondent",),
+    }
+    # Values that a new study file of this type shows for keys that all types share.
+    SHOWN: ClassVar[Mapping[str, object]] = {}
+
+    study: str | None = Field(
+        None,
+        description="study type, or the path of a Python file that defines STUDY",
+        json_schema_extra=about(essential=True),
+    )
+    model: str | None = Field(
+        None,
+        min_length=1,
+        description="model that answers, `provider/model`; without it `DEFAULT_MODEL` in the "
+        "environment or `.env`, else `synthetic`",
+        examples=["synthetic", "openai/gpt-4o", "anthropic/claude-haiku-4.5", "local"],
+        json_schema_extra=about(essential=True),
+    )
+    models: dict[str, str] = Field(
+        default_factory=dict,
+        description="other models for single roles: role → model",
+        examples=[{"moderator": "anthropic/claude-haiku-4.5"}],
+    )
+    endpoints: dict[str, Annotated[JsonValue, WithJsonSchema(ADDRESS_SCHEMA)]] = Field(
+        default_factory=dict,
+        description="servers: model → base URL, or `{url, headers, query}`, or a list of servers",
+        examples=[{"openai/my-model": "http://localhost:8000/v1"}],
+    )
+    embedding_model: str | None = Field(
+        None,
+        min_length=1,
+        description="model for embeddings; default: that of the answering model's vendor",
+        examples=["openai/text-embedding-3-small"],
+    )
+    temperature: float | None = Field(
+        None,
+        ge=0,
+        le=5,
+        allow_inf_nan=False,
+        description="sampling temperature of all calls; default: the vendor's",
+        examples=[0.7],
+    )
+    max_tokens: Positive | None = Field(
+        None,
+        description="longest reply",
+        examples=[1000],
+        json_schema_extra=about(unit="tokens"),
+    )
+    random_seed: NonNegative = Field(
+        42,
+        description="seed of every random draw of the run",
+        json_schema_extra=about(essential=True),
+    )
+    concurrency: Positive = Field(64, description="maximum number of calls in flight")
+    max_api_retries: NonNegative = Field(5, description="retries after a transient error")
+    api_retry_base_seconds: Seconds = Field(
+        2.0,
+        description="first wait of the exponential backoff",
+        json_schema_extra=about(unit="seconds"),
+    )
+    api_sleep_seconds: Seconds = Field(
+        0.0,
+        description="minimum time between the starts of two calls to one model",
+        json_schema_extra=about(unit="seconds"),
+    )
+    request_timeout_seconds: float = Field(
+        120.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="timeout of one call",
+        json_schema_extra=about(unit="seconds"),
+    )
+    max_reply_mb: float = Field(
+        8.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="longest reply that is read; a longer one counts as missing (`too_large`) "
+        "without a re-ask",
+        json_schema_extra=about(unit="megabytes"),
+    )
+    quota_wait_seconds: Seconds = Field(
+        60.0,
+        description="single wait when a quota is used up, before the run pauses",
+        json_schema_extra=about(unit="seconds"),
+    )
+    budget_usd: float | None = Field(
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="amount after which the run pauses",
+        examples=[20],
+        json_schema_extra=about(unit="US dollars"),
+    )
+    budget_calls: NonNegative | None = Field(
+        None, description="number of calls after which the run pauses", examples=[10_000]
+    )
+    batch: bool | Literal["auto"] = Field(
+        False,
+        description="submit calls through the vendor's batch API, at half the price and with "
+        "results within 24 hours; `auto`: only if at least `batch_at_least` calls wait together",
+    )
+    batch_at_least: Positive = Field(
+        100, description="with `batch: auto`, the fewest calls that make a batch"
+    )
+    batch_poll_seconds: Seconds = Field(
+        60.0,
+        description="time between two checks on a batch",
+        json_schema_extra=about(unit="seconds"),
+    )
+    max_instruction_failures: Share = Field(
+        0.2,
+        description="share of a model's first replies that may need a further request, repeat "
+        "themselves or be cut; above it the report says that the model did not follow the "
+        "instructions",
+    )
+    prompts: str | None = Field(
+        None, min_length=1, description="folder of your own prompts that replace shipped ones"
+    )
+    local: LocalSettings | None = Field(None, description="how the model `local` is served")
+    seats: SeatsKey = Field(
+        None,
+        description="participants whom people play: a number, a list of names, or a group of keys",
+    )
+    respondent: Annotated[
+        dict[str, object], BeforeValidator(_as_given, json_schema_input_type=Knobs)
+    ] = Field(default_factory=dict, description="settings of the embedded respondent")
+    hypotheses: tuple[Hypothesis, ...] = Field(
+        (), description="differences between arms that are tested first and reported apart"
+    )
+
+    @field_validator("endpoints")
+    @classmethod
+    def _servers(cls, endpoints: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        # A run folder keeps a copy of these settings, and errors quote the URL: no key is in them.
+        for model, address in endpoints.items():
+            try:
+                servers_of(address)
+            except ValueError as error:
+                raise ValueError(f"{model}: {error}") from None
+        return endpoints
+
+    def model_for(self, role: str) -> str | None:
+        """The model that the file names for a role; None where it names none at all."""
+        return self.models.get(role, self.model)
+
+
+# The settings of a study type; a plain `Study` or `Session` leaves open which.
+Config = TypeVar("Config", bound=StudyConfig, default=Any)

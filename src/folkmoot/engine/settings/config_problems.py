@@ -1,0 +1,270 @@
+"""Mistakes in a study file, from pydantic's errors to plain words with file, line and key."""
+
+from __future__ import annotations
+
+import sys
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from folkmoot.engine.settings.yaml_tree import MOST_DIGITS, Path_, Tree, dotted, find_path
+from folkmoot.errors import Problem
+from folkmoot.hidden_characters import hidden_in
+from folkmoot.hints import did_you_mean, shortened
+
+SECRET_KEYS = ("key", "api_key", "apikey", "openai_api_key", "anthropic_api_key", "token")
+SECRET_MEND = "keys belong in the environment (OPENAI_API_KEY, …) or in .env, never in a study file"
+
+# Keys whose texts stand in lists, tables and charts.
+LABELS = ("options", "title", "name", "names", "id", "label", "labels", "category")
+
+_PLAIN_WORDS = {
+    "missing": "is missing",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "string_type": "must be text",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "set_type": "must be a list",
+    "dict_type": "must be a group of keys",
+    "model_type": "must be a group of keys",
+    "model_attributes_type": "must be a group of keys",
+    "path_type": "must be a path",
+    "none_required": "must be empty",
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be more than {gt}",
+    "less_than_equal": "must be at most {le}",
+    "less_than": "must be less than {lt}",
+    "multiple_of": "must be a multiple of {multiple_of}",
+    "string_too_short": "must have at least {min_length} characters",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "must match {pattern}",
+    "too_short": "needs at least {min_length} entries",
+    "too_long": "can have at most {max_length} entries",
+    "union_tag_not_found": "does not say which kind it is (key {discriminator})",
+    "union_tag_invalid": "must be of one of the kinds {expected_tags}",
+    "url_scheme": "must start with http:// or https://",
+}
+_SHOWS_VALUE = ("_type", "_parsing", "_from_float", "than", "than_equal", "literal_error", "enum")
+
+
+def problems_of(error: ValidationError, tree: Tree, model: type[BaseModel]) -> list[Problem]:
+    """All errors of a validation, one per key.
+
+    A missing key whose name resembles an unknown one is reported once, at the unknown one.
+    """
+    found: dict[Path_, list[str]] = {}
+    hints: dict[Path_, str] = {}
+    details = [(e, _path(e, tree)) for e in error.errors(include_url=False)]
+    places = {path for _, path in details}
+    missing = {path for e, path in details if e["type"] == "missing"}
+    for detail, path in details:
+        # An entry that is wrong is not counted, so the list would be called too short as well.
+        if detail["type"] == "too_short" and any(p[:-1] == path and p for p in places):
+            continue
+        message, hint = _words(detail, path, model, missing)
+        if detail["type"] == "value_error":
+            path, message = _named_key(path, message, tree)  # noqa: PLW2901
+        if message not in found.setdefault(path, []):
+            found[path].append(message)
+        hints[path] = hints.get(path) or hint
+    for path, hint in list(hints.items()):
+        meant = hint.removeprefix("did you mean ").removesuffix("?")
+        if hint.startswith("did you mean ") and (*path[:-1], meant) in missing:
+            found.pop((*path[:-1], meant), None)
+    located = [
+        located_problem(" or ".join(messages), path, tree, hints[path])
+        for path, messages in found.items()
+    ]
+    return located
+
+
+def located_problem(message: str, path: Path_, tree: Tree, hint: str = "") -> Problem:
+    """A problem with the file and line at which the value of this path stands."""
+    place = tree.nearest(path)
+    # What is missing at the top has no line; line 1 would send the reader to the wrong place.
+    placed = bool(place.line) and path[:1] in tree.places and bool(path)
+    line = str(place.line) if placed else ""
+    return Problem(message, place.file, line, dotted(path), hint)
+
+
+def hidden_characters(tree: Tree) -> list[Problem]:
+    """Characters that nobody sees, in any key or text; line breaks too where it is a label."""
+    problems = []
+
+    def look(value: object, path: Path_) -> None:
+        if isinstance(value, dict):
+            for key, below in value.items():
+                if isinstance(key, str) and (found := hidden_in(key, label=True)):
+                    problems.append(_hidden(f"a key holds {found}", (*path, key), tree))
+                look(below, (*path, key))
+        elif isinstance(value, (list, tuple)):
+            for index, below in enumerate(value):
+                look(below, (*path, index))
+        elif isinstance(value, str):
+            names = [part for part in path if isinstance(part, str)]
+            label = bool(names) and names[-1] in LABELS
+            if found := hidden_in(value, label=label):
+                problems.append(_hidden(f"holds {found}", path, tree))
+
+    look(tree.value, ())
+    return problems
+
+
+def _hidden(message: str, path: Path_, tree: Tree) -> Problem:
+    return located_problem(f"{message}; it is invisible", path, tree, "delete it")
+
+
+def in_order(problems: Iterable[Problem]) -> list[Problem]:
+    """Problems by line, each once; those without a line last."""
+    told = list(dict.fromkeys(problems))
+    return sorted(told, key=lambda p: int(p.where) if p.where.isdigit() else sys.maxsize)
+
+
+def fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
+    """Names of the keys allowed in the group at this path."""
+    kinds: list[object] = [model]
+    for part in path:
+        kinds = [inner for kind in kinds for inner in _inside(kind, part)]
+    return [name for kind in kinds for each in _models(kind) for name in _names(each)]
+
+
+def _words(
+    detail: ErrorDetails, path: Path_, model: type[BaseModel], missing: set[Path_]
+) -> tuple[str, str]:
+    kind = detail["type"]
+    context = {k: _limit(v) for k, v in (detail.get("ctx") or {}).items()}
+    if kind == "extra_forbidden":
+        return "unknown key", _mend_unknown(path, model, missing)
+    if kind in ("literal_error", "enum"):
+        return _one_of(detail)
+    if kind in ("value_error", "assertion_error"):
+        return str(context.get("error", detail["msg"])), ""
+    if kind == "string_too_short" and context.get("min_length") == 1:
+        return "must not be empty", ""
+    words = _PLAIN_WORDS.get(kind)
+    if words is None:
+        return detail["msg"][:1].lower() + detail["msg"][1:], ""
+    text = words.format_map(context)
+    if text.endswith(" 1 entries"):
+        text = text.replace("1 entries", "1 entry")
+    shows = kind.endswith(_SHOWS_VALUE)
+    return (f"{text}, is {_shown(detail['input'])}" if shows else text), _mend_value(detail)
+
+
+def _limit(value: object) -> object:
+    return f"{value:g}" if isinstance(value, float) else value
+
+
+def _named_key(path: Path_, message: str, tree: Tree) -> tuple[Path_, str]:
+    """A check over several keys names the one it means first: `mapping: …`."""
+    key, colon, rest = message.partition(": ")
+    inside = tree.value
+    for part in path:
+        inside = inside[part]
+    found = find_path(inside, key) if colon and isinstance(inside, dict) else ()
+    return ((*path, *found), rest) if found and dotted(found) == key else (path, message)
+
+
+def _one_of(detail: ErrorDetails) -> tuple[str, str]:
+    expected = str(detail.get("ctx", {}).get("expected", ""))
+    options = [o.strip(" '") for o in expected.replace(" or ", ", ").split(",") if o.strip(" '")]
+    value = detail["input"]
+    hint = did_you_mean(value, options) if isinstance(value, str) else ""
+    return f"must be one of {', '.join(options)}, is {_shown(value)}", hint
+
+
+def _mend_unknown(path: Path_, model: type[BaseModel], missing: set[Path_]) -> str:
+    name = str(path[-1]) if path else ""
+    if name.lower() in SECRET_KEYS:
+        return SECRET_MEND
+    instead: Mapping[str, str] = getattr(model, "INSTEAD_OF", {})
+    if len(path) == 1 and (own := instead.get(name.upper())):
+        return own
+    wanted = [str(p[-1]) for p in missing if p[:-1] == path[:-1]]
+    known = fields_at(model, path[:-1])
+    if likely := did_you_mean(name, wanted) or did_you_mean(name, known):
+        return likely
+    if path[:-1] and known:
+        return f"known here are {', '.join(known)}"
+    return "`folkmoot new` writes a study file with all keys"
+
+
+def _mend_value(detail: ErrorDetails) -> str:
+    value = detail["input"]
+    if detail["type"] in ("int_type", "float_type") and isinstance(value, str):
+        digits = value.replace("_", "").replace(",", "")
+        if digits.isdecimal() and len(digits) <= MOST_DIGITS:
+            return f"write {int(digits)}"
+    return ""
+
+
+def _path(detail: ErrorDetails, tree: Tree) -> Path_:
+    """The error's place in the file: pydantic's own, without the names of union branches."""
+    path: list[str | int] = []
+    value = tree.value
+    last = len(detail["loc"]) - 1
+    for index, part in enumerate(detail["loc"]):
+        inside = isinstance(value, dict) and part in value
+        if inside or (isinstance(value, list) and isinstance(part, int) and part < len(value)):
+            path.append(part)
+            value = value[part]
+        elif index == last and detail["type"] == "missing":
+            path.append(part)
+        elif part == "[key]" and path:
+            break
+    return tuple(path)
+
+
+def _inside(kind: Any, part: str | int) -> list[Any]:
+    found = [m.model_fields[part].annotation for m in _models(kind) if part in m.model_fields]
+    if found:
+        return found
+    return [a for a in _arguments(kind) if a is not str and a is not int]
+
+
+def _models(kind: object) -> list[type[BaseModel]]:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return [kind]
+    if typing.get_origin(kind) in (list, tuple, dict, set):
+        return []
+    return [m for a in typing.get_args(kind) for m in _models(a)]
+
+
+def _arguments(kind: object) -> list[object]:
+    """Types inside list[…], dict[…], also within a union with None."""
+    if typing.get_origin(kind) in (list, tuple, dict, set):
+        return list(typing.get_args(kind))
+    return [inner for a in typing.get_args(kind) for inner in _arguments(a)]
+
+
+def _names(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "empty"
+    if isinstance(value, (dict, list)):
+        return "a group of keys" if isinstance(value, dict) else "a list"
+    text = f'"{value}"' if isinstance(value, str) else f"{value}"
+    if isinstance(value, str) and len(value) > MOST_DIGITS and value.isdecimal():
+        return f"a number of {len(value):,} digits"
+    return shortened(text, 60)
+
+
+def standing_at(problem: Problem, file: str, line: int) -> Problem:
+    """A problem with its file, and with its line (0: unknown) unless it has a place already."""
+    where = problem.where or (str(line) if line else "")
+    return Problem(problem.message, file, where, problem.key, problem.hint)

@@ -1,0 +1,215 @@
+"""Hypotheses that a study file states beforehand, tested first and reported apart from the rest.
+
+Each is a claim (`measures.inference.claims`): a difference of two arms in one column of one table,
+with a direction and the smallest difference that matters. They are read from the plan, which seals
+them before the first call, and not from the study file, which can be edited afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from folkmoot.engine.settings.claims import evaluate_claims, is_same_contrast, join_claims
+from folkmoot.errors import Problem
+from folkmoot.field_notes import about
+from folkmoot.hints import did_you_mean
+from folkmoot.measures.inference.claims import Claim, Direction, Result
+from folkmoot.measures.inference.estimates import ALPHA, known, percent, plural
+from folkmoot.randomness import digest
+from folkmoot.storage.findings import Cell, Finding, Grid, Intervals
+from folkmoot.storage.run_folder import RunFolder
+
+KEY = "hypotheses"  # of the finding
+SECTION = "Hypotheses stated beforehand"
+UNKNOWN_UNIT = "unit of the table"  # of a claim before its table is known
+
+
+class Hypothesis(BaseModel):
+    """One hypothesis of a study file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    measure: str = Field(
+        min_length=1, description="column of a table, e.g. `position_changed` or `votes.choice`"
+    )
+    contrast: tuple[str, str] = Field(description="two arms; the difference is first minus second")
+    direction: Direction = Field(description="how the first arm differs from the second")
+    smallest: float = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="smallest difference that matters",
+        json_schema_extra=about(unit="unit of the measure; 0.05 is 5 points of a share"),
+    )
+    expected: float | None = Field(
+        None,
+        allow_inf_nan=False,
+        description="difference that you expect, for `folkmoot power`",
+        json_schema_extra=about(unit="unit of the measure"),
+    )
+
+    @field_validator("contrast")
+    @classmethod
+    def _two_arms(cls, contrast: tuple[str, str]) -> tuple[str, str]:
+        if contrast[0] == contrast[1]:
+            raise ValueError("must name two different arms")
+        return contrast
+
+    def claim(self) -> Claim:
+        """The hypothesis as a claim; its kind and unit are known with the table that holds it."""
+        return Claim(
+            self.measure,
+            self.contrast,
+            "mean",
+            self.direction,
+            self.smallest,
+            "primary",
+            UNKNOWN_UNIT,
+        )
+
+    @property
+    def says(self) -> str:
+        """The hypothesis in words; the size of a share is told in points once the run has one."""
+        return self.claim().says
+
+
+def mistakes(
+    hypotheses: Sequence[Hypothesis], tables: Mapping[str, Collection[str]]
+) -> list[Problem]:
+    """What can be known to be wrong before a run. `tables`: table → the columns it declares."""
+    found = []
+    columns = {column for own in tables.values() for column in own}
+    for n, each in enumerate(hypotheses, 1):
+        key = f"hypotheses[{n}]"
+        table, _, column = each.measure.rpartition(".")
+        known = tables.get(table, ()) if table else columns
+        if tables and column not in known:
+            hint = did_you_mean(column, sorted(known or columns))
+            where = f"the table {table}" if table in tables else "any table of this study"
+            found.append(Problem(f"there is no column {column} in {where}", key=key, hint=hint))
+        if each.direction == "equivalent" and not each.smallest:
+            hint = "write smallest: with the largest difference that still counts as none"
+            found.append(Problem("equivalent needs a margin", key=f"{key}.smallest", hint=hint))
+    return found
+
+
+NOT_SEALED = (
+    "Not confirmed as stated beforehand: the sealed part of plan.json no longer has the hash that "
+    "it was sealed with."
+)
+
+
+def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], bool]:
+    """The hypotheses of the sealed plan, and whether the seal is whole.
+
+    A run without a plan has those of its study file, which nothing proves to be older than the
+    data.
+    """
+    sealed = run.plan.get("sealed", {}).get("design", {})
+    if not sealed:
+        return [Hypothesis.model_validate(h) for h in run.config.get("hypotheses") or ()], False
+    settings = sealed.get("data", {}).get("settings", {})
+    found = [Hypothesis.model_validate(h) for h in settings.get("hypotheses") or ()]
+    content = json.dumps(sealed.get("data"), sort_keys=True)
+    whole = sealed.get("hash") == digest(content).hex()
+    if not found:  # added to the study file after the run
+        return [Hypothesis.model_validate(h) for h in run.config.get("hypotheses") or ()], False
+    return found, whole
+
+
+def hypotheses_finding(
+    run: RunFolder, hypotheses: Sequence[Hypothesis], *, sealed: bool = True
+) -> Finding:
+    """The finding that stands first: each hypothesis with its estimate and verdict.
+
+    The level of all intervals is 1 − .05 / number of hypotheses (Bonferroni), so the chance that
+    any null one comes out supported is at most 5 %. `sealed`: they are as in the sealed plan.
+    """
+    results = evaluate_hypotheses(run, hypotheses)
+    alpha = ALPHA / len(hypotheses)
+    rows: list[dict[str, Cell]] = []
+    lines: list[tuple[str, float, float, float]] = []
+    for result in results:
+        e, bounds = result.estimate, result.bounds
+        rows.append(
+            {
+                "hypothesis": result.claim.says,
+                "verdict": result.verdict,
+                "difference": known(e.value),
+                "low": known(e.low),
+                "high": known(e.high),
+                "p": known(e.p),
+                "units": e.units,
+                "unit": result.claim.unit,
+                "estimand": result.claim.estimand,
+                "method": e.method or None,
+                "excluded": sum(result.lost),
+                "least_if_missing": bounds.low if bounds else None,
+                "most_if_missing": bounds.high if bounds else None,
+            }
+        )
+        if e.has_interval:
+            lines.append((result.claim.says, e.value, e.low, e.high))
+    many = f" at a level of {percent(1 - alpha, 1)} each" if len(hypotheses) > 1 else ""
+    seal = "Sealed in the plan before the first call. " if sealed else f"{NOT_SEALED} "
+    return Finding(
+        KEY,
+        "Hypotheses stated beforehand" if sealed else "Hypotheses (not confirmed as sealed)",
+        " ".join([*(result.says for result in results), *([] if sealed else [NOT_SEALED])]),
+        Grid.of(
+            rows,
+            f"95 % intervals{many}; excluded: units of which the measure is not known; least and "
+            "most if missing: the difference over all ways of filling them in, without sampling "
+            "error (Horowitz and Manski 2000).",
+        ),
+        Intervals(tuple(lines), "difference", 0.0) if lines else None,
+        notes=(
+            f"{seal}Supported: the whole interval lies where "
+            "the hypothesis says, beyond the smallest difference that matters. Contradicted: all "
+            "of it lies elsewhere. Undecided: anything else. All other findings of this run are "
+            "exploratory.",
+            *_caveats(results),
+        ),
+        section=SECTION if sealed else "Hypotheses",
+        headline=True,
+        alarms=() if sealed else (NOT_SEALED,),
+        # Each hypothesis has its own; those with too few are not tested one by one.
+        unit="unit of the table that holds the measure" if lines else "",
+        units=max(result.estimate.units for result in results),
+    )
+
+
+def _caveats(results: Sequence[Result]) -> list[str]:
+    """A sentence for each result whose sign the missing answers could change."""
+    return [
+        f"{result.claim.says}: {plural(sum(result.lost), 'missing answer')} could change the sign "
+        f"({result.claim.signed(result.bounds.low)} to {result.claim.signed(result.bounds.high)})."
+        for result in results
+        if result.bounds is not None and not result.bounds.sign_holds and not result.why
+    ]
+
+
+def evaluate_hypotheses(run: RunFolder, hypotheses: Sequence[Hypothesis]) -> list[Result]:
+    """The results of hypotheses, in order, as one family of primary claims."""
+    return evaluate_claims(run, [h.claim() for h in hypotheses])
+
+
+def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, Result]:
+    """The results of the declared claims among all claims of a run; see `join_claims`.
+
+    A claim that a hypothesis states as well has the numbers of the hypothesis.
+    """
+    claims = join_claims([h.claim() for h in read_sealed(run)[0]], declared)
+    results = dict(zip(claims, evaluate_claims(run, claims), strict=True))
+    found = {}
+    for claim in declared:
+        own = results.get(claim) or results.get(replace(claim, family="exploratory"))
+        if own is None:
+            same = next(result for c, result in results.items() if is_same_contrast(claim, c))
+            own = replace(same, claim=replace(same.claim, names=claim.names, outcome=claim.outcome))
+        found[claim] = own
+    return found

@@ -1,0 +1,267 @@
+"""Findings without the answers that their speakers did not plainly give.
+
+A closed answer may be recorded only after a further request (`how` is clarified), or its first
+reply may name another option than the one recorded (`agrees` is other or several). Findings are
+computed with all readable answers and a second time without these. Where a conclusion differs, the
+finding says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from folkmoot.measures.inference.estimates import ALPHA, percent, plural
+from folkmoot.storage.findings import Cell, Finding, Grid, Intervals
+from folkmoot.storage.run_folder import RunFolder
+
+COUNTED, COMPARED = "closed_answers", "strict_answers"  # keys of the two findings
+STRICT = ("exact", "stated")
+CONTRADICTED = ("other", "several")
+HOW = (*STRICT, "clarified", "refused", "unreadable")
+AGREES = ("same", *CONTRADICTED, "none")
+IN_PARTS = ("text", "json")  # kinds of answers that are no single choice or number
+COLUMNS = ("address", "stage", "scope", "speaker_id", "role", "kind", "how", "agrees", "missing")
+
+# From a run and the rows of `answers` to leave out (`COLUMNS`): the tables without these answers.
+StrictTables = Callable[[RunFolder, pl.DataFrame], Mapping[str, pl.LazyFrame]]
+
+
+class StrictRun(RunFolder):
+    """A run folder with some tables replaced by others."""
+
+    def __init__(self, run: RunFolder, tables: Mapping[str, pl.LazyFrame]) -> None:
+        super().__init__(run.path)
+        self._run = run
+        self._tables = tables
+
+    def tables(self) -> list[str]:
+        return self._run.tables()
+
+    def has_table(self, name: str) -> bool:
+        return self._run.has_table(name)
+
+    def table(self, name: str) -> pl.DataFrame:
+        """As in the run, or the table in its place."""
+        replaced = self._tables.get(name)
+        return self._run.table(name) if replaced is None else replaced.collect()
+
+    def lazy(self, name: str) -> pl.LazyFrame:
+        """As in the run, or the table in its place."""
+        replaced = self._tables.get(name)
+        return self._run.lazy(name) if replaced is None else replaced
+
+
+def add_strict_findings(
+    found: Sequence[Finding],
+    run: RunFolder,
+    strict_tables: StrictTables | None,
+    compute: Callable[[RunFolder], list[Finding]],
+) -> list[Finding]:
+    """Return the findings of a run, each compared with itself computed without the answers that
+    were not plainly given, and two findings about these answers.
+
+    `compute` makes findings from a run folder.
+    """
+    if not run.has_table("answers"):
+        return [*found]
+    answers = run.lazy("answers")
+    recorded = answers.collect_schema().names()
+    columns = [name for name in COLUMNS if name in recorded]
+    closed = answers.filter(~pl.col("kind").is_in(IN_PARTS)).select(columns).collect()
+    if "how" not in recorded:
+        return [*found, _describe_earlier_run(closed.height)]
+    excluded = closed.filter(
+        pl.col("missing").is_null()
+        & (~pl.col("how").is_in(STRICT) | pl.col("agrees").is_in(CONTRADICTED).fill_null(False))
+    )
+    counts = _count_answers(closed, excluded.height, strict_tables is not None)
+    if excluded.is_empty() or strict_tables is None:
+        return [*found, counts]
+    given = closed["missing"].null_count()
+    kept = f"{given - excluded.height:,} of {plural(given, 'answer')}"
+    try:
+        strict = {f.key: f for f in compute(StrictRun(run, strict_tables(run, excluded)))}
+    except Exception as error:  # what is left may be too little for any finding
+        why = f"Cannot be computed with {kept}: {error}."
+        return [*found, counts, _make(COMPARED, "Exact and stated answers only", why)]
+    compared = [_compare(finding, strict.get(finding.key), kept) for finding in found]
+    return [*(finding for finding, _ in compared), counts, _summarise(compared, excluded.height)]
+
+
+Compared = tuple[Finding, Mapping[str, Cell]]
+
+
+def _compare(finding: Finding, strict: Finding | None, kept: str) -> Compared:
+    """A finding that says where its conclusion differs, and its row; empty if nothing changes."""
+    differences = "; ".join(compare_conclusions(finding, strict))
+    if strict is not None and strict.says == finding.says and not differences:
+        return finding, {}
+    row: Mapping[str, Cell] = {
+        "finding": finding.title,
+        "with_all_answers": finding.says,
+        "exact_and_stated_only": "cannot be computed" if strict is None else strict.says,
+        "conclusion": f"differs: {differences}" if differences else "holds",
+    }
+    if not differences:
+        return finding, row
+    what = f"The conclusion differs with exact and stated answers only ({kept}): {differences}."
+    return replace(finding, says=f"{finding.says} {what}"), row
+
+
+def _summarise(compared: Sequence[Compared], excluded: int) -> Finding:
+    rows = [row for _, row in compared if row]
+    differing = [str(row["finding"]) for row in rows if row["conclusion"] != "holds"]
+    without = (
+        f"Without {plural(excluded, 'answer')} that needed a further request or contradict their "
+        "first reply, "
+    )
+    says = (
+        f"the conclusion differs in: {', '.join(differing)}."
+        if differing
+        else ("no conclusion differs.")
+    )
+    grid = Grid.of(rows, "Findings that change with exact and stated answers only.")
+    finding = _make(COMPARED, "Exact and stated answers only", without + says, grid)
+    return replace(finding, headline=bool(differing))
+
+
+def compare_conclusions(finding: Finding, strict: Finding | None) -> Iterator[str]:
+    """Yield what a finding concludes otherwise, or cannot conclude, from fewer answers.
+
+    A conclusion is the side of zero on which an interval lies, whether a test is significant, and
+    the finding's own `conclusion`. Without zero it is the interval, which should hold the other
+    estimate. Where no estimate has an interval, the sign counts.
+    """
+    if strict is None:
+        yield "cannot be computed"
+        return
+    lines, others = _lines(finding), _lines(strict)
+    zero = finding.chart.zero if isinstance(finding.chart, Intervals) else None
+    if lines and not others.keys() & lines.keys():
+        yield "cannot be computed"
+        return
+    for label, (value, low, high) in lines.items():
+        if label not in others:
+            yield f"{label} cannot be computed"
+        elif zero is not None:
+            before, after = _side(value, low, high, zero), _side(*others[label], zero)
+            if before != after:
+                yield f"{label} is {after} and not {before}"
+        elif low < high and not low <= others[label][0] <= high:
+            yield f"{label} lies outside the interval of all answers"
+    tests, other_tests = _tests(finding), _tests(strict)
+    for label, significant in tests.items():
+        after_test = other_tests.get(label)
+        if after_test is None and label.split(": ")[0] not in lines:
+            yield f"{label} cannot be tested"
+        elif after_test is not None and after_test != significant:
+            yield f"{label} is {'' if after_test else 'not '}significant"
+    if finding.conclusion != strict.conclusion:
+        yield f"{strict.conclusion or 'nothing'} instead of {finding.conclusion or 'nothing'}"
+
+
+def _lines(finding: Finding) -> dict[str, tuple[float, float, float]]:
+    chart = finding.chart
+    return {label: rest for label, *rest in chart.items} if isinstance(chart, Intervals) else {}  # type: ignore[misc]
+
+
+def _side(value: float, low: float, high: float, zero: float) -> str:
+    if low < high:
+        value = low if low > zero else high if high < zero else math.nan
+    if math.isnan(value):
+        return "unclear"
+    return f"{'above' if value > zero else 'below' if value < zero else 'at'} {zero:g}"
+
+
+def _tests(finding: Finding) -> dict[str, bool]:
+    """Return whether each p of the table is significant, by the row's texts; the adjusted one
+    where there are both."""
+    grid = finding.grid
+    columns = [c for c in grid.columns if c.endswith("holm_p")]
+    columns = columns or [c for c in grid.columns if c == "p" or c.endswith("_p")]
+    found = {}
+    for row in grid.rows:
+        cells = dict(zip(grid.columns, row, strict=True))
+        label = " − ".join(str(c) for c in row if isinstance(c, str))
+        for column in columns:
+            p = cells[column]
+            if isinstance(p, float) and math.isfinite(p):
+                found[f"{label}: {column.replace('_', ' ')}"] = p < ALPHA
+    return found
+
+
+def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Finding:
+    """Say how closed answers were had, and which of them contradict their first reply."""
+    if closed.is_empty():
+        return _make(
+            COUNTED,
+            "How closed answers were had",
+            "Not applicable: this run asked for no single choice or number. Votes and ratings in "
+            "JSON answers may be declined and are never clarified.",
+        )
+    by_how = {how: closed.filter(pl.col("how") == how) for how in HOW}
+    strict = sum(by_how[how].height for how in STRICT)
+    agrees = Counter(closed["agrees"].drop_nulls())
+    contradicted = sum(agrees[name] for name in CONTRADICTED)
+    reasons = Counter(closed["missing"].drop_nulls())
+    ways_out = ", ".join(f"{reason} {n:,}" for reason, n in sorted(reasons.items()))
+    if not excluded:
+        then = "No finding rests on any other."
+    elif is_declared:
+        then = f"{plural(excluded, 'answer')} of these count in no strict finding."
+    else:
+        then = (
+            "This study type does not say which of its tables rest on these answers, so its "
+            "findings are computed with all of them only."
+        )
+    contradict = plural(
+        contradicted, "answer contradicts its first reply", "answers contradict their first reply"
+    )
+    return _make(
+        COUNTED,
+        "How closed answers were had",
+        f"{strict:,} of {plural(closed.height, 'closed answer')} ({percent(strict / closed.height)}"
+        f") are exact or stated. {contradict} (agrees: other or several). "
+        f"{f'Missing: {ways_out}. ' if ways_out else ''}{then}",
+        Grid.of(
+            [
+                {
+                    "how": how,
+                    "answers": own.height,
+                    "answers_share": own.height / closed.height,
+                    **{
+                        f"first reply: {a}": own.filter(pl.col("agrees") == a).height
+                        for a in AGREES
+                    },
+                }
+                for how, own in by_how.items()
+            ],
+            "Agrees: the first reply names what is recorded (same), another option, several, none.",
+        ),
+        notes=(
+            "Exact: the reply is the answer. Stated: the reply states exactly one. Clarified: a "
+            "further request was needed. Table answers has each with its first reply (said).",
+        ),
+    )
+
+
+def _describe_earlier_run(closed: int) -> Finding:
+    if not closed:
+        return _count_answers(pl.DataFrame(), 0, is_declared=False)
+    return _make(
+        COUNTED,
+        "How closed answers were had",
+        "Cannot be computed: this run was made by an earlier version, which did not record how "
+        f"its {plural(closed, 'closed answer')} were had.",
+    )
+
+
+def _make(
+    key: str, title: str, says: str, grid: Grid | None = None, **more: tuple[str, ...]
+) -> Finding:
+    return Finding(key, title, says, grid or Grid((), ()), section="Noise", **more)  # type: ignore[arg-type]

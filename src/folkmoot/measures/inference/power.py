@@ -1,0 +1,157 @@
+"""Which effect a design can detect: power, sample size, smallest detectable difference.
+
+For shares by Cohen's h = 2 asin √p₁ − 2 asin √p₂ and the normal approximation, for means by
+Cohen's d; clusters enter through the design effect.
+Cohen (1988), Statistical Power Analysis for the Behavioral Sciences, ch. 6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from folkmoot.measures.inference.estimates import ALPHA
+
+POWER = 0.8  # the chance of seeing what is there that all sizes are computed for
+
+
+@dataclass(frozen=True, slots=True)
+class DesignSize:
+    """How large a design is.
+
+    independent  `arms` of `units` participants each, who did not talk to each other
+    paired       every one of `units` sets, groups or replications passes through all `arms`
+    clustered    `arms` of `units` sessions each, with `size` participants who talk
+
+    `setting`: the key of the study file that sets the size, and its value there; empty where no
+    single key does.
+    """
+
+    kind: Literal["independent", "paired", "clustered"]
+    arms: int
+    units: int
+    size: int = 1
+    unit_name: str = "participant"
+    setting: tuple[str, int] = field(default=("", 0), compare=False)
+
+    @property
+    def comparisons(self) -> int:
+        """Pairs of arms."""
+        return self.arms * (self.arms - 1) // 2
+
+
+def cohen_h(share1: float, share2: float) -> float:
+    """Cohen's h of two shares in [0, 1]; positive if the first is larger."""
+    return 2 * math.asin(math.sqrt(share1)) - 2 * math.asin(math.sqrt(share2))
+
+
+def power_two_shares(share1: float, share2: float, n: float) -> float:
+    """The chance that a two-sided test at 5 % sees the difference; n per group."""
+    return _power_of_h(abs(cohen_h(share1, share2)), n, ALPHA)
+
+
+def n_two_shares(share1: float, share2: float) -> float:
+    """The number per group (a fraction: round up) at which the difference is seen with `POWER`.
+
+    Infinite for equal shares.
+    """
+    h = abs(cohen_h(share1, share2))
+    return _smallest(lambda n: _power_of_h(h, n, ALPHA)) if h else math.inf
+
+
+def smallest_h(n: float, alpha: float = ALPHA) -> float:
+    """The smallest Cohen's h that two groups of n each see with `POWER`."""
+    return _smallest(lambda h: _power_of_h(h, n, alpha))
+
+
+def detectable_share(base: float, n: float, alpha: float = ALPHA) -> float:
+    """The smallest share above `base` that is told apart from it; NaN if even 1 is not.
+
+    sin²(asin √base + h/2) with h of `smallest_h`.
+    """
+    angle = math.asin(math.sqrt(base)) + smallest_h(n, alpha) / 2
+    return math.sin(angle) ** 2 if angle <= math.pi / 2 else math.nan
+
+
+def smallest_d_paired(pairs: float, alpha: float = ALPHA) -> float:
+    """The smallest mean difference, in standard deviations of the differences, that is seen.
+
+    For t tests over `pairs` independent units (sets, sessions); NaN for fewer than two.
+    """
+    if pairs < 2:
+        return math.nan
+    return _smallest(lambda d: _power_of_t(d * math.sqrt(pairs), pairs - 1, alpha))
+
+
+def smallest_d(n: float, alpha: float = ALPHA) -> float:
+    """Cohen's d that two independent groups of n each see with `power`; NaN for fewer than two."""
+    if n < 2:
+        return math.nan
+    return _smallest(lambda d: _power_of_t(d * math.sqrt(n / 2), 2 * n - 2, alpha))
+
+
+def _power_of_h(h: float, n: float, alpha: float) -> float:
+    """The power of a two-sided normal test of two groups of n each; alpha for h = 0."""
+    from scipy.stats import norm
+
+    critical, shift = norm.isf(alpha / 2), h * math.sqrt(n / 2)
+    return float(norm.sf(critical - shift) + norm.cdf(-critical - shift))
+
+
+def _power_of_t(shift: float, df: float, alpha: float) -> float:
+    """The power of a two-sided t test at this noncentrality."""
+    from scipy.stats import nct, t
+
+    critical = t.isf(alpha / 2, df)
+    lower = float(nct.cdf(-critical, df, shift))
+    if math.isnan(lower):  # scipy's answer where the chance is below 10⁻¹⁶
+        lower = 0.0
+    return float(nct.sf(critical, df, shift)) + lower
+
+
+def _smallest(power: Callable[[float], float]) -> float:
+    """The size at which a power that grows with it reaches `POWER`."""
+    from scipy.optimize import brentq
+
+    high = 1.0
+    while power(high) < POWER:
+        high *= 2
+    return float(brentq(lambda size: power(size) - POWER, 0.0, high, xtol=1e-12, rtol=1e-12))
+
+
+def design_effect(cluster_size: float, icc: float) -> float:
+    """1 + (m − 1) ICC: by how much clustering inflates variances. m mean size of a cluster.
+
+    Kish (1965), Survey Sampling, section 5.4.
+    """
+    if not -1 <= icc <= 1 or cluster_size < 1:
+        raise ValueError(f"impossible clusters: size {cluster_size}, ICC {icc}")
+    return 1 + (cluster_size - 1) * icc
+
+
+def effective_n(n: float, cluster_size: float, icc: float) -> float:
+    """How many independent units n clustered ones are worth: n / design effect."""
+    return n / max(design_effect(cluster_size, icc), 1e-9)
+
+
+def power_beyond(
+    difference: float,
+    se: float,
+    smallest: float = 0.0,
+    alpha: float = 0.05,
+    *,
+    equivalent: bool = False,
+) -> float:
+    """The chance that the 1 − alpha interval of an estimate, normal around `difference` with
+    standard error `se`, lies above `smallest`; `equivalent`: within ± `smallest`.
+    """
+    from scipy.stats import norm
+
+    half = float(norm.ppf(1 - alpha / 2))
+    if equivalent:
+        room = smallest / se - half
+        shift = difference / se
+        return float(max(0.0, norm.cdf(room - shift) - norm.cdf(-room - shift)))
+    return float(norm.cdf((difference - smallest) / se - half))

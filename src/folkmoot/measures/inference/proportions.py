@@ -1,0 +1,216 @@
+"""Shares and their differences: Wilson, Newcombe, Holm. The headline of most studies.
+
+All shares are in [0, 1], differences in [−1, 1]; counts are whole numbers of independent units.
+Units that talked to each other belong in `clustered`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate
+
+_NEAREST, _FURTHEST = 1e-6, 37.0  # z, between which p is looked for: beyond the last it is 0
+
+
+def wilson(count: int, n: int, level: float = 0.95) -> Estimate:
+    """A share count / n with Wilson's score interval.
+
+    (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n). Unlike the textbook interval it stays in
+    [0, 1] and has width at 0 % and 100 %. Raises ValueError for n < 1.
+    Wilson (1927), doi:10.1080/01621459.1927.10502953.
+    """
+    _check(count, n)
+    return Estimate(count / n, *_wilson_bounds(count, n, 1 - level), n, method="Wilson")
+
+
+def _wilson_bounds(count: int, n: int, alpha: float) -> tuple[float, float]:
+    from scipy.stats import norm
+
+    share, z2 = count / n, float(norm.isf(alpha / 2)) ** 2
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+    # Rounding must not put the estimate outside its interval.
+    return middle - half if count else 0.0, middle + half if count < n else 1.0
+
+
+def score_interval(share: float, n: float, z: float) -> tuple[float, float]:
+    """Wilson's limits of a share of n units, which need not be whole: effective ones, for clusters;
+    `z`: a quantile of the normal distribution, or of Student's."""
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    return max(0.0, middle - reach), min(1.0, middle + reach)
+
+
+def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) -> Estimate:
+    """The difference count1/n1 − count2/n2 of two independent shares, with its p-value.
+
+    Interval: Newcombe's hybrid score (his method 10), the Wilson limits (l, u) of both shares
+    put together, p1 − p2 − √((p1−l1)² + (u2−p2)²) to p1 − p2 + √((u1−p1)² + (p2−l2)²).
+    p: see `p_of_interval`. Raises ValueError for an empty group.
+    Newcombe (1998), doi:10.1002/(SICI)1097-0258(19980430)17:8<873::AID-SIM779>3.0.CO;2-I.
+    """
+    _check(count1, n1)
+    _check(count2, n2)
+    share1, share2 = count1 / n1, count2 / n2
+    value = share1 - share2
+
+    def bounds(alpha: float) -> tuple[float, float]:
+        low1, high1 = _wilson_bounds(count1, n1, alpha)
+        low2, high2 = _wilson_bounds(count2, n2, alpha)
+        below = math.hypot(share1 - low1, high2 - share2)
+        above = math.hypot(high1 - share1, share2 - low2)
+        return value - below, value + above
+
+    low, high = bounds(1 - level)
+    return Estimate(
+        value,
+        max(-1.0, low),
+        min(1.0, high),
+        n1 + n2,
+        _few(n1, n2),
+        p=p_of_interval(value, bounds),
+        method="Newcombe",
+    )
+
+
+def _few(*sides: int) -> int:
+    """The independent units of a difference as `Estimate.clusters`: those of a side with fewer than
+    five, which no size of the other makes up for; else 0, for all of them."""
+    return min(sides) if min(sides) < FEWEST_UNITS else 0
+
+
+def p_of_interval(value: float, bounds: Callable[[float], tuple[float, float]]) -> float:
+    """The two-sided p of no difference that agrees with an interval: the level α at which it just
+    touches zero. `bounds`: α → (low, high)."""
+    from scipy.optimize import brentq
+    from scipy.stats import norm
+
+    if value == 0:
+        return 1.0
+
+    def beyond(z: float) -> float:
+        low, high = bounds(float(2 * norm.sf(z)))
+        return low if value > 0 else -high
+
+    if beyond(_FURTHEST) > 0:
+        return 0.0
+    # At a level near 0 % the interval is hardly more than the value itself.
+    if beyond(_NEAREST) <= 0:
+        return 1.0
+    return float(2 * norm.sf(brentq(beyond, _NEAREST, _FURTHEST, xtol=1e-10)))
+
+
+def homogeneity_p(first: Sequence[int], second: Sequence[int]) -> float:
+    """p for equal distributions of two rows of counts (k,): Pearson's χ². Computed by scipy."""
+    from scipy.stats import chi2_contingency
+
+    table = np.array([pair for pair in zip(first, second, strict=True) if sum(pair)]).T
+    if table.ndim < 2 or table.shape[1] < 2:
+        return 1.0
+    return float(chi2_contingency(table, correction=False).pvalue)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values adjusted for their number by Holm's step-down method, in the order given.
+
+    Keeps the chance of even one false alarm at the nominal level. NaN stays NaN and is not
+    counted. Holm (1979), Scand. J. Statist. 6, 65–70.
+    """
+    values = np.asarray(p_values, dtype=float)
+    order = np.argsort(values)[: np.isfinite(values).sum()]  # NaN come last
+    steps = values[order] * np.arange(order.size, 0, -1)
+    adjusted = np.full(values.size, np.nan)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return adjusted.tolist()
+
+
+def mover(first: Estimate, second: Estimate) -> tuple[float, float]:
+    """The interval of first − second from those of two independent estimates; see `between`."""
+    d = first.value - second.value
+    down = math.hypot(first.value - first.low, second.high - second.value)
+    up = math.hypot(first.high - first.value, second.value - second.low)
+    return d - down, d + up
+
+
+def between(first: Callable[..., Estimate], second: Callable[..., Estimate]) -> Estimate:
+    """The difference of two independent estimates from their intervals (MOVER), with its p-value.
+
+    `first` and `second` give the estimate for a `level`, .95 where it is left out. With limits
+    (l, u): d − √((θ1−l1)² + (u2−θ2)²) to d + √((u1−θ1)² + (θ2−l2)²). For two Wilson shares it is
+    Newcombe's interval; it serves for differences of differences between runs. p: see
+    `p_of_interval`. Zou and Donner (2008), doi:10.1002/sim.3095.
+    """
+    one, two = first(), second()
+    d = one.value - two.value
+
+    def bounds(alpha: float) -> tuple[float, float]:
+        level = 1 - max(alpha, 1e-15)  # nearer to 1 there are no numbers
+        return mover(first(level=level), second(level=level))
+
+    few = _few(one.units, two.units)
+    p = p_of_interval(d, bounds)
+    return Estimate(d, *bounds(0.05), one.n + two.n, few, p=p, method="MOVER")
+
+
+def _check(count: int, n: int) -> None:
+    if n < 1:
+        raise ValueError("a share of nobody is not defined (n = 0)")
+    if not 0 <= count <= n:
+        raise ValueError(f"{count} of {n} is not a share")
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """Of `count` + others seen (`seen` in all) plus `lost` without an answer."""
+
+    count: int
+    seen: int
+    lost: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.count <= self.seen or self.lost < 0:
+            raise ValueError(f"no such arm: {self.count} of {self.seen}, {self.lost} lost")
+
+    @property
+    def low(self) -> float:
+        """The share if nobody lost would have counted."""
+        return self.count / (self.seen + self.lost) if self.seen + self.lost else 0.0
+
+    @property
+    def high(self) -> float:
+        """The share if everybody lost would have counted."""
+        total = self.seen + self.lost
+        return (self.count + self.lost) / total if total else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A difference of shares as observed, and the least and greatest that it could have been."""
+
+    observed: float
+    low: float
+    high: float
+
+    @property
+    def sign_holds(self) -> bool:
+        """Whether no way of filling the gaps makes the difference vanish or change sign."""
+        return self.low > 0 or self.high < 0
+
+
+def difference_bounds(first: Arm, second: Arm) -> Bounds:
+    """Bounds of share(first) − share(second) over all ways of filling in the lost answers.
+
+    Low: all lost in the first arm did not count and all in the second did; high: the reverse. No
+    assumption about why they are lost, and no sampling error.
+    Horowitz and Manski (2000), doi:10.1080/01621459.2000.10473902. Raises ValueError if an arm
+    has no answer at all.
+    """
+    if not first.seen or not second.seen:
+        raise ValueError("an arm without any answer has no observed share")
+    observed = first.count / first.seen - second.count / second.seen
+    return Bounds(observed, first.low - second.high, first.high - second.low)

@@ -1,0 +1,207 @@
+"""Whether a claim holds over many specifications: joint inference for a specification curve.
+
+A grid asks the same question under several wordings, models or draws. Its cells share their people,
+so that the number of cells in which a claim holds is no probability. The tests here draw people,
+with all their answers in all specifications, and ask how often the whole curve would look like this
+if no specification had an effect beyond the margin.
+Simonsohn, Simmons and Nelson (2020), doi:10.1038/s41562-020-0912-z, for the three statistics.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folkmoot.measures.inference.claims import Claim, Side
+from folkmoot.measures.inference.estimates import ALPHA, FEWEST_UNITS
+from folkmoot.randomness import generator
+
+FloatArray = NDArray[np.float64]
+Sides = Mapping[str, tuple[Side, Side]]  # specification → both arms of a claim
+
+DRAWS = 2_000
+FEWEST_SPECIFICATIONS = 3  # for a prediction interval
+SIGNIFICANT = 1.96
+ON_THE_SIDE = 0.8  # share of specifications below which a claim is fragile
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A claim over specifications.
+
+    `estimates`: specification → difference, identical ones once. `p_median`, `p_count`, `p_z`: the
+    chance of such a median, of so many significant specifications, and of such a mean z if no
+    specification had an effect beyond the margin; for equivalence all three are the chance that
+    some specification lies outside of it. NaN with too few independent units. `predicted`: the 95 %
+    interval for a further specification of the same kind; NaN with fewer than three.
+    """
+
+    claim: Claim
+    estimates: Mapping[str, float]
+    merged: int
+    median: float
+    p_median: float
+    p_count: float
+    p_z: float
+    predicted: tuple[float, float]
+    units: int
+    alpha: float = ALPHA
+
+    @property
+    def on_the_side(self) -> float:
+        """The share of specifications of which the estimate lies where the claim says."""
+        sides = [_beyond(self.claim, value, self.median) for value in self.estimates.values()]
+        return sum(sides) / len(sides)
+
+    @property
+    def word(self) -> str:
+        """Robust: all estimates lie where the claim says, and all three joint tests reject at the
+        level alpha.
+        Fragile: none does, or fewer than 80 % of the estimates lie there. Else mixed."""
+        if len(self.estimates) < 2:
+            return "one specification"
+        tests = (self.p_median, self.p_count, self.p_z)
+        if not all(map(math.isfinite, tests)):
+            return "not tested"
+        if self.on_the_side == 1 and max(tests) < self.alpha:
+            return "robust"
+        return "fragile" if self.on_the_side < ON_THE_SIDE or min(tests) >= self.alpha else "mixed"
+
+
+def _beyond(claim: Claim, value: float, median: float) -> bool:
+    """Whether one estimate lies where the claim says. A difference without direction lies on the
+    side of the median."""
+    if claim.direction == "equivalent":
+        return abs(value) <= claim.margin
+    sign = {"greater": 1.0, "less": -1.0}.get(claim.direction, math.copysign(1.0, median))
+    return sign * value > claim.margin
+
+
+def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Curve:
+    """Joint inference on a claim over the specifications in `sides`. `alpha`: the level of the
+    tests, smaller where several claims are judged.
+
+    The independent units are named in the sides; one name is one unit in all specifications and
+    both arms. Units are drawn with replacement, within each arm unless they are in both, and each
+    specification's own deviation from the margin is taken off the draws, which gives the curve
+    under no effect.
+    """
+    distinct = _merge_identical(sides)
+    names = list(distinct)
+    observed, drawn, units = _bootstrap(distinct)
+    median = float(np.median(observed))
+    if units < FEWEST_UNITS or len(names) < 2:
+        p_median = p_count = p_z = math.nan
+    elif claim.direction == "equivalent":
+        outside = np.abs(drawn).max(axis=1) > claim.margin
+        p_median = p_count = p_z = _share(outside)
+    else:
+        p_median, p_count, p_z = _joint_tests(claim, observed, drawn, median)
+    return Curve(
+        claim,
+        dict(zip(names, map(float, observed), strict=True)),
+        len(sides) - len(names),
+        median,
+        p_median,
+        p_count,
+        p_z,
+        _predict(observed),
+        units,
+        alpha,
+    )
+
+
+def _merge_identical(sides: Sides) -> dict[str, tuple[Side, Side]]:
+    """The specifications with different data; of identical ones the first."""
+    kept: dict[bytes, str] = {}
+    for name, both in sides.items():
+        content = repr([(side.units, side.values.tolist()) for side in both]).encode()
+        kept.setdefault(content, name)
+    return {name: sides[name] for name in kept.values()}
+
+
+def _bootstrap(sides: Sides) -> tuple[FloatArray, FloatArray, int]:
+    """The differences (s,) of all specifications, those of draws (d, s), and how many independent
+    units the smaller arm has."""
+    units = [{u for both in sides.values() for u in both[arm].units} for arm in (0, 1)]
+    shared = bool(units[0] & units[1])
+    pools = [units[0] | units[1]] * 2 if shared else units
+    sums, counts = [], []
+    for arm, pool in enumerate(pools):
+        place = {unit: i for i, unit in enumerate(sorted(pool, key=repr))}
+        of_sides = [_totals(both[arm], place) for both in sides.values()]
+        sums.append(np.array([total for total, _ in of_sides]))
+        counts.append(np.array([count for _, count in of_sides]))
+    rng = generator(0, ("specification curve",))
+    times = [_draw(rng, len(pools[0]))]
+    times.append(times[0] if shared else _draw(rng, len(pools[1])))
+    observed = _difference(sums, counts, [np.ones((1, len(pool))) for pool in pools])[0]
+    drawn = _difference(sums, counts, times)
+    # The variance of a bootstrap mean is that of the sample with n, not n − 1.
+    fewest = min(len(pool) for pool in pools)
+    wider = math.sqrt(fewest / (fewest - 1)) if fewest > 1 else 1.0
+    return observed, observed + (drawn - observed) * wider, fewest
+
+
+def _totals(side: Side, place: Mapping[Hashable, int]) -> tuple[FloatArray, FloatArray]:
+    total, count = np.zeros(len(place)), np.zeros(len(place))
+    at = [place[unit] for unit in side.units]
+    np.add.at(total, at, side.values)
+    np.add.at(count, at, 1.0)
+    return total, count
+
+
+def _draw(rng: np.random.Generator, units: int) -> FloatArray:
+    """How often each unit is drawn, (draws, units)."""
+    return rng.multinomial(units, np.full(units, 1 / units), DRAWS).astype(float)
+
+
+def _difference(
+    sums: list[FloatArray], counts: list[FloatArray], times: list[FloatArray]
+) -> FloatArray:
+    """Mean of the first arm minus mean of the second, (draws, specifications)."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        first, second = (t @ s.T / (t @ c.T) for s, c, t in zip(sums, counts, times, strict=True))
+    return np.nan_to_num(np.asarray(first - second))
+
+
+def _joint_tests(
+    claim: Claim, observed: FloatArray, drawn: FloatArray, median: float
+) -> tuple[float, float, float]:
+    """The p of the median, of the number of significant specifications, and of the mean z."""
+    sign = {"greater": 1.0, "less": -1.0}.get(claim.direction, math.copysign(1.0, median))
+    error = drawn.std(axis=0, ddof=1)
+    error = np.where(error > 0, error, np.inf)
+    found = sign * observed - claim.margin
+    null = sign * (drawn - observed)
+    if claim.direction == "different":
+        null = np.where(np.median(null, axis=1, keepdims=True) < 0, -null, null)
+    z, null_z = found / error, null / error
+    tests = (
+        (np.median(found), np.median(null, axis=1)),
+        ((z > SIGNIFICANT).sum(), (null_z > SIGNIFICANT).sum(axis=1)),
+        (z.mean(), null_z.mean(axis=1)),
+    )
+    p_median, p_count, p_z = (_share(under >= value) for value, under in tests)
+    return p_median, p_count, p_z
+
+
+def _share(draws: NDArray[np.bool_]) -> float:
+    """The share of draws, the observed one counted among them."""
+    return (int(draws.sum()) + 1) / (len(draws) + 1)
+
+
+def _predict(observed: FloatArray) -> tuple[float, float]:
+    """The 95 % prediction interval for a further specification, by the spread of those at hand."""
+    from scipy.stats import t
+
+    k = len(observed)
+    if k < FEWEST_SPECIFICATIONS:
+        return math.nan, math.nan
+    spread = float(observed.std(ddof=1)) * math.sqrt(1 + 1 / k)
+    reach = float(t.ppf(0.975, k - 1)) * spread
+    return float(observed.mean()) - reach, float(observed.mean()) + reach

@@ -1,0 +1,221 @@
+"""`call_llm`: one question to one model, for scripts and notebooks; and who could be asked.
+
+Studies use the gateway instead, which journals. `folkmoot models` prints what `list_models` finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from folkmoot.errors import FolkmootError, InputError, ModelError, RefusedError, TransientError
+from folkmoot.models.api_keys import environment, find_key, key_for
+from folkmoot.models.catalog import (
+    CALL_LLM_MODELS,
+    LOCAL,
+    ON_THIS_MACHINE,
+    ModelSpec,
+    open_provider,
+    resolve,
+)
+from folkmoot.models.request import CUT, Message, ProviderSettings, Reply, Request
+from folkmoot.models.urls import refuse_unencrypted
+from folkmoot.randomness import digest, uniform
+
+T = TypeVar("T")
+
+EVERYDAY = (LOCAL, ON_THIS_MACHINE, *CALL_LLM_MODELS, "gpt-4o")  # what is listed and tried unasked
+RETRIES = 3
+BASE_SECONDS = 1.0
+LONGEST_WAIT = 60.0
+_log = logging.getLogger(__name__)
+
+
+def call_llm(
+    model: str,
+    memory: Sequence[Mapping[str, str]] | None,
+    question: str,
+    *,
+    system: str = "",
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    timeout: float = 120.0,
+) -> str:
+    """The answer of a model to a question.
+
+    `memory` holds what was said before, oldest first: `[{"question": str, "answer": str}, …]`; it
+    is converted for each provider. Transient errors and empty replies are retried three times with
+    exponential backoff; latency and tokens go to the log, and a warning where the reply was
+    cut by the token limit. Works with and without a running event loop.
+
+    Raises InputError (unknown model, no key, a key over plain http), FatalModelError (wrong key,
+    no access), QuotaError, RefusedError, or TransientError after the last try.
+    """
+    spec = resolve(model, {model: base_url} if base_url else None)
+    key = key_for(spec, api_key)
+    refuse_unencrypted(key, spec.base_url, spec.name)
+    request = Request(
+        spec.wire_model, messages_from(memory, question, system), temperature, max_tokens
+    )
+    settings = ProviderSettings(spec.base_url, key, timeout)
+    reply = _run(lambda: _ask(spec, settings, request))
+    if reply.finish.startswith("refused:"):
+        reason = reply.finish.removeprefix("refused:")
+        raise RefusedError(f"{spec.name} refused: {reply.text or reason}", reason=reason)
+    return reply.text
+
+
+def messages_from(
+    memory: Sequence[Mapping[str, str]] | None, question: str, system: str = ""
+) -> tuple[Message, ...]:
+    """Question/answer pairs as messages; None: no memory. Raises InputError for half a pair."""
+    messages = [Message("system", system)] if system else []
+    for number, pair in enumerate(memory or (), start=1):
+        if set(pair) != {"question", "answer"}:
+            raise InputError(
+                f"memory entry {number} must have exactly the keys 'question' and 'answer'"
+            )
+        messages.append(Message("user", pair["question"]))
+        messages.append(Message("assistant", pair["answer"]))
+    return (*messages, Message("user", question))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelListing:
+    """One line of `folkmoot models`.
+
+    `key_variable` is the variable to set, or the one that was found when `key_set`. `ok` is None
+    until `try_models` made a call. `error`: what that said, or what a local model lacks.
+    """
+
+    name: str
+    canonical: str
+    wire_model: str
+    base_url: str
+    key_variable: str
+    key_set: bool
+    usable: bool
+    ok: bool | None = None
+    latency_s: float | None = None
+    error: str = ""
+
+
+def list_models(
+    names: Sequence[str] = EVERYDAY,
+    endpoints: Mapping[str, str] | None = None,
+) -> list[ModelListing]:
+    """Which key each model needs, whether it is set, and where the model is asked."""
+    environ = environment()
+    listed = []
+    for name in names:
+        spec = resolve(name, endpoints, environ)
+        found = find_key(spec, environ)
+        lacking = _lacking(spec)
+        listed.append(
+            ModelListing(
+                name,
+                spec.name,
+                spec.wire_model,
+                spec.base_url or _where(spec),
+                found[0] if found else (spec.key_env[0] if spec.key_env else ""),
+                found is not None,
+                not lacking and (found is not None or not spec.key_needed),
+                error=lacking,
+            )
+        )
+    return listed
+
+
+def _lacking(spec: ModelSpec) -> str:
+    """Why a model on this machine could not answer; empty where it could, and for all others."""
+    if spec.provider == ON_THIS_MACHINE:
+        try:
+            open_provider(spec, ProviderSettings())  # starts nothing yet
+        except InputError as error:
+            return str(error)
+    return ""
+
+
+def _where(spec: ModelSpec) -> str:
+    return "in this process" if spec.local else "on this machine"
+
+
+def try_models(
+    names: Sequence[str] = EVERYDAY,
+    endpoints: Mapping[str, str] | None = None,
+    timeout: float = 60.0,
+) -> list[ModelListing]:
+    """The listing, with one small call to each model that is configured. A model that fails
+    raises nothing: its error is in its line."""
+    listed = list_models(names, endpoints)
+    return [_tried(one, endpoints, timeout) if one.usable else one for one in listed]
+
+
+def _tried(one: ModelListing, endpoints: Mapping[str, str] | None, timeout: float) -> ModelListing:
+    began = time.perf_counter()
+    error = ""
+    try:
+        base = (endpoints or {}).get(one.name)
+        call_llm(one.name, [], "Reply with the word: yes", base_url=base, timeout=timeout)
+    except FolkmootError as problem:
+        error = str(problem)
+    return replace(one, ok=not error, latency_s=time.perf_counter() - began, error=error)
+
+
+async def _ask(spec: ModelSpec, settings: ProviderSettings, request: Request) -> Reply:
+    """One call with its retries, on a provider of its own."""
+    provider = open_provider(spec, settings)
+    # Different questions are different draws of the embedded respondent.
+    asked = digest(*(part for m in request.messages for part in (m.role, m.content))).hex()
+    try:
+        for attempt in range(RETRIES + 1):
+            began = time.perf_counter()
+            try:
+                reply = await provider.complete(request, address=f"call_llm/{asked}/{attempt}")
+                if not reply.text.strip() and not reply.finish.startswith("refused:"):
+                    raise TransientError(f"the reply was empty (it ended by {reply.finish!r})")
+            except TransientError as error:
+                if attempt == RETRIES:
+                    raise
+                wait = _wait(error, request, attempt)
+                _log.warning("%s: %s; trying again in %.1f s", spec.name, error, wait)
+                await asyncio.sleep(wait)
+            except ModelError as error:
+                _log.error("%s: %s", spec.name, error)
+                raise
+            else:
+                _log.info(
+                    "%s answered in %.2f s, %s tokens in, %s out",
+                    spec.name,
+                    time.perf_counter() - began,
+                    *("unknown" if n is None else n for n in reply.usage[:2]),
+                )
+                if reply.finish.startswith(CUT):
+                    _log.warning("%s: the reply was cut by the token limit", spec.name)
+                return reply
+        raise AssertionError("unreachable")
+    finally:
+        await provider.close()
+
+
+def _wait(error: TransientError, request: Request, attempt: int) -> float:
+    longest = BASE_SECONDS * 2.0**attempt
+    jitter = uniform(0, request.messages[-1].content, attempt)
+    return float(min(LONGEST_WAIT, max(error.retry_after or 0.0, longest * (0.5 + jitter / 2))))
+
+
+def _run(make: Callable[[], Coroutine[object, object, T]]) -> T:
+    """Run a coroutine to its end, in a thread of its own if a loop is running here (notebooks)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(make())
+    with ThreadPoolExecutor(1, thread_name_prefix="call_llm") as pool:
+        return pool.submit(lambda: asyncio.run(make())).result()

@@ -1,0 +1,364 @@
+"""Claims across runs: each measure of the claims in one run minus another, and effects beside each
+other. Runs that drew the same people are compared within subjects."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import polars as pl
+
+from folkmoot.engine.settings.claims import pair_sides, side_of
+from folkmoot.kit.findings import HOLM, Row
+from folkmoot.measures.inference.claims import (
+    SUPPORTED,
+    Claim,
+    Result,
+    Side,
+    adjust_families,
+    estimate_difference,
+    evaluate,
+    judge,
+    without_result,
+)
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, known, plural
+from folkmoot.measures.inference.proportions import between
+from folkmoot.report.comparison.measured_claims import (
+    Measured,
+    differences,
+    name_arm,
+    name_measure,
+    read_measure,
+    sides_between,
+)
+from folkmoot.report.comparison.samples import EVERYBODY, Sample, same_people
+from folkmoot.storage.findings import Finding, Grid, Intervals
+
+SECTION = "Comparison"
+MOST_TOLD = 8
+FEW = "of too few people for a test"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One measure in one arm, in another run minus the first: the result and both means."""
+
+    measure: str
+    arm: str
+    means: tuple[float, float]  # of the other run and of the first
+    result: Result
+    paired: bool
+
+
+def compare_measures(
+    runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]], margin: float
+) -> list[Compared]:
+    """Each measure in each arm of each further run minus the first, as one exploratory family.
+
+    `claims`: measure → the claims on it, which name its arms. `margin`: a difference of shares
+    within it is told as equivalent.
+    """
+    base, *others = runs
+    found: list[Compared] = []
+    for measure, own in claims.items():
+        first = read_measure(base, measure)
+        for s in others:
+            second = None if first is None else read_measure(s, measure)
+            if first is None or second is None:
+                continue
+            named = {arm for claim in own for arm in claim.contrast}
+            for arm in _shared_arms(first, second):
+                if own and arm not in named:
+                    continue
+                shown = "everybody" if arm == EVERYBODY else name_arm(arm, own)
+                found.append(_compare_arm((s, second), (base, first), arm, shown))
+    results = adjust_families([one.result for one in found])
+    return [replace(one, result=result) for one, result in zip(found, results, strict=True)]
+
+
+def _shared_arms(first: Measured, second: Measured) -> list[str]:
+    """Arms of both. A sample without arms is set against every arm of the other."""
+    if {*first.arms} == {EVERYBODY}:
+        return [*second.arms]
+    if {*second.arms} == {EVERYBODY}:
+        return [*first.arms]
+    return [arm for arm in first.arms if arm in second.arms]
+
+
+def _compare_arm(
+    own: tuple[Sample, Measured], base: tuple[Sample, Measured], arm: str, shown: str
+) -> Compared:
+    (s, second), (reference, first) = own, base
+    here, there = (one.rows(arm) for one in (second, first))
+    assert here is not None and there is not None
+    subject = tuple(c for c in first.claim.subject if c in second.claim.subject)
+    paired = same_people(reference, s) and bool(subject)
+    names = (s.name, reference.name)
+    name = name_measure(first.claim)
+    claim = replace(
+        first.claim,
+        contrast=names,
+        kind=second.claim.kind,
+        outcome=f"{name} in {shown}",
+        paired=paired and bool(first.claim.subject),
+        estimand=f"The {first.claim.kind} of {name} in {shown}, {names[0]} minus {names[1]}.",
+    )
+    sides = pair_sides(here, there, subject) if paired else sides_between(here, there, names)
+    means = (_mean(here), _mean(there))
+    if not all(side.units for side in sides):
+        result = without_result(claim, "no subject is known in both")
+    else:
+        result = evaluate(claim, *sides)
+    return Compared(name, shown, means, result, paired)
+
+
+def _mean(rows: pl.DataFrame) -> float:
+    mean = rows["value"].mean()
+    return float(mean) if isinstance(mean, float) else math.nan
+
+
+def is_equivalent(result: Result, margin: float) -> bool:
+    """Whether the whole interval of a difference of shares lies within ± `margin`."""
+    e, claim = result.estimate, result.claim
+    return claim.kind == "share" and judge("equivalent", margin, e) == SUPPORTED
+
+
+def measures_finding(
+    key: str, title: str, compared: Sequence[Compared], base: str, margin: float
+) -> Finding | None:
+    """The finding on measures that were compared; None where there are none."""
+    if not compared:
+        return None
+    results = [one.result for one in compared]
+    rows: list[Row] = [
+        {
+            "measure": one.measure,
+            "arm": one.arm,
+            "runs": one.result.claim.line,
+            "first": known(one.means[0]),
+            "second": known(one.means[1]),
+            **result_cells(one.result),
+            "paired": one.paired,
+            "equivalent": is_equivalent(one.result, margin)
+            if one.result.claim.kind == "share"
+            else None,
+        }
+        for one in compared
+    ]
+    return Finding(
+        key,
+        title,
+        _tell(results, margin),
+        Grid.of(
+            rows,
+            "First minus second run; 95 % intervals one by one, verdicts by Holm's p. Paired: runs "
+            "that drew the same people are compared within subjects.",
+        ),
+        draw(results, f"difference to {base}"),
+        notes=(
+            "“Equivalent”: the whole interval of a difference of shares lies within "
+            f"±{100 * margin:g} points (`--margin`). It is judged one by one. Undecided is not the "
+            "same as equal: look at the width of the interval.",
+            HOLM,
+        ),
+        section=SECTION,
+        headline=True,
+        unit=results[0].claim.unit,
+        units=max(result.estimate.units for result in results),
+    )
+
+
+def result_cells(result: Result) -> Row:
+    """The cells of a result: difference, interval, p, unit, method, verdict, and its words."""
+    e = result.estimate
+    shown = e.has_interval
+    return {
+        "difference": known(e.value),
+        "low": known(e.low) if shown else None,
+        "high": known(e.high) if shown else None,
+        "in_words": result.numbers.strip(" ()") or None,
+        "p": known(e.p) if shown else None,
+        "holm_p": known(result.p) if shown else None,
+        "units": e.units,
+        "unit": result.claim.unit,
+        "method": e.method or None,
+        "verdict": result.verdict,
+    }
+
+
+def _tell(results: Sequence[Result], margin: float) -> str:
+    """What the results say: those that differ and those that are equivalent, or all of few."""
+    if len(results) > MOST_TOLD and all(result.why for result in results):
+        return f"{plural(len(results), 'comparison')}, none of which can be tested; see the table."
+    told: list[str] = []
+    rest = 0
+    for result in results:
+        clear = result.verdict == SUPPORTED or is_equivalent(result, margin)
+        if (clear or len(results) <= MOST_TOLD) and len(told) < MOST_TOLD:
+            told.append(tell_result(result, margin))
+        else:
+            rest += 1
+    if rest and not told:
+        return f"No difference is shown in any of {plural(rest, 'comparison')}; see the table."
+    if rest:
+        told.append(f"{plural(rest, 'further comparison')} in the table.")
+    return " ".join(told)
+
+
+def tell_result(result: Result, margin: float) -> str:
+    """A result in a sentence, with what the margin says of it."""
+    if result.why and math.isfinite(result.estimate.value):
+        return f"{result.claim.outcome}: {result.claim.line}{result.numbers}, {FEW}."
+    if is_equivalent(result, margin):
+        aside = f" Equivalent within {result.claim.size(margin)}."
+        return f"{result.says}{aside}"
+    return result.says
+
+
+def draw(results: Sequence[Result], unit: str) -> Intervals | None:
+    """The chart of differences: of shares in points, or of means where there are no shares."""
+    shares = [r for r in results if r.claim.kind == "share"]
+    drawn, size = (shares, 100.0) if shares else (results, 1.0)
+    lines = tuple(
+        (
+            f"{r.claim.outcome}: {r.claim.line}",
+            size * r.estimate.value,
+            size * (r.estimate.low if r.estimate.has_interval else r.estimate.value),
+            size * (r.estimate.high if r.estimate.has_interval else r.estimate.value),
+        )
+        for r in drawn
+        if math.isfinite(r.estimate.value)
+    )
+    return Intervals(lines, f"{unit} (points)" if shares else unit, 0.0) if lines else None
+
+
+# --- effects -------------------------------------------------------------------------------------
+
+
+def compare_effects(
+    runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]]
+) -> Finding | None:
+    """The effect of each claim in each run, and whether effects differ between runs."""
+    base, *others = runs
+    tests: list[tuple[Claim, str, Result]] = []
+    for measure, own in claims.items():
+        read = {s.name: read_measure(s, measure) for s in runs}
+        for claim in _confirmatory(own):
+            effects = {s.name: _effect(read[s.name], claim) for s in runs}
+            if any(effect is None for effect in effects.values()):
+                continue
+            known_effects = {n: effect for n, effect in effects.items() if effect is not None}
+            tests += [(claim, name, effect.result) for name, effect in known_effects.items()]
+            for s in others:
+                gap = _gap(known_effects[s.name], known_effects[base.name], same_people(base, s))
+                tests.append((claim, f"{s.name} − {base.name}", gap))
+    if not tests:
+        return None
+    results = adjust_families([result for *_, result in tests])
+    named = [(name, result) for (_, name, _), result in zip(tests, results, strict=True)]
+    by_claim: dict[Claim, dict[str, Result]] = {}
+    for (claim, name, _), result in zip(tests, results, strict=True):
+        by_claim.setdefault(claim, {})[name] = result
+    said = [_tell_effect(own, s.name, base.name) for own in by_claim.values() for s in others]
+    rows: list[Row] = [
+        {"claim": f"{name_measure(r.claim)}: {r.claim.line}", "run": name, **result_cells(r)}
+        for name, r in named
+    ]
+    within = [replace(r, claim=replace(r.claim, outcome=f"{n}, {name_measure(r.claim)}"))
+              for n, r in named if n in {s.name for s in runs}]  # fmt: skip
+    return Finding(
+        "compare_effects",
+        "Effects, run by run",
+        " ".join(said),
+        Grid.of(
+            rows,
+            "First arm minus second within a run; between runs the difference of these, within "
+            "subjects where both runs drew the same people, else by MOVER.",
+        ),
+        draw(within, "effect"),
+        notes=(HOLM,),
+        section=SECTION,
+        unit=results[0].claim.unit,
+        units=max(result.estimate.units for result in results),
+    )
+
+
+def _confirmatory(claims: Sequence[Claim]) -> list[Claim]:
+    """The primary and secondary claims; all where there are none."""
+    return [c for c in claims if c.family != "exploratory"] or [*claims]
+
+
+@dataclass(frozen=True, slots=True)
+class _Effect:
+    """A claim in one run: its result, the rows of both arms, and what names subjects."""
+
+    result: Result
+    arms: tuple[pl.DataFrame, pl.DataFrame]
+    sides: tuple[Side, Side]
+    subject: tuple[str, ...]
+    paired: bool
+
+    def estimate(self, level: float = 0.95) -> Estimate:
+        return estimate_difference(*self.sides, self.result.claim.kind, level)
+
+
+def _effect(read: Measured | None, claim: Claim) -> _Effect | None:
+    """The effect of a claim in a run as one of the exploratory family of a comparison."""
+    arms = [] if read is None else [read.arms.get(arm) for arm in claim.contrast]
+    if read is None or any(arm is None for arm in arms):
+        return None
+    first, second = (arm for arm in arms if arm is not None)
+    subject = read.claim.subject
+    paired = claim.paired and bool(subject)
+    keys = tuple(c for c in subject if c != claim.by)
+    sides = pair_sides(first, second, keys) if paired else (side_of(first), side_of(second))
+    if not all(side.units for side in sides):
+        return None
+    own = replace(
+        claim,
+        family="exploratory",
+        kind=read.claim.kind,
+        unit=read.claim.unit,
+        subject=claim.subject,
+    )
+    return _Effect(evaluate(own, *sides), (first, second), sides, keys, paired)
+
+
+def _gap(own: _Effect, base: _Effect, same: bool) -> Result:
+    """The effect of one run minus that of another, and whether they differ."""
+    subject = tuple(c for c in own.subject if c in base.subject)
+    claim = replace(base.result.claim, direction="different", margin=0.0)
+    names = ("own", "base")
+    if own.paired and base.paired:
+        here, there = (differences(*one.arms, subject) for one in (own, base))
+        sides = pair_sides(here, there, subject) if same else sides_between(here, there, names)
+        e = estimate_difference(*sides, "mean")
+    elif same and subject:
+        first, second = (
+            differences(here, there, subject)
+            for here, there in zip(own.arms, base.arms, strict=True)
+        )
+        e = estimate_difference(side_of(first), side_of(second), "mean")
+    elif own.result.estimate.has_interval and base.result.estimate.has_interval:
+        e = between(partial(own.estimate), partial(base.estimate))
+    else:
+        one, other = own.result.estimate, base.result.estimate
+        few_units = min(one.units, other.units)
+        e = Estimate(one.value - other.value, math.nan, math.nan, one.n + other.n, few_units)
+    few = e.units < FEWEST_UNITS
+    why = f"not tested ({e.units} independent units are an illustration)" if few else ""
+    return Result(base.result.claim, e, why or judge(claim.direction, claim.margin, e), why)
+
+
+def _tell_effect(results: Mapping[str, Result], run: str, base: str) -> str:
+    """Both effects of a claim and whether they differ, in a sentence."""
+    gap, claim = results[f"{run} − {base}"], results[base].claim
+    first, own = (results[name].estimate for name in (base, run))
+    sizes = f"{claim.signed(first.value)} in {base}, {claim.signed(own.value)} in {run}"
+    told = f"{name_measure(claim)}, {claim.line}: {sizes}"
+    if not gap.estimate.has_interval:
+        return f"{told}; too few units to compare the effects."
+    words = {True: "the effects differ", False: "that the effects differ is not shown"}
+    return f"{told}; {words[gap.verdict == SUPPORTED]}{gap.numbers}."

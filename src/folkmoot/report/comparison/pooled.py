@@ -1,0 +1,453 @@
+"""What a grid of runs found: which claims hold, pooled estimates, sources of their variance.
+
+Primary claims (the hypotheses stated beforehand where there are some) are judged over all cells,
+with direction and margin, by joint inference over people (`specification_curve`). Every
+other estimate that the cells' findings draw with an interval is pooled over all cells and
+described, without a verdict. The independent unit there is the repeat: cells of one repeat share
+their people.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from folkmoot.engine.run.grid import Cell, RunGrid
+from folkmoot.engine.settings.claims import read_sides
+from folkmoot.engine.settings.hypotheses import KEY as STATED
+from folkmoot.engine.study.study import claims_of_run, findings_of, study_of_run
+from folkmoot.errors import InputError
+from folkmoot.kit.findings import HOLM, Row, found, known, number, signed
+from folkmoot.measures.inference.claims import Claim, Side, evaluate
+from folkmoot.measures.inference.clustered import clustered_mean
+from folkmoot.measures.inference.estimates import (
+    ALPHA,
+    FEWEST_UNITS,
+    Estimate,
+    p_value,
+    percent,
+    plural,
+    points,
+    points_span,
+)
+from folkmoot.measures.inference.proportions import holm
+from folkmoot.measures.inference.specification_curve import Curve, specification_curve
+from folkmoot.storage.findings import Finding, Grid, Intervals
+from folkmoot.storage.run_folder import RunFolder
+
+SECTION = "Pooled over runs"
+MOST_LINES = 60  # of a curve
+MOST_NAMED = 6
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One figure of one cell."""
+
+    cell: Cell
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure in all cells that have it. `zero`: the value of no effect, None for a rate.
+    `unit` and `units`: what is independent within a cell."""
+
+    finding: str
+    title: str
+    label: str
+    percent: bool
+    zero: float | None
+    cells: tuple[Measured, ...]
+    unit: str = ""
+    units: int = 0
+
+
+Found = Mapping[str, Sequence[Finding] | None]
+Cells = Mapping[str, tuple[Cell, RunFolder]]
+
+
+def findings_of_cells(grid: RunGrid) -> Found:
+    """What each finished cell found, by name; None for a cell that holds nothing usable."""
+    return {
+        name: None if run.unusable else findings_of(study_of_run(run), run)
+        for name, (_, run) in grid.finished().items()
+    }
+
+
+def pooled(grid: RunGrid, cells: Found | None = None) -> list[Finding]:
+    """Findings over the finished cells of a grid, of which `cells` says what each found.
+
+    Raises InputError while no cell has finished, or where none holds anything usable.
+    """
+    cells = findings_of_cells(grid) if cells is None else cells
+    if not cells:
+        raise InputError(f"{grid.path}: no cell has finished yet; go on with --resume")
+    usable = [(cell, own) for cell in grid.cells if (own := cells.get(cell.name)) is not None]
+    if not usable:
+        raise InputError(f"{grid.path}: nothing is usable in any of its cells")
+    figures = _figures(usable)
+    named = {cell.name for cell, _ in usable}
+    return found(
+        _overview(grid, len(cells), len(usable)),
+        judge_claims({n: both for n, both in grid.finished().items() if n in named}),
+        _table(figures, grid.repeats, len(usable)),
+        *(_curve(f) for f in figures if f.zero is not None and len(f.cells) > 1),
+        _variance(figures, grid),
+    )
+
+
+def _figures(usable: Sequence[tuple[Cell, Sequence[Finding]]]) -> list[Figure]:
+    """Every line of every chart of intervals, by finding and label, in order of first mention."""
+    drawn: dict[tuple[str, str], Figure] = {}
+    cells: dict[tuple[str, str], list[Measured]] = defaultdict(list)
+    for cell, findings in usable:
+        for finding in findings:
+            chart = finding.chart
+            if not isinstance(chart, Intervals) or finding.key == STATED:
+                continue
+            # Ratios are averaged by their logarithms, whose value of no effect is 0.
+            unit, zero = (", log", 0.0) if chart.ratios else ("", chart.zero)
+            for name, *ends in chart.items:
+                label = name + unit
+                key = finding.key, label
+                named = (finding.key, finding.title, label, chart.percent, zero, ())
+                drawn.setdefault(key, Figure(*named, finding.unit, finding.units))
+                cells[key].append(Measured(cell, *map(math.log, ends) if chart.ratios else ends))
+    return [replace(f, cells=tuple(cells[key])) for key, f in drawn.items()]
+
+
+def overall(figure: Figure) -> Estimate:
+    """The mean over cells; its interval is over repeats, and there is none below five."""
+    return clustered_mean([c.value for c in figure.cells], [c.cell.repeat for c in figure.cells])
+
+
+def specifications(figure: Figure) -> dict[str, Estimate]:
+    """Each combination of settings: the mean of its repeats; see `_of_repeats`."""
+    by: dict[str, list[Measured]] = defaultdict(list)
+    for c in figure.cells:
+        by[c.cell.specification or f"repeat {c.cell.repeat}"].append(c)
+    return {name: _of_repeats(own) for name, own in by.items()}
+
+
+def _of_repeats(cells: Sequence[Measured]) -> Estimate:
+    """The mean of independent repeats. From five on with a t interval over them; of fewer, or of
+    repeats that all say the same, with the cells' own standard errors put together, which leave out
+    what varies between repeats alone."""
+    n = len(cells)
+    if n >= FEWEST_UNITS and len({c.value for c in cells}) > 1:
+        return clustered_mean([c.value for c in cells], [c.cell.repeat for c in cells])
+    value = sum(c.value for c in cells) / n
+    if not all(c.high > c.low for c in cells):
+        return Estimate(value, math.nan, math.nan, n)
+    low = math.sqrt(sum((c.value - c.low) ** 2 for c in cells)) / n
+    high = math.sqrt(sum((c.high - c.value) ** 2 for c in cells)) / n
+    return Estimate(value, value - low, value + high, FEWEST_UNITS)
+
+
+def holding(figure: Figure) -> tuple[float, float]:
+    """Over specifications: the share with the sign of the pooled estimate, and the share that has
+    that sign with an interval that excludes no effect."""
+    zero, sign = figure.zero or 0.0, np.sign(overall(figure).value - (figure.zero or 0.0))
+    each = list(specifications(figure).values())
+    alike = [np.sign(e.value - zero) == sign != 0 for e in each]
+    clear = [
+        same and e.has_interval and not e.low <= zero <= e.high
+        for same, e in zip(alike, each, strict=True)
+    ]
+    return float(np.mean(alike)), float(np.mean(clear))
+
+
+def _said(figure: Figure, value: float) -> str:
+    if not figure.percent:
+        return number(value) if figure.zero is None else signed(value)
+    return percent(value) if figure.zero is None else points(value)
+
+
+def _span(figure: Figure, e: Estimate) -> str:
+    if figure.percent:
+        return points_span(e.low, e.high)
+    return f"{_said(figure, e.low)} to {_said(figure, e.high)}"
+
+
+def _overview(grid: RunGrid, finished: int, usable: int) -> Finding:
+    rows: list[Row] = [{"axis": key, "values": ", ".join(v)} for key, v in grid.axes.items()]
+    first, last = grid.cells[0].seed, grid.cells[-1].seed
+    seeds = f"seed {first}" if first == last else f"seeds {first} to {last}"
+    rows.append({"axis": "repeat", "values": f"{grid.repeats} ({seeds})"})
+    says = f"{finished} of {len(grid.cells)} cells have finished."
+    if usable < finished:
+        lost = plural(finished - usable, "cell holds", "cells hold")
+        says += f" {lost} nothing usable and enter{'s' * (finished - usable == 1)} no figure."
+    if grid.repeats < FEWEST_UNITS:
+        says += (
+            f" With {grid.repeats} repeat{'s' * (grid.repeats > 1)} the variance between draws is "
+            f"an illustration: intervals over repeats need at least {FEWEST_UNITS}."
+        )
+    return Finding(
+        "grid_design",
+        "The grid",
+        says,
+        Grid.of(rows),
+        notes=("Figures cover only the cells that have finished.",)
+        if finished < len(grid.cells)
+        else (),
+        section=SECTION,
+        headline=True,
+    )
+
+
+def judge_claims(runs: Cells) -> Finding | None:
+    """Each primary claim of the runs, judged over all specifications together; None without one.
+    `runs`: name → cell and its run.
+
+    The level of the joint tests is 5 % divided by the number of claims (Bonferroni), so the chance
+    that any claim of no effect is called robust is at most 5 %.
+    """
+    stated = {name: _primary_claims(run) for name, (_, run) in runs.items()}
+    claims = list(dict.fromkeys(claim for own in stated.values() for claim in own))
+    judged = [_curve_of(claim, runs, stated, ALPHA / len(claims)) for claim in claims]
+    curves = [both for both in judged if both is not None]
+    if not curves:
+        return None
+    rows: list[Row] = []
+    lines = []
+    for curve, verdicts in curves:
+        claim, values = curve.claim, curve.estimates.values()
+        low, high = curve.predicted
+        rows.append(
+            {
+                "claim": claim.says,
+                "over_the_grid": curve.word,
+                "median": known(curve.median),
+                "least": min(values),
+                "most": max(values),
+                "specifications": len(values),
+                "on_its_side_share": curve.on_the_side,
+                "p_median": known(curve.p_median),
+                "p_count": known(curve.p_count),
+                "p_z": known(curve.p_z),
+                "a_further_one_from": known(low),
+                "a_further_one_to": known(high),
+                "cells_supporting": verdicts.count("supported"),
+                "cells_contradicting": verdicts.count("contradicted"),
+                "independent_units": curve.units,
+            }
+        )
+        lines.append((claim.says, curve.median, min(values), max(values)))
+    return Finding(
+        "grid_claims",
+        "Primary claims over the grid",
+        " ".join(_say_curve(curve, verdicts) for curve, verdicts in curves),
+        Grid.of(
+            rows,
+            "Median, least and most: differences over specifications. Joint p values: the chance "
+            "of such a median, of so many significant specifications, and of such a mean z, if no "
+            "specification had an effect beyond the margin. A further one: 95 % prediction "
+            "interval for one more specification of this kind.",
+        ),
+        Intervals(tuple(lines), "difference, least to most specification", 0.0),
+        notes=(
+            "Robust: the estimates of all specifications lie where the claim says, beyond its "
+            f"margin, and all three joint tests reject at {percent(curves[0][0].alpha, 1)} (5 % "
+            "divided by the number of claims). Fragile: none does, or fewer than 80 % of the "
+            "estimates lie there. Mixed: everything else. Specifications with the same data count "
+            "once.",
+            "Joint tests draw people with all their answers in all specifications (bootstrap under "
+            "no effect). Simonsohn, Simmons and Nelson (2020), doi:10.1038/s41562-020-0912-z.",
+        ),
+        section=SECTION,
+        headline=True,
+        unit="unit of the table that holds the measure",
+        units=max(curve.units for curve, _ in curves),
+    )
+
+
+def _primary_claims(run: RunFolder) -> list[Claim]:
+    """The primary claims of a run, alike in all cells: unit and estimand come from the tables."""
+    claims = claims_of_run(study_of_run(run), run)
+    return [replace(c, unit="", estimand="") for c in claims if c.family == "primary"]
+
+
+def _curve_of(
+    stated_claim: Claim, runs: Cells, stated: Mapping[str, Sequence[Claim]], level: float
+) -> tuple[Curve, list[str]] | None:
+    """A claim over the cells that state it, and its verdict in each of them; None where no cell can
+    test it. Repeats of one specification are put together. `level`: of the joint tests."""
+    parts: dict[str, list[tuple[Side, Side]]] = defaultdict(list)
+    verdicts = []
+    claim = None
+    for name, (cell, run) in runs.items():
+        read = read_sides(run, stated_claim) if stated_claim in stated[name] else ""
+        if isinstance(read, str):
+            continue
+        claim, first, second = read
+        alpha = ALPHA / len(stated[name])
+        verdicts.append(evaluate(claim, first, second, alpha).verdict)
+        # People of another repeat are others, whatever their ids.
+        arms = tuple(
+            replace(side, units=tuple((cell.repeat, unit) for unit in side.units))
+            for side in (first, second)
+        )
+        parts[cell.specification or f"repeat {cell.repeat}"].append((arms[0], arms[1]))
+    if claim is None:
+        return None
+    sides = {
+        name: (_join(a for a, _ in own), _join(b for _, b in own)) for name, own in parts.items()
+    }
+    return specification_curve(claim, sides, level), verdicts
+
+
+def _join(sides: Iterable[Side]) -> Side:
+    several = list(sides)
+    return Side(
+        np.concatenate([side.values for side in several]),
+        tuple(unit for side in several for unit in side.units),
+        sum(side.lost for side in several),
+    )
+
+
+def _say_curve(curve: Curve, verdicts: Sequence[str]) -> str:
+    claim, values = curve.claim, curve.estimates.values()
+    supported = f"{verdicts.count('supported')} of {plural(len(verdicts), 'cell')} support it"
+    span = f"{claim.signed(min(values))} to {claim.signed(max(values))}"
+    tests = (curve.p_median, curve.p_count, curve.p_z)
+    joint = f", joint {p_value(max(tests))}" if all(map(math.isfinite, tests)) else ""
+    merged = f"; {plural(curve.merged, 'identical specification')} left out" if curve.merged else ""
+    return f"{claim.says}: {curve.word} ({supported}, {span}{joint}{merged})."
+
+
+def _table(figures: Sequence[Figure], repeats: int, usable: int) -> Finding | None:
+    effects = [f for f in figures if f.zero is not None and len(f.cells) > 1]
+    if not effects:
+        return None
+    rows: list[Row] = []
+    pooled_effects = [overall(f) for f in effects]
+    holms = holm([e.p for e in pooled_effects])
+    for f, e, adjusted in zip(effects, pooled_effects, holms, strict=True):
+        alike, clear = holding(f)
+        rows.append(
+            {
+                "finding": f.title,
+                "figure": f.label,
+                "pooled": _said(f, e.value),
+                "interval": _span(f, e) if e.has_interval else None,
+                "p": known(e.p),
+                "holm_p": known(adjusted),
+                "cells": f"{len(f.cells)} of {usable}",
+                "specifications": len(specifications(f)),
+                "same_sign_share": alike,
+                "clear_share": clear,
+            }
+        )
+    several = [row for row in rows if row["specifications"] != 1]
+    same = sum(row["same_sign_share"] == 1 for row in several)
+    says = (
+        f"Of {plural(len(several), 'difference')} {same} "
+        f"{'has' if same == 1 else 'have'} the same sign in all specifications. "
+        "This describes the grid; only primary claims are judged."
+        if several
+        else f"{plural(len(effects), 'difference')} in one specification, repeat by repeat."
+    )
+    return Finding(
+        "grid_standing",
+        "Differences over the grid (exploratory)",
+        says,
+        Grid.of(rows, "Pooled: mean over cells; 95 % t intervals over repeats, from five on."),
+        notes=(
+            "A specification is a combination of settings; in a grid of repeats alone, a repeat. "
+            "Same sign: the share of specifications with the sign of the pooled estimate; clear: "
+            "the share of which the interval excludes no effect as well.",
+            "Specifications share their people, so the share that holds is not a probability.",
+            *((HOLM,) if any(map(math.isfinite, holms)) else ()),
+            *_some_lack(effects, usable),
+        ),
+        section=SECTION,
+        unit="repeat",
+        units=repeats,
+    )
+
+
+def _some_lack(effects: Sequence[Figure], usable: int) -> tuple[str, ...]:
+    """The caveat that names what is not in every cell; none where all cells have all."""
+    lacking = [f.label for f in effects if len(f.cells) < usable]
+    if not lacking:
+        return ()
+    more = f" and {len(lacking) - MOST_NAMED} more" if len(lacking) > MOST_NAMED else ""
+    named = "; ".join(lacking[:MOST_NAMED])
+    return (
+        "Not in every cell, so pooled over fewer cells, which may differ from the rest: "
+        f"{named}{more}.",
+    )
+
+
+def _curve(figure: Figure) -> Finding | None:
+    """The specification curve: estimates of all specifications in order of size."""
+    each = specifications(figure)
+    if len(each) < 2:
+        return None
+    order = sorted(each, key=lambda name: each[name].value)
+    shown = order[:MOST_LINES]
+    lines = tuple(
+        (name, each[name].value, each[name].low, each[name].high)
+        if each[name].has_interval
+        else (name, each[name].value, each[name].value, each[name].value)
+        for name in shown
+    )
+    unit = "percentage points" if figure.percent else "difference"
+    return Finding(
+        f"grid_curve_{figure.finding}_{figure.label}",
+        f"Specification curve: {figure.label}",
+        f"From {_said(figure, each[order[0]].value)} ({order[0]}) to "
+        f"{_said(figure, each[order[-1]].value)} ({order[-1]}).",
+        Grid((), ()),
+        Intervals(lines, unit, figure.zero, (), figure.percent),
+        section="Specification curves",
+        unit=figure.unit,
+        units=figure.units,
+        notes=(f"From the finding “{figure.title}”.",),
+    )
+
+
+def _variance(figures: Sequence[Figure], grid: RunGrid) -> Finding | None:
+    """How much of the variation between cells goes with each axis (η², balanced grids only)."""
+    factors = [key for key, values in grid.axes.items() if len(values) > 1]
+    whole = [f for f in figures if f.zero is not None and len(f.cells) == len(grid.cells) > 1]
+    if not whole or (not factors and grid.repeats < 2):
+        return None
+    rows: list[Row] = []
+    for f in whole:
+        values = np.array([c.value for c in f.cells])
+        total = float(((values - values.mean()) ** 2).sum())
+        row: Row = {"figure": f.label, "sd": float(values.std(ddof=1))}
+        explained = 0.0
+        for factor in [*factors, *(["repeat"] if grid.repeats > 1 else [])]:
+            levels = [_level(c.cell, factor) for c in f.cells]
+            part = sum(
+                levels.count(level)
+                * (values[[x == level for x in levels]].mean() - values.mean()) ** 2
+                for level in set(levels)
+            )
+            share = float(part) / total if total else None
+            row[f"{factor}_share"] = share
+            explained += share or 0.0
+        row["rest_share"] = max(0.0, 1 - explained) if total else None
+        rows.append(row)
+    return Finding(
+        "grid_variance",
+        "Where the variation between runs comes from",
+        "The share of the variation between cells that goes with each setting and with the draw "
+        "of people and replies (repeat); the rest is their interplay.",
+        Grid.of(rows, "Shares of the sum of squares between cells (η²); SD over cells."),
+        section=SECTION,
+    )
+
+
+def _level(cell: Cell, factor: str) -> str:
+    return str(cell.repeat) if factor == "repeat" else cell.settings[factor]

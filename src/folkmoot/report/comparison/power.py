@@ -1,0 +1,536 @@
+"""Statistical power: which effects a study of this size can detect.
+
+The study type states how large the design is (`Study.size`): arms of independent participants, the
+same sets at every level, or sessions of several who talk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from folkmoot.engine.settings.hypotheses import UNKNOWN_UNIT
+from folkmoot.engine.study.study import claims_of
+from folkmoot.engine.study.study_file import StudyFile
+from folkmoot.kit.findings import ALPHA, Row, known
+from folkmoot.measures.inference.claims import Claim
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, percent, plural, points
+from folkmoot.measures.inference.power import (
+    POWER,
+    DesignSize,
+    design_effect,
+    detectable_share,
+    effective_n,
+    n_two_shares,
+    power_beyond,
+    power_two_shares,
+    smallest_d,
+    smallest_d_paired,
+    smallest_h,
+)
+from folkmoot.measures.inference.rectified import people_needed
+from folkmoot.storage.findings import Finding, Grid, Lines
+from folkmoot.storage.tables import DRAWS
+
+SECTION = "Power"
+BASE = 0.10  # people change their choice for no reason, too
+BASES = (0.05, 0.10, 0.20, 0.30, 0.50)
+DIFFERENCES = (0.05, 0.10, 0.15, 0.20, 0.30)
+ICCS = (0.0, 0.02, 0.05, 0.10, 0.20)
+WIDTH = 0.10  # of an interval: five points to each side
+FITS = (0.0, 0.3, 0.5, 0.7, 0.9)  # correlations of people's answers with the simulated ones
+HALF_SD = 0.5
+MOST_UNITS = 1_000_000
+
+
+def power_of(found: StudyFile, iccs: Sequence[float] = (), width: float = WIDTH) -> list[Finding]:
+    """Findings on what the design of this study file can detect, its primary claims first.
+
+    `width`: of the interval of an estimate that people correct.
+    """
+    size = found.study.size(found.config, found.folder)
+    findings = power_report(size, found.study.title, iccs=tuple(iccs) or ICCS)
+    claims, expected = primary_claims(found)
+    if claims:
+        findings.insert(0, claim_power(claims, size, expected, iccs))
+    return [*findings, people_power(width, size, iccs)]
+
+
+def primary_claims(found: StudyFile) -> tuple[list[Claim], list[float | None]]:
+    """The primary claims of a study file, and the difference that is expected of each: of the
+    hypotheses that it states, else nothing."""
+    claims = [c for c in claims_of(found.study, found.config) if c.family == "primary"]
+    stated = [h.expected for h in found.config.hypotheses]
+    return claims, stated or [None] * len(claims)
+
+
+def power_report(
+    size: DesignSize | None, title: str = "", *, iccs: Sequence[float] = ICCS
+) -> list[Finding]:
+    """Findings for a design of this size: what it can detect, and what it would need.
+
+    `iccs` are the intraclass correlations assumed in turn.
+    """
+    title = title.split(":", maxsplit=1)[0] or "This design"
+    if size is None:
+        return [_unknown(title)]
+    if size.kind == "paired":
+        return _paired(size, title, iccs)
+    if size.kind == "clustered":
+        return [_clustered(size, title, iccs)]
+    return [_shares(size, title), _chances(size, title), _needed(size, title)]
+
+
+def claim_power(
+    claims: Sequence[Claim],
+    size: DesignSize | None,
+    expected: Sequence[float | None] = (),
+    iccs: Sequence[float] = (),
+) -> Finding:
+    """The power of each primary claim, by the rule that decides it after the run, and how many
+    units its margin needs.
+
+    `expected`: the difference that is expected of each claim, where it is stated. A share starts
+    from `BASE` in the second arm; a mean is computed in standard deviations, because nobody knows
+    its spread before the run.
+    """
+    alpha = ALPHA / len(claims)
+    rows: list[Row] = []
+    said = []
+    for claim, aim in zip(claims, expected or [None] * len(claims), strict=True):
+        row: Row = {
+            "claim": claim.says,
+            "unit": claim.unit,
+            "margin": claim.size(claim.margin) if claim.margin else None,
+            "expected": None if aim is None else claim.signed(aim),
+            "power_rate": None,
+            "units_in_design": None if size is None else size.units,
+            "units_needed": None,
+        }
+        if size is None or claim.unit == UNKNOWN_UNIT:
+            why = "its table" if size else "the size of the design"
+            says = f"{why} is known only after a run: use --simulate"
+        elif claim.unit == DRAWS:
+            says = "its unit is the draw of the summaries, which only --simulate takes into account"
+        elif size.units < FEWEST_UNITS:
+            says = f"not tested: an illustration of {plural(size.units, size.unit_name)}"
+            row["units_needed"] = _units_needed(claim, size, aim, alpha, iccs)
+        elif claim.kind == "share" and not claim.paired and size.kind != "paired":
+            row["power_rate"], says = _power_of_share(claim, size, aim, alpha, iccs)
+            row["units_needed"] = _units_needed(claim, size, aim, alpha, iccs)
+        else:
+            says = _least_mean(size, alpha)
+            row["units_needed"] = _units_needed(claim, size, aim, alpha, iccs)
+        said.append(f"{claim.says}: {says}{_tell_needed(row, size)}.")
+        rows.append(row)
+    return Finding(
+        "power_claims",
+        "The primary claims of this study",
+        " ".join(said),
+        Grid.of(
+            rows,
+            f"Intervals at a level of {percent(1 - alpha, 1)}, as in the report. Units needed in "
+            f"each arm for a power of {percent(POWER)}: of shares at the expected difference, else "
+            "at twice the margin (of an equivalence at none); of means at a difference that lies "
+            "half a standard deviation beyond the margin.",
+        ),
+        notes=(
+            "A claim is supported when the whole interval lies beyond its margin. Write "
+            "`expected:` beside a hypothesis for the difference that you expect. `--simulate` "
+            "counts how often runs of the study support each claim.",
+        ),
+        section=SECTION,
+        headline=True,
+    )
+
+
+def _tell_needed(row: Row, size: DesignSize | None) -> str:
+    needed = row["units_needed"]
+    if size is None or not isinstance(needed, int):
+        return ""
+    return f" ({plural(needed, size.unit_name)} in each arm needed, {size.units} in this design)"
+
+
+def _standard_error(base: float, other: float, n: float) -> float:
+    return math.sqrt((base * (1 - base) + other * (1 - other)) / n)
+
+
+def _start(claim: Claim) -> tuple[int, float]:
+    """The sign of the claim's direction, and the rate of the second arm."""
+    sign = -1 if claim.direction == "less" else 1
+    return sign, BASE if sign > 0 else 1 - BASE  # a fall needs a rate from which to fall
+
+
+def _chance(claim: Claim, difference: float, n: float, alpha: float) -> float:
+    """The power at a difference in the claim's direction, with n independent units in each arm."""
+    sign, base = _start(claim)
+    other = base + sign * difference
+    if not 0 < other < 1:
+        return math.nan
+    equivalent = claim.direction == "equivalent"
+    se = _standard_error(base, other, n)
+    return power_beyond(difference, se, claim.margin, alpha, equivalent=equivalent)
+
+
+def _toward(claim: Claim, expected: float) -> float:
+    return abs(expected) if claim.direction == "different" else _start(claim)[0] * expected
+
+
+def _power_of_share(
+    claim: Claim,
+    size: DesignSize,
+    expected: float | None,
+    alpha: float,
+    iccs: Sequence[float],
+) -> tuple[float | None, str]:
+    """Power where `expected` is stated, else the least true difference with a power of 80 %."""
+    sign, base = _start(claim)
+    n = float(size.units)
+    if size.kind == "clustered":
+        n = effective_n(size.units * size.size, size.size, _assumed(iccs))
+    start = f"from {percent(base)} in {claim.arms[1]}"
+    if expected is not None or claim.direction == "equivalent":
+        expected = expected or 0.0
+        chance = _chance(claim, _toward(claim, expected), n, alpha)
+        if not math.isfinite(chance):
+            return None, f"{points(expected)} {start} is not a rate"
+        return chance, f"a power of {percent(chance)} at {points(expected)} {start}"
+    steps = (k / 1000 for k in range(1, 1000))
+    least = next((d for d in steps if _chance(claim, d, n, alpha) >= POWER), None)
+    if least is None:
+        return None, f"no difference {start} reaches a power of {percent(POWER)}"
+    return None, f"a power of {percent(POWER)} from {points(sign * least)} on, {start}"
+
+
+def _units_needed(
+    claim: Claim,
+    size: DesignSize,
+    expected: float | None,
+    alpha: float,
+    iccs: Sequence[float],
+) -> int | None:
+    """How many units in each arm give a power of 80 %; None where nothing states a difference.
+
+    See the caption of `claim_power` for the difference that is taken.
+    """
+    if claim.kind == "share" and not claim.paired and size.kind != "paired":
+        if expected is None and not claim.margin:
+            return None
+        aim = 2 * claim.margin if expected is None else _toward(claim, expected)
+        if claim.direction == "equivalent":
+            aim = abs(expected or 0.0)
+        worth = 1.0
+        if size.kind == "clustered":
+            worth = effective_n(size.size, size.size, _assumed(iccs))
+
+        def enough(units: int) -> bool:
+            return _chance(claim, aim, units * worth, alpha) >= POWER
+    else:
+        least = smallest_d_paired if size.kind == "paired" else smallest_d
+
+        def enough(units: int) -> bool:
+            return least(units, alpha=alpha) <= HALF_SD
+
+    return next((n for n in _growing() if enough(n)), None)
+
+
+def _growing() -> Iterator[int]:
+    """Numbers of units, one by one at first and then in steps of one in a hundred."""
+    units = FEWEST_UNITS
+    while units <= MOST_UNITS:
+        yield units
+        units += max(1, units // 100)
+
+
+def _least_mean(size: DesignSize, alpha: float) -> str:
+    """How far a mean must lie beyond the margin, in standard deviations."""
+    if size.kind == "paired":
+        least, of = smallest_d_paired(size.units, alpha=alpha), f"differences of {size.unit_name}s"
+    else:
+        least, of = smallest_d(size.units, alpha=alpha), f"{size.unit_name}s"
+    return (
+        f"a power of {percent(POWER)} if the true difference lies {least:.2f} standard deviations "
+        f"of the {of} beyond the margin"
+    )
+
+
+def people_power(
+    width: float, size: DesignSize | None = None, iccs: Sequence[float] = ()
+) -> Finding:
+    """How many people to ask, so that they correct the simulated answers to an interval of this
+    width, by how well the simulation follows them.
+
+    `width`: of a share; of a mean, in standard deviations of people's answers.
+    """
+    together = size.size if size is not None and size.kind != "independent" else 1
+    icc = _assumed(iccs) if together > 1 else 0.0
+    rows: list[Row] = [
+        {
+            "fit_r": fit,
+            "people_for_a_share": people_needed(width, 0.5, fit, size=together, icc=icc),
+            "for_an_effect_on_it": people_needed(
+                width / math.sqrt(2), 0.5, fit, size=together, icc=icc
+            ),
+            "people_for_a_mean": people_needed(width, 1.0, fit, size=together, icc=icc),
+        }
+        for fit in FITS
+    ]
+    grouped = f" in groups of {together} (ICC {icc:g})" if together > 1 else ""
+    half = f"{100 * width / 2:g}"
+    return Finding(
+        "power_people",
+        "People to ask beside the simulation",
+        f"For an interval of {half} points to each side of a share, ask "
+        f"{rows[0]['people_for_a_share']} people in each arm{grouped} if the simulation tells "
+        f"nothing of them, and {rows[-1]['people_for_a_share']} if it follows them at a "
+        f"correlation of {FITS[-1]:g}.",
+        Grid.of(
+            rows,
+            f"People in each arm{grouped}; width {width:g}, of means in standard deviations. The "
+            "effect is the difference of two arms with an interval of the same width.",
+        ),
+        notes=(
+            "For corrected estimates of `folkmoot compare RUN --people FILE`: of people who are a "
+            "random part of those who were simulated, of whom many more are simulated than asked. "
+            "A share of one half is assumed, which needs the most.",
+        ),
+        section=SECTION,
+    )
+
+
+def _shares(size: DesignSize, title: str) -> Finding:
+    """Smallest differences between two arms, by base rate."""
+    n, strict = size.units, ALPHA / max(1, size.comparisons)
+    if n < 2:
+        return _too_small(title, size)
+    rows = []
+    for rate in BASES:
+        plain, safe = detectable_share(rate, n), detectable_share(rate, n, alpha=strict)
+        rows.append(
+            {
+                "base_rate": rate,
+                "seen_from_rate": known(plain),
+                "difference_points": known(plain - rate),
+                "holm_from_rate": known(safe),
+                "holm_difference_points": known(safe - rate),
+            }
+        )
+    seen, safe = detectable_share(BASE, n), detectable_share(BASE, n, alpha=strict)
+    says = (
+        f"{title}: {plural(size.arms, 'condition')} of {plural(n, 'participant')}. If "
+        f"{percent(BASE)} change in one condition, a difference is detected with a power of "
+        f"{percent(POWER)} when {_rate(seen)} or more change in another"
+    )
+    if size.comparisons > 1:
+        says += (
+            f"; when all {size.comparisons} pairs are compared and adjusted for, from "
+            f"{_rate(safe)} on"
+        )
+    return Finding(
+        "power_differences",
+        "Smallest detectable difference",
+        says + ".",
+        Grid.of(rows, f"Two-sided, α = .05, power {percent(POWER)}, {n} per condition."),
+        notes=(
+            f"Cohen's h of {smallest_h(n):.4f} at α = .05. “holm” takes the strictest level "
+            f"that Holm's method asks for, α / {max(1, size.comparisons)}.",
+            "Participants are independent of each other here; arms that read the same summaries "
+            "share those summaries, which no number of participants makes up for.",
+        ),
+        section=SECTION,
+        headline=True,
+    )
+
+
+def _chances(size: DesignSize, title: str) -> Finding:
+    """Power by base rate and true difference."""
+    n = size.units
+    rows = []
+    for rate in BASES:
+        row: Row = {"base_rate": rate}
+        for difference in DIFFERENCES:
+            other = rate + difference
+            chance = power_two_shares(rate, other, n) if other < 1 else None
+            row[f"plus_{100 * difference:.0f}_points_rate"] = chance
+        rows.append(row)
+    chance = power_two_shares(0.10, 0.20, n)
+    return Finding(
+        "power_chances",
+        "Power",
+        f"A true change from 10 % to 20 % is detected with a power of {percent(chance)} "
+        f"at {n} per condition.",
+        Grid.of(rows, f"{title}: power of a two-sided test at α = .05."),
+        Lines(
+            tuple(
+                (f"from {percent(rate)}", difference, power_two_shares(rate, rate + difference, n))
+                for rate in BASES
+                for difference in DIFFERENCES
+                if rate + difference < 1
+            ),
+            x="true difference",
+            y="power",
+        ),
+        section=SECTION,
+    )
+
+
+def _needed(size: DesignSize, title: str) -> Finding:
+    """Participants per arm for a given difference."""
+    rows = [
+        {
+            "base_rate": rate,
+            **{
+                f"plus_{100 * d:.0f}_points": math.ceil(n_two_shares(rate, rate + d))
+                if rate + d < 1
+                else None
+                for d in DIFFERENCES
+            },
+        }
+        for rate in BASES
+    ]
+    need = math.ceil(n_two_shares(0.10, 0.20))
+    return Finding(
+        "power_needed",
+        "Participants needed per condition",
+        f"To detect a change from 10 % to 20 % with a power of {percent(POWER)}, "
+        f"{need} participants per condition are needed; this design has {size.units}.",
+        Grid.of(rows, f"{title}: power {percent(POWER)}, two-sided, α = .05."),
+        section=SECTION,
+    )
+
+
+def _paired(size: DesignSize, title: str, iccs: Sequence[float]) -> list[Finding]:
+    """Designs in which every unit passes through all arms: differences within units."""
+    n = size.units
+    strict = ALPHA / max(1, size.comparisons)
+    plain, safe = smallest_d_paired(n), smallest_d_paired(n, alpha=strict)
+    name = size.unit_name
+    if not math.isfinite(plain):
+        return [_too_small(title, size)]
+    rows = [
+        {
+            name + "s": units,
+            "smallest_difference_in_sd": smallest_d_paired(units),
+            "holm_in_sd": smallest_d_paired(units, alpha=strict),
+        }
+        for units in sorted({5, 10, 20, 40, 80, n})
+    ]
+    first = Finding(
+        "power_paired",
+        "Smallest detectable difference",
+        f"{title}: {plural(n, name)}, each under all {size.arms} conditions. A difference "
+        f"between two conditions is detected with a power of {percent(POWER)} from {plain:.2f} "
+        f"standard deviations of the differences between {name}s on"
+        + (
+            f" ({safe:.2f} when all {size.comparisons} pairs are adjusted for)."
+            if size.comparisons > 1
+            else "."
+        ),
+        Grid.of(rows, "Paired t test, two-sided, α = .05; .2 is small, .5 medium, .8 large."),
+        notes=(
+            f"The {name} is the unit: people who talked to each other are not independent, so "
+            f"more people in each {name} help less than more {name}s.",
+        ),
+        section=SECTION,
+        headline=True,
+    )
+    return [first, _worth(size, title, iccs)] if size.size > 1 else [first]
+
+
+def _worth(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
+    """The effective number of participants of an arm, by intraclass correlation."""
+    people = size.units * size.size
+    rows = [
+        {
+            "icc": icc,
+            "design_effect": design_effect(size.size, icc),
+            "worth_participants": effective_n(people, size.size, icc),
+        }
+        for icc in iccs
+    ]
+    icc = _assumed(iccs)
+    typical = effective_n(people, size.size, icc)
+    return Finding(
+        "power_clusters",
+        "Effective number of participants",
+        f"{plural(people, 'participant')} per condition in {plural(size.units, size.unit_name)}"
+        f" of about {size.size} are worth {typical:.0f} independent ones at an ICC of {icc:g} "
+        "(the similarity of people in one conversation).",
+        Grid.of(rows, f"{title}: design effect 1 + (m − 1) ICC."),
+        section=SECTION,
+    )
+
+
+def _clustered(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
+    """Arms of sessions: shares compared at the effective number of participants."""
+    people = size.units * size.size
+    if size.units < 2:
+        return _too_small(title, size)
+    rows = []
+    for icc in iccs:
+        worth = effective_n(people, size.size, icc)
+        seen = detectable_share(BASE, worth)
+        rows.append(
+            {
+                "icc": icc,
+                "design_effect": design_effect(size.size, icc),
+                "worth_participants": worth,
+                "base_rate": BASE,
+                "seen_from_rate": known(seen),
+            }
+        )
+    icc = _assumed(iccs)
+    worth = effective_n(people, size.size, icc)
+    return Finding(
+        "power_clustered",
+        "Smallest detectable difference",
+        f"{title}: {plural(size.arms, 'condition')} of {plural(size.units, size.unit_name)} "
+        f"with {size.size} participants. At an ICC of {icc:g} (how alike people in one "
+        f"conversation are) {people} participants are worth {worth:.0f}, and a change "
+        f"from {percent(BASE)} to {_rate(detectable_share(BASE, worth))} is detected with a power "
+        f"of {percent(POWER)}.",
+        Grid.of(rows, "Two-sided, α = .05; design effect 1 + (m − 1) ICC."),
+        section=SECTION,
+        headline=True,
+    )
+
+
+def _too_small(title: str, size: DesignSize) -> Finding:
+    return Finding(
+        "power_none",
+        "No effect can be detected",
+        f"{title}: {plural(size.units, size.unit_name)} per condition. Differences need at "
+        f"least two; with one, an effect cannot be distinguished from chance.",
+        Grid((), ()),
+        section=SECTION,
+        headline=True,
+    )
+
+
+def _unknown(title: str) -> Finding:
+    rows = [
+        {
+            "participants_per_condition": n,
+            "smallest_h": smallest_h(n),
+            "seen_from_10_percent_rate": known(detectable_share(0.10, n)),
+        }
+        for n in (20, 50, 100, 200, 300, 500, 1000)
+    ]
+    return Finding(
+        "power_table",
+        "Smallest difference by size",
+        f"{title}: the settings do not say how many take part in each condition, so here is what "
+        "two groups of a given size can detect.",
+        Grid.of(rows, f"Two-sided, α = .05, power {percent(POWER)}."),
+        section=SECTION,
+        headline=True,
+    )
+
+
+def _assumed(iccs: Sequence[float]) -> float:
+    """The intraclass correlation used in sentences: .05 if given, else the first."""
+    return 0.05 if 0.05 in iccs or not iccs else iccs[0]
+
+
+def _rate(share: float) -> str:
+    return percent(share) if math.isfinite(share) else "no rate at all"

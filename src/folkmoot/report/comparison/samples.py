@@ -1,0 +1,276 @@
+"""What can be compared: a run, or a CSV of people's answers, in one form."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from folkmoot.engine.seats.seats import SPOKEN_FOR
+from folkmoot.engine.session.plan import CLAIMS, DESIGN
+from folkmoot.engine.study.study import claims_of_run, study_of_run
+from folkmoot.errors import FolkmootError, InputError, Problem
+from folkmoot.files import AS_CSV, misread
+from folkmoot.measures.inference.claims import Claim
+from folkmoot.models.catalog import HUMAN
+from folkmoot.report.preregistration import registered_claims
+from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import BY, CLUSTERS, PEOPLE, by_column
+
+UNITS = (*PEOPLE, "seat")
+ALIASES = {
+    "participant": "participant_id",
+    "arm": "condition",
+    "first": "initial_choice",
+    "last": "final_choice",
+}
+TEXTS = (*ALIASES, *ALIASES.values())
+CHANGES = ("initial_choice", "final_choice", "position_changed")
+EVERYBODY = "everybody"
+CONDITION = "condition"
+# Names that stand for plainer conditions in the study types here, plainest first.
+PLAINER = ("control", "baseline", "simple_voting", "simple_passive", "clarified_passive")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A run or a file of human answers. `tables` holds what it has; `config` {} for people."""
+
+    name: str
+    kind: str
+    tables: Mapping[str, pl.DataFrame]
+    config: Mapping[str, object]
+    manifest: Mapping[str, Any]
+    sealed: Mapping[str, str] = field(default_factory=dict)  # sealed part → its hash
+    seated: frozenset[str] = frozenset()  # participants whom people played
+    claims: tuple[Claim, ...] = ()  # what the run compares
+
+    @property
+    def human(self) -> bool:
+        return self.kind == "people"
+
+    @property
+    def synthetic(self) -> bool:
+        return bool(self.manifest.get("synthetic"))
+
+
+def samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
+    """Samples with names that tell them apart. Raises InputError for what cannot be read."""
+    found = [_sample(s) for s in sources]
+    counts: dict[str, int] = {}
+    named = []
+    for s in found:
+        counts[s.name] = counts.get(s.name, 0) + 1
+        again = counts[s.name] > 1
+        name = f"{s.name} ({counts[s.name]})" if again else s.name
+        named.append(replace(s, name=name))
+    return named
+
+
+def _sample(source: RunFolder | Path | str) -> Sample:
+    if isinstance(source, (str, Path)) and Path(source).is_file():
+        return people_file(Path(source))
+    run = source if isinstance(source, RunFolder) else RunFolder(source)
+    run.require_tables()
+    wanted = [t for t in run.tables() if t not in ("answers", "utterances")]
+    tables = {name: run.table(name) for name in wanted}
+    sealed = {name: str(part.get("hash")) for name, part in run.plan.get("sealed", {}).items()}
+    answers = asked_of_participants(run)
+    theirs = answers.filter(pl.col("answered_by") == HUMAN).select("speaker_id").unique()
+    seated = frozenset(theirs.collect()["speaker_id"])
+    kind = run.study or "run"
+    claims = _claims_of(run)
+    return Sample(run.id, kind, tables, run.config, run.manifest, sealed, seated, claims)
+
+
+def _claims_of(run: RunFolder) -> tuple[Claim, ...]:
+    """What a run compares: as its plan sealed it, else as its study type states it; none where that
+    cannot be had any more."""
+    sealed = registered_claims(run)
+    if sealed is not None:
+        return tuple(sealed)
+    try:
+        return tuple(claims_of_run(study_of_run(run), run))
+    except (FolkmootError, ValueError):
+        return ()
+
+
+def asked_of_participants(run: RunFolder) -> pl.LazyFrame:
+    """The answers of participants, with who gave them; none of a run that does not say so."""
+    if run.has_table("answers"):
+        answers = run.lazy("answers")
+        if "answered_by" in answers.collect_schema().names():
+            return answers.filter(pl.col("role") == SPOKEN_FOR)
+    return pl.LazyFrame(schema={"answered_by": pl.String, "speaker_id": pl.String})
+
+
+def people_in(run: Sample) -> Sample | None:
+    """The people who sat in a run, as a sample of their own, without what was drawn for their
+    seats; None where the run has no table of participants, or nobody sat in it."""
+    table = run.tables.get("participants")
+    if table is None or not run.seated or "participant_id" not in table.columns:
+        return None
+    theirs = table.filter(pl.col("participant_id").is_in(run.seated))
+    drawn = pl.selectors.starts_with("demographic_", "persona", "base_persona", "summary_draw")
+    counted = pl.selectors.ends_with("_exchanges")
+    theirs = theirs.select(~(drawn | counted))
+    theirs = theirs.select(c for c in theirs.columns if theirs[c].null_count() < theirs.height)
+    return Sample(f"people in {run.name}", "people", {"participants": theirs}, {}, {})
+
+
+def same_people(first: Sample, second: Sample) -> bool:
+    """Whether two runs drew the same people: all that both sealed besides the design and its claims
+    is the same.
+
+    Models and prompts belong to the design; who takes part, and in which condition, is sealed
+    apart from it.
+    """
+    parts = (first.sealed.keys() & second.sealed.keys()) - {DESIGN, CLAIMS}
+    return bool(parts) and all(first.sealed[part] == second.sealed[part] for part in parts)
+
+
+def matched(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.DataFrame:
+    """The units that both tables hold with a known value of a column.
+
+    One row a unit: its id and cluster, the value in the first table as `first`, in the second as
+    `second`. Empty where ids are not unique or not shared.
+    """
+    keys = [c for c in (*BY, *CLUSTERS, *UNITS) if c in first.columns and c in second.columns]
+    one, two = (
+        table.filter(pl.col(column).is_not_null()).select(*keys, pl.col(column).alias(name))
+        for table, name in ((first, "first"), (second, "second"))
+    )
+    unique = keys and not any(t.select(keys).is_duplicated().any() for t in (one, two))
+    return one.join(two, on=keys) if unique else one.clear()
+
+
+def people_file(path: Path) -> Sample:
+    """A CSV (or Parquet) of answers by people, one row a person (or what else the run observes) in
+    an arm, as a `participants` table.
+
+    Columns: `first` and `last` (or `initial_choice` and `final_choice`), or `position_changed`
+    (true/false); `arm` (or `condition`, or the run's own column of arms) if there are several;
+    `participant` (or `participant_id`) where people can be matched with simulated ones; anything
+    else under the name that it has in the run's own table. Mistakes are told with column and line.
+    """
+    try:
+        data = _read(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        # The first line says what is wrong, the others how to call the library.
+        where = _ragged_line(path)
+        why = f"{where}: more fields than columns" if where else str(error).splitlines()[0]
+        problem = f"{path}: cannot be read as a table: {why}"
+        raise InputError(Problem(problem, hint=AS_CSV)) from error
+    if wrong := misread(data.columns):
+        raise InputError(f"{path}: {wrong}")
+    if not data.height:
+        raise InputError(f"{path}: it has column names and no answers below them")
+    for short, name in ALIASES.items():
+        if {short, name} <= {*data.columns}:
+            raise InputError(f"{path}: {short} and {name} mean the same column; leave one out")
+    data = data.rename({a: b for a, b in ALIASES.items() if a in data.columns})
+    words = [c for c in TEXTS if c in data.columns]
+    data = data.with_columns(pl.col(words).cast(pl.String).str.strip_chars().replace("", None))
+    if "position_changed" in data.columns and data["position_changed"].is_null().all():
+        data = data.drop("position_changed")  # a column that nobody filled in
+    if CONDITION in data.columns and data[CONDITION].is_null().all():
+        data = data.drop(CONDITION)
+    data = data.drop("status", strict=False)  # of a run it says who came to its end
+    _require_answers(data, path)
+    names = data.columns
+    if "position_changed" not in names and {"initial_choice", "final_choice"} <= set(names):
+        data = data.with_columns(
+            (pl.col("initial_choice") != pl.col("final_choice")).alias("position_changed")
+        )
+    if "position_changed" in data.columns:
+        data = data.with_columns(_truth(data["position_changed"], path))
+    return Sample(path.stem, "people", {"participants": data}, {"file": str(path)}, {})
+
+
+def place(path: Path | str, column: str, row: int) -> str:
+    """Where a cell of a file stands: "people.csv, line 3, position_changed". `row`: from 0."""
+    line = f"row {row + 1}" if str(path).endswith(".parquet") else f"line {row + 2}"
+    return f"{path}, {line}, {column}"
+
+
+def _ragged_line(path: Path) -> str:
+    """The first line of a CSV with more fields than columns; empty where there is none."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.reader(file)
+            width = len(next(rows, []))
+            return next((f"line {rows.line_num}" for row in rows if len(row) > width), "")
+    except (OSError, ValueError, csv.Error):
+        return ""
+
+
+def _require_answers(data: pl.DataFrame, path: Path) -> None:
+    """Raise InputError for a file without answers, for somebody who answers twice in an arm, and
+    for what is no finite number."""
+    answers = (
+        c
+        for c, kind in data.schema.items()
+        if c in CHANGES or (c not in TEXTS and (kind.is_numeric() or kind == pl.Boolean))
+    )
+    if not any(answers):
+        hint = "first and last, position_changed, or a number under the name that it has in a run"
+        raise InputError(Problem(f"{path}: no column holds answers", hint=hint))
+    told = (*BY, *CLUSTERS, "when")
+    who = [c for c in ("participant_id", *told) if c in data.columns]
+    if "participant_id" in who:
+        again = (data.select(who).is_duplicated() & data["participant_id"].is_not_null()).arg_true()
+        if len(again) > 1:
+            first = data["participant_id"][again[0]]
+            rows = (r for r in again.to_list()[1:] if data["participant_id"][r] == first)
+            where = place(path, "participant_id", next(rows, again[1]))
+            hint = "write one row for each person in each arm"
+            raise InputError(Problem(f"{where}: {first} has several rows", hint=hint))
+    for column in (c for c, kind in data.schema.items() if kind.is_float()):
+        wrong = (data[column].is_not_null() & ~data[column].is_finite().fill_null(True)).arg_true()
+        if len(wrong):
+            raise InputError(
+                f"{place(path, column, wrong[0])}: {column} has values that are no finite numbers"
+            )
+
+
+def _read(path: Path) -> pl.DataFrame:
+    if path.suffix == ".parquet":
+        return pl.read_parquet(path)
+    # Ids and choices may look like numbers: 007 stays 007.
+    texts = {name: pl.String() for name in TEXTS}
+    # R writes NA for what is not known.
+    missing = ["", "NA", "NaN"]
+    return pl.read_csv(path, infer_schema_length=None, schema_overrides=texts, null_values=missing)
+
+
+def _truth(column: pl.Series, path: Path) -> pl.Series:
+    if column.dtype == pl.Boolean:
+        return column
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    values = [None if v is None else str(v).strip().casefold() for v in column.to_list()]
+    strange = next((n for n, v in enumerate(values) if v and v not in words), None)
+    if strange is not None:
+        raise InputError(
+            f"{place(path, column.name, strange)}: {column[strange]!r} is neither true nor false"
+        )
+    return pl.Series(column.name, [words.get(v) if v else None for v in values], dtype=pl.Boolean)
+
+
+def condition_name(condition: str) -> str:
+    """A condition's name for readers."""
+    named = {EVERYBODY: "Everybody", "acp": "Adversarial (ACP)"}
+    return named.get(condition) or condition.replace("_", " ").capitalize()
+
+
+def split(table: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """The table by condition, the plainer ones first; one part if there are no conditions."""
+    by = by_column(table)
+    if by is None:
+        return {EVERYBODY: table}
+    keys = table[by].unique(maintain_order=True).drop_nulls().to_list()
+    keys.sort(key=lambda k: PLAINER.index(k) if k in PLAINER else len(PLAINER))
+    return {str(k): table.filter(pl.col(by) == k) for k in keys}

@@ -1,0 +1,188 @@
+"""Power by simulation: the study runs many times with the embedded respondent, at several sizes.
+
+The respondent's effects are planted, so this is the power of the design and its test if people were
+moved as the respondent is; it says nothing about people or models.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.runner import load, run_study
+from folkmoot.engine.settings.claims import evaluate_claims
+from folkmoot.engine.study.consent import Consent
+from folkmoot.engine.study.study_file import StudyFile
+from folkmoot.errors import InputError, Problem
+from folkmoot.kit.findings import Row, cells, known
+from folkmoot.measures.inference.claims import Claim
+from folkmoot.measures.inference.estimates import percent, plural, span
+from folkmoot.measures.inference.proportions import wilson
+from folkmoot.models.catalog import LOCAL
+from folkmoot.report.comparison.power import primary_claims
+from folkmoot.storage.findings import Finding, Grid
+
+SIZES = (0.5, 1, 2)  # times that of the study file, where none are given
+LEAST_SIZE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run: the study file, its overrides, the size in words, the seed."""
+
+    path: Path
+    overrides: tuple[str, ...]
+    size: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run says of each claim: its verdict and the difference (None: not known)."""
+
+    size: str
+    verdicts: tuple[str, ...]
+    differences: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """All runs of a simulation, those of one size one after another."""
+
+    claims: tuple[Claim, ...]
+    expected: tuple[float | None, ...]
+    key: str
+    jobs: tuple[Job, ...]
+
+    @classmethod
+    def of(
+        cls,
+        path: Path,
+        overrides: tuple[str, ...],
+        sizes: str | None,
+        runs: int,
+        consent: Consent,
+    ) -> Trials:
+        """Trials of a study file. Raises InputError for a mistake at any of the sizes."""
+        found = _load(path, overrides, None, consent)
+        claims, expected = primary_claims(found)
+        if not claims:
+            hint = "write hypotheses: with measure, contrast and direction (docs/study_files.md)"
+            raise InputError(Problem("has no primary claims to simulate", str(path), hint=hint))
+        key, values = _sizes(found, sizes)
+        settings = [(*overrides, f"{key}={n}") for n in values] if values else [overrides]
+        for each in settings:
+            _load(path, each, None, consent)
+        first = found.config.random_seed
+        jobs = (
+            Job(path, own, str(n), first + run)
+            for own, n in zip(settings, values or ("as in the file",), strict=True)
+            for run in range(runs)
+        )
+        return cls(tuple(claims), tuple(expected), key, tuple(jobs))
+
+    def outcomes(self, workers: int | None = None) -> Iterator[Outcome]:
+        """The outcome of each run, in order; runs side by side in `workers` processes."""
+        workers = min(workers or os.cpu_count() or 1, len(self.jobs))
+        if workers == 1:
+            yield from map(outcome, self.jobs)
+            return
+        pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
+        try:
+            yield from pool.map(outcome, self.jobs)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def outcome(job: Job) -> Outcome:
+    """Run a study once in a folder that is thrown away."""
+    found = _load(job.path, job.overrides, job.seed, Consent(given=True))
+    with tempfile.TemporaryDirectory(prefix="folkmoot-power-") as folder:
+        config = found.study.rehearsal(found.config, Path(folder))
+        options = RunOptions(model=LOCAL, out=Path(folder) / "run")
+        run = run_study(replace(found, config=config), options)
+        results = evaluate_claims(run, primary_claims(found)[0])
+    differences = tuple(known(result.estimate.value) for result in results)
+    return Outcome(job.size, tuple(result.verdict for result in results), differences)
+
+
+def _load(path: Path, overrides: tuple[str, ...], seed: int | None, consent: Consent) -> StudyFile:
+    options = RunOptions(model=LOCAL, overrides=overrides, seed=seed, consent=consent)
+    found = load(path, options)
+    config = found.config.model_copy(update={"budget_usd": None, "budget_calls": None})
+    return replace(found, config=config)
+
+
+def _sizes(found: StudyFile, given: str | None) -> tuple[str, Sequence[int]]:
+    """The key that sets the size and its values; no values where nothing sets it."""
+    design = found.study.size(found.config, found.folder)
+    key, own = design.setting if design else ("", 0)
+    if given is None:
+        return key, sorted({max(LEAST_SIZE, round(own * times)) for times in SIZES}) if key else ()
+    named, equals, listed = given.rpartition("=")
+    key = named or key
+    if not key:
+        hint = "name the key that sets it: --sizes experts=12,24"
+        raise InputError(Problem("--sizes: no single key sets the size of this study", hint=hint))
+    values = [text.strip() for text in listed.split(",")]
+    if (equals and not named) or not all(v.isdecimal() and int(v) >= LEAST_SIZE for v in values):
+        raise InputError(f"--sizes: {given!r} is not a list of whole numbers such as 50,100,200")
+    return key, sorted({int(v) for v in values})
+
+
+def simulated_power(trials: Trials, outcomes: Iterable[Outcome]) -> Finding:
+    """Power of each primary claim at each size: the share of runs that support it."""
+    by: dict[str, list[Outcome]] = {}
+    for each in outcomes:
+        by.setdefault(each.size, []).append(each)
+    rows: list[Row] = []
+    said = []
+    for at, (claim, aim) in enumerate(zip(trials.claims, trials.expected, strict=True)):
+        told = []
+        untested: dict[str, None] = {}
+        for size, runs in by.items():
+            verdicts = [run.verdicts[at] for run in runs]
+            differences = [d for run in runs if (d := run.differences[at]) is not None]
+            power = wilson(verdicts.count("supported"), len(runs))
+            told.append(f"{percent(power.value)} ({span(power.low, power.high)}) at {size}")
+            untested |= dict.fromkeys(v for v in verdicts if v not in VERDICTS)
+            rows.append(
+                {
+                    "claim": str(at + 1),
+                    trials.key or "size": size,
+                    **cells(power, "power_rate", "_rate"),
+                    "contradicted_rate": verdicts.count("contradicted") / len(runs),
+                    "mean_difference": fmean(differences) if differences else None,
+                }
+            )
+        expects = "" if aim is None else f" (expected: {claim.signed(aim)})"
+        said.append(f"{at + 1}. {claim.says}{expects}: supported in {', '.join(told)}.")
+        said += [f"Where it is not: {why}." for why in untested]
+    seeds = len(next(iter(by.values())))
+    return Finding(
+        "power_simulated",
+        "Power by simulation",
+        " ".join(said),
+        Grid.of(rows, f"{plural(seeds, 'run')} of each size; 95 % Wilson (Monte-Carlo) intervals."),
+        notes=(
+            "The effects of the embedded respondent are planted. This is the power of the design "
+            "and its test if people were moved as the respondent is; it is no evidence about "
+            "people or models. Compare the mean difference with the one that you expect, and plant "
+            "that: `--set respondent.persuasion=0.5` halves what moves people, 0 gives the rate of "
+            "false positives.",
+        ),
+        section="Power",
+        headline=True,
+        unit="simulated run",
+        units=seeds,
+    )
+
+
+VERDICTS = ("supported", "contradicted", "undecided")

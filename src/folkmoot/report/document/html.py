@@ -1,0 +1,93 @@
+"""`report.html`: one self-contained page that opens offline, prints well and needs no script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from folkmoot.engine.run.grid import RunGrid
+from folkmoot.report.comparison.pooled import findings_of_cells
+from folkmoot.report.document.document import Document, document, grid_document
+from folkmoot.report.document.pdf import load_typst, write_pdf
+from folkmoot.storage.findings import Board, Finding, cell_text, heading, numeric_columns
+from folkmoot.storage.json_files import write_text
+from folkmoot.storage.run_folder import RunFolder
+
+TEMPLATES = Path(__file__).parent / "templates"
+HTML = "report.html"
+PDF = "report.pdf"
+
+
+def write_report(run: RunFolder, pdf: bool = False, known: Sequence[Finding] = ()) -> Path:
+    """Write `report.html` (and `report.pdf`) into the run folder; the path of the last written.
+
+    Raises InputError, and writes nothing, if a PDF is asked for and Typst is not installed.
+    """
+    if pdf:
+        load_typst()
+    content = document(run, known)
+    path = write_page(content, run.path)
+    if pdf:
+        return write_pdf(content, run.path / PDF)
+    return path
+
+
+def write_grid_report(grid: RunGrid) -> Path:
+    """Write `report.html` into the folder of a grid, and one into that of each finished cell."""
+    cells = findings_of_cells(grid)
+    for name, (_, run) in grid.finished().items():
+        write_report(run, known=cells[name] or ())
+    return write_page(grid_document(grid, cells), grid.path)
+
+
+def write_page(content: Document, folder: Path) -> Path:
+    """Write `report.html` of this content into a folder; its path."""
+    page = (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            doc=content,
+            css=Markup((TEMPLATES / "report.css").read_text("utf-8")),
+        )
+    )
+    write_text(folder / HTML, page)
+    return folder / HTML
+
+
+def _environment() -> Environment:
+    env = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    # The drawings are made by us from escaped text; they are markup.
+    env.filters["svg"] = Markup
+    env.filters["heading"] = heading
+    env.filters["cell"] = cell_text
+    env.filters["numeric_columns"] = numeric_columns
+    env.filters["cards"] = cards
+    env.filters["prose"] = prose
+    return env
+
+
+def prose(text: str) -> Markup:
+    """A sentence, with what stands in backticks as code, and no line broken before a unit."""
+    kept = re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text)
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(kept))))
+
+
+def cards(board: Board) -> dict[str, object]:
+    """A board as rows of cards: columns in order of first mention, missing cards None."""
+    columns = list(dict.fromkeys(item[1] for item in board.items))
+    rows = list(dict.fromkeys(item[0] for item in board.items))
+    found = {(item[0], item[1]): item[2:] for item in board.items}
+    return {
+        "columns": columns,
+        "rows": [(row, [found.get((row, column)) for column in columns]) for row in rows],
+    }

@@ -1,0 +1,106 @@
+"""Whether each model followed the instructions: its first replies, as the journal holds them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from folkmoot.engine.journal.journal import FirstReply, JournalReader
+from folkmoot.engine.settings.config import StudyConfig
+from folkmoot.errors import StorageError
+from folkmoot.measures.diagnostics import repeats_itself
+from folkmoot.measures.inference.estimates import percent, plural
+from folkmoot.models.catalog import HUMAN
+from folkmoot.models.request import CUT
+from folkmoot.storage.findings import Finding, Grid
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
+
+KEY = "instructions"
+DEFAULT_LIMIT = float(StudyConfig.model_fields["max_instruction_failures"].default)
+NOT_FOLLOWED = "This model did not follow the instructions"
+
+
+@dataclass
+class FirstReplies:
+    """How many first replies of one model there are, and how many failed in which way."""
+
+    replies: int = 0
+    asked_again: int = 0
+    looped: int = 0
+    cut: int = 0
+    failed: int = 0  # in any of these ways
+
+    @property
+    def share(self) -> float:
+        """The share that failed."""
+        return self.failed / self.replies if self.replies else 0.0
+
+    def describe(self) -> str:
+        """Return the counts in words."""
+        return (
+            f"{percent(self.share)} of {plural(self.replies, 'first reply', 'first replies')} "
+            f"failed: {self.asked_again:,} needed a further request, {self.looped:,} repeated "
+            f"themselves, {self.cut:,} were cut"
+        )
+
+
+def count_first_replies(replies: Iterable[FirstReply]) -> dict[str, FirstReplies]:
+    """Count the first replies of each model; people have no instructions to follow."""
+    counts: dict[str, FirstReplies] = defaultdict(FirstReplies)
+    for reply in replies:
+        if reply.model == HUMAN:
+            continue
+        looped, cut = repeats_itself(reply.text), reply.finish.startswith(CUT)
+        of_model = counts[reply.model]
+        of_model.replies += 1
+        of_model.asked_again += reply.asked_again
+        of_model.looped += looped
+        of_model.cut += cut
+        of_model.failed += reply.asked_again or looped or cut
+    return dict(counts)
+
+
+def check_instructions(run: RunFolder) -> Finding | None:
+    """Return the finding on whether the models of a run followed the instructions; None without a
+    journal that can be read (the deviations name that)."""
+    try:
+        with JournalReader(run.path / JOURNAL) as journal:
+            counts = count_first_replies(journal.first_replies())
+    except StorageError:
+        return None
+    if not counts:
+        return None
+    limit = float(run.config.get("max_instruction_failures", DEFAULT_LIMIT))
+    alarms = tuple(
+        f"{NOT_FOLLOWED}: {model}. {own.describe()} (limit {percent(limit)})."
+        for model, own in counts.items()
+        if own.share > limit
+    )
+    listed = "; ".join(f"{model}: {own.describe()}" for model, own in counts.items())
+    return Finding(
+        KEY,
+        "Did the models follow the instructions?",
+        f"{listed}.",
+        Grid.of(
+            [
+                {
+                    "model": model,
+                    "first_replies": own.replies,
+                    "asked_again": own.asked_again,
+                    "repeated_themselves": own.looped,
+                    "cut": own.cut,
+                    "failed_share": own.share,
+                }
+                for model, own in counts.items()
+            ],
+            f"Above {percent(limit)} (max_instruction_failures) a model is named at the top.",
+        ),
+        notes=(
+            "A first reply failed if it could not be read and the question was asked again, if a "
+            "passage of it stands four times in a row, or if the token limit cut it.",
+        ),
+        section="Noise",
+        headline=bool(alarms),
+        alarms=alarms,
+    )

@@ -1,0 +1,215 @@
+"""`report.pdf`: the same report, typeset by Typst (an extra: a wheel that needs no network)."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+
+from folkmoot.errors import InputError
+from folkmoot.files import write_bytes
+from folkmoot.hints import lacks_extra
+from folkmoot.report.document.document import Document, Figure
+from folkmoot.report.preregistration import Preregistration
+from folkmoot.storage.findings import Grid, cell_text, heading, numeric_columns
+
+TEMPLATE = Path(__file__).parent / "templates" / "report.typ"
+TABLES = TEMPLATE.with_name("tables.typ")
+REGISTRATION = TEMPLATE.with_name("preregistration.typ")
+MARK = """#set page(width: auto, height: auto, margin: 0pt, fill: none)
+#rotate(-35deg, reflow: true, text(62pt, weight: "bold", fill: rgb(0, 0, 0, 14))[MARK])"""
+MOST_ROWS = 40
+PROSE = 60  # in a table with longer cells than this, columns of text share the width
+WEIGHTS = 8, 120  # characters, between which a column's share of the width grows
+PAGE = 640.0  # pixels of a drawing that fill the width of the page
+
+
+def load_typst() -> ModuleType:
+    """Import Typst. Raises InputError that names the extra if it is not installed."""
+    try:
+        import typst
+    except ModuleNotFoundError:
+        raise InputError(lacks_extra("a PDF", "pdf", "Typst")) from None
+    module: ModuleType = typst
+    return module
+
+
+def write_pdf(document: Document, path: Path) -> Path:
+    """Typeset a report. The PDF holds the first 40 rows of each table; the HTML has them all.
+
+    Raises InputError if Typst is not installed.
+    """
+    typst = load_typst()
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        for template in (TEMPLATE, TABLES):
+            (folder / template.name).write_text(template.read_text("utf-8"), "utf-8")
+        data = _Writer(folder).document(document)
+        (folder / "report.json").write_text(json.dumps(data), "utf-8")
+        # A drawing, because letters of a text would stand between sentences that are copied.
+        (folder / "mark.typ").write_text(MARK.replace("MARK", document.mark), "utf-8")
+        typst.compile(str(folder / "mark.typ"), str(folder / "mark.svg"), format="svg")
+        write_bytes(path, typst.compile(str(folder / "report.typ")))
+    return path
+
+
+def write_registration_pdf(text: Preregistration, path: Path) -> Path:
+    """Typeset a preregistration, whole. Raises InputError if Typst is not installed."""
+    typst = load_typst()
+    data = {
+        "title": text.title,
+        "digest": text.digest,
+        "note": text.note,
+        "sections": [
+            {
+                "title": section.title,
+                "fields": [
+                    {
+                        "title": field.title,
+                        "paragraphs": [_plain(words) for words in field.paragraphs],
+                        "numbered": [_plain(words) for words in field.numbered],
+                        "grid": _grid(field.grid, None),
+                        "verbatim": field.verbatim,
+                    }
+                    for field in section.fields
+                ],
+            }
+            for section in text.sections
+        ],
+    }
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        for template in (REGISTRATION, TABLES):
+            (folder / template.name).write_text(template.read_text("utf-8"), "utf-8")
+        (folder / "preregistration.json").write_text(json.dumps(data), "utf-8")
+        write_bytes(path, typst.compile(str(folder / REGISTRATION.name)))
+    return path
+
+
+class _Writer:
+    """Puts the drawings beside the template and everything else into one JSON."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._drawn = 0
+
+    def document(self, doc: Document) -> dict[str, object]:
+        trust = doc.trust
+        assert trust is not None  # a grid has no PDF
+        return {
+            "title": doc.title,
+            "subtitle": doc.subtitle,
+            "partial": doc.partial,
+            "mark": doc.mark,
+            "note": doc.caution,
+            "planted": doc.planted,
+            "front": self._front(doc),
+            "sections": [
+                {"title": "Main findings", "figures": [self._figure(f) for f in doc.headlines]},
+                *(
+                    {"title": s.title, "figures": [self._figure(f) for f in s.figures]}
+                    for s in doc.sections
+                ),
+            ],
+            "deviations": list(trust.deviations),
+            "registered": [_plain(words) for words in trust.registered],
+            "claims": _grid(trust.claims),
+            "versions": _grid(trust.versions),
+            "since": list(trust.since),
+            "tables": [
+                {"title": "Models, as asked and as served", "grid": _grid(trust.models)},
+                {"title": "The run", "grid": _grid(trust.run)},
+                {"title": "How answers were read", "grid": _grid(trust.answers)},
+                {"title": "GUIDE-LLM checklist", "grid": _grid(trust.checklist)},
+                {"title": "Hashes", "grid": _grid(trust.hashes)},
+            ],
+            "methods": trust.methods,
+        }
+
+    def _front(self, doc: Document) -> dict[str, object]:
+        front = doc.front
+        assert front is not None
+        return {
+            "question": front.question,
+            "lanes": [
+                {
+                    "arm": lane.arm,
+                    "people": lane.size,
+                    "steps": [
+                        {"sees": list(step.sees) or ["nothing shown"], "decision": step.decision}
+                        for step in lane.steps
+                    ],
+                }
+                for lane in front.lanes
+            ],
+            "answer": [_plain(words) for words in front.answer],
+            "legend": _plain(front.legend),
+            "panels": [self._panel(doc.answer)] if doc.answer else [],
+            "colour": front.colour,
+            "verdict": front.verdict,
+            "lights": [{"colour": lamp, "reason": why} for lamp, why in front.lights],
+        }
+
+    def _figure(self, figure: Figure) -> dict[str, object]:
+        finding = figure.finding
+        return {
+            "title": finding.title,
+            "says": _plain(finding.says),
+            "panels": [self._panel(svg) for svg in figure.panels],
+            "share": min(0.88, max(map(_width, figure.panels), default=0.0) / PAGE),
+            "grid": _grid(finding.grid),
+            "notes": [_plain(n) for n in (finding.independent, *finding.notes) if n],
+            "alarms": [_plain(alarm) for alarm in finding.alarms],
+        }
+
+    def _panel(self, svg: str) -> str:
+        self._drawn += 1
+        name = f"figure{self._drawn}.svg"
+        (self._folder / name).write_text(svg.replace("currentColor", "#1b1b1b"), "utf-8")
+        return name
+
+
+def _plain(text: str) -> str:
+    """A sentence without the marks of code, and with no line broken before a unit."""
+    return re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text).replace("`", "")
+
+
+def _width(svg: str) -> float:
+    """The width that a drawing would like to have, in pixels."""
+    found = re.search(r"max-width:(\d+)px", svg)
+    return float(found[1]) if found else PAGE
+
+
+def _widths(grid: Grid, rows: list[list[str]]) -> list[float]:
+    """Of each column its share of the width; 0 takes what it needs, as numbers and short texts do.
+
+    In a table with long texts all texts share the width, the longer ones more of it.
+    """
+    columns = list(zip(*rows, strict=True))
+    longest = [max(map(len, cells)) for cells in columns] or [0] * len(grid.columns)
+    if max(longest, default=0) <= PROSE:
+        return [0.0] * len(longest)
+    low, high = WEIGHTS
+    return [
+        0.0 if number or length <= low else min(length, high) ** 0.6
+        for number, length in zip(numeric_columns(grid), longest, strict=True)
+    ]
+
+
+def _grid(grid: Grid, most: int | None = MOST_ROWS) -> dict[str, object]:
+    """A table as the templates read it, with at most so many rows (None: all)."""
+    left = 0 if most is None else len(grid.rows) - most
+    rows = [
+        [cell_text(value, column) for value, column in zip(row, grid.columns, strict=True)]
+        for row in grid.rows[:most]
+    ]
+    return {
+        "columns": [heading(c) for c in grid.columns],
+        "numeric": numeric_columns(grid),
+        "widths": _widths(grid, rows),
+        "rows": rows,
+        "caption": grid.caption
+        + (f" … and {left} more rows in the HTML report" if left > 0 else ""),
+    }

@@ -1,0 +1,352 @@
+"""How far to trust a run: who was asked what, at which settings, and deviations from the plan.
+
+All of it is read from the run folder; nothing is entered by hand. The checklist holds
+GUIDE-LLM's core and optional items after Feuerriegel et al., "GUIDE-LLM: a reporting checklist for
+LLMs in behavioural science" (https://llm-checklist.com/checklist), in our own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.study.study import Study
+from folkmoot.errors import StorageError
+from folkmoot.models.catalog import HUMAN, ON_THIS_MACHINE, is_local
+from folkmoot.report.document.deviations import both_versions, deviations, since
+from folkmoot.report.preregistration import registration_of_run
+from folkmoot.storage.findings import Grid
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
+
+PARSE_STEPS = {
+    "exact": "as asked for",
+    "normalised": "once case, quotes and punctuation were ignored",
+    "number": "by its number or letter in the list",
+    "named": "alone in a phrase such as “I choose …”, or in quotation marks",
+    "clarified": "the speaker was asked which option the first reply stated",
+    "constrained": "asked again, constrained to the options (runs of earlier versions)",
+    "fenced": "JSON in a code block",
+    "repaired": "JSON repaired by a library",
+    "minimal": "minimal structure in place of an unreadable reply",
+    "missing": "no answer (never scored)",
+}
+
+
+BLANK = "to be filled in by the authors"
+OPTIONAL = "optional"
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """The trust section: facts, deviations, checklist, and a paragraph for a methods section."""
+
+    models: Grid
+    run: Grid
+    answers: Grid
+    software: Grid
+    hashes: Grid
+    registered: tuple[str, ...]  # what the plan sealed before the first call, and its claims
+    claims: Grid
+    deviations: tuple[str, ...]
+    versions: Grid  # of what deviated, both versions in full
+    since: tuple[str, ...]
+    checklist: Grid
+    methods: str
+
+
+def trust(run: RunFolder, study: Study) -> Trust:
+    """Read the trust section from a run folder."""
+    manifest = run.manifest
+    registered, claims = registration_of_run(run)
+    return Trust(
+        models=_models(manifest, _called(run)),
+        run=_run(run),
+        answers=_answers(manifest),
+        software=_software(manifest),
+        hashes=_hashes(run),
+        registered=registered,
+        claims=claims,
+        deviations=tuple(deviations(run, study)),
+        versions=both_versions(run, study),
+        since=tuple(since(run, study)),
+        checklist=_checklist(run),
+        methods=methods(run, study.title),
+    )
+
+
+def _called(run: RunFolder) -> dict[str, tuple[str, str]]:
+    """Model asked → when it was called first and last, by the journal (UTC)."""
+    try:
+        with JournalReader(run.path / JOURNAL) as journal:
+            called = journal.called()
+    except StorageError:  # reported under deviations
+        return {}
+    return {name: (_moment(first), _moment(last)) for name, (first, last) in called.items()}
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _models(manifest: Mapping[str, Any], dates: Mapping[str, tuple[str, str]]) -> Grid:
+    rows = [
+        {
+            "model asked": m["asked"],
+            "as served": ", ".join(m["served"]) or "not said",
+            "first call (UTC)": dates.get(m["asked"], (None, None))[0],
+            "last call (UTC)": dates.get(m["asked"], (None, None))[1],
+            "calls": m["calls"],
+            "tokens in": _known(m["input_tokens"]),
+            **_cached(m),
+            "tokens out": _known(m["output_tokens"]),
+            "cost (USD)": _known(m["cost_usd"]),
+        }
+        for m in manifest.get("models", [])
+    ]
+    return Grid.of(rows)
+
+
+def _cached(model: Mapping[str, Any]) -> dict[str, str]:
+    """The share of the input tokens that came from the vendor's cache, where any did."""
+    cached, asked = model.get("cached_tokens"), model.get("input_tokens")
+    return {"of these cached": f"{cached / asked:.0%}"} if cached and asked else {}
+
+
+def _known(figure: float | None) -> float | str:
+    return "unknown" if figure is None else figure
+
+
+def _run(run: RunFolder) -> Grid:
+    manifest, config = run.manifest, run.config
+    unknown = ", ".join(manifest.get("cost_unknown_for") or [])
+    handed_in = manifest.get("handed_in_by_batches")
+    facts: dict[str, object] = {
+        "run": run.id,
+        "study type": run.study,
+        "started": manifest.get("started_at", run.plan.get("started_at")),
+        "finished": manifest.get("finished_at"),
+        "wall time (s)": manifest.get("wall_seconds"),
+        "calls": manifest.get("calls"),
+        **({"handed in by batches (half price)": handed_in} if handed_in else {}),
+        "retries after transient errors": manifest.get("retries"),
+        "failed attempts (the vendor may have billed them)": manifest.get("lost_tries"),
+        **_broken(manifest.get("broken_replies")),
+        **_possibly_paid(manifest.get("possibly_paid")),
+        "cost (USD)": _known(manifest.get("cost_usd")),
+        "models of unknown cost, not included": unknown or "none",
+        "random seed": manifest.get("seed"),
+        "temperature": config.get("temperature", "the provider's default"),
+        "longest reply (tokens)": config.get("max_tokens", "the provider's default"),
+        "embedding model": manifest.get("embedding_model"),
+        "user's own prompts": config.get("prompts", "none"),
+    }
+    return Grid(("fact", "value"), tuple((k, _cell(v)) for k, v in facts.items()))
+
+
+def _broken(broken: Mapping[str, Any] | None) -> dict[str, object]:
+    """The replies that broke off, with the most that they may have cost."""
+    if not broken:
+        return {}
+    told = "replies that broke off (of unknown cost)"
+    return {told: broken["count"], "their cost at most (USD)": _known(broken["max_usd"])}
+
+
+def _possibly_paid(told: Mapping[str, Any] | None) -> dict[str, object]:
+    """What killed processes may have paid, beside the cost."""
+    if not told:
+        return {}
+    calls = "calls in flight when a process was killed (possibly paid, not in the cost)"
+    return {calls: told["calls"], "possibly paid at most (USD)": _known(told["max_usd"])}
+
+
+def _answers(manifest: Mapping[str, Any]) -> Grid:
+    answers = manifest.get("answers", {})
+    rows = [
+        {
+            "read": PARSE_STEPS.get(parse_step, parse_step),
+            "parse_step": parse_step,
+            "answer_share": float(share),
+        }
+        for parse_step, share in answers.get("parse_steps", {}).items()
+    ]
+    count, reasks = answers.get("count", 0), answers.get("reasks", 0)
+    why = "; ".join(f"{n} {reason}" for reason, n in answers.get("missing", {}).items())
+    caption = f"{count:,} answers; {reasks:,} requests repeated because of the form of the reply"
+    return Grid.of(rows, caption + (f"; missing: {why}" if why else ""))
+
+
+def _software(manifest: Mapping[str, Any]) -> Grid:
+    software = manifest.get("software", {})
+    packages = software.get("packages", {})
+    single = {k: v for k, v in software.items() if k != "packages"}
+    pairs = {**single, **packages}
+    return Grid(("software", "version"), tuple((str(k), str(v)) for k, v in pairs.items()))
+
+
+def _hashes(run: RunFolder) -> Grid:
+    rows: list[tuple[str, str]] = [
+        (f"plan: {name}", entry["hash"]) for name, entry in run.plan.get("sealed", {}).items()
+    ]
+    rows += [(name, str(value)) for name, value in run.manifest.get("hashes", {}).items()]
+    if run.manifest.get("journal_digest"):
+        rows.append(("content digest: requests and replies", run.manifest["journal_digest"]))
+    if run.manifest.get("record_digest"):
+        rows.append(("record digest: everything, cite it", run.manifest["record_digest"]))
+    return Grid(("what", "hash"), tuple(rows))
+
+
+def _cell(value: Any) -> Any:
+    return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
+
+
+def methods(run: RunFolder, title: str) -> str:
+    """One paragraph in the past tense; what a program cannot know is marked as a blank."""
+    manifest = run.manifest
+    served = [m for m in manifest.get("models", []) if m.get("calls") and m.get("roles", True)]
+    names = "; ".join(
+        f"{m['asked']}" + (f" (served as {', '.join(m['served'])})" if m["served"] else "")
+        for m in served
+    )
+    answers = manifest.get("answers", {})
+    parse_steps = answers.get("parse_steps", {})
+    exact = 100 * float(parse_steps.get("exact", 0.0))
+    missing = 100 * float(parse_steps.get("missing", 0.0))
+    cost = manifest.get("cost_usd")
+    money = "at an unknown price" if cost is None else f"at a cost of {cost:.2f} US dollars"
+    unknown = manifest.get("cost_unknown_for") or []
+    if unknown and cost is not None:
+        money += f" without that of {', '.join(unknown)}, which is unknown"
+    tokens_in, tokens_out = (
+        "an unknown number of" if manifest.get(k) is None else f"{manifest[k]:,}"
+        for k in ("input_tokens", "output_tokens")
+    )
+    sealed = run.plan.get("sealed", {}).get("design", {}).get("hash", "")
+    text = (
+        f"We ran a study of the type “{title}” with Folkmoot "
+        f"{manifest.get('software', {}).get('folkmoot', '')} "
+        f"({str(manifest.get('started_at', ''))[:10]}). Participants were simulated by {names}. "
+        f"Design, assignment, prompts and seeds (random seed {manifest.get('seed')}) were sealed "
+        f"before the first call they govern (design hash {sealed[:12]}). The run took "
+        f"{manifest.get('calls', 0):,} calls ({tokens_in} tokens in, {tokens_out} out) "
+        f"{money}. Of {answers.get('count', 0):,} "
+        f"answers {exact:.1f} % were in the form asked for, {answers.get('reasks', 0):,} requests "
+        f"were repeated because the reply was not, and {missing:.1f} % of answers remained "
+        "missing. "
+    )
+    if run.partial:
+        text += "The run did not finish: these figures cover a part of it. "
+    if run.synthetic:
+        text += (
+            "Folkmoot's embedded opinion-dynamics model with planted effects answered"
+            + (f" as {', '.join(roles)}" if (roles := manifest.get("synthetic_roles")) else "")
+            + ": the figures test the pipeline and are no evidence about people. "
+        )
+    return text + "All requests and replies are in the run's journal."
+
+
+def _checklist(run: RunFolder) -> Grid:
+    """Item, what it asks for, and the answer, or a note that the authors must supply it."""
+    manifest, config = run.manifest, run.config
+    design = run.plan.get("sealed", {}).get("design", {}).get("data", {})
+    first, last = (str(manifest.get(key, "?"))[:10] for key in ("started_at", "finished_at"))
+    models = "; ".join(
+        f"{m['asked']} (served as {', '.join(m['served']) or 'not said'})"
+        for m in manifest.get("models", [])
+    )
+    asked = [str(m["asked"]) for m in manifest.get("models", []) if m.get("roles", True)]
+    people, embedded = HUMAN in asked, bool(asked) and all(map(is_local, asked))
+    items = (
+        (
+            *("A.1", "purpose of the models"),
+            f"Simulated participants and other roles of a {run.study.replace('_', ' ')} study.",
+        ),
+        (
+            *("A.2", "human in the loop, or fully automated"),
+            "People answered in some roles; see the models." if people else "Fully automated.",
+        ),
+        (
+            *("B.1", "model name, provider, version, date of access"),
+            f"{models}; accessed from {first} to {last}",
+        ),
+        ("B.2", "mode of access", " ".join(dict.fromkeys(map(_access, asked)))),
+        (
+            *("B.3", "parameters"),
+            f"temperature {config.get('temperature', 'provider default')}, longest reply "
+            f"{config.get('max_tokens', 'provider default')}, random seed of the design "
+            f"{manifest.get('seed')}, one run"
+            + (
+                "; the embedded respondent has none of the first two"
+                if any(map(is_local, asked))
+                else ""
+            ),
+        ),
+        (
+            *("B.4", "fine-tuning or customisation"),
+            "None: the embedded respondent is no trained model." if embedded else BLANK,
+        ),
+        (
+            *("B.5", "whether sessions kept state"),
+            "No: each request contains everything that the speaker has heard.",
+        ),
+        (
+            *("C.1", "exact prompts"),
+            f"{len(design.get('prompts', {}))} prompt files, hashes in plan.json; every request as "
+            f"sent is in journal.sqlite ({manifest.get('calls', 0):,} calls)",
+        ),
+        ("C.2", "system-wide instructions", "Persona and task; see the system messages."),
+        ("D.1", "handling of personal data", BLANK),
+        ("E.1", "human validation of outputs", BLANK),
+        (
+            *("E.2", "filtering and post-processing"),
+            "Answers are parsed by documented steps; the table of answers gives the share of each; "
+            f"{manifest.get('answers', {}).get('reasks', 0):,} were asked for again; unreadable "
+            "ones are missing with a reason, never scored",
+        ),
+        (
+            *("F.1", "code shared"),
+            f"Folkmoot {manifest.get('software', {}).get('folkmoot', '?')}, Apache-2.0, with "
+            "study.yaml of this run",
+        ),
+        ("G.1", "funding and relationships", BLANK),
+        (OPTIONAL, "why these models", BLANK),
+        (OPTIONAL, "why these prompts", BLANK),
+        (OPTIONAL, "comparison with other methods or models", BLANK),
+        (
+            *(OPTIONAL, "leakage of training data"),
+            "Impossible: nothing was trained." if embedded else BLANK,
+        ),
+        (
+            *(OPTIONAL, "bias that could affect conclusions"),
+            "The report checks for known signs (“Is the model fit to answer?”); the judgement is "
+            f"{BLANK}",
+        ),
+        (
+            *(OPTIONAL, "transcripts of conversations"),
+            "All: journal.sqlite, and the table of utterances where people talked.",
+        ),
+        (OPTIONAL, "ethical implications", BLANK),
+        (
+            *(OPTIONAL, "computing resources"),
+            f"{manifest.get('calls', 0):,} calls in {manifest.get('wall_seconds', '?')} s"
+            + (
+                " on one processor core."
+                if embedded
+                else "; what the models themselves needed is unknown."
+            ),
+        ),
+    )
+    return Grid(("item", "asks for", "answer"), items)
+
+
+def _access(model: str) -> str:
+    """How a model was reached, in a sentence."""
+    if is_local(model):
+        return "The embedded respondent: computed in this process, no language model."
+    if model == HUMAN:
+        return "People: on pages of their own."
+    if model.partition(":")[0] == ON_THIS_MACHINE:
+        return f"{model}: llama.cpp's server on this machine, one separate request a call."
+    return f"{model}: API, one separate request a call."

@@ -1,0 +1,109 @@
+"""The texts of known source in a request, as the embedded respondent reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from folkmoot.models.request import Request
+from folkmoot.provenance import UNATTRIBUTED, Source, cover_rest
+from folkmoot.respondent.mind.persona import content_words
+
+# Kinds of texts that can hold arguments. Names of options are none, and a persona describes the
+# reader.
+TOLD = ("utterance", "answer", "material", "proposal", "summary", UNATTRIBUTED)
+_NUMBER = re.compile(r"(\d+)")
+
+
+class Passage(NamedTuple):
+    """A text of one source. `own`: the one who is asked said or chose it; `message` is the number
+    of the message in which it stands; `inner`: it stands inside another passage."""
+
+    text: str
+    source: Source
+    message: int
+    own: bool
+    inner: bool = False
+
+
+def passages_of(request: Request) -> tuple[Passage, ...]:
+    """Return the texts of known source in the messages, in order; what stands inside another comes
+    after it."""
+    found = []
+    ends: dict[int, int] = {}
+    me = request.asked.speaker
+    for start, end, source, message in request.spans:
+        text = request.messages[message].content[start:end]
+        own = bool(me) and source.speaker == me and source.kind in ("utterance", "answer")
+        inner = end <= ends.get(message, 0)
+        ends[message] = max(end, ends.get(message, 0))
+        found.append(Passage(text, source, message, own, inner))
+    return tuple(found)
+
+
+def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -> list[Passage]:
+    """Return the passages of these kinds; `own` leaves only own ones, or only those of others."""
+    return [
+        passage
+        for passage in passages
+        if passage.source.kind in kinds and own in (None, passage.own)
+    ]
+
+
+def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
+    """Return the texts that describe a speaker, in the order of their ids.
+
+    A prompt may give them in any order, and the person stays the same.
+    """
+    own = {
+        (passage.source.id, passage.text)
+        for passage in passages
+        if passage.source.kind == "persona" and speaker and passage.source.speaker == speaker
+    }
+    return [text for _, text in sorted(own)]
+
+
+def in_order_of_speech(passages: Sequence[Passage]) -> list[list[Passage]]:
+    """Return passages as the conversations that they belong to.
+
+    The replies of one scope are one conversation if the one who is asked spoke in it and another
+    one did, in the order in which they were said, which their ids tell. The prompt that shows them
+    may have any order. All other passages come last, as they stand.
+    """
+    scopes: dict[str, list[Passage]] = {}
+    for passage in passages:
+        scopes.setdefault(_scope_of(passage), []).append(passage)
+    talks = {
+        scope: sorted(said, key=_place_in_scope)
+        for scope, said in scopes.items()
+        if scope and len({passage.own for passage in said}) > 1
+    }
+    return [*talks.values(), [p for p in passages if _scope_of(p) not in talks]]
+
+
+def _scope_of(passage: Passage) -> str:
+    is_said = passage.source.kind == "utterance"
+    return passage.source.id.rpartition("/")[0] if is_said else ""
+
+
+def _place_in_scope(passage: Passage) -> list[tuple[int, str]]:
+    """Return a key that sorts `ask10` after `ask9`."""
+    last = passage.source.id.rpartition("/")[2]
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(last)]
+
+
+def text_outside(request: Request) -> str:
+    """Return what the last prompt says outside all passages; if nothing, its text without source.
+
+    It stands in for `ask(about=…)`, which the author of the study did not give.
+    """
+    given_back = (span.message for span in request.spans if span.source.kind == "reply")
+    asked = request.messages[: next(given_back, None)]
+    if not asked:
+        return ""
+    content = asked[-1].content
+    spans = [span for span in request.spans if span.message == len(asked) - 1]
+    rest = [content[span.start : span.end] for span in cover_rest(len(content), spans)]
+    unknown = [content[s.start : s.end] for s in spans if s.source.kind == UNATTRIBUTED]
+    return "\n".join(rest if any(content_words(text) for text in rest) else unknown).strip()

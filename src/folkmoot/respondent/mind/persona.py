@@ -1,0 +1,227 @@
+"""Who a persona is for the respondent: reason camp, tastes, leanings, susceptibility, voice.
+
+Everything here follows from the persona's text and the run's seed, never from the address, so
+that one person stays one person through all stages of a study.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
+
+from folkmoot.respondent.mind.draws import normal, unit
+from folkmoot.respondent.mind.knobs import BETA, TASTE_SD
+
+VOICES = ("terse", "plain", "chatty", "formal")
+_STANDARD = NormalDist()
+_TOKEN = re.compile(r"[^\W\d_]+")
+# Words that say nothing of what a question is about: function words, and words of answering.
+_STOP_WORDS = """
+about after again against age ago all alone also among and another any anybody anything are aren
+been before being best between both but can cannot choice choose could couldn dear did didn does
+doesn don down due each earlier either else every everybody everything exact exactly far few first
+for from get give given got had has hasn have haven heard her here him his how into isn its job
+json just last later let like lot many may more most mrs much must need new none nor not nothing
+now number off old one only option options other others our out over own per please previous put
+question rather read reason reasons reply respond round same saw say scale see seen self sentence
+sentences sex shall she should some speak speaks still such sure take tell ten text than that the
+them then there these they this those too two use very want was wasn way well were what when where
+which while who whole whose why will with without won would wouldn write yes yet you your yours
+"""
+_STOP = frozenset(_STOP_WORDS.split())
+_OPEN = re.compile(
+    r"open[- ]minded|curious|agreeable|cooperative|easy-?going|open to|listens|flexible|empath"
+    r"|accommodating|warm-hearted|trusting"
+)
+_CLOSED = re.compile(
+    r"stubborn|s[ck]eptic|independent-minded|traditional|blunt|set in|suspicious|headstrong"
+    r"|opinionated|wary"
+)
+# A clause with a mark ("3 in openness", "open to new things: 1"): what it names is a scale.
+_MARKED = re.compile(r"[^.,;\n]*(?<![\w.,$€£-])\d(?![\w,.-]*\w)[^.,;\n]*")
+_VOICED = {
+    "formal": re.compile(
+        r"professor|lawyer|attorney|scientist|scholar|doctor|ph\.?d|formal|academic|judge|executive"
+        r"|economist|diplomat|researcher|polished"
+    ),
+    "terse": re.compile(
+        r"farmer|mechanic|reserved|quiet|introvert|shy|few words|terse|brief|plumber|soldier"
+        r"|concise|passive"
+    ),
+    "chatty": re.compile(
+        r"outgoing|extra?vert|extrovert|talkative|sociable|chatty|social media|influencer|storytell"
+        r"|gregarious|long-winded|assertive|blogger"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Persona:
+    """The latents of one persona. `camp` indexes the reason camps, `susceptibility` is in (0, 1).
+
+    `warmth` in (−1, 1) is a general leaning to agree; `calling` is how the person names
+    themselves ("a retired teacher") or empty.
+    """
+
+    key: str
+    seed: int
+    camp: int
+    susceptibility: float
+    warmth: float
+    voice: str
+    calling: str
+    words: frozenset[str]
+
+    def taste(self, option: str, spread: float = 1.0) -> float:
+        """u(0) of one option: N(μ, 1.3²), fixed for this persona and option; μ is .8 for an option
+        that shares a word with the persona, else 0."""
+        text = " ".join(option.casefold().split())
+        mean = 0.8 if content_words(text) & self.words else 0.0
+        return mean + spread * TASTE_SD * normal(self.seed, self.key, "taste", text)
+
+    def lean(self, about: str, answer: str = "", part: str = "") -> float:
+        """A fixed leaning in (−1, 1) on any question (or to one `answer` to it), evenly spread over
+        people.
+
+        The leanings of a population on two questions correlate as their content words do: it is a
+        sum of one draw for each word. On two parts of one question they correlate by a third.
+        """
+        words = sorted(content_words(about))
+        if not words:
+            return 2.0 * unit(self.seed, self.key, "lean", about, f"{answer}{part}") - 1.0
+
+        def drawn(to: str) -> float:
+            each = (normal(self.seed, self.key, "word", w, to) for w in words)
+            return sum(each) / math.sqrt(len(words))
+
+        total = drawn(answer)
+        if part:
+            total = (total + math.sqrt(2) * drawn(f"{answer} {part}")) / math.sqrt(3)
+        return 2.0 * _STANDARD.cdf(total) - 1.0
+
+
+@lru_cache(maxsize=4096)
+def content_words(text: str) -> frozenset[str]:
+    """The words of a text that say what it is about, in lower case."""
+    found = _TOKEN.findall(text.casefold())
+    return frozenset(w for w in found if len(w) > 2 and w not in _STOP)
+
+
+# What people do with a topic, or how they are asked to, and no topic themselves.
+_ASKING_WORDS = """
+agree agreement answer answers applies apply approve believe below brief briefly cent certain
+character confident describe describes digit digits disagree extent favor favour feel figure figures
+following form format group honest honestly importance important integer know likely line lines
+object opinion oppose paragraph percent percentage persona person position prefer rate rating
+rounded short something stance stand statement stay staying strongly support task thank thanks think
+true turn view voice word words yourself
+"""
+ASKING = frozenset(_ASKING_WORDS.split())
+# … nor do these words say what a text is about.
+_VAGUE_WORDS = """
+around bad better day days example explain freely friend friends good half hour hours included kind
+little matter minute minutes month months next openly others people somewhat sort story thing things
+time today week weeks worse worst year years
+"""
+_NUMBER_WORDS = """
+eight eighteen eighty eleven fifteen fifty five forty four fourteen hundred nine nineteen ninety
+nought seven seventeen seventy six sixteen sixty thirteen thirty thousand three twelve twenty zero
+"""
+_VAGUE = frozenset(f"{_VAGUE_WORDS} {_NUMBER_WORDS}".split())
+_BEFORE_VERBS = """
+can could did do does he i may might must not she should they to we who will would you I You We
+"""
+_VERB_AFTER = frozenset(_BEFORE_VERBS.split())
+_VERB_BEFORE = frozenset(["it", "him", "me", "them", "us", "you"])
+_PAST = re.compile(r"[a-z]{2,}[^e\W]ed")
+
+
+def topics(text: str) -> tuple[str, ...]:
+    """Runs of one to three content words in a text, in its order: what it talks about. What people
+    do ("you look", "worries you") is no topic."""
+    found: list[list[str]] = [[]]
+    tokens = re.findall(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[^\s\w]|\d+", text)
+    for before, token, after in zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False):
+        # "Should robots …" asks of robots; "robots should work" says what they do.
+        verb = after.lower() in _VERB_BEFORE or before in _VERB_AFTER
+        verb = verb or bool(_PAST.fullmatch(token) and not content_words(after))
+        if content_words(token) - ASKING - _VAGUE and len(found[-1]) < 3 and not verb:
+            found[-1].append(token)
+        elif found[-1]:
+            found.append([])
+    return tuple(dict.fromkeys(" ".join(run) for run in found if run))
+
+
+def meet(text: str, seed: int) -> Persona:
+    """The latents of the persona that a text describes (white space does not matter)."""
+    key = " ".join(text.split())
+    temper = _MARKED.sub("", key.casefold())
+    shift = 0.4 * (_hits(temper, _OPEN) - _hits(temper, _CLOSED))
+    at = _STANDARD.cdf(_STANDARD.inv_cdf(unit(seed, key, "susceptibility")) + shift)
+    warmth = 0.5 * (2 * unit(seed, key, "warmth") - 1) + 0.4 * max(-1, min(1, shift))
+    return Persona(
+        key=key,
+        seed=seed,
+        camp=int(3 * unit(seed, key, "camp")),
+        susceptibility=beta_quantile(at),
+        warmth=max(-1.0, min(1.0, warmth)),
+        voice=_voice(temper, unit(seed, key, "voice")),
+        calling=_calling(key),
+        words=content_words(key),
+    )
+
+
+def beta_quantile(p: float) -> float:
+    """The quantile of Beta(4, 3), by bisection of its distribution function (a binomial tail)."""
+    low, high = 0.0, 1.0
+    a, n = int(BETA[0]), int(BETA[0] + BETA[1]) - 1
+    for _ in range(40):
+        x = (low + high) / 2
+        below = sum(math.comb(n, k) * x**k * (1 - x) ** (n - k) for k in range(a, n + 1))
+        low, high = (x, high) if below < p else (low, x)
+    return (low + high) / 2
+
+
+def _hits(low: str, words: re.Pattern[str]) -> int:
+    return min(2, len(words.findall(low)))
+
+
+def _voice(low: str, draw: float) -> str:
+    for voice, words in _VOICED.items():
+        if draw < 0.9 and words.search(low):
+            return voice
+    return VOICES[int(len(VOICES) * draw)]
+
+
+_CALLING = re.compile(
+    r"(?:^(?:[Yy]ou are |I am |I'm )?(?:[A-Z][\w'’-]+(?: [A-Z][\w'’.-]+){0,3},\s*)?"
+    r"|\b(?:works?|worked|working|a living|employed) (?:\w+ )?as )"
+    r"(?:[Aa]n? )(?:\d{1,3}[- ]years?[- ]old )?([A-Za-z][\w' -]{2,60})"
+)
+_TAIL = re.compile(
+    r"\s+(?:who|with|living|and|that|whose|from|in|at|for|to|of|on|by|near|trying|looking|working|"
+    r"aged|born)\b.*$"
+)
+_NOT_A_CALLING = re.compile(
+    r"\b(?:participa\w+|resident|respond\w+|person|people|man|woman|you|years?|member|group|team)\b"
+    r"|[^s]s$",
+    re.IGNORECASE,
+)
+_VOWEL = re.compile(r"^(?:[aeio]|u(?!ni|s|t[ei]|ro|k))(?!ne\b|nce\b|uro)", re.IGNORECASE)
+
+
+def article(phrase: str) -> str:
+    """`a` or `an`, by how the phrase begins."""
+    return "an" if _VOWEL.match(phrase) else "a"
+
+
+def _calling(text: str) -> str:
+    """What the person would call themselves, with its article; empty where the text is unclear."""
+    found = _CALLING.search(text)
+    bare = _TAIL.sub("", found[1]).strip(" -'’") if found else ""
+    if not bare or len(bare.split()) > 5 or _NOT_A_CALLING.search(bare):
+        return ""
+    return f"{article(bare)} {bare}"

@@ -1,0 +1,265 @@
+"""What a request says: who is asked, which texts there are, and which arguments stand in a text.
+
+Inside a text, argument words and names of options are looked for. Nothing else of its wording
+counts, and nothing outside the passages is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from folkmoot.models.request import Request
+from folkmoot.provenance import UNATTRIBUTED
+from folkmoot.respondent.mind.lexicon import Counts, Lexicon
+from folkmoot.respondent.mind.passages import (
+    TOLD,
+    Passage,
+    in_order_of_speech,
+    of_kind,
+    passages_of,
+    persona_of,
+    text_outside,
+)
+
+# Where one sentence of a text ends and the next one begins.
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
+# A page to read asks for no answer.
+_SAID_TO_SOMEONE = ("utterance", UNATTRIBUTED)
+ENOUGH_WORDS = 2  # argument words of a sentence that is an argument; one alone is chance
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the respondent reads of one request; the page of `folkmoot.respondent` has its fields.
+
+    Instructions, which are the characters outside all passages, are no part of it. `described` is
+    text without a source in the system message: it stands in for a persona that has no passage.
+    """
+
+    role: str
+    kind: str
+    speaker: str
+    about: str
+    persona: str
+    described: str
+    passages: tuple[Passage, ...]
+    told: tuple[Passage, ...]
+    offered: tuple[str, ...]
+    signal: str
+    schema: Mapping[str, object] | None
+    total: float | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def bounds(self) -> tuple[float, float, bool] | None:
+        """The bounds of the number that is asked for, and whether it must be a whole one."""
+        if self.kind != "number" or len(self.offered) != 2:
+            return None
+        low, high = map(float, self.offered)
+        return low, high, low.is_integer() and high.is_integer()
+
+    @cached_property
+    def heard(self) -> tuple[Passage, ...]:
+        """What others said or wrote, or the study gives to read."""
+        return tuple(passage for passage in self.told if not passage.own)
+
+    @cached_property
+    def own_utterances(self) -> tuple[Passage, ...]:
+        """What the one who is asked has said; closed answers are no utterances."""
+        return tuple(of_kind(self.told, "utterance", own=True))
+
+
+def read(request: Request) -> Reading:
+    """Return the reading of a request."""
+    asked = request.asked
+    passages = passages_of(request)
+    in_system = bool(request.messages) and request.messages[0].role == "system"
+    described = [
+        passage for passage in of_kind(passages, UNATTRIBUTED) if in_system and not passage.message
+    ]
+    return Reading(
+        role=asked.role,
+        kind=asked.kind or ("json" if request.schema else ""),
+        speaker=asked.speaker,
+        about=asked.about or text_outside(request),
+        persona="\n".join(persona_of(passages, asked.speaker)),
+        described="\n".join(passage.text for passage in described),
+        passages=passages,
+        # What stands inside another passage is read as a part of it.
+        told=tuple(p for p in of_kind(passages, *TOLD) if not p.inner and p not in described),
+        offered=asked.offered,
+        signal=asked.signal,
+        schema=request.schema,
+        total=asked.total,
+        names=dict(asked.names),
+    )
+
+
+# --- names and arguments in a text ---------------------------------------------------------------
+
+
+def fold(text: str) -> str:
+    """With single spaces, for comparing what may stand on one line or on several."""
+    return " ".join(text.split())
+
+
+@lru_cache(maxsize=1024)
+def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    longest_first = sorted(names, key=len, reverse=True)
+    # A letter is a name as it is written; "a" is a word.
+    each = (r"\s+".join(map(re.escape, n.split())) for n in longest_first)
+    ways = "|".join(f"(?-i:{way})" if len(way) == 1 else way for way in each)
+    return re.compile(rf"(?<!\w)(?:{ways})(?!\w)", re.IGNORECASE)
+
+
+@lru_cache(maxsize=2048)
+def count_names(text: str, names: tuple[str, ...]) -> Counter[str]:
+    """Return how often each name stands in a text, in any case and white space, within no longer
+    name."""
+    called = {fold(n).casefold(): n for n in names}
+    return Counter(called[fold(m).casefold()] for m in _any_of(names).findall(text))
+
+
+def names_in(text: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names that stand in a text, within longer names too."""
+    named = tuple(n for n in dict.fromkeys(names) if n.strip())
+    there = [fold(n).casefold() for n in count_names(text, named)] if named else []
+    return tuple(n for n in named if any(fold(n).casefold() in found for found in there))
+
+
+class _Parts(NamedTuple):
+    """Where names end and argument words begin in a sentence."""
+
+    named: tuple[tuple[int, str], ...]
+    words: tuple[tuple[int, str], ...]
+
+    def option(self, at: int, before: str) -> str:
+        """For which option stands what stands there: the one named last before it in the sentence,
+        else the first that the sentence names, else the one named `before` the sentence."""
+        named = [name for end, name in self.named if end <= at]
+        return named[-1] if named else self.named[0][1] if self.named else before
+
+
+@lru_cache(maxsize=4096)
+def _parts(sentence: str, names: tuple[str, ...], lexicon: Lexicon) -> _Parts:
+    named: list[tuple[int, str]] = []
+    bare = sentence
+    if names:
+        called = {fold(n).casefold(): n for n in names}
+        found = _any_of(names).finditer(sentence)
+        named = [(m.end(), called[fold(m[0]).casefold()]) for m in found]
+        # Names are no arguments.
+        bare = _any_of(names).sub(lambda m: " " * len(m[0]), sentence) if named else sentence
+    words = tuple((m.start(), m[0]) for m in lexicon.any_word.finditer(bare.lower()))
+    return _Parts(tuple(named), words)
+
+
+@lru_cache(maxsize=4096)
+def _phrases(sentence: str, lexicon: Lexicon) -> tuple[tuple[int, str], ...]:
+    return tuple((m.start(), m[0]) for m in lexicon.any_phrase.finditer(sentence.lower()))
+
+
+def _each(text: str, names: tuple[str, ...], lexicon: Lexicon) -> Iterator[tuple[str, _Parts, str]]:
+    """Each sentence of a text, its parts, and the option named last before it."""
+    before = ""
+    for raw in _SENTENCE_END.split(text):
+        parts = _parts(raw, names, lexicon)
+        yield raw, parts, before
+        before = parts.named[-1][1] if parts.named else before
+
+
+@lru_cache(maxsize=2048)
+def sentences(
+    text: str, names: tuple[str, ...], lexicon: Lexicon
+) -> tuple[Mapping[str, tuple[str, ...]], ...]:
+    """Return the sentences of a text that hold arguments: the argument words of each by the option
+    for which they speak ("" where none was named)."""
+    found = []
+    for _, parts, before in _each(text, names, lexicon):
+        if len(parts.words) >= ENOUGH_WORDS:
+            by_option: dict[str, list[str]] = {}
+            for at, word in parts.words:
+                by_option.setdefault(parts.option(at, before), []).append(word)
+            found.append({option: tuple(words) for option, words in by_option.items()})
+    return tuple(found)
+
+
+@lru_cache(maxsize=2048)
+def phrases(text: str, names: tuple[str, ...], lexicon: Lexicon) -> Mapping[str, Counter[str]]:
+    """The argument phrases of a text by the option for which they stand ("" where none is named),
+    each with how often it stands there."""
+    found: dict[str, Counter[str]] = {}
+    for raw, parts, before in _each(text, names, lexicon):
+        for at, phrase in _phrases(raw, lexicon) if parts.words else ():
+            found.setdefault(parts.option(at, before), Counter())[phrase] += 1
+    return found
+
+
+def arguments(text: str, names: tuple[str, ...], lexicon: Lexicon) -> dict[str, Counts]:
+    """Distinct argument words of a text by option ("" where none is named), counted by camp."""
+    words: dict[str, set[str]] = {}
+    for sentence in sentences(text, names, lexicon):
+        for option, found in sentence.items():
+            words.setdefault(option, set()).update(found)
+    return {option: by_camp(found, lexicon) for option, found in words.items()}
+
+
+def by_camp(words: Sequence[str] | set[str], lexicon: Lexicon) -> Counts:
+    counts = [0, 0, 0]
+    for word in words:
+        counts[lexicon.camp_of[word]] += 1
+    return counts[0], counts[1], counts[2]
+
+
+@dataclass(frozen=True)
+class Dose:
+    """What somebody was exposed to, for the options that they do not hold: distinct argument words
+    by option and camp, turns in which arguments for an option were put to them and answered, and
+    whether they had said their own reasons without being argued with."""
+
+    arguments: Mapping[str, Counts]
+    turns: Mapping[str, int]
+    interviewed: bool
+
+
+def dose_of(told: Sequence[Passage], names: tuple[str, ...], held: str, lexicon: Lexicon) -> Dose:
+    """Return the dose of what was said to a person who holds an option.
+
+    A turn is something said by another, with an argument for another option, which the person
+    answered. Someone who spoke without being argued with was interviewed.
+    """
+    words: dict[str, set[str]] = {}
+    turns: dict[str, int] = {}
+    interviewed = False
+    for conversation in in_order_of_speech(told):
+        put, speaks = "", ""
+        for passage in conversation:
+            if passage.own:
+                if passage.source.kind != "utterance" or not passage.text.strip():
+                    continue
+                if speaks != "own" and put:
+                    turns[put] = turns.get(put, 0) + 1
+                elif speaks != "own":
+                    interviewed = True
+                put, speaks = "", "own"
+                continue
+            for sentence in sentences(passage.text, names, lexicon):
+                for option, found in sentence.items():
+                    if option not in ("", held):
+                        words.setdefault(option, set()).update(found)
+                        if passage.source.kind in _SAID_TO_SOMEONE:
+                            put, speaks = option, "other"
+    return Dose({o: by_camp(w, lexicon) for o, w in words.items()}, turns, interviewed)
+
+
+def heard_for(
+    options: Sequence[str], heard: Sequence[Passage], names: tuple[str, ...], lexicon: Lexicon
+) -> Counts:
+    """Distinct argument words for any of some options in what others said, counted by camp."""
+    each = (s for p in heard for s in sentences(p.text, names, lexicon))
+    return by_camp({w for s in each for o in options for w in s.get(o, ())}, lexicon)

@@ -1,0 +1,71 @@
+"""What bad models do to a reply, off by default: refusals, broken formats, strangers, essays, cuts.
+
+The other pathologies (position bias, acquiescence, sycophancy, shrinking variance, instability) act
+where choices and numbers are made.
+"""
+
+from __future__ import annotations
+
+from folkmoot.respondent.mind.draws import Draws, unit
+from folkmoot.respondent.mind.mind import Mind
+
+_REFUSALS = (
+    "I'm sorry, but I can't take part in this.",
+    "As an AI language model, I don't have personal opinions and cannot make this choice.",
+    "I'd rather not answer that.",
+)
+_OFF_LIST = (
+    "None of these options",
+    "A combination of several of them",
+    "Something else entirely",
+    "It depends on the details",
+)
+_PADDING = (
+    "There is of course a great deal more that could be said about all of this.",
+    "To put the same thing in other words, the matter has many sides, and each has its weight.",
+    "Let me elaborate on that at some length, since it deserves a thorough treatment.",
+    "One could go on, and perhaps one should, for such questions are seldom simple.",
+)
+
+
+def spoiled(text: str, mind: Mind) -> tuple[str, str]:
+    """The reply after its pathologies, and its finish reason."""
+    knobs = mind.knobs
+
+    def struck(knob: str) -> Draws | None:
+        """The draws of a pathology that strikes this reply."""
+        chance = getattr(knobs, knob)
+        at = (mind.at.seed, mind.at.address, knob)
+        return Draws(*at, "how") if chance and unit(*at) < chance else None
+
+    if draws := struck("refusals"):
+        return draws.pick(_REFUSALS), "refusal"
+    if text in mind.options and (draws := struck("off_list")):
+        return draws.pick(_OFF_LIST), "stop"
+    if draws := struck("malformed"):
+        return _broken(text, draws), "stop"
+    if draws := struck("over_length"):
+        return _padded(text, draws), "stop"
+    if draws := struck("cut"):
+        return text[: max(1, int(len(text) * (0.2 + 0.6 * draws.unit())))], "length"
+    return text, mind.finish
+
+
+def _broken(text: str, draws: Draws) -> str:
+    """JSON cut short, fenced with talk, or with a trailing comma; a choice wrapped in a phrase."""
+    if text.startswith(("{", "[")):
+        way = draws.between(0, 2)
+        if way == 0:
+            return text[: max(1, int(len(text) * 0.7))]
+        if way == 1:
+            return f"Sure, here is what you asked for:\n```json\n{text}\n```\nAnything else?"
+        return text[:-1] + "," + text[-1]
+    if len(text) < 120:
+        return f"I would go with… hmm, {text[: max(1, len(text) // 2)]}"
+    return text[: len(text) // 3]
+
+
+def _padded(text: str, draws: Draws) -> str:
+    if text.startswith(("{", "[")):
+        return f"{' '.join(draws.shuffled(_PADDING))}\n\n{text}"
+    return f"{text} {' '.join(draws.shuffled(_PADDING) * 3)}"

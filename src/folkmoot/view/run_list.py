@@ -1,0 +1,382 @@
+"""The runs below a folder, and how each stands: finished, under way, stopped.
+
+Of a run that another process writes, its log says how far it is (see `RunLog`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+
+from polars.exceptions import PolarsError
+from starlette.exceptions import HTTPException
+
+from folkmoot.engine.calls.progress import duration, pace
+from folkmoot.engine.run.grid import CELLS, is_grid
+from folkmoot.engine.session.folder_access import HOLDER, is_held, open_run
+from folkmoot.errors import FolkmootError, StorageError
+from folkmoot.measures.inference.estimates import dollars
+from folkmoot.storage.amendments import AMENDMENTS
+from folkmoot.storage.manifest import SYNTHETIC_MARK, SYNTHETIC_NOTE
+from folkmoot.storage.run_folder import (
+    JOURNAL,
+    LOG_LINES,
+    MANIFEST,
+    PLAN,
+    SEATS,
+    STUDY_FILE,
+    TABLES,
+    RunFolder,
+)
+from folkmoot.storage.table_buffer import ROWS
+from folkmoot.view.people import count_of, stamp
+
+COUNTING = 0.15  # seconds that a list of runs spends on counting people
+TAIL = 65_536  # bytes of a log that are read from its end
+MOST_WARNINGS = 8
+RUNNING = "running"
+PEOPLE_MARK = "PEOPLE"
+# Outcomes of manifests, and what is found where there is none.
+STATES = {
+    RUNNING: "under way",
+    "done": "finished",
+    "unusable": "finished, nothing usable",
+    "paused": "paused, can be resumed",
+    "interrupted": "interrupted, can be resumed",
+    "failed": "failed",
+    "stopped": "stopped without a word, can be resumed",
+    "unreadable": "cannot be read",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A named part of a run. `total` and `seconds_left` are None where they are not known."""
+
+    name: str
+    done: int
+    total: int | None
+    seconds_left: float | None
+
+    @property
+    def left(self) -> str:
+        """How long it will take, in words; empty where that is unknown."""
+        return "" if self.seconds_left is None else duration(self.seconds_left)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a run stands. `cost` is in words; `why` says what stopped it or cannot be read.
+
+    `mark`: SYNTHETIC, HUMAN or MIXED, with `note` on who answered as whom; of a run under way with
+    seats PEOPLE. `rate`: live calls a second, `moved`: when it last wrote something.
+    """
+
+    name: str
+    study: str
+    state: str
+    models: str
+    calls: int
+    cost: str
+    missing: int
+    retries: int
+    rate: float
+    started: datetime | None
+    moved: datetime | None
+    mark: str
+    note: str
+    why: str
+    stages: tuple[Stage, ...]
+    warnings: tuple[tuple[str, str], ...]  # (when, what)
+    people: int | None = None  # None: not counted
+
+    @property
+    def running(self) -> bool:
+        return self.state == RUNNING
+
+    @property
+    def pace(self) -> str:
+        return pace(self.rate)
+
+    @property
+    def says(self) -> str:
+        return STATES.get(self.state, self.state)
+
+
+class Shelf:
+    """The runs of a folder, those in its grids included; or the one run that the folder is."""
+
+    def __init__(self, folder: Path) -> None:
+        self.one = _is_run(folder)
+        inside = folder / CELLS if is_grid(folder) else folder
+        self.root = folder.resolve().parent if self.one else inside
+        self._only = folder.resolve().name if self.one else ""
+
+    def names(self) -> list[str]:
+        """The runs by name; those of a grid are `grid/cell`."""
+        return [self._only] if self.one else [n for n in _runs(self.root) if _as_text(n) == n]
+
+    def run(self, name: str) -> RunFolder:
+        """The run of that name. Raises HTTPException (404) where there is none: a name from an
+        address is never a way to another folder."""
+        parts = name.split("/")
+        plain = all(part and not part.startswith(".") and not _FAR & set(part) for part in parts)
+        mine = name == self._only if self.one else plain and len(parts) <= 2
+        if not (mine and _is_run(path := self._path(name))):
+            said = f"There is no run {name} here. It may have been moved or deleted."
+            raise HTTPException(404, said)
+        if away := _leads_away(path):
+            raise HTTPException(404, away)
+        return open_run(path)
+
+    def _path(self, name: str) -> Path:
+        first, _, cell = name.partition("/")
+        return self.root / first / CELLS / cell if cell else self.root / first
+
+    def standings(self) -> list[Standing]:
+        """All runs, those that moved last first. People are counted for a moment only: what is
+        not known yet is the next time."""
+        oldest = datetime.min.replace(tzinfo=UTC)
+        until = time.monotonic() + COUNTING
+        found = []
+        for name in [self._only] if self.one else _runs(self.root):
+            path, shown = self._path(name), _as_text(name)
+            if shown != name:
+                found.append(replace(standing(path, shown), state="unreadable"))
+                continue
+            tables = is_held(path), stamp(path / TABLES), stamp(path / MANIFEST)
+            people = _people(path, *tables) if time.monotonic() < until else None
+            found.append(replace(standing(path, name), people=people))
+        return sorted(found, key=lambda s: (s.running, s.moved or oldest), reverse=True)
+
+
+def _as_text(name: str) -> str:
+    """A folder's name as text of one line; no address can hold one that is another."""
+    return name.replace("\n", " ").encode("utf-8", "replace").decode()
+
+
+# In a part of a name: on this system, a way to another folder, or no name at all.
+_FAR = {"\x00", os.sep, os.altsep}
+ENGINES = (
+    *(PLAN, MANIFEST, STUDY_FILE, JOURNAL, f"{JOURNAL}-wal", LOG_LINES, HOLDER, AMENDMENTS),
+    *(ROWS, f"{ROWS}-wal"),
+)
+
+
+def _leads_away(path: Path) -> str:
+    """Why a run is not read: a link in it leads out of its folder. Empty for nearly all."""
+    here = path.resolve()
+    tables = [path / TABLES]
+    with suppress(OSError):
+        tables += (path / TABLES).iterdir()
+    for file in (*(path / name for name in ENGINES), *tables):
+        if file.is_symlink() and not file.resolve().is_relative_to(here):
+            name = file.relative_to(path)
+            return f"{path.name} is not read: {name} is a link that leads out of its folder."
+    return ""
+
+
+def _runs(root: Path) -> Iterator[str]:
+    try:
+        folders = sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
+    except OSError:
+        return
+    for folder in folders:
+        if is_grid(folder):
+            yield from (f"{folder.name}/{cell}" for cell in _runs(folder / CELLS))
+        elif _is_run(folder):
+            yield folder.name
+
+
+def _is_run(path: Path) -> bool:
+    return any((path / name).is_file() for name in (PLAN, MANIFEST, STUDY_FILE))
+
+
+def standing(path: Path, name: str) -> Standing:
+    """How a run stands, from its manifest, its log and who holds it."""
+    read = (MANIFEST, LOG_LINES, f"{JOURNAL}-wal", JOURNAL, PLAN, SEATS)
+    return _standing(path, name, is_held(path), tuple(stamp(path / file) for file in read))
+
+
+@lru_cache(maxsize=4096)
+def _standing(
+    path: Path, name: str, running: bool, stamps: tuple[tuple[int, int], ...]
+) -> Standing:
+    said, why = _manifest(path)
+    log = _log(path)
+    state = "unreadable" if why else str(said.get("outcome") or "stopped")
+    if said.get("unusable"):
+        state, why = "unusable", str(said["unusable"])
+    last = next(log.newest(), {})
+    if running or not said:  # the manifest is of an earlier process, or there is none
+        state = RUNNING if running else state
+        first = _first(path / LOG_LINES)
+        begun = next(log.newest("RunStarted"), first)
+        calls = _number(last, "calls") + _number(last, "replayed")
+        unknown = last.get("cost_usd") is None and calls
+        cost = "unknown" if unknown else dollars(_figure(last, "cost_usd"))
+        models = str(begun.get("model", ""))
+        study = str(begun.get("study", ""))
+        mark, note = (SYNTHETIC_MARK, SYNTHETIC_NOTE) if begun.get("synthetic") else ("", "")
+        if (path / SEATS).exists():
+            mark, note = PEOPLE_MARK, "People take part. At the end it says who answered as whom."
+        started = _moment(begun.get("time"))
+        missing = _number(last, "missing")
+    else:
+        calls, cost = _number(said, "calls"), _cost(said)
+        asked = said.get("models")
+        models = ", ".join(str(m["asked"]) for m in asked) if isinstance(asked, list) else ""
+        study = str(said.get("study", ""))
+        mark = str(said.get("mark") or (SYNTHETIC_MARK if said.get("synthetic") else ""))
+        note = str(said.get("note") or SYNTHETIC_NOTE) if mark else ""
+        started = _moment(said.get("started_at"))
+        answers = said.get("answers")
+        reasons = answers.get("missing", {}) if isinstance(answers, dict) else {}
+        missing = sum(reasons.values())
+    ended = next(log.newest("RunEnded"), {})
+    if not running and not why and state not in ("done", "stopped"):
+        why = str(ended.get("message", ""))
+    return Standing(
+        name=name,
+        study=study or "unknown",
+        state=state,
+        models=models or "unknown",
+        calls=calls,
+        cost=cost,
+        missing=missing,
+        retries=_number(said or last, "retries"),
+        rate=_figure(last, "rate"),
+        started=started,
+        moved=_latest(stamps[:-1]),
+        mark=mark,
+        note=note,
+        why=why,
+        stages=_stages(log) if running or not said else (),
+        warnings=_warnings(log),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _people(path: Path, *_state: object) -> int | None:
+    """How many people were recorded; None where nobody was, or the tables can't be read."""
+    try:
+        return count_of(open_run(path))
+    except (FolkmootError, PolarsError, OSError):
+        return None
+
+
+def _cost(manifest: Mapping[str, object]) -> str:
+    """The money of a run that ended, with what is unknown."""
+    usd, unknown = manifest.get("cost_usd"), manifest.get("cost_unknown_for")
+    if not isinstance(usd, (int, float)):
+        return "unknown"
+    return dollars(usd) + (" + unknown" if unknown else "")
+
+
+def _manifest(path: Path) -> tuple[dict[str, object], str]:
+    """The manifest, and why it cannot be read."""
+    try:
+        found = _read_manifest(path, (path / MANIFEST).stat().st_mtime_ns)
+        return found, "" if found else f"{path / MANIFEST}: it holds nothing"
+    except FileNotFoundError:
+        return {}, ""
+    except (OSError, StorageError, TypeError, ValueError) as error:
+        return {}, str(error)
+
+
+@lru_cache(maxsize=512)
+def _read_manifest(path: Path, _changed: int) -> dict[str, object]:
+    return RunFolder(path).manifest
+
+
+def _latest(stamps: Iterable[tuple[int, int]]) -> datetime | None:
+    changed = max(when for when, _ in stamps)
+    return datetime.fromtimestamp(changed / 1e9, UTC) if changed else None
+
+
+def _first(path: Path) -> dict[str, object]:
+    try:
+        with path.open("rb") as file:
+            return _line(file.readline())
+    except OSError:
+        return {}
+
+
+class _Log:
+    """The last lines of a log; one that is still being written is left out. Few of them are needed,
+    so that each is read when it is asked for."""
+
+    def __init__(self, text: bytes, *, whole: bool) -> None:
+        self.lines = text.split(b"\n")[0 if whole else 1 : -1]
+
+    def newest(self, *words: str) -> Iterator[dict[str, object]]:
+        """What was written, the newest first, of lines that hold one of these words."""
+        wanted = [f'"{word}"'.encode() for word in words]
+        for line in reversed(self.lines):
+            if (not wanted or any(w in line for w in wanted)) and (found := _line(line)):
+                yield found
+
+
+def _log(path: Path) -> _Log:
+    try:
+        with (path / LOG_LINES).open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL))
+            return _Log(file.read(), whole=size <= TAIL)
+    except OSError:
+        return _Log(b"", whole=True)
+
+
+def _line(text: bytes) -> dict[str, object]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _stages(log: _Log) -> tuple[Stage, ...]:
+    """The stages as the last line that tells of them has them."""
+    for line in log.newest("stages"):
+        found = line.get("stages")
+        if isinstance(found, list):
+            return tuple(
+                Stage(str(s["name"]), int(s["done"]), s["total"], s["seconds_left"]) for s in found
+            )
+    return ()
+
+
+def _warnings(log: _Log) -> tuple[tuple[str, str], ...]:
+    """The last warnings and errors that the process now writing, or the last one, gave."""
+    told: list[tuple[str, str]] = []
+    for line in log.newest("RunStarted", "warning", "error"):
+        if line.get("event") == "RunStarted" or len(told) == MOST_WARNINGS:
+            break
+        if line.get("level") in ("warning", "error"):
+            told.append((str(line.get("time", ""))[11:19], str(line.get("message", ""))))
+    return tuple(reversed(told))
+
+
+def _number(found: Mapping[str, object], key: str) -> int:
+    value = found.get(key)
+    return value if isinstance(value, int) else 0
+
+
+def _figure(found: Mapping[str, object], key: str) -> float:
+    value = found.get(key)
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
