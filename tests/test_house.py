@@ -49,8 +49,8 @@ STUDY = Study("vote", "A vote", StudyConfig, protocol, prompts=Path(__file__).pa
 """
 
 
-def test_one_question_goes_the_way_that_contributing_says(tmp_path: Path) -> None:
-    told = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text("utf-8")
+def test_one_question_goes_the_way_that_the_page_on_architecture_says(tmp_path: Path) -> None:
+    told = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text("utf-8")
     told = told.partition("## The way of one question")[2].partition("\n## ")[0]
     steps = re.findall(r"`([a-z_.]+:\w[\w.]*)`", told)
     called: dict[str, None] = {}
