@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from html.parser import HTMLParser
 
@@ -181,7 +182,8 @@ async def test_intent_over_groups_has_an_interval_with_groups_as_units() -> None
     (one,) = topline(talks[1:2], pages, {})["concepts"]
     assert many["purchase_intent"]["would_buy_share"] == 0.5
     low, high = many["purchase_intent"]["interval"]
-    assert low == pytest.approx(0.5 - student.ppf(0.975, 11) * (3 / 11 / 12) ** 0.5, abs=1e-3)
+    reach = student.ppf(0.975, 11) * (3 / 11 / 12) ** 0.5 / (0.5 * 0.5)  # on the scale of log odds
+    assert low == pytest.approx(1 / (1 + math.exp(reach)), abs=1e-3)
     assert low + high == pytest.approx(1)
     assert "groups as units" in topline_page({"concepts": [many]})
     assert one["purchase_intent"]["interval"] is None  # they heard each other: nothing to tell
