@@ -174,8 +174,8 @@ def _satisfaction(data: Comparison, run: RunFolder) -> Finding:
         best = [c for c, figure in scored.items() if math.isclose(figure.value, most.value)]
         over = plural(data["groups"], "group")
         says = (
-            f"On a scale from {'−2' if by_text else '−4'} to 4 members are on average most "
-            f"content under {enumerated([_title(c) for c in best])}: {kit.mean(most)} over {over}."
+            f"On a scale from {'−2' if by_text else '−4'} to 4 the mean of the members' scores is "
+            f"highest under {enumerated([_title(c) for c in best])}: {kit.mean(most)} over {over}."
         )
         if left_open := _left_open(read_table(run, SatisfactionRow)):
             says += f" Slots left open count as −4 ({left_open})."
