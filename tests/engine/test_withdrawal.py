@@ -347,7 +347,7 @@ def test_a_killed_process_leaves_a_withdrawal_that_can_be_done_again(talked: Run
     code = """
 import os, signal, sys
 from pathlib import Path
-from folkmoot.engine import withdrawal
+from folkmoot.engine.seats import withdrawal
 from folkmoot.storage.run_folder import RunFolder
 run, place = RunFolder(Path(sys.argv[1])), withdrawal.Playable("ann")
 found = withdrawal.find_personal_texts(run, place)

@@ -25,8 +25,9 @@ TEXTS = [
     *sorted(SOURCE.glob("studies/*/findings.py")),
     *sorted(SOURCE.glob("studies/*/findings/*.py")),
     *(SOURCE / "kit" / name for name in ("claims.py", "findings.py")),
-    *(SOURCE / "engine" / name for name in ("claims.py", "hypotheses.py")),
-    *(SOURCE / "report" / name for name in ("front.py", "mixed.py", "trust.py")),
+    *(SOURCE / "engine" / "settings" / name for name in ("claims.py", "hypotheses.py")),
+    *(SOURCE / "report" / "document" / name for name in ("front.py", "trust.py")),
+    SOURCE / "report" / "comparison" / "mixed.py",
     SOURCE / "measures" / "diagnostics.py",
 ]
 

@@ -94,7 +94,6 @@ async def test_the_server_wants_its_own_key_and_ends_with_its_user() -> None:
 
 ASKS_ON = """
 import asyncio
-from folkmoot.models import local, local_server
 from folkmoot.models.local.local_model import LocalModel
 from folkmoot.models.request import ProviderSettings
 from tests.models.test_local import QUESTION

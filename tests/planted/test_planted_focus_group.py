@@ -169,7 +169,8 @@ def test_a_good_and_a_bad_stimulus_differ_as_planted(tmp_path: Path) -> None:
     assert gap(run) == pytest.approx(truth, abs=TOLERANCE)
     assert gap(run, "after") > 0.3
     best = {f.key: f for f in STUDY.findings(run)}["concepts"].says
-    assert "most in favor of good" in best and "more than chance variation" in best
+    assert "The highest mean position after the talk is that on good" in best
+    assert "bad − good −" in best
 
 
 def test_two_names_for_one_stimulus_do_not_differ(tmp_path: Path) -> None:

@@ -148,9 +148,9 @@ def arms_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
     def filed(p: Participant) -> dict[str, Any]:
         return {**right(p), "condition": swap.get(p.condition, p.condition)}
 
-    def counted(config: Any, state: Any) -> dict[str, Any]:
-        found = summary(config, state)
-        rows = found["by_condition"]
+    def counted(run: RunFolder) -> dict[str, Any]:
+        found = summary(run)
+        rows: Any = found["by_condition"]
         return {**found, "by_condition": {c: rows[swap.get(c, c)] for c in rows}}
 
     patch.setattr(files, "participant_json", filed)

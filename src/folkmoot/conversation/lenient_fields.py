@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import re
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from typing import Any
 
 from pydantic import BaseModel
@@ -122,8 +122,8 @@ def mend_fields(
     nothing could be.
 
     Values are read another way first. Only where none can be, what may be left out is dropped: an
-    entry of a list, a field with a default. With `salvage` a required field that may be null is
-    null. `ways_out` are words that mean null where a field may be null.
+    entry of a list, a field of which the default is empty. With `salvage` a required field that may
+    be null is null. `ways_out` are words that mean null where a field may be null.
     """
     mended = copy.deepcopy(value)
     places = [(detail, _path_in(mended, detail["loc"])) for detail in errors]
@@ -179,7 +179,7 @@ def _leave_out(
     for end in range(len(path), 0, -1):
         place = path[:end]
         field, raw = _field_at(model, place), _get(value, place)
-        if isinstance(place[-1], int) or (field is not None and not field.is_required()):
+        if isinstance(place[-1], int) or (field is not None and _has_empty_default(field)):
             if raw is _UNREAD:
                 continue
             _get(value, place[:-1]).pop(place[-1])
@@ -190,6 +190,15 @@ def _leave_out(
         note(_dotted(place), UNREADABLE, "" if raw is _UNREAD else raw, "")
         return True
     return False
+
+
+def _has_empty_default(field: FieldInfo) -> bool:
+    """Whether a field that is left out holds nothing. Any other default would pass for an answer
+    that was given and could not be read."""
+    if field.is_required():
+        return False
+    default = field.get_default(call_default_factory=True)
+    return default is None or (isinstance(default, Sized) and not len(default))
 
 
 def _may_be_null(field: FieldInfo) -> bool:
