@@ -71,7 +71,7 @@ def test_a_paused_run_is_partial_and_can_be_read(paused: Path, tmp_path: Path) -
     found = standing(paused, "paused")
     assert found.state == "paused" and "budget" in found.why
     text = made(paused, tmp_path)
-    assert "figures cover only what was done until then" in text
+    assert "the run is paused, figures cover 0 of 36 participants" in text
     with reader(paused.parent) as server:
         assert "paused, can be resumed" in server.get("/").text
         overview = server.get("/run/paused/-/").text

@@ -223,7 +223,7 @@ def test_options_are_shuffled_for_each_participant_and_task(tmp_path: Path) -> N
     assert shown["options"].n_unique() > 10
     for row in shown.to_dicts():
         assert json.loads(row["options"])[row["position"] - 1] == row["value"] == "c"
-    again = play(book, tmp_path / ".." / tmp_path.name, player(option="c"), **{"resume": True})
+    again = play(book, tmp_path / ".." / tmp_path.name, player(option="c"))
     assert again.table("responses").equals(run.table("responses"))
     # The engine's own record of each reply has the same order.
     recorded = run.table("answers").filter(kind="workbook").drop_nulls("options")
