@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from folkmoot.conversation.answer_types import Answer, Unreadable
+from folkmoot.conversation.answer_types import Answer
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance, build_messages
 from folkmoot.engine.seats.seat_manager import Chair, Desk, Question, Scene
 from folkmoot.engine.seats.seats import Playable, Seats
@@ -41,8 +41,7 @@ def asking(
     everything where there is a `problem`, is sent back."""
 
     def problem_with(text: str) -> str:
-        read = wanted.parse(text) if wanted is not None else None
-        return read.problem if isinstance(read, Unreadable) else problem
+        return (wanted.problem_in(text) if wanted is not None else "") or problem
 
     who = Speaker(chair.place.id, "Me", system=system)
     messages = build_messages(who, Transcript(said), prompt).messages

@@ -105,6 +105,12 @@ class Answer(ABC, Generic[T_co]):
     def parse(self, reply: str) -> Parsed[T_co] | Unreadable | Missing:
         """Read a reply. `Missing`: the speaker took a way out, and is not asked again."""
 
+    def problem_in(self, reply: str) -> str:
+        """Why the answer of a person cannot be taken, in words; empty where it can. Nothing is
+        mended or left out: a person can correct what they wrote."""
+        read = self.parse(reply)
+        return read.problem if isinstance(read, Unreadable) else ""
+
     @property
     def schema(self) -> Schema | None:
         """The JSON schema of the reply; None for a reply that is not JSON."""
@@ -303,6 +309,13 @@ class Json(Answer[M]):
     def parse(self, reply: str) -> Parsed[M] | Unreadable | Missing:
         return _read_json(reply, dict, self.read, NO_OBJECT)
 
+    def problem_in(self, reply: str) -> str:
+        def read(value: object) -> Parsed[M] | Unreadable | Missing:
+            return self.read(value, mend=False)
+
+        found = _read_json(reply, dict, read, NO_OBJECT)
+        return found.problem if isinstance(found, Unreadable) else ""
+
     def salvage(self, reply: str) -> Parsed[M] | None:
         def read(value: object) -> Parsed[M] | Unreadable | Missing:
             return self.read(value, salvage=True)
@@ -310,8 +323,11 @@ class Json(Answer[M]):
         found = _read_json(reply, dict, read, NO_OBJECT)
         return found if isinstance(found, Parsed) else None
 
-    def read(self, value: object, *, salvage: bool = False) -> Parsed[M] | Unreadable | Missing:
-        """Read what is JSON already: a part of a larger reply. `salvage`: keep what can be read."""
+    def read(
+        self, value: object, *, salvage: bool = False, mend: bool = True
+    ) -> Parsed[M] | Unreadable | Missing:
+        """Read what is JSON already: a part of a larger reply. `salvage`: keep what can be read.
+        Without `mend` a value that does not fit is refused."""
         if self.may_decline and isinstance(value, dict):
             if is_declined(value.get(DECLINED)):
                 return Missing(DECLINED)
@@ -326,6 +342,8 @@ class Json(Answer[M]):
                 read = self.model.model_validate(value, context=reading)
             except ValidationError as error:
                 errors = error.errors()
+                if not mend:
+                    break
                 mended = mend_fields(
                     self.model, value, errors, notes.repaired, ways_out=WAYS_OUT, salvage=salvage
                 )

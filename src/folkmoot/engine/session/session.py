@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 
 import numpy as np
 
-from folkmoot.conversation.answer_types import Answer, Json, Missing, Text, Unreadable
+from folkmoot.conversation.answer_types import Answer, Json, Missing, Text
 from folkmoot.conversation.transcript import (
     EMPTY,
     Speaker,
@@ -202,7 +202,7 @@ class Scope:
             if seat is not None and run.desk is not None:
                 said = tuple(u for u in heard if u.missing is None and u.text)
                 form, count = (wanted.form, wanted.offered), len(messages)
-                scene = Scene(who, said, prompt, *form, count, _problems_of(wanted))
+                scene = Scene(who, said, prompt, *form, count, wanted.problem_in)
                 run.desk.expect(seat, address, scene)
             asked_at = AskedAt(address, self._place, who.id)
             got = await converse(run, asked_at, request, wanted, reasks)
@@ -565,7 +565,7 @@ async def _ask_card(run: RunContext, seat: Playable) -> Quoted:
     asked = RespondentHints(who.role, wanted.form, speaker=seat.id)
     request = Request(HUMAN, messages, schema=wanted.schema, asked=asked, spans=spans)
     if run.desk is not None:
-        scene = Scene(who, (), OWN_CARD, "json", (), len(messages), _problems_of(wanted))
+        scene = Scene(who, (), OWN_CARD, "json", (), len(messages), wanted.problem_in)
         run.desk.expect(seat, address, scene)
     # After all rows of the protocol, in the order of the seats: which of a person's questions comes
     # first depends on how fast others answer.
@@ -575,16 +575,6 @@ async def _ask_card(run: RunContext, seat: Playable) -> Quoted:
     row = SelfDescriptionRow(seat=seat.name, speaker_id=seat.id, address=address, text=card.told)
     run.record(place, row.table, row.cells())
     return describe_oneself(seat, card.told)
-
-
-def _problems_of(wanted: Answer[T]) -> Callable[[str], str]:
-    """Why an answer cannot be read, in words; empty where it can."""
-
-    def problem(text: str) -> str:
-        read = wanted.parse(text)
-        return read.problem if isinstance(read, Unreadable) else ""
-
-    return problem
 
 
 def _first(*values: Any) -> Any:
