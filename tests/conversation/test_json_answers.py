@@ -21,8 +21,8 @@ from folkmoot.conversation.answer_types import (
     Reading,
     Repair,
     Unreadable,
-    broken_off,
 )
+from folkmoot.conversation.json_replies import broken_off
 from folkmoot.conversation.template_sentences import (
     drop_template_sentences,
     read_field_sentences,

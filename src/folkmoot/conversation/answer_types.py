@@ -6,20 +6,18 @@ When none does, it says what was wrong, so that the engine can ask again.
 
 from __future__ import annotations
 
-import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
-import json_repair
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, ValidationInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import ModelSchema
 
+from folkmoot.conversation.json_replies import json_candidates
 from folkmoot.conversation.lenient_fields import UNREADABLE, mend_fields
 from folkmoot.conversation.template_sentences import FieldSentences, drop_template_sentences
 from folkmoot.json_text import Schema
@@ -214,9 +212,6 @@ class Text(Answer[str]):
     def parse(self, reply: str) -> Parsed[str] | Unreadable:
         text = reply.strip()
         return Parsed(text, "exact") if text else Unreadable("The reply was empty.")
-
-
-MOST_UNCLOSED, LONGEST_REPAIRED = 50, 200_000
 
 
 class Repair(NamedTuple):
@@ -696,20 +691,6 @@ def _refs(node: object) -> set[str]:
     return own.union(*map(_refs, node.values()))
 
 
-_WHOLE_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_LAST_NUMBER = re.compile(r"(?<=[\s:,\[])[-+]?\d[\d.eE+-]*\Z")
-
-
-def broken_off(reply: str) -> str:
-    """A reply in JSON that the token limit cut, so marked that the beginning of a value does not
-    count as the value: of 1 it may have been 15, and "yes" may have gone on. A text that was cut
-    ends in "…"; a number is left out."""
-    inside_text = '"' in _WHOLE_TEXT.sub("", reply)
-    if inside_text and not reply.rstrip().endswith(('"', "}", "]", "`")):
-        return reply.rstrip("\\") + "…"
-    return _LAST_NUMBER.sub("", reply)
-
-
 def _read_json(
     reply: str,
     shape: type | tuple[type, ...],
@@ -718,7 +699,7 @@ def _read_json(
 ) -> Parsed[T] | Unreadable | Missing:
     """The first reading of the reply as JSON that `read` takes, with its parse step."""
     unread = Unreadable(f"{problem} {ALL_FIELDS}")
-    for parse_step, candidate in _json_candidates(reply, "{" if shape is dict else "{["):
+    for parse_step, candidate in json_candidates(reply, "{" if shape is dict else "{["):
         if isinstance(candidate, shape):
             found = read(candidate)
             if isinstance(found, Parsed):
@@ -727,41 +708,3 @@ def _read_json(
                 return found
             unread = found
     return unread
-
-
-def _json_candidates(reply: str, openings: str) -> list[tuple[str, object]]:
-    """Readings of the reply as JSON, strictest first."""
-    reply = reply.encode("utf-8", "replace").decode("utf-8")  # no file can hold lone surrogates
-    found: list[tuple[str, object]] = []
-    fenced = re.search(r"```(?:json|JSON)?\s*(.*?)```", reply, re.DOTALL)
-    for parse_step, text in (("exact", reply), ("fenced", fenced[1] if fenced else None)):
-        if text is None:
-            continue
-        # ValueError also for integers of thousands of digits.
-        with suppress(ValueError, RecursionError):
-            found.append((parse_step, _sound(json.loads(text))))
-    starts = [reply.index(c) for c in openings if c in reply]
-    if starts and _repairable(reply):
-        body = reply[min(starts) :]
-        if fenced and any(c in fenced[1] for c in openings):
-            body = fenced[1]
-        with suppress(ValueError, RecursionError):
-            found.append(("repaired", _sound(json_repair.loads(body))))
-    return found
-
-
-def _repairable(reply: str) -> bool:
-    """Whether repair is worth its time: thousands of open braces take seconds for nothing."""
-    unclosed = reply.count("{") - reply.count("}") + reply.count("[") - reply.count("]")
-    return unclosed <= MOST_UNCLOSED and len(reply) <= LONGEST_REPAIRED
-
-
-def _sound(value: object) -> object:
-    """The value without lone surrogates, which may come in as escapes."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, list):
-        return [_sound(v) for v in value]
-    if isinstance(value, dict):
-        return {str(_sound(k)): _sound(v) for k, v in value.items()}
-    return value

@@ -28,8 +28,8 @@ from folkmoot.conversation.answer_types import (
     Parsed,
     Repair,
     Unreadable,
-    broken_off,
 )
+from folkmoot.conversation.json_replies import broken_off
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.journal.journal import Entry
 from folkmoot.engine.session.run_context import RunContext
