@@ -23,7 +23,7 @@ from folkmoot.kit.controls.conversations import find_decisions
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.questions import shipped_questions
 from folkmoot.kit.controls.tables import NEGATIVE, RETEST
-from folkmoot.measures.drift import Answers, measure_drift, total_variation
+from folkmoot.measures.drift import Answers, measure_drift
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Cell, Finding
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
@@ -185,10 +185,14 @@ def test_a_run_without_decisions_is_told_so(tmp_path: Path) -> None:
     assert not (run.path / CONTROLS).exists()
 
 
-def test_total_variation_has_known_answers() -> None:
-    assert total_variation("aabb", "aabb") == 0
-    assert total_variation("aaaa", "bbbb") == 1
-    assert total_variation("aaab", "abbb") == 0.5
+def test_the_distance_of_a_question_has_known_answers() -> None:
+    def distance(first: str, second: str) -> float:
+        arms = (Answers(tuple(first), (1, 2, 3, 4)), Answers(tuple(second), (5, 6, 7, 8)))
+        return measure_drift([arms], generator(1, ("a",))).questions[0].distance
+
+    assert distance("aabb", "aabb") == 0
+    assert distance("aaaa", "bbbb") == 1
+    assert distance("aaab", "abbb") == 0.5
 
 
 def test_drift_is_zero_where_arms_are_alike_and_one_where_nothing_is_shared() -> None:

@@ -49,15 +49,6 @@ class Drift:
     questions: tuple[QuestionDrift, ...]
 
 
-def total_variation(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
-    """Half the sum of the absolute differences of shares; NaN where an arm has no answer."""
-    if not first or not second:
-        return math.nan
-    kinds = {*first, *second}
-    differences = (first.count(k) / len(first) - second.count(k) / len(second) for k in kinds)
-    return sum(map(abs, differences)) / 2
-
-
 def measure_drift(questions: Sequence[tuple[Answers, Answers]], rng: np.random.Generator) -> Drift:
     """The drift between two arms over several questions.
 

@@ -1,4 +1,4 @@
-"""Controls of a finished run: a run of its own in `RUN/controls/`, with its own journal.
+"""Controls of a finished run: a run below it in `RUN/controls/`, with a separate journal.
 
 The run stays as it is, its journal and digest too. An amendment names the controls and the digest
 of their journal, so that `folkmoot verify` tells them from a folder that was put there by hand.
@@ -6,7 +6,6 @@ of their journal, so that `folkmoot verify` tells them from a folder that was pu
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -262,10 +261,3 @@ def finished_controls(run: RunFolder) -> Amendment | None:
         elif amendment.kind == WITHDRAWAL:
             made = None
     return made
-
-
-def plan_of(run: RunFolder) -> Mapping[str, object]:
-    """What the controls of a run asked, from their sealed plan."""
-    sealed = json.loads((run.path / CONTROLS / "plan.json").read_text("utf-8")).get("sealed", {})
-    data = sealed.get("controls", {}).get("data", {})
-    return dict(data)

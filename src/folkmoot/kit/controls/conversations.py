@@ -62,7 +62,7 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
     in each condition.
 
     Only those in a conversation of the participant's own count: where one reply speaks for several,
-    nobody can be asked further. Raises InputError where the run has none.
+    no participant can be asked further. Raises InputError where the run has none.
     """
     if not (run.has_table(ExposureRow.table) and run.has_table("answers")):
         raise InputError(
@@ -108,7 +108,7 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
     if not final:
         raise InputError(
             Problem(
-                f"{run.path}: no model made a decision in a conversation of its own",
+                f"{run.path}: no decision has a conversation that a model could continue",
                 hint="controls continue conversations; people and shared replies have none",
             )
         )

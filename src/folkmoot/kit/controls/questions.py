@@ -1,7 +1,7 @@
 """Negative controls: closed questions that no treatment can change.
 
 Twelve ship with the program, in English and German (`negative_controls.yaml`); a study file can
-give questions of its own. If the treatment moves such an outcome, it has changed who answers ("The
+give other questions. If the treatment moves such an outcome, it has changed who answers ("The
 Illusion of Intervention", arXiv 2605.20767).
 """
 
