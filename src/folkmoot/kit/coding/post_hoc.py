@@ -1,24 +1,17 @@
-"""Coding of a finished run: a run of its own in `RUN/codings/<coder>/`, with its own journal.
-
-The run itself stays as it is, its journal and digest too; an amendment names the coding and the
-digest of its journal, so that `folkmoot verify` tells it from a folder that somebody put there.
-"""
+"""Coding of a finished run by a model: a run below it, in `RUN/codings/<coder>/`."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from pydantic import Field
 
 from folkmoot.engine.run.event_loop import Stopper
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.runner import from_python, providers_of, run_study
-from folkmoot.engine.run.verify import Verification, verify_run
-from folkmoot.engine.session.folder_access import held_folder
+from folkmoot.engine.run.verify import Verification
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.study.study import Study
@@ -26,16 +19,17 @@ from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.kit.coding.coder import Text, coded_by_models, same_model
 from folkmoot.kit.coding.results import AFTERWARDS, codebook_in, codings
 from folkmoot.kit.coding.tables import CodeRow
-from folkmoot.storage.amendments import Amendment, amend, amendments
-from folkmoot.storage.run_folder import STUDY_FILE, RunFolder
+from folkmoot.kit.run_below import (
+    Below,
+    calling_settings,
+    require_finished,
+    run_below,
+    verify_below,
+)
+from folkmoot.storage.amendments import amendments
+from folkmoot.storage.run_folder import RunFolder
 
 FOLDER = "codings"
-# How the run called models; a coding calls them alike.
-KEPT = (
-    *("endpoints", "concurrency", "max_api_retries", "api_retry_base_seconds"),
-    *("api_sleep_seconds", "request_timeout_seconds", "max_reply_mb", "quota_wait_seconds"),
-    *("random_seed", "local"),
-)
 
 
 class AfterwardsConfig(StudyConfig):
@@ -56,28 +50,15 @@ def code_afterwards(
     stopped. Raises InputError for an unfinished run, one without texts, and a coder who has
     coded it already; otherwise what `run_study` raises."""
     refuse(run, coder)
-    settings = {k: v for k, v in run.config.items() if k in KEPT}
-    settings |= {"model": coder, "sample": sample}
-    folder = run.path / FOLDER / re.sub(r"[^\w.-]+", "-", coder)
-    found = from_python(study_of(run), settings, options)
-    options.consent.require_sending(
-        run.path / STUDY_FILE, found.config, providers_of(found, options)
-    )
-    done = run_study(found, replace(options, out=folder, resume=folder.exists()), stopper)
-    with held_folder(run.path):
-        made = {
-            "folder": folder.relative_to(run.path).as_posix(),
-            "journal_digest": done.manifest["journal_digest"],
-        }
-        amend(run.path, [Amendment(AFTERWARDS, coder, done.manifest["finished_at"], made)])
-    return done
+    settings = {**calling_settings(run), "model": coder, "sample": sample}
+    name = re.sub(r"[^\w.-]+", "-", coder)
+    below = Below(study_of(run), f"{FOLDER}/{name}", AFTERWARDS, coder)
+    return run_below(run, below, settings, options, stopper)
 
 
 def refuse(run: RunFolder, coder: str) -> None:
     """Raise InputError where this coder cannot code this run."""
-    if not run.finished:
-        hint = "end it with --resume first"
-        raise InputError(Problem(f"{run.path}: the run is not finished", hint=hint))
+    require_finished(run)
     read = codings(run)
     if not read:
         raise InputError(
@@ -131,13 +112,4 @@ def verify_codings(run: RunFolder) -> Iterator[tuple[str, Verification]]:
         coded = [a for a in amendments(run.path) if a.kind == AFTERWARDS]
     except StorageError:  # what is wrong with the amendments is told with the run
         return
-    for made in coded:
-        name = str(made.data["folder"])
-        folder = run.path / name
-        if not folder.is_dir():
-            yield name, Verification([f"{name} is gone."])
-            continue
-        found = verify_run(RunFolder(folder), study_of(run))
-        if found.content_digest != made.data["journal_digest"]:
-            found.differences.append(f"{name}: its journal has changed since it was amended.")
-        yield name, found
+    yield from (verify_below(run, made, study_of(run)) for made in coded)

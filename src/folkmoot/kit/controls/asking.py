@@ -1,14 +1,9 @@
-"""Controls of a finished run: a run below it in `RUN/controls/`, with a separate journal.
-
-The run stays as it is, its journal and digest too. An amendment names the controls and the digest
-of their journal, so that `folkmoot verify` tells them from a folder that was put there by hand.
-"""
+"""Controls of a finished run: a run below it, in `RUN/controls/`."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,10 +16,8 @@ from folkmoot.conversation.transcript import Transcript
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.run.event_loop import Stopper
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.runner import from_python, providers_of, run_study
-from folkmoot.engine.run.verify import Verification, verify_run
+from folkmoot.engine.run.verify import Verification
 from folkmoot.engine.seats.withdrawal import KIND as WITHDRAWAL
-from folkmoot.engine.session.folder_access import held_folder
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.engine.settings.config import Positive, StudyConfig
 from folkmoot.engine.study.study import Study, study_of_run
@@ -46,17 +39,18 @@ from folkmoot.kit.controls.questions import (
 )
 from folkmoot.kit.controls.respondent import part_for
 from folkmoot.kit.controls.tables import FACT, NEGATIVE, RETEST, ControlRow
+from folkmoot.kit.run_below import (
+    Below,
+    calling_settings,
+    require_finished,
+    run_below,
+    verify_below,
+)
 from folkmoot.provenance import quote
-from folkmoot.storage.amendments import Amendment, amend, amendments
-from folkmoot.storage.run_folder import CONTROLS, JOURNAL, STUDY_FILE, RunFolder
+from folkmoot.storage.amendments import Amendment, amendments
+from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 
 AMENDMENT = "controls"
-# How the run called models; its controls call them alike.
-_KEPT = (
-    *("endpoints", "concurrency", "max_api_retries", "api_retry_base_seconds"),
-    *("api_sleep_seconds", "request_timeout_seconds", "max_reply_mb", "quota_wait_seconds"),
-    *("random_seed", "local", "respondent", "temperature"),
-)
 
 
 class ControlsConfig(StudyConfig):
@@ -86,25 +80,16 @@ def run_controls(
     Raises InputError for an unfinished run, one without decisions, and one that has controls
     already; otherwise what `run_study` raises.
     """
-    if not run.finished:
-        hint = "end it with --resume first"
-        raise InputError(Problem(f"{run.path}: the run is not finished", hint=hint))
+    require_finished(run)
     if finished_controls(run) is not None:
         hint = f"they are in {run.path / CONTROLS}; folkmoot report shows them"
         raise InputError(Problem(f"{run.path}: the run has controls already", hint=hint))
-    kept = {key: value for key, value in run.config.items() if key in _KEPT and value is not None}
     asked = Counter(decision.model for decision in find_decisions(run))
-    kept["model"] = asked.most_common(1)[0][0]  # which the command line may have chosen
-    found = from_python(study_of(run), {**kept, **settings}, options)
-    options.consent.require_sending(
-        run.path / STUDY_FILE, found.config, providers_of(found, options)
-    )
-    folder = run.path / CONTROLS
-    done = run_study(found, replace(options, out=folder, resume=folder.exists()), stopper)
-    with held_folder(run.path):
-        made = {"folder": CONTROLS, "journal_digest": done.manifest["journal_digest"]}
-        amend(run.path, [Amendment(AMENDMENT, "folkmoot", done.manifest["finished_at"], made)])
-    return done
+    # The command line may have chosen another model than the study file names.
+    model = asked.most_common(1)[0][0]
+    kept = {**calling_settings(run, "respondent", "temperature"), "model": model}
+    below = Below(study_of(run), CONTROLS, AMENDMENT, "folkmoot")
+    return run_below(run, below, {**kept, **settings}, options, stopper)
 
 
 def study_of(run: RunFolder) -> Study[ControlsConfig]:
@@ -236,16 +221,8 @@ def verify_controls(run: RunFolder) -> Iterator[tuple[str, Verification]]:
         made = finished_controls(run)
     except StorageError:  # what is wrong with the amendments is told with the run
         return
-    if made is None:
-        return
-    folder = run.path / CONTROLS
-    if not folder.is_dir():
-        yield CONTROLS, Verification([f"{CONTROLS} is gone."])
-        return
-    found = verify_run(RunFolder(folder), study_of(run))
-    if found.content_digest != made.data["journal_digest"]:
-        found.differences.append(f"{CONTROLS}: its journal has changed since it was amended.")
-    yield CONTROLS, found
+    if made is not None:
+        yield verify_below(run, made, study_of(run))
 
 
 def finished_controls(run: RunFolder) -> Amendment | None:

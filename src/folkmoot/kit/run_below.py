@@ -1,0 +1,88 @@
+"""A run below a run: further calls about a finished run, in a folder and a journal beside its own.
+
+Codings and controls are such runs. The run above stays as it is, its journal and digest too. An
+amendment names the folder below and the digest of its journal, so that `folkmoot verify` tells it
+from a folder that was put there by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from folkmoot.engine.run.event_loop import Stopper
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.runner import from_python, providers_of, run_study
+from folkmoot.engine.run.verify import Verification, verify_run
+from folkmoot.engine.session.folder_access import held_folder
+from folkmoot.engine.study.study import Study
+from folkmoot.errors import InputError, Problem
+from folkmoot.storage.amendments import Amendment, amend
+from folkmoot.storage.run_folder import STUDY_FILE, RunFolder
+
+# How the run called models. A run below it calls them alike.
+_CALLING = (
+    *("endpoints", "concurrency", "max_api_retries", "api_retry_base_seconds"),
+    *("api_sleep_seconds", "request_timeout_seconds", "max_reply_mb", "quota_wait_seconds"),
+    *("random_seed", "local"),
+)
+
+
+@dataclass(frozen=True)
+class Below:
+    """What is run below a run: its study type, its folder (relative to the run), and the kind and
+    the author of the amendment that names it."""
+
+    study: Study[Any]
+    folder: str
+    kind: str
+    by: str
+
+
+def calling_settings(run: RunFolder, *more: str) -> dict[str, object]:
+    """The settings of a run that say how it called models, and `more` keys of it."""
+    kept = (*_CALLING, *more)
+    return {key: run.config[key] for key in kept if run.config.get(key) is not None}
+
+
+def require_finished(run: RunFolder) -> None:
+    """Raise InputError for a run that has not come to its end."""
+    if not run.finished:
+        hint = "end it with --resume first"
+        raise InputError(Problem(f"{run.path}: the run is not finished", hint=hint))
+
+
+def run_below(
+    run: RunFolder,
+    below: Below,
+    settings: Mapping[str, object],
+    options: RunOptions,
+    stopper: Stopper | None = None,
+) -> RunFolder:
+    """Run a study below a finished run, or resume it where it stopped, and amend the run.
+
+    Raises what `run_study` raises.
+    """
+    found = from_python(below.study, settings, options)
+    options.consent.require_sending(
+        run.path / STUDY_FILE, found.config, providers_of(found, options)
+    )
+    folder = run.path / below.folder
+    done = run_study(found, replace(options, out=folder, resume=folder.exists()), stopper)
+    made = {"folder": below.folder, "journal_digest": done.manifest["journal_digest"]}
+    with held_folder(run.path):
+        amend(run.path, [Amendment(below.kind, below.by, done.manifest["finished_at"], made)])
+    return done
+
+
+def verify_below(run: RunFolder, made: Amendment, study: Study[Any]) -> tuple[str, Verification]:
+    """The folder that an amendment names, and its run replayed and compared like any run."""
+    name = str(made.data["folder"])
+    folder = run.path / name
+    if not folder.is_dir():
+        return name, Verification([f"{name} is gone."])
+    found = verify_run(RunFolder(folder), study)
+    if found.content_digest != made.data["journal_digest"]:
+        found.differences.append(f"{name}: its journal has changed since it was amended.")
+    return name, found
