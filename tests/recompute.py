@@ -102,12 +102,13 @@ def _as_families(rows: Rows, test: Callable[[dict, float], tuple | None]) -> Row
         level = 1 - 0.05 / size["primary"] if row["family"] == "primary" else 0.95
         found = test(row, level)
         row |= dict(zip(("low", "high", "p"), found or (None,) * 3, strict=True))
-        row |= {"level_share": level if row["low"] is not None else None, "holm_p": None}
+        row |= {"level_share": level if row["low"] is not None else None, "adjusted_p": None}
     for family in FAMILIES:
         known = [r for r in rows if r["family"] == family and r["p"] is not None]
         holms = multipletests([r["p"] for r in known], method="holm")[1] if known else []
         for row, p in zip(known, holms, strict=True):
-            row["holm_p"] = p
+            together = min(1.0, size["primary"] * row["p"])
+            row["adjusted_p"] = together if family == "primary" else p
     return rows
 
 
@@ -414,7 +415,7 @@ def _by_treatment(measure: str) -> Callable[[Path], Rows]:
                     "minus_low": claim.get("low"),
                     "minus_high": claim.get("high"),
                     "p": claim.get("p"),
-                    "holm_p": claim.get("holm_p"),
+                    "adjusted_p": claim.get("adjusted_p"),
                 }
             )
         return told

@@ -94,6 +94,8 @@ def sandwich(y: np.ndarray, x: np.ndarray, clusters: Sequence, level: float) -> 
         return (None, None, 1.0) if abs(value) < 1e-12 else NOTHING
     products = np.array(weights) @ np.array(weights).T
     df = np.trace(products) ** 2 / np.square(products).sum()
+    if df < 4 - 1e-9:
+        return NOTHING
     error = math.sqrt(variance)
     reach = stats.t.ppf((1 + level) / 2, df) * error
     return value - reach, value + reach, float(2 * stats.t.sf(abs(value) / error, df))
@@ -146,12 +148,13 @@ def tango(first: pd.Series, second: pd.Series, level: float) -> tuple:
     exact = stats.binomtest(up, moves)
     of = exact.proportion_ci(level, method="exact")
     low = min(low, (2 * of.low - 1) * moves / n)
-    return low, max(high, (2 * of.high - 1) * moves / n), float(exact.pvalue)
+    larger = max(float(exact.pvalue), float(stats.chi2.sf((up - down) ** 2 / moves, 1)))
+    return low, max(high, (2 * of.high - 1) * moves / n), larger
 
 
 def recompute(folder: Path, claims: Sequence[Claim]) -> list[Found]:
-    """Estimate, interval, p and Holm's p of each claim, in order. Primary intervals hold together
-    (Bonferroni); primary claims without a test count as if p were 1."""
+    """Estimate, interval, p and adjusted p of each claim, in order. Primary intervals hold together
+    (Bonferroni), and so do their p; those of other claims are Holm's in their family."""
     families = [str(claim["family"]) for claim in claims]
     found: list[Found] = []
     for claim, family in zip(claims, families, strict=True):
@@ -159,16 +162,19 @@ def recompute(folder: Path, claims: Sequence[Claim]) -> list[Found]:
         try:
             first, second = read(folder, claim)
         except KeyError:
-            found.append(dict.fromkeys(("value", "low", "high", "p", "holm_p")))
+            found.append(dict.fromkeys(("value", "low", "high", "p", "adjusted_p")))
             continue
         low, high, p = infer(first, second, claim, level)
         told = {"value": estimate(first, second, claim), "low": low, "high": high, "p": p}
-        found.append({**told, "holm_p": None})
+        found.append({**told, "adjusted_p": None})
     for family in set(families):
         own = [row for row, name in zip(found, families, strict=True) if name == family]
-        counted = own if family == "primary" else [row for row in own if row["p"] is not None]
-        ps = [1.0 if row["p"] is None else row["p"] for row in counted]
-        adjusted = multipletests(ps, method="holm")[1] if ps else []
+        counted = [row for row in own if row["p"] is not None]
+        ps = [float(row["p"]) for row in counted]  # type: ignore[arg-type]
+        if family == "primary":
+            adjusted = [min(1.0, len(own) * p) for p in ps]
+        else:
+            adjusted = multipletests(ps, method="holm")[1].tolist() if ps else []
         for row, p in zip(counted, adjusted, strict=True):
-            row["holm_p"] = float(p) if row["p"] is not None and len(own) > 1 else None
+            row["adjusted_p"] = p if len(own) > 1 else None
     return found

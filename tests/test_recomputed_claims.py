@@ -42,7 +42,7 @@ def check(found: list[Result], folder: Path) -> int:
             "low": e.low if shown else math.nan,
             "high": e.high if shown else math.nan,
             "p": e.p,
-            "holm_p": result.adjusted_p,
+            "adjusted_p": result.adjusted_p,
         }
         for name, value in ours.items():
             other = math.nan if row[name] is None else row[name]

@@ -189,7 +189,7 @@ def test_hypotheses_are_sealed_and_everything_else_is_called_exploratory(tmp_pat
     )
     stated = dict(zip(first.grid.columns, first.grid.rows[0], strict=True))
     assert same["family"] == "primary"
-    assert (same["difference_points"], same["p"]) == (stated["difference"], stated["p"])
+    assert (same["difference_points"], same["p"]) == (stated["difference"], stated["adjusted_p"])
     plan = json.loads((done.path / "plan.json").read_text("utf-8"))
     assert "acp" in json.dumps(plan["sealed"]["design"]["data"]["settings"]["hypotheses"])
     path.write_text(

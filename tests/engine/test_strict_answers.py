@@ -181,7 +181,7 @@ def finding(low: float, high: float, p: float = 0.5, conclusion: str = "") -> Fi
         (finding(0.1, 0.3), []),
         (finding(-0.1, 0.3), ["a − b is unclear and not above 0"]),
         (finding(-0.3, -0.1), ["a − b is below 0 and not above 0"]),
-        (finding(0.1, 0.3, p=0.01), ["a: p is significant"]),
+        (finding(0.1, 0.3, p=0.01), ["a: p is below .05"]),
         (finding(0.1, 0.3, conclusion="C wins"), ["C wins instead of nothing"]),
         (None, ["cannot be computed"]),
     ],

@@ -28,9 +28,15 @@ def results(*counts: tuple[int, str], n: int = 100) -> list[Result]:
 
 def test_only_primary_claims_have_a_p_and_a_conclusion_in_words() -> None:
     says = say_claims(results((40, "primary"), (40, "secondary"), (12, "exploratory")))
-    main, _, rest = says.partition("Without a conclusion: ")
-    assert main == "arm0 − a +30 points (+18 to +41, p < .001): a difference is shown. "
-    assert rest == "arm1 − a +30 points (+18 to +41); arm2 − a +2 points (−7 to +11)."
+    assert says == (
+        "arm0 − a +30 points (+18 to +41, p < .001): a difference is shown. "
+        "The table also has 2 exploratory estimates, without a conclusion."
+    )
+    rest = say_claims(results((40, "secondary"), (12, "exploratory")))
+    assert rest == (
+        "Exploratory, without a conclusion: arm0 − a +30 points (+18 to +41); "
+        "arm1 − a +2 points (−7 to +11)."
+    )
 
 
 def test_sentence_table_and_chart_hold_the_same_numbers() -> None:
@@ -44,6 +50,9 @@ def test_sentence_table_and_chart_hold_the_same_numbers() -> None:
         assert (value, low, high) == tuple(
             cells[f"{n}_points"] for n in ("difference", "low", "high")
         )
+        if cells["family"] != "primary":
+            assert label not in made.says
+            continue
         said = re.search(
             rf"{re.escape(label)} ([+−]\d+) points \(([+−]\d+) to ([+−]\d+)", made.says
         )
@@ -58,7 +67,7 @@ def test_few_units_are_an_illustration_without_interval_p_or_conclusion() -> Non
     assert made is not None
     assert made.says.endswith("arm0 − a +75 points (no interval): not tested.")
     cells = dict(zip(made.grid.columns, made.grid.rows[0], strict=True))
-    assert [cells[n] for n in ("low_points", "high_points", "p", "holm_p", "level_share")] == [
+    assert [cells[n] for n in ("low_points", "high_points", "p", "adjusted_p", "level_share")] == [
         None
     ] * 5
 

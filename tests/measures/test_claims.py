@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from typing import get_args
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from folkmoot.measures.inference.claims import Claim, Side, estimate_difference, evaluate
+from folkmoot.measures.inference.claims import (
+    Claim,
+    Direction,
+    Family,
+    Result,
+    Side,
+    estimate_difference,
+    evaluate,
+    judge_families,
+)
 from folkmoot.measures.inference.proportions import newcombe
 from folkmoot.measures.inference.specification_curve import Curve, specification_curve
 
@@ -44,6 +59,105 @@ def test_what_is_printed_of_a_share_is_in_points_and_of_a_mean_is_not() -> None:
     assert "%" not in said
     mean = Claim("warmth", ("a", "b"), "mean")
     assert "points" not in evaluate(mean, side(40, 100, "a"), side(10, 100, "b")).says
+
+
+def drawn_sides(kind: str, paired: bool, per_unit: int, seed: int) -> tuple[Side, Side]:
+    """Both arms of a claim with an effect, a size and a spread by chance."""
+    rng = np.random.default_rng(seed)
+    units = rng.integers(5, 40)
+    effect, spread = rng.normal(0, 0.4), rng.uniform(0.05, 1)
+    sides = []
+    shared = rng.normal(0, spread, units)
+    for arm, shift in (("a", effect), ("b", 0.0)):
+        sizes = rng.integers(1, per_unit + 1, units) if per_unit > 1 else np.ones(units, int)
+        of = np.repeat(np.arange(units), per_unit if paired else sizes)
+        y = 0.3 + shift + shared[of] + rng.normal(0, spread, len(of))
+        values = (y > 0.5).astype(float) if kind == "share" else y
+        names = tuple(str(u) if paired else f"{arm}{u}" for u in of)
+        subjects = tuple(range(len(of))) if paired else ()
+        sides.append(Side(values, names, subjects=subjects))
+    return sides[0], sides[1]
+
+
+def tells(result: Result) -> str:
+    """What the printed p says of no difference: "yes", "no", or nothing."""
+    found = re.search(r"p (<|=) (\.\d+|1)", result.numbers)
+    return "" if found is None else "yes" if float(found[2]) < 0.05 else "no"
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["share", "mean"]),
+            st.booleans(),
+            st.integers(1, 4),
+            st.sampled_from(get_args(Direction)),
+            st.integers(0, 2**32 - 1),
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    st.sampled_from(get_args(Family)),
+)
+def test_verdict_p_and_interval_never_contradict_each_other(
+    drawn: list[tuple[str, bool, int, Direction, int]], family: Family
+) -> None:
+    claims = {}
+    for number, (kind, paired, per_unit, direction, seed) in enumerate(drawn):
+        claim = Claim(f"t.c{number}", ("x", "y"), kind, direction, family=family)  # type: ignore[arg-type]
+        if direction == "equivalent":
+            claim = replace(claim, margin=0.2)
+        claims[claim] = drawn_sides(kind, paired, per_unit, seed)
+    for result in judge_families(list(claims), lambda c: (c, *claims[c])):
+        e, apart, says = result.estimate, tells(result), result.concluded
+        if not e.has_interval:
+            assert result.why or e.p == 1.0
+            continue
+        if min(abs(e.low), abs(e.high)) < 1e-6:
+            continue  # at the border itself rounding decides
+        if result.claim.direction == "equivalent":
+            assert apart == ""
+            assert (result.verdict == "supported") == (e.low >= -0.2 and e.high <= 0.2)
+            continue
+        if family == "primary":
+            assert (apart == "yes") == e.excludes_zero, says
+        elif e.excludes_zero and apart == "no":
+            assert "by itself" in result.numbers, says
+        if result.claim.direction == "different":
+            assert (result.verdict == "supported") == (apart == "yes"), says
+        if result.verdict == "supported":
+            assert apart == "yes" and e.excludes_zero, says
+
+
+def test_simultaneous_intervals_hold_together_with_effects_and_without() -> None:
+    rng = np.random.default_rng(3108)
+    truths = (0.0, 0.3, 0.6)
+    claims = {Claim(f"t.c{n}", ("a", "b"), "mean", family="primary"): n for n in range(3)}
+    held = 0
+    for _ in range(400):
+        base = rng.normal(size=40)
+        arms = [Side.of(rng.normal(t, 1, 40), [f"a{i}" for i in range(40)]) for t in truths]
+        other = Side.of(base, [f"b{i}" for i in range(40)])
+        found = judge_families(list(claims), lambda c, arms=arms: (c, arms[claims[c]], other))  # type: ignore[misc]  # noqa: B023
+        held += all(
+            r.estimate.low <= t <= r.estimate.high for r, t in zip(found, truths, strict=True)
+        )
+    assert held >= 0.93 * 400
+
+
+def test_too_few_degrees_of_freedom_are_no_test_and_the_report_says_so() -> None:
+    # One of seven groups has most of the people.
+    units = ["big"] * 60 + [f"g{n}" for n in range(6)]
+    values = np.random.default_rng(5).normal(1, 1, len(units))
+    sides = (
+        Side(values, tuple(units), subjects=tuple(range(66))),
+        Side(np.zeros(66), tuple(units), subjects=tuple(range(66))),
+    )
+    result = evaluate(Claim("t.c", ("x", "y"), "mean", family="primary"), *sides)
+    assert not result.tested and not result.estimate.has_interval
+    assert "degrees of freedom, fewer than four" in result.concluded
+    assert "not tested" in result.verdict
 
 
 def over_specifications(

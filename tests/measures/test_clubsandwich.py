@@ -55,5 +55,8 @@ def test_figures_of_clubsandwich(
         ROWS[:, 1] * weights, design * weights[:, None], column, ROWS[:, 0].tolist()
     )
     assert e.value == pytest.approx(value, rel=1e-9)
+    if df < 4:  # no test, whatever the package prints
+        assert not e.has_interval and f"{df:.1f} degrees of freedom" in e.why
+        return
     assert e.p == pytest.approx(p, rel=1e-9)
     assert e.high - e.value == pytest.approx(stats.t.ppf(0.975, df) * error, rel=1e-9)

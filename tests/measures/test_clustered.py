@@ -47,15 +47,15 @@ def test_cr2_and_its_degrees_of_freedom_by_their_definition():
     """A_g is the symmetric square root of the inverse of I − H in each cluster, the degrees of
     freedom Satterthwaite's of the quadratic form, both by whole matrices."""
     rng = np.random.default_rng(5)
-    groups = np.repeat(np.arange(7), [2, 9, 4, 1, 6, 3, 12])
+    groups = np.repeat(np.arange(14), [2, 9, 4, 1, 6, 3, 12, 3, 5, 8, 2, 7, 5, 4])
     n = len(groups)
     x = np.column_stack([np.ones(n), groups % 2, rng.normal(size=n)]).astype(float)
-    y = rng.normal(size=n) + rng.normal(size=7)[groups]
+    y = rng.normal(size=n) + rng.normal(size=14)[groups]
     bread = np.linalg.inv(x.T @ x)
     left = np.eye(n) - x @ bread @ x.T
     for column in range(3):
-        loads = np.zeros((n, 7))
-        for g in range(7):
+        loads = np.zeros((n, 14))
+        for g in range(14):
             own = np.flatnonzero(groups == g)
             values, vectors = np.linalg.eigh(left[np.ix_(own, own)])
             root = vectors @ np.diag([v**-0.5 if v > 1e-10 else 0 for v in values]) @ vectors.T

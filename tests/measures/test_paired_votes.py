@@ -111,7 +111,11 @@ def test_a_paired_interval_excludes_zero_exactly_where_mcnemar_does(both, first,
     if both + first + second + neither < 5:
         return
     e = paired_shares(both, first, second, neither)
-    assert e.p == mcnemar(first, second).p
+    assert e.p >= mcnemar(first, second).p
+    for level in (0.95, 0.99, 0.9995):
+        strict = paired_shares(both, first, second, neither, level)
+        if abs(e.p - (1 - level)) > 1e-7:
+            assert strict.excludes_zero == (e.p < 1 - level)
     if abs(e.p - 0.05) > 1e-9:
         assert e.excludes_zero == (e.p < 0.05)
 

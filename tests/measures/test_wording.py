@@ -29,6 +29,10 @@ TEXTS = [
     *(SOURCE / "report" / "document" / name for name in ("front.py", "trust.py")),
     SOURCE / "report" / "comparison" / "mixed.py",
     SOURCE / "measures" / "diagnostics.py",
+    SOURCE / "studies" / "focus_group" / "sycophancy.py",
+    SOURCE / "engine" / "study" / "strict_answers.py",
+    *(SOURCE / "report" / "comparison" / name for name in ("compare.py", "between_runs.py")),
+    *(SOURCE / "report" / "comparison" / name for name in ("people.py", "power.py")),
 ]
 
 
@@ -70,6 +74,8 @@ def test_too_few_units_are_called_not_tested() -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "The difference is significant.",
+        "No difference is statistically significant.",
         "There was no change in C4.",
         "Opinions were unchanged.",
         "The arms had no effect.",

@@ -122,7 +122,7 @@ def null_runs(study: str, folder: Path, runs: int) -> list[tuple[float, float]]:
     for seed in range(runs):
         run = folkmoot.run(source, model="synthetic", seed=seed, out=folder / f"run{seed}")
         own = run.findings
-        found.append((min(p_values_of(study, own, "holm_p")), p_values_of(study, own, "p")[0]))
+        found.append((min(p_values_of(study, own, "adjusted_p")), p_values_of(study, own, "p")[0]))
         shutil.rmtree(run.path)
     return found
 

@@ -225,8 +225,8 @@ def test_the_first_page_says_how_brackets_and_circles_are_read(pilot: RunFolder)
     def legend(*findings: Finding) -> str:
         return front(pilot, study_of_run(pilot), "", findings, []).legend
 
-    by_holm = "Adjusted p: by Holm's method, over the claims of the same family."
-    assert legend(shares) == f"Brackets and lines: 95 % intervals. {by_holm}"
+    adjusted = "Adjusted p: p times the number of primary claims."
+    assert legend(shares) == f"Brackets and lines: 95 % intervals. {adjusted}"
     assert legend(few) == "Filled: the mean; open: each set."
     assert legend(stated) == "Brackets and lines: intervals."
     primary = replace(stated, section="Effects", grid=Grid.of([{"level_share": 0.983}]))

@@ -3,8 +3,8 @@
 read_results(run, Config, claims)   the results of what a study type declares
 claim_rows(results)                 the rows of a table: contrast, estimate, interval, p
 claim_lines(results, axis)          the chart
-say_claims(results)                 the sentence: primary claims with their conclusions, all
-                                    others as estimates, without a p
+say_claims(results)                 the sentence: primary claims with their conclusions; where
+                                    there are none, the others as estimates, without a p
 claims_finding(...)                 the whole finding
 """
 
@@ -19,7 +19,7 @@ from folkmoot.engine.settings.claims import read_declared
 from folkmoot.engine.settings.hypotheses import evaluate_declared
 from folkmoot.kit.findings import Row, cells, intervals, listed
 from folkmoot.measures.inference.claims import Claim, Result
-from folkmoot.measures.inference.estimates import known
+from folkmoot.measures.inference.estimates import known, plural
 from folkmoot.measures.wording import ESTIMATES, EXPLORATORY
 from folkmoot.storage.findings import Finding, Grid, Intervals
 from folkmoot.storage.run_folder import RunFolder
@@ -27,8 +27,9 @@ from folkmoot.storage.run_folder import RunFolder
 Config = TypeVar("Config", bound=BaseModel)
 LEVELS = (
     "level share: the level of the interval. Those of primary claims hold together, so that the "
-    "chance of even one that misses is at most 5 %. holm p: adjusted for the claims of the same "
-    "family by Holm's method."
+    "chance of even one that misses is at most 5 %. adjusted p: of primary claims p times their "
+    "number, so that it is below .05 where the interval excludes zero; of all others adjusted for "
+    "the claims of the same family by Holm's method."
 )
 SAID = 6  # estimates of claims that are not primary, in one sentence
 
@@ -54,7 +55,7 @@ def claim_rows(results: Sequence[Result]) -> list[Row]:
                 **cells(r.estimate, f"difference{suffix}", suffix),
                 "level_share": r.level if r.estimate.has_interval else None,
                 "p": known(r.estimate.p),
-                "holm_p": known(r.p),
+                "adjusted_p": known(r.p),
             }
         )
     return rows
@@ -67,16 +68,19 @@ def claim_lines(results: Sequence[Result], axis: str) -> Intervals | None:
     return intervals(lines, axis, zero=0.0, percent=share)
 
 
-def say_claims(results: Sequence[Result]) -> str:
-    """Primary claims with what may be said of them; others as estimates, the first `SAID`."""
+def say_claims(results: Sequence[Result], about: str = "") -> str:
+    """Primary claims with what may be said of them, and how many others are in the table: beside a
+    conclusion, an estimate without one would be taken for a result. Where none is primary, the
+    estimates of the first `SAID`. `about`: what is compared, in words."""
     primary = [r for r in results if r.claim.family == "primary"]
     others = [r for r in results if r.claim.family != "primary"]
-    said = [listed(r.concluded for r in primary)] if primary else []
-    if others:
-        more = f" and {len(others) - SAID} more in the table" * (len(others) > SAID)
-        told = "; ".join(r.estimated for r in others[:SAID])
-        said.append(f"{ESTIMATES} {told}{more}.")
-    return " ".join(said)
+    if primary:
+        counted = plural(len(others), "exploratory estimate")
+        more = f" The table also has {counted}, without a conclusion." if others else ""
+        return f"{f'{about}: ' if about else ''}{listed(r.concluded for r in primary)}{more}"
+    more = f" and {len(others) - SAID} more in the table" * (len(others) > SAID)
+    told = f"{ESTIMATES} {'; '.join(r.estimated for r in others[:SAID])}{more}."
+    return f"{about}. {told}" if about else told
 
 
 def claims_finding(
@@ -100,11 +104,11 @@ def claims_finding(
         "unit": held[0].claim.unit,
         "units": max(r.estimate.units for r in held),
     }
-    lead = "" if title.endswith(axis) else f"{axis[0].upper()}{axis[1:]}: "
+    about = "" if title.endswith(axis) else f"{axis[0].upper()}{axis[1:]}"
     return Finding(
         key,
         title,
-        f"{lead}{say_claims(held)}",
+        say_claims(held, about),
         Grid.of(claim_rows(held), f"First minus second{_methods(held)}."),
         claim_lines(held, axis),
         notes=(LEVELS, *([] if primary else [EXPLORATORY]), *notes),

@@ -214,18 +214,20 @@ def _worded(e: Estimate, value: str, span: str, aside: str) -> str:
     )
 
 
-def number(value: float | None) -> str:
-    """A mean with two decimals; "unknown"."""
+def number(value: float | None, digits: int = 2) -> str:
+    """A mean with two decimals; "unknown". Beside a difference, means have one digit more than it,
+    so that the difference is seen to be theirs."""
     if value is None or not math.isfinite(value):
         return "unknown"
-    return f"{value:.2f}".replace("-", "−") if abs(value) >= 0.005 else "0.00"
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
-def signed(value: float | None) -> str:
-    """A difference with its sign and two decimals; "unknown"."""
+def signed(value: float | None, digits: int = 2) -> str:
+    """A difference with its sign and two decimals; "unknown". See `number` for `digits`."""
     if value is None or not math.isfinite(value):
         return "unknown"
-    return f"{value:+.2f}".replace("-", "−") if abs(value) >= 0.005 else "0.00"
+    rounded = round(value, digits) + 0.0  # −0 becomes 0
+    return f"{rounded:{'+' if rounded else ''}.{digits}f}".replace("-", "−")
 
 
 def chance(e: Estimate, holm: float | None = None) -> str:

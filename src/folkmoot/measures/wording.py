@@ -27,7 +27,8 @@ PHRASES: Mapping[tuple[str, str], str] = {
     ("undecided", "equivalent"): "equivalence is neither shown nor ruled out",
 }
 NOT_TESTED = "not tested"
-ESTIMATES = "Without a conclusion:"  # what claims that are not primary are introduced by
+# What introduces claims that are not primary, where no primary one is in the same finding.
+ESTIMATES = "Exploratory, without a conclusion:"
 EXPLORATORY = "Exploratory: estimates with intervals, from which nothing is concluded."
 EXPLORATORY_TESTS = (
     "holm p: adjusted for the tests of this table alone by Holm's method. They are exploratory: "
@@ -45,7 +46,7 @@ FORBIDDEN: Mapping[str, re.Pattern[str]] = {
         "robust": r"\brobust",
         "valid": r"\bvalid(?:ates|ated|ity)\b|\bis valid\b|\bare valid\b",
         "proof": r"\bprov(?:es|ed|en)\b",
-        "significance by itself": r"\bsignificant by itself\b",
+        "significance": r"\bsignifican(?:t|ce)\b",
         "per cent of a difference": r"[+−]\d+(?:\.\d+)? %",
     }.items()
 }

@@ -354,7 +354,7 @@ def describe_families(claims: Sequence[Claim]) -> tuple[str, ...]:
         level = percent(1 - ALPHA / primary, 1)
         told.append(
             f"Primary: {plural(primary, 'claim')}, intervals at a level of {level} each "
-            "(Bonferroni), p values by Holm's method."
+            "(Bonferroni), p values times their number."
             if primary > 1
             else "Primary: 1 claim, a 95 % interval."
         )

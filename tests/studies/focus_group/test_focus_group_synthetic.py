@@ -277,7 +277,7 @@ def test_few_groups_are_an_illustration_and_never_told_from_chance(
     assert "illustration" not in groups.text("topline.md")
 
 
-BOUNDS = {"low", "high", "low_share", "high_share", "p", "holm_p"}
+BOUNDS = {"low", "high", "low_share", "high_share", "p", "holm_p", "adjusted_p"}
 
 
 def test_only_what_participants_say_is_a_view() -> None:

@@ -308,7 +308,7 @@ def test_from_five_sets_on_interval_and_test_agree(tmp_path: Path) -> None:
         assert found[key].units == 5 and "illustration" not in found[key].says
     steps = found["steps"]
     rows = [dict(zip(steps.grid.columns, row, strict=True)) for row in steps.grid.rows]
-    assert len(rows) == 3 and all(row["holm_p"] >= row["p"] for row in rows)
+    assert len(rows) == 3 and all(row["adjusted_p"] >= row["p"] for row in rows)
     assert any("Holm" in note for note in steps.notes) and "adjusted p" in steps.says
     assert " to +" in found["satisfaction"].says and " %) at level 4" in found["spectrum"].says
     # All sets came out alike: of such a share nobody knows how far another set would be off.

@@ -82,8 +82,8 @@ def test_treatments_are_compared_by_session(run: Any) -> None:
     assert means["calm"] - means["NONE"] == pytest.approx(4, abs=0.5)
     assert found.independent == "Independent unit: session (10)."
     # What is not computed is secondary: an estimate, and a p in the table alone.
-    assert re.search(r"Without a conclusion: NONE − calm −4\.\d\d \(−.* to −[^,]*\)\.$", found.says)
-    assert grid[1]["holm_p"] < 0.001
+    assert re.search(r"without a conclusion: NONE − calm −4\.\d\d \(−.* to −[^,]*\)\.$", found.says)
+    assert grid[1]["adjusted_p"] < 0.001
     kept = by_key(run)["treatment_kept"].says
     assert re.search(r"NONE − calm \+4\.\d\d \(.*p < \.001\): a difference is shown", kept)
 
@@ -177,7 +177,7 @@ def test_combinations_of_constants_seat_the_same_sessions(tmp_path: Path) -> Non
     assert found.independent == "Independent unit: session (6)."
     rows = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
     assert [r["minus_first"] for r in rows] == [None, pytest.approx(1.5), 0]
-    assert rows[1]["p"] < rows[1]["holm_p"] < 0.05 < rows[2]["p"]
+    assert rows[1]["p"] < rows[1]["adjusted_p"] < 0.05 < rows[2]["p"]
     assert "goods = pears − goods = apples +1.50 (" in found.says
     assert by_key(run)["treatment_offer"].units == 6
 

@@ -88,7 +88,7 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
                     "units": r.estimate.units,
                     "model": r.estimate.method or "none",
                     "level": percent(r.level, 1) if r.estimate.has_interval else "none",
-                    "result": r.claim.family if r.claim.family == "exploratory" else r.phrase,
+                    "result": r.phrase if r.claim.family == "primary" or r.why else "no conclusion",
                     "excluded_first": r.lost[0],
                     "excluded_second": r.lost[1],
                     "least_if_missing": known(r.bounds.low) if r.bounds else None,
@@ -102,9 +102,9 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
         ),
         notes=(
             "Primary claims answer the main question of the study and were fixed before the run: "
-            "their intervals hold together (Bonferroni), and p is adjusted by Holm's method. "
-            "Secondary and exploratory claims have families of their own, 95 % intervals one by "
-            "one, and nothing is concluded from exploratory ones.",
+            "their intervals hold together (Bonferroni). Secondary and exploratory claims have "
+            "families of their own and 95 % intervals one by one, and nothing is concluded from "
+            "them.",
         ),
         section="What was tested",
     )

@@ -142,7 +142,7 @@ def hypotheses_finding(
                 "difference": known(e.value),
                 "low": known(e.low),
                 "high": known(e.high),
-                "p": known(e.p),
+                "adjusted_p": known(result.p),
                 "units": e.units,
                 "unit": result.claim.unit,
                 "estimand": result.claim.estimand,
@@ -162,7 +162,8 @@ def hypotheses_finding(
         " ".join([*(result.says for result in results), *([] if sealed else [NOT_SEALED])]),
         Grid.of(
             rows,
-            f"95 % intervals{many}; excluded: units of which the measure is not known; least and "
+            f"95 % intervals{many}; adjusted p: of no difference, times the number of hypotheses; "
+            "excluded: units of which the measure is not known; least and "
             "most if missing: the difference over all ways of filling them in, without sampling "
             "error (Horowitz and Manski 2000).",
         ),

@@ -160,7 +160,7 @@ def compare_conclusions(finding: Finding, strict: Finding | None) -> Iterator[st
         if after_test is None and label.split(": ")[0] not in lines:
             yield f"{label} cannot be tested"
         elif after_test is not None and after_test != significant:
-            yield f"{label} is {'' if after_test else 'not '}significant"
+            yield f"{label} is {'below' if after_test else 'not below'} .05"
     if finding.conclusion != strict.conclusion:
         yield f"{strict.conclusion or 'nothing'} instead of {finding.conclusion or 'nothing'}"
 
@@ -182,7 +182,7 @@ def _tests(finding: Finding) -> dict[str, bool]:
     """Return whether each p of the table is significant, by the row's texts; the adjusted one
     where there are both."""
     grid = finding.grid
-    columns = [c for c in grid.columns if c.endswith("holm_p")]
+    columns = [c for c in grid.columns if c.endswith(("holm_p", "adjusted_p"))]
     columns = columns or [c for c in grid.columns if c == "p" or c.endswith("_p")]
     found = {}
     for row in grid.rows:

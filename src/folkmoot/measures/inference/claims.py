@@ -124,13 +124,14 @@ class Claim:
             return points(abs(difference)).lstrip("+−")
         return f"{abs(difference):.2g}"
 
-    def signed(self, difference: float) -> str:
-        """A difference with its sign: "+5 points", "−0.30"."""
+    def signed(self, difference: float, more: int = 0) -> str:
+        """A difference with its sign: "+5 points", "−0.30". `more` digits where it is itself a term
+        of a difference that is printed beside it."""
         if not math.isfinite(difference):
             return "unknown"
         if self.kind == "share":
-            return points(difference)
-        return f"{difference:+.2f}".replace("-", "−")
+            return points(difference, more)
+        return f"{difference:+.{2 + more}f}".replace("-", "−")
 
     def span(self, e: Estimate) -> str:
         """The interval in the unit of the measure: "+3 to +20"."""
@@ -177,8 +178,9 @@ class Side:
 class Result:
     """What the data say of a claim: estimate, verdict, its words, and what the lost could change.
 
-    `why` tells why there is no test; it is empty where there is one. `adjusted_p` is Holm's p in
-    the claim's family; NaN in a family of one. `level` is that of the interval.
+    `why` tells why there is no test; it is empty where there is one. `adjusted_p` is the p of no
+    difference that allows for the claim's family (see `judge_families`); NaN in a family of one.
+    `level` is that of the interval.
     """
 
     claim: Claim
@@ -202,6 +204,24 @@ class Result:
         return not self.why and math.isfinite(self.estimate.p)
 
     @property
+    def p_in_words(self) -> str:
+        """The p that counts, with its name: "adjusted p = .012".
+
+        Empty where nothing was tested, and of a claim with a margin: the p of no difference is no
+        test of it, the interval is.
+        """
+        if not self.tested or self.claim.margin:
+            return ""
+        return f"{'adjusted ' * math.isfinite(self.adjusted_p)}{p_value(self.p)}"
+
+    @property
+    def span(self) -> str:
+        """The interval. It is said to hold by itself where the family leaves open what the interval
+        shows: one by one, intervals of exploratory claims exclude too much."""
+        alone = self.estimate.excludes_zero and self.verdict == UNDECIDED and self.p >= ALPHA
+        return f"{self.claim.span(self.estimate)}{' by itself' * alone}"
+
+    @property
     def is_shown(self) -> bool:
         """Whether a primary claim is supported."""
         return self.claim.family == "primary" and self.verdict == SUPPORTED
@@ -215,7 +235,7 @@ class Result:
     def phrase(self) -> str:
         """What may be said of the result."""
         if self.why:
-            return NOT_TESTED
+            return f"{NOT_TESTED} ({self.estimate.why})" if self.estimate.why else NOT_TESTED
         first, second = self.claim.arms
         margin = self.claim.size(self.claim.margin)
         by = f" by more than {margin}" * bool(self.claim.margin)
@@ -235,9 +255,8 @@ class Result:
     def concluded(self) -> str:
         """The contrast with estimate, interval and p, and what may be said of it."""
         told = self.estimated
-        if self.tested:
-            adjusted = "adjusted " * math.isfinite(self.adjusted_p)
-            told = f"{told.removesuffix(')')}, {adjusted}{p_value(self.p)})"
+        if self.p_in_words:
+            told = f"{told.removesuffix(')')}, {self.p_in_words})"
         return f"{told}: {self.phrase}"
 
     @property
@@ -246,11 +265,8 @@ class Result:
         e = self.estimate
         if not math.isfinite(e.value):
             return ""
-        parts = [self.claim.signed(e.value)]
-        parts += [self.claim.span(e)] if e.has_interval else []
-        if math.isfinite(self.p):
-            parts.append(f"{'adjusted ' * math.isfinite(self.adjusted_p)}{p_value(self.p)}")
-        return f" ({', '.join(parts)})"
+        parts = [self.claim.signed(e.value), self.span if e.has_interval else "", self.p_in_words]
+        return f" ({', '.join(filter(None, parts))})"
 
 
 def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.95) -> Estimate:
@@ -336,7 +352,7 @@ def judge(direction: Direction, margin: float, e: Estimate, alpha: float = ALPHA
         return CONTRADICTED if within and margin else UNDECIDED
     if above and sure:
         return SUPPORTED
-    return CONTRADICTED if high <= margin else UNDECIDED
+    return CONTRADICTED if high <= margin and (margin or sure) else UNDECIDED
 
 
 def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> Result:
@@ -347,6 +363,8 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
     if e.units < FEWEST_UNITS:
         few = plural(e.units, "independent unit is", "independent units are")
         why = verdict = f"not tested ({few} an illustration)"
+    elif e.why:
+        why = verdict = f"not tested ({e.why})"
     bounds = bound_difference(first, second) if claim.kind == "share" else None
     counts, lost = (len(first.values), len(second.values)), (first.lost, second.lost)
     return Result(claim, e, verdict, why, bounds, counts, lost, level=1 - alpha)
@@ -368,12 +386,12 @@ def judge_families(
     """The results of claims, in order, each allowing for the others of its family.
 
     Primary: intervals at the level 1 − alpha / number of primary claims (Bonferroni), which hold
-    together; a claim is supported or contradicted by its interval, so the chance that any true
-    claim of no effect comes out supported is at most alpha. Holm's p is printed. Secondary and
-    exploratory: 95 % intervals one by one; verdicts go by Holm's p over the family.
+    together, and p times that number, so that it is below alpha exactly where the interval excludes
+    zero. The chance that any true claim of no effect comes out supported is at most alpha.
+    Secondary and exploratory: 95 % intervals one by one; verdicts go by Holm's p over the family.
 
     Claims that cannot be tested count in the number of primary claims, because it was fixed before.
-    Holm (1979), Scand. J. Statist. 6, 65–70; Dunn (1961), doi:10.1080/01621459.1961.10482090.
+    Dunn (1961), doi:10.1080/01621459.1961.10482090; Holm (1979), Scand. J. Statist. 6, 65–70.
     """
     size = Counter(claim.family for claim in claims)
     results = []
@@ -388,19 +406,16 @@ def judge_families(
 
 
 def adjust_families(results: Sequence[Result], alpha: float = ALPHA) -> list[Result]:
-    """Results that were judged one by one, with Holm's p in each family; of secondary and
-    exploratory claims the verdicts go by it."""
+    """Results that were judged one by one, with the p that allows for their family; of secondary
+    and exploratory claims the verdicts go by it."""
     size = Counter(result.claim.family for result in results)
-    ps = {family: iter(_holm_in_family(results, family)) for family in size}
+    ps = {family: iter(_adjust_in_family(results, family)) for family in size}
     return [_within_family(r, next(ps[r.claim.family]), size, alpha) for r in results]
 
 
-def _holm_in_family(results: Sequence[Result], family: Family) -> list[float]:
-    own = [r.estimate.p for r in results if r.claim.family == family]
-    if family != "primary":
-        return holm(own)
-    counted = holm([p if math.isfinite(p) else 1.0 for p in own])
-    return [h if math.isfinite(p) else math.nan for h, p in zip(counted, own, strict=True)]
+def _adjust_in_family(results: Sequence[Result], family: Family) -> list[float]:
+    own = np.array([r.estimate.p for r in results if r.claim.family == family])
+    return np.minimum(len(own) * own, 1.0).tolist() if family == "primary" else holm(own.tolist())
 
 
 def _within_family(result: Result, p: float, size: Counter[Family], alpha: float) -> Result:

@@ -19,6 +19,10 @@ FloatArray = NDArray[np.float64]
 
 _NOTHING = 1e-18  # variances below this, relative to the value squared, are rounding
 _SINGULAR = 1e-10  # of 1 − leverage: below it a cluster determines a coefficient by itself
+# Satterthwaite's degrees of freedom, below which the t distribution does not fit and no test is
+# made (Pustejovsky and Tipton 2018). The mean of five clusters of one size has four but for
+# rounding.
+FEWEST_DF = 4 - 1e-9
 ROWS_AT_ONCE = 100_000  # of clusters that are taken apart together
 
 
@@ -103,8 +107,9 @@ def clustered_coefficient(
 
     Bias-reduced sandwich variance (CR2) and t with Satterthwaite's degrees of freedom, which hold
     with few or unequal clusters as well; both under the working model of independent errors. The
-    constant, if wanted, is a column. Fewer than five clusters, or clusters between which nothing
-    varies: no interval (NaN). A cluster None is a unit of its own.
+    constant, if wanted, is a column. Fewer than five clusters, fewer than four degrees of freedom,
+    or clusters between which nothing varies: no interval (NaN). A cluster None is a unit of its
+    own.
     Bell and McCaffrey (2002), Survey Methodology 28, 169–181; Pustejovsky and Tipton (2018),
     doi:10.1080/07350015.2016.1247004.
     """
@@ -122,7 +127,12 @@ def clustered_coefficient(
     variance, df = _bias_reduced(outcome - design @ fit, design, column, groups)
     if variance <= _NOTHING * max(1.0, value**2):
         # All clusters say the same: there is no spread from which to tell how sure that is.
-        return replace(none, p=1.0) if abs(value) < _NOTHING else none
+        if abs(value) < _NOTHING:
+            return replace(none, p=1.0)
+        return replace(none, why="nothing varies between independent units")
+    if df < FEWEST_DF:
+        why = f"{df:.1f} degrees of freedom, fewer than four: independent units of unequal size"
+        return replace(none, why=why)
     error = math.sqrt(variance)
     reach = float(student.ppf((1 + level) / 2, df)) * error
     p = float(2 * student.sf(abs(value) / error, df))

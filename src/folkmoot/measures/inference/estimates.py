@@ -22,7 +22,8 @@ class Estimate:
     independent); of a difference of shares, the people of a side that has fewer than five. `p` is
     the two-sided p-value against no effect by the same method as the interval, NaN where none was
     computed. `method` names the interval. `each` holds the independent units' own
-    values where there are fewer than five of them.
+    values where there are fewer than five of them. `why` says why five units or more have no
+    interval, where a method refuses.
     """
 
     value: float
@@ -33,6 +34,7 @@ class Estimate:
     p: float = math.nan
     method: str = ""
     each: tuple[float, ...] = ()
+    why: str = ""
 
     @property
     def units(self) -> int:
@@ -86,12 +88,13 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def points(difference: float) -> str:
-    """0.123 → "+12 points"."""
+def points(difference: float, digits: int = 0) -> str:
+    """0.123 → "+12 points"; with one digit "+12.3 points"."""
     if not math.isfinite(difference):
         return "an unknown number of points"
-    rounded = round(100 * difference)
-    return f"{_signed(rounded)} point{'' if abs(rounded) == 1 else 's'}"
+    rounded = round(100 * difference, digits)
+    told = f"{rounded:{'+' if rounded else ''}.{digits}f}".replace("-", "−")
+    return f"{told if rounded else 0} point{'' if abs(rounded) == 1 else 's'}"
 
 
 def points_span(low: float, high: float) -> str:

@@ -117,9 +117,11 @@ def paired_shares(
     """The difference of two shares over the same people, second minus first.
 
     Counts of people who show it in both conditions, in the first alone, in the second alone, in
-    neither. p: McNemar's. Interval: Tango's, of all differences that the score test does not
-    reject, which at zero is McNemar's; with fewer than 25 moves, where that is exact, stretched to
-    the exact interval of the moves' balance, so that the two agree. Raises ValueError for nobody.
+    neither. Interval: Tango's, of all differences that the score test does not reject, which at
+    zero is McNemar's; with fewer than 25 moves stretched to the exact interval of the moves'
+    balance. p: McNemar's; with fewer than 25 moves the larger of the exact one and that of the
+    score test, so that it is below 1 − level exactly where the interval excludes zero. Raises
+    ValueError for nobody.
     Tango (1998), doi:10.1002/(SICI)1097-0258(19980430)17:8<891::AID-SIM780>3.0.CO;2-B.
     """
     from scipy.optimize import brentq
@@ -147,6 +149,8 @@ def paired_shares(
         low = min(low, (2 * of_moves.low - 1) * moves / n)
         high = max(high, (2 * of_moves.high - 1) * moves / n)
     p = mcnemar(second, first).p
+    if 0 < moves < EXACT_BELOW:
+        p = max(p, float(2 * norm.sf(abs(second - first) / math.sqrt(moves))))
     return Estimate(difference, float(low), float(high), n, p=p, method="Tango, paired")
 
 

@@ -210,7 +210,8 @@ def _tell(results: Sequence[Result], margin: float) -> str:
 def tell_result(result: Result, margin: float) -> str:
     """A result in a sentence, with what the margin says of it."""
     if result.why and math.isfinite(result.estimate.value):
-        return f"{result.claim.outcome}: {result.claim.line}{result.numbers}, {FEW}."
+        why = result.estimate.why or FEW
+        return f"{result.claim.outcome}: {result.claim.line}{result.numbers}, {why}."
     if is_equivalent(result, margin):
         aside = f" Equivalent within {result.claim.size(margin)}."
         return f"{result.says}{aside}"
@@ -348,7 +349,7 @@ def _gap(own: _Effect, base: _Effect, same: bool) -> Result:
         few_units = min(one.units, other.units)
         e = Estimate(one.value - other.value, math.nan, math.nan, one.n + other.n, few_units)
     few = e.units < FEWEST_UNITS
-    why = f"not tested ({e.units} independent units are an illustration)" if few else ""
+    why = f"not tested ({e.units} independent units are an illustration)" if few else e.why
     return Result(base.result.claim, e, why or judge(claim.direction, claim.margin, e), why)
 
 
@@ -356,9 +357,9 @@ def _tell_effect(results: Mapping[str, Result], run: str, base: str) -> str:
     """Both effects of a claim and whether they differ, in a sentence."""
     gap, claim = results[f"{run} − {base}"], results[base].claim
     first, own = (results[name].estimate for name in (base, run))
-    sizes = f"{claim.signed(first.value)} in {base}, {claim.signed(own.value)} in {run}"
+    sizes = f"{claim.signed(first.value, 1)} in {base}, {claim.signed(own.value, 1)} in {run}"
     told = f"{name_measure(claim)}, {claim.line}: {sizes}"
     if not gap.estimate.has_interval:
-        return f"{told}; too few units to compare the effects."
+        return f"{told}; the effects are not compared ({gap.estimate.why or 'too few units'})."
     words = {True: "the effects differ", False: "that the effects differ is not shown"}
     return f"{told}; {words[gap.verdict == SUPPORTED]}{gap.numbers}."

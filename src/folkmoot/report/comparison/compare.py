@@ -316,7 +316,7 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
     says = (
         f"Other opinions than in {base.name}: {listed(apart)}"
         if apart
-        else f"First and final votes: no difference from {base.name} is statistically significant."
+        else f"That first or final votes differ from those in {base.name} is not shown."
     )
     if any(a.startswith("initial") for a in apart):
         says += " Runs that start from different opinions leave different room for change."

@@ -248,8 +248,8 @@ def judge_claims(runs: Cells) -> Finding | None:
         Grid.of(
             rows,
             "Median, least and most: differences over specifications. Joint p values: the chance "
-            "of such a median, of so many significant specifications, and of such a mean z, if no "
-            "specification had an effect beyond the margin. A further one: 95 % prediction "
+            "of such a median, of so many specifications with p below .05, and of such a mean z, "
+            "if no specification had an effect beyond the margin. A further one: 95 % prediction "
             "interval for one more specification of this kind.",
         ),
         Intervals(tuple(lines), "difference, least to most specification", 0.0),

@@ -147,7 +147,7 @@ def _legend(main: Sequence[Finding], said: Sequence[str]) -> str:
         own = any(f.section == STATED or "level_share" in f.grid.columns for f in main)
         parts.append(f"Brackets and lines: {'' if own else '95 % '}intervals.")
     if any("adjusted p" in words for words in said):
-        parts.append("Adjusted p: by Holm's method, over the claims of the same family.")
+        parts.append("Adjusted p: p times the number of primary claims.")
     if drawn is not None and isinstance(chart, Intervals) and chart.each:
         parts.append(f"Filled: the mean; open: each {drawn.unit}.")
     return " ".join(parts)

@@ -350,7 +350,7 @@ def positions(c: Concept) -> Finding | None:
         wavered = sum(has_moved(*pair) for pair in again.select("before", "after").iter_rows())
         said += (
             f" When the same question was merely asked again before the talk, {wavered} of "
-            f"{again.height} gave another position: that is the noise of asking."
+            f"{again.height} gave another position; no comparison of the two counts is made."
         )
     if unknown:
         said += f" Statements without a position, not counted: {unknown}."
@@ -604,7 +604,8 @@ def pleasing(c: Concept) -> Finding:
             "answers that take somebody up, because later speakers have more to take up. Movement "
             "is by how many points a private position came nearer to where the others stood "
             "before the talk. Convergence is tested against a second asking before the talk: "
-            "each person's answers there and after the talk are swapped at random.",
+            "each person's answers there and after the talk are swapped at random. These are "
+            "checks of the simulation, at 5 % each, and no claims of the study.",
         ),
         section="Conversation",
     )
@@ -690,7 +691,7 @@ def compared(
         axis="final position",
         notes=(
             "Final positions: "
-            + listed(f"{s} {signed(value)}" for s, value in known_means.items()),
+            + listed(f"{s} {signed(value, 3)}" for s, value in known_means.items()),
         ),
         section="Concept test",
         units=groups,
@@ -710,7 +711,9 @@ def compared(
     return replace(
         made,
         says=f"The highest mean position after the talk is that on {best} "
-        f"({signed(known_means[best])}). {made.says}" + f" {lacking.capitalize()}" * bool(unknown),
+        f"({signed(known_means[best], 3)}). {made.says}"
+        + f" {lacking.capitalize()}"
+        * bool(unknown),
         headline=True,
         conclusion=f"{best} does best",
     )

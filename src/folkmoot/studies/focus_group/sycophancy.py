@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from folkmoot.kit.findings import change, signed, significant
+from folkmoot.kit.findings import change, points, signed, significant
 from folkmoot.measures.inference.clustered import (
     clustered_coefficient,
     clustered_mean,
@@ -98,7 +98,7 @@ class Check:
                 "There are too few answers that take somebody up to tell whether agreement depends "
                 "on speaking order."
             )
-        step = f"{abs(100 * slope.value):.0f} points per place"
+        step = f"{points(slope)} per place"
         if significant(slope) is None:
             more = "more" if slope.value > 0 else "less"
             return (
@@ -108,13 +108,13 @@ class Check:
         if significant(slope) and slope.value > 0:
             return (
                 "The later somebody speaks, the more often they agree with whom they take up "
-                f"({step}): a bad sign."
+                f"({step})."
             )
         if significant(slope):
             return f"Of those who take somebody up, later speakers agree less often ({step})."
         return (
             "That agreement with whom an answer takes up rises with speaking order is not shown "
-            f"({change(slope)} per place)."
+            f"({step})."
         )
 
     def _group(self) -> str:

@@ -173,7 +173,7 @@ def inclusion(levels: Levels, sets: int) -> Finding:
 
 
 def _scored(level: str, switches: Json, e: Mapping[str, Estimate]) -> str:
-    general = number(e["general"].value)
+    general = number(e["general"].value, 3)
     if not switches["vulnerable"] or known(e["vulnerable"].value) is None:
         return f"At level {level} no vulnerable residents were heard; the others scored {general}."
     who = "the vulnerable residents"
@@ -181,7 +181,7 @@ def _scored(level: str, switches: Json, e: Mapping[str, Estimate]) -> str:
         who = "those drawn as vulnerable by lot"
     placebo = " placebo" * (switches["labels"] == "shuffled")
     return (
-        f"At level {level} {who} scored {number(e['vulnerable'].value)} of 4 and the others "
+        f"At level {level} {who} scored {number(e['vulnerable'].value, 3)} of 4 and the others "
         f"{general}: a{placebo} gap of {change(e['gap'])}."
     )
 
@@ -244,7 +244,7 @@ def replication(apart: Json, main: Levels, results: Sequence[Result], sets: int)
     ]
     names = ", ".join(apart["levels"])
     held = [r for r in results if r.counts != (0, 0)]
-    gaps = f" Inclusion gap: {say_claims(held)}" if held else ""
+    gaps = f" {say_claims(held, 'Inclusion gap')}" if held else ""
     return Finding(
         "replication",
         "Replication on another model",

@@ -270,7 +270,7 @@ def by_treatment(
     ]
     over = f" (mean of {len(measure.rounds)} rounds)" if len(measure.rounds) > 1 else ""
     if against:
-        says = f"{measure.name}{over}: {say_claims(results)}"
+        says = say_claims(results, f"{measure.name}{over}")
     else:
         each = (f"{e.value:.3g} under {arm}" for arm, e in estimates.items())
         many = plural(people.height, "participant")
@@ -291,7 +291,7 @@ def by_treatment(
 
 def _minus_first(result: Result | None) -> kit.Row:
     """The cells of what an arm differs by from the first one."""
-    names = ("minus_first", "minus_low", "minus_high", "p", "holm_p")
+    names = ("minus_first", "minus_low", "minus_high", "p", "adjusted_p")
     if result is None:
         return dict.fromkeys(names)
     e = result.estimate
