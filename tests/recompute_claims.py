@@ -22,6 +22,7 @@ FEWEST = 5
 Claim = Mapping[str, object]
 Found = dict[str, object]
 NOTHING = (None, None, None)
+ACROSS = "columns of a row"  # in place of a column of arms: each arm is a column
 
 
 def read(folder: Path, claim: Claim) -> tuple[pd.Series, pd.Series]:
@@ -29,6 +30,12 @@ def read(folder: Path, claim: Claim) -> tuple[pd.Series, pd.Series]:
     name, _, column = str(claim["measure"]).rpartition(".")
     texts = {str(claim["by"]): str, **dict.fromkeys(claim["subject"], str)}  # type: ignore[call-overload]
     table = pd.read_csv(folder / f"{name}.csv", dtype=texts)
+    if claim["by"] == ACROSS:
+        parts = [
+            table.assign(**{ACROSS: arm, column: table[f"{arm}_{column}"]})
+            for arm in claim["contrast"]  # type: ignore[attr-defined]
+        ]
+        table = pd.concat(parts, ignore_index=True)
     for key, levels in claim["where"]:  # type: ignore[attr-defined]
         known = [level for level in levels if level is not None]
         table = table[table[key].isin(known) | (table[key].isna() & (None in levels))]

@@ -8,9 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike
+from scipy.stats import ttest_1samp
 
 from folkmoot.engine.settings.claims import evaluate_claims, join_claims, read_sides
-from folkmoot.measures.inference.claims import MOST_PRIMARY, Claim, Side, judge_families
+from folkmoot.measures.inference.claims import (
+    ACROSS,
+    MOST_PRIMARY,
+    Claim,
+    Side,
+    judge_families,
+)
 from folkmoot.storage.run_folder import RunFolder
 from tests.engine.test_hypotheses import run_of, votes
 
@@ -53,6 +60,33 @@ def test_a_paired_claim_is_the_mean_difference_within_subjects_clustered_by_unit
     assert result.estimate.value == pytest.approx((0.3 + 5 * 0.2) / 6)
     assert (result.estimate.clusters, result.counts) == (6, (24, 24))
     assert result.claim.unit == "group" and result.estimate.method.startswith("CR2")
+
+
+def test_arms_can_be_columns_of_one_row(tmp_path: Path) -> None:
+    rows = [
+        {"set": n, "level": level, "post_score": n % 3 + 1, "pre_score": None if n == 7 else n % 2}
+        for n in range(8)
+        for level in ("1", "2")
+    ]
+    claim = Claim(
+        "held.score",
+        ("post", "pre"),
+        "mean",
+        by=ACROSS,
+        where=(("level", ("2",)),),
+        subject=("set",),
+        paired=True,
+    )
+    (result,) = evaluate_claims(run_of(tmp_path / "run", rows, "held"), [claim])
+    moved = [n % 3 + 1 - n % 2 for n in range(7)]
+    expected = ttest_1samp(moved, 0)
+    assert result.estimate.value == pytest.approx(np.mean(moved))
+    assert result.estimate.p == pytest.approx(expected.pvalue)
+    assert (result.counts, result.lost, result.claim.unit) == ((7, 7), (1, 1), "set")
+    lacking = replace(claim, contrast=("post", "later"))
+    assert (
+        "no table has held.score" in evaluate_claims(RunFolder(tmp_path / "run"), [lacking])[0].why
+    )
 
 
 def test_who_is_lost_in_one_arm_leaves_both_arms_of_a_paired_claim(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_shares_of_people_and_models_and_their_difference(tmp_path: Path) -> Non
     assert (row["people"], row["people_n"], row["models_n"]) == (1.0, 12, len(first))
     assert row["models"] == kept / len(first)
     assert (row["models_minus_people"], row["low"], row["high"]) == (e.value, e.low, e.high)
-    assert row["p"] == e.p and row["holm_p"] is not None
+    assert row["p"] == e.p and row["adjusted_p"] is not None
     assert finding.unit == "seat" and finding.units == 12
     shown = document(run)
     assert "people_and_models" in {f.finding.key for f in shown.headlines}
@@ -79,7 +79,7 @@ def test_fewer_than_five_people_are_an_illustration(tmp_path: Path) -> None:
     assert finding.says.startswith("An illustration, not evidence: 4 seats.")
     for row in rows(finding):
         assert row["people_n"] == 4
-        assert row["low"] is row["high"] is row["p"] is row["holm_p"] is None
+        assert row["low"] is row["high"] is row["p"] is row["adjusted_p"] is None
 
 
 def test_without_people_or_without_models_there_is_nothing_to_compare(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 read_results(run, Config, claims)   the results of what a study type declares
 claim_rows(results)                 the rows of a table: contrast, estimate, interval, p
+result_cells(result, name)          the cells of one of them, for a table with columns of its own
 claim_lines(results, axis)          the chart
 say_claims(results)                 the sentence: primary claims with their conclusions; where
                                     there are none, the others as estimates, without a p
@@ -47,18 +48,19 @@ def claim_rows(results: Sequence[Result]) -> list[Row]:
     for r in results:
         suffix = "_points" if r.claim.kind == "share" else ""
         first, second = r.claim.arms
-        rows.append(
-            {
-                "first": first,
-                "second": second,
-                "family": r.claim.family,
-                **cells(r.estimate, f"difference{suffix}", suffix),
-                "level_share": r.level if r.estimate.has_interval else None,
-                "p": known(r.estimate.p),
-                "adjusted_p": known(r.p),
-            }
-        )
+        about: Row = {"first": first, "second": second, "family": r.claim.family}
+        rows.append(about | result_cells(r, f"difference{suffix}", suffix))
     return rows
+
+
+def result_cells(result: Result, name: str, suffix: str = "") -> Row:
+    """The cells of a result: the difference under `name`, its interval and level, and both p."""
+    return {
+        **cells(result.estimate, name, suffix),
+        "level_share": result.level if result.estimate.has_interval else None,
+        "p": known(result.estimate.p),
+        "adjusted_p": known(result.p),
+    }
 
 
 def claim_lines(results: Sequence[Result], axis: str) -> Intervals | None:

@@ -14,7 +14,15 @@ from typing import TypeVar
 import polars as pl
 from pydantic import BaseModel, ValidationError
 
-from folkmoot.measures.inference.claims import Claim, Family, Read, Result, Side, judge_families
+from folkmoot.measures.inference.claims import (
+    ACROSS,
+    Claim,
+    Family,
+    Read,
+    Result,
+    Side,
+    judge_families,
+)
 from folkmoot.measures.inference.estimates import known, percent, plural
 from folkmoot.storage.findings import Finding, Grid
 from folkmoot.storage.run_folder import RunFolder
@@ -141,15 +149,17 @@ class ClaimReader:
             if name in ("answers", "utterances") or not self._run.has_table(name):
                 continue
             schema = self._run.lazy(name).collect_schema()
-            kind = schema.get(column)
-            usable = kind is not None and (kind.is_numeric() or kind == pl.Boolean)
-            if usable and any(by in schema for by in ([claim.by] if claim.by else BY)):
+            across = claim.by == ACROSS
+            kinds = [schema.get(c) for c in (_arm_columns(claim, column) if across else [column])]
+            usable = all(kind and (kind.is_numeric() or kind == pl.Boolean) for kind in kinds)
+            if usable and (across or any(by in schema for by in ([claim.by] if claim.by else BY))):
                 return self._columns(name, claim, column), column
         return None, column
 
     def _columns(self, name: str, claim: Claim, column: str) -> pl.DataFrame:
         """What a claim needs of a table: texts of participants take much memory."""
         asked = (column, claim.by, *claim.subject, *(name for name, _ in claim.where))
+        asked += tuple(_arm_columns(claim, column)) if claim.by == ACROSS else ()
         table = self._run.lazy(name)
         needed = {*asked, "status", DRAW, *BY, *CLUSTERS, *PEOPLE}
         columns = [c for c in table.collect_schema().names() if c in needed]
@@ -164,6 +174,8 @@ def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl
     subject, `arm`, `value` (unknown: null) and `unit`. With the claim as the table has it, or why
     there is nothing.
     """
+    if claim.by == ACROSS:
+        table = _lengthen(table, column, claim)
     by = claim.by or by_column(table)
     if by is None or by not in table.columns:
         return f"the table of {claim.measure} has no {by or 'arms'}"
@@ -194,6 +206,19 @@ def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl
     if shares and claim.margin >= 1:
         return f"{column} is a share: write smallest: 0.05 for five points"
     return replace(claim, kind="share" if shares else "mean", unit=units.name), rows
+
+
+def _arm_columns(claim: Claim, column: str) -> list[str]:
+    """The columns of the arms of a claim that compares columns of a row."""
+    return [f"{arm}_{column}" for arm in claim.contrast]
+
+
+def _lengthen(table: pl.DataFrame, column: str, claim: Claim) -> pl.DataFrame:
+    """A table with a row for each arm, of a claim that compares columns of a row."""
+    return pl.concat(
+        table.with_columns(pl.col(own).alias(column), pl.lit(arm).alias(ACROSS))
+        for arm, own in zip(claim.contrast, _arm_columns(claim, column), strict=True)
+    )
 
 
 def _sides_of(table: pl.DataFrame, column: str, claim: Claim) -> Read:

@@ -45,6 +45,9 @@ UNDECIDED: ClaimVerdict = "undecided"
 
 
 MOST_PRIMARY = 3  # claims of a study
+# In place of the column that tells arms apart, where the arms are columns of one row:
+# `before_score` and `after_score` for the measure `score` in the arms `before` and `after`.
+ACROSS = "columns of a row"
 MISSING = "Subjects of whom the measure is not known are left out, counted, and bounded."
 
 
@@ -61,7 +64,8 @@ class Claim:
     family     primary, secondary or exploratory; a study has at most `MOST_PRIMARY` primary claims
     unit       what is independent of each other, in words
     estimand   population, treatment, outcome and unit in one sentence
-    by         the column that tells the arms apart; empty: the first such column of the table
+    by         the column that tells the arms apart; empty: the first such column of the table;
+               `ACROSS`: each arm is a column
     where      the rows that count: column → values
     subject    the columns that name who or what is observed. Several rows of one subject in one arm
                are averaged. Empty: each row is a subject
@@ -295,7 +299,7 @@ def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.
         units = len(ids[0] | ids[1]) if ids[0] & ids[1] else min(map(len, ids))
     if units < FEWEST_UNITS:
         return replace(found, low=math.nan, high=math.nan, p=math.nan, clusters=units)
-    return found
+    return found.within(-1.0, 1.0) if kind == "share" else found
 
 
 def _paired(first: Side, second: Side, kind: Kind, alone: bool, level: float) -> Estimate:
@@ -368,6 +372,12 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
     bounds = bound_difference(first, second) if claim.kind == "share" else None
     counts, lost = (len(first.values), len(second.values)), (first.lost, second.lost)
     return Result(claim, e, verdict, why, bounds, counts, lost, level=1 - alpha)
+
+
+def fitted_result(claim: Claim, e: Estimate) -> Result:
+    """The result of a claim of which the estimate comes from a model of all arms together."""
+    verdict = judge(claim.direction, claim.margin, e)
+    return Result(claim, e, verdict, e.why, counts=(e.n, e.n))
 
 
 def without_result(claim: Claim, why: str) -> Result:

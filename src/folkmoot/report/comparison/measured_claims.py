@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from folkmoot.engine.settings.claims import TABLES, read_rows
-from folkmoot.measures.inference.claims import Claim, Side
+from folkmoot.measures.inference.claims import ACROSS, Claim, Side
 from folkmoot.report.comparison.samples import CONDITION, EVERYBODY, UNITS, Sample, condition_name
 from folkmoot.storage.tables import CLUSTERS, PEOPLE, by_column
 
@@ -33,12 +33,12 @@ class Measured:
 
 def measures_of(claims: Iterable[Claim]) -> dict[Claim, list[Claim]]:
     """Each measure of claims, without arms, and the claims on it. A hypothesis on a column that
-    another claim measures as it is belongs to that measure."""
+    another claim measures as it is belongs to that measure. Differences between columns of one row
+    are described run by run, and left out here."""
     found: dict[Claim, list[Claim]] = {}
     plain: dict[str, Claim] = {}
-    for claim in sorted(
-        claims, key=lambda claim: not claim.by
-    ):  # hypotheses name no column of arms
+    kept = [claim for claim in claims if claim.by != ACROSS]
+    for claim in sorted(kept, key=lambda claim: not claim.by):  # hypotheses name no column of arms
         key = replace(
             claim,
             contrast=NOBODY,

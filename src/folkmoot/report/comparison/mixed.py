@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import polars as pl
@@ -20,20 +20,11 @@ from pydantic import JsonValue
 from folkmoot.conversation.answer_types import DECLINED
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.seats.seat_manager import seats_in
-from folkmoot.kit.claims import SAID
-from folkmoot.kit.findings import (
-    Row,
-    adjusted,
-    cells,
-    change,
-    intervals,
-    p_cells,
-    points,
-)
-from folkmoot.measures.inference.clustered import clustered_difference
-from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, plural
-from folkmoot.measures.inference.proportions import newcombe
-from folkmoot.measures.wording import EXPLORATORY_TESTS
+from folkmoot.kit.claims import LEVELS, SAID, result_cells
+from folkmoot.kit.findings import Row, intervals
+from folkmoot.measures.inference.claims import Claim, Result, Side, judge_families
+from folkmoot.measures.inference.estimates import plural
+from folkmoot.measures.wording import ESTIMATES, EXPLORATORY
 from folkmoot.models.catalog import HUMAN
 from folkmoot.report.comparison.people import MOST_LEVELS, SECTION
 from folkmoot.report.comparison.samples import asked_of_participants
@@ -70,24 +61,35 @@ def people_and_models(run: RunFolder) -> Finding | None:
     asked = asked.filter(pl.col("missing").is_null())
     sessions = {s for place in seats_in(run.path) for s in place.scopes}
     found = _read(run, asked, sessions)
-    rows, differences = list[Row](), dict[str, Estimate]()
-    for question, answers in found.items():
-        for option, label in _measures(question, answers):
-            row, e = _compared(answers, option)
-            differences[label] = e
-            rows.append({"answer": label, **row})
-    if not rows:
-        return None
-    holm = adjusted(differences)
-    for row, (label, e) in zip(rows, differences.items(), strict=True):
-        row |= {**cells(e, "models_minus_people"), **p_cells(e, holm[label])}
     seats = {seat for answers in found.values() for seat in answers.people}
     together = any(seat.session for seat in seats)
-    shown = dict(list(differences.items())[:MOST_LINES])
+    unit = "session with people" if together else "seat"
+    sides = {
+        _claim(question, label, option, unit): _sides(answers, option)
+        for question, answers in found.items()
+        for option, label in _measures(question, answers)
+    }
+    if not sides:
+        return None
+    results = judge_families(list(sides), lambda claim: (claim, *sides[claim]))
+    rows: list[Row] = []
+    for result in results:
+        models, people = sides[result.claim]
+        rows.append(
+            {
+                "answer": result.claim.outcome,
+                "people": float(people.values.mean()),
+                "people_n": len(people.values),
+                "models": float(models.values.mean()),
+                "models_n": len(models.values),
+                **result_cells(result, "models_minus_people"),
+            }
+        )
+    shown = {r.claim.outcome: r.estimate for r in results[:MOST_LINES]}
     return Finding(
         KEY,
         "People and models who answered the same questions",
-        _aloud(differences, len(found), len(seats)),
+        _aloud(results, len(found), len(seats)),
         Grid.of(
             rows,
             "Of options the share of seats that chose it, of figures the mean of seats; the last "
@@ -95,14 +97,15 @@ def people_and_models(run: RunFolder) -> Finding | None:
         ),
         intervals(shown, "models minus people", zero=0.0),
         notes=(
-            EXPLORATORY_TESTS,
+            LEVELS,
+            EXPLORATORY,
             "Seats that were drawn by lot differ in who sits there alone; people who chose their "
             "seats, or speak for themselves, differ from the personas in other ways too. After a "
             "conversation both have heard each other.",
         ),
         section=SECTION,
         headline=True,
-        unit="session with people" if together else "seat",
+        unit=unit,
         units=len({seat.session if together else seat for seat in seats}),
     )
 
@@ -193,43 +196,38 @@ def _measures(question: str, answers: Answers) -> Iterator[tuple[str | None, str
         yield from ((option, f"{label}: {option}") for option in options)
 
 
-def _compared(answers: Answers, option: str | None) -> tuple[Row, Estimate]:
-    """The cells of people and of models, and models minus people."""
-
-    def numbers(side: Mapping[Seat, str | float]) -> list[float]:
-        return [float(v == option) if option is not None else float(v) for v in side.values()]
-
-    people, models = numbers(answers.people), numbers(answers.models)
-    seats = [*answers.people, *answers.models]
-    if option is not None and not any(seat.session for seat in seats):
-        e = newcombe(int(sum(models)), len(models), int(sum(people)), len(people))
-    else:
-        clusters: list[Hashable] = [seat.session or seat for seat in seats]
-        treated = [False] * len(people) + [True] * len(models)
-        e = clustered_difference([*people, *models], treated, clusters)
-        e = e.within(-1.0, 1.0) if option is not None else e
-    if min(len(people), len(models)) < FEWEST_UNITS:
-        e = replace(e, low=math.nan, high=math.nan, p=math.nan)
-    row: Row = {
-        "people": sum(people) / len(people),
-        "people_n": len(people),
-        "models": sum(models) / len(models),
-        "models_n": len(models),
-    }
-    return row, e
+def _claim(question: str, label: str, option: str | None, unit: str) -> Claim:
+    """The exploratory claim that models and people answer a question differently."""
+    return Claim(
+        f"answers.{question}",
+        ("models", "people"),
+        "mean" if option is None else "share",
+        unit=unit,
+        estimand=f"{label}: models minus people in this run; independent unit: {unit}.",
+        outcome=label,
+    )
 
 
-def _aloud(differences: Mapping[str, Estimate], questions: int, people: int) -> str:
+def _sides(answers: Answers, option: str | None) -> tuple[Side, Side]:
+    """The answers of models and of people, each a unit of its own or one with its session."""
+    models, people = (
+        Side.of(
+            [float(v == option) if option is not None else float(v) for v in side.values()],
+            [seat.session or seat for seat in side],
+        )
+        for side in (answers.models, answers.people)
+    )
+    return models, people
+
+
+def _aloud(results: Sequence[Result], questions: int, people: int) -> str:
     """The first differences, in the order of the questions: to pick the largest would overstate
     it."""
     begins = f"{plural(people, 'person', 'people')} and models answered the same "
     begins += plural(questions, "question")
-    if not any(e.has_interval for e in differences.values()):
+    if not any(r.estimate.has_interval for r in results):
         return f"{begins}; nothing can be tested."
-    said = (
-        f"{label} {points(e) if ': ' in label else change(e)}"
-        for label, e in list(differences.items())[:SAID]
-    )
-    more = len(differences) - SAID
+    said = (f"{r.claim.outcome}: {r.estimated}" for r in results[:SAID])
+    more = len(results) - SAID
     rest = f" and {more} more in the table" if more > 0 else ""
-    return f"{begins}. Models minus people: {'; '.join(said)}{rest}."
+    return f"{begins}. {ESTIMATES} {'; '.join(said)}{rest}."

@@ -14,7 +14,7 @@ from folkmoot.errors import Problem, ProtocolError
 from folkmoot.field_notes import Word, about
 from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding import CodedConfig
-from folkmoot.measures.inference.claims import MOST_PRIMARY, Claim, Family
+from folkmoot.measures.inference.claims import ACROSS, MOST_PRIMARY, Claim, Family
 from folkmoot.randomness import generator
 from folkmoot.studies.town_hall.answers.options import InteractionType
 
@@ -468,6 +468,8 @@ def deal(
 
 
 GAP = "discussions.gap_weighted_inclusivity_score"
+INCLUSION = "discussions.weighted_inclusivity_score"
+SATISFACTION = "satisfaction.satisfaction"
 
 
 def claims(config: TownHallConfig) -> list[Claim]:
@@ -475,7 +477,8 @@ def claims(config: TownHallConfig) -> list[Claim]:
 
     Primary are the first steps between consecutive levels of the main part; further steps are
     secondary. Pairs that are no step, and supplementary levels against those of the main part that
-    differ in their models alone, are exploratory.
+    differ in their models alone, are exploratory. So are, at each level, vulnerable residents
+    beside the others, and satisfaction after the discussion beside that before it.
     """
     levels = [level for level in levels_of(config) if level.vulnerable and config.vulnerable]
     main = [level for level in levels if level.part == "main"]
@@ -489,12 +492,61 @@ def claims(config: TownHallConfig) -> list[Claim]:
         for earlier, later in combinations(main, 2)
         if (earlier, later) not in steps
     ]
-    return found + [
+    found += [
         _gap_between(level, other, "exploratory")
         for level in levels
         for other in main
         if level.part != "main" and changed_switches(other, level) == ["models"]
     ]
+    found += [_inclusion_at(level) for level in main]
+    return found + [
+        _satisfaction_at(level, is_vulnerable)
+        for level in levels_of(config)
+        for is_vulnerable in (True, False)
+        if level.part == "main" and (level in levels or not is_vulnerable)
+    ]
+
+
+def _inclusion_at(level: Level) -> Claim:
+    """The claim that at a level vulnerable residents are heard otherwise than the others."""
+    return Claim(
+        INCLUSION,
+        ("vulnerable", "general"),
+        "mean",
+        unit="set",
+        estimand=(
+            "Among simulated sets of residents like those drawn for this run: the weighted "
+            "inclusivity score, 0 to 4, of vulnerable minus that of general residents at level "
+            f"{level.name}, within sets; independent unit: set."
+        ),
+        by=ACROSS,
+        where=(("level", (level.name,)),),
+        subject=("set",),
+        paired=True,
+        outcome=f"inclusion at level {level.name}",
+    )
+
+
+def _satisfaction_at(level: Level, is_vulnerable: bool) -> Claim:
+    """The claim that the satisfaction of a group of residents moves with a discussion."""
+    who = "vulnerable" if is_vulnerable else "general"
+    return Claim(
+        SATISFACTION,
+        ("post", "pre"),
+        "mean",
+        unit="set",
+        estimand=(
+            f"Among simulated {who} residents like those drawn for this run: satisfaction, 1 to "
+            f"10, after the outcome minus that before the discussion at level {level.name}, within "
+            "residents; independent unit: set."
+        ),
+        by=ACROSS,
+        where=(("level", (level.name,)), ("is_vulnerable", (is_vulnerable,))),
+        subject=("set", "agent_id"),
+        paired=True,
+        outcome=f"satisfaction of {who} residents at level {level.name}",
+        names=("after", "before"),
+    )
 
 
 def changed_switches(before: Level, after: Level) -> list[str]:

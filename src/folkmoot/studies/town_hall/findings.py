@@ -14,7 +14,14 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from folkmoot.kit import coding
-from folkmoot.kit.claims import claim_lines, claims_finding, read_results, say_claims
+from folkmoot.kit.claims import (
+    LEVELS,
+    claim_lines,
+    claims_finding,
+    read_results,
+    result_cells,
+    say_claims,
+)
 from folkmoot.kit.exposure import exposure
 from folkmoot.kit.findings import (
     Row,
@@ -26,21 +33,27 @@ from folkmoot.kit.findings import (
     known,
     listed,
     number,
-    points,
     share,
     shares,
     signed,
     who_to_whom,
 )
 from folkmoot.kit.retest import pair_answers
-from folkmoot.measures.inference.claims import Result
-from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
+from folkmoot.measures.inference.claims import Claim, Result, Side, judge_families
+from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import Estimate, percent, plural
 from folkmoot.measures.retest import Repeat
+from folkmoot.measures.wording import EXPLORATORY
 from folkmoot.storage.findings import Bars, Finding, Grid
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers.options import CHANGES
-from folkmoot.studies.town_hall.config import TownHallConfig, claims
+from folkmoot.studies.town_hall.config import (
+    GAP,
+    INCLUSION,
+    SATISFACTION,
+    TownHallConfig,
+    claims,
+)
 from folkmoot.studies.town_hall.measures import GROUPS, SPECTRUM, compare_levels
 from folkmoot.studies.town_hall.quality import OfRun, counted, quality_of_run
 from folkmoot.studies.town_hall.stages import CONCERN
@@ -49,6 +62,7 @@ SCORE = "weighted_inclusivity_score"
 SAID_ALOUD = "weighted_inclusivity_score_said_aloud"
 SCALE = "Weighted inclusivity score, 0 (ignored) to 4 (agreed with)"
 INTERVALS = "Intervals, from five sets on: 95 %, t over sets, not adjusted for the number of rows."
+GAPS = f"{EXPLORATORY} Intervals: 95 %, one by one, clustered by set."
 NOT_PEOPLE = "Differences between levels are differences between ways of running models."
 OUTCOMES = {
     "items_originated_per_resident": "items originated",
@@ -71,19 +85,19 @@ def findings(run: RunFolder) -> list[Finding]:
     # Supplementary levels are reported apart.
     reactions, rounds = (run.table(t).filter(part="main") for t in ("reactions", "rounds"))
     return found(
-        inclusion(levels, compared["sets"]) if levels else None,
+        inclusion(levels, results, compared["sets"]) if levels else None,
         steps(between, main["differences"], compared["sets"]),
         heard(run),
         spectrum(reactions),
         responses(reactions, run.table("residents")),
         [
             outcome(levels, compared["sets"]),
-            satisfaction(levels, compared["sets"]),
+            satisfaction(levels, results, compared["sets"]),
             everything(levels, compared),
         ]
         if levels
         else None,
-        replication(apart, levels, [r for r in results if r not in between], compared["sets"])
+        replication(apart, levels, _between_parts(results, between), compared["sets"])
         if apart["levels"]
         else None,
         stances(rounds),
@@ -123,6 +137,24 @@ def repeats(run: RunFolder) -> list[Repeat]:
     ]
 
 
+def _between_parts(results: Sequence[Result], between: Sequence[Result]) -> list[Result]:
+    """The claims on a supplementary level and one of the main part."""
+    return [r for r in results if r.claim.measure == GAP and r not in between]
+
+
+def _within_level(results: Sequence[Result], measure: str, level: str) -> dict[str, Estimate]:
+    """Group of residents ("gap": vulnerable beside general) → the estimate of a claim at a level;
+    the groups of which the data hold nothing are left out."""
+    groups: dict[object, str] = {(True,): "vulnerable", (False,): "general"}
+    found = {}
+    for result in results:
+        where = dict(result.claim.where)
+        if result.claim.measure == measure and where["level"] == (level,) and any(result.counts):
+            group = where.get("is_vulnerable")
+            found["gap" if group is None else groups[group]] = result.estimate
+    return found
+
+
 def _figure(summary: Json, figure: str) -> dict[str, Estimate]:
     """Group → the figure of a level, or the difference of two."""
     return {g: estimate_of(summary["figures"][figure][g], "sets") for g in GROUPS}
@@ -132,9 +164,12 @@ def _values(summary: Json, figure: str) -> dict[str, float | None]:
     return {group: known(e.value) for group, e in _figure(summary, figure).items()}
 
 
-def inclusion(levels: Levels, sets: int) -> Finding:
+def inclusion(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
     """The weighted inclusivity score at each level, with the gap."""
-    own = {level: _figure(summary, SCORE) for level, summary in levels.items()}
+    own = {
+        level: _figure(summary, SCORE) | _within_level(results, INCLUSION, level)
+        for level, summary in levels.items()
+    }
     # Runs of earlier versions counted only what was said aloud, and have one score.
     checked = all(SAID_ALOUD in summary["figures"] for summary in levels.values())
     aloud = {level: _figure(levels[level], SAID_ALOUD) if checked else {} for level in own}
@@ -164,7 +199,7 @@ def inclusion(levels: Levels, sets: int) -> Finding:
             "`said_aloud`: the same, of references alone whose words a rule finds in the "
             "statement. A check by another rule: it misses paraphrases and is fooled by "
             "shared words.",
-            INTERVALS,
+            GAPS,
         ),
         headline=True,
         unit="set",
@@ -294,12 +329,14 @@ def outcome(levels: Levels, sets: int) -> Finding:
     )
 
 
-def satisfaction(levels: Levels, sets: int) -> Finding:
+def satisfaction(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
     """Satisfaction before and after."""
+    claimed = {level: _within_level(results, SATISFACTION, level) for level in levels}
+    unknown = Estimate(math.nan, math.nan, math.nan, 0)
     changes = {
-        f"{group}, level {level}": _figure(s, "satisfaction_delta")[group]
+        f"{group}, level {level}": claimed[level].get(group, unknown)
         for group in ("vulnerable", "general")
-        for level, s in levels.items()
+        for level in levels
     }
     rows = [
         {
@@ -319,28 +356,27 @@ def satisfaction(levels: Levels, sets: int) -> Finding:
         f"The satisfaction of the vulnerable residents changed by {listed(says)}",
         Grid.of(rows, "Scale 1 to 10"),
         intervals(changes, "satisfaction after minus before", zero=0.0),
-        notes=(INTERVALS,),
+        notes=(GAPS,),
         unit="set",
         units=sets,
     )
 
 
 def everything(levels: Levels, compared: Json) -> Finding:
-    """Every figure at every level, with the interval of its gap."""
+    """Every figure at every level, with its gap."""
     meanings: Mapping[str, str] = compared["figures"]
     rows = []
     for name in meanings:
         for level, summary in levels.items():
-            gap = cells(_figure(summary, name)["gap"], "gap")
-            bounds = {"gap_low": gap["low"], "gap_high": gap["high"]}
-            rows.append({"figure": name, "level": level, **_values(summary, name), **bounds})
+            rows.append({"figure": name, "level": level, **_values(summary, name)})
     return Finding(
         "all_measures",
         "All measures",
         "Every measure for the vulnerable and for the general residents, and the gap.",
         Grid.of(rows),
         notes=(
-            INTERVALS,
+            "Means over sets, for looking up. Gaps are differences of means, and nothing is tested "
+            "here: the claims of the study are those of “What was tested”.",
             *(f"{name}: {words}" for name, words in meanings.items()),
         ),
         section="All measures",
@@ -382,23 +418,31 @@ def heard(run: RunFolder) -> list[Finding]:
     if not rows:
         return []
     table: list[Row] = []
-    gaps: dict[str, Estimate] = {}
-    says: dict[str, list[tuple[str, float, Estimate]]] = {}
-    for level in dict.fromkeys(r.level for r in rows):
+    says: dict[str, list[tuple[str, float, Result]]] = {}
+    sides = {
+        _concern_claim(level, code): _sides([r for r in rows if r.level == level], code)
+        for level in dict.fromkeys(r.level for r in rows)
+        for code in (c.name for c in read.book.codes)
+    }
+    results = judge_families(
+        list(sides), lambda claim: (claim, *sides[claim]) if sides[claim][0].units else NO_SET
+    )
+    for result in results:
+        level, code = (str(value) for _, (value,) in result.claim.where)
         own = [r for r in rows if r.level == level]
-        for code in (c.name for c in read.book.codes):
-            shares = {
-                group: clustered_share([code in r.codes for r in of], [r.set_no for r in of])
-                for group in ("vulnerable", "general")
-                if (of := [r for r in own if r.group == group])
-            }
-            gap = gaps[f"level {level}, {_aloud(code)}"] = _gap(own, code)
-            values: Row = {f"{group}_share": e.value for group, e in shares.items()}
-            counted: Row = {"concerns": len(own)}
-            about: Row = {"level": level, "code": code}
-            table.append(about | values | cells(gap, "gap_share", "_share") | counted)
-            if "vulnerable" in shares:
-                says.setdefault(level, []).append((code, shares["vulnerable"].value, gap))
+        groups = {
+            group: fmean(code in r.codes for r in of)
+            for group in ("vulnerable", "general")
+            if (of := [r for r in own if r.group == group])
+        }
+        values: Row = {f"{group}_share": value for group, value in groups.items()}
+        counted: Row = {"concerns": len(own)}
+        about: Row = {"level": level, "code": code}
+        table.append(about | values | result_cells(result, "gap_points", "_points") | counted)
+        if "vulnerable" in groups:
+            says.setdefault(level, []).append((code, groups["vulnerable"], result))
+    gaps = {f"level {level}, {_aloud(code)}": r.estimate
+            for level, of in says.items() for code, _, r in of}  # fmt: skip
     return [
         Finding(
             "heard",
@@ -406,8 +450,8 @@ def heard(run: RunFolder) -> list[Finding]:
             " ".join(
                 f"At level {level}, of the concerns that vulnerable residents voiced, "
                 + listed(
-                    f"{percent(part)} were {_aloud(code)}" + _to_the_others(gap)
-                    for code, part, gap in about_level
+                    f"{percent(part)} were {_aloud(code)}" + _to_the_others(result)
+                    for code, part, result in about_level
                 )
                 for level, about_level in says.items()
             ),
@@ -416,7 +460,9 @@ def heard(run: RunFolder) -> list[Finding]:
             notes=(
                 read.note,
                 "One concern a resident: the points that they made aloud. Who never spoke is left "
-                "out. Gaps are differences within sets. They are described and not tested.",
+                "out. Gaps are differences of means of sets that have both groups.",
+                LEVELS,
+                GAPS,
             ),
             headline=True,
             unit="set",
@@ -426,20 +472,44 @@ def heard(run: RunFolder) -> list[Finding]:
     ]
 
 
-def _to_the_others(gap: Estimate) -> str:
-    if not math.isfinite(gap.value):
+NO_SET = "no set has concerns of both groups"
+
+
+def _to_the_others(result: Result) -> str:
+    e = result.estimate
+    if not math.isfinite(e.value):
         return ""
-    return f", a gap to the others of {points(gap)}"
+    return f", a gap to the others of {result.claim.signed(e.value)} ({result.span})"
 
 
-def _gap(own: Sequence[Voiced], code: str) -> Estimate:
-    """Vulnerable minus general within sets, averaged over sets."""
-    given: dict[int, dict[str, list[bool]]] = {}
-    for r in own:
-        given.setdefault(r.set_no, {}).setdefault(r.group, []).append(code in r.codes)
-    both = {n: of for n, of in given.items() if len(of) == 2}
-    gaps = {n: fmean(of["vulnerable"]) - fmean(of["general"]) for n, of in both.items()}
-    return clustered_mean(list(gaps.values()), list(gaps))
+def _concern_claim(level: str, code: str) -> Claim:
+    """The exploratory claim that at a level concerns of vulnerable residents meet with a response
+    otherwise than those of the others."""
+    return Claim(
+        "codes.code",
+        ("vulnerable", "general"),
+        unit="set",
+        estimand=(
+            "Among simulated sets of residents like those drawn for this run: the share of voiced "
+            f"concerns that were {_aloud(code)}, of vulnerable minus that of general residents at "
+            f"level {level}, within sets; independent unit: set."
+        ),
+        where=(("level", (level,)), ("code", (code,))),
+        outcome=f"concerns {_aloud(code)} at level {level}",
+    )
+
+
+def _sides(own: Sequence[Voiced], code: str) -> tuple[Side, Side]:
+    """The concerns of both groups, of the sets that have both."""
+    both = set.intersection(
+        *({r.set_no for r in own if r.group == group} for group in ("vulnerable", "general"))
+    )
+    vulnerable, general = (
+        Side.of([code in r.codes for r in of], [r.set_no for r in of])
+        for group in ("vulnerable", "general")
+        for of in [[r for r in own if r.group == group and r.set_no in both]]
+    )
+    return vulnerable, general
 
 
 def _quotes(read: coding.Codings, rows: Sequence[Voiced]) -> Finding:

@@ -6,19 +6,17 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from folkmoot.kit.claims import claims_finding
+from folkmoot.kit.claims import LEVELS, claims_finding, result_cells
 from folkmoot.kit.findings import (
     Row,
-    adjusted,
     cells,
     intervals,
     listed,
-    p_cells,
-    points,
     share,
     shares,
 )
 from folkmoot.measures.diagnostics import agreeing_share
+from folkmoot.measures.inference.claims import Claim, adjust_families, fitted_result
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, percent, plural
 from folkmoot.measures.inference.factorial import factorial
 from folkmoot.measures.inference.paired_votes import (
@@ -32,9 +30,9 @@ from folkmoot.measures.inference.paired_votes import (
 )
 from folkmoot.measures.inference.proportions import holm
 from folkmoot.measures.inference.regression import Column, Logit, Term, logistic
-from folkmoot.measures.wording import EXPLORATORY, EXPLORATORY_TESTS
+from folkmoot.measures.wording import ESTIMATES, EXPLORATORY, EXPLORATORY_TESTS
 from folkmoot.storage.findings import Bars, Finding, Flow, Grid, Intervals
-from folkmoot.studies.cross_pollination.config import PLACEBOS, Exposed, label
+from folkmoot.studies.cross_pollination.config import CHANGED, PLACEBOS, Exposed, label
 from folkmoot.studies.cross_pollination.findings.votes import Arm, Voter, Votes
 
 ONE_POOL = (
@@ -520,30 +518,41 @@ def main_effects(votes: Votes) -> Finding | None:
     effects |= {f"{a.capitalize()} × {b}": e for (a, b), e in found.pairs.items()}
     if not effects:
         return None
-    holm = adjusted(effects)
-    said = (f"{name.lower()} {points(e)}" for name, e in effects.items())
+    results = adjust_families(
+        [fitted_result(_effect_claim(name, votes), e) for name, e in effects.items()]
+    )
+    said = (f"{r.claim.outcome} {r.claim.signed(r.estimate.value)} ({r.span})" for r in results)
     return Finding(
         "main_effects",
         "What summaries, interview and dialogue each do",
-        f"Change in the share that changed, over {len(arms)} conditions: {listed(said)}",
+        f"Change in the share that changed, over {len(arms)} conditions. {ESTIMATES} "
+        f"{listed(said)}",
         Grid.of(
             [
-                {
-                    "effect": name,
-                    **cells(e, "change_rate", "_rate"),
-                    **p_cells(e, holm[name]),
-                }
-                for name, e in effects.items()
+                {"effect": r.claim.outcome, **result_cells(r, "change_points", "_points")}
+                for r in results
             ],
             "Least squares, switches coded −½ and ½.",
         ),
         intervals(effects, "change in the share that changed", zero=0.0, percent=True),
         notes=(
+            LEVELS,
             "A main effect is on minus off, averaged over the other switches. A × B is how much "
             "more A does where B is on. What these conditions cannot tell apart is left out, and "
             "interactions that are left out are taken to be none.",
-            EXPLORATORY_TESTS,
+            EXPLORATORY,
             *caveats(votes),
         ),
         **votes.basis,
+    )
+
+
+def _effect_claim(effect: str, votes: Votes) -> Claim:
+    """The exploratory claim that a switch, or how it changes another's effect, does something."""
+    return Claim(
+        CHANGED,
+        ("on", "off"),
+        unit=votes.basis["unit"],
+        estimand=f"{effect}, over all conditions, by least squares on the switches of conditions.",
+        outcome=effect,
     )
