@@ -29,6 +29,8 @@ def read(folder: Path, claim: Claim) -> tuple[pd.Series, pd.Series]:
     """Both arms of a claim: values by (unit, subject)."""
     name, _, column = str(claim["measure"]).rpartition(".")
     texts = {str(claim["by"]): str, **dict.fromkeys(claim["subject"], str)}  # type: ignore[call-overload]
+    for key, levels in claim["where"]:  # type: ignore[attr-defined]
+        texts |= {key: str} if any(isinstance(level, str) for level in levels) else {}
     table = pd.read_csv(folder / f"{name}.csv", dtype=texts)
     if claim["by"] == ACROSS:
         parts = [
@@ -39,6 +41,8 @@ def read(folder: Path, claim: Claim) -> tuple[pd.Series, pd.Series]:
     for key, levels in claim["where"]:  # type: ignore[attr-defined]
         known = [level for level in levels if level is not None]
         table = table[table[key].isin(known) | (table[key].isna() & (None in levels))]
+    if table.empty:
+        raise KeyError(f"no row of {name} counts")
     value = table[column].astype(float)
     if claim["at_least"] is not None:
         value = (value >= claim["at_least"]).astype(float).where(value.notna())
