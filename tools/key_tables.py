@@ -27,7 +27,12 @@ TABLE = re.compile(
     re.DOTALL,
 )
 # Groups with a table of their keys on another page.
-ELSEWHERE = {"seats": "people.md", "respondent": "respondent.md", "coding": "coding.md"}
+ELSEWHERE = {
+    "seats": "people.md",
+    "respondent": "respondent.md",
+    "coding": "coding.md",
+    "controls": "controls.md",
+}
 
 
 def updated(page: str) -> str:

@@ -33,6 +33,8 @@ from folkmoot.engine.study.study import Study, find_study, findings_of, study_of
 from folkmoot.engine.study.study_file import StudyFile, validate
 from folkmoot.errors import DriftError, InputError
 from folkmoot.hints import lacks_extra
+from folkmoot.kit.controls.asking import run_with_controls
+from folkmoot.kit.controls.findings import control_findings
 from folkmoot.models.request import Provider
 from folkmoot.report.comparison.power import power_of
 from folkmoot.report.document.html import write_report
@@ -75,8 +77,8 @@ class Run:
 
     @property
     def findings(self) -> Findings:
-        """The findings of the study, as the report shows them."""
-        return Findings(findings_of(self.study, self.folder))
+        """The findings of the study and of its controls, as the report shows them."""
+        return Findings([*findings_of(self.study, self.folder), *control_findings(self.folder)])
 
     @property
     def codebook(self) -> Mapping[str, Any]:
@@ -271,7 +273,7 @@ def run(
     if found.models_note:
         _log.warning(found.models_note)
     try:
-        return Run(runner.run_study(found, options, stopper), found)
+        return Run(run_with_controls(found, options, stopper), found)
     except DriftError as error:
         error.add_note(IN_PYTHON)
         raise

@@ -433,9 +433,23 @@ def control_run(
     negative: Annotated[
         bool, typer.Option("--negative/--no-negative", help="Ask the negative controls.")
     ] = True,
+    questions: Annotated[
+        Path | None,
+        typer.Option("--questions", help="Negative controls of your own (a YAML list)."),
+    ] = None,
     retest: Annotated[
         bool, typer.Option("--retest/--no-retest", help="Ask first decisions again.")
     ] = True,
+    no_persona: Annotated[
+        bool, typer.Option("--no-persona", help="Ask decisions again without a persona.")
+    ] = False,
+    same_length: Annotated[
+        bool,
+        typer.Option("--same-length", help="Ask them with neutral texts in place of treatments."),
+    ] = False,
+    order: Annotated[
+        bool, typer.Option("--order", help="Ask them with options and material reversed.")
+    ] = False,
     budget: BudgetOpt = None,
     key: KeyOpt = None,
     trust: TrustOpt = False,
@@ -447,8 +461,11 @@ def control_run(
     settings = {
         "participants": participants,
         "language": language,
-        "negative": negative,
+        "negative": str(questions.resolve()) if questions is not None else negative,
         "retest": retest,
+        "no_persona": no_persona,
+        "same_length": same_length,
+        "order": order,
     }
     controls_command(run, settings, RunOptions(budget=budget, key=key), trust=trust)
 

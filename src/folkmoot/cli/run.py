@@ -39,7 +39,7 @@ from folkmoot.engine.calls.progress import (
 from folkmoot.engine.run.event_loop import Stopper
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.forecast import Forecast
-from folkmoot.engine.run.grid import axes_of, is_grid, run_grid
+from folkmoot.engine.run.grid import axes_of, is_grid
 from folkmoot.engine.run.runner import (
     check_models,
     folder_of,
@@ -51,6 +51,8 @@ from folkmoot.engine.run.runner import (
 from folkmoot.engine.study.study import Study, findings_of
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import InputError, NothingUsable
+from folkmoot.kit.controls.asking import run_grid_with_controls, run_with_controls
+from folkmoot.kit.controls.findings import control_findings
 from folkmoot.measures.inference.estimates import dollars, plural
 from folkmoot.models.catalog import HUMAN, LOCAL, is_local, resolve
 from folkmoot.models.prices import FREE, cost_of, rate_for
@@ -253,7 +255,7 @@ def run_command(
         )
         options = replace(options, host=served)
     with progress:
-        done = run_study(found, options, Stopper(end_now))
+        done = run_with_controls(found, options, Stopper(end_now))
     print_results(found.study, done, out())
     if done.unusable:
         raise NothingUsable(f"the run has finished, but nothing in it is usable: {done.unusable}")
@@ -342,7 +344,9 @@ def grid_command(
         return _samples(runs, preflight if new or preflight is not None else False, repeats)
 
     with progress:
-        grid = run_grid(path, options, axes_of(given), repeats, Stopper(end_now), samples)
+        grid = run_grid_with_controls(
+            path, options, axes_of(given), repeats, Stopper(end_now), samples
+        )
     runs = [run for _, run in grid.finished().values()]
     if any(run.synthetic for run in runs):
         out().print(synthetic_panel())
@@ -362,7 +366,8 @@ def print_results(study: Study, run: RunFolder, console: Console) -> None:
     if run.mark:
         effects = run.manifest.get("planted")
         console.print(synthetic_panel(effects, run.synthetic_note, run.mark))
-    print_findings(console, [f for f in findings_of(study, run) if f.headline])
+    shown = [*findings_of(study, run), *control_findings(run)]
+    print_findings(console, [f for f in shown if f.headline])
     console.print(_summary(run), soft_wrap=True)
     for told in filter(None, (_unread(run), _cut(run))):
         console.print(f"[yellow]{escape(told)}[/]", soft_wrap=True)

@@ -38,6 +38,7 @@ from folkmoot.engine.study.study import Study, code_of, find_study, installed_st
 from folkmoot.engine.study.study_file import StudyFile, load_study_file
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.files import write_bytes
+from folkmoot.kit.controls.pricing import add_controls
 from folkmoot.kit.polis import read_polis
 from folkmoot.measures.inference.estimates import dollars, plural
 from folkmoot.models.api_keys import find_key
@@ -216,7 +217,7 @@ def rehearsal(found: StudyFile, model: str | None, embedding: str = LOCAL) -> Es
     """What a dry run counts. Raises what a mistake in a study of the user's own raises, and
     InputError where the dry run fails in another way: the run would fail, too, and have paid."""
     try:
-        return rehearsed(found, model, embedding)
+        return add_controls(rehearsed(found, model, embedding), found, model)
     except (InputError, StorageError):
         raise
     except Exception as error:

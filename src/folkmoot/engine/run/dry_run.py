@@ -125,6 +125,40 @@ class Estimate:
         ]
         return middle * min(low for low, _ in shares), middle * max(high for _, high in shares)
 
+    def plus(
+        self, stages: Sequence[StageEstimate], models: Mapping[str, StageEstimate]
+    ) -> Estimate:
+        """The estimate with further stages, each of calls that wait for none of each other.
+
+        `models`: their calls and tokens by model.
+        """
+        calls = sum(stage.calls for stage in stages)
+        both = {**self.models}
+        asked = {**self.model_calls}
+        for name, use in models.items():
+            sent, said = both.get(name, (0, 0))
+            both[name] = sent + use.input_tokens, said + use.output_tokens
+            asked[name] = asked.get(name, 0) + use.calls
+        ranges = [
+            None if bounds is None else TokenRange(bounds.low + more, bounds.high + more)
+            for bounds, more in (
+                (self.input_range, sum(stage.input_tokens for stage in stages)),
+                (self.output_range, sum(stage.output_tokens for stage in stages)),
+            )
+        ]
+        low, high = self.calls_range or (self.calls, self.calls)
+        return replace(
+            self,
+            stages=(*self.stages, *stages),
+            chain=self.chain + bool(stages),
+            waves=(*self.waves, *_waves(calls)),
+            models=both,
+            model_calls=asked,
+            calls_range=(low + calls, high + calls),
+            input_range=ranges[0],
+            output_range=ranges[1],
+        )
+
     def seconds(
         self, *, concurrency: int, spacing: float = 0.0, latency: float = ASSUMED_LATENCY
     ) -> float:
@@ -615,6 +649,23 @@ def _play(
             if not cut:
                 raise
     return Played(counting, sampler, cut)
+
+
+def small_part(found: StudyFile, enough: int) -> tuple[StudyFile, float]:
+    """The smallest part of a study with at least `enough` participants or sessions, and how many
+    times as large the study is."""
+    size = _size(found)
+    least = min(size, max(enough, _least(found, size))) if size > 2 else size
+    return (limited(found, least), size / least) if least < size else (found, 1.0)
+
+
+def embedded_provider(found: StudyFile) -> Provider:
+    """The embedded respondent as it answers this study, for calls that are only counted."""
+    part = found.study.respondent
+    study = StudyPart(part, found.config) if part else None
+    seed, knobs = found.config.random_seed, found.config.respondent
+    settings = ProviderSettings(seed=seed, options=knobs, study=study)
+    return open_provider(resolve(LOCAL), settings)
 
 
 def _size(found: StudyFile) -> int:

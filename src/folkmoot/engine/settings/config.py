@@ -17,6 +17,7 @@ from pydantic import (
 from typing_extensions import TypeVar
 
 from folkmoot.engine.seats.seats import SeatsKey
+from folkmoot.engine.settings.controls import ControlSettings
 from folkmoot.engine.settings.hypotheses import Hypothesis
 from folkmoot.field_notes import about
 from folkmoot.models.endpoints import ADDRESS_SCHEMA, servers_of
@@ -66,7 +67,9 @@ class StudyConfig(BaseModel):
             *("max_reply_mb", "quota_wait_seconds", "batch", "batch_at_least"),
             *("batch_poll_seconds", "max_instruction_failures"),
         ),
-        "Randomness, people and hypotheses": ("random_seed", "seats", "hypotheses"),
+        "Randomness, people, hypotheses and controls": (
+            *("random_seed", "seats", "hypotheses", "controls"),
+        ),
         "The embedded respondent (--model synthetic)": ("respondent",),
     }
     # Values that a new study file of this type shows for keys that all types share.
@@ -195,6 +198,10 @@ class StudyConfig(BaseModel):
     ] = Field(default_factory=dict, description="settings of the embedded respondent")
     hypotheses: tuple[Hypothesis, ...] = Field(
         (), description="differences between arms that are tested first and reported apart"
+    )
+
+    controls: ControlSettings | None = Field(
+        None, description="asked after the protocol: why do participants answer so?"
     )
 
     @field_validator("endpoints")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-from pydantic import Field
 
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.conversation.choices import Choice
@@ -16,11 +15,21 @@ from folkmoot.conversation.transcript import Transcript
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.run.event_loop import Stopper
 from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.grid import Axes, RunGrid, Samples, run_grid
+from folkmoot.engine.run.runner import load, run_study
 from folkmoot.engine.run.verify import Verification
 from folkmoot.engine.seats.withdrawal import KIND as WITHDRAWAL
 from folkmoot.engine.session.session import Scope, Session
-from folkmoot.engine.settings.config import Positive, StudyConfig
+from folkmoot.engine.settings.config import StudyConfig
+from folkmoot.engine.settings.controls import (
+    AGE,
+    ControlQuestion,
+    ControlSettings,
+    Language,
+    age_question,
+)
 from folkmoot.engine.study.study import Study, study_of_run
+from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.kit.controls.conversations import (
     FIRST,
@@ -30,15 +39,16 @@ from folkmoot.kit.controls.conversations import (
     read_conversations,
     sample_decisions,
 )
-from folkmoot.kit.controls.questions import (
-    AGE,
-    ControlQuestion,
-    Language,
-    age_question,
-    shipped_questions,
+from folkmoot.kit.controls.replacing import Refusal, Replaced, read_treatments, replace_in
+from folkmoot.kit.controls.respondent import decision_scope, part_for
+from folkmoot.kit.controls.tables import (
+    AS_DESIGNED,
+    FACT,
+    NEGATIVE,
+    REPLACING,
+    RETEST,
+    ControlRow,
 )
-from folkmoot.kit.controls.respondent import part_for
-from folkmoot.kit.controls.tables import FACT, NEGATIVE, RETEST, ControlRow
 from folkmoot.kit.run_below import (
     Below,
     calling_settings,
@@ -54,19 +64,11 @@ AMENDMENT = "controls"
 
 
 class ControlsConfig(StudyConfig):
-    """What is asked of a finished run."""
+    """The settings of the controls of a run: its key `controls`, and how models are called."""
 
-    negative: bool = Field(True, description="ask the negative controls after final decisions")
-    questions: tuple[ControlQuestion, ...] = Field(
-        (), description="negative controls of your own, in place of the shipped ones"
-    )
-    language: Language = Field("en", description="language of the shipped questions: en or de")
-    retest: bool = Field(
-        True, description="ask each first decision again in a fresh conversation (closed choices)"
-    )
-    participants: Positive = Field(
-        200, description="participants of each condition, at most; drawn by the seed"
-    )
+    @property
+    def asked(self) -> ControlSettings:
+        return self.controls or ControlSettings()
 
 
 def run_controls(
@@ -74,8 +76,10 @@ def run_controls(
     settings: Mapping[str, object],
     options: RunOptions,
     stopper: Stopper | None = None,
+    **calling: object,
 ) -> RunFolder:
-    """Ask control questions about a finished run; resumes controls that stopped.
+    """Ask control questions about a finished run; resumes controls that stopped. `settings` are
+    keys of `controls:`, and `calling` others of a study file, such as a budget.
 
     Raises InputError for an unfinished run, one without decisions, and one that has controls
     already; otherwise what `run_study` raises.
@@ -89,7 +93,89 @@ def run_controls(
     model = asked.most_common(1)[0][0]
     kept = {**calling_settings(run, "respondent", "temperature"), "model": model}
     below = Below(study_of(run), CONTROLS, AMENDMENT, "folkmoot")
-    return run_below(run, below, {**kept, **settings}, options, stopper)
+    return run_below(run, below, {**kept, **calling, "controls": settings}, options, stopper)
+
+
+def run_with_controls(
+    found: StudyFile, options: RunOptions, stopper: Stopper | None = None
+) -> RunFolder:
+    """Run (or resume) a study and then the controls that its file names, within one budget.
+
+    A run that paused among its controls has all its own answers, and a resume asks the controls
+    that are left. Raises what `run_study` raises.
+    """
+    run = run_study(found, options, stopper)
+    ask_named_controls(run, found.config.controls, found.config, options, stopper)
+    return run
+
+
+def run_grid_with_controls(
+    source: Path,
+    options: RunOptions,
+    axes: Axes,
+    repeats: int | None,
+    stopper: Stopper | None = None,
+    samples: Samples = lambda runs, repeats, new: [],
+) -> RunGrid:
+    """Run (or resume) a grid and then the controls of its cells, within the budget of the grid.
+
+    Raises what `run_grid` raises.
+    """
+    grid = run_grid(source, options, axes, repeats, stopper, samples)
+    limits = load(source, options).config
+    cells = [run for _, run in grid.finished().values()]
+    for run in cells:
+        settings = study_of_run(run).config.model_validate(run.config).controls
+        others = [other for other in cells if other.path != run.path]
+        ask_named_controls(run, settings, limits, options, stopper, others)
+    return grid
+
+
+def ask_named_controls(
+    run: RunFolder,
+    settings: ControlSettings | None,
+    limits: StudyConfig,
+    options: RunOptions,
+    stopper: Stopper | None = None,
+    others: Sequence[RunFolder] = (),
+) -> None:
+    """Ask the controls that a study file names, if it names any and they are not asked yet.
+
+    `limits` holds the budget. The run, its `others` (cells of one grid) and their controls share
+    it.
+    """
+    if settings is None or run.unusable or finished_controls(run) is not None:
+        return
+    spent = [_spent_in(run.path)]
+    spent += [_spent_in(o.path / below) for o in others for below in ("", CONTROLS)]
+    calling: dict[str, object] = {}
+    if limits.budget_usd is not None:
+        calling["budget_usd"] = max(0.0, limits.budget_usd - sum(usd for _, usd in spent))
+    if limits.budget_calls is not None:
+        calling["budget_calls"] = max(0, limits.budget_calls - sum(calls for calls, _ in spent))
+    below = replace(
+        options,
+        budget=None,
+        overrides=(),
+        limit=None,
+        preflight=(),
+        seats=(),
+        host=None,
+        executor=None,
+        away=None,
+    )
+    given = settings.model_dump(mode="json", exclude_defaults=True)
+    run_controls(run, given, below, stopper, **calling)
+
+
+def _spent_in(folder: Path) -> tuple[int, float]:
+    """Calls and cost (USD) of a run, with what processes that were killed have possibly paid."""
+    if not (folder / JOURNAL).exists():
+        return 0, 0.0
+    with JournalReader(folder / JOURNAL) as journal:
+        calls, usd, _ = journal.spent()
+        possible = journal.possibly_paid()
+    return calls + possible.calls, usd + possible.usd
 
 
 def study_of(run: RunFolder) -> Study[ControlsConfig]:
@@ -108,32 +194,51 @@ def study_of(run: RunFolder) -> Study[ControlsConfig]:
 
 
 async def _protocol(run: RunFolder, session: Session[ControlsConfig]) -> None:
-    config = session.config
-    sample = sample_decisions(find_decisions(run), config.participants, session.seed)
-    questions = config.questions or shipped_questions(config.language)
-    plan = {"decisions": [d.address for d in sample], "questions": [q.id for q in questions]}
+    settings = session.config.asked
+    decisions = find_decisions(run)
+    samples = {
+        control: sample_decisions(decisions, settings.size_of(control), session.seed)
+        for control in (NEGATIVE, RETEST, *REPLACING)
+    }
+    everyone = max(samples.values(), key=len)
+    plan = {
+        "decisions": {name: [d.address for d in sample] for name, sample in samples.items()},
+        "questions": [question.model_dump(mode="json") for question in settings.questions],
+    }
     await session.seal("controls", plan)
     with JournalReader(run.path / JOURNAL) as journal:
-        conversations = read_conversations(run, journal, sample)
+        conversations = read_conversations(run, journal, everyone)
+    treatments = read_treatments(run)
+    chosen = {name: {d.address for d in sample} for name, sample in samples.items()}
 
     async def control(scope: Scope, decision: ControlledDecision) -> None:
         conversation = conversations[decision.address]
         asked: dict[str, Any] = {}
-        if config.negative:
-            for question in questions:
+        if decision.address in chosen[NEGATIVE]:
+            for question in settings.questions:
                 asked[question.id] = partial(
-                    _ask_control, conversation, decision, question, NEGATIVE, config.language
+                    _ask_control, conversation, decision, question, NEGATIVE, settings.language
                 )
             if decision.age is not None:
-                own = age_question(config.language)
+                own = age_question(settings.language)
                 asked[own.id] = partial(
-                    _ask_control, conversation, decision, own, FACT, config.language
+                    _ask_control, conversation, decision, own, FACT, settings.language
                 )
-        if config.retest and decision.moment == FIRST and decision.options:
-            asked[RETEST] = partial(_ask_again, conversation, decision)
+        if conversation.answer is not None:
+            _record(scope, decision, AS_DESIGNED, decision.decision, conversation.value, None)
+            if decision.address in chosen[RETEST] and decision.moment == FIRST:
+                asked[decision_scope(RETEST)] = partial(_ask_again, conversation, decision)
+            for name in REPLACING:
+                if decision.address in chosen[name]:
+                    changed = replace_in(
+                        name, decision, conversation, treatments, settings.language
+                    )
+                    asked[decision_scope(name)] = partial(
+                        _ask_replaced, conversation, decision, name, changed
+                    )
         await scope.each(asked)
 
-    known = [decision for decision in sample if decision.address in conversations]
+    known = [decision for decision in everyone if decision.address in conversations]
     await session.each(known, control, key=lambda decision: decision.key)
 
 
@@ -175,17 +280,32 @@ async def _ask_control(
 async def _ask_again(
     conversation: Conversation, decision: ControlledDecision, scope: Scope
 ) -> None:
-    """Put the decision once more, in a conversation that does not know the first answer."""
-    heard = conversation.heard.utterances[:-1]
-    *before, last = heard
-    got = await scope.ask(
-        conversation.speaker,
-        last.text,
-        heard=Transcript(tuple(before)),
-        answer=Choice(decision.options),
-        about=decision.decision,
-    )
-    _record(scope, decision, RETEST, decision.decision, got, decision.value)
+    """Ask the decision once more, in a conversation that does not know the first answer."""
+    asked = conversation.asked.utterances
+    same = Replaced(conversation.speaker.system, asked, decision.options)
+    await _ask_replaced(conversation, decision, RETEST, same, scope)
+
+
+async def _ask_replaced(
+    conversation: Conversation,
+    decision: ControlledDecision,
+    control: str,
+    changed: Replaced | Refusal,
+    scope: Scope,
+) -> None:
+    """Ask the decision as a control has it, or record why it cannot be asked."""
+    if isinstance(changed, str):
+        got: Any = Missing(changed)
+    else:
+        *before, last = changed.asked
+        got = await scope.ask(
+            replace(conversation.speaker, system=changed.system),
+            last.text,
+            heard=Transcript(tuple(before)),
+            answer=Choice(changed.options) if decision.options else conversation.answer,
+        )
+    expected = None if conversation.value is None else str(conversation.value)
+    _record(scope, decision, control, decision.decision, got, expected)
 
 
 def _record(

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
+from folkmoot.conversation.answer_types import Answer, Parsed
+from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
 from folkmoot.engine.journal.journal import Entry, JournalReader
 from folkmoot.errors import InputError, Problem
+from folkmoot.kit.controls.forms import single_field_form
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.models.catalog import HUMAN
 from folkmoot.provenance import Source, SourcedText, Span
@@ -51,10 +54,19 @@ class ControlledDecision(NamedTuple):
 
 
 class Conversation(NamedTuple):
-    """What a speaker knew at a decision, the decision included."""
+    """A decision as its speaker knew it.
+
+    `asked` is the first request for it, which ends in the question. `heard` is the last one, with
+    the reply. `answer` reads a further reply to the same question, and `value` is what it reads in
+    the given one. `answer` is None if the decision is neither a closed choice nor a form with one
+    closed field, and `value` is None if there was no answer.
+    """
 
     speaker: Speaker
+    asked: Transcript
     heard: Transcript
+    answer: Answer[Any] | None
+    value: str | float | None
 
 
 def find_decisions(run: RunFolder) -> list[ControlledDecision]:
@@ -120,7 +132,8 @@ def sample_decisions(
 ) -> list[ControlledDecision]:
     """At most so many participants of each condition and moment.
 
-    The seed ranks the participants, so that the same ones are asked before and after.
+    The seed ranks the participants. So the same ones are asked before and after, and a smaller
+    sample is part of a larger one.
     """
     groups: dict[tuple[str, str], list[ControlledDecision]] = {}
     for decision in decisions:
@@ -135,20 +148,45 @@ def sample_decisions(
 def read_conversations(
     run: RunFolder, journal: JournalReader, decisions: Collection[ControlledDecision]
 ) -> dict[str, Conversation]:
-    """Address of a decision → its conversation, as it was when the answer was had."""
+    """Address of a decision → its conversation."""
     spans = _spans_at(run, {decision.address for decision in decisions})
     found = {}
     for decision in decisions:
-        entry = _last_try(journal, decision.address)
-        if entry is not None:
+        first, last = journal.at(decision.address), _last_try(journal, decision.address)
+        if first is not None and last is not None:
             own = spans.get(decision.address, {})
-            found[decision.address] = _conversation(decision, entry, own)
+            found[decision.address] = _conversation(decision, first, last, own)
     return found
 
 
 def _conversation(
-    decision: ControlledDecision, entry: Entry, spans: dict[int, list[Span]]
+    decision: ControlledDecision, first: Entry, last: Entry, spans: dict[int, list[Span]]
 ) -> Conversation:
+    system, asked = _utterances(decision, first, spans)
+    speaker = Speaker(
+        decision.participant_id,
+        role=decision.role,
+        system=system,
+        model=first.model_asked,
+        temperature=first.request.get("temperature"),
+        max_tokens=first.request.get("max_tokens"),
+    )
+    reply = Utterance(decision.participant_id, last.reply, id=decision.address)
+    heard = Transcript((*_utterances(decision, last, spans)[1], reply))
+    schema = first.request.get("schema")
+    answer: Answer[Any] | None = Choice(decision.options) if decision.options else None
+    value: str | float | None = decision.value
+    if schema is not None:
+        answer = single_field_form(schema)
+        read = answer.parse(last.reply) if answer is not None else None
+        value = read.value if isinstance(read, Parsed) else None
+    return Conversation(speaker, Transcript(asked), heard, answer, value)
+
+
+def _utterances(
+    decision: ControlledDecision, entry: Entry, spans: dict[int, list[Span]]
+) -> tuple[str, tuple[Utterance, ...]]:
+    """The system prompt of a request, and its other messages."""
     system, said = "", []
     for number, message in enumerate(entry.request["messages"]):
         text = SourcedText(message["content"], spans.get(number, ()))
@@ -157,15 +195,7 @@ def _conversation(
         else:
             own = message["role"] == "assistant"
             said.append(Utterance(decision.participant_id if own else "", text))
-    said.append(Utterance(decision.participant_id, entry.reply, id=decision.address))
-    speaker = Speaker(
-        decision.participant_id,
-        role=decision.role,
-        system=system,
-        model=entry.model_asked,
-        temperature=entry.request.get("temperature"),
-    )
-    return Conversation(speaker, Transcript(tuple(said)))
+    return system, tuple(said)
 
 
 def _last_try(journal: JournalReader, address: str) -> Entry | None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from folkmoot.kit.controls.asking import finished_controls
 from folkmoot.kit.controls.conversations import FINAL, FIRST
 from folkmoot.kit.controls.tables import FACT, NEGATIVE, RETEST, ControlRow
 from folkmoot.kit.findings import cells, intervals, p, share
@@ -44,15 +45,24 @@ class Contrast(NamedTuple):
 
 
 def control_findings(run: RunFolder) -> list[Finding]:
-    """The findings of the controls of a run; empty where it has none that came to their end."""
-    if not (run.path / CONTROLS).is_dir():
-        return []
-    controls = RunFolder(run.path / CONTROLS)
-    if not controls.has_table(ControlRow.table):
-        return []
-    table = controls.table(ControlRow.table)
+    """The findings of the controls of a run; empty where it names none and has none."""
+    if finished_controls(run) is None:
+        return [_unfinished()] if run.config.get("controls") and run.finished else []
+    table = RunFolder(run.path / CONTROLS).table(ControlRow.table)
     others = (_kept(table), _reliability(table))
     return [*_drift(table), *(finding for finding in others if finding is not None)]
+
+
+def _unfinished() -> Finding:
+    return Finding(
+        "controls_unfinished",
+        "Controls are not finished",
+        "The study file names controls, and not all of them were asked: a resume of the run "
+        "(--resume) asks the rest.",
+        Grid((), ()),
+        section=SECTION,
+        headline=True,
+    )
 
 
 def _drift(table: pl.DataFrame) -> list[Finding]:

@@ -11,14 +11,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from folkmoot.kit.controls.questions import AGE
-from folkmoot.kit.controls.tables import RETEST
+from folkmoot.engine.settings.controls import AGE
 from folkmoot.respondent.mind.draws import unit
 from folkmoot.respondent.mind.mind import Mind
 from folkmoot.respondent.mind.part import Answering, Part
 from folkmoot.respondent.mind.passages import of_kind
 
 _AGE = re.compile(r"\b(\d{2})\b")
+_DECISION = "decision-"
 TURNS = 4  # passages of others after which the planted faults act in full
 
 
@@ -59,9 +59,14 @@ def answer_number(mind: Mind) -> object:
     return round(low + (high - low) * share * share / 4)
 
 
+def decision_scope(control: str) -> str:
+    """The name of the scope in which a control asks a decision; no id of a question is like it."""
+    return f"{_DECISION}{control}"
+
+
 def _is_control(mind: Mind) -> bool:
     """Whether a control question is asked, and not the decision itself once more."""
-    return mind.at.address.split("/")[-2] != RETEST
+    return not mind.at.address.split("/")[-2].startswith(_DECISION)
 
 
 def _stable(mind: Mind, options: Sequence[str]) -> str:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from folkmoot.storage.rows import Row, column
 
 NEGATIVE, FACT, RETEST = "negative", "fact", "retest"
+NO_PERSONA, SAME_LENGTH, ORDER = "no_persona", "same_length", "order"
+# The decision as the run has it, beside which the others are read. No call is made for it.
+AS_DESIGNED = "as_designed"
+REPLACING = (NO_PERSONA, SAME_LENGTH, ORDER)
 
 
 class ControlRow(Row, table="control_answers"):
@@ -12,7 +16,10 @@ class ControlRow(Row, table="control_answers"):
 
     control: str = column(
         "negative: a question that no treatment can change; fact: one that the persona answers; "
-        "retest: the decision itself, asked again in a fresh conversation"
+        "retest: the decision itself, asked again in a fresh conversation; no_persona, "
+        "same_length, order: the decision without a persona, with neutral texts of equal length in "
+        "place of the treatment, with options and material reversed; as_designed: the decision as "
+        "the run has it"
     )
     question: str = column("the id of the question, or the name of the decision")
     participant_id: str
@@ -23,7 +30,10 @@ class ControlRow(Row, table="control_answers"):
     value: str | None = column("the option chosen")
     number: float | None = column("the number given")
     expected: str | None = column(
-        "what the persona states, or what was answered the first time; empty for negative controls"
+        "what the persona states, or what was answered as designed; empty for negative controls"
     )
-    missing: str | None = column("why there is no answer")
+    missing: str | None = column(
+        "why there is no answer; nothing_to_replace: the prompt holds no such text, so the "
+        "decision is as designed; replied_to_it: the speaker has replied to the text before"
+    )
     address: str = column("the control question, in the journal of the controls")

@@ -78,14 +78,13 @@ class Knobs(BaseModel):
     over_length: Chance = Field(0.0, description="pathology: chance per reply of an essay")
     cut: Chance = Field(0.0, description="pathology: chance per reply of ending in the middle")
     drift: Chance = Field(
-        0.0,
-        description="pathology: chance per control question that a participant who has heard much "
-        "of others answers as another person",
+        0.0, description="pathology: chance of answers of another person after much talk"
     )
     persona_forgetting: Chance = Field(
-        0.0,
-        description="pathology: chance that a participant who has heard much of others no longer "
-        "knows the age that the persona states",
+        0.0, description="pathology: chance of not knowing the own age after much talk"
+    )
+    length_bias: Chance = Field(
+        0.0, description="pathology: chance of a choice moved by the mere length of what was read"
     )
 
     @classmethod

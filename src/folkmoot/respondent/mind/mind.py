@@ -35,6 +35,7 @@ from folkmoot.respondent.mind.speech import Tongue
 SURE = 4  # times as near the middle of a scale are those who do not know as those who answer
 ENOUGH_TOPICS = 3  # to talk about without looking further
 MEANINGFUL = 3  # characters of an option that says by itself what it is
+LONG_READING = 1500  # characters from which the length of a text moves with its full chance
 MUCH = 12  # content words beside the question that make a text to read
 
 
@@ -175,6 +176,8 @@ class Mind:
         at, knobs = self.at, self.knobs
         if knobs.instability and unit(at.seed, at.address, purpose, "?") < knobs.instability:
             return asked[int(len(asked) * unit(at.seed, at.address, purpose, "any"))]
+        if self._moved_by_length(purpose):
+            return min(asked)
         known = dict(zip(self.options, self.utilities(), strict=True))
         u = [known[o] if o in known else self._taste(o) for o in asked]
         if 1 <= knobs.position <= len(u):
@@ -184,6 +187,16 @@ class Mind:
             for x, o in zip(u, asked, strict=True)
         ]
         return asked[max(range(len(noisy)), key=noisy.__getitem__)]
+
+    def _moved_by_length(self, purpose: str) -> bool:
+        """Whether the length of what was read decides, whatever it says. The same person is moved
+        by any text of that length."""
+        knobs, at = self.knobs, self.at
+        if not knobs.length_bias:
+            return False
+        read = sum(len(passage.text) for passage in self.reading.heard)
+        chance = knobs.length_bias * min(1.0, read / LONG_READING)
+        return unit(at.seed, self.who.key, purpose, "length") < chance
 
     def lean(self, about: str, answer: str = "", part: str = "") -> float:
         """The person's leaning on a question (or to one answer to it, on one part of it), −1 to 1,

@@ -1,0 +1,189 @@
+"""The key `controls:` of a study file: what is asked beside the protocol to test the simulation.
+
+Negative controls are closed questions that no treatment can change. Twelve ship with the program,
+in English and German (`negative_controls.yaml`); a study file can give others. If the treatment
+moves such an outcome, it has changed who answers ("The Illusion of Intervention", arXiv
+2605.20767). How controls are asked is in `kit.controls`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+
+from folkmoot.conversation.answer_types import Answer
+from folkmoot.conversation.choices import Choice, Number
+from folkmoot.files import packaged_yaml
+from folkmoot.hints import shortened
+
+Language = Literal["en", "de"]
+AGE = "age"  # the id of the question for the fact that most personas state
+_AGE = {"en": "How old are you, in years?", "de": "Wie alt sind Sie, in Jahren?"}
+# Equivalence margins of a negative control: of the total variation between two conditions, and of
+# the difference of two means in standard deviations.
+MARGIN_OF_SHARES, MARGIN_OF_MEANS = 0.15, 0.3
+
+
+class ControlQuestion(BaseModel):
+    """A closed question: with `options`, or a number within bounds (inclusive)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str = Field(pattern=r"^\w+$", description="short name of the question")
+    text: str = Field(min_length=1, description="the question as it is put")
+    options: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        (), description="what can be answered; left out: a number"
+    )
+    number: tuple[float, float] | None = Field(
+        None, description="lowest and highest number that can be answered"
+    )
+    margin: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="largest distance between conditions that counts as none: total variation "
+        f"({MARGIN_OF_SHARES:g} if left out), or for a number standard deviations "
+        f"({MARGIN_OF_MEANS:g})",
+    )
+
+    @model_validator(mode="after")
+    def _closed(self) -> ControlQuestion:
+        if bool(self.options) == (self.number is not None):
+            raise ValueError("give either options or number: [lowest, highest]")
+        if self.number is not None and self.number[0] >= self.number[1]:
+            raise ValueError("number: the lowest must be below the highest")
+        if self.options and len(set(self.options)) < 2:
+            raise ValueError("give at least two different options")
+        return self
+
+    @property
+    def answer(self) -> Answer[str] | Answer[float]:
+        """The answer type, which has ways out."""
+        if self.number is None:
+            return Choice(self.options)
+        return Number(*self.number, integer=True)
+
+    @property
+    def equivalence_margin(self) -> float:
+        """The largest distance that counts as none: the given one, or that of its kind."""
+        if self.margin is not None:
+            return self.margin
+        return MARGIN_OF_SHARES if self.options else MARGIN_OF_MEANS
+
+
+def _read_own_questions(given: Any, info: ValidationInfo) -> Any:
+    """Read questions of the researcher's own from a list or a file.
+
+    A file is replaced by its questions, so that a plan seals them.
+    """
+    if isinstance(given, bool):
+        return given
+    where = ""
+    if isinstance(given, str):
+        folder = (info.context or {}).get("folder")
+        if folder is None:  # only the keys are checked, as in a new study file
+            return True
+        path = Path(folder) / Path(given).expanduser()
+        given, where = _entries_in(path), f"{path}, "
+    if not isinstance(given, (list, tuple)) or not given:
+        raise ValueError(
+            f"{where}must be true, false, a file, or a list of questions with id, text and options"
+        )
+    questions = tuple(_question(each, f"{where}question {n}") for n, each in enumerate(given, 1))
+    ids = [question.id for question in questions]
+    if twice := next((id for id in ids if ids.count(id) > 1), ""):
+        raise ValueError(f"{where}two questions have the id {twice}")
+    return questions
+
+
+def _entries_in(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {path}; true asks the shipped questions") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ValueError(f"{path} cannot be read: {shortened(str(error))}") from None
+
+
+def _question(entry: Any, where: str) -> ControlQuestion:
+    try:
+        return ControlQuestion.model_validate(entry)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        what = first["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{where}: {key}: {what}" if key else f"{where}: {what}") from None
+
+
+# How many participants of each condition a control asks. True: as many as `participants`.
+Size = bool | Annotated[int, Field(ge=0)]
+
+
+class ControlSettings(BaseModel):
+    """What is asked beside the protocol, to test why a simulation answers as it does."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    negative: Annotated[
+        bool | tuple[ControlQuestion, ...],
+        BeforeValidator(
+            _read_own_questions, json_schema_input_type=bool | str | tuple[ControlQuestion, ...]
+        ),
+    ] = Field(True, description="`true`: shipped questions; or a list of your own, or a file")
+    retest: Size = Field(
+        True, description="participants who make their first decision again", examples=[100]
+    )
+    no_persona: Size = Field(
+        False, description="participants who decide again without a persona", examples=[100]
+    )
+    same_length: Size = Field(
+        False, description="those who decide again with neutral texts of equal length"
+    )
+    order: Size = Field(False, description="those who decide again with options in reversed order")
+    participants: Annotated[int, Field(ge=1)] = Field(
+        200, description="participants of each condition at most, drawn by the seed"
+    )
+    language: Language = Field(
+        "en", description="language of shipped questions and of neutral texts"
+    )
+
+    @property
+    def questions(self) -> tuple[ControlQuestion, ...]:
+        """The negative controls that are asked; none where they are off."""
+        if isinstance(self.negative, bool):
+            return shipped_questions(self.language) if self.negative else ()
+        return self.negative
+
+    def size_of(self, control: str) -> int:
+        """How many participants of each condition a control asks."""
+        size = bool(self.negative) if control == "negative" else getattr(self, control)
+        return self.participants * size if isinstance(size, bool) else int(size)
+
+
+def shipped_questions(language: Language) -> tuple[ControlQuestion, ...]:
+    """The twelve questions in a language."""
+    return tuple(
+        ControlQuestion(
+            id=raw["id"],
+            text=raw[language],
+            options=tuple(raw.get("options", {}).get(language, ())),
+            number=raw.get("number"),
+        )
+        for raw in packaged_yaml(__file__, "negative_controls.yaml")
+    )
+
+
+def age_question(language: Language) -> ControlQuestion:
+    """The question for the age that a persona states: is the persona kept?"""
+    return ControlQuestion(id=AGE, text=_AGE[language], number=(0, 120))

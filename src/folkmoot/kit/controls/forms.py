@@ -1,0 +1,82 @@
+"""Forms with one closed field, read from the JSON schema of a request in the journal.
+
+A decision that was asked for as a JSON object (a reason and a rating, say) can be asked again
+without the code of its study if exactly one of its fields is closed: a number, true or false, or
+one of several texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from folkmoot.conversation.answer_types import (
+    CANNOT_SAY,
+    DECLINED,
+    Answer,
+    Missing,
+    Parsed,
+    Unreadable,
+    is_declined,
+    parse_way_out,
+)
+from folkmoot.conversation.json_replies import json_candidates
+from folkmoot.json_text import Schema
+
+_NUMBERS = ("integer", "number")
+
+
+@dataclass(frozen=True, slots=True)
+class SingleFieldForm(Answer["str | float"]):
+    """A JSON object, of which one closed field counts: a number, or a text."""
+
+    name: str
+    schema: Schema = field(default_factory=dict)
+    kind: str = "json"
+
+    def parse(self, reply: str) -> Parsed[str | float] | Unreadable | Missing:
+        for step, candidate in json_candidates(reply, "{"):
+            if isinstance(candidate, dict) and (
+                self.name in candidate or is_declined(candidate.get(DECLINED))
+            ):
+                return self._read(candidate, step)
+        return Unreadable(f"Reply with only a JSON object that has the key {self.name}.")
+
+    def _read(
+        self, form: Mapping[str, Any], step: str
+    ) -> Parsed[str | float] | Unreadable | Missing:
+        if is_declined(form.get(DECLINED)):
+            return Missing(DECLINED)
+        value, node = form[self.name], _closed(self.schema["properties"][self.name])
+        assert node is not None
+        if value is None:
+            return Missing(CANNOT_SAY)
+        if (way_out := parse_way_out(value)) is not None and value not in node.get("enum", ()):
+            return way_out
+        if isinstance(value, bool):
+            value = str(value).lower()
+        if node.get("type") in _NUMBERS:
+            low, high = node.get("minimum", value), node.get("maximum", value)
+            if not isinstance(value, (int, float)) or not low <= value <= high:
+                return Unreadable(f"{self.name} must be a number within its bounds.")
+            return Parsed(float(value), step)
+        if "enum" in node and value not in node["enum"]:
+            return Unreadable(f"{self.name} must be one of {', '.join(map(str, node['enum']))}.")
+        return Parsed(str(value), step)
+
+
+def single_field_form(schema: Schema) -> SingleFieldForm | None:
+    """The form that a schema asks for, if exactly one of its fields is closed."""
+    properties = schema.get("properties", {})
+    closed = [n for n, node in properties.items() if n != DECLINED and _closed(node) is not None]
+    return SingleFieldForm(closed[0], schema) if len(closed) == 1 else None
+
+
+def _closed(node: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The part of a field's schema that is closed: of alternatives, the one that is not null."""
+    if "anyOf" in node:
+        others = [each for each in node["anyOf"] if each.get("type") != "null"]
+        return _closed(others[0]) if len(others) == 1 else None
+    is_closed = "enum" in node or node.get("type") in (*_NUMBERS, "boolean")
+    return node if is_closed else None

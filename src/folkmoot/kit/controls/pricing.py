@@ -1,0 +1,102 @@
+"""What the controls of a study file will cost, line by line, found by asking them of a small run.
+
+A small part of the study is run in a throwaway folder, answered by the embedded respondent, and its
+controls are asked of it. Their calls and tokens are scaled to the samples of the whole study.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.run.dry_run import (
+    DIRECT,
+    Estimate,
+    StageEstimate,
+    embedded_provider,
+    small_part,
+)
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.runner import run_study
+from folkmoot.engine.settings.controls import ControlSettings
+from folkmoot.engine.study.study_file import StudyFile
+from folkmoot.errors import InputError
+from folkmoot.kit.controls.asking import run_controls, study_of
+from folkmoot.kit.controls.conversations import find_decisions
+from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NEGATIVE, ControlRow
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
+
+ENOUGH = 12  # participants or sessions of the small run, if the study has as many
+EVERYONE = 10**9
+
+
+def add_controls(total: Estimate, found: StudyFile, model: str | None) -> Estimate:
+    """The estimate of a study with a line for each control that its file names.
+
+    A study that records no decisions has no controls, so nothing is added.
+    """
+    settings = found.config.controls
+    if settings is None or found.config.seats is not None:
+        return total
+    part, share = small_part(found, ENOUGH)
+    with tempfile.TemporaryDirectory(prefix="folkmoot-controls-") as folder:
+        config = part.config.model_copy(update={**DIRECT, "controls": None})
+        config = part.study.rehearsal(config, Path(folder))
+        small = replace(part, config=config)
+        provider = embedded_provider(small)
+        options = RunOptions(model=model, provider=provider, out=Path(folder) / "run")
+        run = run_study(small, options)
+        try:
+            decisions = find_decisions(run)
+        except InputError:
+            return total
+        asked = settings.model_copy(update={"participants": EVERYONE, **_at_most(settings)})
+        given = asked.model_dump(mode="json", exclude_defaults=True)
+        answering = embedded_provider(replace(small, study=study_of(run)))
+        controls = run_controls(run, given, replace(options, out=None, provider=answering))
+        there = Counter((d.condition, d.moment) for d in decisions)
+        return total.plus(*_scaled(controls, settings, there, share))
+
+
+def _at_most(settings: ControlSettings) -> dict[str, int | bool]:
+    """Every control that is asked at all, asked of everyone in the small run."""
+    names = ("retest", "no_persona", "same_length", "order")
+    return {name: EVERYONE if settings.size_of(name) else False for name in names}
+
+
+def _scaled(
+    controls: RunFolder,
+    settings: ControlSettings,
+    there: Mapping[tuple[str, str], int],
+    share: float,
+) -> tuple[list[StageEstimate], dict[str, StageEstimate]]:
+    """Calls and tokens by control and by model. `there`: decisions of the small run by condition
+    and moment. `share`: how many times as large the study is."""
+    rows = (
+        controls.table(ControlRow.table)
+        .filter((pl.col("control") != AS_DESIGNED) & (pl.col("address") != ""))
+        .select("control", "condition", "moment", "address")
+    )
+    lines: dict[str, list[float]] = {}
+    models: dict[str, list[float]] = {}
+    with JournalReader(controls.path / JOURNAL) as journal:
+        for control, condition, moment, address in rows.iter_rows():
+            size = settings.size_of(NEGATIVE if control == FACT else control)
+            small = there[condition, moment]
+            weight = min(size, round(small * share)) / small
+            for entry in map(journal.at, journal.tries(address)):
+                if entry is None:
+                    continue
+                tokens = (entry.input_tokens or 0, entry.output_tokens or 0)
+                own = (weight, weight * tokens[0], weight * tokens[1])
+                for sums, key in ((lines, f"controls: {control}"), (models, entry.model_asked)):
+                    before = sums.setdefault(key, [0.0, 0.0, 0.0])
+                    sums[key] = [a + b for a, b in zip(before, own, strict=True)]
+    stages = [StageEstimate(name, *map(round, sums)) for name, sums in lines.items()]
+    return stages, {name: StageEstimate(name, *map(round, sums)) for name, sums in models.items()}

@@ -1,0 +1,234 @@
+"""A decision with parts of its prompt replaced: no persona, neutral texts, reversed order.
+
+The spans of a request say where each text is. A text can be replaced only while the speaker has not
+replied to it: a history in which the speaker answers other words than it holds would be no
+conversation. `Refusal` says so, and the report counts it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import polars as pl
+
+from folkmoot.conversation.transcript import Utterance
+from folkmoot.engine.settings.controls import Language
+from folkmoot.files import packaged_yaml
+from folkmoot.kit.controls.conversations import ControlledDecision, Conversation
+from folkmoot.kit.controls.tables import NO_PERSONA, ORDER
+from folkmoot.kit.exposure import ExposureRow
+from folkmoot.provenance import (
+    Quoted,
+    Replacement,
+    Source,
+    SourcedText,
+    Span,
+    quote,
+    replace_parts,
+    spans_of,
+)
+from folkmoot.randomness import digest
+from folkmoot.storage.run_folder import RunFolder
+
+# Why a decision is not asked with parts replaced; `missing` of the table of control answers.
+Refusal = Literal["nothing_to_replace", "replied_to_it"]
+UNCHANGED: Refusal = "nothing_to_replace"
+REPLIED: Refusal = "replied_to_it"
+
+_ID = "study.controls"  # the source of all that is put in
+NO_DESCRIPTION = {
+    "en": "a person about whom nothing is said here",
+    "de": "eine Person, über die hier nichts gesagt wird",
+}
+NOT_STATED = {"en": "not stated", "de": "keine Angabe"}
+# A persona text of so many characters is an answer or an attribute and not a description.
+LONGEST_ATTRIBUTE = 40
+# Texts with an order that means nothing: what people say one after another is no such list.
+_LISTED = ("summary", "proposal", "material")
+
+
+class Replaced(NamedTuple):
+    """What is asked in place of a decision: the system prompt, the messages, and the options in
+    their order there."""
+
+    system: str
+    asked: tuple[Utterance, ...]
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Treatments:
+    """The texts that a design shows at each decision and that make the conditions differ.
+
+    `shown`: address of a decision → ids of the texts that the design shows there. `common`: ids
+    that are shown in all of several conditions, which therefore are no treatment.
+    """
+
+    shown: dict[str, frozenset[str]]
+    common: frozenset[str]
+
+    def at(self, address: str) -> frozenset[str]:
+        return self.shown.get(address, frozenset()) - self.common
+
+
+def read_treatments(run: RunFolder) -> Treatments:
+    """The treatment texts of a run by its table `exposure`."""
+    rows = (
+        run.lazy(ExposureRow.table)
+        .filter(pl.col("expected"))
+        .select("address", "condition", "text_ids")
+        .collect()
+    )
+    shown: dict[str, set[str]] = {}
+    conditions: dict[str, set[str]] = {}
+    for address, condition, ids in rows.iter_rows():
+        listed = json.loads(ids) if isinstance(ids, str) else ids or []
+        shown.setdefault(address, set()).update(listed)
+        for id in listed:
+            conditions.setdefault(id, set()).add(condition)
+    every = set(rows["condition"].to_list())
+    common = {id for id, own in conditions.items() if len(every) > 1 and own == every}
+    return Treatments({a: frozenset(ids) for a, ids in shown.items()}, frozenset(common))
+
+
+def replace_in(
+    control: str,
+    decision: ControlledDecision,
+    conversation: Conversation,
+    treatments: Treatments,
+    language: Language,
+) -> Replaced | Refusal:
+    """The decision as a control asks it, or why it cannot be asked in this way."""
+    texts = [conversation.speaker.system, *(u.text for u in conversation.asked)]
+    treatment = treatments.at(decision.address)
+    changed = [
+        replace_parts(text, _parts(control, decision, text, treatment, language))
+        if isinstance(text, SourcedText)
+        else text
+        for text in texts
+    ]
+    touched = [n for n, text in enumerate(texts) if str(text) != str(changed[n])]
+    if not touched:
+        return UNCHANGED
+    # The system prompt is before all messages, and `texts` begins with it.
+    own = [n for n, u in enumerate(conversation.asked, 1) if u.speaker_id]
+    if any(n > touched[0] for n in own):
+        return REPLIED
+    asked = tuple(
+        u._replace(text=text) for u, text in zip(conversation.asked, changed[1:], strict=True)
+    )
+    options = decision.options[::-1] if control == ORDER else decision.options
+    return Replaced(changed[0], asked, options)
+
+
+def _parts(
+    control: str,
+    decision: ControlledDecision,
+    text: SourcedText,
+    treatment: Collection[str],
+    language: Language,
+) -> list[Replacement]:
+    """What is replaced in one message."""
+    every = spans_of(text)
+    spans = list(_outermost(every))
+    who = decision.participant_id
+    if control == NO_PERSONA:
+        own = [s for s in spans if s.source.kind == "persona" and s.source.speaker == who]
+        return _without_persona(own, text, language)
+    shown = [s for s in spans if s.source.id in treatment and not _is_own(s.source, who)]
+    if control == ORDER:
+        listed = [s for s in shown if s.source.kind in _LISTED]
+        # Options may be listed inside of what a moderator says.
+        options = list(_listings(every, text, decision.options))
+        within = {(span.start, span.end) for run in options for span in run}
+        apart = [s for s in listed if not any(s.start <= at[0] < s.end for at in within)]
+        return sorted(part for run in (*options, apart) for part in _reversed(run, text))
+    return [
+        Replacement(s.start, s.end, _sourced(neutral_text(s.end - s.start, s.source.id, language)))
+        for s in shown
+    ]
+
+
+def _is_own(source: Source, who: str) -> bool:
+    """Whether a text describes the participant, or is what the participant said or chose."""
+    return source.kind == "persona" or (
+        source.speaker == who and source.kind in ("utterance", "answer", "reply")
+    )
+
+
+def _outermost(spans: Sequence[Span]) -> Iterator[Span]:
+    """The spans that are not inside another one."""
+    end = 0
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if span.start >= end:
+            yield span
+            end = span.end
+
+
+def _sourced(text: str) -> str:
+    return quote(text, "material", _ID)
+
+
+def _without_persona(
+    own: Sequence[Span], text: SourcedText, language: Language
+) -> list[Replacement]:
+    """The first description becomes a person of whom nothing is said, all else is not stated."""
+    parts, is_described = [], False
+    for span in own:
+        was = str(text)[span.start : span.end]
+        words = NOT_STATED[language]
+        if len(was) > LONGEST_ATTRIBUTE and not is_described:
+            is_described = True
+            before = "You are " if was.startswith("You are ") else ""
+            words = f"{before}{NO_DESCRIPTION[language]}" + "." * was.rstrip().endswith(".")
+        parts.append(Replacement(span.start, span.end, _sourced(words)))
+    return parts
+
+
+def _listings(spans: Sequence[Span], text: str, options: Sequence[str]) -> Iterator[list[Span]]:
+    """Runs of neighbouring spans that list all options of the decision, each once."""
+    found = [span for span in spans if span.source.kind == "option"]
+    count = len(options)
+    at = 0
+    while count and at + count <= len(found):
+        run = found[at : at + count]
+        if sorted(str(text)[s.start : s.end] for s in run) == sorted(options):
+            yield run
+            at += count
+        else:
+            at += 1
+
+
+def _reversed(run: Sequence[Span], text: SourcedText) -> Iterator[Replacement]:
+    """Each place of a list with the text from the other end; the places stay where they are."""
+    for place, other in zip(run, reversed(run), strict=True):
+        if place != other:
+            words = str(text)[other.start : other.end]
+            yield Replacement(place.start, place.end, Quoted(words, other.source))
+
+
+def neutral_text(length: int, id: str, language: Language) -> str:
+    """A neutral text of at most `length` characters, shorter by less than a word.
+
+    It begins with a sentence that the id of the replaced text decides, and ends with a full stop.
+    """
+    sentences = packaged_yaml(__file__, "neutral_texts.yaml")[language]
+    start = int.from_bytes(digest("neutral text", id)[:4], "big") % len(sentences)
+    words: list[str] = []
+    size = -1  # characters so far, without a space at the end
+    for sentence in _endless(sentences, start):
+        for word in str(sentence).split():
+            if size + 1 + len(word) > length - 1:
+                return " ".join(words).rstrip(".,") + "." if words else "." * min(1, length)
+            words.append(word)
+            size += 1 + len(word)
+    raise AssertionError("the sentences do not end")
+
+
+def _endless(sentences: Sequence[str], start: int) -> Iterator[str]:
+    while True:
+        yield sentences[start % len(sentences)]
+        start += 1

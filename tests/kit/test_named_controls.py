@@ -1,0 +1,141 @@
+"""Controls that a study file names are checked, priced, and asked within the budget of the run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import folkmoot
+from folkmoot.cli.study_files import rehearsal
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.runner import load
+from folkmoot.engine.study.study_file import load_study_file
+from folkmoot.errors import BudgetReached, InputError
+from folkmoot.kit.controls.asking import run_grid_with_controls
+from folkmoot.kit.controls.findings import control_findings
+from folkmoot.kit.controls.tables import AS_DESIGNED, ControlRow
+from folkmoot.storage.run_folder import CONTROLS, PLAN, RunFolder
+from tests.contract.small import SMALL
+
+VOTES = """
+study: cross_pollination
+pilot_id: controlled
+topic:
+  description: One purpose can be funded.
+  options: [Park improvements, Youth job training, Safer streets]
+conditions: [simple_voting, simple_passive, clarified_passive]
+participants_per_condition: 6
+personas: {source: quota}
+"""
+NAMED = "controls: {retest: 4, no_persona: 3, same_length: true, order: true, participants: 5}\n"
+
+
+def study(folder: Path, more: str = NAMED) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / "study.yaml"
+    path.write_text(VOTES + more)
+    return path
+
+
+def answers_in(run: RunFolder) -> pl.DataFrame:
+    return RunFolder(run.path / CONTROLS).table(ControlRow.table)
+
+
+def test_named_controls_are_asked_after_the_protocol_and_sealed_before(tmp_path: Path) -> None:
+    run = folkmoot.run(study(tmp_path), model="synthetic", out=tmp_path / "run").folder
+    sealed = json.loads((run.path / PLAN).read_text())["sealed"]
+    assert sealed["design"]["data"]["settings"]["controls"]["no_persona"] == 3
+    table = answers_in(run)
+    asked = table.group_by("control", "condition", "moment").agg(
+        people=pl.col("participant_id").n_unique()
+    )
+    people = {(c, k, m): n for c, k, m, n in asked.iter_rows()}
+    assert people["negative", "simple_passive", "final"] == 5
+    assert people["no_persona", "simple_passive", "final"] == 3
+    assert people["retest", "simple_voting", "first"] == 4
+    drawn = json.loads((run.path / CONTROLS / PLAN).read_text())["sealed"]["controls"]["data"]
+    assert set(drawn["decisions"]["no_persona"]) <= set(drawn["decisions"]["negative"])
+    assert {finding.section for finding in control_findings(run)} == {"Controls"}
+
+
+def test_an_estimate_prices_each_control_as_it_is_asked(tmp_path: Path) -> None:
+    path = study(tmp_path)
+    total = rehearsal(load_study_file(path), "synthetic")
+    lines = {s.stage: s.calls for s in total.stages if s.stage.startswith("controls: ")}
+    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
+    made = answers_in(run).filter((pl.col("address") != "") & (pl.col("control") != AS_DESIGNED))
+    counts = made.group_by("control").len()
+    assert lines == {f"controls: {name}": count for name, count in counts.iter_rows()}
+    assert total.calls == sum(total.model_calls.values()) - _embeddings(total)
+
+
+def _embeddings(total: object) -> int:
+    calls = getattr(total, "model_calls", {})
+    return sum(count for name, count in calls.items() if name.startswith("wordllama"))
+
+
+def test_a_budget_covers_the_run_and_its_controls(tmp_path: Path) -> None:
+    whole = folkmoot.run(study(tmp_path), model="synthetic", out=tmp_path / "whole").folder
+    own = int(whole.manifest["calls"])
+    path = study(tmp_path / "b", f"{NAMED}budget_calls: {own + 20}\n")
+    with pytest.raises(BudgetReached):
+        folkmoot.run(path, model="synthetic", out=tmp_path / "run")
+    paused = RunFolder(tmp_path / "run")
+    assert paused.finished
+    assert RunFolder(paused.path / CONTROLS).manifest["calls"] <= 20
+    (finding,) = control_findings(paused)
+    assert "not finished" in finding.title
+    study(tmp_path / "b", f"{NAMED}budget_calls: 100000\n")
+    done = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
+    assert answers_in(done).equals(answers_in(whole))
+    again = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
+    assert answers_in(again.folder).equals(answers_in(whole)) and not again.verify().differences
+
+
+def test_the_cells_of_a_grid_have_controls_of_their_own(tmp_path: Path) -> None:
+    options = RunOptions(model="synthetic", out=tmp_path / "grid")
+    axes = {"temperature": ["0.2", "0.9"]}
+    grid = run_grid_with_controls(study(tmp_path), options, axes, 1)
+    runs = [run for _, run in grid.finished().values()]
+    assert len(runs) == 2 and all(answers_in(run).height for run in runs)
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_every_study_type_takes_them_without_code(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(f"{SMALL[name]}\ncontrols: {{participants: 2, no_persona: true}}\n")
+    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
+    assert {"negative", "no_persona"} <= set(answers_in(run)["control"])
+
+
+def test_questions_in_a_file_are_sealed_as_they_are(tmp_path: Path) -> None:
+    path = study(tmp_path, "controls: {negative: own.yaml, participants: 2}\n")
+    own = tmp_path / "own.yaml"
+    own.write_text("- {id: shoes, text: 'Which size are your shoes?', number: [30, 50]}\n")
+    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
+    own.unlink()
+    assert "shoes" in answers_in(run)["question"]
+    sealed = json.loads((run.path / PLAN).read_text())["sealed"]["design"]["data"]["settings"]
+    assert sealed["controls"]["negative"][0]["text"] == "Which size are your shoes?"
+    assert folkmoot.load(run.path).verify().differences == []
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("{negative: own.yaml}", "there is no file"),
+        ("{negative: []}", "must be true, false, a file, or a list of questions"),
+        ("{negative: [{id: a, text: How, options: [x]}]}", "at least two different options"),
+        ("{retest: -1}", "must be at least 0"),
+        ("{no_persona: many}", "must be a whole number"),
+        ("{orders: true}", "did you mean order"),
+        ("{language: fr}", "controls.language"),
+    ],
+)
+def test_mistakes_are_told_by_key(written: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        load(study(tmp_path, f"controls: {written}\n"), RunOptions(model="synthetic"))
+    assert told in str(caught.value) and "controls" in str(caught.value)
