@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from typing import Annotated, Any, Literal
 
 import json_repair
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
 import folkmoot
+from folkmoot.conversation.answer_format import drop_descriptions
 from folkmoot.conversation.answer_types import (
     Entries,
     Json,
@@ -20,14 +22,13 @@ from folkmoot.conversation.answer_types import (
     Parsed,
     Reading,
     Repair,
+    Text,
     Unreadable,
+    schema_of,
 )
 from folkmoot.conversation.json_replies import broken_off
-from folkmoot.conversation.template_sentences import (
-    drop_template_sentences,
-    read_field_sentences,
-)
 from folkmoot.models.scripted import Scripted
+from folkmoot.provenance import quote, spans_of
 
 
 class Line(BaseModel):
@@ -257,67 +258,112 @@ def test_a_study_gets_the_list_the_repairs_and_the_minimal_structure(
     assert run.table("ideas").rows() == rows
 
 
-FORM = """Reply with only this:
-{"items": [{"proposal": "the proposal, worded so that yes means to do it", "ids": ["ids"]}],
- "vote": "one of {{ votes | join(" | ") }}, as you like", "reason": "why, in one sentence",
- "concerns": ["a list of your main concerns"], "note": "why, in a word"}"""
-LIST = """- items: a list of objects:
-  - proposal: the proposal, worded so that yes means to do it
-(iii) *vote* — one of {{ votes | join(" | ") }}, as you like;
-- reason: why, in one sentence
-* "concerns": a list of your main concerns
-note = why, in a word"""
+class Proposal(BaseModel):
+    proposal: str = Field("", description="the proposal, worded so that yes means to do it")
+    ids: list[str] = Field([], description="the ids of those who raised it")
+
+
+class Described(BaseModel):
+    """Fields with the descriptions that a prompt gives of them."""
+
+    items: list[Proposal] = []
+    vote: Literal["yes", "no"] | None = Field(None, description="your vote, as you like")
+    reason: str = Field("", description="why, in one sentence")
+    concerns: list[str] = Field([], description="a list of your main concerns")
+    note: str = Field("", description="why")
+
+
 EMPTY: Any = object()
 
 
-@pytest.mark.parametrize("template", [FORM, LIST])
 @pytest.mark.parametrize(
     ("value", "kept"),
     [
-        # Only the field that repeats its own sentence is left out.
+        # Only the field that repeats its own description is left out.
         ({"vote": "yes", "reason": "Why, in one sentence."}, {"vote": "yes"}),
-        ({"vote": "one of yes | no, as you like", "reason": "x"}, {"reason": "x"}),
+        ({"vote": "your vote, as you like; one of yes, no", "reason": "x"}, {"reason": "x"}),
+        ({"vote": "Your vote, as you like", "reason": "x"}, {"reason": "x"}),
         ({"concerns": ["rents", "A list of your main concerns"]}, {"concerns": ["rents"]}),
         ({"concerns": ["A list of your main concerns"], "vote": "no"}, {"vote": "no"}),
         (
             {"items": [{"proposal": "The proposal, worded so that yes means to do it"}, {"a": 1}]},
             {"items": [{}, {"a": 1}]},
         ),
-        ({"A01": {"reason": "why, in one sentence"}, "A02": {"reason": "x"}},
-         {"A01": {}, "A02": {"reason": "x"}}),
         # What somebody says: more than the sentence, a part of it, or another field's sentence.
         ({"reason": "Why not? In one sentence it says it all."}, EMPTY),
         ({"reason": "in one sentence"}, EMPTY),
         ({"reason": "a list of your main concerns"}, EMPTY),
+        # A description of fewer than three words may be an honest answer.
+        ({"note": "why"}, EMPTY),
         ({"note": "why, in one sentence"}, EMPTY),
         ({"vote": "yes"}, EMPTY),
         ({"reason": 10, "vote": None, "concerns": []}, EMPTY),
-        (["why, in one sentence"], EMPTY),
+        ({"unknown": "why, in one sentence"}, EMPTY),
+        ("why, in one sentence", EMPTY),
     ],
-)  # fmt: skip
-def test_a_field_that_gives_its_own_sentence_back_is_left_out_alone(
-    template: str, value: Any, kept: Any
+)
+def test_a_field_that_gives_its_own_description_back_is_left_out_alone(
+    value: Any, kept: Any
 ) -> None:
-    found, dropped = drop_template_sentences(value, read_field_sentences([template]))
+    found, dropped = drop_descriptions(value, schema_of(Described))
     assert found == (value if kept is EMPTY else kept)
     assert bool(dropped) == (kept is not EMPTY)
 
 
-def test_a_short_sentence_of_a_template_may_be_an_answer() -> None:
-    sentences = read_field_sentences(["- reason: why\n- vote: yes or {{ other }}"])
-    for value in ({"reason": "why"}, {"vote": "yes or no"}):
-        assert drop_template_sentences(value, sentences) == (value, ())
+def test_every_line_of_an_answer_format_is_recognised_in_a_reply() -> None:
+    """What a small model can copy is exactly what is compared."""
+    text = Json(Described, may_decline=True).describe_format()
+    lines = dict(re.findall(r"^ *- (\w+): (.+)$", text, re.MULTILINE))
+    assert lines.keys() == {"declined", *Described.model_fields, *Proposal.model_fields}
+    for name in ("vote", "reason", "concerns"):
+        kept, dropped = drop_descriptions({name: lines[name]}, schema_of(Described))
+        assert kept == {} and [d.path for d in dropped] == [name]
+
+
+class Bounds(BaseModel):
+    age: int = Field(ge=18, le=65)
+    share: Annotated[float | None, Field(ge=0, le=1)]
+    tags: list[Literal["a", "b"]]
+    anything: dict[str, str]
+    places: list[str]
+
+
+def test_an_answer_format_says_types_bounds_and_closed_values() -> None:
+    assert Json(Bounds).describe_format() == (
+        "- age: a whole number from 18 to 65\n"
+        "- share: a number from 0 to 1 or null\n"
+        "- tags: a list: each one of a, b\n"
+        "- anything: an object\n"
+        "- places: a list"
+    )
+    # Options that somebody has written are listed by the prompt, with their source.
+    assert "- tags: a list\n" in Json(Bounds).describe_format({})
+    quoted = {"tags": [quote("b", "option", "study.tags"), "a"]}
+    text = Json(Bounds).describe_format(quoted)
+    assert "- tags: a list: each one of b, a\n" in text
+    assert [(text[s.start : s.end], s.source.id) for s in spans_of(text)] == [("b", "study.tags")]
+    ballots = JsonMap({"A01": Json(Line), "A02": Json(Line), "A03": Json(Bounds)})
+    assert ballots.describe_format().splitlines()[:4] == [
+        "- A01, A02: each an object with these keys:",
+        "  - speaker: a text",
+        "  - text: a text",
+        "- A03: an object with these keys:",
+    ]
+    assert Text().describe_format() == ""
+
+
+class Said(BaseModel):
+    speaker: str = "Ann"
+    text: str = Field(description="what they say, in one line")
 
 
 def test_answers_without_the_field_are_asked_for_again_and_lists_and_maps_keep_the_rest() -> None:
-    sentences = read_field_sentences(["- text: what they say, in one line"])
     echo, said = {"speaker": "Ann", "text": "What they say, in one line"}, ANN
-    one = Json(Line).with_sentences(sentences).parse(json.dumps(echo))
+    one = Json(Said).parse(json.dumps(echo))
     assert isinstance(one, Unreadable) and "text repeats the question" in one.problem
-    several = JsonList(Line).with_sentences(sentences).parse(json.dumps([echo, said]))
+    several = JsonList(Said).parse(json.dumps([echo, said]))
     assert isinstance(several, Parsed) and [x.text for x in several.value] == ["Yes."]
-    each = JsonMap({"a": Json(Line), "b": Json(Line)}).with_sentences(sentences)
-    read = each.parse(json.dumps({"a": echo, "b": said}))
+    read = JsonMap({"a": Json(Said), "b": Json(Said)}).parse(json.dumps({"a": echo, "b": said}))
     assert isinstance(read, Parsed) and set(read.value.values) == {"b"}
 
 

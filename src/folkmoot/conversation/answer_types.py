@@ -11,15 +11,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, ValidationInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import ModelSchema
 
+from folkmoot.conversation.answer_format import describe_format, drop_descriptions
 from folkmoot.conversation.json_replies import json_candidates
 from folkmoot.conversation.lenient_fields import UNREADABLE, mend_fields
-from folkmoot.conversation.template_sentences import FieldSentences, drop_template_sentences
 from folkmoot.json_text import Schema
 
 T = TypeVar("T")
@@ -114,6 +114,13 @@ class Answer(ABC, Generic[T_co]):
         """The JSON schema of the reply; None for a reply that is not JSON."""
         return None
 
+    def describe_format(self, options: Mapping[str, Sequence[str]] | None = None) -> str:
+        """Return the keys of a reply in JSON with what each holds, for a prompt; else empty.
+
+        `options`: see `answer_format.describe_format`.
+        """
+        return describe_format(self.schema, options) if self.schema else ""
+
     @property
     def unclear(self) -> str:
         """Why nobody can answer, in words; else empty."""
@@ -172,10 +179,6 @@ class Answer(ABC, Generic[T_co]):
     def salvage(self, _reply: str) -> Parsed[T_co] | None:
         """What is kept of the last reply where no reply could be read as a whole; None: nothing."""
         return None
-
-    def with_sentences(self, _sentences: FieldSentences) -> Self:
-        """Return the same answer type, which leaves out what prompts say of its fields."""
-        return self
 
     def mentioned(self, _reply: str) -> frozenset[object] | None:
         """Return the values that a reply names anywhere; None if the answer type cannot tell."""
@@ -273,7 +276,7 @@ class Json(Answer[M]):
     `without`: fields left out of the schema. `schema`: one in place of the model's.
     `may_decline`: the schema begins with a field `declined`; a reply that sets it is `Missing`,
     whatever its other fields hold and whatever `fallback` is.
-    `sentences`: what the prompts say of each field. A field that gives it back has no value.
+    A field that gives its description back has no value (`answer_format`).
     `total`: what the numbers of the object must add up to, for the embedded respondent; a validator
     of the model checks it.
     """
@@ -286,7 +289,6 @@ class Json(Answer[M]):
     schema: Schema | None = None
     kind: str = "json"
     may_decline: bool = False
-    sentences: FieldSentences = field(default_factory=dict)
     total: float | None = None
 
     def __post_init__(self) -> None:
@@ -296,10 +298,6 @@ class Json(Answer[M]):
         if self.may_decline:
             schema = declinable_schema(schema)
         object.__setattr__(self, "schema", schema)
-
-    def with_sentences(self, sentences: FieldSentences) -> Self:
-        """Return the same answer type, which leaves out what prompts say of the fields."""
-        return replace(self, sentences=sentences)
 
     def parse(self, reply: str) -> Parsed[M] | Unreadable | Missing:
         return _read_json(reply, dict, self.read, NO_OBJECT)
@@ -327,7 +325,7 @@ class Json(Answer[M]):
             if is_declined(value.get(DECLINED)):
                 return Missing(DECLINED)
             value = {name: entry for name, entry in value.items() if name != DECLINED}
-        value, dropped = drop_template_sentences(value, self.sentences)
+        value, dropped = drop_descriptions(value, self.schema)
         notes = Reading(self.about, echoed=frozenset(d.path for d in dropped))
         for path, sentence in dropped:
             notes.repaired(path, "template_sentence", sentence)
@@ -361,8 +359,7 @@ class JsonList(Answer[tuple[M, ...]]):
     Asked for as `{"items": […]}` (`name`), since endpoints want an object; a bare list is read too.
     An item that does not fit is dropped, as is one whose `distinct(item)` came before, or one
     beyond `most`; each is a `Repair`. With fewer than `fewest` left, or none of several, the reply
-    is unreadable. `fallback`, `about`, `options`, `without` and `sentences` are as in `Json`, of
-    one item.
+    is unreadable. `fallback`, `about`, `options` and `without` are as in `Json`, of one item.
     """
 
     model: type[M]
@@ -375,7 +372,6 @@ class JsonList(Answer[tuple[M, ...]]):
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)
     without: tuple[str, ...] = ()
     kind: str = "json"
-    sentences: FieldSentences = field(default_factory=dict)
 
     @property
     def schema(self) -> Schema:
@@ -387,10 +383,6 @@ class JsonList(Answer[tuple[M, ...]]):
         schema = object_schema(f"{item['title']}List", {self.name: items})
         return schema | ({"$defs": definitions} if definitions else {})
 
-    def with_sentences(self, sentences: FieldSentences) -> Self:
-        """Return the same answer type, which leaves out what prompts say of the fields."""
-        return replace(self, sentences=sentences)
-
     def parse(self, reply: str) -> Parsed[tuple[M, ...]] | Unreadable | Missing:
         return _read_json(reply, (list, dict), self.read, "The reply was not a list in JSON.")
 
@@ -398,7 +390,6 @@ class JsonList(Answer[tuple[M, ...]]):
         """Read what is JSON already: a list, or an object that holds it."""
         notes = Reading()
         one = Json(self.model, about=self.about, options=self.options, without=self.without)
-        one = one.with_sentences(self.sentences)
         kept: list[M] = []
         seen: list[object] = []
         problem = ""
@@ -469,11 +460,6 @@ class JsonMap(Answer["Entries[M]"]):
     @property
     def schema(self) -> Schema:
         return object_schema(self.title, {k: part.schema or {} for k, part in self.parts.items()})
-
-    def with_sentences(self, sentences: FieldSentences) -> Self:
-        """Return the same answer type, which leaves out what prompts say of the fields."""
-        parts = {name: part.with_sentences(sentences) for name, part in self.parts.items()}
-        return replace(self, parts=parts)
 
     def parse(self, reply: str) -> Parsed[Entries[M]] | Unreadable | Missing:
         return _read_json(reply, dict, self.read, NO_OBJECT)
@@ -546,7 +532,7 @@ def declinable_schema(schema: Schema) -> Schema:
     """Return the schema of an object with the field `declined` before all others."""
     declined = {
         "type": "boolean",
-        "description": "true if you decline to answer; the other fields do not count then",
+        "description": "true to decline to answer; the other fields do not count then",
     }
     return schema | {"properties": {DECLINED: declined, **schema.get("properties", {})}}
 

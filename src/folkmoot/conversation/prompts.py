@@ -28,7 +28,6 @@ from folkmoot.conversation.template_sandbox import (
     Sandbox,
     Work,
 )
-from folkmoot.conversation.template_sentences import FieldSentences, read_field_sentences
 from folkmoot.errors import InputError, Problem, ProtocolError
 from folkmoot.hints import did_you_mean
 from folkmoot.provenance import (
@@ -134,11 +133,6 @@ class PromptLibrary:
     def wording(self) -> dict[str, str]:
         """Name → the file that is used, before anything is filled in."""
         return {name: _read(path) for name, path in self.files.items()}
-
-    @cached_property
-    def field_sentences(self) -> FieldSentences:
-        """What the prompts say of each field of a reply that they ask for."""
-        return read_field_sentences(self.wording().values())
 
     def variables(self, name: str) -> frozenset[str]:
         """The variables that the shipped prompt of this name uses."""

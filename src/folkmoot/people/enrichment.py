@@ -17,7 +17,7 @@ from folkmoot.conversation.answer_types import Answer, Json, Missing, Text, pin_
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.people.persona import Persona
-from folkmoot.provenance import SourcedText, cell, quote
+from folkmoot.provenance import cell, quote
 from folkmoot.randomness import digest
 
 T = TypeVar("T")
@@ -69,7 +69,9 @@ class Demographics(BaseModel):
     income: Income
     location_type: LocationType
     political_leaning: PoliticalLeaning
-    occupation: str = Field(min_length=2, max_length=120)
+    occupation: str = Field(
+        min_length=2, max_length=120, description="the job or main activity, in a few words"
+    )
 
     @field_validator("sex", mode="before")
     @classmethod
@@ -86,6 +88,8 @@ class Demographics(BaseModel):
     def _trimmed(cls, value: object) -> object:
         return value.strip() if isinstance(value, str) else value
 
+
+DEMOGRAPHICS = Json(Demographics)
 
 # The table of the raw lines and the demographics that were given to them (`kit.base_personas`).
 BASE_PERSONAS = "base_personas"
@@ -113,7 +117,7 @@ async def enrich(
     """
     asked = demographics_prompt(base, prompts)
     demographics = await scope.ask(
-        RECRUITER, asked, answer=Json(Demographics), about="demographics of a persona"
+        RECRUITER, asked, answer=DEMOGRAPHICS, about="demographics of a persona"
     )
     found = {} if isinstance(demographics, Missing) else demographics.model_dump()
     facts = {name: found.get(name) for name in Demographics.model_fields}
@@ -140,9 +144,12 @@ def key_of(base: str) -> str:
 
 def demographics_prompt(base: str, prompts: Path | None = None) -> str:
     """The first call: demographics that flow from the line."""
-    # The values that may be chosen are our instructions.
-    scales = {name: [SourcedText(value) for value in values] for name, values in SCALES.items()}
-    return _render("demographics", prompts, base_persona=_quote_base(base), **scales)
+    return _render(
+        "demographics",
+        prompts,
+        base_persona=_quote_base(base),
+        answer_format=DEMOGRAPHICS.describe_format(),
+    )
 
 
 def enrichment_prompt(base: str, demographics: Demographics, prompts: Path | None = None) -> str:

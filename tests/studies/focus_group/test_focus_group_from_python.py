@@ -15,7 +15,7 @@ from folkmoot.errors import FatalModelError, InputError, RefusedError
 from folkmoot.models.request import Message, Reply, Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.studies.focus_group.discussion import INTENTS
-from folkmoot.studies.focus_group.participants import with_own_opinions
+from folkmoot.studies.focus_group.participants import PRIVATE_OPINION, with_own_opinions
 from folkmoot.studies.focus_group.respondent import sentences, views
 from folkmoot.studies.focus_group.simulator import (
     DiscussionSimulator,
@@ -141,7 +141,10 @@ async def test_called_by_itself_the_mock_gives_the_answer_that_is_asked_for() ->
         "stimulus": config.stimulus_material,
         "price": "299 dollars",
     }
-    asked = PROMPTS.render("private_opinion", talked=False, alone=False, **view)
+    answer_format = PRIVATE_OPINION.describe_format()
+    asked = PROMPTS.render(
+        "private_opinion", talked=False, alone=False, **view, answer_format=answer_format
+    )
     opinion = json.loads(await mock.complete(SYSTEM, asked))
     assert -1 <= opinion["position"] <= 1 and opinion["opinion"]
     intent = PROMPTS.render("purchase_intent", options=INTENTS, **view)

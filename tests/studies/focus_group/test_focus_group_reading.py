@@ -27,7 +27,7 @@ async def test_take_up_and_stance_are_the_coders_reading() -> None:
         if asked.kind != "coder":
             return plain(asked)
         before = re.search(r"^Just before, (\w+) said: ", asked.prompt, re.MULTILINE)
-        listed = re.search(r"takes up, one of ([^;]+);", asked.prompt)
+        listed = re.search(r"^The others who have spoken are: (.+)$", asked.prompt, re.MULTILINE)
         told.append((before and before[1], listed[1] if listed else ""))
         takes_up = listed[1].split(", ")[0] if listed else "Nobody"
         return coded(takes_up=takes_up, stance="agree")

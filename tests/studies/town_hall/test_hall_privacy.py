@@ -189,8 +189,8 @@ def test_a_question_to_the_moderator_is_asked_for_where_there_is_one(
     tmp_path: Path, level: str, offered: bool
 ) -> None:
     seen = prompts(tmp_path, level)
-    asking = [text for _, text in seen if "- target: an id, all" in text]
-    assert asking and all(("moderator or planner" in text) == offered for text in asking)
+    asking = [text for _, text in seen if "A question goes to an id, to all" in text]
+    assert asking and all(("to the moderator or to" in text) == offered for text in asking)
 
 
 @pytest.mark.parametrize("level", ["1", "4"])

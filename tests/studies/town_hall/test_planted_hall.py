@@ -389,7 +389,8 @@ def test_votes_do_not_hang_on_how_a_ballot_is_asked_for(tmp_path: Path) -> None:
     copytree(PROMPTS, folder)
     text = (folder / "vote.md").read_text("utf-8")
     other = text.replace(
-        "Reply with only a JSON object. It has one key for each item (", "JSON with "
+        "Reply with only a JSON object with these keys:\n{{ answer_format }}",
+        'JSON with {{ items | map(attribute="id") | join(", ") }}: each a reason and a vote.',
     )
     assert other != text
     (folder / "vote.md").write_text(other, "utf-8")

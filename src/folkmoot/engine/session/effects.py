@@ -103,8 +103,6 @@ async def converse(
     address, place, speaker_id = at_place
     if wanted.unclear:
         raise ProtocolError(f"{address}: {wanted.unclear}")
-    # Small models fill a form with what the prompt says of its fields.
-    wanted = wanted.with_sentences(run.prompts.field_sentences)
     clarification = wanted.clarification
     reasks = min(reasks, 1) if clarification else reasks
     empty_tries = reasks if clarification else max(reasks, EMPTY_TRIES)

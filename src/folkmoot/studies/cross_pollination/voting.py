@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, create_model
+from pydantic import AfterValidator, BaseModel, Field, create_model
 
 from folkmoot.conversation.answer_types import (
     WAYS_OUT,
@@ -97,15 +97,17 @@ async def rated(
         )
         p = p.with_answer(f"confidence_{when}", sure)
     if config.ranking:
+        answer_type = Json(
+            _ranking_of(p.options),
+            options={"ranking": with_ways_out(p.options)},
+            may_decline=True,
+        )
+        options, answer_format = quote_options(p.options), answer_type.describe_format({})
         ranked = await scope.at("ranking").ask(
             who,
-            scope.prompt("ranking", options=quote_options(p.options)),
+            scope.prompt("ranking", options=options, answer_format=answer_format),
             heard=told.heard,
-            answer=Json(
-                _ranking_of(p.options),
-                options={"ranking": with_ways_out(p.options)},
-                may_decline=True,
-            ),
+            answer=answer_type,
             about=config.topic.description,
         )
         p = p.with_answer(f"ranking_{when}", _order_of(ranked))
@@ -133,7 +135,10 @@ def _ranking_of(options: tuple[str, ...]) -> type[BaseModel]:
     return create_model(
         "Ranking",
         __config__=pin_schema("Ranking"),
-        ranking=(Annotated[list[str], AfterValidator(complete)], ...),
+        ranking=(
+            Annotated[list[str], AfterValidator(complete)],
+            Field(description="the exact texts of all options, best first"),
+        ),
     )
 
 

@@ -228,8 +228,13 @@ class PrivateOpinion(BaseModel):
         ConfigDict(frozen=True, extra="ignore", str_strip_whitespace=True),
     )
 
-    opinion: Annotated[str, Field(min_length=1)]
-    position: Annotated[float | None, Field(ge=-1, le=1)]
+    opinion: Annotated[str, Field(min_length=1)] = Field(
+        description="what you think, in your own words, one to three sentences"
+    )
+    position: Annotated[float | None, Field(ge=-1, le=1)] = Field(
+        description="where that leaves you, a number from -1 (strongly against it) through 0 "
+        "(undecided) to 1 (strongly in favor of it); null if you cannot say"
+    )
 
 
 PRIVATE_OPINION = Json(PrivateOpinion, may_decline=True)
@@ -374,6 +379,7 @@ class Participant:
             talked=when is When.AFTER,
             alone=when is When.ALONE,
             **self._in_view(self.texts.price),
+            answer_format=PRIVATE_OPINION.describe_format(),
         )
         said = await scope.ask(
             self.speaker(scope),

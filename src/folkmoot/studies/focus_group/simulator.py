@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from folkmoot.conversation.answer_types import Json, Missing
+from folkmoot.conversation.answer_types import Missing
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.run.event_loop import run_beside_loop
 from folkmoot.engine.run.execution import RunOptions
@@ -35,7 +35,7 @@ from folkmoot.studies.focus_group.files import TranscriptFormatter
 from folkmoot.studies.focus_group.participants import PRIVATE_OPINION
 from folkmoot.studies.focus_group.protocol import protocol
 from folkmoot.studies.focus_group.respondent import PART
-from folkmoot.studies.focus_group.talk.moderator import NextQuestion, PhaseGuide
+from folkmoot.studies.focus_group.talk.moderator import NEXT_QUESTION, PHASE_GUIDE
 from folkmoot.studies.focus_group.talk.reading import OPINION_READING
 from folkmoot.studies.focus_group.texts import DiscussionTexts
 
@@ -132,8 +132,8 @@ def make_respondent(config: DiscussionConfig | None) -> Respondent:
 # The answers of a focus group in JSON, and who gives them.
 _ANSWERS = (
     ("participant", PRIVATE_OPINION),
-    ("moderator", Json(NextQuestion)),
-    ("moderator", Json(PhaseGuide)),
+    ("moderator", NEXT_QUESTION),
+    ("moderator", PHASE_GUIDE),
     ("coder", OPINION_READING),
 )
 _MODERATES = re.compile(r"\byou are (?:the|a) moderator\b", re.IGNORECASE)

@@ -35,7 +35,6 @@ from folkmoot.studies.negotiation.rules.replies import (
     BallotRead,
     OwnScores,
     ScoreForm,
-    describe_form,
     json_answer,
     read_ballot,
     read_scores,
@@ -143,7 +142,7 @@ async def collect_ballots(
             preference=quote_preference(case, topic, member.id),
             proposal=proposal or SourcedText("none"),
             options=shown,
-            form=SourcedText(describe_form(answer.schema or {})),
+            answer_format=answer.describe_format({}),
         )
         speaker = member_speaker(at, case.group, member, case.config.days)
         question = Question(speaker, prompt, topic.label, shown)
@@ -248,7 +247,7 @@ async def _ask_for_scores(
         label=quote_topic(topic, "label"),
         preference=quote_preference(case, topic, member.id),
         options=quoted,
-        form=SourcedText(describe_form(answer.schema or {})),
+        answer_format=answer.describe_format({}),
     )
     speaker = member_speaker(scope, case.group, member, case.config.days)
     reasons: list[str] = []

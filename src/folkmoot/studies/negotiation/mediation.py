@@ -78,7 +78,6 @@ from folkmoot.studies.negotiation.rules.replies import (
     PlainSynthesis,
     Settlement,
     Vocabulary,
-    describe_form,
     is_same_decision,
     json_answer,
     read_hard_no,
@@ -151,7 +150,7 @@ async def ask_mediator(
         label=quote_topic(topic, "label"),
         members=list_preferences(case, topic),
         groups=quote_member_groups(case.group),
-        form=SourcedText(describe_form(answer.schema or {})),
+        answer_format=answer.describe_format({}),
     )
     question = Question(mediator(scope), prompt, topic.label)
     got, problems = await ask_and_check(scope, question, answer, find_problems)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import SimpleNamespace
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from pydantic import BaseModel
@@ -17,6 +16,7 @@ from pydantic import BaseModel
 from folkmoot.conversation.answer_types import (
     DECLINED,
     WAYS_OUT,
+    WAYS_OUT_OF_OPTIONS,
     Answer,
     Entries,
     Json,
@@ -39,6 +39,7 @@ from folkmoot.studies.town_hall.answers import (
     Satisfaction,
     Turn,
 )
+from folkmoot.studies.town_hall.answers.options import CLOSED_FIELDS
 from folkmoot.studies.town_hall.answers.repairs import Asked, resolve
 from folkmoot.studies.town_hall.config import Level, TownHallConfig, deal
 from folkmoot.studies.town_hall.participants import Resident, ResidentSet, shuffled, with_stories
@@ -131,18 +132,23 @@ class Meeting:
             for r in self.residents
         }
 
+    def describe_format(self, answer: Answer[Any]) -> str:
+        """Return the keys of an answer for a prompt; options have their source and order."""
+        return answer.describe_format(self._closed_fields)
+
     @cached_property
-    def options(self) -> SimpleNamespace:
-        """The options of closed fields with their sources, for prompts."""
-        return SimpleNamespace(
-            **{
-                field: [
-                    quote(option, "option", cell("option_orders.option", self.set.number, field, n))
-                    for n, option in enumerate(listed, start=1)
-                ]
-                for field, listed in self.set.options.to_json().items()
-            }
-        )
+    def _closed_fields(self) -> dict[str, list[str]]:
+        """Field of an answer → its options and the ways out."""
+        return {
+            field: [
+                *(
+                    quote(option, "option", cell("option_orders.option", self.set.number, name, n))
+                    for n, option in enumerate(getattr(self.set.options, name), start=1)
+                ),
+                *WAYS_OUT_OF_OPTIONS,
+            ]
+            for field, name in CLOSED_FIELDS.items()
+        }
 
     def numbered(self, round: int) -> dict[str, int]:
         """The number of a round, and how many there are, for prompts."""

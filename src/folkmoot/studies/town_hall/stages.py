@@ -9,7 +9,7 @@ it did not reach are asked for again (`Round.parts` counts the calls).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple, TypedDict
@@ -26,7 +26,6 @@ from folkmoot.conversation.answer_types import (
     object_schema,
     pin_schema,
 )
-from folkmoot.conversation.template_sentences import FieldSentences
 from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.kit import coding
@@ -106,6 +105,7 @@ async def survey(
     outcomes = with_outcomes(so_far)
     said, meeting = so_far.consensus, hall.meeting
     consensus = said.quoted if said else ""
+    answer_format = SATISFACTION.describe_format()
 
     async def alone(own: Scope, who: Speaker) -> Got[Satisfaction]:
         known = heard(hall, so_far.rounds, who.id)
@@ -123,9 +123,11 @@ async def survey(
                 }
                 for i in outcomes
             ]
-            prompt = own.prompt(AFTER, items=items, consensus=consensus, **known)
+            prompt = own.prompt(
+                AFTER, items=items, consensus=consensus, **known, answer_format=answer_format
+            )
         else:
-            prompt = own.prompt(BEFORE, me=known["me"])
+            prompt = own.prompt(BEFORE, me=known["me"], answer_format=answer_format)
         return await ask_one(own, who, prompt, SATISFACTION, Stage(when, None, len(known["own"])))
 
     def together(residents: list[str], _: object) -> str:
@@ -137,6 +139,7 @@ async def survey(
             items=outcomes,
             consensus=consensus,
             **known,
+            answer_format=each_of(dict.fromkeys(residents, SATISFACTION)).describe_format(),
         )
 
     if hall.session is None:
@@ -190,14 +193,14 @@ async def think(scope: Scope, hall: Hall, who: Speaker, earlier: Rounds) -> Got[
     number, last = len(earlier) + 1, earlier[-1] if earlier else None
     known = heard(hall, earlier, who.id)
     note = last.notes.get(who.id) if last else None
+    answer = answers.thinking(hall.asked(who.id, round=number))
     prompt = scope.prompt(
         "think",
         **hall.meeting.numbered(number),
         **known,
         reflection=quote_fields(last.reflections[who.id], note) if last and note else None,
-        options=hall.meeting.options,
+        answer_format=hall.meeting.describe_format(answer),
     )
-    answer = answers.thinking(hall.asked(who.id, round=number))
     stage = Stage("think", number, len(known["own"]) + bool(note))
     return await ask_one(scope, who, prompt, answer, stage)
 
@@ -219,6 +222,7 @@ async def speak(
     """SPEAK: what the hall hears, from one's own thoughts (if asked for) and what was said."""
     who, thoughts = mind
     number = len(earlier) + 1
+    answer = answers.speaking(hall.asked(who.id, round=number))
     prompt = scope.prompt(
         "speak",
         **hall.meeting.numbered(number),
@@ -226,9 +230,8 @@ async def speak(
         heard=bool(earlier),
         **heard(hall, earlier, who.id),
         moderated=hall.meeting.level.moderated,
-        options=hall.meeting.options,
+        answer_format=hall.meeting.describe_format(answer),
     )
-    answer = answers.speaking(hall.asked(who.id, round=number))
     return await ask_one(
         scope, who, prompt, answer, Stage("speak", number, int(thoughts is not None))
     )
@@ -246,6 +249,7 @@ async def moderate(scope: Scope, hall: Hall, rounds: Rounds) -> tuple[Round, Cal
     earlier = meeting.history(meeting.remembered(rounds)[:-1])
     if not earlier and len(rounds) > 1:
         earlier = [{**meeting.history(rounds[-2:-1])[0], "statements": []}]
+    answer = Json(Moderation, about=hall.asked("moderator"))
     prompt = scope.prompt(
         "moderator",
         **meeting.numbered(round_.number),
@@ -256,8 +260,8 @@ async def moderate(scope: Scope, hall: Hall, rounds: Rounds) -> tuple[Round, Cal
             for named in (meeting.named[i] for i in quiet(round_))
         ],
         questions=meeting.questions([round_], "moderator", "all"),
+        answer_format=hall.meeting.describe_format(answer),
     )
-    answer = Json(Moderation, about=hall.asked("moderator"))
     stage = Stage("moderate", round_.number, sum(bool(e["moderator"]) for e in earlier))
     got = await ask_one(scope, hall.moderator, prompt, answer, stage)
     said = got.value or MINIMAL_MODERATION
@@ -285,15 +289,15 @@ async def reflect(scope: Scope, hall: Hall, rounds: Rounds) -> tuple[Round, list
     async def look_back(own: Scope, who: Speaker) -> Got[Noted]:
         turn = round_.turns[who.id]
         known = heard(hall, rounds, who.id)
+        answer = answers.reflection(hall.asked(who.id, stance=turn.stance))
         prompt = own.prompt(
             "reflect",
             **meeting.numbered(round_.number),
             **known,
             own_statement=turn.speaking.full_statement,
             stance=round_.quote_stance(who.id),
-            options=meeting.options,
+            answer_format=hall.meeting.describe_format(answer),
         )
-        answer = answers.reflection(hall.asked(who.id, stance=turn.stance))
         got = await ask_one(own, who, prompt, answer, Stage("reflect", round_.number, 1))
         if got.value is None:
             return Got(None, got.call)
@@ -329,13 +333,14 @@ async def draw_up_ballot(
     No items when the planner could not be read.
     """
     rounds, most = so_far.rounds, hall.meeting.config.max_vote_items
+    answer = answers.planned(hall.asked("planner", most=most))
     prompt = scope.prompt(
         "planner",
         history=hall.meeting.history(rounds),
         questions=hall.meeting.questions(rounds, "planner"),
         most=quote(most, "value", "study.max_vote_items"),
+        answer_format=hall.meeting.describe_format(answer),
     )
-    answer = answers.planned(hall.asked("planner", most=most))
     got = await ask_one(scope, hall.planner, prompt, answer, Stage("plan", None, len(rounds)))
     planned = got.value.items if got.value else ()
     items = tuple(
@@ -351,18 +356,26 @@ async def vote(
     """Yes or no with a reason on each item, from each resident; nobody else votes."""
     rounds, items = so_far.rounds, so_far.items
     listed = [quote_item(hall.meeting, i) for i in items]
-    options = hall.meeting.options
     answer = ballot(items, hall.meeting.set.options.votes)
 
     async def alone(own: Scope, who: Speaker) -> Got[Ballot]:
         known = heard(hall, rounds, who.id)
-        prompt = own.prompt("vote", **known, items=listed, options=options)
+        prompt = own.prompt(
+            "vote", **known, items=listed, answer_format=hall.meeting.describe_format(answer)
+        )
         return await ask_one(own, who, prompt, answer, Stage("vote", None, len(known["own"])))
 
     def together(residents: list[str], _: object) -> str:
         known = all_heard(hall, rounds)
         ids = hall.meeting.ids_of(residents)
-        return scope.prompt("shared_vote", ids=ids, **known, items=listed, options=options)
+        answer_format = hall.meeting.describe_format(each_of(dict.fromkeys(residents, answer)))
+        return scope.prompt(
+            "shared_vote",
+            ids=ids,
+            **known,
+            items=listed,
+            answer_format=answer_format,
+        )
 
     if not items:
         return dict.fromkeys(hall.ids, NO_BALLOT), []
@@ -380,8 +393,13 @@ async def write_consensus(
 ) -> tuple[Closing, Utterance, Call]:
     """The closing text, written by the planner from the votes and the discussion."""
     said = hall.meeting.history(so_far.rounds)
-    prompt = scope.prompt("consensus", items=with_outcomes(so_far), history=said)
     answer = Json(Closing, about=hall.asked("planner"))
+    prompt = scope.prompt(
+        "consensus",
+        items=with_outcomes(so_far),
+        history=said,
+        answer_format=hall.meeting.describe_format(answer),
+    )
     stage = Stage("consensus", None, len(said))
     got = await ask_one(scope, hall.planner, prompt, answer, stage)
     closing = got.value or MINIMAL_CLOSING
@@ -473,6 +491,9 @@ class UpcomingRound:
         """What is asked for these residents; `there` are turns that were written already."""
         notes = self.earlier[-1].notes if self.earlier else {}
         meeting = self.hall.meeting
+        turns = self.turns()
+        part = each_of({i: turns[i] for i in residents})
+        answer_format = meeting.describe_format(WholeRound(self) if whole else part)
         return scope.prompt(
             "shared_round",
             ids=meeting.ids_of(residents),
@@ -488,7 +509,7 @@ class UpcomingRound:
             reflect=self.reflects and whole,
             whole=whole,
             moderated=meeting.level.moderated,
-            options=meeting.options,
+            answer_format=answer_format,
         )
 
     def record_turn(self, scope: Scope, resident: str, turn: Turn, address: str) -> Taken:
@@ -569,23 +590,21 @@ class WholeRound(Answer[tuple[dict[str, Turn], dict[str, Reflection]]]):
 
     ahead: UpcomingRound
     kind: str = "json"
-    sentences: FieldSentences = field(default_factory=dict)
 
     @property
     def schema(self) -> dict[str, object]:
-        schemas = {"turns": each_of(self.ahead.turns()).schema}
+        turns = each_of(self.ahead.turns()).schema
+        schemas = {"turns": {**turns, "description": "the turn of each resident"}}
         if self.ahead.reflects:
-            schemas["reflections"] = self._back(dict.fromkeys(self.ahead.order, "")).schema
+            back = self._back(dict.fromkeys(self.ahead.order, "")).schema
+            described = "how each resident looks back on the round"
+            schemas["reflections"] = {**back, "description": described}
         return object_schema("Round", schemas)
 
     def _back(self, stances: Mapping[str, str]) -> JsonMap[Reflection]:
         return each_of(
             {i: reflection(self.ahead.hall.asked(i, stance=s)) for i, s in stances.items()}
         )
-
-    def with_sentences(self, sentences: FieldSentences) -> WholeRound:
-        """Return the same answer type, which leaves out what prompts say of the fields."""
-        return replace(self, sentences=sentences)
 
     def parse(
         self, reply: str
@@ -594,13 +613,13 @@ class WholeRound(Answer[tuple[dict[str, Turn], dict[str, Reflection]]]):
         if not isinstance(found, Parsed):
             return found
         raw = found.value.model_extra or {}
-        each = each_of(self.ahead.turns()).with_sentences(self.sentences)
+        each = each_of(self.ahead.turns())
         said = each.read(_object(raw, "turns", raw))
         if not isinstance(said, Parsed):
             return said
         turns = said.value.values
         stances = {i: turn.stance for i, turn in turns.items()} if self.ahead.reflects else {}
-        own = self._back(stances).with_sentences(self.sentences)
+        own = self._back(stances)
         back = own.read(_object(raw, "reflections", {}))
         if not isinstance(back, Parsed):
             return Parsed((turns, {}), found.parse_step, said.repairs)
@@ -638,6 +657,7 @@ async def _reflections(
 ) -> tuple[Notes, list[Call]]:
     """Ask the shared session for the reflections of some residents on the last of these rounds."""
     round_, meeting = rounds[-1], hall.meeting
+    each = {i: reflection(hall.asked(i, stance=round_.turns[i].stance)) for i in missing}
 
     def prompt(residents: list[str], _: Mapping[str, Noted]) -> str:
         return scope.prompt(
@@ -650,14 +670,13 @@ async def _reflections(
             stances=[
                 {"id": meeting.named[i]["id"], "stance": round_.quote_stance(i)} for i in residents
             ],
-            options=meeting.options,
+            answer_format=meeting.describe_format(each_of({i: each[i] for i in residents})),
         )
 
     def record(resident: str, reflection: Reflection, address: str) -> Noted:
         return record_note(scope, meeting, round_.number, resident, reflection, address)
 
     stage = Stage("reflect", round_.number, 1)
-    each = {i: reflection(hall.asked(i, stance=round_.turns[i].stance)) for i in missing}
     group = Group(stage, each, REFLECTION_TOKENS, prompt, record)
     found, calls = await ask_together(scope, hall, group)
     return found.of_all(missing, UNREAD_NOTE, REFUSED_NOTE), calls

@@ -46,7 +46,9 @@ class PhaseGuide(BaseModel):
         ConfigDict(frozen=True, extra="ignore"),
     )
 
-    questions: tuple[str, ...] = Field(min_length=1)
+    questions: tuple[str, ...] = Field(
+        min_length=1, description="the questions in their order, each as it is spoken"
+    )
 
 
 class Remark(BaseModel):
@@ -58,8 +60,8 @@ class Remark(BaseModel):
         ConfigDict(frozen=True, extra="ignore"),
     )
 
-    name: str
-    words: str
+    name: str = Field(description="the first name of who made it")
+    words: str = Field(description="a few of its words, copied exactly")
 
 
 class NextQuestion(BaseModel):
@@ -73,11 +75,27 @@ class NextQuestion(BaseModel):
         ConfigDict(frozen=True, extra="ignore"),
     )
 
-    summary: str = ""
-    unanswered: tuple[str, ...] = ()
-    takes_up: Remark | None = None
-    asks: tuple[str, ...] = ()
-    question: str
+    summary: str = Field(
+        "",
+        description="your notes, brought up to date with what you have just heard: who thinks "
+        "what, and why, in at most five sentences",
+    )
+    unanswered: tuple[str, ...] = Field(
+        (),
+        description="what was asked and has not been answered, or was hinted at and not explained; "
+        "empty if there is nothing",
+    )
+    takes_up: Remark | None = Field(
+        None, description="the one remark that you take up; null if you take up none"
+    )
+    asks: tuple[str, ...] = Field(
+        (),
+        description="the first names of those whom you ask directly, empty if you ask everybody; "
+        "each of them must be named in your question",
+    )
+    question: str = Field(
+        description="what you say aloud, in one to three sentences, without a number or a heading"
+    )
 
     @field_validator("question")
     @classmethod
@@ -85,6 +103,10 @@ class NextQuestion(BaseModel):
         if not (bare := unnumbered(value)):
             raise ValueError("the question is empty")
         return bare
+
+
+PHASE_GUIDE = Json(PhaseGuide)
+NEXT_QUESTION = Json(NextQuestion)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +182,11 @@ class Moderator:
                 concept=self.texts.concept,
                 category=self.texts.category,
                 stimulus=self.texts.material,
+                answer_format=PHASE_GUIDE.describe_format(),
             )
             at = scope.at(phase.value)
             about = f"questions of the {phase.heading} about {self.config.product_concept}"
-            plan = await at.ask(self.speaker(at), prompt, answer=Json(PhaseGuide), about=about)
+            plan = await at.ask(self.speaker(at), prompt, answer=PHASE_GUIDE, about=about)
             planned = () if isinstance(plan, Missing) else plan.questions
             self.discussion_guide[phase] = self._complete(at, phase, planned)
         return [q for questions in self.discussion_guide.values() for q in questions]
@@ -208,10 +231,11 @@ class Moderator:
             unanswered=self.texts.unanswered(self.asked, self.unanswered, MODERATOR),
             quiet=self.texts.names(self.names, self.floor(so_far).quiet()),
             last_phase=phase is self.config.phases[-1],
+            answer_format=NEXT_QUESTION.describe_format(),
         )
         latest = heard(so_far, REMEMBERED)
         said = await scope.ask(
-            self.speaker(scope), prompt, heard=latest, answer=Json(NextQuestion), about=planned
+            self.speaker(scope), prompt, heard=latest, answer=NEXT_QUESTION, about=planned
         )
         self.asked += 1
         if isinstance(said, Missing):

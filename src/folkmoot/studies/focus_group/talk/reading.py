@@ -39,15 +39,34 @@ class OpinionReading(BaseModel):
         ConfigDict(frozen=True, extra="ignore"),
     )
 
-    changed: bool | None
-    valence: Annotated[float | None, Field(ge=-1, le=1)]
-    takes_up: str | None = None
-    stance: Literal["agree", "disagree", "none_of_these", "declined"] | None = None
-    sentiment: Annotated[float | None, Field(ge=-1, le=1)] = None
+    changed: bool | None = Field(
+        description="true if the position moved, false if it did not; null if it cannot be said"
+    )
+    valence: Annotated[float | None, Field(ge=-1, le=1)] = Field(
+        description="the position after this answer, a number from -1 to 1 (the last known one if "
+        "nothing changed); null if it cannot be said"
+    )
+    takes_up: str | None = Field(
+        None,
+        description="the first name of the person whose remark the answer takes up; null if there "
+        "is none",
+    )
+    stance: Literal["agree", "disagree", "none_of_these", "declined"] | None = Field(
+        None,
+        description="whether the answer agrees or disagrees with another person's remark (granting "
+        "a point and then objecting is to disagree); none_of_these if it takes up a remark in "
+        "another way, null if it takes up none",
+    )
+    sentiment: Annotated[float | None, Field(ge=-1, le=1)] = Field(
+        None,
+        description="the tone of the answer itself, a number from -1 (very negative) to 1 (very "
+        "positive)",
+    )
 
 
 STANCES = ("agree", "disagree")
 OPINION_READING = Json(OpinionReading, may_decline=True)
+WITHOUT_SENTIMENT = Json(OpinionReading, may_decline=True, without=("sentiment",))
 
 
 class Position(NamedTuple):
@@ -84,6 +103,7 @@ async def read_position(
     turn, texts = next(own, 0), who.texts
     names = {m.speaker_id: texts.name(m.speaker_id, m.speaker_name) for m in others}
     just_before = others[-1] if others else None
+    answer_type = OPINION_READING if who.config.sentiment == MODEL else WITHOUT_SENTIMENT
     prompt = scope.prompt(
         "opinion_shift",
         who=texts.name(who.id, who.name),
@@ -95,12 +115,10 @@ async def read_position(
         others=list(names.values()),
         question=asked.quoted,
         answer=answer,
-        with_sentiment=who.config.sentiment == MODEL,
+        answer_format=answer_type.describe_format(),
     )
     coder = Speaker("coder", "Coder", role="coder", system=scope.prompt("coder_system"))
-    read = await scope.ask(
-        coder, prompt, answer=OPINION_READING, temperature=0.0, about=str(answer)
-    )
+    read = await scope.ask(coder, prompt, answer=answer_type, temperature=0.0, about=str(answer))
     if isinstance(read, Missing):
         return Position(last, missing=read.reason)
     name = (read.takes_up or "").casefold()

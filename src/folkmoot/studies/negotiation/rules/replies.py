@@ -24,8 +24,6 @@ from folkmoot.conversation.answer_types import (
     schema_of,
     with_ways_out,
 )
-from folkmoot.hints import enumerated
-from folkmoot.json_text import Schema
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Portion
 from folkmoot.studies.negotiation.rules.strategies import RESERVED, Group
 from folkmoot.studies.negotiation.rules.tally import Ballot, match_option
@@ -236,24 +234,6 @@ def json_answer(
     if names:
         schema = schema | {"properties": {n: schema["properties"][n] for n in names}}
     return Json(model, fallback=fallback, schema=schema, may_decline=True)
-
-
-def describe_form(schema: Schema) -> str:
-    """Return the form of a JSON reply for its prompt: the fields in the order of the schema, each
-    with what it holds."""
-    return ", ".join(
-        _describe_field(name, node, schema) for name, node in schema["properties"].items()
-    )
-
-
-def _describe_field(name: str, node: Schema, schema: Schema) -> str:
-    about = node.get("description", "")
-    items = node.get("items")
-    if items is not None:
-        nested = schema.get("$defs", {}).get(str(items.get("$ref", "")).rpartition("/")[2], {})
-        inner = enumerated(list(nested.get("properties", ())))
-        about = f"a list of {inner}: {about}" if inner else f"a list: {about}"
-    return f"{name} ({about})" if about else name
 
 
 # --- ballots -----------------------------------------------------------------------------------

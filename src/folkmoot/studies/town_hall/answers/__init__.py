@@ -161,8 +161,12 @@ class Reference(Record):
     CLOSED: ClassVar = {"interaction_type": None}
 
     target_agent: str = Field(description="id of the resident who is answered")
-    interaction_type: InteractionType | SkipJsonSchema[None]
-    content: Words
+    interaction_type: InteractionType | SkipJsonSchema[None] = Field(
+        description="how that resident is answered"
+    )
+    content: Words = Field(
+        description="the words of the statement in which that resident is answered"
+    )
 
     @model_validator(mode="wrap")
     @classmethod
@@ -190,10 +194,15 @@ class Reaction(Record):
 
     target_agent: str = Field(description="id of the resident whose opinion this is about")
     target_summary: Words = Field(description="that opinion in a few words")
-    my_feeling: OptionalFeeling
-    agree_level: AgreeLevel
-    reason: Words
-    want_to_respond: OptionalBool
+    my_feeling: OptionalFeeling = Field(description="the feeling about that opinion")
+    agree_level: AgreeLevel = Field(
+        description="agreement with it, a whole number from 1 (not at all) to 5 (fully), or null "
+        "if it cannot be said"
+    )
+    reason: Words = Field(description="the reason for this feeling")
+    want_to_respond: OptionalBool = Field(
+        description="true or false: whether to answer that resident in public"
+    )
 
     @classmethod
     def _find_missing(cls, said: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
@@ -223,10 +232,14 @@ class Thinking(Minimal):
 
     CLOSED: ClassVar = {"overall_stance": STANCES[0]}
 
-    reactions: tuple[Reaction, ...] = Field(description="one per opinion heard")
-    overall_stance: Stance | SkipJsonSchema[None]
-    key_concerns: Texts
-    strategic_notes: Words
+    reactions: tuple[Reaction, ...] = Field(
+        description="one entry for each other resident who was heard"
+    )
+    overall_stance: Stance | SkipJsonSchema[None] = Field(description="the stance on the question")
+    key_concerns: Texts = Field(description="the main concerns about the question")
+    strategic_notes: Words = Field(
+        description="what the next statement should achieve, or what to keep private"
+    )
 
     @field_validator("reactions", mode="before")
     @classmethod
@@ -255,8 +268,8 @@ class Question(Record):
         "Question", "A public question: to a resident, `all`, `moderator` or `planner`."
     )
 
-    target: str
-    content: Words
+    target: str = Field(description="to whom the question is put")
+    content: Words = Field(description="the question as the statement asks it")
 
 
 class Speaking(Minimal):
@@ -266,10 +279,16 @@ class Speaking(Minimal):
         "Speaking", "SPEAK: what the whole hall hears. An empty statement is silence."
     )
 
-    references: tuple[Reference, ...]
-    new_points: Texts = Field(description="points of one's own, not in answer to anyone")
-    questions: tuple[Question, ...]
-    full_statement: str = Field(description="the statement as it is spoken; empty to stay silent")
+    references: tuple[Reference, ...] = Field(
+        description="one entry for each resident who is answered, empty if there is none"
+    )
+    new_points: Texts = Field(description="points that answer no other resident")
+    questions: tuple[Question, ...] = Field(
+        description="one entry for each question that the statement asks"
+    )
+    full_statement: str = Field(
+        description="the statement as it is spoken, in the resident's voice; empty to stay silent"
+    )
 
     @field_validator("references", mode="before")
     @classmethod
@@ -310,17 +329,17 @@ class Speaking(Minimal):
 class Compelling(Record):
     model_config = pin_schema("Compelling", "The opinion that convinced most.")
 
-    agent_id: str
-    opinion_summary: Words
-    why_compelling: Words
+    agent_id: str = Field(description="id of the resident whose opinion it is")
+    opinion_summary: Words = Field(description="that opinion in a few words")
+    why_compelling: Words = Field(description="why that opinion convinced most")
 
 
 class Disagreed(Record):
     model_config = pin_schema("Disagreed", "The opinion that one disagrees with most.")
 
-    agent_id: str
-    opinion_summary: Words
-    why_disagree: Words
+    agent_id: str = Field(description="id of the resident whose opinion it is")
+    opinion_summary: Words = Field(description="that opinion in a few words")
+    why_disagree: Words = Field(description="the reason for the disagreement")
 
 
 class StanceEvolution(Record):
@@ -328,10 +347,12 @@ class StanceEvolution(Record):
 
     model_config = pin_schema("StanceEvolution", "How one's stance moved in a round.")
 
-    previous_stance: Stance | SkipJsonSchema[None]
-    current_stance: Stance | SkipJsonSchema[None]
-    change_type: ChangeType | SkipJsonSchema[None]
-    change_reason: Words
+    previous_stance: Stance | SkipJsonSchema[None] = Field(
+        description="the stance as the round began"
+    )
+    current_stance: Stance | SkipJsonSchema[None] = Field(description="the stance after the round")
+    change_type: ChangeType | SkipJsonSchema[None] = Field(description="how the stance moved")
+    change_reason: Words = Field(description="the reason for the stance after the round")
 
     @model_validator(mode="before")
     @classmethod
@@ -383,10 +404,16 @@ class Reflection(Minimal):
         "Reflection", "REFLECT: private, between rounds; feeds the same resident's next THINK only."
     )
 
-    most_compelling: Annotated[Compelling | None, WithJsonSchema(schema_of(Compelling))]
-    most_disagreed: Annotated[Disagreed | None, WithJsonSchema(schema_of(Disagreed))]
-    stance_evolution: StanceEvolution | SkipJsonSchema[None]
-    next_round_strategy: Words
+    most_compelling: Annotated[Compelling | None, WithJsonSchema(schema_of(Compelling))] = Field(
+        description="the opinion that convinced most, or null if none did"
+    )
+    most_disagreed: Annotated[Disagreed | None, WithJsonSchema(schema_of(Disagreed))] = Field(
+        description="the opinion to disagree with most, or null if there is none"
+    )
+    stance_evolution: StanceEvolution | SkipJsonSchema[None] = Field(
+        description="the stance before and after the round"
+    )
+    next_round_strategy: Words = Field(description="what to bring to the next round")
 
     @field_validator("most_compelling", "most_disagreed", mode="before")
     @classmethod
@@ -480,8 +507,11 @@ def speaking(asked: Asked) -> Json[Speaking]:
 
 def turn(asked: Asked) -> Json[Turn]:
     """One resident's part of a shared session's reply: `thinking` and `speaking`."""
-    thoughts = {"thinking": thinking(asked).schema or {}} if asked.think else {}
-    schema = object_schema("Turn", {**thoughts, "speaking": speaking(asked).schema or {}})
+    parts = {"speaking": {**(speaking(asked).schema or {}), "description": "said in public"}}
+    if asked.think:
+        private = {**(thinking(asked).schema or {}), "description": "thought in private"}
+        parts = {"thinking": private, **parts}
+    schema = object_schema("Turn", parts)
     return Json(Turn, about=asked, schema=schema)
 
 

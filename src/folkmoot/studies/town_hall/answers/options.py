@@ -20,6 +20,18 @@ CHANGES: tuple[str, ...] = get_args(ChangeType)
 VOTES = ("yes", "no")
 
 
+# Field of an answer → the field of `OptionOrders` that lists its options.
+CLOSED_FIELDS = {
+    "overall_stance": "stances",
+    "previous_stance": "stances",
+    "current_stance": "stances",
+    "my_feeling": "feelings",
+    "interaction_type": "interactions",
+    "change_type": "changes",
+    "vote": "votes",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class OptionOrders:
     """The order in which prompts and schemas of one set list the options of each closed field."""

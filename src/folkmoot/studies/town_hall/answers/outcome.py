@@ -34,8 +34,8 @@ from folkmoot.studies.town_hall.answers.repairs import Asked, Repairer, spelled,
 class Concern(Record):
     model_config = pin_schema("Concern", "A concern of one resident that nobody has answered.")
 
-    resident: str
-    concern: str
+    resident: str = Field(description="id of the resident whose concern it is")
+    concern: str = Field(description="what that resident is concerned about")
 
 
 class Moderation(Minimal):
@@ -43,11 +43,22 @@ class Moderation(Minimal):
 
     model_config = pin_schema("Moderating", "What the moderator is asked for.")
 
-    summary: str = Field(min_length=1)
-    underrepresented_opinions: tuple[Words, ...]
-    invited_residents: tuple[str, ...]
-    overlooked_concerns: tuple[Concern, ...]
-    spoken: str = Field(description="the words that the hall hears", min_length=1)
+    summary: str = Field(
+        description="where the discussion stands, in three or four sentences", min_length=1
+    )
+    underrepresented_opinions: tuple[Words, ...] = Field(
+        description="the opinions that got too little room"
+    )
+    invited_residents: tuple[str, ...] = Field(
+        description="the ids of the quiet residents whom you invite"
+    )
+    overlooked_concerns: tuple[Concern, ...] = Field(
+        description="one entry for each concern that got no answer"
+    )
+    spoken: str = Field(
+        description="all this in the words that the hall hears, naming the residents by name",
+        min_length=1,
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -82,7 +93,7 @@ class ReflectedConcern(Record):
     )
 
     resident: str = Field(description="id of the resident")
-    concern: Words
+    concern: Words = Field(description="the concern of that resident which the text takes up")
 
 
 class Closing(Minimal):
@@ -93,8 +104,10 @@ class Closing(Minimal):
         "What is asked for. Nobody says here who is vulnerable; that is worked out from the ids.",
     )
 
-    consensus: str = Field(min_length=1)
-    concerns_reflected: tuple[ReflectedConcern, ...]
+    consensus: str = Field(description="the text, one or two paragraphs", min_length=1)
+    concerns_reflected: tuple[ReflectedConcern, ...] = Field(
+        description="one entry for each resident whose concern the text takes up"
+    )
 
     @field_validator("consensus")
     @classmethod
@@ -127,9 +140,13 @@ MINIMAL_CLOSING = Closing.minimal()
 class PlannedItem(Record):
     model_config = pin_schema("PlannedItem", "One point to be decided.")
 
-    proposal: str = Field(description="worded so that yes means to do it", min_length=1)
-    reasoning: Words
-    originating_residents: tuple[Words, ...] = Field(description="ids of those who raised it")
+    proposal: str = Field(
+        description="what is to be voted on, worded so that yes means to do it", min_length=1
+    )
+    reasoning: Words = Field(description="what in the discussion it comes from")
+    originating_residents: tuple[Words, ...] = Field(
+        description="the ids of those whose statements it goes back to"
+    )
 
     @field_validator("originating_residents", mode="before")
     @classmethod
@@ -140,7 +157,7 @@ class PlannedItem(Record):
 class Planned(Record):
     model_config = pin_schema("Planned", "What the planner is asked for.")
 
-    items: tuple[PlannedItem, ...] = Field(min_length=1)
+    items: tuple[PlannedItem, ...] = Field(description="one entry for each proposal", min_length=1)
 
     @field_validator("items", mode="before")
     @classmethod
@@ -260,8 +277,12 @@ def ballot(items: Sequence[Item], options: Sequence[str] = VOTES) -> Json[Ballot
         "title": "Vote",
         "type": "object",
         "properties": {
-            "reason": {"type": "string"},
-            "vote": {"type": "string", "enum": list(with_ways_out(options))},
+            "reason": {"type": "string", "description": "why, in one sentence"},
+            "vote": {
+                "type": "string",
+                "description": "the vote on this item",
+                "enum": list(with_ways_out(options)),
+            },
         },
         "required": ["reason", "vote"],
     }
@@ -318,9 +339,10 @@ SATISFACTION = Json(
         "title": "Satisfaction",
         "type": "object",
         "properties": {
-            "reason": {"type": "string"},
+            "reason": {"type": "string", "description": "why, in one sentence"},
             "satisfaction": {
-                "anyOf": [{"type": "integer", "minimum": 1, "maximum": 10}, {"type": "null"}]
+                "anyOf": [{"type": "integer", "minimum": 1, "maximum": 10}, {"type": "null"}],
+                "description": "a whole number from 1 to 10, or null if it cannot be said",
             },
         },
         "required": ["reason", "satisfaction"],

@@ -1,0 +1,186 @@
+"""Describe the fields of a JSON answer for its prompt, and find these descriptions in a reply.
+
+The schema of an answer is the only statement of its fields. `describe_format` renders it as a list
+for a prompt (`{{ answer_format }}`), so that prompt and schema cannot disagree. Small models give
+a description back in place of an answer (`"reason": "why, in one sentence"`). It would count as
+something that a participant said. `drop_descriptions` takes it out of a reply, field by field, and
+keeps the rest.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from folkmoot.json_text import Schema
+from folkmoot.provenance import SourcedText, concatenate, join
+
+# A shorter description ("why", "yes") may be an honest answer.
+MIN_WORDS = 3
+MAX_CHARACTERS = 500
+INDENT = "  "
+TYPE_NAMES = {
+    "object": "an object",
+    "string": "a text",
+    "boolean": "true or false",
+    "number": "a number",
+    "integer": "a whole number",
+}
+
+
+class DroppedDescription(NamedTuple):
+    """A description of a field that a reply repeated in the field at `path`."""
+
+    path: str
+    text: str
+
+
+def describe_format(
+    schema: Schema, options: Mapping[str, Sequence[str]] | None = None
+) -> SourcedText:
+    """Return a list of the keys of a JSON object with what each holds, nested objects indented.
+
+    Descriptions, closed values and bounds are those of the schema. Keys that hold objects of the
+    same kind, such as the items of a ballot, stand in one line. The text is an instruction, so it
+    has no source. Options that somebody has written need theirs: `options` gives by field the
+    values with their sources, and other closed fields are then not listed but left to the prompt.
+    """
+    lines = _describe_object(schema, schema.get("$defs", {}), "", options)
+    return join("\n", lines)
+
+
+def _describe_object(
+    node: Schema, definitions: Schema, indent: str, options: Mapping[str, Sequence[str]] | None
+) -> Iterator[SourcedText]:
+    for names, field in _group_equal_objects(node["properties"]):
+        inner = _resolve(field, definitions)
+        values = inner.get("enum", ()) if options is None else options.get(names[0], ())
+        each = "each " if len(names) > 1 else ""
+        described = _describe_field(field, inner, values)
+        start = f"{indent}- {', '.join(names)}: {each}"
+        yield concatenate((start, described), plain=None)
+        if "properties" in inner:
+            yield from _describe_object(inner, definitions, indent + INDENT, options)
+
+
+def _group_equal_objects(properties: Schema) -> Iterator[tuple[list[str], Schema]]:
+    """Yield the names of fields with their schema; fields in a row that refer to one definition
+    come together."""
+    names: list[str] = []
+    last: Schema = {}
+    for name, field in properties.items():
+        if names and field == last and "$ref" in field:
+            names.append(name)
+            continue
+        if names:
+            yield names, last
+        names, last = [name], field
+    if names:
+        yield names, last
+
+
+def _resolve(node: Schema, definitions: Schema) -> Schema:
+    """Return the schema of what a field holds: of the entries of a list, of what may be null."""
+    while "properties" not in node:
+        if "$ref" in node:
+            node = definitions[node["$ref"].removeprefix("#/$defs/")]
+        elif "anyOf" in node:
+            node = next(n for n in node["anyOf"] if n.get("type") != "null")
+        elif isinstance(node.get("items"), dict):
+            node = node["items"]
+        else:
+            break
+    return node
+
+
+def _describe_field(node: Schema, inner: Schema, values: Sequence[object]) -> SourcedText:
+    """Return what a prompt says of a field after its name. `inner`: see `_resolve`."""
+    is_list = node.get("type") == "array"
+    each = "each " if is_list else ""
+    parts: list[str] = [str(node.get("description", ""))]
+    if "properties" in inner:
+        parts += [f"{each}an object with these keys:"]
+    elif values:
+        listed = concatenate(_with_separator(", ", values), plain=None)
+        parts += [concatenate((f"{each}one of ", listed), plain=None)]
+    elif not parts[0]:
+        parts += ["" if is_list else _describe_type(node, inner)]
+    kept = [part for part in parts if part]
+    shape = "a list: " if is_list and kept else "a list" if is_list else ""
+    return concatenate((shape, *_with_separator("; ", kept)), plain=None)
+
+
+def _with_separator(separator: str, parts: Sequence[object]) -> Iterator[object]:
+    for number, part in enumerate(parts):
+        if number:
+            yield separator
+        yield part
+
+
+def _describe_type(node: Schema, inner: Schema) -> str:
+    """Return the type of a field without a description, as a prompt may say it."""
+    named = TYPE_NAMES.get(str(inner.get("type")), "a value")
+    low, high = inner.get("minimum"), inner.get("maximum")
+    bounds = f" from {low} to {high}" if low is not None and high is not None else ""
+    may_be_null = any(n.get("type") == "null" for n in node.get("anyOf", ()))
+    return f"{named}{bounds}{' or null' if may_be_null else ''}"
+
+
+def drop_descriptions(
+    value: object, schema: Schema | None
+) -> tuple[object, tuple[DroppedDescription, ...]]:
+    """Return a JSON value without the fields that hold their own description.
+
+    An entry of a list is dropped alone. A list of nothing else is dropped with its field.
+    """
+    dropped: list[DroppedDescription] = []
+    if not schema:
+        return value, ()
+    kept = _drop(value, schema, schema.get("$defs", {}), "", dropped)
+    return (kept if dropped else value), tuple(dropped)
+
+
+def _drop(
+    value: object, node: Schema, definitions: Schema, path: str, dropped: list[DroppedDescription]
+) -> object:
+    if isinstance(value, list):
+        return [
+            _drop(entry, node, definitions, f"{path}.{number}", dropped)
+            for number, entry in enumerate(value)
+        ]
+    if not isinstance(value, dict):
+        return value
+    fields = _resolve(node, definitions).get("properties", {})
+    kept: dict[object, object] = {}
+    for name, entry in value.items():
+        where = f"{path}.{name}".removeprefix(".")
+        field = fields.get(name, {})
+        entries = entry if isinstance(entry, list) else [entry]
+        own = [e for e in entries if not _is_description(e, field, definitions)]
+        if len(own) < len(entries):
+            repeated = "; ".join(str(e) for e in entries if e not in own)
+            dropped.append(DroppedDescription(where, repeated))
+            if own:
+                kept[name] = _drop(own, field, definitions, where, dropped)
+        else:
+            kept[name] = _drop(entry, field, definitions, where, dropped)
+    return kept
+
+
+def _is_description(text: object, field: Schema, definitions: Schema) -> bool:
+    if not field or not isinstance(text, str) or len(text) > MAX_CHARACTERS:
+        return False
+    words = fold(text)
+    if len(words.split()) < MIN_WORDS:
+        return False
+    inner = _resolve(field, definitions)
+    line = _describe_field(field, inner, inner.get("enum", ()))
+    said_of_it = (str(field.get("description", "")), line)
+    return any(words == fold(description) for description in said_of_it)
+
+
+def fold(text: str) -> str:
+    """Return the words of a text in lower case, without marks."""
+    return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold()))
