@@ -188,7 +188,7 @@ def test_a_quote_with_a_word_that_was_not_said_is_not_found(
 
 def test_the_coder_is_told_what_the_question_refers_to_and_the_values() -> None:
     text = Text("t1", "Fine.", about={"concern": "The bus: it stops at 8 pm"}, slots=SAID.slots)
-    system = system_prompt(DECISION, text)
+    system = system_prompt(Codes(DECISION, text))
     assert "it stops at 8 pm" in system and "Harbour walk; Museum" in system
     assert "- member: Ann; Bo" in system and "Fine." not in system and "t1" not in system
 

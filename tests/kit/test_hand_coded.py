@@ -89,7 +89,9 @@ def by(
 
 def embedded(book: coding.Codebook, text: coding.Text) -> str:
     text = quote_text(book, text)
-    asked = build_messages(Speaker("coder", system=system_prompt(book, text)), EMPTY, text.text)
+    asked = build_messages(
+        Speaker("coder", system=system_prompt(Codes(book, text))), EMPTY, text.text
+    )
     schema = Codes(book, text).schema
     return codes_of(Request("synthetic", asked.messages, schema=schema, spans=asked.spans))
 

@@ -110,7 +110,7 @@ class Page(HTMLParser):
 
 async def test_html_has_an_anchor_for_every_turn_and_no_dead_link() -> None:
     def coding(asked: Asked) -> str:
-        listed = re.search(r"takes up, one of (\w+)", asked.prompt)
+        listed = re.search(r"others who have spoken are: (\w+)", asked.prompt)
         return coded(takes_up=listed[1]) if asked.kind == "coder" and listed else plain(asked)
 
     t = await discuss(1, coding)

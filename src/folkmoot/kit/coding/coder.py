@@ -240,7 +240,7 @@ async def ask_coder(scope: Scope, role: str, book: Codebook, text: Text) -> tupl
     """What a model codes in one text; what is still refused after the re-asks says why."""
     text = quote_text(book, text)
     wanted = Codes(book, text)
-    coder = Speaker(role, role=role, system=system_prompt(book, text))
+    coder = Speaker(role, role=role, system=system_prompt(wanted))
     got = await scope.ask(coder, text.text, answer=wanted, temperature=0.0, about=book.question)
     if not isinstance(got, Missing):
         return got
@@ -271,8 +271,9 @@ def quote_text(book: Codebook, text: Text) -> Text:
     )
 
 
-def system_prompt(book: Codebook, text: Text) -> str:
+def system_prompt(wanted: Codes) -> str:
     """All that a coder is told: the codebook and what its question refers to."""
+    book, text = wanted.book, wanted.text
     slots = quote_all(list(book.slots), "material", cell("codebooks.slots", book.name))
     unquoted = [c.name for c in book.codes if not c.quoted]
     return PROMPTS.render(
@@ -282,6 +283,7 @@ def system_prompt(book: Codebook, text: Text) -> str:
         one=book.choose == "one",
         slots={slot: text.slots[slot] for slot in slots},
         unquoted=quote_all(unquoted, "material", cell("codebooks.codes", book.name)),
+        answer_format=wanted.describe_format({}),
     )
 
 
@@ -374,15 +376,27 @@ class Codes(Answer[tuple[Coded, ...]]):
     @property
     def schema(self) -> dict[str, object]:
         fields: dict[str, dict[str, object]] = {
-            "code": {"type": "string", "enum": list(self._codes_with_ways_out())},
+            "code": {
+                "type": "string",
+                "enum": list(self._codes_with_ways_out()),
+                "description": "the name of the code",
+            },
             **{
-                slot: {"type": "string", "enum": [*self.text.slots[slot], EVERY]}
+                slot: {
+                    "type": "string",
+                    "enum": [*self.text.slots[slot], EVERY],
+                    "description": f"one of the values listed above, or {EVERY} for all of them",
+                }
                 for slot in self.book.slots
             },
-            "quote": {"type": "string"},
+            "quote": {
+                "type": "string",
+                "description": "the passage of the text that shows it, copied letter by letter",
+            },
         }
-        item = object_schema("Code", fields)
-        return object_schema("Codes", {"codes": {"type": "array", "items": item}})
+        codes = {"type": "array", "items": object_schema("Code", fields)}
+        described = {**codes, "description": "one entry for each code that is given"}
+        return object_schema("Codes", {"codes": described})
 
     def _codes_with_ways_out(self) -> tuple[str, ...]:
         """The codes, with the ways out where exactly one is wanted (else a list may be empty)."""

@@ -451,10 +451,15 @@ class WorkbookAnswer(Answer[Given]):
         """JSON schema of the reply, or None for plain text."""
         if not self.as_json:
             return None
-        fields: dict[str, object] = {"response": self._response_schema()}
+        response = {**self._response_schema(), "description": "your answer, or your words"}
+        fields: dict[str, object] = {"response": response}
         if self.speculation:
             score = {"type": "integer", "minimum": 0, "maximum": 100}
-            fields["speculation_score"] = {"anyOf": [score, {"type": "null"}]}
+            fields["speculation_score"] = {
+                "anyOf": [score, {"type": "null"}],
+                "description": "how much of it is a guess, a whole number from 0 (not speculative "
+                "at all) to 100 (entirely speculative)",
+            }
         return {
             "title": "WorkbookResponse",
             "type": "object",

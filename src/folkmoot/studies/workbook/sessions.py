@@ -617,8 +617,7 @@ def put_to(
     put = wording(state, task, seat, options.text)
     variables: dict[str, object] = {
         "options": "" if put.has_options and name == "question" else options.text,
-        "as_json": wanted.as_json,
-        "speculation": wanted.speculation,
+        "answer_format": wanted.describe_format(),
         "listed": isinstance(choices, Listed) and wanted.validate,
         "numeric": wanted.numeric and wanted.validate,
     }
