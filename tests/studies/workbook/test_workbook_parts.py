@@ -163,7 +163,8 @@ def test_json_replies_with_a_speculation_score() -> None:
         assert isinstance(wanted.parse(reply), Unreadable)
     assert wanted.schema is not None
     assert wanted.schema["properties"]["response"] == {  # a refusal fits, and no bound excludes it
-        "anyOf": [{"type": "integer"}, {"type": "string"}]
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "description": "your answer, or your words",
     }
 
 
