@@ -16,6 +16,7 @@ from folkmoot.measures.inference.clustered import (
     clustered_difference,
     clustered_mean,
     paired_difference,
+    skewed_mean,
 )
 
 
@@ -27,6 +28,25 @@ def test_one_value_per_cluster_is_the_t_interval():
     assert (found.low, found.high) == pytest.approx((ci.low, ci.high))
     assert found.p == pytest.approx(expected.pvalue)
     assert (found.n, found.clusters) == (5, 5)
+
+
+def test_the_interval_of_skewed_values_is_that_of_halls_statistic():
+    y = np.array([1.0, 1, 1, 1, 2, 1, 3, 5, 1, 2])
+    e = skewed_mean(y, range(10))
+    skew = stats.skew(y, bias=False) / 10**0.5
+
+    def statistic(mean):
+        t = (y.mean() - mean) / stats.sem(y)
+        return t + skew / 3 * t**2 + skew**2 / 27 * t**3 + skew / 6
+
+    limit = stats.t.ppf(0.975, 9)
+    assert (statistic(e.low), statistic(e.high)) == pytest.approx((limit, -limit))
+    assert e.p == pytest.approx(2 * stats.t.sf(statistic(0), 9))
+    # It reaches further to the side of the rare answers.
+    assert e.high - e.value > e.value - e.low
+    even = [1.0, 2, 3, 4, 5]
+    plain, same = clustered_mean(even, range(5)), skewed_mean(even, range(5))
+    assert (same.low, same.high) == (plain.low, plain.high)
 
 
 def test_singletons_are_statsmodels_hc2():
@@ -145,6 +165,10 @@ def test_clusters_that_all_say_the_same_give_no_interval():
 )
 def test_an_interval_excludes_zero_exactly_where_p_says_so(drawn):
     groups, values, treated = drawn
-    for e in (clustered_mean(values, groups), clustered_difference(values, treated, groups)):
+    for e in (
+        clustered_mean(values, groups),
+        skewed_mean(values, groups),
+        clustered_difference(values, treated, groups),
+    ):
         if e.has_interval and abs(e.p - 0.05) > 1e-9:
             assert e.excludes_zero == (e.p < 0.05)

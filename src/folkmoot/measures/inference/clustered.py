@@ -23,6 +23,7 @@ _SINGULAR = 1e-10  # of 1 − leverage: below it a cluster determines a coeffici
 # made (Pustejovsky and Tipton 2018). The mean of five clusters of one size has four but for
 # rounding.
 FEWEST_DF = 4 - 1e-9
+_SYMMETRIC = 1e-6  # of the skewness of a mean: below it there is nothing to allow for
 ROWS_AT_ONCE = 100_000  # of clusters that are taken apart together
 
 
@@ -41,6 +42,39 @@ def clustered_mean(
         found = replace(found, each=tuple(means.tolist()))
     # The plain mean, without the rounding of the fit: 0.5 is to read 0.5.
     return replace(found, value=float(y.mean())) if len(y) else found
+
+
+def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
+    """The mean of `values` (n,) that may lie at one end of a scale, clustered by `clusters` (n,).
+
+    As `clustered_mean`, with a t statistic that Hall's cubic transformation makes nearly symmetric;
+    its skewness is that of the clusters' sums of deviations. Where nearly half of all ratings lie
+    at the end of the scale, the plain t interval of ten of them holds the mean too seldom.
+    Hall (1992), J. R. Statist. Soc. B 54, 221–228, doi:10.1111/j.2517-6161.1992.tb01876.x.
+    """
+    from scipy.stats import t as student
+
+    e = clustered_mean(values, clusters, level)
+    if not e.has_interval:
+        return e
+    y, groups = _finite(values, clusters)
+    variance, df = _bias_reduced(y - e.value, np.ones((len(y), 1)), 0, groups)
+    sums = np.bincount(groups, weights=y - e.value)
+    number = len(sums)
+    third = number / ((number - 1) * (number - 2)) * float((sums**3).sum())
+    skew = third / float(sums.var(ddof=1)) ** 1.5 / math.sqrt(number)
+    if abs(skew) < _SYMMETRIC:
+        return e
+    error, limit = math.sqrt(variance), float(student.ppf((1 + level) / 2, df))
+
+    def untransformed(statistic: float) -> float:
+        return float(3 / skew * (np.cbrt(1 + skew * (statistic - skew / 6)) - 1))
+
+    zero = e.value / error
+    at_zero = ((1 + skew * zero / 3) ** 3 - 1) / skew + skew / 6
+    low, high = (e.value - error * untransformed(way * limit) for way in (1, -1))
+    p = float(2 * student.sf(abs(at_zero), df))
+    return replace(e, low=low, high=high, p=p, method=f"{e.method}, skewness allowed for")
 
 
 def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:

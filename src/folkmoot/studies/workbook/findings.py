@@ -24,7 +24,7 @@ from folkmoot.kit.exposure import exposure
 from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.diagnostics import instability, of_answers, position_bias
 from folkmoot.measures.inference.claims import Result
-from folkmoot.measures.inference.clustered import clustered_mean
+from folkmoot.measures.inference.clustered import skewed_mean
 from folkmoot.measures.inference.estimates import Estimate, percent, plural
 from folkmoot.measures.position import shown_in
 from folkmoot.measures.retest import Repeat
@@ -156,7 +156,7 @@ def per_participant(measure: Measure, values: pl.DataFrame) -> pl.DataFrame:
 
 
 def _mean(people: pl.DataFrame) -> Estimate:
-    return clustered_mean(people["number"].to_numpy(), _clusters(people))
+    return skewed_mean(people["number"].to_numpy(), _clusters(people))
 
 
 def _clusters(data: pl.DataFrame) -> list[str]:

@@ -25,7 +25,7 @@ from folkmoot.measures.diversity import (
     polarisation,
     total_variation,
 )
-from folkmoot.measures.inference.clustered import clustered_mean
+from folkmoot.measures.inference.clustered import skewed_mean
 from folkmoot.measures.inference.estimates import Estimate
 from folkmoot.measures.inference.paired_votes import IntArray, transition_table
 from folkmoot.storage.findings import Bars, Finding, Grid
@@ -191,7 +191,7 @@ def _mean(votes: Votes, arm: Arm, of: Callable[[Voter], float | None]) -> Estima
     """The mean over those of an arm of whom it is known; with draws of the summaries, by draw."""
     known = {n: value for n, r in enumerate(arm.moved) if (value := of(r)) is not None}
     units = votes.units(arm)
-    return clustered_mean([*known.values()], [units[n] for n in known]) if known else None
+    return skewed_mean([*known.values()], [units[n] for n in known]) if known else None
 
 
 def _confidence(votes: Votes) -> Finding | None:
