@@ -216,7 +216,7 @@ def report_command(name: str, pdf: bool) -> None:
     path = write_report(covered, pdf=pdf)
     if isinstance(covered, PartialRun) and isinstance(run, RunSoFar) and covered.parts.complete:
         with JournalReader(run.path / JOURNAL) as journal:  # no process has come to write them
-            for file, content in study.derived(covered, journal).items():
+            for file, content in study.derived(covered, journal):
                 write_content(run.path / file, content)
     if covered.partial:
         warn(covered.partial)

@@ -6,8 +6,9 @@ import polars as pl
 import pytest
 from scipy.stats import t
 
+from folkmoot.studies.town_hall.comparison import Comparison, compare
 from folkmoot.studies.town_hall.config import BUILT_IN
-from folkmoot.studies.town_hall.measures import FIGURES, Comparison, compare
+from folkmoot.studies.town_hall.tables import FIGURES
 
 SCORES = {  # set → level → (vulnerable, general)
     1: {"2-1": (1.0, 2.0), "3": (1.5, 2.0), "2-2": (0.0, 0.0)},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,11 @@ import pytest
 import folkmoot
 from folkmoot import Run
 from folkmoot.errors import InputError
+from folkmoot.kit.calls import JournalReader
 from folkmoot.models.request import Request
 from folkmoot.storage.findings import Heat, Intervals
+from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.town_hall import STUDY
 from folkmoot.studies.town_hall.files import FILES
 from tests.shown import shown
 
@@ -47,6 +51,19 @@ def test_the_seven_files_of_each_discussion(held: Run) -> None:
         for file in FILES:
             assert held.folder.json(f"{name}/{file}.json")["discussion_id"] == name
     assert "set02_lv2-1" in held.table("discussions")["discussion_id"].to_list()
+
+
+def test_a_run_without_files_gets_them_again_from_its_tables(held: Run, tmp_path: Path) -> None:
+    tables_alone = tmp_path / "run"
+    shutil.copytree(held.path / "tables", tables_alone / "tables")
+    for name in ("study.yaml", "plan.json", "journal.sqlite"):
+        shutil.copy(held.path / name, tables_alone)
+    run = RunFolder(tables_alone)
+    with JournalReader(tables_alone / "journal.sqlite") as journal:
+        made = dict(STUDY.derived(run, journal))
+    assert len(made) == 8 * len(FILES) + 3
+    for name, content in made.items():
+        assert content == held.folder.json(name), name
 
 
 def test_all_levels_of_a_set_have_the_same_residents_and_orders(held: Run) -> None:

@@ -440,7 +440,7 @@ async def _finish(execution: Execution, context: RunContext, end: _End, began: f
                 tables[name] = write_table(context.folder / TABLES, name, table)
             _write_codebook(execution, tables)
             with JournalReader(context.journal.path) as journal:
-                for name, content in study.derived(covered, journal).items():
+                for name, content in study.derived(covered, journal):
                     context.write_content(name, content)
         unusable = _unusable(execution, tables) if outcome == "done" else ""
         if told := money_in(context.folder):

@@ -114,9 +114,9 @@ class Study(Generic[Config]):
     places      the participants whom people could play (config, folder of the study file)
     planned     from the sealed parts (name → data) to the rows of tables that they foresee
     derived     files that follow from the tables (and the journal), from a run or the complete
-                parts of an unfinished one: name → what is written as JSON, or text as it is. They
-                are written when a run ends or pauses, and with the report of one that was killed
-                or goes on
+                parts of an unfinished one: the name of each, and what is written as JSON, or text
+                as it is. They are written when a run ends or pauses, and with the report of a run
+                that was killed or goes on
     embeds      whether the protocol asks for embeddings, so that a study without an embedding model
                 is refused before anything is spent
     limit       the same config with at most so many participants or sessions (`--limit N`)
@@ -159,7 +159,9 @@ class Study(Generic[Config]):
     source_model: str = ""
     places: Callable[[Config, Path], Sequence[Playable]] = lambda _config, _folder: ()
     planned: Callable[[Mapping[str, object]], list[PlannedRows]] = lambda _sealed: []
-    derived: Callable[[RunFolder, JournalReader], Mapping[str, object]] = lambda _run, _journal: {}
+    derived: Callable[[RunFolder, JournalReader], Iterable[tuple[str, object]]] = (
+        lambda _run, _journal: ()
+    )
     embeds: bool = False
     limit: Callable[[Config, int], Config] | None = None
     tables: Sequence[type[Row]] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypedDict
 
 import polars as pl
@@ -134,10 +135,10 @@ def cluster_json(c: Cluster) -> dict[str, object]:
     }
 
 
-def derived(run: RunFolder, _journal: JournalReader) -> dict[str, object]:
-    """summary.json, of the participants who have ended. `completed` counts those whose status is
-    complete."""
-    return {"summary.json": summary(run)}
+def derived(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
+    """Yield summary.json, of the participants who have ended. `completed` counts those whose
+    status is complete."""
+    yield "summary.json", summary(run)
 
 
 def summary(run: RunFolder) -> dict[str, object]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
@@ -53,8 +53,8 @@ def write_discussion(session: Session[DiscussionConfig], transcript: DiscussionT
     session.write_json(f"{at}statistics.json", TranscriptFormatter.summary_stats(transcript))
 
 
-def derived(run: RunFolder, _journal: JournalReader) -> dict[str, object]:
-    """topline.md and topline.json over all discussions that have ended."""
+def derived(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
+    """Yield topline.md and topline.json over all discussions that have ended."""
     config = DiscussionConfig.model_validate(run.config)
     ended = set(run.rows("statements", "group", "stimulus"))
     order = ((group, concept.id) for group in config.groups for concept in config.concepts)
@@ -72,7 +72,8 @@ def derived(run: RunFolder, _journal: JournalReader) -> dict[str, object]:
     if read is not None and read.coder is not None and read.coder.embedded:
         data["coding_note"] = EMBEDDED_NOTE
     marked = {"mark": mark, **data} if mark else data
-    return {"topline.json": marked, "topline.md": topline_page(data, mark)}
+    yield "topline.json", marked
+    yield "topline.md", topline_page(data, mark)
 
 
 def topline_page(data: dict[str, object], mark: str = "") -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -87,17 +87,13 @@ def record_measures(scope: Scope, result: SessionResult, asked_again: Collection
         scope.record(not_asked_again_row(result.case, without, len(asked_again)))
 
 
-def derived(run: RunFolder, _journal: JournalReader) -> dict[str, object]:
-    """The files of all groups: the comparison, and TripCraft's input under each condition."""
+def derived(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
+    """Yield the files of all groups: the comparison, and TripCraft's input under each condition."""
     conditions = run.plan["sealed"]["conditions"]["data"]
     trips = run.table(TripRow.table)
-    return {
-        **{
-            f"tripcraft/{condition}.csv": tripcraft_csv(trips.filter(condition=condition))
-            for condition in conditions
-        },
-        "comparison.json": compare_conditions(run),
-    }
+    for condition in conditions:
+        yield f"tripcraft/{condition}.csv", tripcraft_csv(trips.filter(condition=condition))
+    yield "comparison.json", compare_conditions(run)
 
 
 def _by_slot(by_topic: Mapping[str, T]) -> dict[str, T | dict[str, T]]:

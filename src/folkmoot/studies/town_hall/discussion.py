@@ -15,7 +15,6 @@ from pydantic import BaseModel
 
 from folkmoot.conversation.answer_types import (
     DECLINED,
-    WAYS_OUT,
     WAYS_OUT_OF_OPTIONS,
     Answer,
     Entries,
@@ -35,6 +34,7 @@ from folkmoot.studies.town_hall.answers import (
     Closing,
     Item,
     Moderation,
+    Planned,
     Reflection,
     Satisfaction,
     Turn,
@@ -43,6 +43,7 @@ from folkmoot.studies.town_hall.answers.options import CLOSED_FIELDS
 from folkmoot.studies.town_hall.answers.repairs import Asked, resolve
 from folkmoot.studies.town_hall.config import Level, TownHallConfig, deal
 from folkmoot.studies.town_hall.participants import Resident, ResidentSet, shuffled, with_stories
+from folkmoot.studies.town_hall.tables import ItemRow
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -320,34 +321,15 @@ class Round:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How an item came out. A tie fails; votes that were declined (or are for neither yes nor no),
-    and votes that could not be read, are counted apart."""
-
-    item: str
-    yes: int
-    no: int
-    declined: int
-    uncast: int
-
-    @property
-    def passed(self) -> bool:
-        return self.yes > self.no
-
-    @property
-    def tie(self) -> bool:
-        return self.yes == self.no
-
-
 @dataclass(frozen=True)
 class Discussion:
     """A meeting as far as it has come, from the first survey to the last."""
 
     meeting: Meeting
     rounds: tuple[Round, ...] = ()
-    items: tuple[Item, ...] = ()
+    planned: Planned | None = None
     ballots: Mapping[str, Ballot] = field(default_factory=dict)
+    outcomes: tuple[ItemRow, ...] = ()  # how each item came out
     closing: Closing = MINIMAL_CLOSING
     consensus: Utterance | None = None
     before: Mapping[str, Satisfaction] = field(default_factory=dict)
@@ -359,19 +341,13 @@ class Discussion:
         return replace(self, calls=(*self.calls, *calls), **stage)
 
     @cached_property
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """How each item came out: the majority decides, a tie fails."""
-        found = []
-        for item in self.items:
-            votes = [b.votes.get(item.id) for b in self.ballots.values()]
-            yes, no = votes.count("yes"), votes.count("no")
-            declined = sum(b.missing.get(item.id) in WAYS_OUT for b in self.ballots.values())
-            found.append(Outcome(item.id, yes, no, declined, len(votes) - yes - no - declined))
-        return tuple(found)
-
-    @cached_property
-    def passed(self) -> frozenset[str]:
-        return frozenset(o.item for o in self.outcomes if o.passed)
+    def items(self) -> tuple[Item, ...]:
+        """The items of the ballot; none if the planner could not be read."""
+        planned = self.planned.items if self.planned else ()
+        return tuple(
+            Item(f"V{number}", i.proposal, i.reasoning, i.originating_residents)
+            for number, i in enumerate(planned, start=1)
+        )
 
 
 def own_statements(rounds: Sequence[Round], resident: str) -> list[dict[str, int | str]]:
@@ -396,9 +372,11 @@ def on_one_line(said: Utterance) -> str:
 
 @dataclass(frozen=True)
 class Hall:
-    """Who can be asked at a meeting: `seats` of residents, or the one shared `session`."""
+    """Who can be asked at a meeting: `seats` of residents, or the one shared `session`.
+    `portraits` describe the residents."""
 
     meeting: Meeting
+    portraits: Mapping[str, str]
     seats: Mapping[str, Speaker]
     session: Speaker | None
     planner: Speaker
@@ -425,6 +403,7 @@ def open_hall(scope: Scope, meeting: Meeting) -> Hall:
     level = meeting.level
     known = {"residents": count_residents(meeting), "topic": meeting.topic}
     shared = level.context == "shared"
+    portraits = {r.id: portrait(scope, meeting, r) for r in meeting.people}
     moderator = None
     if level.moderated:
         listed = [
@@ -444,8 +423,9 @@ def open_hall(scope: Scope, meeting: Meeting) -> Hall:
         )
     return Hall(
         meeting,
-        {} if shared else {r.id: _resident(scope, meeting, r) for r in meeting.people},
-        _shared_session(scope, meeting) if shared else None,
+        portraits,
+        {} if shared else {i: _resident(scope, meeting, i, own) for i, own in portraits.items()},
+        _shared_session(scope, meeting, list(portraits.values())) if shared else None,
         Speaker(
             id="planner",
             name="Planner",
@@ -469,23 +449,22 @@ def longest_reply(config: TownHallConfig, model: str) -> int:
     return min(config.longest_shared_reply, limit or config.longest_shared_reply)
 
 
-def _resident(scope: Scope, meeting: Meeting, resident: Resident) -> Speaker:
+def _resident(scope: Scope, meeting: Meeting, resident: str, portrait: str) -> Speaker:
     system = scope.prompt(
         "persona",
-        r=meeting.named[resident.id],
-        portrait=portrait(scope, meeting, resident),
+        r=meeting.named[resident],
+        portrait=portrait,
         topic=meeting.topic,
         residents=count_residents(meeting),
         rounds=quote(meeting.rounds, "value", "study.rounds"),
     )
-    model = meeting.seats[resident.id]
-    return Speaker(resident.id, resident.id, system=system, model=model)
+    return Speaker(resident, resident, system=system, model=meeting.seats[resident])
 
 
-def _shared_session(scope: Scope, meeting: Meeting) -> Speaker:
+def _shared_session(scope: Scope, meeting: Meeting, portraits: Sequence[str]) -> Speaker:
     system = scope.prompt(
         "shared_session",
-        portraits=[portrait(scope, meeting, r) for r in meeting.people],
+        portraits=portraits,
         residents=meeting.ids_of(meeting.ids),
         count=count_residents(meeting),
         topic=meeting.topic,

@@ -1,180 +1,344 @@
-"""The files of a run under the names of the source: seven JSON files and the logs of each
-discussion, the comparison of the levels, and the sealed plan.
-
-Logs are written from what happened, in the order of the protocol, with the times, tokens and
-latencies that the journal holds; so a replay writes the same log again.
-"""
+"""The files of a run under the names of the source, from its tables: seven JSON files of each
+discussion, how the levels compare, how well answers could be read, and what calls took."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
 from folkmoot.conversation.answer_types import DECLINED
-from folkmoot.engine.session.session import Scope
-from folkmoot.hints import shortened
 from folkmoot.kit.calls import TOOK, JournalReader, calls_within
-from folkmoot.kit.coding import Text
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.town_hall.discussion import Call, Discussion, Meeting, Round
+from folkmoot.studies.town_hall.answers.options import INTERACTIONS
+from folkmoot.studies.town_hall.comparison import compare_levels
+from folkmoot.studies.town_hall.config import TownHallConfig
+from folkmoot.studies.town_hall.logs import stamp
 from folkmoot.studies.town_hall.measures import (
-    SPECTRUM,
-    Measures,
-    Tracking,
-    compare_levels,
-    group_measures,
-    interaction_levels,
-    measures,
-    pairs,
-    responders,
-    satisfaction_rows,
+    Json,
+    Tables,
+    answers_of,
+    compare_groups,
+    concerns_reflected,
+    final_consensus,
+    measure,
     survival,
-    tracking,
-    why_no_vote,
+    vulnerable_of,
 )
-from folkmoot.studies.town_hall.participants import Resident, ResidentSet
-from folkmoot.studies.town_hall.quality import quality, quality_of_run
-from folkmoot.studies.town_hall.stages import concerns
-from folkmoot.studies.town_hall.tables import record_discussion
+from folkmoot.studies.town_hall.participants import Resident
+from folkmoot.studies.town_hall.quality import COUNT_COLUMNS, quality_of_run, total_quality
+from folkmoot.studies.town_hall.recording import interaction_levels
+from folkmoot.studies.town_hall.tables import (
+    SPECTRUM,
+    TABLES,
+    OfDiscussion,
+)
 
-LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
-PREVIEW = 160
+FILES = (
+    "discussion_log",
+    "reflection_log",
+    "metrics_summary",
+    "vulnerable_tracking",
+    "reaction_spectrum",
+    "voting_results",
+    "satisfaction",
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of a log. `at` is seconds since the epoch."""
+def derived(run: RunFolder, journal: JournalReader) -> Iterator[tuple[str, object]]:
+    """Yield the name and content of each file."""
+    for discussion in discussions_of(run):
+        for name, content in files(discussion).items():
+            yield f"{discussion.id}/{name}.json", discussion.head | content
+    yield "levels.json", compare_levels(run)
+    yield "quality.json", quality_of_run(run)
+    yield "logs/summary.json", summarise_calls(run, journal)
 
+
+@dataclass(frozen=True)
+class HeldDiscussion:
+    """One discussion as it is recorded: its rows of the tables. `residents` are those of its set,
+    `calls` counts those of a shared session by round."""
+
+    id: str
+    set: int
     level: str
-    component: str
-    action: str
-    at: float | None
-    data: Mapping[str, object] = field(default_factory=dict)
-    round: int | None = None
-    agent: str | None = None
+    config: TownHallConfig
+    switches: Json
+    tables: Tables
+    residents: Sequence[Json]
+    calls: dict[int, int]
 
-    def to_json(self, discussion: Discussion) -> dict[str, object]:
-        meeting = discussion.meeting
-        return {
-            "timestamp": _stamp(self.at),
-            "level": self.level,
-            "component": self.component,
-            "action": self.action,
-            "data": self.data,
-            "context": {
-                "set_id": meeting.set.number,
-                "level": meeting.level.name,
-                "discussion_id": meeting.id,
-                "round": self.round,
-                "agent_id": self.agent,
+    @property
+    def head(self) -> Json:
+        """What each file begins with."""
+        return {"discussion_id": self.id, "set": self.set, "level": self.level}
+
+
+def discussions_of(run: RunFolder) -> Iterator[HeldDiscussion]:
+    """Yield the discussions of a run in order."""
+    config = TownHallConfig.model_validate(run.config)
+    levels = run.plan["sealed"]["discussions"]["data"]["levels"]
+    names = [row.table for row in TABLES if "discussion_id" in row.columns()]
+    parts = {name: run.table(name).partition_by("discussion_id", as_dict=True) for name in names}
+    empty = {name: run.lazy(name).head(0).collect() for name in names}
+    residents = run.table("residents")
+    calls = _calls_of_sessions(run)
+    for id, set_number, level in run.rows("discussions", "discussion_id", "set", "level"):
+        yield HeldDiscussion(
+            id,
+            set_number,
+            level,
+            config,
+            levels[level],
+            {name: parts[name].get((id,), empty[name]) for name in names},
+            residents.filter(set=set_number).drop("set").to_dicts(),
+            calls.get(id, {}),
+        )
+
+
+def _calls_of_sessions(run: RunFolder) -> dict[str, dict[int, int]]:
+    """Discussion → round → calls of the shared session."""
+    place = pl.col("scope").str.extract_groups(r"^(?<discussion>[^/]+)/round(?<round>\d+)")
+    asked = run.lazy("answers").filter(pl.col("speaker_id") == "session").select(place=place)
+    counted = asked.unnest("place").drop_nulls().group_by("discussion", "round").len().collect()
+    found: dict[str, dict[int, int]] = {}
+    for discussion, number, calls in counted.iter_rows():
+        found.setdefault(discussion, {})[int(number)] = calls
+    return found
+
+
+def files(held: HeldDiscussion) -> dict[str, Json]:
+    """File name (without folder and ending) → content."""
+    groups = compare_groups(held.tables)
+    outcome = final_consensus(held.tables, groups)
+    contents = (
+        _discussion_log(held),
+        _reflection_log(held),
+        {
+            **groups,
+            "final_consensus": outcome,
+            "agents": _agents(held.tables),
+            "quality": _quality(held),
+        },
+        _tracking(held.tables),
+        _spectrum(held, groups),
+        _voting(held.tables, outcome),
+        _satisfaction(held.tables, groups),
+    )
+    return dict(zip(FILES, contents, strict=True))
+
+
+def _discussion_log(held: HeldDiscussion) -> Json:
+    tables = held.tables
+    first = tables["rounds"].filter(round=1).join(tables["portraits"], on="agent_id")
+    known = {resident["id"]: resident for resident in held.residents}
+    listed = ("label", "is_vulnerable", "vulnerable_type")
+    spoken = tables["utterances"].filter(pl.col("stage") == "speak", "public").sort("turn")
+    thoughts, statements, moderations = (
+        {(number, who): said for number, who, said in answers_of(tables, stage)}
+        for stage in ("think", "speak", "moderate")
+    )
+    return {
+        "topic": held.config.topic.model_dump(exclude={"matters"}),
+        "switches": held.switches,
+        "residents": [
+            Resident(**known[row["agent_id"]] | {name: row[name] for name in listed}).to_json()
+            | {"seat_model": row["seat_model"]}
+            for row in first.iter_rows(named=True)
+        ],
+        "rounds": [
+            {
+                "round": number,
+                "speaking_order": spoken.filter(round=number)["speaker_id"].to_list(),
+                "calls_of_shared_session": held.calls.get(number),
+                "turns": [
+                    {"agent_id": who, "thinking": thoughts.get((number, who)), "speaking": said}
+                    for (now, who), said in statements.items()
+                    if now == number
+                ],
+                "moderator": moderations.get((number, "moderator")),
+            }
+            for number in tables["rounds"]["round"].unique(maintain_order=True)
+        ],
+    }
+
+
+def _reflection_log(held: HeldDiscussion) -> Json:
+    rounds: dict[int | None, list[Json]] = {}
+    for number, who, reflection in answers_of(held.tables, "reflect"):
+        rounds.setdefault(number, []).append({"agent_id": who, **reflection})
+    return {"rounds": [{"round": n, "reflections": said} for n, said in rounds.items()]}
+
+
+def _quality(held: HeldDiscussion) -> Json:
+    counts = total_quality(held.tables["quality"].select(COUNT_COLUMNS).iter_rows())
+    happened = {name: bool(counts[name]) for name in ("ballot_empty", "consensus_unread")}
+    calls = {str(number): n for number, n in sorted(held.calls.items())}
+    return {**counts, **happened, "calls_by_round": calls}
+
+
+def _survival(tables: Tables) -> dict[str, Json]:
+    """Resident → how long their words were taken up."""
+    return {
+        row["agent_id"]: {
+            "agent_id": row["agent_id"],
+            "citations_by_round": {
+                str(number): n for number, n in zip(row["rounds"], row["citations"], strict=True)
             },
+            "rounds_cited": row["rounds_cited"],
+            "survival": row["survival"],
+            "survived_to_final_round": row["survived_to_final_round"],
         }
-
-    def plain(self, discussion: Discussion) -> str:
-        place = f"{discussion.meeting.id} round {self.round or '-'} {self.agent}"
-        data = json.dumps(self.data)
-        return f"{_stamp(self.at)} {self.level} {place}: {self.action} {data}"
+        for row in survival(tables).iter_rows(named=True)
+    }
 
 
-def log_lines(discussion: Discussion) -> tuple[str, str]:
-    """(all entries of the wanted levels as JSON lines, the errors as plain lines)."""
-    wanted = LEVELS[LEVELS.index(discussion.meeting.config.log_level) :]
-    kept = list(entries(discussion))
-    lines = [e.to_json(discussion) for e in kept if e.level in wanted]
-    errors = [e.plain(discussion) for e in kept if e.level == "ERROR"]
-    return (
-        "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines),
-        "".join(f"{line}\n" for line in errors),
+def _agents(tables: Tables) -> list[Json]:
+    """The measures of each resident over all rounds."""
+    measured, survived = measure(tables, "agent_id"), _survival(tables)
+    responded: dict[str, set[str]] = {}
+    for who, responders in tables["rounds"].select("agent_id", "responders").iter_rows():
+        responded.setdefault(who, set()).update(filter(None, responders.split("|")))
+    names = (
+        *("interaction_count", "total_reaction_count", "positive_reaction_ratio"),
+        "weighted_inclusivity_score",
     )
-
-
-def entries(discussion: Discussion) -> Iterator[Entry]:
-    """What happened, in the order of the protocol."""
-    calls, full = discussion.calls, discussion.meeting.config.log_texts == "full"
-    before = [c for c in calls if c.stage == "satisfaction_before"]
-    after = [c for c in calls if c.round is None and c not in before]
-    yield Entry("INFO", "discussion", "discussion_started", _first(calls))
-    for call in before:
-        yield from _of_call(call, full)
-    for round_ in discussion.rounds:
-        number, own = round_.number, [c for c in calls if c.round == round_.number]
-        yield Entry("INFO", "discussion", "round_started", _first(own), round=number)
-        for call in own:
-            yield from _of_call(call, full)
-        yield from _actions(round_, _last(own))
-        if discussion.meeting.level.context == "separate":
-            yield from _memories(discussion.rounds[:number], _last(own))
-        yield Entry("INFO", "discussion", "round_ended", _last(own), round=number)
-    for call in after:
-        yield from _of_call(call, full)
-    if discussion.after:
-        outcome = {"items": len(discussion.items), "passed": len(discussion.passed)}
-        yield Entry("INFO", "discussion", "discussion_ended", _last(calls), outcome)
-
-
-def _of_call(call: Call, full: bool) -> Iterator[Entry]:
-    """The call itself, and what was unusual about it."""
-
-    def entry(level: str, action: str, **data: object) -> Entry:
-        official = call.agent in ("moderator", "planner", "session")
-        component = call.agent if official else "resident"
-        return Entry(level, component, action, call.at, data, call.round, call.agent)
-
-    texts = {"question_full": call.question, "response_full": call.response} if full else {}
-    yield entry(
-        "DEBUG",
-        call.stage,
-        model=call.model,
-        memory_length=call.memory_length,
-        question_preview=_preview(call.question),
-        response_preview=_preview(call.response),
-        latency=None if call.latency_s is None else round(call.latency_s, 4),
-        tokens={"input": call.input_tokens, "output": call.output_tokens},
-        cost_usd=call.cost_usd,
-        parse_step=call.parse_step,
-        **texts,
-    )
-    if call.reasks:
-        yield entry("WARNING", "asked_again", times=call.reasks)
-    if call.parse_step in ("fenced", "repaired"):
-        yield entry("WARNING", "unexpected_response", parse_step=call.parse_step)
-    for repair in call.repairs:
-        what = {"field": repair.field, "kind": repair.kind, "was": repair.was}
-        yield entry("WARNING", "repaired", **what, became=repair.became or None)
-    if call.missing == DECLINED:
-        yield entry("WARNING", "declined")
-    elif call.minimal or call.missing:
-        reason = call.missing or "unparsed"
-        yield entry("ERROR", "unreadable_answer", reason=reason, minimal_structures=call.minimal)
-
-
-def _actions(round_: Round, at: float | None) -> Iterator[Entry]:
-    for resident in round_.order:
-        turn = round_.turns[resident]
-        data = {
-            "stance": turn.stance or None,
-            "references": len(turn.speaking.references),
-            "words": len(turn.speaking.full_statement.split()),
+    return [
+        {
+            **row,
+            **{name: measured[row["agent_id"]][name] for name in names},
+            "responders": sorted(responded[row["agent_id"]]),
+            "speaking_volume": measured[row["agent_id"]]["speaking_volume"],
+            "opinion_survival": survived[row["agent_id"]],
         }
-        action = "kept_silent" if turn.silent else "spoke"
-        if turn.heard:
-            yield Entry("INFO", "resident", action, at, data, round_.number, resident)
+        for row in tables["rounds"]
+        .filter(round=1)
+        .select("agent_id", "is_vulnerable", "vulnerable_type")
+        .iter_rows(named=True)
+    ]
 
 
-def _memories(rounds: Sequence[Round], at: float | None) -> Iterator[Entry]:
-    """What each resident with a context of their own takes along into the next round."""
-    last = rounds[-1]
-    for resident in last.order:
-        said = [bool(r.turns[resident].speaking.full_statement) for r in rounds]
-        reflection = last.reflections.get(resident)
-        remembered = reflection is not None and not reflection.unanswered
-        added = ["own statement"] * said[-1] + ["reflection"] * remembered
-        data = {"memory_length": sum(said) + remembered, "added": added}
-        yield Entry("DEBUG", "resident", "memory_changed", at, data, last.number, resident)
+TRACKED = (
+    *("total_reaction_count", "positive_reaction_count", "positive_ratio"),
+    *("weighted_inclusivity_score", "avg_agree_level", "cited_as_compelling_count", "responders"),
+    *("possible_reactions", "unknown_reactions", "weighted_inclusivity_score_said_aloud"),
+    *("interaction_count", "interaction_types", "response_rate", "cited_as_disagreed_count"),
+    *("questions_received", "speaking_volume"),
+)
+
+
+def _tracking(tables: Tables) -> Json:
+    """The records of the source (section 7.3), residents in order, rounds in order within."""
+    kinds = tables["references"].group_by("target", "round").agg("interaction_type")
+    types = {(who, number): list(made) for who, number, made in kinds.iter_rows()}
+    tracked: dict[bool, list[Json]] = {True: [], False: []}
+    for row in tables["rounds"].sort("agent_id", maintain_order=True).iter_rows(named=True):
+        made = types.get((row["agent_id"], row["round"]), [])
+        row["responders"] = _split(row["responders"])
+        row["interaction_types"] = {kind: made.count(kind) for kind in INTERACTIONS}
+        tracked[row["is_vulnerable"]].append(
+            {
+                "agent_id": row["agent_id"],
+                "round": row["round"],
+                "reaction_spectrum": {name: row[f"reactions_{name}"] for name in SPECTRUM},
+                **{name: row[name] for name in TRACKED},
+            }
+        )
+    vulnerable = vulnerable_of(tables)
+    survived = [own for who, own in _survival(tables).items() if who in vulnerable]
+    return {
+        "vulnerable": tracked[True],
+        "opinion_survival": survived,
+        "general": tracked[False],
+    }
+
+
+def _split(joined: str) -> list[str]:
+    return joined.split("|") if joined else []
+
+
+def _spectrum(held: HeldDiscussion, groups: dict[str, Json]) -> Json:
+    names = (
+        *("reaction_spectrum", "total_possible_reactions", "total_reaction_count"),
+        *("positive_reaction_count", "positive_reaction_ratio", "weighted_inclusivity_score"),
+    )
+    to_vulnerable = held.tables["reactions"].filter("target_vulnerable")
+    reactions = to_vulnerable.select(
+        *("round", "speaker", "target", "reaction_level", "reaction", "interaction_types")
+    )
+    return {
+        "scale": {str(level): name for level, name in enumerate(SPECTRUM)},
+        "interaction_levels": interaction_levels(held.config),
+        "several_references": held.config.repeated_reaction,
+        **{group: {n: of[n] for n in names if n in of} for group, of in groups.items()},
+        "reactions": [
+            {**row, "interaction_types": _split(row["interaction_types"])}
+            for row in reactions.rename({"reaction_level": "level"}).iter_rows(named=True)
+        ],
+    }
+
+
+def _voting(tables: Tables, outcome: Json) -> Json:
+    vulnerable = vulnerable_of(tables)
+    planned = [item for _, _, said in answers_of(tables, "plan") for item in said["items"]]
+    closing = answers_of(tables, "consensus")[-1][2]
+    items = tables["items"].drop(OfDiscussion.columns()).to_dicts()
+    votes: dict[str, list[Json]] = {}
+    for vote in tables["votes"].iter_rows(named=True):
+        votes.setdefault(vote["agent_id"], []).append(vote)
+    return {
+        "rule": "an item passes with more yes than no; a tie fails; votes that were declined or "
+        "could not be read do not count",
+        "items": [
+            {
+                "item_id": item.pop("item_id"),
+                "proposal": item.pop("text"),
+                "reasoning": words["reasoning"] or "",
+                "originating_residents": _split(item.pop("origin")),
+                **item,
+            }
+            for item, words in zip(items, planned, strict=True)
+        ],
+        "ballots": [
+            {
+                "agent_id": who,
+                "votes": [
+                    {
+                        "item_id": vote["item_id"],
+                        "vote": vote["vote"],
+                        "missing": vote["missing"],
+                        "reason": ballot["reasons"].get(vote["item_id"]),
+                    }
+                    for vote in votes.get(who, ())
+                ],
+                **_parse_error(ballot),
+            }
+            for _, who, ballot in answers_of(tables, "vote")
+        ],
+        "final_consensus": {
+            "text": closing["consensus"] or "",
+            "concerns_reflected": [
+                concern | {"is_vulnerable": concern["resident"] in vulnerable}
+                for concern in concerns_reflected(tables)
+            ],
+            **_parse_error(closing),
+        },
+        "measures": outcome,
+    }
+
+
+def _parse_error(answer: Json) -> Json:
+    return {name: mark for name, mark in answer.items() if name == "_parse_error"}
+
+
+def _satisfaction(tables: Tables, groups: dict[str, Json]) -> Json:
+    names = ("pre_satisfaction", "post_satisfaction", "satisfaction_delta")
+    return {
+        "agents": tables["satisfaction"].drop(OfDiscussion.columns()).to_dicts(),
+        **{group: {n: of[n] for n in names} for group, of in groups.items()},
+    }
 
 
 def summarise_calls(run: RunFolder, journal: JournalReader) -> dict[str, object]:
@@ -195,7 +359,7 @@ def summarise_calls(run: RunFolder, journal: JournalReader) -> dict[str, object]
     for (name,), own in calls.partition_by("discussion", as_dict=True).items():
         at: list[float] = own["at"].to_list()
         ends: list[float] = (own["at"] + own["latency_s"]).to_list()
-        when = {"began": _stamp(min(at)), "ended": _stamp(max(ends))}
+        when = {"began": stamp(min(at)), "ended": stamp(max(ends))}
         discussions[name] = {**_add_up(own), **when, "models": _by_model(own)}
     return {"discussions": discussions, "models": _by_model(calls)}
 
@@ -215,258 +379,4 @@ def _add_up(calls: pl.DataFrame) -> dict[str, object]:
         "errors": lost.sum(),
         **{name: None if name in unknown else round(calls[name].sum(), 6) for name in TOOK},
         "latency_s": round(calls["latency_s"].sum(), 3),
-    }
-
-
-def _preview(text: str) -> str:
-    return shortened(" ".join(text.split()), PREVIEW)
-
-
-def _first(calls: Iterable[Call]) -> float | None:
-    return min((c.at for c in calls if c.at is not None), default=None)
-
-
-def _last(calls: Iterable[Call]) -> float | None:
-    return max((c.at + (c.latency_s or 0.0) for c in calls if c.at is not None), default=None)
-
-
-def _stamp(at: float | None) -> str | None:
-    if at is None:
-        return None
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
-
-
-FILES = (
-    "discussion_log",
-    "reflection_log",
-    "metrics_summary",
-    "vulnerable_tracking",
-    "reaction_spectrum",
-    "voting_results",
-    "satisfaction",
-)
-
-
-def keep_log(scope: Scope, discussion: Discussion) -> None:
-    """Write the logs of a discussion as far as it has come."""
-    lines, errors = log_lines(discussion)
-    stamp = "".join(c for c in scope.root.started_at[:19] if c.isalnum())
-    scope.write_text(f"logs/{discussion.meeting.id}_{stamp}.jsonl", lines)
-    scope.write_text(f"logs/{discussion.meeting.id}_{stamp}_errors.log", errors)
-
-
-def keep(scope: Scope, discussion: Discussion) -> list[Text]:
-    """Write the files and the logs of one discussion, then record its rows; the concerns to be
-    coded."""
-    for name, content in files(discussion).items():
-        scope.write_json(f"{discussion.meeting.id}/{name}.json", content)
-    keep_log(scope, discussion)
-    record_discussion(scope, discussion)
-    return concerns(discussion, scope.seed)
-
-
-def derived(run: RunFolder, journal: JournalReader) -> dict[str, object]:
-    """The files of all discussions of a run: how the levels compare, how well answers could be
-    read, and what they took."""
-    return {
-        "levels.json": compare_levels(run),
-        "quality.json": quality_of_run(run),
-        "logs/summary.json": summarise_calls(run, journal),
-    }
-
-
-def files(discussion: Discussion) -> dict[str, dict[str, object]]:
-    """File name (without folder and ending) → content."""
-    meeting, found = discussion.meeting, measures(discussion)
-    head: dict[str, object] = {
-        "discussion_id": meeting.id,
-        "set": meeting.set.number,
-        "level": meeting.level.name,
-    }
-    rows = tracking(discussion)
-    everyone = {"agents": _agents(discussion, rows), "quality": quality(discussion)}
-    contents = (
-        _discussion_log(discussion),
-        _reflection_log(discussion),
-        {**found.to_json(), **everyone},
-        _tracking(discussion, rows),
-        _spectrum(discussion, found),
-        _voting(discussion, found),
-        _satisfaction(discussion, found),
-    )
-    return {name: head | content for name, content in zip(FILES, contents, strict=True)}
-
-
-def plan_of(sets: list[ResidentSet], meetings: list[Meeting]) -> dict[str, object]:
-    """What is fixed before the first call: residents, orders of speaking, switches, dealing."""
-    return {
-        "residents": {
-            f"set{s.number:02d}": [r.to_row() for r in present(s, meetings)] for s in sets
-        },
-        "orders": {f"set{s.number:02d}": [list(o) for o in s.orders] for s in sets},
-        "option_orders": {f"set{s.number:02d}": s.options.to_json() for s in sets},
-        "levels": {m.level.name: m.level.to_json() for m in meetings},
-        "seats": {m.id: dict(m.seats) for m in meetings},
-    }
-
-
-def present(of: ResidentSet, meetings: Sequence[Meeting]) -> list[Resident]:
-    """Everybody who takes part in any meeting of a set, each once."""
-    known = {i for m in meetings if m.set is of for i in m.ids}
-    return [r for r in (*of.residents, *of.stand_ins) if r.id in known]
-
-
-def _discussion_log(discussion: Discussion) -> dict[str, object]:
-    meeting = discussion.meeting
-    return {
-        "topic": meeting.config.topic.model_dump(exclude={"matters"}),
-        "switches": meeting.level.to_json(),
-        "residents": [r.to_json() | {"seat_model": meeting.seats[r.id]} for r in meeting.residents],
-        "rounds": [
-            {
-                "round": r.number,
-                "speaking_order": list(r.order),
-                "calls_of_shared_session": r.parts or None,
-                "turns": [
-                    {
-                        "agent_id": i,
-                        "thinking": t.thinking.to_json() if t.thinking else None,
-                        "speaking": t.speaking.to_json(),
-                    }
-                    for i, t in r.turns.items()
-                ],
-                "moderator": r.moderation.to_json() if r.moderation else None,
-            }
-            for r in discussion.rounds
-        ],
-    }
-
-
-def _reflection_log(discussion: Discussion) -> dict[str, object]:
-    return {
-        "rounds": [
-            {
-                "round": r.number,
-                "reflections": [{"agent_id": i, **x.to_json()} for i, x in r.reflections.items()],
-            }
-            for r in discussion.rounds
-            if r.reflections
-        ]
-    }
-
-
-def _agents(discussion: Discussion, rows: list[Tracking]) -> list[dict[str, object]]:
-    """The per-resident measures over all rounds."""
-    alone = {i: group_measures(discussion, rows, (i,)) for i in discussion.meeting.ids}
-    return [
-        {
-            "agent_id": r.id,
-            "is_vulnerable": r.is_vulnerable,
-            "vulnerable_type": r.vulnerable_type,
-            "interaction_count": alone[r.id].totals["interaction_count"],
-            "total_reaction_count": alone[r.id].totals["total_reaction_count"],
-            "positive_reaction_ratio": alone[r.id].figures["positive_reaction_ratio"],
-            "weighted_inclusivity_score": alone[r.id].figures["weighted_inclusivity_score"],
-            "responders": responders(rows, r.id),
-            "speaking_volume": alone[r.id].totals["speaking_volume"],
-            "opinion_survival": survival(rows, r.id),
-        }
-        for r in discussion.meeting.residents
-    ]
-
-
-def _tracking(discussion: Discussion, rows: list[Tracking]) -> dict[str, object]:
-    return {
-        "vulnerable": [r.to_json() for r in rows if r.agent_id in discussion.meeting.vulnerable],
-        "opinion_survival": [survival(rows, i) for i in discussion.meeting.vulnerable],
-        "general": [r.to_json() for r in rows if r.agent_id in discussion.meeting.general],
-    }
-
-
-def _spectrum(discussion: Discussion, found: Measures) -> dict[str, object]:
-    shown = (
-        *("reaction_spectrum", "total_possible_reactions", "total_reaction_count"),
-        *("positive_reaction_count", "positive_reaction_ratio", "weighted_inclusivity_score"),
-    )
-    config, vulnerable, general = (
-        discussion.meeting.config,
-        found.vulnerable.to_json(),
-        found.general.to_json(),
-    )
-    return {
-        "scale": {str(level): name for level, name in enumerate(SPECTRUM)},
-        "interaction_levels": interaction_levels(config),
-        "several_references": config.repeated_reaction,
-        "vulnerable": {name: vulnerable[name] for name in shown},
-        "general": {name: general[name] for name in shown},
-        "gap": {name: found.gap[name] for name in shown if name in found.gap},
-        "reactions": [
-            {
-                "round": p.round,
-                "speaker": p.speaker,
-                "target": p.target,
-                "level": p.level,
-                "reaction": None if p.level is None else SPECTRUM[p.level],
-                "interaction_types": list(p.types),
-            }
-            for p in pairs(discussion)
-            if p.target in discussion.meeting.vulnerable
-        ],
-    }
-
-
-def _voting(discussion: Discussion, found: Measures) -> dict[str, object]:
-    vulnerable = set(discussion.meeting.vulnerable)
-    return {
-        "rule": "an item passes with more yes than no; a tie fails; votes that were declined or "
-        "could not be read do not count",
-        "items": [
-            {
-                "item_id": item.id,
-                "proposal": item.text,
-                "reasoning": item.reasoning,
-                "originating_residents": list(item.origin),
-                "vulnerable_originated": bool(vulnerable & set(item.origin)),
-                "yes": outcome.yes,
-                "no": outcome.no,
-                "declined": outcome.declined,
-                "uncast": outcome.uncast,
-                "passed": outcome.passed,
-                "tie": outcome.tie,
-            }
-            for item, outcome in zip(discussion.items, discussion.outcomes, strict=True)
-        ],
-        "ballots": [
-            {
-                "agent_id": i,
-                "votes": [
-                    {
-                        "item_id": item.id,
-                        "vote": b.votes.get(item.id),
-                        "missing": why_no_vote(b, item.id),
-                        "reason": b.reasons.get(item.id),
-                    }
-                    for item in discussion.items
-                ],
-            }
-            | ({"_parse_error": True} if b.parse_error else {})
-            for i, b in discussion.ballots.items()
-        ],
-        "final_consensus": {
-            "text": discussion.closing.consensus,
-            "concerns_reflected": [
-                c.to_json() | {"is_vulnerable": c.resident in vulnerable}
-                for c in discussion.closing.concerns_reflected
-            ],
-        }
-        | ({"_parse_error": True} if discussion.closing.parse_error else {}),
-        "measures": found.final_consensus,
-    }
-
-
-def _satisfaction(discussion: Discussion, found: Measures) -> dict[str, object]:
-    names = ("pre_satisfaction", "post_satisfaction", "satisfaction_delta")
-    return {
-        "agents": satisfaction_rows(discussion),
-        **{g: {n: of[n] for n in names} for g, of in found.figures.items()},
     }

@@ -1,12 +1,13 @@
 """The town hall: sets of residents, each discussing one issue at every level.
 
 Everything but the level is held equal inside a set: the residents, the order in which statements
-are listed, the seed, the topic. Sets are held in order, no more at once than keep the model busy; a
-discussion writes its files and records its rows as it ends.
+are listed, the seed, the topic. Sets are held in order, no more at once than keep the model busy.
+Rows are recorded as rounds, votes and discussions end; files and findings follow from them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,12 +24,14 @@ from folkmoot.studies.town_hall.discussion import (
     make_meeting,
     open_hall,
 )
-from folkmoot.studies.town_hall.files import keep, keep_log, plan_of, present
-from folkmoot.studies.town_hall.participants import ResidentSet, load_profiles, make_set
+from folkmoot.studies.town_hall.logs import keep_log
+from folkmoot.studies.town_hall.participants import Resident, ResidentSet, load_profiles, make_set
+from folkmoot.studies.town_hall.recording import Recorder, record_set
 from folkmoot.studies.town_hall.stages import (
     AFTER,
     BEFORE,
     code_concerns,
+    concerns,
     draw_up_ballot,
     moderate,
     reflect,
@@ -38,7 +41,6 @@ from folkmoot.studies.town_hall.stages import (
     vote,
     write_consensus,
 )
-from folkmoot.studies.town_hall.tables import record_set
 
 
 async def protocol(session: Session[TownHallConfig]) -> None:
@@ -46,7 +48,7 @@ async def protocol(session: Session[TownHallConfig]) -> None:
     meetings = await draw(session)
 
     async def discuss(scope: Scope, meeting: Meeting) -> list[Text]:
-        return keep(scope, await hold_discussion(scope, meeting))
+        return concerns(await hold_discussion(scope, meeting), scope.seed)
 
     residents = max(len(meeting.ids) for meeting in meetings)
     voiced = await session.each(meetings, discuss, sets=lambda m: m.set.number, width=residents)
@@ -86,10 +88,29 @@ async def draw(session: Session[TownHallConfig]) -> list[Meeting]:
     return meetings
 
 
+def plan_of(sets: list[ResidentSet], meetings: list[Meeting]) -> dict[str, object]:
+    """What is fixed before the first call: residents, orders of speaking, switches, dealing."""
+    return {
+        "residents": {
+            f"set{s.number:02d}": [r.to_row() for r in present(s, meetings)] for s in sets
+        },
+        "orders": {f"set{s.number:02d}": [list(o) for o in s.orders] for s in sets},
+        "option_orders": {f"set{s.number:02d}": s.options.to_json() for s in sets},
+        "levels": {m.level.name: m.level.to_json() for m in meetings},
+        "seats": {m.id: dict(m.seats) for m in meetings},
+    }
+
+
+def present(of: ResidentSet, meetings: Sequence[Meeting]) -> list[Resident]:
+    """Everybody who takes part in any meeting of a set, each once."""
+    known = {i for m in meetings if m.set is of for i in m.ids}
+    return [r for r in (*of.residents, *of.stand_ins) if r.id in known]
+
+
 async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
     """Survey, rounds, ballot, vote, closing text, survey (source, section 5.1)."""
     hall = open_hall(scope, meeting)
-    so_far = Discussion(meeting)
+    so_far, recorder = Discussion(meeting), Recorder(scope, hall)
 
     before, calls = await survey(scope.at("before"), hall, so_far, BEFORE)
     so_far = so_far.plus(calls, before=before)
@@ -97,19 +118,24 @@ async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
     for number in range(1, meeting.rounds + 1):
         round_, calls = await hold_round(scope.at(f"round{number}"), hall, so_far.rounds)
         so_far = so_far.plus(calls, rounds=(*so_far.rounds, round_))
+        recorder.end_round(so_far.rounds)
         keep_log(scope, so_far)
 
-    items, calls = await draw_up_ballot(scope.at("plan"), hall, so_far)
-    so_far = so_far.plus(calls, items=items)
+    planned, calls = await draw_up_ballot(scope.at("plan"), hall, so_far)
+    so_far = so_far.plus(calls, planned=planned)
 
     ballots, calls = await vote(scope.at("vote"), hall, so_far)
     so_far = so_far.plus(calls, ballots=ballots)
+    so_far = so_far.plus([], outcomes=recorder.end_vote(so_far))
 
     closing, said, call = await write_consensus(scope.at("consensus"), hall, so_far)
     so_far = so_far.plus([call], closing=closing, consensus=said)
 
     after, calls = await survey(scope.at("after"), hall, so_far, AFTER)
-    return so_far.plus(calls, after=after)
+    so_far = so_far.plus(calls, after=after)
+    recorder.end_discussion(so_far)
+    keep_log(scope, so_far)
+    return so_far
 
 
 async def hold_round(

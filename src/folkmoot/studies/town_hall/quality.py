@@ -56,7 +56,6 @@ def quality(discussion: Discussion) -> Counts:
         "ballot_empty": not discussion.items,
         "consensus_unread": discussion.closing.parse_error,
         "rounds_split": sum(r.parts > r.planned_parts for r in rounds),
-        "calls_by_round": {str(r.number): r.parts for r in rounds if r.parts},
     }
 
 
@@ -86,13 +85,12 @@ def _ways_out(discussion: Discussion) -> Counts:
 
 
 Count = tuple[str, str | None, str | None, int]  # what, in which stage, of which kind, how many
+COUNT_COLUMNS = ("count", "stage", "kind", "n")
 
 
 def count_rows(counts: Counts) -> Iterator[Count]:
-    """The counts of one discussion as rows, but for the calls of each round."""
+    """The counts of one discussion as rows."""
     for name, found in counts.items():
-        if name == "calls_by_round":
-            continue
         if isinstance(found, int):
             yield name, None, None, int(found)
             continue
@@ -130,12 +128,11 @@ class OfRun(TypedDict):
 def quality_of_run(run: RunFolder) -> OfRun:
     """The counts of all discussions of a run, and of those at each level."""
     rows = run.table("quality")
-    columns = ("count", "stage", "kind", "n")
     by_level = {
-        level: total_quality(of.select(columns).iter_rows())
+        level: total_quality(of.select(COUNT_COLUMNS).iter_rows())
         for (level,), of in rows.partition_by("level", as_dict=True, maintain_order=True).items()
     }
-    return {"all": total_quality(rows.select(columns).iter_rows()), "levels": by_level}
+    return {"all": total_quality(rows.select(COUNT_COLUMNS).iter_rows()), "levels": by_level}
 
 
 def counted(counts: Counts, *names: str) -> int:

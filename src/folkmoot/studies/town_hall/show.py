@@ -3,7 +3,7 @@ discussion; who responded to a resident, what became of the concern, and the res
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.markup import escape
@@ -11,9 +11,10 @@ from rich.markup import escape
 from folkmoot.kit import coding
 from folkmoot.kit.findings import number, signed
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.town_hall.measures import concerns_reflected, vulnerable_of
 from folkmoot.studies.town_hall.stages import CONCERN
 
-Json = Mapping[str, Any]  # an object of the run's JSON files
+Row = Mapping[str, Any]  # a row of a table
 SCORE = "weighted_inclusivity_score"
 
 
@@ -24,20 +25,23 @@ def show(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
         return
     if key[0] not in run.table("discussions")["discussion_id"]:
         return
-    voting = run.json(f"{key[0]}/voting_results.json")
-    residents = run.json(f"{key[0]}/discussion_log.json")["residents"]
-    names = {r["id"]: f"{r['id']} {r['name']}" for r in residents}
+    portraits = run.table("portraits").filter(discussion_id=key[0])
+    known = run.table("residents").filter(set=portraits["set"][0])
+    names = {id: f"{id} {name}" for id, name in known.select("id", "name").iter_rows()}
+    items = run.table("items").filter(discussion_id=key[0]).to_dicts()
     if len(key) > 1 and key[1] in names:
         yield from _list_responses(run, key, names)
         yield from _describe_concern(run, "/".join(key))
-        yield from _list_own_votes(voting, key[1])
+        votes = run.table("votes").filter(discussion_id=key[0], agent_id=key[1]).to_dicts()
+        yield from _list_own_votes(votes, {item["item_id"]: item["text"] for item in items})
     if len(key) > 1:
         return
-    for resident in residents:
-        if resident["classification"]["is_vulnerable"]:
-            yield f"[dim]{names[resident['id']]} is the {escape(resident['label'])}[/dim]"
-    yield from _list_items(voting, names)
-    yield from _describe_consensus(voting["final_consensus"], names)
+    vulnerable = vulnerable_of({"rounds": run.table("rounds").filter(discussion_id=key[0])})
+    for who, label in portraits.select("agent_id", "label").iter_rows():
+        if who in vulnerable:
+            yield f"[dim]{names[who]} is the {escape(label)}[/dim]"
+    yield from _list_items(items, names)
+    yield from _describe_consensus(run, key[0], names, vulnerable)
 
 
 def _list_discussions(run: RunFolder) -> Iterator[str]:
@@ -50,28 +54,35 @@ def _list_discussions(run: RunFolder) -> Iterator[str]:
         )
 
 
-def _list_items(voting: Json, names: Mapping[str, str]) -> Iterator[str]:
+def _list_items(items: Sequence[Row], names: Mapping[str, str]) -> Iterator[str]:
     yield "\n[underline]Vote[/underline]"
-    for item in voting["items"]:
+    for item in items:
         word, colour = ("passed", "green") if item["passed"] else ("failed", "red")
         tie = ", a tie" if item["tie"] else ""
-        origin = ", ".join(names[i] for i in item["originating_residents"]) or "nobody named"
+        origin = ", ".join(names[i] for i in item["origin"].split("|") if i) or "nobody named"
         result = f"[{colour}]{word} {item['yes']}:{item['no']}{tie}[/{colour}]"
-        yield f"[bold]{item['item_id']}[/bold] {result}  {escape(item['proposal'])}"
+        yield f"[bold]{item['item_id']}[/bold] {result}  {escape(item['text'])}"
         yield f"    [dim]from {origin}[/dim]"
-    if not voting["items"]:
+    if not items:
         yield "[red](no ballot could be read)[/red]"
 
 
-def _describe_consensus(final: Json, names: Mapping[str, str]) -> Iterator[str]:
-    yield f"\n[underline]Final consensus[/underline]\n{escape(final['text'] or '(none)')}"
+def _describe_consensus(
+    run: RunFolder, discussion: str, names: Mapping[str, str], vulnerable: Collection[str]
+) -> Iterator[str]:
+    said = run.table("utterances").filter(discussion_id=discussion, stage="consensus")
+    text = "".join(said["text"])
+    yield f"\n[underline]Final consensus[/underline]\n{escape(text or '(none)')}"
+    if not run.has_table("typed_answers"):  # a run of an earlier version
+        return
     by_concern: dict[str, list[str]] = {}
-    for concern in final["concerns_reflected"]:
+    answers = run.table("typed_answers").filter(discussion_id=discussion)
+    for concern in concerns_reflected({"typed_answers": answers}):
         name = names[concern["resident"]]
-        mark = f"[bold yellow]{name}[/bold yellow]" if concern["is_vulnerable"] else name
+        mark = f"[bold yellow]{name}[/bold yellow]" if concern["resident"] in vulnerable else name
         by_concern.setdefault(concern["concern"], []).append(mark)
-    for concern, residents in by_concern.items():
-        yield f"reflects: {escape(concern)} ({', '.join(residents)})"
+    for words, residents in by_concern.items():
+        yield f"reflects: {escape(words)} ({', '.join(residents)})"
 
 
 def _list_responses(run: RunFolder, key: Sequence[str], names: Mapping[str, str]) -> Iterator[str]:
@@ -98,11 +109,9 @@ def _describe_concern(run: RunFolder, concern: str) -> Iterator[str]:
     )
 
 
-def _list_own_votes(voting: Json, resident: str) -> Iterator[str]:
+def _list_own_votes(votes: Sequence[Row], texts: Mapping[str, str]) -> Iterator[str]:
     yield "\n[underline]Vote[/underline]"
-    texts = {item["item_id"]: escape(item["proposal"]) for item in voting["items"]}
-    own = next(ballot for ballot in voting["ballots"] if ballot["agent_id"] == resident)
-    for vote in own["votes"]:
-        word = vote["vote"] or f"({(vote.get('missing') or 'not read').replace('_', ' ')})"
-        yield f"[bold]{word:<3}[/bold] {texts[vote['item_id']]}"
+    for vote in votes:
+        word = vote["vote"] or f"({(vote['missing'] or 'not read').replace('_', ' ')})"
+        yield f"[bold]{word:<3}[/bold] {escape(texts[vote['item_id']])}"
         yield f"    [dim]{escape(vote['reason'] or '')}[/dim]"

@@ -47,6 +47,7 @@ from folkmoot.studies.town_hall.answers import (
     Closing,
     Item,
     Moderation,
+    Planned,
     Reflection,
     Satisfaction,
     Speaking,
@@ -327,11 +328,8 @@ def with_notes(round_: Round, residents: Sequence[str], noted: Mapping[str, Note
 
 async def draw_up_ballot(
     scope: Scope, hall: Hall, so_far: Discussion
-) -> tuple[tuple[Item, ...], list[Call]]:
-    """The planner words decision points as yes/no items, credited to residents.
-
-    No items when the planner could not be read.
-    """
+) -> tuple[Planned | None, list[Call]]:
+    """The planner words decision points as yes/no items, credited to residents."""
     rounds, most = so_far.rounds, hall.meeting.config.max_vote_items
     answer = answers.planned(hall.asked("planner", most=most))
     prompt = scope.prompt(
@@ -342,12 +340,7 @@ async def draw_up_ballot(
         answer_format=hall.meeting.describe_format(answer),
     )
     got = await ask_one(scope, hall.planner, prompt, answer, Stage("plan", None, len(rounds)))
-    planned = got.value.items if got.value else ()
-    items = tuple(
-        Item(f"V{number}", i.proposal, i.reasoning, i.originating_residents)
-        for number, i in enumerate(planned, start=1)
-    )
-    return items, [got.call]
+    return got.value, [got.call]
 
 
 async def vote(

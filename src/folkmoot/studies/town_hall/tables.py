@@ -1,35 +1,40 @@
-"""The tables of a run: what their columns mean, and the rows of a discussion in them."""
+"""The tables of a run: what their columns mean."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from types import new_class
-from typing import TypedDict, TypeVar
 
-from folkmoot.conversation.answer_types import DECLINED
 from folkmoot.engine.seats.utterances import UTTERANCES, UtteranceRow
-from folkmoot.engine.session.session import Scope
 from folkmoot.kit import coding
 from folkmoot.storage.rows import Row, column
-from folkmoot.studies.town_hall.answers import UNREAD, Reflection, Thinking
-from folkmoot.studies.town_hall.discussion import Discussion, Meeting, Round, portrait
-from folkmoot.studies.town_hall.measures import (
-    FIGURES,
-    SPECTRUM,
-    ByGroup,
-    Comparison,
-    Tracking,
-    is_said_aloud,
-    measures,
-    pairs,
-    satisfaction_rows,
-    tracking,
-    why_no_vote,
-)
-from folkmoot.studies.town_hall.participants import Resident, ResidentSet
-from folkmoot.studies.town_hall.quality import count_rows, counted, quality
 
-T = TypeVar("T")
+SPECTRUM = ("ignore", "refute", "question", "cite", "agree")
+GROUPS = ("vulnerable", "general", "gap")
+
+# Figures that compare between groups of different sizes, and what each says.
+FIGURES: Mapping[str, str] = {
+    "weighted_inclusivity_score": "mean level of all possible reactions, 0 ignored to 4 agreed",
+    "weighted_inclusivity_score_said_aloud": "the same, of references alone that a rule over words "
+    "finds in the statement",
+    "positive_reaction_ratio": "share of reactions that cite or agree",
+    "reactions_per_resident": "reactions met with, per resident",
+    "positive_reactions_per_resident": "citing or agreeing reactions met with, per resident",
+    "interactions_per_resident": "public references to a resident, per resident",
+    "avg_agree_level": "private agreement with what they said, 1 to 5",
+    "response_rate": "share of private reactions that wished to respond",
+    "compelling_citations_per_resident": "times named most compelling, per resident",
+    "responders_per_resident": "different residents who responded, per resident",
+    "opinion_survival": "share of later rounds in which their words were still taken up",
+    "speaking_volume_per_resident": "new points and references made, per resident",
+    "items_originated_per_resident": "vote items that a resident raised, per resident",
+    "items_passed_per_resident": "of these, passed, per resident",
+    "opinion_reflection_rate": "share of the items they raised that passed",
+    "concerns_in_final_per_resident": "concerns in the closing text, per resident",
+    "pre_satisfaction": "satisfaction before, 1 to 10",
+    "post_satisfaction": "satisfaction after, 1 to 10",
+    "satisfaction_delta": "satisfaction after minus before",
+}
 
 PART = "main comparison or supplementary"
 SET = "number of the set; the same residents at every level"
@@ -201,6 +206,19 @@ class ReferenceRow(OfDiscussion, table="references"):
     said_aloud: bool = column("whether a rule over words finds the reference in the statement")
 
 
+class TypedAnswerRow(OfDiscussion, table="typed_answers"):
+    """One answer of a resident, the moderator or the planner, as it was read. The answers on
+    satisfaction are in a table of their own."""
+
+    stage: str = column("think, speak, moderate, reflect, plan, vote or consensus")
+    round: int | None = column("round of discussion, from 1")
+    agent_id: str = column("who answered: a resident, moderator or planner")
+    answer: str = column(
+        "the answer as JSON, with the fields of the source; null fields have their reason under "
+        "_missing, an unread answer has _parse_error, a declined one _declined"
+    )
+
+
 class ItemRow(OfDiscussion, table="items", key=("discussion_id", "item_id")):
     """One item of a ballot."""
 
@@ -367,6 +385,7 @@ TABLES: tuple[type[Row], ...] = (
     SpokenRow,
     ReactionRow,
     ReferenceRow,
+    TypedAnswerRow,
     ItemRow,
     VoteRow,
     SatisfactionRow,
@@ -378,212 +397,3 @@ TABLES: tuple[type[Row], ...] = (
     DifferenceRow,
     *coding.TABLES,
 )
-
-
-class Key(TypedDict):
-    """The columns of `OfDiscussion`."""
-
-    discussion_id: str
-    set: int
-    level: str
-    part: str
-
-
-def record_set(scope: Scope, of: ResidentSet, residents: Sequence[Resident]) -> None:
-    """The residents of one set, one row each, and the orders in which options are listed."""
-    for resident in residents:
-        scope.record(ResidentRow(set=of.number, **resident.to_row()))
-    for name, options in of.options.to_json().items():
-        for position, option in enumerate(options, start=1):
-            row = OptionOrderRow(set=of.number, field=name, position=position, option=option)
-            scope.record(row)
-
-
-def comparison_rows(comparison: Comparison) -> Iterator[Row]:
-    """The levels and the differences between them, a row for each figure and group."""
-    for name, part in (
-        ("main", comparison["main"]),
-        ("supplementary", comparison["supplementary"]),
-    ):
-        for level, summary in part["levels"].items():
-            for figure, group, mean in _each(summary["figures"]):
-                yield LevelRow.of(mean, part=name, level=level, figure=figure, group=group)
-        for step in part["differences"]:
-            about: dict[str, object] = {
-                "part": name,
-                "from_level": step["from"],
-                "to_level": step["to"],
-            }
-            switches = "|".join(step["switches_changed"])
-            about |= {"consecutive": step["consecutive"], "switches_changed": switches}
-            for figure, group, moved in _each(step["figures"]):
-                yield DifferenceRow.of(moved, **about, figure=figure, group=group)
-
-
-def _each(figures: ByGroup[T]) -> Iterator[tuple[str, str, T]]:
-    for figure, groups in figures.items():
-        for group, found in groups.items():
-            yield figure, group, found
-
-
-def record_discussion(scope: Scope, discussion: Discussion) -> None:
-    """Everything tidy about one discussion."""
-    meeting = discussion.meeting
-    key: Key = {
-        "discussion_id": meeting.id,
-        "set": meeting.set.number,
-        "level": meeting.level.name,
-        "part": meeting.level.part,
-    }
-    for person, listed in zip(meeting.people, meeting.residents, strict=True):
-        described = portrait(scope, meeting, person)
-        row = PortraitRow(**key, agent_id=person.id, portrait=described, label=listed.label)
-        scope.record(row)
-    tracked = {(row.agent_id, row.round): row for row in tracking(discussion)}
-    for round_ in discussion.rounds:
-        for resident in meeting.residents:
-            tracked_row = tracked[resident.id, round_.number]
-            scope.record(_round(meeting, resident, round_, tracked_row, key))
-    for record in (_reactions, _references, _items, _votes, _repairs):
-        for row_of in record(discussion, key):
-            scope.record(row_of)
-    for satisfied in satisfaction_rows(discussion):
-        scope.record(SatisfactionRow(**key, **satisfied))
-    scope.record(DiscussionRow(**key, **_figures(discussion)))
-    for counted_as, stage, kind, n in count_rows(quality(discussion)):
-        scope.record(QualityRow(**key, count=counted_as, stage=stage, kind=kind, n=n))
-
-
-def _figures(discussion: Discussion) -> dict[str, object]:
-    found, counts = measures(discussion), quality(discussion)
-    named = found.final_consensus | {name: counted(counts, name) for name in counts}
-    figures = {f"{g}_{n}": value for g, of in found.figures.items() for n, value in of.items()}
-    rest = DiscussionRow.columns().keys() - OfDiscussion.columns().keys() - figures.keys()
-    return figures | {name: named[name] for name in rest}
-
-
-def _round(
-    meeting: Meeting, resident: Resident, round_: Round, tracked: Tracking, key: Key
-) -> RoundRow:
-    turn, reflection = round_.turns[resident.id], round_.reflections.get(resident.id)
-    evolution = reflection.stance_evolution if reflection else None
-    compelling = reflection.most_compelling if reflection else None
-    disagreed = reflection.most_disagreed if reflection else None
-    reactions = {f"reactions_{name}": n for name, n in tracked.reaction_spectrum.items()}
-    own = {name: n for name, n in vars(tracked).items() if name in RoundRow.columns()}
-    return RoundRow(
-        **key,
-        **own | reactions | {"responders": "|".join(tracked.responders)},
-        is_vulnerable=resident.is_vulnerable,
-        vulnerable_type=resident.vulnerable_type,
-        seat_model=meeting.seats[resident.id],
-        overall_stance=turn.thinking.overall_stance if turn.thinking else None,
-        stance_missing=_why_no_stance(turn.thinking, "overall_stance"),
-        silent=turn.silent,
-        words=len(turn.speaking.full_statement.split()),
-        thinking_parse_error=bool(turn.thinking and turn.thinking.parse_error),
-        speaking_parse_error=turn.speaking.parse_error,
-        stance_after=evolution.current_stance if evolution else None,
-        stance_after_missing=_why_no_stance(
-            reflection, "stance_evolution", evolution.missing if evolution else {}
-        ),
-        change_type=evolution.change_type if evolution else None,
-        most_compelling=compelling.agent_id if compelling else None,
-        most_disagreed=disagreed.agent_id if disagreed else None,
-    )
-
-
-def _why_no_stance(
-    answer: Thinking | Reflection | None, field: str, further: Mapping[str, str] | None = None
-) -> str | None:
-    """Return why an answer holds no stance; None if it holds one or was not asked for."""
-    if answer is None:
-        return None
-    if answer.unanswered:
-        return DECLINED if answer.declined else UNREAD
-    return answer.missing.get(field) or (further or {}).get("current_stance")
-
-
-def _reactions(discussion: Discussion, key: Key) -> list[Row]:
-    vulnerable = discussion.meeting.vulnerable
-    return [
-        ReactionRow.of(
-            pair,
-            **key,
-            reaction_level=pair.level,
-            reaction=None if pair.level is None else SPECTRUM[pair.level],
-            interaction_types="|".join(pair.types),
-            reaction_level_said_aloud=pair.level_said_aloud,
-            agree_level=pair.private.agree_level if pair.private else None,
-            agree_missing=pair.private.missing.get("agree_level") if pair.private else None,
-            my_feeling=pair.private.my_feeling if pair.private else None,
-            want_to_respond=pair.private.want_to_respond if pair.private else None,
-            speaker_vulnerable=pair.speaker in vulnerable,
-            target_vulnerable=pair.target in vulnerable,
-        )
-        for pair in pairs(discussion)
-    ]
-
-
-def _references(discussion: Discussion, key: Key) -> list[Row]:
-    return [
-        ReferenceRow.of(
-            reference,
-            **key,
-            round=round_.number,
-            speaker=speaker,
-            target=reference.target_agent,
-            missing=reference.missing.get("interaction_type"),
-            said_aloud=is_said_aloud(discussion, turn, reference),
-        )
-        for round_ in discussion.rounds
-        for speaker, turn in round_.turns.items()
-        for reference in turn.speaking.references
-    ]
-
-
-def _items(discussion: Discussion, key: Key) -> list[Row]:
-    return [
-        ItemRow.of(
-            outcome,
-            **key,
-            item_id=item.id,
-            text=item.text,
-            origin="|".join(item.origin),
-            vulnerable_originated=bool(set(item.origin) & set(discussion.meeting.vulnerable)),
-        )
-        for item, outcome in zip(discussion.items, discussion.outcomes, strict=True)
-    ]
-
-
-def _votes(discussion: Discussion, key: Key) -> list[Row]:
-    return [
-        VoteRow(
-            **key,
-            item_id=item.id,
-            agent_id=resident,
-            is_vulnerable=resident in discussion.meeting.vulnerable,
-            originated=resident in item.origin,
-            vote=ballot.votes.get(item.id),
-            missing=why_no_vote(ballot, item.id),
-            reason=ballot.reasons.get(item.id, ""),
-            passed=item.id in discussion.passed,
-        )
-        for resident, ballot in discussion.ballots.items()
-        for item in discussion.items
-    ]
-
-
-def _repairs(discussion: Discussion, key: Key) -> list[Row]:
-    return [
-        RepairRow.of(
-            repair,
-            **key,
-            stage=call.stage,
-            round=call.round,
-            agent_id=call.agent,
-            became=repair.became or None,
-        )
-        for call in discussion.calls
-        for repair in call.repairs
-    ]

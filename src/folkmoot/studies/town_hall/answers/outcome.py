@@ -261,6 +261,13 @@ class Ballot(BaseModel):
                     reading.repaired(f"{item}.vote", "spelling", read_text(said), vote)
         return {"votes": votes, "reasons": reasons, "missing": missing}
 
+    def to_json(self) -> dict[str, object]:
+        """The votes and reasons, and why there are none."""
+        marks = {"_parse_error": self.parse_error, "_declined": self.declined}
+        said = {"votes": self.votes, "reasons": self.reasons}
+        missing = {"_missing": self.missing} if self.missing else {}
+        return {**said, **{name: mark for name, mark in marks.items() if mark}, **missing}
+
 
 NO_BALLOT = Ballot()  # where there was nothing to vote on
 UNREAD_BALLOT = Ballot(parse_error=True)

@@ -1,0 +1,361 @@
+"""The rows of a discussion, recorded as its rounds, its vote and the discussion end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from folkmoot.conversation.answer_types import DECLINED, WAYS_OUT
+from folkmoot.engine.session.session import Scope
+from folkmoot.storage.rows import Row
+from folkmoot.studies.town_hall.answers import (
+    UNREAD,
+    Ballot,
+    Item,
+    Record,
+    Reflection,
+    Thinking,
+    Turn,
+)
+from folkmoot.studies.town_hall.answers.repairs import Asked
+from folkmoot.studies.town_hall.config import TownHallConfig
+from folkmoot.studies.town_hall.discussion import Discussion, Hall, Meeting, Round
+from folkmoot.studies.town_hall.measures import (
+    compare_groups,
+    final_consensus,
+    measure_round,
+    tables_of,
+)
+from folkmoot.studies.town_hall.participants import Resident, ResidentSet
+from folkmoot.studies.town_hall.quality import count_rows, counted, quality
+from folkmoot.studies.town_hall.speech import PLANNER
+from folkmoot.studies.town_hall.tables import (
+    FIGURES,
+    SPECTRUM,
+    DiscussionRow,
+    ItemRow,
+    OfDiscussion,
+    OptionOrderRow,
+    PortraitRow,
+    QualityRow,
+    ReactionRow,
+    ReferenceRow,
+    RepairRow,
+    ResidentRow,
+    RoundRow,
+    SatisfactionRow,
+    TypedAnswerRow,
+    VoteRow,
+)
+
+DEFAULT_LEVELS: Mapping[str, int] = {
+    "disagree": 1,
+    "question": 2,
+    "cite": 3,
+    "agree": 4,
+    # Support with reservations is support; a study file may say otherwise.
+    "partial_agree": 4,
+}
+
+
+def interaction_levels(config: TownHallConfig) -> dict[str, int]:
+    """Level of each interaction type."""
+    own = {str(kind): level for kind, level in config.reaction_levels.items()}
+    return {**DEFAULT_LEVELS, **own}
+
+
+def record_set(scope: Scope, of: ResidentSet, residents: Sequence[Resident]) -> None:
+    """The residents of one set, one row each, and the orders in which options are listed."""
+    for resident in residents:
+        scope.record(ResidentRow(set=of.number, **resident.to_row()))
+    for name, options in of.options.to_json().items():
+        for position, option in enumerate(options, start=1):
+            row = OptionOrderRow(set=of.number, field=name, position=position, option=option)
+            scope.record(row)
+
+
+class Recorder:
+    """Records the rows of one discussion and keeps them, because its measures are computed from
+    them when it ends."""
+
+    def __init__(self, scope: Scope, hall: Hall) -> None:
+        self._scope = scope
+        self._meeting = meeting = hall.meeting
+        self._rows: list[Row] = []
+        self._key: dict[str, Any] = {
+            "discussion_id": meeting.id,
+            "set": meeting.set.number,
+            "level": meeting.level.name,
+            "part": meeting.level.part,
+        }
+        self._add(
+            PortraitRow(**self._key, agent_id=r.id, portrait=hall.portraits[r.id], label=r.label)
+            for r in meeting.residents
+        )
+
+    def end_round(self, rounds: Sequence[Round]) -> None:
+        """Record the last of these rounds."""
+        meeting, key, now = self._meeting, self._key, rounds[-1]
+        references = list(_reference_rows(meeting, now, key))
+        reactions = list(_reaction_rows(meeting, rounds, references, key))
+        answers = list(self._answers_of_round(now))
+        found = measure_round(tables_of([*answers, *references, *reactions]), meeting.ids)
+        own = (_round_row(meeting, r, now, found[r.id], key) for r in meeting.residents)
+        self._add([*answers, *own, *reactions, *references])
+
+    def end_vote(self, discussion: Discussion) -> tuple[ItemRow, ...]:
+        """Record the ballot and all votes; how each item came out."""
+        ballots = discussion.ballots
+        if discussion.planned:
+            self._add([self._answer("plan", PLANNER, discussion.planned)])
+        outcomes = tuple(
+            _item_row(self._meeting, item, ballots, self._key) for item in discussion.items
+        )
+        answers = (self._answer("vote", who, ballot) for who, ballot in ballots.items())
+        votes = _vote_rows(self._meeting, outcomes, ballots, self._key)
+        self._add([*answers, *outcomes, *votes])
+        return outcomes
+
+    def end_discussion(self, discussion: Discussion) -> None:
+        """Record what is known when all have answered for the last time."""
+        key = self._key
+        self._add([self._answer("consensus", PLANNER, discussion.closing)])
+        self._add(
+            RepairRow.of(
+                repair,
+                **key,
+                stage=call.stage,
+                round=call.round,
+                agent_id=call.agent,
+                became=repair.became or None,
+            )
+            for call in discussion.calls
+            for repair in call.repairs
+        )
+        self._add(_satisfaction_rows(discussion, key))
+        tables, counts = tables_of(self._rows), quality(discussion)
+        groups = compare_groups(tables)
+        figures = {f"{g}_{name}": of[name] for g, of in groups.items() for name in FIGURES}
+        named = final_consensus(tables, groups) | {name: counted(counts, name) for name in counts}
+        rest = DiscussionRow.columns().keys() - OfDiscussion.columns().keys() - figures.keys()
+        self._add([DiscussionRow(**key, **figures, **{name: named[name] for name in rest})])
+        self._add(
+            QualityRow(**key, count=count, stage=stage, kind=kind, n=n)
+            for count, stage, kind, n in count_rows(counts)
+        )
+
+    def _add(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self._scope.record(row)
+            self._rows.append(row)
+
+    def _answers_of_round(self, round_: Round) -> Iterator[TypedAnswerRow]:
+        for who, turn in round_.turns.items():
+            if turn.thinking:
+                yield self._answer("think", who, turn.thinking, round_.number)
+            yield self._answer("speak", who, turn.speaking, round_.number)
+        if round_.moderation:
+            yield self._answer("moderate", "moderator", round_.moderation, round_.number)
+        for who, reflection in round_.reflections.items():
+            yield self._answer("reflect", who, reflection, round_.number)
+
+    def _answer(
+        self, stage: str, who: str, said: Record | Ballot, round_: int | None = None
+    ) -> TypedAnswerRow:
+        text = orjson.dumps(said.to_json()).decode()
+        return TypedAnswerRow(**self._key, stage=stage, round=round_, agent_id=who, answer=text)
+
+
+def _reference_rows(
+    meeting: Meeting, round_: Round, key: Mapping[str, Any]
+) -> Iterator[ReferenceRow]:
+    """Yield the public references of a round. `said_aloud` is a check of robustness: its rule over
+    words misses paraphrases and is fooled by shared words."""
+    asked = Asked(meeting.ids, names=meeting.names)
+    for speaker, turn in round_.turns.items():
+        said = turn.speaking.full_statement
+        for reference in turn.speaking.references:
+            target = reference.target_agent
+            yield ReferenceRow.of(
+                reference,
+                **key,
+                round=round_.number,
+                speaker=speaker,
+                target=target,
+                missing=reference.missing.get("interaction_type"),
+                said_aloud=bool(said) and asked.said_aloud(reference.content, target, said),
+            )
+
+
+def _reaction_rows(
+    meeting: Meeting,
+    rounds: Sequence[Round],
+    references: Iterable[ReferenceRow],
+    key: Mapping[str, Any],
+) -> Iterator[ReactionRow]:
+    """Yield all possible reactions of the last round, public and private side by side."""
+    if len(rounds) < 2:
+        return
+    (before, now), config = rounds[-2:], meeting.config
+    heard = [i for i in meeting.ids if before.turns[i].heard]
+    made: dict[tuple[str, str], list[ReferenceRow]] = {}
+    for reference in references:
+        made.setdefault((reference.speaker, reference.target), []).append(reference)
+    for speaker in (i for i in meeting.ids if now.turns[i].referring):
+        thoughts = now.turns[speaker].thinking
+        private = {r.target_agent: r for r in thoughts.reactions} if thoughts else {}
+        for target in (i for i in heard if i != speaker):
+            own, felt = made.get((speaker, target), []), private.get(target)
+            aloud = [r for r in own if r.said_aloud]
+            level = _find_level(own, config)
+            yield ReactionRow(
+                **key,
+                round=now.number,
+                speaker=speaker,
+                target=target,
+                reaction_level=level,
+                reaction=None if level is None else SPECTRUM[level],
+                interaction_types="|".join(r.interaction_type for r in own if r.interaction_type),
+                said_aloud=bool(aloud) if own else None,
+                reaction_level_said_aloud=_find_level(aloud, config),
+                agree_level=felt.agree_level if felt else None,
+                agree_missing=felt.missing.get("agree_level") if felt else None,
+                my_feeling=felt.my_feeling if felt else None,
+                want_to_respond=felt.want_to_respond if felt else None,
+                speaker_vulnerable=speaker in meeting.vulnerable,
+                target_vulnerable=target in meeting.vulnerable,
+            )
+
+
+def _find_level(made: Sequence[ReferenceRow], config: TownHallConfig) -> int | None:
+    """The level that counts, of one speaker's references to one resident in one round.
+
+    0 without a reference; None if the type of none is known.
+    """
+    levels = interaction_levels(config)
+    found = [levels[r.interaction_type] for r in made if r.interaction_type]
+    if not found:
+        return None if made else 0
+    by_rule = {"highest": max(found), "lowest": min(found), "last": found[-1]}
+    return by_rule[config.repeated_reaction]
+
+
+def _round_row(
+    meeting: Meeting,
+    resident: Resident,
+    round_: Round,
+    measured: Mapping[str, Any],
+    key: Mapping[str, Any],
+) -> RoundRow:
+    turn, reflection = round_.turns[resident.id], round_.reflections.get(resident.id)
+    evolution = reflection.stance_evolution if reflection else None
+    compelling = reflection.most_compelling if reflection else None
+    disagreed = reflection.most_disagreed if reflection else None
+    points, references = _count_made(turn)
+    return RoundRow(
+        **key,
+        **measured,
+        round=round_.number,
+        is_vulnerable=resident.is_vulnerable,
+        vulnerable_type=resident.vulnerable_type,
+        seat_model=meeting.seats[resident.id],
+        overall_stance=turn.thinking.overall_stance if turn.thinking else None,
+        stance_missing=_why_no_stance(turn.thinking, "overall_stance"),
+        silent=turn.silent,
+        words=len(turn.speaking.full_statement.split()),
+        thinking_parse_error=bool(turn.thinking and turn.thinking.parse_error),
+        speaking_parse_error=turn.speaking.parse_error,
+        new_points=points,
+        references_made=references,
+        speaking_volume=None if points is None or references is None else points + references,
+        stance_after=evolution.current_stance if evolution else None,
+        stance_after_missing=_why_no_stance(
+            reflection, "stance_evolution", evolution.missing if evolution else {}
+        ),
+        change_type=evolution.change_type if evolution else None,
+        most_compelling=compelling.agent_id if compelling else None,
+        most_disagreed=disagreed.agent_id if disagreed else None,
+    )
+
+
+def _count_made(turn: Turn) -> tuple[int | None, int | None]:
+    """The new points and the references of a turn; None where they are not known."""
+    said = turn.speaking
+    points = None if said.unanswered or "new_points" in said.missing else len(said.new_points)
+    return points, len(said.references) if turn.referring else None
+
+
+def _why_no_stance(
+    answer: Thinking | Reflection | None, field: str, further: Mapping[str, str] | None = None
+) -> str | None:
+    """Return why an answer holds no stance; None if it holds one or was not asked for."""
+    if answer is None:
+        return None
+    if answer.unanswered:
+        return DECLINED if answer.declined else UNREAD
+    return answer.missing.get(field) or (further or {}).get("current_stance")
+
+
+def _item_row(
+    meeting: Meeting, item: Item, ballots: Mapping[str, Ballot], key: Mapping[str, Any]
+) -> ItemRow:
+    """How an item came out: the majority decides, a tie fails. Votes that were declined (or are for
+    neither yes nor no), and votes that could not be read, are counted apart."""
+    votes = [b.votes.get(item.id) for b in ballots.values()]
+    yes, no = votes.count("yes"), votes.count("no")
+    declined = sum(b.missing.get(item.id) in WAYS_OUT for b in ballots.values())
+    return ItemRow(
+        **key,
+        item_id=item.id,
+        text=item.text,
+        origin="|".join(item.origin),
+        vulnerable_originated=bool(set(item.origin) & set(meeting.vulnerable)),
+        yes=yes,
+        no=no,
+        declined=declined,
+        uncast=len(votes) - yes - no - declined,
+        passed=yes > no,
+        tie=yes == no,
+    )
+
+
+def _vote_rows(
+    meeting: Meeting,
+    outcomes: Sequence[ItemRow],
+    ballots: Mapping[str, Ballot],
+    key: Mapping[str, Any],
+) -> Iterator[VoteRow]:
+    for resident, ballot in ballots.items():
+        for item in outcomes:
+            vote = ballot.votes.get(item.item_id)
+            yield VoteRow(
+                **key,
+                item_id=item.item_id,
+                agent_id=resident,
+                is_vulnerable=resident in meeting.vulnerable,
+                originated=resident in item.origin.split("|"),
+                vote=vote,
+                missing=None if vote else ballot.missing.get(item.item_id, UNREAD),
+                reason=ballot.reasons.get(item.item_id, ""),
+                passed=item.passed,
+            )
+
+
+def _satisfaction_rows(discussion: Discussion, key: Mapping[str, Any]) -> Iterator[SatisfactionRow]:
+    for resident in discussion.meeting.residents:
+        before, after = discussion.before[resident.id], discussion.after[resident.id]
+        pre, post = before.satisfaction, after.satisfaction
+        yield SatisfactionRow(
+            **key,
+            agent_id=resident.id,
+            is_vulnerable=resident.is_vulnerable,
+            pre_satisfaction=pre,
+            post_satisfaction=post,
+            satisfaction_delta=None if pre is None or post is None else post - pre,
+            pre_reason=before.reason,
+            post_reason=after.reason,
+            pre_missing=before.missing.get("satisfaction"),
+            post_missing=after.missing.get("satisfaction"),
+        )
