@@ -287,11 +287,12 @@ def read_marks(marked: str, interpolated: list[SourcedText]) -> Prompt:
     plain = whole.strip()
     skipped = len(whole) - len(whole.lstrip())
     ends = (min(max(0, end - skipped), len(plain)) for end in begins)
-    return Prompt(plain, _cut(spans, skipped, len(plain)), dict.fromkeys(ends))
+    return Prompt(plain, cut_spans(spans, skipped, len(plain)), dict.fromkeys(ends))
 
 
-def _cut(spans: list[Span], skipped: int, length: int) -> Iterator[Span]:
-    """Spans after white space was taken away at both ends."""
+def cut_spans(spans: Iterable[Span], skipped: int, length: int) -> Iterator[Span]:
+    """Yield the spans of a text that lost white space at both ends: `skipped` characters before it,
+    and all after the next `length`."""
     for span in spans:
         start, end = max(0, span.start - skipped), min(length, span.end - skipped)
         if start < end:

@@ -2,7 +2,7 @@
 
 jinja2's sandbox keeps a template from reaching anything, but not from filling the memory. Here only
 listed kinds of nodes pass, everything that makes text longer is counted before it is done, and so
-are the turns of loops. Used for prompts of a user's own and for the placeholders of workbooks.
+are the turns of loops. Used for prompts of a user's own.
 """
 
 from __future__ import annotations
@@ -38,14 +38,11 @@ FAILURES = (
     *(RecursionError, MemoryError, SyntaxError),
 )
 
-EXPRESSIONS: tuple[type[nodes.Node], ...] = (
+_LITERALS = (nodes.List, nodes.Tuple, nodes.Dict, nodes.Pair, nodes.Const)
+PROMPTS: tuple[type[nodes.Node], ...] = (
     *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.Getattr),
     *(nodes.Filter, nodes.If, nodes.CondExpr, nodes.Compare, nodes.Operand, nodes.And, nodes.Or),
     *(nodes.Not, nodes.Neg, nodes.Pos, nodes.Add, nodes.Sub, nodes.Div, nodes.Concat),
-)
-_LITERALS = (nodes.List, nodes.Tuple, nodes.Dict, nodes.Pair, nodes.Const)
-PROMPTS: tuple[type[nodes.Node], ...] = (
-    *EXPRESSIONS,
     *(nodes.Getitem, nodes.Slice, nodes.Test, nodes.Mul, nodes.FloorDiv, nodes.Mod, nodes.Pow),
     *(nodes.For, nodes.Assign, nodes.Call, nodes.Keyword, *_LITERALS),
 )
@@ -71,7 +68,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     """jinja2's sandbox, which changes nothing and reaches no internals; undefined names are errors.
 
     With `allowed`, for templates of somebody else: only these nodes pass, and each rendering needs
-    a `Work` under the name WORK. `passive` values have their own arithmetic, which grows nothing.
+    a `Work` under the name WORK.
     """
 
     intercepted_binops = frozenset({"*", "**"})
@@ -79,12 +76,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def __init__(
         self,
         allowed: tuple[type[nodes.Node], ...] = (),
-        passive: tuple[type, ...] = (),
         **options: object,
     ) -> None:
         super().__init__(undefined=StrictUndefined, autoescape=False, **options)
         self._safe: dict[tuple[type, str], bool] = {}
-        self._passive = (Undefined, *passive)
         self.allowed = allowed
         self.code_generator_class = _KeepingSources
         if allowed:
@@ -102,7 +97,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Small numbers, and sums of texts: `"a" * 10**9` would fill the memory."""
         if operator == "+" and isinstance(left, str) and isinstance(right, str):
             context[WORK].spend(len(left) + len(right))
-        elif not isinstance(left, self._passive) and not isinstance(right, self._passive):
+        elif not isinstance(left, Undefined) and not isinstance(right, Undefined):
             small = all(isinstance(x, (int, float)) and abs(x) < LARGEST for x in (left, right))
             if not small or (operator == "**" and abs(right) > LONGEST_ARGUMENT):
                 raise SecurityError(f"{operator} is for small numbers only")

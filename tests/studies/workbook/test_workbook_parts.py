@@ -22,8 +22,8 @@ from folkmoot.studies.workbook.answers import (
     show,
 )
 from folkmoot.studies.workbook.config import Computed, Task
+from folkmoot.studies.workbook.expressions import ExpressionProblem, Scene, evaluate, in_order
 from folkmoot.studies.workbook.participants import assign, balanced, experiments
-from folkmoot.studies.workbook.placeholders import BadExpression, Scene, evaluate, in_order
 from folkmoot.studies.workbook.protocol import realised_order
 from tests.studies.workbook.workbook_builder import good, mistakes, put, read, setting
 
@@ -255,7 +255,7 @@ def test_computed_values_come_after_those_they_rest_on() -> None:
     ]
     assert [c.name for c in in_order(items)] == ["a", "b", "c"]
     circle = [items[0], Computed(name="b", scope="session", expression="c")]
-    with pytest.raises(BadExpression, match="circle"):
+    with pytest.raises(ExpressionProblem, match="circle"):
         in_order(circle)
 
 
@@ -482,7 +482,12 @@ def test_constants_must_be_lists(tmp_path: Path, value: str) -> None:
         ("agent_roles!B4", "{{ good }}", "did you mean {{goods}}?"),
         (f"{TASKS}!F3", "{{ goods", "cannot be read"),
         (f"{TASKS}!F3", "{{ goods | round(1) }}", "cannot be filled in"),
-        (f"{TASKS}!F3", "{{ 1 / 0 }}", "cannot be filled in"),
+        (f"{TASKS}!F3", "{{ 1 / 0 }}", "1 / 0 has no value: division by zero"),
+        (f"{TASKS}!F3", "{{ goods ~ 's' }}", "write {{ a }}{{ b }}"),
+        (f"{TASKS}!F3", "{{ from }}", "from is a word of Python"),
+        (f"{TASKS}!F6", '{"Buyer": "{{ sum(offer) }}?"}', "in the sheet computed"),
+        (f"{TASKS}!F3", "{{ treatment.colour }}", "nothing is called treatment.colour"),
+        (f"{TASKS}!F3", "{{ role.labl }}", "did you mean {{role.label}}?"),
         (f"{TASKS}!F3", "{goods} today", "write {{goods}}"),
         (f"{TASKS}!I4", "(0, {{ high }})", "nothing is called high"),
         (f"{TASKS}!F3", "Options? {response_options}", "there are none"),

@@ -92,7 +92,7 @@ def with_nothing_known_of_people() -> Book:
 ARITHMETIC = (
     "You got {{ offer - 1 }} {{ -offer }} {{ 10 / offer }} {{ offer + total }} {{ offer | int }} "
     "{{ share | round(1) }} {{ offer | upper }} {{ offer | float }} {{ total - offer - 1 }} "
-    "{{ talk }} {{ talk | upper }} {{ offer ~ '/' ~ total }} {{ talk | trim }}. "
+    "{{ talk }} {{ talk | upper }} {{ offer * 2 ** 2 }} {{ talk | trim | lower }}. "
     "{response_options}"
 )
 OF_THE_DESIGN = (

@@ -16,13 +16,15 @@ from hypothesis import strategies as st
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.studies.workbook.checks import design_problems
 from folkmoot.studies.workbook.config import Computed
-from folkmoot.studies.workbook.placeholders import (
-    BadExpression,
+from folkmoot.studies.workbook.expressions import (
+    ExpressionProblem,
     Scene,
     evaluate,
     evaluate_for,
     in_order,
+    parse_expression,
 )
+from folkmoot.studies.workbook.placeholders import render
 from tests.studies.workbook.test_workbook_play import TASKS, play, requests, rows
 from tests.studies.workbook.workbook_builder import good, mistakes, player, put, read, task
 
@@ -49,14 +51,47 @@ def test_a_long_chain_in_any_order_is_the_same_in_the_prompt_and_in_the_table(
     assert {row["c3000"] for row in rows(run)} == {"3007"}
 
 
+@pytest.mark.parametrize(
+    ("text", "value", "shown"),
+    [
+        ("-x ** 2", -9, "-9.0"),  # Python's precedence; templates have (-3) ** 2
+        ("2 ** 3 ** 2", 512, "512.0"),  # … and (2 ** 3) ** 2
+        ("-x | abs", 3, "3"),
+        ("10 - (x | round)", 7, "7"),
+        ("(x / 2) | round | int", 2, "2"),
+        ("(x / 2) | round(1) > 1", 1, "True"),
+        ("max(x, 7) // 2 % 2", 1, "1"),
+        ("0 < x < 5 and 'a' in 'cat'", 1, "True"),
+        ("upper('yes') if x else 'no'", "YES", "YES"),
+    ],
+)
+def test_placeholders_and_computed_values_are_one_language(
+    text: str, value: Any, shown: str
+) -> None:
+    scene = Scene(["a"], frozenset({"x"}), frozenset(), {}, lambda _name, _who: 3)
+    assert evaluate(text, scene, "a") == value
+    text = f"{{{{ {text} }}}}{{% if ({text}) == {value!r} %}}!{{% endif %}}"
+    assert render(text, {"x": 3}) == f"{shown}!"
+
+
+@pytest.mark.parametrize(
+    "text", ["x + 1 | round", "10 - x | abs", "x ** 2 | int", "x | 5", "x | round + 1", "x | y.z"]
+)
+def test_what_templates_and_python_read_in_two_ways_is_refused(text: str) -> None:
+    with pytest.raises(ExpressionProblem, match=r"read in two ways|after \| stands a function"):
+        parse_expression(text)
+    with pytest.raises(ExpressionProblem, match="cannot be read"):
+        render(f"{{{{ {text} }}}}", {"x": 3})
+
+
 def test_a_long_circle_is_named() -> None:
     items = [
         Computed(name=f"c{k}", scope="session", expression=f"c{(k + 1) % 3000}")
         for k in range(3000)
     ]
-    with pytest.raises(BadExpression, match=r"circle: c\d+ → c\d+"):
+    with pytest.raises(ExpressionProblem, match=r"circle: c\d+ → c\d+"):
         in_order(items)
-    with pytest.raises(BadExpression, match=r"circle: (a → b → a|b → a → b)"):
+    with pytest.raises(ExpressionProblem, match=r"circle: (a → b → a|b → a → b)"):
         in_order(
             [
                 Computed(name="a", scope="session", expression="b"),

@@ -16,6 +16,7 @@ from folkmoot.storage.run_folder import WRITTEN_BY_ALL
 from folkmoot.studies.workbook.answers import Listed, Options, Range
 from folkmoot.studies.workbook.config import (
     SPECIAL_ROLES,
+    Described,
     Problems,
     Role,
     Task,
@@ -25,6 +26,14 @@ from folkmoot.studies.workbook.config import (
     experiment_ids,
     special_role,
 )
+from folkmoot.studies.workbook.expressions import (
+    NAMESPACES,
+    ExpressionProblem,
+    in_order,
+    known_after,
+    names_used,
+    parse_expression,
+)
 from folkmoot.studies.workbook.participants import (
     Experiment,
     TaskInPlay,
@@ -33,17 +42,10 @@ from folkmoot.studies.workbook.participants import (
     combinations,
 )
 from folkmoot.studies.workbook.placeholders import (
-    NAMESPACES,
     OPTIONS,
-    UNDEFINED,
-    BadExpression,
-    TemplateProblem,
+    UnknownName,
     check_names,
-    in_order,
-    known_after,
     names_in,
-    names_used,
-    parse_expression,
     render,
 )
 from folkmoot.studies.workbook.sessions import (
@@ -95,18 +97,11 @@ def image_problems(experiment: Experiment, problems: Problems) -> None:
 def shown_images(experiment: Experiment) -> Iterator[tuple[Image, str]]:
     """The images of an experiment's texts, each with its cell. Text that depends on answers is
     looked through as it is written, so that a branch that is not taken now counts too."""
-    if not _may_show(experiment.workbook):  # spares large workbooks a second rendering
+    if not _may_show(experiment.workbook):  # spares large workbooks the search
         return
-    for text, told, where in texts(experiment):
-        yield from ((image, where) for image in images_in(text))
-        for treatment in experiment.treatments if "{" in text else ():
-            try:
-                names, _ = names_in(text)
-                values = known_beforehand(experiment, treatment, told)
-                filled = render(text, {**dict.fromkeys(names, NOT_AVAILABLE), **values})
-            except TemplateProblem:  # the checks of the placeholders report it
-                continue
-            yield from ((image, where) for image in images_in(filled))
+    for text, where in (*texts(experiment), *filled_texts(experiment)):
+        if isinstance(text, str):  # the checks report what cannot be filled in
+            yield from ((image, where) for image in images_in(text))
 
 
 def _may_show(workbook: Workbook) -> bool:
@@ -115,27 +110,38 @@ def _may_show(workbook: Workbook) -> bool:
     return "://" in written or "data:image" in written
 
 
-def texts(experiment: Experiment) -> list[tuple[str, Role | None, str]]:
+def texts(experiment: Experiment) -> Iterator[tuple[str, str]]:
+    """All texts that a speaker is shown, as they are written, with their cell."""
+    yield from ((text, where) for text, _, where in _told_texts(experiment))
+
+
+def filled_texts(experiment: Experiment) -> Iterator[tuple[str | ExpressionProblem, str]]:
+    """The texts with placeholders that a speaker is shown, filled in with all that is known
+    beforehand, or why that does not work; with their cell."""
+    for text, told, where in _told_texts(experiment):
+        for treatment in experiment.treatments if "{" in text else ():
+            try:
+                values = known_beforehand(experiment, treatment, told)
+                yield (
+                    render(text, {**dict.fromkeys(names_in(text), NOT_AVAILABLE), **values}),
+                    where,
+                )
+            except ExpressionProblem as problem:
+                yield problem, where
+
+
+def _told_texts(experiment: Experiment) -> Iterator[tuple[str, Role | None, str]]:
     """All texts that a speaker is shown, with the role that is told them and their cell."""
-    return [
-        *(
-            (treatment.description, None, treatment.at.get("treatment_description", ""))
-            for treatment in experiment.treatments.values()
-        ),
-        *(
-            (role.description, role, role.at.get("role_description", ""))
-            for role in experiment.roles.values()
-        ),
-        *(
-            (text, experiment.roles.get(label), play.task.at.get("llm_text", ""))
-            for play in experiment.tasks.values()
-            for label, text in play.prompts.items()
-        ),
-    ]
+    for treatment in experiment.treatments.values():
+        yield treatment.description, None, treatment.at.get("treatment_description", "")
+    for role in experiment.roles.values():
+        yield role.description, role, role.at.get("role_description", "")
+    for play in experiment.tasks.values():
+        for label, text in play.prompts.items():
+            yield text, experiment.roles.get(label), play.task.at.get("llm_text", "")
 
 
 FIXED_COLUMNS = ("experiment_id", "session", "treatment", "ID", "role", "invalid", "missing")
-DESCRIBED = ("description", "label")
 
 
 def design_problems(
@@ -166,7 +172,10 @@ def design_problems(
         _specials(experiment, problems)
         for task in experiment.tasks.values():
             _task(task, experiment, problems)
-        _filled(experiment, problems)
+        for filled, where in filled_texts(experiment):
+            # A name that does not exist is reported with the likely one.
+            if isinstance(filled, ExpressionProblem) and not isinstance(filled, UnknownName):
+                problems.add(str(filled), where, filled.hint or "correct the placeholder")
         image_problems(experiment, problems)
         if seated and number == 1 and workbook.profiles.rows:
             seed = workbook.settings.random_seed if seed is None else seed
@@ -240,7 +249,7 @@ def _computed(workbook: Workbook, problems: Problems) -> None:
         where = item.at.get("expression", "")
         try:
             tree = parse_expression(item.expression)
-        except BadExpression as error:
+        except ExpressionProblem as error:
             problems.add(f"the expression cannot be read: {error}", where, error.hint)
             continue
         for name in sorted(names_used(tree) - names):
@@ -249,7 +258,7 @@ def _computed(workbook: Workbook, problems: Problems) -> None:
     if len(problems.found) == before:
         try:
             in_order(workbook.computed)
-        except BadExpression as error:
+        except ExpressionProblem as error:
             where = workbook.computed[0].at.get("expression", "")
             problems.add(str(error), where, error.hint)
     for item in workbook.computed:
@@ -263,7 +272,7 @@ def _check_shared(
     """A value of the session must take those of participants together."""
     try:
         alone = names_used(parse_expression(expression), outside_only=True) & personal
-    except BadExpression:  # reported already
+    except ExpressionProblem:  # reported already
         return
     for used in sorted(alone):
         message = f"{used} differs between participants, but {name} is one value per session"
@@ -274,33 +283,30 @@ def _check_shared(
 # --- placeholders ------------------------------------------------------------------------------
 
 
-def _attributes(workbook: Workbook, label: str = "") -> dict[str, set[str]]:
-    """What constant.…, treatment.… and role.… may be followed by, whoever is told it."""
-    told = [r for r in workbook.roles if (r.label == label if label else r.special is None)]
-    return {
-        "constant": {c.name for c in workbook.constants},
-        "treatment": {*DESCRIBED, *_shared([t.extra for t in workbook.treatments])},
-        "role": {*DESCRIBED, *_shared([r.extra for r in told])},
-    }
+def _attributes(workbook: Workbook, space: str, label: str = "") -> set[str]:
+    """What treatment.… or role.… may be, whoever is told it, or whoever has the role `label`."""
+    told: Sequence[Described] = workbook.treatments
+    if space == "role":
+        told = [r for r in workbook.roles if (r.label == label if label else r.special is None)]
+    # Only attributes that all have: one that a single arm lacks would fail in its sessions.
+    extras = set.intersection(*(set(part.extra) for part in told)) if told else set()
+    return {f"{space}.{name}" for name in ("description", "label", *extras)}
 
 
-def _shared(extras: Sequence[Mapping[str, str]]) -> set[str]:
-    """The attributes that all have: one that a single arm lacks would fail in its sessions."""
-    return set.intersection(*(set(e) for e in extras)) if extras else set()
+def _constants(workbook: Workbook) -> set[str]:
+    names = {constant.name for constant in workbook.constants}
+    return names | {f"constant.{name}" for name in names}
 
 
-def _placeholders(
-    text: str, where: str, known: set[str], spaces: Mapping[str, set[str]], problems: Problems
-) -> None:
-    for problem in check_names(text, known, spaces):
+def _placeholders(text: str, where: str, known: Collection[str], problems: Problems) -> None:
+    for problem in check_names(text, known):
         problems.add(str(problem), where, problem.hint)
 
 
 def _texts(workbook: Workbook, problems: Problems) -> None:
     """Labels, descriptions and options know the constants; roles the treatment as well."""
-    spaces = _attributes(workbook)
-    constants, only_constants = spaces["constant"], {"constant": spaces["constant"]}
-    with_treatment = {**only_constants, "treatment": spaces["treatment"]}
+    constants = _constants(workbook)
+    with_treatment = constants | _attributes(workbook, "treatment")
     texts = [
         *((t.label, t.at.get("treatment_label", "")) for t in workbook.treatments),
         *(
@@ -313,10 +319,11 @@ def _texts(workbook: Workbook, problems: Problems) -> None:
         *((t.response_options or "", t.at.get("response_options", "")) for t in workbook.tasks),
     ]
     for text, where in texts:
-        _placeholders(text, where, constants, only_constants, problems)
+        _placeholders(text, where, constants, problems)
     for role in workbook.roles:
-        where = role.at.get("role_description", "")
-        _placeholders(role.description, where, constants, with_treatment, problems)
+        _placeholders(
+            role.description, role.at.get("role_description", ""), with_treatment, problems
+        )
 
 
 def _contexts(workbook: Workbook, problems: Problems) -> None:
@@ -337,19 +344,19 @@ def _contexts(workbook: Workbook, problems: Problems) -> None:
 
 
 def _prompts(workbook: Workbook, problems: Problems) -> None:
-    constants = {c.name for c in workbook.constants}
+    constants = _constants(workbook)
     personal = {t.var_name for t in workbook.tasks}
     personal |= {c.name for c in workbook.computed if c.scope == "participant"}
     since = _orders_known(workbook)
-    named = constants | since.keys()
+    named = constants | since.keys() | _attributes(workbook, "treatment")
     with_options = named | {OPTIONS}
     for task in workbook.tasks:
         where = task.at.get("llm_text", "")
         by_role = {"": task.llm_text} if isinstance(task.llm_text, str) else task.llm_text
         known = named if task.type == "context" else with_options
         for role, text in by_role.items():
-            _placeholders(role, where, constants, {"constant": constants}, problems)
-            _placeholders(text, where, known, _attributes(workbook, role), problems)
+            _placeholders(role, where, constants, problems)
+            _placeholders(text, where, known | _attributes(workbook, "role", role), problems)
             # A special role has no answers of its own, so it is told session values only.
             untold = personal - constants if special_role(role) else set()
             _in_time(task, text, since, untold, problems)
@@ -366,7 +373,7 @@ def _orders_known(workbook: Workbook) -> dict[str, int | None]:
     places = {t.var_name: place_of[t.task_order] for t in asked}
     try:
         places |= known_after(in_order(workbook.computed), places)
-    except BadExpression:  # reported with its own cell; here it would only be an echo
+    except ExpressionProblem:  # reported with its own cell; here it would only be an echo
         places |= dict.fromkeys((c.name for c in workbook.computed), -1)
     return {name: None if place < 0 else orders[place] for name, place in places.items()}
 
@@ -380,8 +387,8 @@ def _in_time(
 ) -> None:
     where = task.at.get("llm_text", "")
     try:
-        names, _ = names_in(text)
-    except TemplateProblem:  # reported already
+        names = names_in(text)
+    except ExpressionProblem:  # reported already
         return
     for name in sorted(names & since.keys()):
         order = since[name]
@@ -395,21 +402,6 @@ def _in_time(
     if OPTIONS in names and task.response_options is None and task.type != "context":
         hint = f"fill in {task.at.get('response_options', OPTIONS)} or leave the words out"
         problems.add(f"the prompt says {{{OPTIONS}}}, but there are none", where, hint)
-
-
-def _filled(experiment: Experiment, problems: Problems) -> None:
-    """Fill the prompts in with the constants and nothing else, to see whether that works."""
-    for text, told, where in texts(experiment):
-        try:
-            names, _ = names_in(text)
-            for treatment in experiment.treatments:
-                values = known_beforehand(experiment, treatment, told)
-                render(text, {**dict.fromkeys(names, NOT_AVAILABLE), **values})
-        except TemplateProblem as problem:
-            if (
-                problem.hint != UNDEFINED
-            ):  # names that do not exist are reported with the likely one
-                problems.add(str(problem), where, problem.hint or "correct the placeholder")
 
 
 # --- tasks -------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ def _names_treatment(workbook: Workbook) -> bool:
     for task in workbook.tasks:
         by_role = [task.llm_text] if isinstance(task.llm_text, str) else task.llm_text.values()
         texts += by_role
-    return any(("treatment", "description") in names_in(text)[1] for text in texts)
+    return any("treatment.description" in names_in(text) for text in texts)
 
 
 def _heard(

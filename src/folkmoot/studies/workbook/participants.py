@@ -33,7 +33,8 @@ from folkmoot.studies.workbook.config import (
     Workbook,
     experiment_ids,
 )
-from folkmoot.studies.workbook.placeholders import UNDEFINED, TemplateProblem, render, sourced
+from folkmoot.studies.workbook.expressions import ExpressionProblem
+from folkmoot.studies.workbook.placeholders import UnknownName, render, sourced
 
 D = TypeVar("D", bound=Described)
 Filler = Callable[[str, str], SourcedText]  # (text, its cell) → the text filled in
@@ -107,14 +108,15 @@ def build(
     problems = Problems()
     sources = {n: Source("value", cell("permutations.value", name, n)) for n in constants}
     quoted = {n: sourced(v, sources[n], scalar_text(v)) for n, v in constants.items()}
-    named = {**quoted, "constant": quoted}
+    named: dict[str, object] = {**quoted, **{f"constant.{n}": value for n, value in quoted.items()}}
 
     def fill(text: str, where: str) -> SourcedText:
         try:
             return render(text, named)
-        except TemplateProblem as problem:
-            if problem.hint != UNDEFINED:  # `checks` reports those with the likely name
-                problems.add(str(problem), where, problem.hint)
+        except UnknownName:  # `checks` reports it with the likely name
+            return SourcedText(text)
+        except ExpressionProblem as problem:
+            problems.add(str(problem), where, problem.hint)
             return SourcedText(text)
 
     treatments = {str(t.label): t for t in (_described(t, name, fill) for t in workbook.treatments)}

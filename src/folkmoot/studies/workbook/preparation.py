@@ -30,6 +30,12 @@ from folkmoot.studies.workbook.config import (
     count_permutations,
     settings_of,
 )
+from folkmoot.studies.workbook.expressions import (
+    ExpressionProblem,
+    in_order,
+    names_used,
+    parse_expression,
+)
 from folkmoot.studies.workbook.participants import (
     Experiment,
     Seat,
@@ -40,15 +46,7 @@ from folkmoot.studies.workbook.participants import (
     experiments,
     manual_columns,
 )
-from folkmoot.studies.workbook.placeholders import (
-    OPTIONS,
-    TemplateProblem,
-    empty_branches,
-    in_order,
-    names_in,
-    names_used,
-    parse_expression,
-)
+from folkmoot.studies.workbook.placeholders import OPTIONS, empty_branches, names_in
 from folkmoot.studies.workbook.protocol import ordered_tasks, sessions_of
 from folkmoot.studies.workbook.sessions import (
     EMPTY_PROMPT,
@@ -240,9 +238,8 @@ def _constant_notes(workbook: Workbook, count: int) -> list[str]:
     """Constants that no text and no expression uses: they only multiply the experiments."""
     used = set().union(*(names_used(parse_expression(c.expression)) for c in workbook.computed))
     for text in _templates(workbook):
-        with suppress(TemplateProblem):  # the checks report it
-            names, attributes = names_in(text)
-            used |= names | {name for space, name in attributes if space == "constant"}
+        with suppress(ExpressionProblem):  # the checks report it
+            used |= {name.removeprefix("constant.") for name in names_in(text)}
     found = []
     for constant in workbook.constants:
         if constant.name not in used:

@@ -21,6 +21,7 @@ from folkmoot.engine.session.session import Scope, Session
 from folkmoot.errors import InputError
 from folkmoot.randomness import generator
 from folkmoot.studies.workbook.config import Task, WorkbookConfig
+from folkmoot.studies.workbook.expressions import in_order
 from folkmoot.studies.workbook.files import Files, session_record
 from folkmoot.studies.workbook.participants import (
     Experiment,
@@ -30,7 +31,6 @@ from folkmoot.studies.workbook.participants import (
     assign,
     experiments,
 )
-from folkmoot.studies.workbook.placeholders import in_order
 from folkmoot.studies.workbook.sessions import (
     CUT,
     CUT_ROUNDS,

@@ -26,6 +26,13 @@ from folkmoot.studies.workbook.config import (
     Role,
     Scalar,
 )
+from folkmoot.studies.workbook.expressions import (
+    ExpressionProblem,
+    NotThere,
+    Scene,
+    evaluate_for,
+    known_after,
+)
 from folkmoot.studies.workbook.participants import (
     Experiment,
     Seat,
@@ -34,19 +41,7 @@ from folkmoot.studies.workbook.participants import (
     name_of,
     profile_of,
 )
-from folkmoot.studies.workbook.placeholders import (
-    NAMESPACES,
-    OPTIONS,
-    Figure,
-    NotThere,
-    Scene,
-    TemplateProblem,
-    evaluate_for,
-    known_after,
-    names_in,
-    render,
-    sourced,
-)
+from folkmoot.studies.workbook.placeholders import OPTIONS, Figure, names_in, render, sourced
 
 # What expressions know of a participant and of a session beside the names of the workbook.
 PERSONAL_NAMES = ("role",)
@@ -321,12 +316,14 @@ def known_beforehand(
     experiment: Experiment, treatment: str, role: Role | None
 ) -> dict[str, object]:
     """What placeholders can mean before anybody has answered."""
-    told = experiment.treatments.get(treatment)
-    return {
-        **experiment.named,
-        "treatment": told.attributes if told else {},
-        "role": role.attributes if role else {},
+    told = {"treatment": experiment.treatments.get(treatment), "role": role}
+    attributes = {
+        f"{space}.{name}": text
+        for space, part in told.items()
+        if part
+        for name, text in part.attributes.items()
     }
+    return {**experiment.named, **attributes}
 
 
 def shown(value: Scalar | Missing | None, source: Source) -> object:
@@ -510,12 +507,13 @@ def _filled(
     """A task's prompt filled in, and the names in it."""
     label = who.role if isinstance(who, Seat) else special_label(state, who)
     template = task.prompts[label]
-    names, _ = names_in(template)
+    names = names_in(template)
     values = {**state.fillings(who, names - {OPTIONS}), OPTIONS: options}
-    answers = names - {OPTIONS} - set(state.experiment.constants) - set(NAMESPACES)
+    beforehand = {OPTIONS, *state.experiment.named}
+    answers = {name for name in names - beforehand if "." not in name}
     try:
         filled = render(template, values)
-    except TemplateProblem:
+    except ExpressionProblem:
         # The values of this session break the text (a division by zero, say): without them it
         # was checked, so the participant reads that they are not available.
         filled = render(template, {**values, **dict.fromkeys(answers, NOT_AVAILABLE)})
