@@ -13,7 +13,7 @@ from folkmoot.cli.tables import print_findings
 from folkmoot.engine.run.event_loop import Stopper
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.kit.controls.asking import run_controls
-from folkmoot.kit.controls.findings import BY_QUESTION, control_findings
+from folkmoot.kit.controls.findings import LONG, control_findings
 from folkmoot.storage.run_folder import STUDY_FILE, RunFolder
 
 
@@ -30,4 +30,4 @@ def controls_command(
     with progress:
         run_controls(run, settings, options, Stopper(end_now))
     found = control_findings(RunFolder(run.path))
-    print_findings(out(), [finding for finding in found if finding.key != BY_QUESTION])
+    print_findings(out(), [finding for finding in found if finding.key not in LONG])

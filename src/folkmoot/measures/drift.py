@@ -34,11 +34,17 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class QuestionDrift:
-    """One question: the total variation of its answers between two arms, and the chance that arms
-    exchanged at random differ as much."""
+    """One question in two arms, with the chance that arms exchanged at random differ as much.
+
+    `distance` is the total variation of its answers. `difference` has an interval for a verdict of
+    equivalence: of the total variation, or of the difference of two means (second minus first) in
+    standard deviations if all answers are numbers.
+    """
 
     distance: float
     p: float
+    difference: Estimate
+    is_numeric: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,36 +71,108 @@ def measure_drift(questions: Sequence[tuple[Answers, Answers]], rng: np.random.G
     counts = min(map(len, units))
     observed = np.array([_distances(t[0].sum(0), t[1].sum(0)) for t in tables])
     known = np.isfinite(observed)
-    if not known.any():
-        nothing = Estimate(math.nan, math.nan, math.nan, 0, counts)
-        return Drift(nothing, tuple(QuestionDrift(math.nan, math.nan) for _ in questions))
-    n = max(len(first.values) + len(second.values) for first, second in questions)
-    if counts < FEWEST_UNITS:
-        mean = Estimate(float(observed[known].mean()), math.nan, math.nan, n, counts)
-        return Drift(mean, tuple(QuestionDrift(float(d), math.nan) for d in observed))
+    n = max((len(first.values) + len(second.values) for first, second in questions), default=0)
+    if not known.any() or counts < FEWEST_UNITS:
+        value = float(observed[known].mean()) if known.any() else math.nan
+        plain = [_untested(q, float(d), counts) for q, d in zip(questions, observed, strict=True)]
+        return Drift(Estimate(value, math.nan, math.nan, n, counts), tuple(plain))
     keep = _exchanges(named, units, rng)
     chance = np.stack([_exchanged(t, keep) for t in tables])  # (questions, exchanges)
     weights = _resamples(named, units, rng)
     again = [_differences(weights @ t[0], weights @ t[1]) for t in tables]
     value = float(observed[known].mean())
-    means = np.nanmean(chance[known], axis=0)
-    p = (int((means >= value - 1e-12).sum()) + 1) / (EXCHANGES + 1)
+    mean = _estimate(value, np.nanmean(chance[known], axis=0), tables, again, (n, counts))
+    by_question = (
+        _question(question, named, (keep, weights), (draws, table, drawn), counts)
+        for question, draws, table, drawn in zip(questions, chance, tables, again, strict=True)
+    )
+    return Drift(mean, tuple(by_question))
+
+
+def _estimate(
+    value: float,
+    chance: FloatArray,
+    tables: Sequence[FloatArray],
+    again: Sequence[FloatArray],
+    sizes: tuple[int, int],
+) -> Estimate:
+    """A mean distance beyond chance, its interval and p. `sizes`: answers and units."""
+    p = (int((chance >= value - 1e-12).sum()) + 1) / (EXCHANGES + 1)
     real, error = _beyond_sampling(value, tables, again)
     # Interval and test agree: zero is excluded exactly where the exchange rules out chance.
     low = max(0.0, real - Z * error) if p < ALPHA else 0.0
     # Sampling makes the plain distance too large, never too small, so the drift may be that much.
     high = min(1.0, max(real + Z * error, value))
-    mean = Estimate(real, low, high, n, counts, p, method="exchange of units")
-    by_question = (
-        QuestionDrift(
-            float(distance),
-            (int((draws >= distance - 1e-12).sum()) + 1) / (EXCHANGES + 1)
-            if math.isfinite(distance)
-            else math.nan,
+    return Estimate(real, low, high, *sizes, p, method="exchange of units")
+
+
+def _question(
+    question: tuple[Answers, Answers],
+    named: Sequence[Hashable],
+    draws: tuple[FloatArray, FloatArray],
+    table: tuple[FloatArray, FloatArray, FloatArray],
+    units: int,
+) -> QuestionDrift:
+    """One question. `draws`: exchanges and resamples of the units. `table`: distances after each
+    exchange, counts, and differences of shares in each resample."""
+    (keep, weights), (chance, counts, again) = draws, table
+    distance = float(_distances(counts[0].sum(0), counts[1].sum(0)))
+    if not math.isfinite(distance):
+        return _untested(question, distance, units)
+    sizes = (sum(len(arm.values) for arm in question), units)
+    own = _estimate(distance, chance, [counts], [again], sizes)
+    if not _is_numeric(question):
+        return QuestionDrift(distance, own.p, own, is_numeric=False)
+    moments = _moments(question, named)
+    value = float(_standardised(moments[0].sum(0), moments[1].sum(0)))
+    if not math.isfinite(value):
+        return _untested(question, value, units)
+    swapped = _standardised(*_swap(moments, keep))
+    p = (int((np.abs(swapped) >= abs(value) - 1e-12).sum()) + 1) / (EXCHANGES + 1)
+    drawn = _standardised(weights @ moments[0], weights @ moments[1])
+    usual = drawn[np.isfinite(drawn)]
+    error = float(usual.std(ddof=1)) if usual.size > 1 else math.nan
+    low, high = value - Z * error, value + Z * error
+    difference = Estimate(value, low, high, *sizes, p, method="exchange of units")
+    return QuestionDrift(distance, p, difference, is_numeric=True)
+
+
+def _untested(question: tuple[Answers, Answers], distance: float, units: int) -> QuestionDrift:
+    n = sum(len(arm.values) for arm in question)
+    nothing = Estimate(distance, math.nan, math.nan, n, units)
+    return QuestionDrift(distance, math.nan, nothing, is_numeric=_is_numeric(question))
+
+
+def _is_numeric(question: tuple[Answers, Answers]) -> bool:
+    values = [value for arm in question for value in arm.values]
+    return bool(values) and all(isinstance(value, (int, float)) for value in values)
+
+
+def _moments(question: tuple[Answers, Answers], named: Sequence[Hashable]) -> FloatArray:
+    """Count, sum and sum of squares of the numbers (arm, unit, 3)."""
+    place = {unit: index for index, unit in enumerate(named)}
+    sums = np.zeros((2, len(named), 3))
+    for arm, answers in enumerate(question):
+        for value, unit in zip(answers.values, answers.units, strict=True):
+            number = float(value)  # type: ignore[arg-type]
+            sums[arm, place[unit]] += (1.0, number, number * number)
+    return sums
+
+
+def _standardised(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Difference of means, second minus first, by the pooled standard deviation; of moments (…, 3).
+
+    Zero where the means are equal, NaN where an arm is empty or nothing varies.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = [m[..., 1] / m[..., 0] for m in (first, second)]
+        squares = sum(
+            m[..., 2] - m[..., 0] * mean * mean
+            for m, mean in zip((first, second), means, strict=True)
         )
-        for distance, draws in zip(observed, chance, strict=True)
-    )
-    return Drift(mean, tuple(by_question))
+        spread = np.sqrt(np.clip(squares / (first[..., 0] + second[..., 0] - 2), 0, None))
+        apart = means[1] - means[0]
+        return np.asarray(np.where(np.abs(apart) < 1e-12, 0.0, apart / spread))
 
 
 def _tables(first: Answers, second: Answers, named: Sequence[Hashable]) -> FloatArray:
@@ -164,10 +242,15 @@ def _exchanges(
     return keep
 
 
-def _exchanged(table: FloatArray, keep: FloatArray) -> FloatArray:
+def _swap(table: FloatArray, keep: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The sums of both arms (exchanges, …) after units of `table` (arm, unit, …) changed sides."""
     first = keep @ table[0] + (1 - keep) @ table[1]
     second = keep @ table[1] + (1 - keep) @ table[0]
-    return _distances(first, second)
+    return first, second
+
+
+def _exchanged(table: FloatArray, keep: FloatArray) -> FloatArray:
+    return _distances(*_swap(table, keep))
 
 
 def _resamples(

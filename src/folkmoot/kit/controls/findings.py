@@ -2,55 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import combinations
-from typing import NamedTuple
+import json
+import math
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from folkmoot.kit.controls.asking import finished_controls
-from folkmoot.kit.controls.conversations import FINAL, FIRST
-from folkmoot.kit.controls.tables import FACT, NEGATIVE, RETEST, ControlRow
-from folkmoot.kit.findings import cells, intervals, p, share
-from folkmoot.measures.agreement import kappa_of_possible
+from folkmoot.kit.controls.asking import ControlsConfig, finished_controls
+from folkmoot.kit.controls.contrasts import Contrast, contrasts_in, share_of_units, unit_name
+from folkmoot.kit.controls.effects import (
+    SECTION,
+    Effect,
+    answers_again,
+    decision_contrasts,
+    effects_finding,
+    expected_answers,
+    given_answers,
+    measure_effects,
+)
+from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NEGATIVE, RETEST, ControlRow
+from folkmoot.kit.findings import cells, found, intervals, p, share
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Margin
 from folkmoot.measures.drift import Answers, Drift, measure_drift
-from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import Estimate, known, percent, plural
-from folkmoot.measures.inference.proportions import wilson
+from folkmoot.measures.retest import Repeat, agreement_with_oneself
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Cell, Finding, Grid
 from folkmoot.storage.run_folder import CONTROLS, RunFolder
 
-SECTION = "Controls"
-BY_QUESTION = "negative_controls"  # the key of a wide table
+BY_QUESTION, DISTRIBUTIONS = "negative_controls", "negative_distributions"
+LONG = (BY_QUESTION, DISTRIBUTIONS)  # the keys of long tables
 MOST_DRIFT = Margin(high=0.1)  # of the mean distance: a tenth of the answers
 LEAST_KEPT = Margin(low=0.9)
 LEAST_RELIABLE = Margin(low=0.8)  # share of decisions that a second asking gives again
-_MOST_CONDITIONS = 6  # of which all pairs are compared
-
-
-class Contrast(NamedTuple):
-    """Two groups of control answers: (condition, moment) each."""
-
-    first: tuple[str, str]
-    second: tuple[str, str]
-
-    @property
-    def says(self) -> str:
-        if self.first[0] == self.second[0]:
-            return f"{self.first[0]}: {self.second[1]} against {self.first[1]} decision"
-        return f"{self.first[0]} against {self.second[0]}"
+# Verdicts of a negative control, as an answer to "equal?".
+_EQUAL = {PASSED: "yes", FAILED: "no", NOT_KNOWN: "not known"}
 
 
 def control_findings(run: RunFolder) -> list[Finding]:
     """The findings of the controls of a run; empty where it names none and has none."""
     if finished_controls(run) is None:
         return [_unfinished()] if run.config.get("controls") and run.finished else []
-    table = RunFolder(run.path / CONTROLS).table(ControlRow.table)
-    others = (_kept(table), _reliability(table))
-    return [*_drift(table), *(finding for finding in others if finding is not None)]
+    controls = RunFolder(run.path / CONTROLS)
+    table = controls.table(ControlRow.table)
+    contrasts = decision_contrasts(table, _options_in(run))
+    effects = measure_effects(table, contrasts)
+    drifts, drift_findings = _drift(table, effects, _margins(controls))
+    means = {contrast: drift.mean for contrast, drift in drifts.items()}
+    return found(
+        effects_finding(effects, means, table),
+        answers_again(table),
+        drift_findings,
+        _kept(table),
+        _reliability(table),
+    )
+
+
+def _options_in(run: RunFolder) -> dict[str, tuple[str, ...]]:
+    """Address of a decision → its options, in one order for all participants."""
+    listed = run.rows("answers", "address", "options")
+    return {address: tuple(sorted(json.loads(text or "[]"))) for address, text in listed}
+
+
+def _margins(controls: RunFolder) -> dict[str, float]:
+    """Question → the largest distance between conditions that counts as none."""
+    settings = ControlsConfig.model_validate(controls.config).asked
+    return {question.id: question.equivalence_margin for question in settings.questions}
 
 
 def _unfinished() -> Finding:
@@ -65,36 +82,47 @@ def _unfinished() -> Finding:
     )
 
 
-def _drift(table: pl.DataFrame) -> list[Finding]:
-    """The drift of each contrast, and the questions behind it."""
+def _drift(
+    table: pl.DataFrame,
+    effects: Mapping[Contrast, Mapping[str, Effect]],
+    margins: Mapping[str, float],
+) -> tuple[dict[Contrast, Drift], list[Finding]]:
+    """The drift of each contrast, and the findings that show it."""
     negative = table.filter(control=NEGATIVE).filter(pl.col("missing").is_null())
     questions = negative["question"].unique(maintain_order=True).to_list()
-    drifts = {c: _measure(negative, c, questions) for c in _contrasts(negative)}
+    drifts = {c: _measure(negative, c, questions) for c in contrasts_in(negative)}
     if not drifts:
-        return []
+        return {}, []
     verdicts = {c: MOST_DRIFT.judge(drift.mean) for c, drift in drifts.items()}
+    designed = {c: versions[AS_DESIGNED].estimate for c, versions in effects.items()}
     rows = [
         {
             "contrast": contrast.says,
             **cells(drift.mean, "drift_share", "_share"),
             "p": p(drift.mean),
+            "effect_share": known(designed[contrast].value) if contrast in designed else None,
             "units": drift.mean.units,
             "verdict": verdicts[contrast],
         }
         for contrast, drift in drifts.items()
     ]
     failed = [c.says for c, verdict in verdicts.items() if verdict == FAILED]
-    lines = {contrast.says: drift.mean for contrast, drift in drifts.items()}
+    lines = {}
+    for contrast, drift in drifts.items():
+        lines[f"{contrast.says}: user drift"] = drift.mean
+        if contrast in designed:
+            lines[f"{contrast.says}: effect"] = designed[contrast]
     drift_finding = Finding(
         "user_drift",
         "Does the treatment change who answers?",
         _drift_aloud(list(verdicts.values()), failed),
         Grid.of(
             rows,
-            "Drift: the mean total variation of the answers beyond chance. 95 % intervals by "
-            "bootstrap over independent units, p by exchanging them.",
+            "Drift: the mean total variation of the negative controls beyond chance. Effect: the "
+            "same figure of the decision itself. 95 % intervals by bootstrap over independent "
+            "units, p by exchanging them.",
         ),
-        intervals(lines, "drift", percent=True),
+        intervals(lines, "distance of answers", percent=True),
         notes=(
             "Negative controls are questions that no treatment can change. Where their answers "
             "differ between conditions, the model plays other people than before, and an effect "
@@ -103,10 +131,14 @@ def _drift(table: pl.DataFrame) -> list[Finding]:
         section=SECTION,
         headline=bool(failed),
         alarms=tuple(f"User drift: {name}." for name in failed),
-        unit=_unit_of(negative),
+        unit=unit_name(negative),
         units=min(drift.mean.units for drift in drifts.values()),
     )
-    return [drift_finding, _questions(drifts, questions)]
+    return drifts, [
+        drift_finding,
+        _questions(drifts, questions, margins, negative),
+        _distributions(negative, questions),
+    ]
 
 
 def _drift_aloud(verdicts: Sequence[str], failed: Sequence[str]) -> str:
@@ -118,41 +150,87 @@ def _drift_aloud(verdicts: Sequence[str], failed: Sequence[str]) -> str:
     return "; ".join(said) + "."
 
 
-def _questions(drifts: Mapping[Contrast, Drift], questions: Sequence[str]) -> Finding:
-    """How far each question differs, so that a drift can be traced."""
-    rows: list[dict[str, Cell]] = [
-        {"question": name, **{c.says: known(d.questions[at].distance) for c, d in drifts.items()}}
-        for at, name in enumerate(questions)
-    ]
+def _questions(
+    drifts: Mapping[Contrast, Drift],
+    questions: Sequence[str],
+    margins: Mapping[str, float],
+    negative: pl.DataFrame,
+) -> Finding:
+    """How far each question differs, and whether its answers are equal within a margin."""
+    rows: list[dict[str, Cell]] = []
+    for contrast, drift in drifts.items():
+        for name, question in zip(questions, drift.questions, strict=True):
+            margin = margins.get(name)
+            verdict = NOT_KNOWN
+            if margin is not None:
+                low = -margin if question.is_numeric else -math.inf
+                verdict = Margin(low, margin).judge(question.difference)
+            rows.append(
+                {
+                    "contrast": contrast.says,
+                    "question": name,
+                    "measure": "difference of means" if question.is_numeric else "total variation",
+                    **cells(question.difference, "distance"),
+                    "p": p(question.difference),
+                    "margin": margin,
+                    "equal": _EQUAL[verdict],
+                }
+            )
+    equal = sum(row["equal"] == _EQUAL[PASSED] for row in rows)
+    other = sum(row["equal"] == _EQUAL[FAILED] for row in rows)
     return Finding(
         BY_QUESTION,
         "Negative controls, question by question",
-        f"{plural(len(questions), 'question')} that no treatment can change.",
+        f"Of {len(rows):,} comparisons ({plural(len(questions), 'question')}) {equal:,} are equal "
+        f"within their margin, {other:,} differ by more, and of {len(rows) - equal - other:,} it "
+        "is not known.",
         Grid.of(
             rows,
-            "Total variation between the two sides: half the sum of the absolute differences of "
-            "shares; numbers are divided at their quartiles. Finite samples differ by chance.",
+            "Total variation: half the sum of the absolute differences of shares, beyond chance. "
+            "Difference of means: in standard deviations, second minus first. 95 % intervals by "
+            "bootstrap over independent units, p by exchanging them, not adjusted. Equal: the "
+            "interval lies within the margin; a difference that is not significant is not one "
+            "that is absent.",
         ),
+        section=SECTION,
+        unit=unit_name(negative),
+        units=min(drift.mean.units for drift in drifts.values()),
+    )
+
+
+def _distributions(negative: pl.DataFrame, questions: Sequence[str]) -> Finding:
+    """The answers to each question in each condition."""
+    groups = negative.select("condition", "moment").unique(maintain_order=True).rows()
+    rows: list[dict[str, Cell]] = []
+    for name in questions:
+        own = negative.filter(question=name)
+        parts = {group: own.filter(condition=group[0], moment=group[1]) for group in groups}
+        if own["value"].is_null().all():
+            for what, take in (("mean", pl.Series.mean), ("standard deviation", pl.Series.std)):
+                figures = {_column(g): _figure(take(part["number"])) for g, part in parts.items()}
+                rows.append({"question": name, "answer": what, **figures})
+            continue
+        for answer in own["value"].unique(maintain_order=True).drop_nulls().to_list():
+            figures = {
+                _column(g): _figure((part["value"] == answer).mean()) for g, part in parts.items()
+            }
+            rows.append({"question": name, "answer": answer, **figures})
+    return Finding(
+        DISTRIBUTIONS,
+        "Answers to the negative controls",
+        f"The share of each answer, or mean and standard deviation of numbers, in "
+        f"{plural(len(groups), 'group')}.",
+        Grid.of(rows, "Shares of those who gave an answer; numbers as they were given."),
         section=SECTION,
     )
 
 
-def _unit_of(rows: pl.DataFrame) -> str:
-    alone = rows.select((pl.col("unit") == pl.col("participant_id")).all()).item()
-    return "participant" if alone else "conversation"
+def _column(group: tuple[str, str]) -> str:
+    return f"{group[0]}, {group[1]}"
 
 
-def _contrasts(negative: pl.DataFrame) -> Iterator[Contrast]:
-    """The final decisions of each two conditions, then first and final decisions of the same
-    people."""
-    groups = negative.select("condition", "moment").unique(maintain_order=True).rows()
-    final = [group for group in groups if group[1] == FINAL]
-    yield from (Contrast(*pair) for pair in combinations(final[:_MOST_CONDITIONS], 2))
-    yield from (
-        Contrast((condition, FIRST), (condition, FINAL))
-        for condition, _ in final
-        if (condition, FIRST) in groups
-    )
+def _figure(value: object) -> float | None:
+    return round(float(value), 3) if isinstance(value, (int, float)) else None
 
 
 def _measure(negative: pl.DataFrame, contrast: Contrast, questions: Sequence[str]) -> Drift:
@@ -180,7 +258,7 @@ def _kept(table: pl.DataFrame) -> Finding | None:
             number is not None and float(expected) == number
             for number, expected in rows.select("number", "expected").iter_rows()
         ]
-        shares[f"{condition}, {moment} decision"] = _share_of_units(hits, rows["unit"].to_list())
+        shares[f"{condition}, {moment} decision"] = share_of_units(hits, rows["unit"].to_list())
     failed = [name for name, e in shares.items() if LEAST_KEPT.judge(e) == FAILED]
     return Finding(
         "persona_kept",
@@ -203,24 +281,27 @@ def _kept(table: pl.DataFrame) -> Finding | None:
         section=SECTION,
         headline=bool(failed),
         alarms=tuple(f"Persona not kept: {name}." for name in failed),
-        unit=_unit_of(facts),
+        unit=unit_name(facts),
         units=min(e.units for e in shares.values()),
     )
 
 
 def _reliability(table: pl.DataFrame) -> Finding | None:
     again = table.filter(control=RETEST).filter(
-        pl.col("value").is_not_null() & pl.col("expected").is_not_null()
+        pl.col("missing").is_null() & pl.col("expected").is_not_null()
     )
     if again.is_empty():
         return None
     rows, units = [], []
     verdicts = []
     for (decision,), own in again.group_by("question", maintain_order=True):
-        first, second = own["expected"].to_list(), own["value"].to_list()
+        own_units = own["unit"].to_list()
+        first, second = expected_answers(own), given_answers(own)
         hits = [a == b for a, b in zip(first, second, strict=True)]
-        same = _share_of_units(hits, own["unit"].to_list())
-        kappa = kappa_of_possible(first, second)
+        same = share_of_units(hits, own_units)
+        asked = [str(decision)] * len(first)
+        repeats = map(Repeat, own_units, asked, first, second)
+        agreement = agreement_with_oneself(list(repeats))
         verdict = LEAST_RELIABLE.judge(same)
         verdicts.append((str(decision), same, verdict))
         units.append(same.units)
@@ -228,7 +309,7 @@ def _reliability(table: pl.DataFrame) -> Finding | None:
             {
                 "decision": str(decision),
                 **cells(same, "same_share", "_share"),
-                "kappa of possible": known(kappa.value),
+                "kappa or r": known(agreement.value),
                 "answers": same.n,
                 "verdict": verdict,
             }
@@ -241,23 +322,12 @@ def _reliability(table: pl.DataFrame) -> Finding | None:
         Grid.of(
             rows,
             "The decision asked again in a fresh conversation. Share of equal answers with its "
-            "95 % interval, and agreement beyond chance as a share of the largest possible kappa.",
+            "95 % interval, and agreement beyond chance: kappa of choices, as a share of the "
+            "largest possible one, and the correlation of numbers.",
         ),
         section=SECTION,
         headline=bool(failed),
         alarms=tuple(f"Unreliable decision: {name}." for name in failed),
-        unit=_unit_of(again),
+        unit=unit_name(again),
         units=min(units),
     )
-
-
-def _share_of_units(hits: Sequence[bool], units: Sequence[str]) -> Estimate:
-    """The share of hits: Wilson's interval where each unit has one, else by clusters. Where all
-    clusters agree there is no variance to go by, so each counts once."""
-    if len(set(units)) == len(hits):
-        return wilson(sum(hits), len(hits))
-    found = clustered_share([float(hit) for hit in hits], units)
-    if found.has_interval or not all(hits):
-        return found
-    whole = wilson(len(set(units)), len(set(units)))
-    return replace(found, low=whole.low, high=whole.high, method=whole.method)

@@ -21,7 +21,6 @@ from folkmoot.kit.controls.conversations import ControlledDecision, Conversation
 from folkmoot.kit.controls.tables import NO_PERSONA, ORDER
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.provenance import (
-    Quoted,
     Replacement,
     Source,
     SourcedText,
@@ -76,20 +75,16 @@ class Treatments:
 
 def read_treatments(run: RunFolder) -> Treatments:
     """The treatment texts of a run by its table `exposure`."""
-    rows = (
-        run.lazy(ExposureRow.table)
-        .filter(pl.col("expected"))
-        .select("address", "condition", "text_ids")
-        .collect()
-    )
+    table = run.lazy(ExposureRow.table).select("address", "condition", "text_ids", "expected")
+    rows = table.filter(pl.col("expected")).collect()
     shown: dict[str, set[str]] = {}
     conditions: dict[str, set[str]] = {}
-    for address, condition, ids in rows.iter_rows():
+    for address, condition, ids, _ in rows.iter_rows():
         listed = json.loads(ids) if isinstance(ids, str) else ids or []
         shown.setdefault(address, set()).update(listed)
         for id in listed:
             conditions.setdefault(id, set()).add(condition)
-    every = set(rows["condition"].to_list())
+    every = set(table.select("condition").unique().collect()["condition"].to_list())
     common = {id for id, own in conditions.items() if len(every) > 1 and own == every}
     return Treatments({a: frozenset(ids) for a, ids in shown.items()}, frozenset(common))
 
@@ -140,12 +135,14 @@ def _parts(
         return _without_persona(own, text, language)
     shown = [s for s in spans if s.source.id in treatment and not _is_own(s.source, who)]
     if control == ORDER:
-        listed = [s for s in shown if s.source.kind in _LISTED]
         # Options may be listed inside of what a moderator says.
-        options = list(_listings(every, text, decision.options))
-        within = {(span.start, span.end) for run in options for span in run}
-        apart = [s for s in listed if not any(s.start <= at[0] < s.end for at in within)]
-        return sorted(part for run in (*options, apart) for part in _reversed(run, text))
+        listings = list(_listings(every, text, decision.options))
+        within = {span[:2] for run in listings for span in run}
+        apart = [span for span in spans if span[:2] not in within]
+        listed = {s[:2] for s in shown if s.source.kind in _LISTED}
+        groups = list(_groups(apart, listed))
+        runs = [*([span[:2] for span in run] for run in listings), groups]
+        return sorted(part for run in runs for part in _reversed(run, text))
     return [
         Replacement(s.start, s.end, _sourced(neutral_text(s.end - s.start, s.source.id, language)))
         for s in shown
@@ -202,12 +199,33 @@ def _listings(spans: Sequence[Span], text: str, options: Sequence[str]) -> Itera
             at += 1
 
 
-def _reversed(run: Sequence[Span], text: SourcedText) -> Iterator[Replacement]:
-    """Each place of a list with the text from the other end; the places stay where they are."""
+def _groups(
+    spans: Sequence[Span], listed: Collection[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """The parts of a text that a list is made of: its texts, or under headings that name options
+    each heading with its texts."""
+    groups: list[list[int]] = []
+    heading: Span | None = None
+    has_headings = False
+    for span in spans:
+        if span[:2] in listed:
+            if heading is not None or not groups or not has_headings:
+                groups.append([(heading or span).start, span.end])
+            groups[-1][1] = span.end
+            has_headings |= heading is not None
+            heading = None
+        elif span.source.kind == "option":
+            heading = span
+    yield from ((start, end) for start, end in groups)
+
+
+def _reversed(run: Sequence[tuple[int, int]], text: SourcedText) -> Iterator[Replacement]:
+    """Each place of a list with the part from the other end; the places stay where they are."""
     for place, other in zip(run, reversed(run), strict=True):
         if place != other:
-            words = str(text)[other.start : other.end]
-            yield Replacement(place.start, place.end, Quoted(words, other.source))
+            start, end = other
+            inner = [s.shift(-start) for s in text.spans if start <= s.start and s.end <= end]
+            yield Replacement(*place, SourcedText(str(text)[start:end], inner))
 
 
 def neutral_text(length: int, id: str, language: Language) -> str:

@@ -1,0 +1,61 @@
+"""The groups of control answers that findings compare: conditions, and moments of one condition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import NamedTuple
+
+import polars as pl
+
+from folkmoot.kit.controls.conversations import FINAL, FIRST
+from folkmoot.measures.inference.clustered import clustered_share
+from folkmoot.measures.inference.estimates import Estimate
+from folkmoot.measures.inference.proportions import wilson
+
+_MOST_CONDITIONS = 6  # of which all pairs are compared
+
+
+class Contrast(NamedTuple):
+    """Two groups of control answers: (condition, moment) each."""
+
+    first: tuple[str, str]
+    second: tuple[str, str]
+
+    @property
+    def says(self) -> str:
+        if self.first[0] == self.second[0]:
+            return f"{self.first[0]}: {self.second[1]} against {self.first[1]} decision"
+        return f"{self.first[0]} against {self.second[0]}"
+
+
+def contrasts_in(answers: pl.DataFrame) -> Iterator[Contrast]:
+    """The final decisions of each two conditions, then first and final decisions of the same
+    people."""
+    groups = answers.select("condition", "moment").unique(maintain_order=True).rows()
+    final = [group for group in groups if group[1] == FINAL]
+    yield from (Contrast(*pair) for pair in combinations(final[:_MOST_CONDITIONS], 2))
+    yield from (
+        Contrast((condition, FIRST), (condition, FINAL))
+        for condition, _ in final
+        if (condition, FIRST) in groups
+    )
+
+
+def unit_name(rows: pl.DataFrame) -> str:
+    """What is independent in these rows, for the field `unit` of a finding."""
+    alone = rows.select((pl.col("unit") == pl.col("participant_id")).all()).item()
+    return "participant" if alone else "conversation"
+
+
+def share_of_units(hits: Sequence[bool], units: Sequence[str]) -> Estimate:
+    """The share of hits: Wilson's interval where each unit has one, else by clusters. Where all
+    clusters agree there is no variance to go by, so each counts once."""
+    if len(set(units)) == len(hits):
+        return wilson(sum(hits), len(hits))
+    found = clustered_share([float(hit) for hit in hits], units)
+    if found.has_interval or not all(hits):
+        return found
+    whole = wilson(len(set(units)), len(set(units)))
+    return replace(found, low=whole.low, high=whole.high, method=whole.method)

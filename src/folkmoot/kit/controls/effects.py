@@ -1,0 +1,287 @@
+"""Where an effect comes from: as designed, and with parts of the prompt replaced.
+
+An effect is the distance of the answers to one decision between two groups, measured as user drift
+is (`measures.drift`), so that both can be read beside each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import polars as pl
+
+from folkmoot.kit.controls.contrasts import Contrast, contrasts_in, share_of_units, unit_name
+from folkmoot.kit.controls.replacing import REPLIED, UNCHANGED
+from folkmoot.kit.controls.tables import (
+    AS_DESIGNED,
+    NO_PERSONA,
+    ORDER,
+    REPLACING,
+    RETEST,
+    SAME_LENGTH,
+)
+from folkmoot.kit.findings import adjusted, cells, intervals, p, share
+from folkmoot.measures.drift import Answers, measure_drift
+from folkmoot.measures.inference.estimates import ALPHA, Estimate, known
+from folkmoot.randomness import generator
+from folkmoot.storage.findings import Cell, Finding, Grid
+
+SECTION = "Controls"
+NAMES = {
+    AS_DESIGNED: "as designed",
+    RETEST: "asked again",
+    NO_PERSONA: "no persona",
+    SAME_LENGTH: "neutral texts of equal length",
+    ORDER: "order reversed",
+}
+
+
+class Version(NamedTuple):
+    """One decision in one version, in one group: the answers that there are, how many decisions
+    could not be asked because the speaker had replied to what would be replaced, and whether any
+    prompt was changed."""
+
+    answers: Answers
+    replied: int
+    is_changed: bool
+
+
+class Effect(NamedTuple):
+    """An effect in one version; `refused` decisions of both groups could not be asked in it."""
+
+    estimate: Estimate
+    refused: int
+
+
+def decision_contrasts(
+    table: pl.DataFrame, options: Mapping[str, tuple[str, ...]]
+) -> dict[Contrast, tuple[str, str]]:
+    """The contrasts of decisions with the same answers: contrast → the decision in each group.
+
+    `options`: address of a decision → its options in any order.
+    """
+    made = table.filter(control=AS_DESIGNED)
+    found = {}
+    for contrast in contrasts_in(made):
+        names = [_decisions(made, group, options) for group in contrast]
+        is_before_and_after = contrast.first[0] == contrast.second[0]
+        pairs = [
+            (first, second)
+            for first, asked in names[0].items()
+            for second, other in names[1].items()
+            # Forms list no options, so that only their name tells that they are the same.
+            if asked == other and (asked or first == second or is_before_and_after)
+        ]
+        if pairs:
+            found[contrast] = next((pair for pair in pairs if pair[0] == pair[1]), pairs[0])
+    return found
+
+
+def _decisions(
+    made: pl.DataFrame, group: tuple[str, str], options: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    """The decisions of a group with their options, the most frequent ones first."""
+    rows = made.filter(condition=group[0], moment=group[1])
+    named = rows.group_by("question", maintain_order=True).agg(
+        pl.len(), pl.col("decision_address").first()
+    )
+    ordered = named.sort("len", descending=True, maintain_order=True)
+    return {q: options.get(address, ()) for q, _, address in ordered.iter_rows()}
+
+
+def measure_effects(
+    table: pl.DataFrame, contrasts: Mapping[Contrast, tuple[str, str]]
+) -> dict[Contrast, dict[str, Effect]]:
+    """The effect of each contrast as designed and in each version that changed a prompt."""
+    made = [name for name in REPLACING if name in set(table["control"])]
+    found: dict[Contrast, dict[str, Effect]] = {}
+    for contrast, decisions in contrasts.items():
+        for name in (AS_DESIGNED, *made):
+            arms = [
+                _version(table, name, group, decision)
+                for group, decision in zip(contrast, decisions, strict=True)
+            ]
+            if name != AS_DESIGNED and not any(arm.is_changed or arm.replied for arm in arms):
+                continue
+            rng = generator(0, ("effect", name, *contrast.first, *contrast.second))
+            drift = measure_drift([(arms[0].answers, arms[1].answers)], rng)
+            refused = sum(arm.replied for arm in arms)
+            found.setdefault(contrast, {})[name] = Effect(drift.mean, refused)
+    return found
+
+
+def _version(table: pl.DataFrame, name: str, group: tuple[str, str], decision: str) -> Version:
+    rows = table.filter(control=name, condition=group[0], moment=group[1], question=decision)
+    values, units, replied, is_changed = [], [], 0, False
+    for row in rows.iter_rows(named=True):
+        replied += row["missing"] == REPLIED
+        is_changed |= row["missing"] not in (REPLIED, UNCHANGED)
+        value = row["expected"] if row["missing"] == UNCHANGED else None
+        if value is None and row["missing"] is None:
+            value = row["value"] if row["value"] is not None else str(row["number"])
+        if value is not None:
+            values.append(_as_number(value))
+            units.append(row["unit"])
+    return Version(Answers(tuple(values), tuple(units)), replied, is_changed)
+
+
+def _as_number(text: str) -> str | float:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def effects_finding(
+    effects: Mapping[Contrast, Mapping[str, Effect]],
+    drifts: Mapping[Contrast, Estimate],
+    table: pl.DataFrame,
+) -> Finding | None:
+    """The effect in each version beside the effect as designed and user drift, in one picture."""
+    if not any(len(versions) > 1 for versions in effects.values()):
+        return None
+    rows: list[dict[str, Cell]] = []
+    lines: dict[str, Estimate] = {}
+    for contrast, versions in effects.items():
+        for name, effect in versions.items():
+            lines[f"{contrast.says}: {NAMES[name]}"] = effect.estimate
+            rows.append(_row(contrast, NAMES[name], effect.estimate, effect.refused))
+        if contrast in drifts:
+            lines[f"{contrast.says}: user drift"] = drifts[contrast]
+            rows.append(_row(contrast, "user drift", drifts[contrast], 0))
+    lengths = {
+        contrast.says: versions[SAME_LENGTH].estimate
+        for contrast, versions in effects.items()
+        if SAME_LENGTH in versions
+    }
+    remains = [name for name, holm in adjusted(lengths).items() if holm < ALPHA]
+    alarms = [f"An effect remains with neutral texts of equal length: {name}." for name in remains]
+    return Finding(
+        "where_the_effect_comes_from",
+        "Where the effect comes from",
+        " ".join(filter(None, (_in_words(effects), _refused(effects)))),
+        Grid.of(
+            rows,
+            "Effect: the distance (total variation) of the answers beyond chance, measured as user "
+            "drift is. 95 % intervals by bootstrap over independent units, p by exchanging them. "
+            "Refused: decisions that could not be asked in this version.",
+        ),
+        intervals(lines, "distance of answers", percent=True),
+        notes=(
+            "An effect that remains with neutral texts of equal length is one of length or of "
+            "being asked again. One that is larger without a persona is the model's, and not that "
+            "of the people it plays. One that is gone in another order is one of order.",
+        ),
+        section=SECTION,
+        headline=bool(alarms),
+        alarms=tuple(alarms),
+        unit=unit_name(table),
+        units=min((e.units for e in lines.values() if math.isfinite(e.value)), default=0),
+    )
+
+
+def _row(contrast: Contrast, version: str, effect: Estimate, refused: int) -> dict[str, Cell]:
+    return {
+        "contrast": contrast.says,
+        "version": version,
+        **cells(effect, "effect_share", "_share"),
+        "p": p(effect),
+        "answers": effect.n,
+        "refused": refused,
+    }
+
+
+def _in_words(effects: Mapping[Contrast, Mapping[str, Effect]]) -> str:
+    said = []
+    for contrast, versions in effects.items():
+        if len(versions) > 1:
+            parts = (
+                f"{NAMES[name]} {share(effect.estimate)}"
+                for name, effect in versions.items()
+                if math.isfinite(effect.estimate.value)
+            )
+            said.append(f"{contrast.says}: {', '.join(parts)}")
+    return "; ".join(said) + "."
+
+
+def _refused(effects: Mapping[Contrast, Mapping[str, Effect]]) -> str:
+    """How many decisions could not be asked, in words."""
+    refused = {
+        NAMES[name]: max(v[name].refused for v in effects.values() if name in v)
+        for name in REPLACING
+        if any(name in v for v in effects.values())
+    }
+    told = [f"{name} {count:,}" for name, count in refused.items() if count]
+    if not told:
+        return ""
+    return (
+        "Decisions that could not be asked, because the speaker had replied to what would be "
+        f"replaced (most in one contrast): {', '.join(told)}."
+    )
+
+
+def answers_again(table: pl.DataFrame) -> Finding | None:
+    """Whether the same people answer the same in each version of a decision."""
+    rows: list[dict[str, Cell]] = []
+    shares: dict[str, Estimate] = {}
+    shifts: dict[tuple[str, str], Estimate] = {}
+    asked = table.filter(
+        pl.col("control").is_in([RETEST, *REPLACING])
+        & pl.col("missing").is_null()
+        & pl.col("expected").is_not_null()
+    )
+    for (control, moment), own in asked.group_by("control", "moment", maintain_order=True):
+        made = expected_answers(own)
+        again = given_answers(own)
+        units = own["unit"].to_list()
+        same = share_of_units([a == b for a, b in zip(made, again, strict=True)], units)
+        arms = [Answers(tuple(values), tuple(units)) for values in (made, again)]
+        shift = measure_drift([(arms[0], arms[1])], generator(0, ("again", control, moment))).mean
+        name = f"{NAMES[str(control)]}, {moment} decision"
+        shares[name], shifts[str(control), name] = same, shift
+        rows.append(
+            {
+                "version": NAMES[str(control)],
+                "moment": str(moment),
+                **cells(same, "same_share", "_share"),
+                "shift_share": known(shift.value),
+                "p": p(shift),
+                "answers": same.n,
+            }
+        )
+    if set(asked["control"]) <= {RETEST}:
+        return None
+    orders = {name: e for (control, name), e in shifts.items() if control == ORDER}
+    moved = [name for name, holm in adjusted(orders).items() if holm < ALPHA]
+    return Finding(
+        "answers_in_each_version",
+        "Do the same people answer the same?",
+        "; ".join(f"{name}: {share(e)} the same" for name, e in shares.items()) + ".",
+        Grid.of(
+            rows,
+            "Share of decisions that come out as designed, and how far the distribution of answers "
+            "moves (total variation beyond chance; p by exchanging the two answers of whole "
+            "independent units).",
+        ),
+        intervals(shares, "share who answer as designed", percent=True),
+        section=SECTION,
+        headline=bool(moved),
+        alarms=tuple(f"Answers depend on the order: {name}." for name in moved),
+        unit=unit_name(asked),
+        units=min(e.units for e in shares.values()),
+    )
+
+
+def expected_answers(rows: pl.DataFrame) -> list[str | float]:
+    """What was answered as designed."""
+    return [_as_number(value) for value in rows["expected"].to_list()]
+
+
+def given_answers(rows: pl.DataFrame) -> list[str | float]:
+    """What was answered to the control."""
+    return [
+        _as_number(value) if value is not None else float(number)
+        for value, number in rows.select("value", "number").iter_rows()
+    ]

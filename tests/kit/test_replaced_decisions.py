@@ -1,0 +1,141 @@
+"""Decisions asked again with parts of their prompt replaced, and what is planted in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import folkmoot
+from folkmoot.conversation.answer_types import Missing, Parsed, Unreadable
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.kit.controls.findings import control_findings
+from folkmoot.kit.controls.forms import single_field_form
+from folkmoot.kit.controls.replacing import NO_DESCRIPTION, REPLIED, UNCHANGED, neutral_text
+from folkmoot.kit.controls.tables import NO_PERSONA, ORDER, SAME_LENGTH, ControlRow
+from folkmoot.storage.findings import Finding
+from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
+
+VOTES = """
+study: cross_pollination
+pilot_id: controlled
+topic:
+  description: One purpose can be funded.
+  options: [Park improvements, Youth job training, Safer streets]
+conditions: [simple_voting, simple_passive, clarified_passive]
+participants_per_condition: {size}
+personas: {{source: quota}}
+respondent: {knobs}
+controls: {{negative: false, retest: false, no_persona: true, same_length: true, order: true}}
+"""
+
+
+def voted(folder: Path, size: int = 6, **knobs: float) -> RunFolder:
+    folder.mkdir(exist_ok=True)
+    path = folder / "study.yaml"
+    path.write_text(VOTES.format(size=size, knobs=json.dumps(knobs)))
+    return folkmoot.run(path, model="synthetic", out=folder / "run").folder
+
+
+def requests(
+    run: RunFolder, control: str
+) -> Iterator[tuple[Mapping[str, Any], list[str], list[str]]]:
+    """Rows of a control with the messages of the decision as designed and as it was asked."""
+    below = RunFolder(run.path / CONTROLS)
+    rows = below.table(ControlRow.table).filter(control=control)
+    with JournalReader(run.path / JOURNAL) as made, JournalReader(below.path / JOURNAL) as asked:
+        for row in rows.filter(pl.col("missing").is_null()).iter_rows(named=True):
+            entries = made.at(row["decision_address"]), asked.at(row["address"])
+            texts = [
+                [m["content"] for m in entry.request["messages"]] for entry in entries if entry
+            ]
+            yield row, texts[0], texts[1]
+
+
+def findings(run: RunFolder) -> dict[str, Finding]:
+    return {finding.key: finding for finding in control_findings(run)}
+
+
+def test_each_version_replaces_its_texts_and_no_others(tmp_path: Path) -> None:
+    run = voted(tmp_path)
+    personas = dict(run.rows("participants", "participant_id", "persona"))
+    summaries = run.table("summaries")["description"].drop_nulls().to_list()
+    options = ["Park improvements", "Youth job training", "Safer streets"]
+    seen = set()
+    for row, before, after in requests(run, NO_PERSONA):
+        persona = personas[row["participant_id"]]
+        assert any(persona in text for text in before)
+        assert not any(persona in text for text in after)
+        assert NO_DESCRIPTION["en"] in after[0] and before[1:] == after[1:]
+    for row, before, after in requests(run, SAME_LENGTH):
+        seen.add((row["condition"], row["moment"]))
+        shown = [s for s in summaries if any(s in text for text in before)]
+        assert shown and not any(s in text for s in shown for text in after)
+        assert 0 <= len("".join(before)) - len("".join(after)) < 20 * len(shown)
+        assert personas[row["participant_id"]] in after[0]
+    assert seen == {("simple_passive", "final")}
+    for row, before, after in requests(run, ORDER):
+        assert orders_of(before[0], options) == orders_of(after[0], options)[::-1]
+        if row["condition"] == "simple_passive" and row["moment"] == "final":
+            page, turned = before[-1], after[-1]
+            assert orders_of(page, summaries) == orders_of(turned, summaries, by_heading=True)
+    below = RunFolder(run.path / CONTROLS)
+    assert "unattributed" not in below.table("provenance")["kind"]
+
+
+def orders_of(text: str, parts: list[str], *, by_heading: bool = False) -> list[str]:
+    """The parts that are in a text, in their order; `by_heading` with its sections reversed."""
+    sections = text.split("## ")
+    if by_heading:
+        text = "## ".join([sections[0], *sections[:0:-1]])
+    return sorted((part for part in set(parts) if part in text), key=text.index)
+
+
+def test_a_text_that_was_replied_to_is_not_replaced(tmp_path: Path) -> None:
+    run = voted(tmp_path)
+    table = RunFolder(run.path / CONTROLS).table(ControlRow.table)
+    reasons = {
+        (condition, moment, control): set(own["missing"])
+        for (condition, moment, control), own in table.group_by("condition", "moment", "control")
+    }
+    assert reasons["clarified_passive", "final", NO_PERSONA] == {REPLIED}
+    assert reasons["simple_voting", "final", SAME_LENGTH] == {UNCHANGED}
+    assert reasons["simple_passive", "final", SAME_LENGTH] == {None}
+    assert "could not be asked" in findings(run)["where_the_effect_comes_from"].says
+
+
+def test_an_effect_of_length_and_one_of_order_are_found(tmp_path: Path) -> None:
+    sound = findings(voted(tmp_path / "sound", 40))
+    assert not any(finding.alarms for finding in sound.values())
+    faulty = findings(voted(tmp_path / "length", 40, length_bias=0.6))
+    assert any("equal length" in a for a in faulty["where_the_effect_comes_from"].alarms)
+    faulty = findings(voted(tmp_path / "order", 40, position_bias=1.5))
+    assert any("order" in alarm for alarm in faulty["answers_in_each_version"].alarms)
+
+
+@pytest.mark.parametrize("length", [0, 1, 5, 60, 800, 4000])
+def test_a_neutral_text_is_as_long_as_what_it_replaces(length: int) -> None:
+    for language in ("en", "de"):
+        text = neutral_text(length, "summaries.text/1", language)  # type: ignore[arg-type]
+        assert len(text) <= length
+        assert len(text) > length - 20 or length < 20
+        assert text == neutral_text(length, "summaries.text/1", language)  # type: ignore[arg-type]
+    assert neutral_text(200, "a", "en") != neutral_text(200, "b", "en")
+
+
+def test_a_form_with_one_closed_field_is_read_without_its_study() -> None:
+    number = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 10}, {"type": "null"}]}
+    form = single_field_form({"properties": {"reason": {"type": "string"}, "score": number}})
+    assert form is not None and form.name == "score"
+    read = form.parse('{"reason": "so", "score": 7}')
+    assert isinstance(read, Parsed) and read.value == 7
+    assert isinstance(form.parse('{"reason": "so", "score": 70}'), Unreadable)
+    assert isinstance(form.parse('{"reason": "so", "score": null}'), Missing)
+    assert isinstance(form.parse('{"declined": true}'), Missing)
+    assert isinstance(form.parse("seven"), Unreadable)
+    two = {"a": {"type": "integer"}, "b": {"enum": ["x", "y"]}}
+    assert single_field_form({"properties": two}) is None
