@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 from scipy.stats import t
 
-from folkmoot.studies.town_hall.comparison import Comparison, compare
 from folkmoot.studies.town_hall.config import BUILT_IN
+from folkmoot.studies.town_hall.measures import Comparison, compare
 from folkmoot.studies.town_hall.tables import FIGURES
 
 SCORES = {  # set → level → (vulnerable, general)

@@ -15,9 +15,9 @@ from folkmoot.conversation.answer_types import Parsed
 from folkmoot.kit.exposure import differences
 from folkmoot.models.request import Request
 from folkmoot.studies.town_hall import STUDY
-from folkmoot.studies.town_hall.answers import speaking, turn
 from folkmoot.studies.town_hall.answers.options import STANCES
 from folkmoot.studies.town_hall.answers.repairs import Asked
+from folkmoot.studies.town_hall.answers.turns import speaking, turn
 from tests.shown import shown
 
 from .hall_script import Key, hold, plain, scripted, small_hall, together, where

@@ -17,7 +17,7 @@ from folkmoot.models.request import Request
 from folkmoot.provenance import cell, quote
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall import STUDY, stages
-from folkmoot.studies.town_hall.answers import Item
+from folkmoot.studies.town_hall.answers.outcome import Item
 from folkmoot.studies.town_hall.discussion import Line, Meeting, Round
 from folkmoot.studies.town_hall.exposure_design import NOTES, PROPOSALS, QUESTIONS, STATEMENTS
 from folkmoot.studies.town_hall.stages import Listed

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.conversation.answer_types import Parsed, Reading
-from folkmoot.studies.town_hall.answers import (
-    Planned,
+from folkmoot.studies.town_hall.answers.options import STANCES
+from folkmoot.studies.town_hall.answers.outcome import Planned
+from folkmoot.studies.town_hall.answers.repairs import Asked, resolve, spelled, whole
+from folkmoot.studies.town_hall.answers.turns import (
     Reaction,
     Reflection,
     Speaking,
@@ -21,8 +23,6 @@ from folkmoot.studies.town_hall.answers import (
     speaking,
     thinking,
 )
-from folkmoot.studies.town_hall.answers.options import STANCES
-from folkmoot.studies.town_hall.answers.repairs import Asked, resolve, spelled, whole
 
 IDS = tuple(f"A{i:02d}" for i in range(1, 21))
 

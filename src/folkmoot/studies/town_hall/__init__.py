@@ -10,11 +10,11 @@ from folkmoot.kit.calls import JournalReader
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.storage.rows import Row
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.town_hall.comparison import compare_levels, comparison_rows
 from folkmoot.studies.town_hall.config import SOURCE_MODEL, TownHallConfig, claims
 from folkmoot.studies.town_hall.exposure_design import EXPOSURE
 from folkmoot.studies.town_hall.files import derived
 from folkmoot.studies.town_hall.findings import findings, repeats
+from folkmoot.studies.town_hall.measures import compare_levels, comparison_rows
 from folkmoot.studies.town_hall.preparation import (
     limit,
     notes,

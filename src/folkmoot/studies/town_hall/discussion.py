@@ -28,19 +28,18 @@ from folkmoot.engine.seats.seats import YOURSELF
 from folkmoot.engine.session.session import Exchange, Scope
 from folkmoot.models import catalog
 from folkmoot.provenance import alter, cell, quote, quote_all
-from folkmoot.studies.town_hall.answers import (
+from folkmoot.studies.town_hall.answers.options import CLOSED_FIELDS
+from folkmoot.studies.town_hall.answers.outcome import (
     MINIMAL_CLOSING,
     Ballot,
     Closing,
     Item,
     Moderation,
     Planned,
-    Reflection,
     Satisfaction,
-    Turn,
 )
-from folkmoot.studies.town_hall.answers.options import CLOSED_FIELDS
 from folkmoot.studies.town_hall.answers.repairs import Asked, resolve
+from folkmoot.studies.town_hall.answers.turns import Reflection, Turn
 from folkmoot.studies.town_hall.config import Level, TownHallConfig, deal
 from folkmoot.studies.town_hall.participants import Resident, ResidentSet, shuffled, with_stories
 from folkmoot.studies.town_hall.tables import ItemRow

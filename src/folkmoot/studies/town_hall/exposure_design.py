@@ -10,7 +10,7 @@ from folkmoot.kit.exposure import OWN, Decision, Exposure
 from folkmoot.provenance import Source, cell
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.config import TownHallConfig, known_levels
-from folkmoot.studies.town_hall.speech import (
+from folkmoot.studies.town_hall.recording import (
     MODERATOR,
     PLANNER,
     QUESTION,

@@ -47,7 +47,6 @@ from folkmoot.measures.wording import EXPLORATORY
 from folkmoot.storage.findings import Bars, Finding, Grid
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers.options import CHANGES
-from folkmoot.studies.town_hall.comparison import compare_levels
 from folkmoot.studies.town_hall.config import (
     GAP,
     INCLUSION,
@@ -55,6 +54,7 @@ from folkmoot.studies.town_hall.config import (
     TownHallConfig,
     claims,
 )
+from folkmoot.studies.town_hall.measures import compare_levels
 from folkmoot.studies.town_hall.quality import OfRun, counted, quality_of_run
 from folkmoot.studies.town_hall.stages import CONCERN
 from folkmoot.studies.town_hall.tables import GROUPS, SPECTRUM

@@ -32,7 +32,7 @@ from folkmoot.studies.town_hall.participants import (
     load_profiles,
     read_profiles,
 )
-from folkmoot.studies.town_hall.speech import RESIDENT
+from folkmoot.studies.town_hall.recording import RESIDENT
 
 TOLERANCE = 1e-6
 

@@ -24,7 +24,7 @@ from folkmoot.studies.town_hall.discussion import (
     make_meeting,
     open_hall,
 )
-from folkmoot.studies.town_hall.logs import keep_log
+from folkmoot.studies.town_hall.files import keep_log
 from folkmoot.studies.town_hall.participants import Resident, ResidentSet, load_profiles, make_set
 from folkmoot.studies.town_hall.recording import Recorder, record_set
 from folkmoot.studies.town_hall.stages import (

@@ -12,7 +12,7 @@ from typing import TypeAlias, TypedDict
 
 from folkmoot.conversation.answer_types import WAYS_OUT
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.town_hall.answers import Record
+from folkmoot.studies.town_hall.answers.records import Record
 from folkmoot.studies.town_hall.discussion import Discussion
 
 PARSE_STEPS = ("exact", "fenced", "repaired", "minimal", "missing")

@@ -23,10 +23,10 @@ from folkmoot.hints import enumerated
 from folkmoot.respondent import Draws, Lexicon, Mind, Part, Passage, of_kind
 from folkmoot.respondent.mind.draws import unit
 from folkmoot.respondent.mind.passages import persona_of
-from folkmoot.studies.town_hall.answers import change_between
 from folkmoot.studies.town_hall.answers.options import STANCES
+from folkmoot.studies.town_hall.answers.turns import change_between
 from folkmoot.studies.town_hall.config import TownHallConfig
-from folkmoot.studies.town_hall.speech import (
+from folkmoot.studies.town_hall.recording import (
     MODERATOR,
     PLANNER,
     QUESTION,

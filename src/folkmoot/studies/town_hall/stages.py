@@ -31,13 +31,9 @@ from folkmoot.engine.session.session import Scope, Session
 from folkmoot.kit import coding
 from folkmoot.provenance import cell, concatenate, join, quote
 from folkmoot.randomness import generator
-from folkmoot.studies.town_hall import answers
-from folkmoot.studies.town_hall.answers import (
+from folkmoot.studies.town_hall.answers.outcome import (
     MINIMAL_CLOSING,
     MINIMAL_MODERATION,
-    MINIMAL_REFLECTION,
-    MINIMAL_SPEAKING,
-    MINIMAL_THINKING,
     NO_BALLOT,
     REFUSED_SATISFACTION,
     SATISFACTION,
@@ -48,14 +44,22 @@ from folkmoot.studies.town_hall.answers import (
     Item,
     Moderation,
     Planned,
-    Reflection,
     Satisfaction,
+    ballot,
+    planned,
+    refused_ballot,
+)
+from folkmoot.studies.town_hall.answers.turns import (
+    MINIMAL_REFLECTION,
+    MINIMAL_SPEAKING,
+    MINIMAL_THINKING,
+    Reflection,
     Speaking,
     Thinking,
     Turn,
-    ballot,
     reflection,
-    refused_ballot,
+    speaking,
+    thinking,
     turn,
 )
 from folkmoot.studies.town_hall.config import TownHallConfig
@@ -81,7 +85,7 @@ from folkmoot.studies.town_hall.discussion import (
     one_line,
     session_of,
 )
-from folkmoot.studies.town_hall.speech import (
+from folkmoot.studies.town_hall.recording import (
     PLANNER,
     record_consensus,
     record_moderation,
@@ -194,7 +198,7 @@ async def think(scope: Scope, hall: Hall, who: Speaker, earlier: Rounds) -> Got[
     number, last = len(earlier) + 1, earlier[-1] if earlier else None
     known = heard(hall, earlier, who.id)
     note = last.notes.get(who.id) if last else None
-    answer = answers.thinking(hall.asked(who.id, round=number))
+    answer = thinking(hall.asked(who.id, round=number))
     prompt = scope.prompt(
         "think",
         **hall.meeting.numbered(number),
@@ -223,7 +227,7 @@ async def speak(
     """SPEAK: what the hall hears, from one's own thoughts (if asked for) and what was said."""
     who, thoughts = mind
     number = len(earlier) + 1
-    answer = answers.speaking(hall.asked(who.id, round=number))
+    answer = speaking(hall.asked(who.id, round=number))
     prompt = scope.prompt(
         "speak",
         **hall.meeting.numbered(number),
@@ -290,7 +294,7 @@ async def reflect(scope: Scope, hall: Hall, rounds: Rounds) -> tuple[Round, list
     async def look_back(own: Scope, who: Speaker) -> Got[Noted]:
         turn = round_.turns[who.id]
         known = heard(hall, rounds, who.id)
-        answer = answers.reflection(hall.asked(who.id, stance=turn.stance))
+        answer = reflection(hall.asked(who.id, stance=turn.stance))
         prompt = own.prompt(
             "reflect",
             **meeting.numbered(round_.number),
@@ -331,7 +335,7 @@ async def draw_up_ballot(
 ) -> tuple[Planned | None, list[Call]]:
     """The planner words decision points as yes/no items, credited to residents."""
     rounds, most = so_far.rounds, hall.meeting.config.max_vote_items
-    answer = answers.planned(hall.asked("planner", most=most))
+    answer = planned(hall.asked("planner", most=most))
     prompt = scope.prompt(
         "planner",
         history=hall.meeting.history(rounds),

@@ -1,0 +1,485 @@
+"""What residents think, say and look back on in a round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Self, TypeVar
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+from pydantic.json_schema import SkipJsonSchema
+
+from folkmoot.conversation.answer_types import (
+    CANNOT_SAY,
+    DECLINED,
+    WAYS_OUT,
+    Json,
+    Reading,
+    is_declined,
+    object_schema,
+    parse_way_out,
+    pin_schema,
+    schema_of,
+)
+from folkmoot.conversation.lenient_fields import read_switch
+from folkmoot.studies.town_hall.answers.options import (
+    CHANGES,
+    FEELINGS,
+    INTERACTIONS,
+    STANCES,
+    ChangeType,
+    Feeling,
+    InteractionType,
+    Stance,
+)
+from folkmoot.studies.town_hall.answers.records import (
+    MISSING_VALUE,
+    TEMPLATE_SENTENCE,
+    UNKNOWN_VALUE,
+    Minimal,
+    Record,
+    Texts,
+    Words,
+    asked_schema,
+)
+from folkmoot.studies.town_hall.answers.repairs import Asked, Repairer, spelled, whole
+
+EVERYONE = ("all", "moderator", "planner")
+
+
+def _feeling(raw: object, info: ValidationInfo) -> str | None:
+    return Repairer.of(info).choice(raw, FEELINGS, "reactions.my_feeling")
+
+
+def _level(raw: object, info: ValidationInfo) -> int | None:
+    """From 1 to 5; out of range is dropped, never moved to the nearest."""
+    repairer, value, where = Repairer.of(info), whole(raw, 5), "reactions.agree_level"
+    if value is None:
+        repairer.note(where, "unknown_value" if raw else "missing_value", raw)
+    elif not 1 <= value <= 5:
+        repairer.note(where, "out_of_range", raw)
+        return None
+    elif not isinstance(raw, int):
+        repairer.note(where, "spelling", raw, str(value))
+    return value
+
+
+def _truth(raw: object, info: ValidationInfo) -> bool | None:
+    if isinstance(raw, bool):
+        return raw
+    found = read_switch(raw)
+    kind = "spelling" if found is not None else "unknown_value" if raw else "missing_value"
+    became = "" if found is None else str(found)
+    Repairer.of(info).note("reactions.want_to_respond", kind, raw, became)
+    return found
+
+
+# None where what came back was dropped, or was a way out.
+OptionalFeeling = Annotated[
+    Feeling | None,
+    WithJsonSchema({"type": "string", "enum": list(FEELINGS)}),
+    BeforeValidator(_feeling),
+]
+AgreeLevel = Annotated[
+    int | None,
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 5}, {"type": "null"}]}),
+    BeforeValidator(_level),
+]
+OptionalBool = Annotated[bool | None, WithJsonSchema({"type": "boolean"}), BeforeValidator(_truth)]
+
+
+class Reference(Record):
+    """A public response to another resident."""
+
+    model_config = pin_schema("Reference", "A public response to another resident.")
+
+    CLOSED: ClassVar = {"interaction_type": None}
+
+    target_agent: str = Field(description="id of the resident who is answered")
+    interaction_type: InteractionType | SkipJsonSchema[None] = Field(
+        description="how that resident is answered"
+    )
+    content: Words = Field(
+        description="the words of the statement in which that resident is answered"
+    )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _typed(
+        cls, raw: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
+        """A reference without a type that can be read is still a reference, of an unknown type."""
+        if not isinstance(raw, Mapping) or not Reading.of(info).about:
+            return handler(raw)
+        said = raw.get("interaction_type")
+        if parse_way_out(said, WAYS_OUT) is not None:
+            return handler(raw)
+        kind = Repairer.of(info).choice(said, INTERACTIONS, "references.interaction_type")
+        found = handler({**raw, "interaction_type": kind})
+        why = {"interaction_type": UNKNOWN_VALUE if said else MISSING_VALUE}
+        return found if kind else found.model_copy(update={"missing": {**found.missing, **why}})
+
+
+class Reaction(Record):
+    """A private reaction to what another resident said."""
+
+    model_config = pin_schema("Reaction", "A private reaction to what another resident said.")
+
+    CLOSED: ClassVar = {"my_feeling": FEELINGS[0], "agree_level": 1}
+
+    target_agent: str = Field(description="id of the resident whose opinion this is about")
+    target_summary: Words = Field(description="that opinion in a few words")
+    my_feeling: OptionalFeeling = Field(description="the feeling about that opinion")
+    agree_level: AgreeLevel = Field(
+        description="agreement with it, a whole number from 1 (not at all) to 5 (fully), or null "
+        "if it cannot be said"
+    )
+    reason: Words = Field(description="the reason for this feeling")
+    want_to_respond: OptionalBool = Field(
+        description="true or false: whether to answer that resident in public"
+    )
+
+    @classmethod
+    def _find_missing(cls, said: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
+        """Null is the way out of the number."""
+        missing = super()._find_missing(said, echoed)
+        if "agree_level" in said and said["agree_level"] is None:
+            missing["agree_level"] = CANNOT_SAY
+        return missing
+
+
+T = TypeVar("T", Reaction, Reference)
+
+
+def _heard(kept: list[T], name: str, repairer: Repairer) -> list[T]:
+    """Nothing in round 1, in which nobody has been heard yet."""
+    if repairer.asked.round > 1:
+        return kept
+    for entry in kept:
+        repairer.note(name, "nothing_said_yet", entry.target_agent)
+    return []
+
+
+class Thinking(Minimal):
+    """THINK: private, never shown to anyone else."""
+
+    model_config = pin_schema("Thinking", "THINK: private, never shown to anyone else.")
+
+    CLOSED: ClassVar = {"overall_stance": STANCES[0]}
+
+    reactions: tuple[Reaction, ...] = Field(
+        description="one entry for each other resident who was heard"
+    )
+    overall_stance: Stance | SkipJsonSchema[None] = Field(description="the stance on the question")
+    key_concerns: Texts = Field(description="the main concerns about the question")
+    strategic_notes: Words = Field(
+        description="what the next statement should achieve, or what to keep private"
+    )
+
+    @field_validator("reactions", mode="before")
+    @classmethod
+    def _to_others(cls, raw: object, info: ValidationInfo) -> object:
+        repairer = Repairer.of(info)
+        kept: dict[str, Reaction] = {}
+        for entry in repairer.entries(raw, "reactions"):
+            target = repairer.target(entry.get("target_agent"), "reactions.target_agent")
+            if target in kept:
+                repairer.note("reactions", "repeated", target)
+            elif target:
+                own = {**entry, "target_agent": target}
+                kept[target] = Reaction.model_validate(own, context=repairer.reading)
+        return _heard(list(kept.values()), "reactions", repairer)
+
+    @field_validator("overall_stance", mode="before")
+    @classmethod
+    def _spelled(cls, raw: object, info: ValidationInfo) -> object:
+        return Repairer.of(info).or_refused(raw, STANCES, "overall_stance")
+
+
+class Question(Record):
+    """A public question: to a resident, `all`, `moderator` or `planner`."""
+
+    model_config = pin_schema(
+        "Question", "A public question: to a resident, `all`, `moderator` or `planner`."
+    )
+
+    target: str = Field(description="to whom the question is put")
+    content: Words = Field(description="the question as the statement asks it")
+
+
+class Speaking(Minimal):
+    """SPEAK: what the whole hall hears. An empty statement is silence."""
+
+    model_config = pin_schema(
+        "Speaking", "SPEAK: what the whole hall hears. An empty statement is silence."
+    )
+
+    references: tuple[Reference, ...] = Field(
+        description="one entry for each resident who is answered, empty if there is none"
+    )
+    new_points: Texts = Field(description="points that answer no other resident")
+    questions: tuple[Question, ...] = Field(
+        description="one entry for each question that the statement asks"
+    )
+    full_statement: str = Field(
+        description="the statement as it is spoken, in the resident's voice; empty to stay silent"
+    )
+
+    @field_validator("references", mode="before")
+    @classmethod
+    def _to_others(cls, raw: object, info: ValidationInfo) -> object:
+        repairer = Repairer.of(info)
+        kept = []
+        for entry in repairer.entries(raw, "references"):
+            target = repairer.target(entry.get("target_agent"), "references.target_agent")
+            if target:
+                own = {**entry, "target_agent": target}
+                kept.append(Reference.model_validate(own, context=repairer.reading))
+        return _heard(kept, "references", repairer)
+
+    @field_validator("questions", mode="before")
+    @classmethod
+    def _to_somebody(cls, raw: object, info: ValidationInfo) -> object:
+        repairer = Repairer.of(info)
+        kept = []
+        for entry in repairer.entries(raw, "questions"):
+            said = entry.get("target")
+            target = spelled(said, EVERYONE) or repairer.target(said, "questions.target")
+            if target:
+                kept.append({**entry, "target": target})
+        return kept
+
+    @field_validator("full_statement")
+    @classmethod
+    def _stripped(cls, said: str) -> str:
+        return said.strip()
+
+    @property
+    def silent(self) -> bool:
+        """The resident chose to say nothing."""
+        unread = self.unanswered or "full_statement" in self.missing
+        return not unread and not self.full_statement
+
+
+class Compelling(Record):
+    model_config = pin_schema("Compelling", "The opinion that convinced most.")
+
+    agent_id: str = Field(description="id of the resident whose opinion it is")
+    opinion_summary: Words = Field(description="that opinion in a few words")
+    why_compelling: Words = Field(description="why that opinion convinced most")
+
+
+class Disagreed(Record):
+    model_config = pin_schema("Disagreed", "The opinion that one disagrees with most.")
+
+    agent_id: str = Field(description="id of the resident whose opinion it is")
+    opinion_summary: Words = Field(description="that opinion in a few words")
+    why_disagree: Words = Field(description="the reason for the disagreement")
+
+
+class StanceEvolution(Record):
+    """How one's stance moved in a round."""
+
+    model_config = pin_schema("StanceEvolution", "How one's stance moved in a round.")
+
+    previous_stance: Stance | SkipJsonSchema[None] = Field(
+        description="the stance as the round began"
+    )
+    current_stance: Stance | SkipJsonSchema[None] = Field(description="the stance after the round")
+    change_type: ChangeType | SkipJsonSchema[None] = Field(description="how the stance moved")
+    change_reason: Words = Field(description="the reason for the stance after the round")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _consistent(cls, raw: object, info: ValidationInfo) -> object:
+        """The stance before is the one on record; the change is the one between the stances."""
+        if not isinstance(raw, Mapping):
+            return raw
+        repairer = Repairer.of(info)
+        named = ("previous_stance", "current_stance", "change_type")
+        ways = {n: parse_way_out(raw.get(n), WAYS_OUT) for n in named}
+        missing = {n: way.reason for n, way in ways.items() if way is not None}
+        repeated = {path.rpartition(".")[2] for path in repairer.reading.echoed}
+        missing |= {n: TEMPLATE_SENTENCE for n in named if n in repeated and n not in raw}
+        on_record = repairer.asked.stance
+        before, after = (
+            None if n in missing else repairer.or_refused(raw.get(n), STANCES, n) for n in named[:2]
+        )
+        if on_record and before != on_record:
+            where = "stance_evolution.previous_stance"
+            repairer.note(where, "contradiction", before, on_record)
+            before = on_record
+            missing.pop("previous_stance", None)
+        said = spelled(raw.get("change_type"), CHANGES)
+        if before in STANCES and after in STANCES:
+            meant = change_between(str(before), str(after))
+            # One may soften or harden and stay on the same step of the scale.
+            within = meant == "maintain" and said in ("soften", "harden")
+            if said != meant and not within:
+                repairer.note("stance_evolution.change_type", "contradiction", said or "", meant)
+                said = meant
+            missing.pop("change_type", None)
+        elif before is None or after is None:
+            # A change from or to a stance that nobody knows is not known either.
+            said = None
+            missing["change_type"] = missing.get("current_stance", MISSING_VALUE)
+        return {
+            **raw,
+            "previous_stance": before,
+            "current_stance": after,
+            "change_type": said,
+            "missing": missing,
+        }
+
+
+class Reflection(Minimal):
+    """REFLECT: private, between rounds; feeds the same resident's next THINK only."""
+
+    model_config = pin_schema(
+        "Reflection", "REFLECT: private, between rounds; feeds the same resident's next THINK only."
+    )
+
+    most_compelling: Annotated[Compelling | None, WithJsonSchema(schema_of(Compelling))] = Field(
+        description="the opinion that convinced most, or null if none did"
+    )
+    most_disagreed: Annotated[Disagreed | None, WithJsonSchema(schema_of(Disagreed))] = Field(
+        description="the opinion to disagree with most, or null if there is none"
+    )
+    stance_evolution: StanceEvolution | SkipJsonSchema[None] = Field(
+        description="the stance before and after the round"
+    )
+    next_round_strategy: Words = Field(description="what to bring to the next round")
+
+    @field_validator("most_compelling", "most_disagreed", mode="before")
+    @classmethod
+    def _of_another(cls, raw: object, info: ValidationInfo) -> object:
+        repairer, name = Repairer.of(info), str(info.field_name)
+        if not isinstance(raw, Mapping):
+            if raw:
+                repairer.note(name, "wrong_shape", raw)
+            return None
+        target = repairer.target(raw.get("agent_id"), f"{name}.agent_id")
+        return {**raw, "agent_id": target} if target else None
+
+    @field_validator("stance_evolution", mode="before")
+    @classmethod
+    def _given(cls, raw: object) -> object:
+        return raw or ""  # null is refused: without a stance there is no answer
+
+    @classmethod
+    def _placeholder(cls, name: str) -> object:
+        if name != "stance_evolution":
+            return super()._placeholder(name)
+        return StanceEvolution(
+            previous_stance=None, current_stance=None, change_type=None, change_reason=""
+        )
+
+
+MINIMAL_THINKING = Thinking.minimal()
+MINIMAL_SPEAKING = Speaking.minimal()
+MINIMAL_REFLECTION = Reflection.minimal()
+
+
+class Turn(Record):
+    """What one resident thought (None where thinking is off) and said in one round."""
+
+    model_config = pin_schema("Turn")
+
+    thinking: Thinking | None
+    speaking: Speaking
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _whole_turn(cls, raw: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Whoever declines the turn declines to think and to speak."""
+        if isinstance(raw, Mapping) and is_declined(raw.get(DECLINED)):
+            raw = {part: {DECLINED: True} for part in ("thinking", "speaking")}
+        return handler(raw)
+
+    @field_validator("thinking", "speaking", mode="before")
+    @classmethod
+    def _objects(cls, raw: object, info: ValidationInfo) -> object:
+        if info.field_name == "thinking" and not Repairer.of(info).asked.think:
+            return None
+        if isinstance(raw, Mapping) and is_declined(raw.get(DECLINED)):
+            return (Thinking if info.field_name == "thinking" else Speaking).refused()
+        return raw if isinstance(raw, Mapping) else {}
+
+    @property
+    def heard(self) -> bool:
+        """Was there a statement that could be read (silence included)?"""
+        return bool(self.speaking.full_statement) or self.silent
+
+    @property
+    def referring(self) -> bool:
+        """Is it known to whom the resident referred?"""
+        return not self.speaking.unanswered and "references" not in self.speaking.missing
+
+    @property
+    def silent(self) -> bool:
+        return self.speaking.silent
+
+    @property
+    def stance(self) -> str:
+        """Where the resident stood as they went into the round, or nothing."""
+        return (self.thinking.overall_stance if self.thinking else None) or ""
+
+
+def thinking(asked: Asked) -> Json[Thinking]:
+    """The answer type of THINK; without reactions in the first round."""
+    options = asked.options
+    closed = (("overall_stance", options.stances), ("reactions.my_feeling", options.feelings))
+    schema = asked_schema(Thinking, closed, ("reactions",) * (asked.round == 1))
+    return Json(Thinking, about=asked, schema=schema, may_decline=True)
+
+
+def speaking(asked: Asked) -> Json[Speaking]:
+    """The answer type of SPEAK; without references in the first round."""
+    closed = (("references.interaction_type", asked.options.interactions),)
+    schema = asked_schema(Speaking, closed, ("references",) * (asked.round == 1))
+    return Json(Speaking, about=asked, schema=schema, may_decline=True)
+
+
+def turn(asked: Asked) -> Json[Turn]:
+    """One resident's part of a shared session's reply: `thinking` and `speaking`."""
+    parts = {"speaking": {**(speaking(asked).schema or {}), "description": "said in public"}}
+    if asked.think:
+        private = {**(thinking(asked).schema or {}), "description": "thought in private"}
+        parts = {"thinking": private, **parts}
+    schema = object_schema("Turn", parts)
+    return Json(Turn, about=asked, schema=schema)
+
+
+def reflection(asked: Asked) -> Json[Reflection]:
+    """The answer type of REFLECT."""
+    options = asked.options
+    closed = tuple(
+        (f"stance_evolution.{name}", texts)
+        for name, texts in (
+            ("previous_stance", options.stances),
+            ("current_stance", options.stances),
+            ("change_type", options.changes),
+        )
+    )
+    schema = asked_schema(Reflection, closed)
+    return Json(Reflection, about=asked, schema=schema, may_decline=True)
+
+
+def change_between(before: str, after: str) -> str:
+    """The change of stance that two stances amount to (maintain, soften, harden, flip).
+
+    A flip goes to the other side; leaving neutral is hardening, going there softening.
+    """
+    a, b = (2 - STANCES.index(s) for s in (before, after))
+    if a == b:
+        return "maintain"
+    if a * b < 0:
+        return "flip"
+    return "harden" if abs(b) > abs(a) else "soften"
