@@ -226,9 +226,11 @@ def test_the_first_page_says_how_brackets_and_circles_are_read(pilot: RunFolder)
         return front(pilot, study_of_run(pilot), "", findings, []).legend
 
     adjusted = "Adjusted p: p times the number of primary claims."
-    assert legend(shares) == f"Brackets and lines: 95 % intervals. {adjusted}"
+    unit = "Independent unit: set (9)."
+    assert legend(shares) == f"Brackets and lines: 95 % intervals. {adjusted} {unit}"
     assert legend(few) == "Filled: the mean; open: each set."
-    assert legend(stated) == "Brackets and lines: intervals."
+    together = "Brackets and lines: intervals; those of primary claims hold together at 95 %."
+    assert legend(stated) == f"{together} {unit}"
     primary = replace(stated, section="Effects", grid=Grid.of([{"level_share": 0.983}]))
-    assert legend(primary) == "Brackets and lines: intervals."
+    assert legend(primary) == f"{together} {unit}"
     assert legend() == ""

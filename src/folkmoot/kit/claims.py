@@ -64,8 +64,9 @@ def result_cells(result: Result, name: str, suffix: str = "") -> Row:
 
 
 def claim_lines(results: Sequence[Result], axis: str) -> Intervals | None:
-    """The chart of claims, one line a contrast."""
-    lines = {r.claim.line: r.estimate for r in results}
+    """The chart of claims, one line a contrast: of the primary ones, where there are some."""
+    primary = [r for r in results if r.claim.family == "primary"]
+    lines = {r.claim.line: r.estimate for r in primary or results}
     share = any(r.claim.kind == "share" for r in results)
     return intervals(lines, axis, zero=0.0, percent=share)
 
@@ -106,11 +107,11 @@ def claims_finding(
         "unit": held[0].claim.unit,
         "units": max(r.estimate.units for r in held),
     }
-    about = "" if title.endswith(axis) else f"{axis[0].upper()}{axis[1:]}"
     return Finding(
         key,
         title,
-        say_claims(held, about),
+        # The title is not beside it on a first page, so the sentence names the measure.
+        say_claims(held, f"{axis[0].upper()}{axis[1:]}"),
         Grid.of(claim_rows(held), f"First minus second{_methods(held)}."),
         claim_lines(held, axis),
         notes=(LEVELS, *([] if primary else [EXPLORATORY]), *notes),

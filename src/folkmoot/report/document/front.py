@@ -117,12 +117,23 @@ def front(
 
 
 def answers(findings: Sequence[Finding]) -> list[Finding]:
-    """The main findings that answer the question: hypotheses stated beforehand, then those that
-    draw an estimate, then the rest. What is wrong with the run or the model is for the lights."""
+    """The main findings that answer the question: hypotheses stated beforehand, then primary
+    claims, then those that draw an estimate, then the rest. What is wrong with the run or the model
+    is for the lights."""
     about_trust = (FITNESS, COMPARED)
     main = [f for f in findings if f.headline and f.says and not f.alarms]
     main = [f for f in main if f.key not in about_trust]
-    return sorted(main, key=lambda f: (f.section != STATED, not isinstance(f.chart, Intervals)))
+    return sorted(
+        main,
+        key=lambda f: (f.section != STATED, not _is_primary(f), not isinstance(f.chart, Intervals)),
+    )
+
+
+def _is_primary(finding: Finding) -> bool:
+    """Whether a finding has primary claims."""
+    columns = finding.grid.columns
+    at = columns.index("family") if "family" in columns else None
+    return at is not None and any(row[at] == "primary" for row in finding.grid.rows)
 
 
 def _said(main: Sequence[Finding]) -> Iterator[str]:
@@ -145,12 +156,17 @@ def _legend(main: Sequence[Finding], said: Sequence[str]) -> str:
     if any(re.search(r"\([^)]*\d to ", words) for words in said):
         # Primary claims and several hypotheses have levels of their own, which their tables name.
         own = any(f.section == STATED or "level_share" in f.grid.columns for f in main)
-        parts.append(f"Brackets and lines: {'' if own else '95 % '}intervals.")
+        parts.append(
+            "Brackets and lines: intervals; those of primary claims hold together at 95 %."
+            if own
+            else "Brackets and lines: 95 % intervals."
+        )
     if any("adjusted p" in words for words in said):
         parts.append("Adjusted p: p times the number of primary claims.")
     if drawn is not None and isinstance(chart, Intervals) and chart.each:
         parts.append(f"Filled: the mean; open: each {drawn.unit}.")
-    return " ".join(parts)
+    units = (f.independent for f in main if not f.illustrates)
+    return " ".join([*parts, *dict.fromkeys(filter(None, units))])
 
 
 def question_of(config: Mapping[str, object]) -> str:

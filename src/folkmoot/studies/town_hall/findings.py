@@ -239,8 +239,8 @@ def _compare_scores(
     ]
     if not gaps:
         return (
-            "The gaps stay the same if only references count that a rule over words finds in the "
-            "statement."
+            "The gaps are equal to two decimals if only references count that a rule over words "
+            "finds in the statement."
         )
     turned = [n for n, (a, b) in both.items() if a * b < 0]
     warning = f" The direction differs at level {listed(turned)}" if turned else ""
