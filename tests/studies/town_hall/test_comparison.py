@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import t
 
 from folkmoot.studies.town_hall.config import BUILT_IN
-from folkmoot.studies.town_hall.measures import Comparison, compare
+from folkmoot.studies.town_hall.measures import Json, compare
 from folkmoot.studies.town_hall.tables import FIGURES
 
 SCORES = {  # set → level → (vulnerable, general)
@@ -32,7 +32,7 @@ def table(results: list[Discussion]) -> pl.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def compared() -> Comparison:
+def compared() -> Json:
     levels = [BUILT_IN[name] for name in ("2-1", "2-2", "3")]
     results = [result(s, name, *both) for s, row in SCORES.items() for name, both in row.items()]
     return compare(levels, table(results))
@@ -41,14 +41,14 @@ def compared() -> Comparison:
 FIGURE = "weighted_inclusivity_score"
 
 
-def test_the_mean_of_a_level_is_over_sets(compared: Comparison) -> None:
+def test_the_mean_of_a_level_is_over_sets(compared: Json) -> None:
     found = compared["main"]["levels"]["2-1"]["figures"][FIGURE]
     assert found["vulnerable"]["estimate"] == pytest.approx(3.5 / 3)
     assert found["gap"]["estimate"] == pytest.approx((-1.0 + 0.0 - 0.5) / 3)
     assert found["gap"]["sets"] == 3
 
 
-def test_differences_are_within_sets_with_t_over_sets(compared: Comparison) -> None:
+def test_differences_are_within_sets_with_t_over_sets(compared: Json) -> None:
     (step,) = compared["main"]["differences"]
     assert (step["from"], step["to"]) == ("2-1", "3")
     assert step["switches_changed"] == ["models"] and step["consecutive"]
@@ -68,14 +68,14 @@ def test_differences_are_within_sets_with_t_over_sets(compared: Comparison) -> N
 
 
 def test_three_sets_have_their_own_values_and_neither_interval_nor_test(
-    compared: Comparison,
+    compared: Json,
 ) -> None:
     found = compared["main"]["differences"][0]["figures"][FIGURE]["vulnerable"]
     assert (found["low"], found["high"], found["p"]) == (None, None, None)
     assert found["each"] == pytest.approx([0.5, 0.9, 0.4])
 
 
-def test_the_replication_is_apart(compared: Comparison) -> None:
+def test_the_replication_is_apart(compared: Json) -> None:
     assert list(compared["main"]["levels"]) == ["2-1", "3"]
     assert list(compared["supplementary"]["levels"]) == ["2-2"]
     steps = [(d["from"], d["to"]) for d in compared["supplementary"]["differences"]]

@@ -27,6 +27,7 @@ from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.seats.seats import YOURSELF
 from folkmoot.engine.session.session import Exchange, Scope
 from folkmoot.models import catalog
+from folkmoot.models.request import Reply
 from folkmoot.provenance import alter, cell, quote, quote_all
 from folkmoot.studies.town_hall.answers.options import CLOSED_FIELDS
 from folkmoot.studies.town_hall.answers.outcome import (
@@ -245,36 +246,58 @@ def make_meeting(config: TownHallConfig, of: ResidentSet, level: Level, seed: in
     return Meeting(name, of, level, seats, config, people, residents, orders)
 
 
+SATISFIED = "how satisfied with how the question is dealt with, and with the say in it"
+ABOUT = {  # stage → the matter that is asked about
+    "satisfaction_before": SATISFIED,
+    "think": "thoughts on what was said, and a stance on the question",
+    "speak": "a statement on the question",
+    "round": "thoughts, and a statement on the question",
+    "moderate": "where the discussion stands, and who has not been heard",
+    "reflect": "whose opinion convinced, and a stance on the question",
+    "plan": "proposals to vote on",
+    "vote": "a vote on each proposal",
+    "consensus": "what the hall wants done",
+    "satisfaction_after": SATISFIED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where in a discussion a question is asked; `memory` counts the earlier entries it holds."""
+
+    name: str
+    round: int | None = None
+    memory: int = 0
+
+    @property
+    def about(self) -> str:
+        """The matter that is asked about, for the embedded respondent."""
+        return ABOUT[self.name]
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One answer of one seat, or of the shared session: for quality counts and logs.
 
-    `residents` are those whose words it holds. `parse_step` is the step at which it was
-    read, `minimal` counts the residents with the minimal structure as answer; an answer that was
-    declined is `missing` and not minimal. `at` is seconds
-    since the epoch; times, tokens and cost are as journaled, so a replay gives the same.
+    `parse_step` is the step at which it was read, `minimal` counts the residents with the minimal
+    structure as answer. An answer that was declined is `missing` and not minimal. Times, tokens and
+    cost of the `reply` are as journaled, so a replay gives the same.
     """
 
-    stage: str
-    round: int | None
+    stage: Stage
     agent: str
-    residents: tuple[str, ...]
     address: str
     question: str
-    response: str
+    reply: Reply
     parse_step: str
-    reasks: int = 0
-    missing: str = ""
-    minimal: int = 0
-    repairs: tuple[Repair, ...] = ()
-    memory_length: int = 0
-    model: str = ""
-    at: float | None = None
-    latency_s: float | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cost_usd: float | None = None
-    finish: str | None = None
+    reasks: int
+    missing: str
+    minimal: int
+    repairs: tuple[Repair, ...]
+
+    @property
+    def round(self) -> int | None:
+        return self.stage.round
 
 
 class PutTo(NamedTuple):
@@ -529,35 +552,6 @@ def all_heard(hall: Hall, rounds: Sequence[Round]) -> dict[str, object]:
     }
 
 
-SATISFIED = "how satisfied with how the question is dealt with, and with the say in it"
-ABOUT = {  # stage → the matter that is asked about
-    "satisfaction_before": SATISFIED,
-    "think": "thoughts on what was said, and a stance on the question",
-    "speak": "a statement on the question",
-    "round": "thoughts, and a statement on the question",
-    "moderate": "where the discussion stands, and who has not been heard",
-    "reflect": "whose opinion convinced, and a stance on the question",
-    "plan": "proposals to vote on",
-    "vote": "a vote on each proposal",
-    "consensus": "what the hall wants done",
-    "satisfaction_after": SATISFIED,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """Where in a discussion a question is asked; `memory` counts the earlier entries it holds."""
-
-    name: str
-    round: int | None = None
-    memory: int = 0
-
-    @property
-    def about(self) -> str:
-        """The matter that is asked about, for the embedded respondent."""
-        return ABOUT[self.name]
-
-
 @dataclass(frozen=True, slots=True)
 class Got(Generic[T]):
     """What one speaker answered; None where they declined or could not be read."""
@@ -591,7 +585,7 @@ async def ask_one(
     """One answer of one speaker, after two re-asks that say what was wrong."""
     got = await scope.exchange(who, prompt, answer=answer, about=stage.about)
     value = None if isinstance(got.value, Missing) else got.value
-    return Got(value, call_of(stage, who, (who.id,), prompt, got))
+    return Got(value, call_of(stage, who, 1, prompt, got))
 
 
 async def ask_alone(
@@ -650,7 +644,7 @@ async def ask_together(
         none: Entries[M] = Entries({}, {})
         entries = none if isinstance(got.value, Missing) else got.value
         found, refused = entries.values, entries.declined
-        calls.append(call_of(group.stage, who, tuple(chunk), question, got))
+        calls.append(call_of(group.stage, who, len(chunk), question, got))
         values.update({i: group.record(i, value, got.address) for i, value in found.items()})
         declined.update(refused)
         if found or refused:
@@ -670,36 +664,21 @@ def session_of(hall: Hall) -> Speaker:
     return hall.session
 
 
-def call_of(
-    stage: Stage,
-    who: Speaker,
-    residents: tuple[str, ...],
-    question: str,
-    got: Exchange[T],
-) -> Call:
-    """The record of one answer; without one, the minimal structure stands for its residents."""
+def call_of(stage: Stage, who: Speaker, residents: int, question: str, got: Exchange[T]) -> Call:
+    """The record of one answer. Without one, the minimal structure stands for the `residents`, so
+    many, whose words it would have held."""
     value = got.value
     missing = value.reason if isinstance(value, Missing) else ""
     lost = bool(missing) and missing != DECLINED
     return Call(
-        stage=stage.name,
-        round=stage.round,
+        stage=stage,
         agent=who.id,
-        residents=residents,
         address=got.address,
         question=question,
-        response=got.text,
+        reply=got.reply,
         parse_step="minimal" if lost else missing or got.parse_step,
         reasks=got.reasks,
         missing=missing,
-        minimal=len(residents) if lost else 0,
+        minimal=residents if lost else 0,
         repairs=got.repairs,
-        memory_length=stage.memory,
-        model=got.model_served,
-        at=got.reply.started_at,
-        latency_s=got.reply.latency_s,
-        input_tokens=got.reply.usage.input_tokens,
-        output_tokens=got.reply.usage.output_tokens,
-        cost_usd=got.reply.cost_usd,
-        finish=got.reply.finish,
     )

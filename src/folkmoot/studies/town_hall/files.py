@@ -445,7 +445,7 @@ def log_lines(discussion: Discussion) -> tuple[str, str]:
 def entries(discussion: Discussion) -> Iterator[Entry]:
     """What happened, in the order of the protocol."""
     calls, full = discussion.calls, discussion.meeting.config.log_texts == "full"
-    before = [c for c in calls if c.stage == "satisfaction_before"]
+    before = [c for c in calls if c.stage.name == "satisfaction_before"]
     after = [c for c in calls if c.round is None and c not in before]
     yield Entry("INFO", "discussion", "discussion_started", _first(calls))
     for call in before:
@@ -475,19 +475,20 @@ def _of_call(call: Call, full: bool) -> Iterator[Entry]:
     def entry(level: str, action: str, **data: object) -> Entry:
         official = call.agent in ("moderator", "planner", "session")
         component = call.agent if official else "resident"
-        return Entry(level, component, action, call.at, data, call.round, call.agent)
+        return Entry(level, component, action, reply.started_at, data, call.round, call.agent)
 
-    texts = {"question_full": call.question, "response_full": call.response} if full else {}
+    reply = call.reply
+    texts = {"question_full": call.question, "response_full": reply.text} if full else {}
     yield entry(
         "DEBUG",
-        call.stage,
-        model=call.model,
-        memory_length=call.memory_length,
+        call.stage.name,
+        model=reply.model_served,
+        memory_length=call.stage.memory,
         question_preview=_preview(call.question),
-        response_preview=_preview(call.response),
-        latency=None if call.latency_s is None else round(call.latency_s, 4),
-        tokens={"input": call.input_tokens, "output": call.output_tokens},
-        cost_usd=call.cost_usd,
+        response_preview=_preview(reply.text),
+        latency=round(reply.latency_s, 4),
+        tokens={"input": reply.usage.input_tokens, "output": reply.usage.output_tokens},
+        cost_usd=reply.cost_usd,
         parse_step=call.parse_step,
         **texts,
     )
@@ -535,11 +536,11 @@ def _preview(text: str) -> str:
 
 
 def _first(calls: Iterable[Call]) -> float | None:
-    return min((c.at for c in calls if c.at is not None), default=None)
+    return min((c.reply.started_at for c in calls), default=None)
 
 
 def _last(calls: Iterable[Call]) -> float | None:
-    return max((c.at + (c.latency_s or 0.0) for c in calls if c.at is not None), default=None)
+    return max((c.reply.started_at + c.reply.latency_s for c in calls), default=None)
 
 
 def stamp(at: float | None) -> str | None:

@@ -32,8 +32,8 @@ def quality(discussion: Discussion) -> Counts:
         "answers": len(calls),
         "parse_steps": _parse_steps(c.parse_step for c in calls),
         "parse_steps_by_stage": {
-            stage: _parse_steps(c.parse_step for c in calls if c.stage == stage)
-            for stage in dict.fromkeys(call.stage for call in calls)
+            stage: _parse_steps(c.parse_step for c in calls if c.stage.name == stage)
+            for stage in dict.fromkeys(call.stage.name for call in calls)
         },
         "reasks": sum(c.reasks for c in calls),
         "minimal_structures": sum(c.minimal for c in calls),

@@ -254,7 +254,7 @@ class Recorder:
             RepairRow.of(
                 repair,
                 **key,
-                stage=call.stage,
+                stage=call.stage.name,
                 round=call.round,
                 agent_id=call.agent,
                 became=repair.became or None,

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -404,23 +404,7 @@ async def write_consensus(
     return closing, recorded, got.call
 
 
-class Listed(TypedDict):
-    """An item, for prompts."""
-
-    id: str
-    text: str
-
-
-class CameOut(Listed):
-    """An item and how it came out, for prompts."""
-
-    passed: bool
-    yes: int
-    no: int
-    tie: bool
-
-
-def with_outcomes(so_far: Discussion) -> list[CameOut]:
+def with_outcomes(so_far: Discussion) -> list[dict[str, Any]]:
     """Items with how they came out."""
     meeting = so_far.meeting
     return [
@@ -435,7 +419,7 @@ def with_outcomes(so_far: Discussion) -> list[CameOut]:
     ]
 
 
-def quote_item(meeting: Meeting, item: Item) -> Listed:
+def quote_item(meeting: Meeting, item: Item) -> dict[str, str]:
     """An item with its sources, for prompts."""
     return {
         "id": quote(item.id, "value", cell("items.item_id", meeting.id, item.id)),
@@ -560,7 +544,7 @@ async def _in_one_reply(scope: Scope, ahead: UpcomingRound) -> tuple[Turns, Note
     longest = ahead.hall.longest_reply
     answer = WholeRound(ahead)
     got = await scope.exchange(who, question, answer=answer, max_tokens=longest, about=stage.about)
-    call = call_of(stage, who, ahead.order, question, got)
+    call = call_of(stage, who, len(ahead.order), question, got)
     if isinstance(got.value, Missing):
         # Its residents are asked for again, so that no minimal structure stands for them yet.
         return {}, {}, [replace(call, minimal=0, parse_step=got.parse_step)]
