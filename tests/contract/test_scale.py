@@ -29,7 +29,10 @@ def test_rows_that_wait_on_the_disk_give_the_same_tables(
     study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = play(study, tmp_path / "a" / "run", provider=respondent(study))
-    monkeypatch.setattr(recording, "HELD", 3)
+    for small in ("HELD", "GROUP"):
+        monkeypatch.setattr(recording, small, 3)
+    for large in ("kit.exposure", "studies.cross_pollination.exposure_design"):
+        monkeypatch.setattr(f"folkmoot.{large}.DECISIONS_AT_ONCE", 3)
     spooled = play(study, tmp_path / "b" / "run", provider=respondent(study, jitter=3))
     assert digest(spooled) == digest(whole)
     assert not list(spooled.path.glob(".*.rows"))

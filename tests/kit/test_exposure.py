@@ -246,8 +246,13 @@ def test_of_texts_that_are_shown_every_one_must_stand(tmp_path: Path) -> None:
     )
 
 
-def test_a_declaration_that_fails_costs_the_table_and_not_the_run(tmp_path: Path) -> None:
-    def broken(_run: RunFolder) -> list[Decision]:
+def test_a_declaration_that_fails_costs_the_whole_table_and_not_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("folkmoot.kit.exposure.DECISIONS_AT_ONCE", 1)
+
+    def broken(run: RunFolder) -> Iterator[Decision]:
+        yield from votes(run)[:2]
         raise KeyError("transcripts")
 
     done = run(tmp_path, study(shows=AS_CLAIMED, afterwards=Exposure(broken, label_material)))

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -28,6 +29,9 @@ from folkmoot.storage.run_folder import RunFolder
 OWN = "own words"
 ELSEWHERE = "words from elsewhere"  # of a conversation or person whose texts are not for it
 MISNAMED = "words under another's name"
+# What the tables hold of so many decisions is in memory at the same time, some 20 MB. Fewer would
+# cost time, because the tables are gone through for each part.
+DECISIONS_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,68 +100,83 @@ class Exposure:
     def __call__(
         self, run: RunFolder, _journal: JournalReader, _prompts: Mapping[str, str]
     ) -> Iterator[ExposureRow]:
-        decisions = list(self.decisions(run))
-        sources = _sources_at(run, {decision.address for decision in decisions})
-        has_answers = run.has_table("answers")
-        asked = dict(run.rows("answers", "address", "speaker_id")) if has_answers else {}
-        recorded = _Recorded(_recorded_speakers(run), _written_by_others(run), asked)
-        for decision in decisions:
-            found = sources.get(decision.address, ())
-            yield from _rows(decision, found, recorded, self)
-
-
-def _sources_at(run: RunFolder, addresses: Collection[str]) -> dict[str, list[Source]]:
-    """Address → the sources of the texts in the request, each once, in order."""
-    if not run.has_table(PROVENANCE):
-        return {}
-    spans = run.lazy(PROVENANCE).filter(pl.col("address").is_in(list(addresses)))
-    columns = ("address", "kind", "source_id", "speaker")
-    found: dict[str, dict[Source, None]] = {}
-    known: dict[tuple[str, ...], Source] = {}
-    for part in spans.select(columns).collect_batches(chunk_size=50_000):
-        for address, *source in part.iter_rows():
-            one = known.setdefault(tuple(source), Source(*source))
-            found.setdefault(address, {})[one] = None
-    return {address: list(sources) for address, sources in found.items()}
+        decisions = iter(self.decisions(run))
+        while part := list(islice(decisions, DECISIONS_AT_ONCE)):
+            recorded = _read_recorded(run, [decision.address for decision in part])
+            for decision in part:
+                yield from _rows(decision, recorded, self)
 
 
 class _Recorded(NamedTuple):
-    """Utterance → who said it; utterance in the reply of another → who that is; address → who was
-    asked."""
+    """What the tables hold of some requests: address → the sources of the texts in the request,
+    each once, in order; utterance → who said it; utterance in the reply of another → who that is;
+    address → who was asked. Of utterances those are here that stand in the requests."""
 
+    sources: Mapping[str, Collection[Source]]
     speakers: Mapping[str, str]
     written_by_others: Mapping[str, str]
     asked: Mapping[str, str]
 
 
-def _recorded_speakers(run: RunFolder) -> dict[str, str]:
-    """Utterance → who said it, as recorded when it was said."""
-    if not run.has_table(UTTERANCES):
-        return {}
-    return dict(run.rows(UTTERANCES, "utterance_id", "speaker_id"))
+def _read_recorded(run: RunFolder, addresses: Collection[str]) -> _Recorded:
+    sources = _sources_at(run, addresses)
+    ids = {source.id for found in sources.values() for source in found if _is_said(source)}
+    said = list(_rows_where(run, UTTERANCES, "utterance_id", ids, "address", "speaker_id"))
+    asked_in = {*addresses, *(address for _, address, _ in said)}
+    asked = dict(_rows_where(run, "answers", "address", asked_in, "speaker_id"))
+    return _Recorded(
+        sources,
+        {id: speaker for id, _, speaker in said},
+        _written_by_others(said, asked),
+        asked,
+    )
 
 
-def _written_by_others(run: RunFolder) -> dict[str, str]:
+def _sources_at(run: RunFolder, addresses: Collection[str]) -> dict[str, Collection[Source]]:
+    found: dict[str, dict[Source, None]] = {}
+    known: dict[tuple[str, ...], Source] = {}
+    columns = ("kind", "source_id", "speaker")
+    for address, *source in _rows_where(run, PROVENANCE, "address", addresses, *columns):
+        one = known.setdefault(tuple(source), Source(*source))
+        found.setdefault(address, {})[one] = None
+    return {address: sources.keys() for address, sources in found.items()}
+
+
+def _rows_where(
+    run: RunFolder, table: str, key: str, values: Collection[str], *columns: str
+) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table with one of these keys: the key and these columns. None where the run
+    does not have the table."""
+    if not run.has_table(table):
+        return iter(())
+    rows = run.lazy(table).filter(pl.col(key).is_in([*values]))
+    return rows.select(key, *columns).collect().iter_rows()
+
+
+def _written_by_others(
+    said: Iterable[tuple[str, str, str]], asked: Mapping[str, str]
+) -> dict[str, str]:
     """Utterances that stand in the reply of another speaker, such as the lines that a mediator
     writes for the members, with that speaker. They are own words only where the same speaker
     answers for the participant, as the session does that plays all residents."""
-    if not run.has_table(UTTERANCES) or not run.has_table("answers"):
-        return {}
-    asked = run.lazy("answers").select("address", asked="speaker_id")
-    said = run.lazy(UTTERANCES).select("utterance_id", "address", "speaker_id")
-    of_others = said.join(asked, on="address").filter(pl.col("asked") != pl.col("speaker_id"))
-    return dict(of_others.select("utterance_id", "asked").collect().iter_rows())
+    return {
+        id: asked[address]
+        for id, address, speaker in said
+        if asked.get(address, speaker) != speaker
+    }
 
 
-def _rows(
-    decision: Decision, sources: Iterable[Source], recorded: _Recorded, design: Exposure
-) -> Iterator[ExposureRow]:
+def _is_said(source: Source) -> bool:
+    """Whether a text is what a speaker said or answered."""
+    return source.kind in ("utterance", "answer")
+
+
+def _rows(decision: Decision, recorded: _Recorded, design: Exposure) -> Iterator[ExposureRow]:
     """A row for every kind that the design names here, and for others of which a text stood."""
     by_kind: dict[str, dict[str, None]] = {kind: {} for kind in decision.shows}
     asked = recorded.asked.get(decision.address)
-    for source in sources:
-        own = source.speaker == decision.participant_id
-        own = own and source.kind in ("utterance", "answer")
+    for source in recorded.sources.get(decision.address, ()):
+        own = source.speaker == decision.participant_id and _is_said(source)
         own = own and recorded.written_by_others.get(source.id, asked) == asked
         if kind := _kind_of(decision, source, (own and design.own) or design.label(source)):
             by_kind.setdefault(kind, {})[source.id] = None

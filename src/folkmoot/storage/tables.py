@@ -143,10 +143,8 @@ def codebook(
         name: {
             "rows": data.select(pl.len()).collect().item(),
             "columns": {  # one after another: a column of texts may be large
-                column: _column(
-                    data.select(column).collect().to_series(), _meaning(words, name, column)
-                )
-                for column in data.collect_schema().names()
+                column: _column(data.select(column), kind, _meaning(words, name, column))
+                for column, kind in data.collect_schema().items()
             },
         }
         for name, data in tables.items()
@@ -163,21 +161,24 @@ def _meaning(words: Mapping[str, object], table: str, column: str) -> str:
     return ENGINE_COLUMNS.get(column, "")
 
 
-def _column(data: pl.Series, meaning: str) -> dict[str, object]:
-    entry: dict[str, object] = {
-        "type": _type_name(data.dtype),
-        "meaning": meaning,
-        "missing": data.null_count(),
-    }
-    present = data.drop_nulls()
-    if present.is_empty():
+def _column(data: pl.LazyFrame, kind: pl.DataType, meaning: str) -> dict[str, object]:
+    """The entry of the one column of `data`, which is gone through part by part."""
+    cells = pl.first()
+    entry: dict[str, object] = {"type": _type_name(kind), "meaning": meaning}
+    if kind.is_numeric():
+        measures = cells.null_count(), cells.min().alias("min"), cells.max().alias("max")
+        missing, low, high = data.select(measures).collect(engine="streaming").row(0)
+        entry["missing"] = missing
+        return entry if low is None else {**entry, "min": low, "max": high}
+    # Hashes, because different texts may be all texts of the run.
+    counted = cells.null_count(), cells.drop_nulls().hash().n_unique().alias("distinct")
+    missing, distinct = data.select(counted).collect(engine="streaming").row(0)
+    entry["missing"] = missing
+    if not distinct:
         return entry
-    if data.dtype.is_numeric():
-        low, high = present.min(), present.max()
-        return {**entry, "min": low, "max": high}
-    distinct = present.n_unique()
     if distinct <= MOST_LEVELS:
-        counts = dict(present.value_counts().iter_rows())
+        levels = data.drop_nulls().group_by(cells).agg(pl.len())
+        counts = dict(levels.collect(engine="streaming").iter_rows())
         if all(len(str(v)) <= LONGEST_LEVEL for v in counts):
             return {**entry, "levels": {str(v): counts[v] for v in sorted(counts)}}
     return {**entry, "distinct": distinct}

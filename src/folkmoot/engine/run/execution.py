@@ -459,7 +459,7 @@ def _afterwards(
     study: Study, context: RunContext
 ) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
     """The tables that the study makes of what the run left. Should that fail, the run is paid for
-    and stands: the log says what is missing."""
+    and stands: the log says what is missing, and half a table is not taken for a whole one."""
     made: dict[str, Recording] = {}
     try:
         with JournalReader(context.journal.path) as journal:
@@ -467,7 +467,8 @@ def _afterwards(
             for row in study.afterwards(*left):
                 made.setdefault(row.table, context.new_recording(row.table)).add(row.cells())
     except Exception as error:
-        context.warn((), f"tables made of the journal are not complete: {error!r}")
+        made.clear()
+        context.warn((), f"tables made of the journal are missing: {error!r}")
     for name, recording in made.items():
         yield name, recording.table()
 

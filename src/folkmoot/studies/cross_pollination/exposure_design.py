@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from folkmoot.engine.seats.utterances import UTTERANCES
-from folkmoot.kit.exposure import Decision, Exposure
+from folkmoot.kit.exposure import DECISIONS_AT_ONCE, Decision, Exposure
 from folkmoot.provenance import Source, cell
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import FEWEST_DRAWS
@@ -49,32 +49,33 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
         pl.col("condition").replace_strict({arm: n for n, arm in enumerate(config.arms)}),
         maintain_order=True,
     )
-    talks, pages = _talks(run), _pages(run)
-    by_draw = config.summary_draws >= FEWEST_DRAWS
-    for row in asked.collect().iter_rows(named=True):
-        who, name = row["speaker_id"], DECISIONS[row["stage"]]
-        shown = Exposed() if name != FINAL else config.in_view(row["condition"])
-        page = row["summary_draw"] or 1
-        recorded = {kind: talks[who, kind] for kind in KINDS.values()} | {SUMMARIES: pages[page]}
-        yield Decision(
-            row["address"],
-            who,
-            row["condition"],
-            name,
-            {kind: recorded[kind] if getattr(shown, kind) else () for kind in IN_ORDER},
-            within=(*(f"{stage}/{who}/" for stage in KINDS), f"{cell(SUMMARY, page)}/"),
-            unit=f"draw {page}" if by_draw and row["summary_draw"] else "",
-        )
+    pages, by_draw = _pages(run), config.summary_draws >= FEWEST_DRAWS
+    for part in asked.collect().iter_slices(DECISIONS_AT_ONCE):
+        talks = _talks(run, part["speaker_id"])
+        for row in part.iter_rows(named=True):
+            who, name = row["speaker_id"], DECISIONS[row["stage"]]
+            shown = Exposed() if name != FINAL else config.in_view(row["condition"])
+            page = row["summary_draw"] or 1
+            recorded = {kind: talks[who, kind] for kind in KINDS.values()}
+            recorded[SUMMARIES] = pages[page]
+            yield Decision(
+                row["address"],
+                who,
+                row["condition"],
+                name,
+                {kind: recorded[kind] if getattr(shown, kind) else () for kind in IN_ORDER},
+                within=(*(f"{stage}/{who}/" for stage in KINDS), f"{cell(SUMMARY, page)}/"),
+                unit=f"draw {page}" if by_draw and row["summary_draw"] else "",
+            )
 
 
-def _talks(run: RunFolder) -> dict[tuple[str, str], list[str]]:
-    """(Participant, kind of conversation) → its utterances."""
+def _talks(run: RunFolder, people: pl.Series) -> dict[tuple[str, str], list[str]]:
+    """(Participant, kind of conversation) → its utterances, for these participants."""
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for who, stage, id, turn in run.rows(
-        UTTERANCES, "participant_id", "stage", "utterance_id", "turn"
-    ):
-        if turn is not None:
-            found[who, KINDS[stage]].append(id)
+    own = pl.col("participant_id").is_in(people.implode()), pl.col("turn").is_not_null()
+    said = run.lazy(UTTERANCES).filter(*own).select("participant_id", "stage", "utterance_id")
+    for who, stage, id in said.collect().iter_rows():
+        found[who, KINDS[stage]].append(id)
     return found
 
 
