@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from folkmoot.models.call_llm import call_llm
     from folkmoot.people.persona import Persona
     from folkmoot.people.sources import find_maker
-    from folkmoot.python_api import Run, arun, load, run
+    from folkmoot.python_api import Run, arun, fork, load, run
     from folkmoot.storage.findings import Finding, Grid
     from folkmoot.storage.rows import Row, column
     from folkmoot.storage.run_folder import RunFolder
@@ -70,6 +70,7 @@ __all__ = [
     "call_llm",
     "column",
     "find_maker",
+    "fork",
     "load",
     "run",
     "with_ways_out",
@@ -87,7 +88,7 @@ _HOME = {
     "models.call_llm": ("call_llm",),
     "people.sources": ("find_maker",),
     "people.persona": ("Persona",),
-    "python_api": ("Run", "arun", "load", "run"),
+    "python_api": ("Run", "arun", "fork", "load", "run"),
     "storage.findings": ("Finding", "Grid"),
     "storage.rows": ("Row", "column"),
     "storage.run_folder": ("RunFolder",),

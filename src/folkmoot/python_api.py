@@ -25,6 +25,7 @@ from folkmoot.engine.run import runner
 from folkmoot.engine.run.dry_run import Estimate
 from folkmoot.engine.run.event_loop import Stopper, run_beside_loop
 from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.fork import Replacement, change_of, fork_change, fork_run, resume_fork
 from folkmoot.engine.run.model_choice import choose_models
 from folkmoot.engine.run.verify import Verification, changed_since, verify_run
 from folkmoot.engine.session.folder_access import IfExists, choose_folder, open_run
@@ -39,7 +40,7 @@ from folkmoot.models.request import Provider
 from folkmoot.report.comparison.power import power_of
 from folkmoot.report.document.html import write_report
 from folkmoot.storage.findings import Finding
-from folkmoot.storage.run_folder import STUDY_FILE, RunFolder
+from folkmoot.storage.run_folder import PLAN, STUDY_FILE, RunFolder
 
 _log = logging.getLogger(__name__)
 PRINTED_WIDTH = 100  # columns of text, as notebooks show it
@@ -277,6 +278,37 @@ def run(
     except DriftError as error:
         error.add_note(IN_PYTHON)
         raise
+
+
+def fork(
+    source: str | Path | Run,
+    address: str,
+    *,
+    say: str | None = None,
+    drop: bool = False,
+    model: str | None = None,
+    out: str | Path | None = None,
+    budget: float | None = None,
+    provider: Provider | None = None,
+    trust: bool = False,
+    study: Study | None = None,
+) -> Run:
+    """Repeat a finished run with one reply changed, as `folkmoot fork` does; returns the new run.
+
+    `address` is that of a question, or the id of an utterance. The reply there is `say`, is left
+    out (`drop`), or is asked of another `model`. What depends on it is asked, everything else is
+    taken over. `out`: an unfinished fork in this folder goes on. `study`: the type, where it is
+    neither installed nor a file beside the run.
+    """
+    base = source.folder if isinstance(source, Run) else RunFolder(source)
+    replacement = Replacement(say, drop, model)
+    folder = None if out is None else Path(out)
+    options = RunOptions(out=folder, budget=budget, provider=provider, consent=Consent(trust))
+    if folder is not None and (folder / PLAN).exists() and fork_change(RunFolder(folder)):
+        wanted = change_of(base, folder, address, replacement)
+        if fork_change(RunFolder(folder)) == wanted:
+            return Run(resume_fork(RunFolder(folder), options, study=study))
+    return Run(fork_run(base, address, replacement, options, study=study))
 
 
 async def arun(

@@ -355,11 +355,59 @@ def show(
     prompts: Annotated[
         bool, typer.Option("--prompts", help="Print the prompts with the source of each text.")
     ] = False,
+    addresses: Annotated[
+        bool, typer.Option("--addresses", help="Print the id of each utterance, for folkmoot fork.")
+    ] = False,
 ) -> None:
     """Show who took part in a run, one conversation, one participant, or prompts by source."""
     from folkmoot.cli.show import show_command
 
-    show_command(run, id, prompts=prompts)
+    show_command(run, id, prompts=prompts, addresses=addresses)
+
+
+@app.command(epilog=EXIT_CODES)
+@guarded
+def fork(
+    run: RunArg,
+    address: Annotated[
+        str | None,
+        typer.Argument(help="Address of the reply, or id of the utterance.", show_default=False),
+    ] = None,
+    say: Annotated[
+        str | None, typer.Option("--say", metavar="TEXT", help="Say this in place of the reply.")
+    ] = None,
+    drop: Annotated[bool, typer.Option("--drop", help="Leave the reply out.")] = False,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Ask this model for the reply.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write the fork to this folder (default: RUN_fork)."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the fork in RUN.")] = False,
+    concurrency: Annotated[
+        int | None,
+        typer.Option("--concurrency", min=1, help="Limit the number of simultaneous calls."),
+    ] = None,
+    budget: BudgetOpt = None,
+    key: KeyOpt = None,
+    trust: TrustOpt = False,
+) -> None:
+    """Repeat a run with one reply changed: ask only what depends on it, take over the rest."""
+    from folkmoot.cli.fork import fork_command
+    from folkmoot.engine.run.execution import RunOptions
+    from folkmoot.engine.run.fork import Replacement
+
+    options = RunOptions(out=out, concurrency=concurrency, budget=budget, key=key)
+    if resume:
+        if address is not None or say is not None or drop or model is not None or out is not None:
+            raise InputError("--resume: name the folder of the fork alone; its plan has the rest")
+        fork_command(run, None, None, options, trust=trust)
+        return
+    if address is None:
+        hint = f"folkmoot show {run} ID --addresses lists them"
+        raise InputError(Problem("name the address of a reply", hint=hint))
+    fork_command(run, address, Replacement(say, drop, model), options, trust=trust)
 
 
 @app.command()

@@ -20,9 +20,11 @@ from folkmoot.cli.console import clean, out, warn
 from folkmoot.cli.results import find_grid, find_run, show_grid
 from folkmoot.cli.tables import synthetic_panel
 from folkmoot.engine.journal.journal import JournalReader, name_in
+from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.engine.session.folder_access import open_run
 from folkmoot.engine.study.study import study_of_run
 from folkmoot.errors import InputError, Problem, StorageError
+from folkmoot.hints import shortened
 from folkmoot.measures.inference.estimates import plural
 from folkmoot.storage.findings import cell_text, heading
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
@@ -46,8 +48,11 @@ KIND_STYLES = {
 }  # fmt: skip
 
 
-def show_command(name: str, who: str | None, *, prompts: bool) -> None:
-    """Print what a run, or one id of it, has to show; with `prompts` the prompts by source."""
+def show_command(
+    name: str, who: str | None, *, prompts: bool = False, addresses: bool = False
+) -> None:
+    """Print what a run, or one id of it, has to show; with `prompts` the prompts by source, with
+    `addresses` the ids of utterances."""
     if (grid := find_grid(name)) is not None:
         show_grid(grid)
         return
@@ -56,7 +61,10 @@ def show_command(name: str, who: str | None, *, prompts: bool) -> None:
     if run.mark:
         console.print(synthetic_panel(note=run.synthetic_note, mark=run.mark))
     # Text for other programs keeps its lines.
-    for line in show(run, who, prompts=prompts):
+    if prompts and addresses:
+        raise InputError("give one of --prompts and --addresses")
+    lines = list_addresses(run, who) if addresses else show(run, who, prompts=prompts)
+    for line in lines:
         console.print(line, soft_wrap=not console.is_terminal)
 
 
@@ -73,6 +81,28 @@ def show(run: RunFolder, who: str | None = None, *, prompts: bool = False) -> It
             yield from _show_id(run, who)
     except PolarsError as error:
         raise StorageError(f"{run.path}: a table cannot be read: {error}") from error
+
+
+def list_addresses(run: RunFolder, who: str | None = None) -> Iterator[Text]:
+    """Each question of a run, of a conversation or of a speaker: its address, who was asked, and
+    what was said; where several speak in one reply, the id of each utterance."""
+    with _journal(run) as journal:
+        wanted = set(_addresses(run, journal, who)) if who is not None else None
+        if wanted is not None and not wanted:
+            next(_show_id(run, who or ""), None)  # raises an error if there is no such id
+    if not run.has_table("answers"):
+        return
+    said: dict[str, list[tuple[str, str, str]]] = {}
+    if run.has_table(UTTERANCES):
+        columns = ("address", "utterance_id", "speaker_id", "text")
+        for address, *utterance in run.rows(UTTERANCES, *columns):
+            said.setdefault(address, []).append((utterance[0], utterance[1], utterance[2] or ""))
+    for address, speaker, recorded in run.rows("answers", "address", "speaker_id", "recorded"):
+        if wanted is None or address in wanted:
+            own = said.get(address) or [(address, speaker, recorded or "")]
+            for name, by, text in own:
+                shown = name if len(own) > 1 else address
+                yield _line((shown, "bold"), f"  {by}: ", (shortened(text), "dim"))
 
 
 # --- a run ---------------------------------------------------------------------------------------

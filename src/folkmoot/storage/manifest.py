@@ -138,6 +138,7 @@ class RunFacts:
     possibly_paid: Sequence[tuple[str, int, float | None]] = ()
     unusable: str = ""
     planted: Mapping[str, object] = field(default_factory=dict)
+    fork: Mapping[str, object] = field(default_factory=dict)  # of which run, and how it differs
 
 
 def manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, object]:
@@ -155,6 +156,7 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, o
         **({"unusable": facts.unusable} if facts.unusable else {}),
         "synthetic": bool(facts.synthetic),
         **_synthetic(facts, answers, tables.get(PROVENANCE)),
+        **({"fork": dict(facts.fork)} if facts.fork else {}),
         "seed": facts.seed,
         "started_at": facts.started_at,
         "finished_at": facts.finished_at,

@@ -21,6 +21,7 @@ import numpy as np
 from folkmoot.engine.calls.batch_queue import WAVE, Outbox, TooFew
 from folkmoot.engine.calls.progress import CallDone, Notice, Progress, silent
 from folkmoot.engine.calls.retries import PREFLIGHT, Allowance, Attempts, Call, Line
+from folkmoot.engine.journal.earlier_replies import RESEARCHER
 from folkmoot.engine.journal.journal import BrokenReply, Entry, Journal, Replay
 from folkmoot.engine.limits.budget import Budget
 from folkmoot.engine.limits.lender import Lender
@@ -456,7 +457,7 @@ class Gateway:
         use.replayed += replayed
         use.add(entry.input_tokens, entry.output_tokens, entry.cost_usd)
         use.cached_tokens += entry.cached_tokens or 0
-        if entry.model_served:
+        if entry.model_served not in ("", RESEARCHER):
             use.served.add(entry.model_served)
         tokens = (entry.input_tokens, entry.output_tokens)
         kind = (entry.kind, entry.address)

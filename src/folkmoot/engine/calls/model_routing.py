@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Self
 
+from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import InputError, Problem
 from folkmoot.models.api_keys import environment, find_key, key_for
@@ -50,12 +52,21 @@ class Providers:
         self._seats = seats
         self._key = key
         self._respondent = respondent
+        self._further: list[str] = []  # models that neither the file nor --model names
+        self._seed = config.random_seed
         self._given = provider
         self._opened: dict[ModelSpec, Provider] = {}
         self._reached: set[str] = set()
         self.override = override
         self.default = override or config.model or LOCAL
         self.secrets: set[str] = {key} if key else set()
+
+    def change_for(self, change: ReplyChange | None) -> Self:
+        """Take over the model and the draw of the change of a fork; returns this object."""
+        if change is not None:
+            self._further = [change.model] if change.model else []
+            self._seed = self._config.random_seed + change.draw
+        return self
 
     def seat_model(self, named: str | None) -> str | None:
         """The model that a seat names by itself, if it is asked. A study type may name models in
@@ -159,8 +170,8 @@ class Providers:
 
     def named(self) -> list[str]:
         if self.override:
-            return [self.override]
-        return [self.default, *self._config.models.values(), *self._seats]
+            return [self.override, *self._further]
+        return [self.default, *self._config.models.values(), *self._seats, *self._further]
 
     def addresses(self) -> list[tuple[str, str | None, str]]:
         """Every model that is asked over a network, each of its addresses, and the names of the
@@ -219,7 +230,7 @@ class Providers:
             api_key=key,
             timeout=config.request_timeout_seconds,
             max_reply_bytes=round(config.max_reply_mb * 1e6),
-            seed=config.random_seed,
+            seed=self._seed,
             options=config.respondent
             if spec.local
             else config.local.model_dump()

@@ -20,6 +20,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from folkmoot.engine.journal.earlier_replies import TAKEN_OVER, EarlierReplies
 from folkmoot.engine.journal.integrity import (
     BINDING_FORMAT,
     COLUMNS,
@@ -38,6 +39,7 @@ from folkmoot.engine.journal.journal_file import (
     Batch,
     BrokenReply,
     Entry,
+    FirstReply,
     as_part,
     chain_in,
     commit,
@@ -62,6 +64,7 @@ __all__ = [
     "Batch",
     "BrokenReply",
     "Entry",
+    "FirstReply",
     "Journal",
     "JournalReader",
     "Replay",
@@ -73,16 +76,6 @@ MOST_NAMED = 5
 GROUP = 1000  # entries a commit at most
 GROUP_SECONDS = 0.02  # how long a group waits for company
 MOST_WAITING = 2 * GROUP  # entries that are not on the disk yet
-
-
-class FirstReply(NamedTuple):
-    """What a model replied to a question at first, and whether the question was asked again because
-    the reply could not be read."""
-
-    model: str
-    text: str
-    finish: str
-    asked_again: bool
 
 
 class JournalReader:
@@ -111,11 +104,12 @@ class JournalReader:
 
     def spent(self) -> tuple[int, float, list[str]]:
         """Return the number of calls ever made, their known cost (USD), and the models with replies
-        of unknown cost. Repeated calls count each time. A reply that broke off is no call, and
-        counts at the most that it may have cost."""
+        of unknown cost. Repeated calls count each time, replies of another run not at all. A reply
+        that broke off is no call, and counts at the most that it may have cost."""
+        made = f"kind != 'compute' AND attempts != {TAKEN_OVER}"
         paid = (
-            "(SELECT model_asked, cost_usd FROM entries WHERE kind != 'compute' UNION ALL "
-            "SELECT model_asked, cost_usd FROM superseded WHERE kind != 'compute')"
+            f"(SELECT model_asked, cost_usd FROM entries WHERE {made} UNION ALL "
+            f"SELECT model_asked, cost_usd FROM superseded WHERE {made})"
         )
         calls, usd = self._reader.execute(
             f"SELECT count(*), coalesce(sum(cost_usd), 0) FROM {paid}"
@@ -285,6 +279,13 @@ class JournalReader:
                     yield FirstReply(first.model_asked, first.reply, first.finish, asked_again)
         except sqlite3.Error as error:
             raise storage_error(self.path, error) from None
+
+    def calls(self, *, taken_over: bool) -> list[str]:
+        """The addresses of calls that a fork has from its source, or of those that it asked."""
+        which = "kind != 'compute' AND (attempts = ?) = ? ORDER BY address"
+        given = (TAKEN_OVER, taken_over)
+        found = self._reader.execute(f"SELECT address FROM entries WHERE {which}", given)
+        return [row[0] for row in found]
 
     def last_row(self) -> int:
         """The number of the row that was written last; 0 in an empty journal."""
@@ -483,6 +484,7 @@ class Journal(JournalReader):
             self._reader.close()
             raise
         self._digests = ("", "")
+        self.earlier: EarlierReplies | None = None  # of the run of which this one is a fork
         self.changed = False  # by this process
         self.before_change: Callable[[], None] | None = None
         self._queue: queue.SimpleQueue[Entry | _Covered | _Told | Callable[[], None] | None]
@@ -521,8 +523,13 @@ class Journal(JournalReader):
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
     ) -> Entry | None:
         """As the reader's; under `accept_changes` an entry that was made from another request is
-        moved to `superseded` and None is returned."""
-        return super().lookup(address, fingerprint, request) if self._resuming else None
+        moved to `superseded` and None is returned. What an earlier run knows is copied."""
+        found = super().lookup(address, fingerprint, request) if self._resuming else None
+        if found is None and self.earlier is not None:
+            found = self.earlier.take(address, fingerprint, request)
+            if found is not None:
+                self.put(found)
+        return found
 
     def _drifted(
         self, address: str, stored: str, request: Callable[[], Mapping[str, object]]
@@ -633,6 +640,8 @@ class Journal(JournalReader):
             self._queue.put(None)
             self._now.set()
             self._thread.join()
+            if self.earlier is not None:
+                self.earlier.close()
             self._digests = super().content_digest(), super().record_digest()
             self._reader.close()
         if self._error is not None:

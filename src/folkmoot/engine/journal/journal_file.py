@@ -116,6 +116,16 @@ class Entry(NamedTuple):
     started_at: float = 0.0
 
 
+class FirstReply(NamedTuple):
+    """What a model replied to a question at first, and whether the question was asked again because
+    the reply could not be read."""
+
+    model: str
+    text: str
+    finish: str
+    asked_again: bool
+
+
 class Batch(NamedTuple):
     """What was handed in to a vendor's batch interface: under a name of ours, with the vendor's id
     once it is known. Times in seconds since 1970; `promised` is when it ends at the latest."""

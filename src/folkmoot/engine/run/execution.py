@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 import polars as pl
@@ -31,6 +32,7 @@ from folkmoot.engine.calls.progress import (
     silent,
 )
 from folkmoot.engine.calls.retries import Allowance, Halted
+from folkmoot.engine.journal.earlier_replies import EarlierReplies, ReplyChange
 from folkmoot.engine.journal.integrity import digest_of_run
 from folkmoot.engine.journal.journal import Journal, JournalReader, Replay
 from folkmoot.engine.run.event_loop import Stopper, interruptible
@@ -39,14 +41,22 @@ from folkmoot.engine.run.study_language import describe_language
 from folkmoot.engine.seats.seat_manager import Desk
 from folkmoot.engine.seats.seats import Playable
 from folkmoot.engine.session.folder_access import open_journal, write_settings
-from folkmoot.engine.session.plan import CLAIMS, DESIGN, SEATS, Plan
+from folkmoot.engine.session.plan import CLAIMS, DESIGN, FORK, SEATS, Plan
 from folkmoot.engine.session.run_context import Away, RunContext
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings.author_errors import watching_awaits
 from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study import Study, claims_of, seats_of, take_complete_parts
 from folkmoot.engine.study.study_file import StudyFile
-from folkmoot.errors import InputError, Problem, ProtocolError, RunInterrupted, RunPaused
+from folkmoot.errors import (
+    ForeignJournal,
+    InputError,
+    Problem,
+    ProtocolError,
+    RunInterrupted,
+    RunPaused,
+)
+from folkmoot.files import storage_errors
 from folkmoot.measures.inference.estimates import dollars, plural
 from folkmoot.models.api_keys import scrub
 from folkmoot.models.catalog import is_local
@@ -106,6 +116,7 @@ class RunOptions:
     away: Away | None = None  # the same, from Python
     rehearsal: bool = False  # a dry run: its calls count, and nobody reads its tables
     workers: int | None = None  # how many of them; None: one for each processor of the cluster
+    change: ReplyChange | None = None  # the run repeats another one but for this reply
 
     def as_overrides(self) -> tuple[str, ...]:
         """The flags that stand for keys of the study file."""
@@ -263,9 +274,14 @@ def _context(execution: Execution, journal: Journal | Replay, progress: Progress
     plan = Plan(
         folder / PLAN,
         started_at=time_of_day(),
-        study_file=_relative(found.path, folder),
+        study_file=relative_path(found.path, folder),
         accept_changes=execution.options.accept_changes,
     )
+    change = execution.options.change
+    if change is not None:
+        plan.seal(FORK, change.to_json())
+        if isinstance(journal, Journal):
+            journal.earlier = open_earlier(folder, change, journal)
     seal_registration(plan, found, providers, seats)
     if journal.repaired:  # what follows from answers that are asked again may be another
         plan.accept_changes()
@@ -289,7 +305,26 @@ def _context(execution: Execution, journal: Journal | Replay, progress: Progress
         now,
         seats=seats,
         desk=desk,
+        change=change,
     )
+
+
+def open_earlier(folder: Path, change: ReplyChange, journal: Journal) -> EarlierReplies:
+    """The replies of the run that this one repeats. The personas that were drawn there are copied.
+
+    Raises StorageError where that run is gone, or its journal is another than the plan says.
+    """
+    source = folder / change.run
+    earlier = JournalReader(source / JOURNAL)
+    if earlier.content_digest() != change.journal_digest:
+        earlier.close()
+        raise ForeignJournal(
+            f"{source / JOURNAL}: is not the journal of which {folder} is a fork; put that run back"
+        )
+    if (source / PERSONAS).exists() and not (folder / PERSONAS).exists():
+        with storage_errors(folder):
+            copyfile(source / PERSONAS, folder / PERSONAS)
+    return EarlierReplies(earlier, change, is_changed=journal.row_of(change.address) > 0)
 
 
 def unpriced_in(journal: JournalReader) -> list[str]:
@@ -518,7 +553,7 @@ def _facts(
         embedding_model=str(context.providers.embedding) if context.embedded else "",
         override=context.providers.override,
         scripted=context.providers.scripted,
-        study_file=_relative(found.path, context.folder),
+        study_file=relative_path(found.path, context.folder),
         hashes=file_hashes(context.folder, {*written, *tables}),
         journal_digest=context.journal.content_digest(),
         record_digest=digest_of_run(context.journal.record_digest(), context.plan.data),
@@ -527,7 +562,19 @@ def _facts(
         possibly_paid=_possibly_paid(context),
         planted=_planted(found) if context.synthetic_roles() else {},
         asked_longer=context.longer,
+        fork=_fork(context),
     )
+
+
+def _fork(context: RunContext) -> dict[str, object]:
+    """Of a fork: the reply in which it differs, and how many calls it asked and took over."""
+    if context.change is None:
+        return {}
+    told = context.change.to_json()
+    del told["run"], told["asked_again"]  # they are in the plan
+    with JournalReader(context.journal.path) as journal:
+        asked, taken_over = (len(journal.calls(taken_over=both)) for both in (False, True))
+    return {**told, "asked": asked, "taken_over": taken_over}
 
 
 def _handed_in(context: RunContext) -> int:
@@ -565,7 +612,8 @@ def _possibly_paid(context: RunContext) -> list[tuple[str, int, float | None]]:
         return [(loan.who, loan.calls, loan.max_usd) for loan in journal.loans()]
 
 
-def _relative(path: Path, folder: Path) -> str:
+def relative_path(path: Path, folder: Path) -> str:
+    """A path as seen from a folder; its name alone where there is no way."""
     try:
         return Path(os.path.relpath(path, folder)).as_posix()
     except ValueError:  # on another drive

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from folkmoot.engine.calls.model_routing import Providers
 from folkmoot.engine.cluster.preconditions import refuse
+from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.run.event_loop import Stopper, run_to_end
 from folkmoot.engine.run.execution import Execution, RunOptions, execute, sending_rehearsed
 from folkmoot.engine.run.model_choice import choose_models
@@ -30,7 +31,7 @@ from folkmoot.engine.study.study import Study, check_study, seats_of
 from folkmoot.engine.study.study_file import StudyFile, load_study_file, validate
 from folkmoot.errors import BudgetReached, DriftError, ForeignJournal, InputError, Problem
 from folkmoot.models.catalog import LOCAL
-from folkmoot.storage.run_folder import OUTPUTS, RunFolder
+from folkmoot.storage.run_folder import OUTPUTS, PLAN, RunFolder
 
 _log = logging.getLogger(__name__)
 REHEARSED_CALLS = 2_000  # of a study that has no limit
@@ -92,6 +93,8 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
     Raises RunExists, RunLocked, DriftError, RunPaused (resumable), KeyboardInterrupt (likewise),
     FatalModelError, StorageError; whatever is raised, every reply that was paid for is kept.
     """
+    if options.resume:
+        options = resumed_fork(options, folder_of(found, options))
     providers = providers_of(found, options)
     if options.executor is not None:
         scripted, models = options.provider is not None, providers.named()
@@ -131,6 +134,12 @@ def run_study(found: StudyFile, options: RunOptions, stopper: Stopper | None = N
     return RunFolder(folder)
 
 
+def resumed_fork(options: RunOptions, folder: Path) -> RunOptions:
+    """The options with the change of a fork that is resumed, as its plan has sealed it."""
+    change = ReplyChange.from_plan(RunFolder(folder).plan) if (folder / PLAN).exists() else None
+    return replace(options, change=change)
+
+
 def _rehearse_sending(found: StudyFile) -> None:
     """Play the study small, with all that would go to another machine sent and received. Raises
     where something cannot go, before anything is asked."""
@@ -149,7 +158,8 @@ def providers_of(found: StudyFile, options: RunOptions) -> Providers:
     seats = found.study.seat_models(found.config)
     part = found.study.respondent
     given = (options.model or found.override, options.key, options.provider)
-    return Providers(found.config, *given, seats, respondent=part)
+    providers = Providers(found.config, *given, seats, respondent=part)
+    return providers.change_for(options.change)
 
 
 def check_models(found: StudyFile, options: RunOptions) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 import polars as pl
 
 from folkmoot.engine.calls.model_routing import Providers
+from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.journal.integrity import BINDING_FORMAT, digest_of_run
 from folkmoot.engine.journal.journal import Entry, JournalReader, Replay
 from folkmoot.engine.run.event_loop import run_to_end
@@ -174,7 +175,7 @@ def verify_run(run: RunFolder, study: Study | None = None, *, published: str = "
             unasked = _replay(run, study, scratch)
         except NotJournaled as error:
             found.differences.append(f"{JOURNAL}: {error}. The run cannot be rebuilt.")
-        except _NotRebuiltError as error:
+        except NotRebuiltError as error:
             found.not_compared.append(str(error))
         else:
             found.differences += unasked
@@ -182,7 +183,7 @@ def verify_run(run: RunFolder, study: Study | None = None, *, published: str = "
     return found
 
 
-class _NotRebuiltError(Exception):
+class NotRebuiltError(Exception):
     """Why a run cannot be rebuilt here, though nothing need be wrong with it."""
 
 
@@ -260,16 +261,17 @@ def _fits(entry: Entry) -> bool:
 def _replay(run: RunFolder, study: Study | None, scratch: Path) -> list[str]:
     """Run once more from the journal, in a scratch folder; what it holds beyond the run."""
     try:
-        found, providers = _as_it_was_run(run, study)
+        change = ReplyChange.from_plan(run.plan)
+        found, providers = study_as_it_was_run(run, study, change)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _NotRebuiltError(f"{MANIFEST} or {PLAN} is damaged: {error!r}") from error
+        raise NotRebuiltError(f"{MANIFEST} or {PLAN} is damaged: {error!r}") from error
     plan = {"sealed": {}, "changes": run.plan.get("changes", [])}
     write_json(scratch / PLAN, {"started_at": run.plan.get("started_at", ""), **plan})
     if run.has(PERSONAS):
         with storage_errors(scratch):
             copyfile(run.path / PERSONAS, scratch / PERSONAS)
     replay = Replay(run.path / JOURNAL)
-    options = RunOptions(preflight=asked_in(replay))
+    options = RunOptions(preflight=asked_in(replay), change=change)
     try:
         run_to_end(
             lambda stopper: execute(
@@ -280,7 +282,7 @@ def _replay(run: RunFolder, study: Study | None, scratch: Path) -> list[str]:
         raise
     except Exception as error:  # whatever the study's code says to what it is given
         why = str(error) or type(error).__name__
-        raise _NotRebuiltError(f"The run cannot be rebuilt{_other_code(run)}: {why}") from error
+        raise NotRebuiltError(f"The run cannot be rebuilt{_other_code(run)}: {why}") from error
     with JournalReader(run.path / JOURNAL) as journal:
         more = [a for a in journal.addresses() if a not in replay.asked]
     if not more or plan["changes"]:  # --accept-changes may leave behind what nobody asks for
@@ -288,29 +290,32 @@ def _replay(run: RunFolder, study: Study | None, scratch: Path) -> list[str]:
     return [f"{JOURNAL} holds what the run does not ask for: {some_of(more)}."]
 
 
-def _as_it_was_run(run: RunFolder, study: Study | None) -> tuple[StudyFile, Providers]:
-    """The study file and the models of a run, from what it wrote down."""
+def study_as_it_was_run(
+    run: RunFolder, study: Study | None = None, change: ReplyChange | None = None
+) -> tuple[StudyFile, Providers]:
+    """The study file and the models of a run, from what it wrote down. Raises NotRebuiltError."""
     sealed = run.plan.get("sealed", {}).get("design", {}).get("data")
     if not sealed:
-        raise _NotRebuiltError(f"{PLAN} holds no design, so the run cannot be rebuilt.")
+        raise NotRebuiltError(f"{PLAN} holds no design, so the run cannot be rebuilt.")
     manifest = run.manifest
     if "override" not in manifest:
-        raise _NotRebuiltError(f"{MANIFEST} is of an earlier version{_other_code(run)}.")
+        raise NotRebuiltError(f"{MANIFEST} is of an earlier version{_other_code(run)}.")
     source = run.path / manifest["study_file"]
     try:
         kind = study or study_of_run(run)
         config = validate(kind, {**run.config, **sealed["settings"]})
-        found = StudyFile(source, kind, config, {})
+        found = StudyFile(source, kind, config, {}, manifest["override"])
         prompts = found.prompts().hashes()
         # Nobody is asked; but who was says which model embeds, and what is marked SYNTHETIC.
         nobody = Scripted(lambda _request, _address: "") if manifest["scripted"] else None
-        providers = Providers(config, manifest["override"], None, nobody, kind.seat_models(config))
+        seats = kind.seat_models(config)
+        providers = Providers(config, manifest["override"], None, nobody, seats).change_for(change)
         providers.keep_embedding(sealed.get("embedding_model"))
     except FolkmootError as error:
-        raise _NotRebuiltError(f"The run cannot be rebuilt{_other_code(run)}: {error}") from error
+        raise NotRebuiltError(f"The run cannot be rebuilt{_other_code(run)}: {error}") from error
     was = sealed.get("prompts", {})
     if other := sorted(n for n in {*was, *prompts} if was.get(n) != prompts.get(n)):
-        raise _NotRebuiltError(
+        raise NotRebuiltError(
             f"The prompts {some_of(other)} are not those of the run, so it cannot be rebuilt "
             f"here{_other_code(run)}."
         )

@@ -34,7 +34,7 @@ from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.journal.journal import Entry
 from folkmoot.engine.session.run_context import RunContext
 from folkmoot.engine.session.subprocess_compute import OWN, done_aside
-from folkmoot.errors import ProtocolError
+from folkmoot.errors import InputError, Problem, ProtocolError
 from folkmoot.files import storage_errors
 from folkmoot.models.request import CUT, FloatArray, Message, Reply, Request
 from folkmoot.provenance import Source, Span
@@ -49,6 +49,7 @@ REFUSED = (DECLINED, "refused", "filtered")  # by the speaker, and by the provid
 PARTIAL = "partial"  # parse step of an answer of which some fields could not be read
 # Parse steps that take an answer out of what is around it.
 STATED = ("number", "named", PARTIAL)
+NO_REPLY = "give one that answers the question, or leave the reply out with --drop"
 EMPTY_TRIES = 2  # times that an empty reply is asked for again, beside the answer's own re-asks
 
 
@@ -121,6 +122,10 @@ async def converse(
         read = _read(run, at, wanted, reply)
         if isinstance(read, Missing):
             return _exchange(read, "missing", step, request, reply, said_first)
+        if isinstance(read, Unreadable) and run.change is not None and run.change.gives(at):
+            raise InputError(
+                Problem(f"the reply given at {at} cannot be read: {read.problem}", hint=NO_REPLY)
+            )
         if isinstance(read, Parsed):
             got = _exchange(read.value, read.parse_step, step, request, reply, said_first)
             return got._replace(repairs=read.repairs)

@@ -14,6 +14,7 @@ from folkmoot.storage.json_files import dumps, write_text
 from folkmoot.storage.manifest import software
 
 DESIGN, CLAIMS, SEATS = "design", "claims", "seats"
+FORK = "fork"  # the reply in which a run differs from the run that it repeats
 REGISTERED = (DESIGN, CLAIMS, SEATS)  # parts that every run seals before its first call
 
 

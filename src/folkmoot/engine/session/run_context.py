@@ -20,6 +20,7 @@ from folkmoot.engine.calls.gateway import Gateway
 from folkmoot.engine.calls.model_routing import Providers
 from folkmoot.engine.calls.progress import ItemDone, Notice, Progress, StageStarted
 from folkmoot.engine.calls.retries import Halted
+from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.journal.journal import Journal, Replay
 from folkmoot.engine.seats.seat_manager import Desk
 from folkmoot.engine.seats.seats import Playable
@@ -118,6 +119,7 @@ class RunContext:
     seats: Sequence[Playable] = ()  # that people take
     desk: Desk | None = None  # where they answer; None where nobody can be asked
     away: Away | None = None
+    change: ReplyChange | None = None  # the one reply in which it differs from another run
     embedded: bool = False
     place: Place = field(default_factory=Place)
     tables: dict[str, Recording] = field(default_factory=dict)
@@ -179,6 +181,13 @@ class RunContext:
                 who = self.played[key]
                 self.warn((), f"nobody asked for {named}, which a seat names: {who} answers")
         return self.played[key]
+
+    def model_at(self, address: str, named: str | None, role: str) -> str:
+        """The model that is asked at an address: that of the seat, unless a fork names another."""
+        if self.change is None or self.change.model is None or self.change.address != address:
+            return self.model_for(named, role)
+        self.played[self.change.model, role] = self.change.model
+        return self.change.model
 
     def model_of(self, role: str, named: str | None = None) -> str:
         """The model that answers a role, in a seat that names its own (`named`) or not, even if it

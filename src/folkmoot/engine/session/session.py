@@ -181,7 +181,7 @@ class Scope:
         run = self._run
         try:
             seat = run.seat_of(who, self.path)
-            model = run.model_for(who.model, who.role) if seat is None else HUMAN
+            model = run.model_at(address, who.model, who.role) if seat is None else HUMAN
             if seat is not None and run.as_oneself:
                 who = as_oneself(who, await _own_card(run, seat))
             try:

@@ -30,6 +30,7 @@ from folkmoot.report.comparison.between_runs import (
     compare_measures,
     measures_finding,
 )
+from folkmoot.report.comparison.forks import forks_among
 from folkmoot.report.comparison.measured_claims import (
     NOBODY,
     measures_of,
@@ -106,7 +107,15 @@ def compare(sources: Sequence[RunFolder | Path | str], margin: float = MARGIN) -
     models = [s for s in runs if not s.seated]
     people = [s for s in read if s.human] + [p for s in runs if (p := people_in(s)) is not None]
     beside = [f for s in people for run in (models or runs)[:1] for f in against_people(run, s)]
-    return found(designs(read), compared or _nothing_shared(read), beside, beside_people(read))
+    parted = forks_among(_folders(sources))
+    own = compared or _nothing_shared(read)
+    return found(designs(read), parted, own, beside, beside_people(read))
+
+
+def _folders(sources: Sequence[RunFolder | Path | str]) -> list[RunFolder]:
+    """The sources that are runs."""
+    runs = (s for s in sources if isinstance(s, RunFolder) or not Path(s).is_file())
+    return [s if isinstance(s, RunFolder) else RunFolder(s) for s in runs]
 
 
 def designs(runs: Sequence[Sample]) -> Finding:

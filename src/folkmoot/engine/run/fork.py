@@ -1,0 +1,235 @@
+"""A fork: a finished run repeated with one reply replaced, left out, or asked of another model.
+
+What comes before that reply, and whatever does not depend on it, is taken from the journal of the
+run. What depends on it is asked. The run itself stays as it is. Used by the command line and
+Python.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import polars as pl
+
+from folkmoot.conversation.json_replies import json_candidates
+from folkmoot.engine.journal.earlier_replies import ReplyChange
+from folkmoot.engine.journal.journal import Entry, JournalReader
+from folkmoot.engine.journal.journal_file import FORMAT
+from folkmoot.engine.run.event_loop import Stopper
+from folkmoot.engine.run.execution import RunOptions, design_of, relative_path
+from folkmoot.engine.run.runner import check_models, providers_of, run_study
+from folkmoot.engine.run.verify import NotRebuiltError, study_as_it_was_run
+from folkmoot.engine.seats.utterances import UTTERANCES
+from folkmoot.engine.session.folder_access import choose_folder
+from folkmoot.engine.session.plan import DESIGN, FORK, Plan
+from folkmoot.engine.study.study import Study
+from folkmoot.engine.study.study_file import StudyFile
+from folkmoot.errors import InputError, Problem
+from folkmoot.hints import nearest
+from folkmoot.storage.run_folder import JOURNAL, PLAN, RunFolder
+
+HOW = "name one of --say TEXT, --drop and --model MODEL"
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """What stands in place of a reply: words (`say`), nothing (`drop`), or the reply of another
+    `model`. Exactly one of them."""
+
+    say: str | None = None
+    drop: bool = False
+    model: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.say is not None) + self.drop + (self.model is not None) != 1:
+            raise InputError(Problem("a fork changes one reply in one way", hint=HOW))
+
+
+def fork_run(
+    run: RunFolder,
+    address: str,
+    replacement: Replacement,
+    options: RunOptions,
+    stopper: Stopper | None = None,
+    study: Study | None = None,
+) -> RunFolder:
+    """Repeat a finished run in a new folder (`options.out`, else beside the run) but for the reply
+    at an address, and return it.
+
+    `address` is that of a question, or the id of an utterance. Raises InputError where the run
+    cannot be forked there or the words do not answer the question, DriftError where this program
+    would ask something else than the run did, and what `run_study` raises.
+    """
+    found = study_for_fork(run, options, study)
+    folder = options.out or choose_folder(run.path.with_name(f"{run.id}_fork"), "new")[0]
+    change = change_of(run, folder, address, replacement)
+    return start_fork(run, found, replace(options, out=folder, change=change), stopper)
+
+
+def resume_fork(
+    fork: RunFolder, options: RunOptions, stopper: Stopper | None = None, study: Study | None = None
+) -> RunFolder:
+    """Continue a fork that stopped. Raises InputError for a run that is none."""
+    change = fork_change(fork)
+    if change is None:
+        hint = "folkmoot run STUDY --resume continues other runs"
+        raise InputError(Problem(f"{fork.path}: is not a fork of a run", hint=hint))
+    found = study_for_fork(RunFolder(fork.path / change.run), options, study)
+    return run_study(found, replace(options, out=fork.path, resume=True), stopper)
+
+
+def fork_change(run: RunFolder) -> ReplyChange | None:
+    """The reply in which a fork differs from its source; None for any other run."""
+    try:
+        return ReplyChange.from_plan(run.plan)
+    except (TypeError, AttributeError, KeyError) as error:
+        raise InputError(f"{run.path / PLAN}: the sealed part “{FORK}” is damaged") from error
+
+
+def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = None) -> StudyFile:
+    """The study of a run as it was run. Raises InputError where it cannot be run again, or people
+    took part, who cannot be asked what they would have said."""
+    if not run.finished:
+        hint = "end it with --resume first"
+        raise InputError(Problem(f"{run.path}: the run is not finished", hint=hint))
+    with JournalReader(run.path / JOURNAL) as journal:
+        if damage := journal.damage():
+            raise InputError(f"{run.path / JOURNAL}: {damage[0]}. `folkmoot verify` says more.")
+        if journal.format != FORMAT:
+            raise InputError(f"{run.path}: was made by an earlier version and cannot be forked")
+        if journal.by_people():
+            raise InputError(f"{run.path}: people took part, and cannot be asked again")
+    if run.manifest.get("scripted") and options.provider is None:
+        raise InputError(f"{run.path}: a provider in Python answered; give it to folkmoot.fork()")
+    try:
+        found, _ = study_as_it_was_run(run, study)
+    except NotRebuiltError as error:
+        raise InputError(str(error)) from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{run.path}: {PLAN} or the manifest is damaged: {error!r}") from error
+    settings: dict[str, object] = {"budget_usd": options.budget, "budget_calls": None}
+    if options.concurrency is not None:
+        settings["concurrency"] = options.concurrency
+    return replace(found, config=found.config.model_copy(update=settings))
+
+
+def change_of(run: RunFolder, folder: Path, address: str, replacement: Replacement) -> ReplyChange:
+    """The change that a fork in `folder` seals. Raises InputError."""
+    question, _, _ = address.partition("#")
+    with JournalReader(run.path / JOURNAL) as journal:
+        entry = journal.at(question)
+        if entry is None or entry.kind != "ask":
+            raise InputError(_unknown_address(run, journal, question))
+        tries = [a for a in journal.addresses() if a == question.rpartition(".")[0]]
+        if tries:
+            hint = f"fork at the question itself: {tries[0]}"
+            raise InputError(Problem(f"{question}: this is a re-ask", hint=hint))
+        digest = journal.content_digest()
+    reply = None
+    if replacement.say is not None:
+        reply = _written_reply(run, entry, address, replacement.say)
+    elif address != question and len(said := _utterances_of(run, question)) > 1:
+        hint = f"--drop and --model change the whole reply: name {question}"
+        message = f"{question}: one reply holds {', '.join(said)}"
+        raise InputError(Problem(message, hint=hint))
+    return ReplyChange(
+        relative_path(run.path, folder),
+        run.id,
+        digest,
+        question,
+        reply,
+        replacement.drop,
+        replacement.model,
+    )
+
+
+def start_fork(
+    run: RunFolder, found: StudyFile, options: RunOptions, stopper: Stopper | None = None
+) -> RunFolder:
+    """Run a fork whose change is in the options. A folder in which nothing was asked because the
+    words do not answer the question is removed again."""
+    assert options.out is not None
+    providers = providers_of(found, options)
+    options.consent.require_sending(found.path, found.config, providers)
+    check_models(found, options)
+    plan = Plan(run.path / PLAN, started_at="")  # opened to compare, and never written
+    plan.seal(DESIGN, design_of(found, providers, plan.sealed(DESIGN)))
+    is_new = not options.out.exists()
+    try:
+        return run_study(found, options, stopper)
+    except InputError:
+        if is_new and not _has_asked(options.out):
+            shutil.rmtree(options.out, ignore_errors=True)
+        raise
+
+
+def _has_asked(folder: Path) -> bool:
+    if not (folder / JOURNAL).exists():
+        return False
+    with JournalReader(folder / JOURNAL) as journal:
+        return bool(journal.spent()[0])
+
+
+def _unknown_address(run: RunFolder, journal: JournalReader, address: str) -> Problem:
+    known = [a for a in journal.addresses() if "/ask" in a or a.startswith("ask")]
+    guess = nearest(address, known) or next(iter(known), "")
+    hint = "folkmoot show RUN ID --addresses lists them"
+    return Problem(
+        f"{run.path}: no question was asked at {address}",
+        hint=f"{hint}; did you mean {guess}?" if guess else hint,
+    )
+
+
+def _written_reply(run: RunFolder, entry: Entry, address: str, words: str) -> str:
+    """The raw reply that says these words: the words themselves or, where the reply is JSON, the
+    reply with them in place of what was said.
+
+    Raises InputError where it is not known which part of the reply was said.
+    """
+    if not _is_structured(entry.reply):
+        return words
+    if _is_structured(words):
+        return words
+    said = _utterances_of(run, address)
+    if len(said) > 1:
+        hint = f"name one of them: {', '.join(said)}"
+        raise InputError(Problem(f"{entry.address}: several speak in this reply", hint=hint))
+    _, value = json_candidates(entry.reply, "{[")[0]
+    for text in said.values():
+        changed, count = _replaced(value, text, words)
+        if count:
+            return json.dumps(changed, ensure_ascii=False)
+    names = ", ".join(value) if isinstance(value, Mapping) else "a list"
+    hint = f"give the whole reply as JSON ({names})"
+    raise InputError(Problem(f"{entry.address}: the reply is JSON, and holds no speech", hint=hint))
+
+
+def _is_structured(reply: str) -> bool:
+    found = json_candidates(reply, "{[") if reply.lstrip()[:1] in ("{", "[", "`") else []
+    return bool(found) and isinstance(found[0][1], (dict, list))
+
+
+def _utterances_of(run: RunFolder, address: str) -> dict[str, str]:
+    """Id → text of what was said in the reply at an address, or of the utterance with this id."""
+    if not run.has_table(UTTERANCES):
+        return {}
+    column = "utterance_id" if "#" in address else "address"
+    rows = run.lazy(UTTERANCES).filter(pl.col(column) == address).select("utterance_id", "text")
+    return {id: text for id, text in rows.collect().iter_rows() if text}
+
+
+def _replaced(value: object, text: str, words: str) -> tuple[object, int]:
+    """The value with these words in place of each string that is the text, and how many were."""
+    if isinstance(value, str):
+        return (words, 1) if value.strip() == text.strip() else (value, 0)
+    if isinstance(value, Mapping):
+        own = {key: _replaced(below, text, words) for key, below in value.items()}
+        return {key: new for key, (new, _) in own.items()}, sum(n for _, n in own.values())
+    if isinstance(value, list):
+        several = [_replaced(below, text, words) for below in value]
+        return [new for new, _ in several], sum(n for _, n in several)
+    return value, 0

@@ -1,0 +1,162 @@
+"""A fork beside the run that it repeats: what was said in both from the changed reply on.
+
+`compare` shows it where both are among its runs. Which later prompts held the changed words is read
+from the table `provenance`, where their source was recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from folkmoot.engine.journal.earlier_replies import ReplyChange
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.run.fork import fork_change
+from folkmoot.engine.seats.utterances import UTTERANCES
+from folkmoot.hints import shortened
+from folkmoot.kit.findings import Row
+from folkmoot.measures.inference.estimates import plural
+from folkmoot.storage.findings import Finding, Grid
+from folkmoot.storage.provenance_table import PROVENANCE
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
+
+SECTION = "What follows from one reply"
+MAX_ROWS = 60  # of both talks side by side
+MAX_CHARACTERS = 300  # of one reply
+
+
+class _Reply(NamedTuple):
+    """What a run has at an address: who was asked, what was recorded, and the raw reply."""
+
+    speaker: str
+    text: str
+    raw: str
+
+
+def forks_among(runs: Sequence[RunFolder]) -> Iterator[Finding]:
+    """One finding for each run that is a fork of another of these."""
+    digests = {run.manifest.get("journal_digest"): run for run in runs if run.finished}
+    for fork in runs:
+        change = fork_change(fork)
+        base = digests.get(change.journal_digest) if change is not None else None
+        if change is not None and base is not None:
+            yield compare_talks(base, fork, change)
+
+
+def compare_talks(base: RunFolder, fork: RunFolder, change: ReplyChange) -> Finding:
+    """Both talks side by side: the changed reply, and every later one that differs or that had the
+    changed words in its prompt."""
+    with JournalReader(base.path / JOURNAL) as one, JournalReader(fork.path / JOURNAL) as other:
+        order = _addresses_in_order(fork, base)
+        before = _replies(base, one, order)
+        after = _replies(fork, other, order)
+        asked = len(other.calls(taken_over=False))
+        taken_over = len(other.calls(taken_over=True))
+    words = _changed_utterances(base, fork, change.address)
+    held_before, held_after = (_prompts_with(run, words) for run in (base, fork))
+    rows: list[Row] = []
+    for address in order:
+        first, second = before.get(address), after.get(address)
+        is_same = first is not None and second is not None and first.raw == second.raw
+        if is_same and address not in held_before and address not in held_after:
+            continue
+        speaker = second or first
+        rows.append(
+            {
+                "speaker": speaker.speaker if speaker is not None else "",
+                base.id: _in_words(first),
+                fork.id: "as before" if is_same else _in_words(second),
+                "changed words in the prompt": "yes" if address in held_after else "no",
+                "address": address,
+            }
+        )
+    held = f"The changed words stood in {plural(len(held_after), 'later prompt')}"
+    if change.dropped:
+        held = f"The words that were left out stood in {plural(len(held_before), 'later prompt')}"
+    notes = [] if len(rows) <= MAX_ROWS else [f"{len(rows) - MAX_ROWS:,} further rows left out."]
+    if not change.draw:
+        notes.append(
+            "One fork shows what followed once. Models that draw their words would also differ "
+            "without a change: `folkmoot fork --repeats` tells both apart."
+        )
+    return Finding(
+        "fork",
+        "Where the talks part",
+        f"{_tell_change(change, before, after)} {plural(asked, 'call')} followed from it and "
+        f"{'was' if asked == 1 else 'were'} asked; {taken_over:,} are those of {base.id}. {held}.",
+        Grid.of(
+            rows[:MAX_ROWS],
+            "The changed reply and every later one that differs, or that had the changed words in "
+            "its prompt, in the order of the study.",
+        ),
+        notes=tuple(notes),
+        section=SECTION,
+    )
+
+
+def _tell_change(
+    change: ReplyChange, before: Mapping[str, _Reply], after: Mapping[str, _Reply]
+) -> str:
+    was, now = before.get(change.address), after.get(change.address)
+    who = was.speaker if was is not None else "the speaker"
+    first, second = _in_words(was), _in_words(now)
+    if change.dropped:
+        return f"{who} said “{first}”; in the fork this reply is left out."
+    by = f" (by {change.model})" if change.model is not None else ""
+    return f"{who} said “{first}”; in the fork “{second}”{by}."
+
+
+def _in_words(reply: _Reply | None) -> str:
+    return "not asked" if reply is None else shortened(reply.text or "nothing", MAX_CHARACTERS)
+
+
+def _addresses_in_order(fork: RunFolder, base: RunFolder) -> list[str]:
+    """The questions of both runs in the order of the protocol, those of the fork first where only
+    one of them has it."""
+    asked = [run.lazy("answers").select("address").collect()["address"] for run in (fork, base)]
+    return list(dict.fromkeys(address for column in asked for address in column))
+
+
+def _replies(run: RunFolder, journal: JournalReader, addresses: Sequence[str]) -> dict[str, _Reply]:
+    """Address → what this run has there: what was said or chosen, else the raw reply."""
+    columns = ("address", "speaker_id", "recorded", "missing")
+    answers = {a: rest for a, *rest in run.lazy("answers").select(columns).collect().iter_rows()}
+    said = _utterances(run)
+    found: dict[str, _Reply] = {}
+    for address in addresses:
+        if address not in answers or (entry := journal.at(address, whole=False)) is None:
+            continue
+        speaker, recorded, missing = answers[address]
+        told = " / ".join(said.get(address, {}).values())
+        told = told or recorded or (f"(no answer: {missing})" if missing else entry.reply)
+        found[address] = _Reply(speaker or "", told, entry.reply)
+    return found
+
+
+def _utterances(run: RunFolder) -> dict[str, dict[str, str]]:
+    """Address → what was said in the reply there, by id."""
+    found: dict[str, dict[str, str]] = {}
+    if run.has_table(UTTERANCES):
+        rows = run.lazy(UTTERANCES).select("address", "utterance_id", "text").collect()
+        for address, name, text in rows.iter_rows():
+            if address and text:
+                found.setdefault(address, {})[name] = text
+    return found
+
+
+def _changed_utterances(base: RunFolder, fork: RunFolder, address: str) -> list[str]:
+    """The sources that name the changed words: the reply itself, and what was said in it otherwise
+    than before."""
+    was, now = (_utterances(run).get(address, {}) for run in (base, fork))
+    changed = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+    return [address, *changed] if not was and not now else changed
+
+
+def _prompts_with(run: RunFolder, sources: Sequence[str]) -> set[str]:
+    """The questions with a text of these sources in the prompt."""
+    if not run.has_table(PROVENANCE):
+        return set()
+    spans = run.lazy(PROVENANCE).filter(pl.col("source_id").is_in(list(sources)))
+    return set(spans.select("address").collect()["address"])

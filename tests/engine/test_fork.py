@@ -1,0 +1,248 @@
+"""Forks: one reply is changed, what depends on it is asked, everything else is taken over."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import folkmoot
+from folkmoot import Session, Speaker, Study, StudyConfig
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.run.fork import fork_change
+from folkmoot.engine.run.verify import verify_run
+from folkmoot.engine.study.study import registered
+from folkmoot.errors import DriftError, ForeignJournal, InputError
+from folkmoot.models.request import Reply, Request
+from folkmoot.models.scripted import Scripted
+from folkmoot.report.comparison.compare import compare
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
+from tests.contract.small import people_of, small_study
+
+SmallRun = Callable[[str], Path]
+WORDS = "The costs are unfair, and my neighbours would have to leave."
+
+
+class Crash(Exception):
+    """Stands for anything that ends a process in the middle."""
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def public_words(run: Path) -> tuple[str, str]:
+    """The first public utterance that a later prompt quotes: its id and its text."""
+    table = pl.read_parquet(run / "tables" / "utterances.parquet")
+    quoted = pl.read_parquet(run / "tables" / "provenance.parquet")["source_id"].implode()
+    heard = table.filter(
+        (pl.col("address") != "") & (pl.col("text") != "") & pl.col("utterance_id").is_in(quoted)
+    )
+    said = heard.filter(pl.col("public")) if heard["public"].any() else heard
+    return said["utterance_id"][0], said["text"][0]
+
+
+def entries(run: Path) -> dict[str, tuple[bytes, str, int]]:
+    with JournalReader(run / JOURNAL) as journal:
+        return {e.address: (e.fingerprint, e.reply, e.attempts) for e in journal.entries()}
+
+
+@pytest.mark.parametrize("study", sorted(registered()))
+def test_only_what_depends_on_the_reply_is_asked(
+    study: str, small_run: SmallRun, tmp_path: Path
+) -> None:
+    base = small_run(study)
+    before = hashes(base)
+    name, text = public_words(base)
+    words = ("no" if text == "yes" else "yes") if study == "workbook" else WORDS
+    fork = folkmoot.fork(base, name, say=words, out=tmp_path / "fork")
+
+    was, now = entries(base), entries(fork.path)
+    told = fork.manifest["fork"]
+    change = fork_change(fork.folder)
+    assert change is not None and words in now[change.address][1]
+    assert now[change.address][0] == was[change.address][0], "the question is the same"
+    asked = {address for address, (_, _, attempts) in now.items() if attempts}
+    assert asked, "something heard these words"
+    for address, (fingerprint, reply, attempts) in now.items():
+        if address not in asked and address != change.address:
+            assert was[address][:2] == (fingerprint, reply)
+        elif attempts:
+            assert address not in was or was[address][0] != fingerprint, address
+    assert told["asked"] == sum("compute" not in address for address in asked)
+    assert 0 < told["asked"] < RunFolder(base).manifest["calls"] / 2
+    assert (fork.path / "plan.json").read_text("utf-8").count(change.journal_digest) == 1
+    assert hashes(base) == before
+    verified = verify_run(fork.folder)
+    assert verified.consistent, (verified.differences, verified.not_compared)
+
+
+def test_the_same_words_change_nothing(small_run: SmallRun, tmp_path: Path) -> None:
+    base = small_run("focus_group")
+    name, text = public_words(base)
+    fork = folkmoot.fork(base, name, say=text, out=tmp_path / "fork")
+    assert fork.manifest["fork"]["asked"] == 0
+    for table in RunFolder(base).tables():
+        assert fork.folder.table(table).equals(RunFolder(base).table(table)), table
+
+
+def test_compare_shows_both_talks_and_who_read_the_words(
+    small_run: SmallRun, tmp_path: Path
+) -> None:
+    base = small_run("focus_group")
+    name, text = public_words(base)
+    fork = folkmoot.fork(base, name, say=WORDS, out=tmp_path / "fork")
+    found = next(f for f in compare([RunFolder(base), fork.folder]) if f.key == "fork")
+    assert WORDS in found.says and text in found.says
+    rows = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
+    spans = fork.table("provenance").filter(pl.col("source_id") == name)
+    read = set(spans["address"])
+    assert read and {r["address"] for r in rows if r["changed words in the prompt"] == "yes"} == {
+        a for a in read if a in {r["address"] for r in rows}
+    }
+    assert f"stood in {len(read)} later prompt" in found.says
+    with JournalReader(fork.path / JOURNAL) as journal:
+        for address in read:
+            assert any(WORDS in m.content for m in journal.messages(address))
+
+
+def test_a_reply_is_left_out(small_run: SmallRun, tmp_path: Path) -> None:
+    base = small_run("cross_pollination")
+    votes = RunFolder(base).table("answers").filter(pl.col("kind") == "choice")
+    address = votes["address"][-1]
+    fork = folkmoot.fork(base, address, drop=True, out=tmp_path / "fork")
+    answer = fork.table("answers").filter(pl.col("address") == address)
+    assert answer["missing"].to_list() == ["dropped"]
+    assert verify_run(fork.folder).consistent
+
+
+def test_another_model_gives_the_reply(tmp_path: Path) -> None:
+    def answer(request: Request, address: str) -> Reply | str:
+        if request.model == "gpt-4o":
+            return Reply("Something else entirely.", model_served="gpt-4o-2024-11-20")
+        return inner.complete(request, address=address)  # type: ignore[return-value]
+
+    inner = people_of("focus_group")
+    source = small_study("focus_group", tmp_path)
+    base = folkmoot.run(source, out=tmp_path / "run", provider=people_of("focus_group"))
+    replies = base.table("utterances").filter(
+        (pl.col("speaker_role") == "participant") & (pl.col("address") != "")
+    )
+    address = replies["address"][0]
+    fork = folkmoot.fork(
+        base, address, model="gpt-4o", out=tmp_path / "fork", provider=Scripted(answer)
+    )
+    with JournalReader(fork.path / JOURNAL) as journal:
+        asked = {e.model_asked for e in journal.entries("ask") if e.address == address}
+        others = {
+            e.model_asked for e in journal.entries("ask") if not e.address.startswith(address)
+        }
+    assert asked == {"gpt-4o"} and "gpt-4o" not in others
+    served = {m["asked"]: m["served"] for m in fork.manifest["models"]}
+    assert served["gpt-4o"] == ["gpt-4o-2024-11-20"]
+    row = fork.table("answers").filter(pl.col("address") == address)
+    assert row["model_asked"].to_list() == ["gpt-4o"]
+    assert verify_run(fork.folder).consistent
+
+
+def test_a_killed_fork_goes_on_where_it_was(tmp_path: Path) -> None:
+    inner = people_of("town_hall")
+    answered = 0
+
+    async def answer(request: Request, address: str) -> Reply:
+        nonlocal answered
+        answered += 1
+        if answered == 4:
+            raise Crash
+        return await inner.complete(request, address=address)
+
+    source = small_study("town_hall", tmp_path)
+    base = folkmoot.run(source, out=tmp_path / "run", provider=people_of("town_hall"))
+    name, _ = public_words(base.path)
+    whole = folkmoot.fork(
+        base, name, say=WORDS, out=tmp_path / "whole", provider=people_of("town_hall")
+    )
+    with pytest.raises(Crash):
+        folkmoot.fork(base, name, say=WORDS, out=tmp_path / "fork", provider=Scripted(answer))
+    fork = folkmoot.fork(
+        base, name, say=WORDS, out=tmp_path / "fork", provider=people_of("town_hall")
+    )
+    assert fork.manifest["journal_digest"] == whole.manifest["journal_digest"]
+    assert fork.manifest["fork"]["asked"] == whole.manifest["fork"]["asked"] > 4
+    with JournalReader(fork.path / JOURNAL) as journal:
+        assert journal.spent()[0] == fork.manifest["fork"]["asked"], "the budget counts no other"
+
+
+def test_words_that_answer_no_question_are_refused(small_run: SmallRun, tmp_path: Path) -> None:
+    base = small_run("cross_pollination")
+    votes = RunFolder(base).table("answers").filter(pl.col("kind") == "choice")
+    with pytest.raises(InputError, match="cannot be read"):
+        folkmoot.fork(base, votes["address"][0], say="a holiday", out=tmp_path / "fork")
+    assert not (tmp_path / "fork").exists()
+
+
+def test_mistakes_are_told(small_run: SmallRun, tmp_path: Path) -> None:
+    base = small_run("town_hall")
+    out = tmp_path / "fork"
+    with pytest.raises(InputError, match="did you mean set01_lv1/round1/session/ask0"):
+        folkmoot.fork(base, "set01_lv1/round1/session/ask9", say="…", out=out)
+    with pytest.raises(InputError, match="several speak in this reply"):
+        folkmoot.fork(base, "set01_lv1/round1/session/ask0", say="…", out=out)
+    with pytest.raises(InputError, match="one reply in one way"):
+        folkmoot.fork(base, "set01_lv1/round1/session/ask0", say="…", drop=True, out=out)
+    unfinished = tmp_path / "unfinished"
+    shutil.copytree(base, unfinished)
+    (unfinished / "manifest.json").unlink()
+    with pytest.raises(InputError, match="not finished"):
+        folkmoot.fork(unfinished, "set01_lv1/round1/session/ask0", drop=True, out=out)
+    assert not out.exists()
+
+
+def three_questions(first: str) -> Study:
+    async def protocol(session: Session) -> None:
+        heard: list[str] = []
+        for question in (first, "And then?", "What follows?"):
+            scope = session.at(f"q{len(heard)}")
+            said = await scope.ask(Speaker("a", "A"), f"{question} {' '.join(heard)}")
+            heard.append(str(said))
+            scope.say(Speaker("a", "A"), said)
+
+    return Study("three", "Three questions", StudyConfig, protocol, tables=())
+
+
+def test_a_study_that_asks_otherwise_is_no_fork(tmp_path: Path) -> None:
+    """What differs before the changed reply would be taken for its effect."""
+
+    def echo() -> Scripted:
+        return Scripted(lambda request, address: f"{len(request.messages[-1].content)} characters")
+
+    study = three_questions("How do you do?")
+    base = folkmoot.run(study, {}, out=tmp_path / "run", provider=echo())
+    options = {"say": "Well.", "out": tmp_path / "fork", "provider": echo()}
+    with pytest.raises(DriftError, match="before the changed reply"):
+        folkmoot.fork(base, "q1/ask0", study=three_questions("How are you?"), **options)
+    fork = folkmoot.fork(base, "q1/ask0", study=study, **options)
+    assert fork.manifest["fork"]["asked"] == 1, "the last question alone hears the second reply"
+    assert fork.manifest["calls"] == 3
+
+
+def test_a_resumed_fork_wants_the_run_it_came_from(tmp_path: Path) -> None:
+    source = small_study("town_hall", tmp_path)
+    base = folkmoot.run(source, out=tmp_path / "run", provider=people_of("town_hall"))
+    name, _ = public_words(base.path)
+
+    def die(_request: Request, _address: str) -> str:
+        raise Crash
+
+    out = tmp_path / "fork"
+    with pytest.raises(Crash):
+        folkmoot.fork(base, name, say=WORDS, out=out, provider=Scripted(die))
+    other = folkmoot.run(source, seed=7, out=tmp_path / "other", provider=people_of("town_hall"))
+    shutil.copy(other.path / JOURNAL, base.path / JOURNAL)
+    with pytest.raises((ForeignJournal, InputError)):
+        folkmoot.fork(base, name, say=WORDS, out=out, provider=people_of("town_hall"))
