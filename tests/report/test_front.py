@@ -227,9 +227,11 @@ def test_the_first_page_says_how_brackets_and_circles_are_read(pilot: RunFolder)
 
     adjusted = "Adjusted p: p times the number of primary claims."
     unit = "Independent unit: set (9)."
-    assert legend(shares) == f"Brackets and lines: 95 % intervals. {adjusted} {unit}"
-    assert legend(few) == "Filled: the mean; open: each set."
     together = "Brackets and lines: intervals; those of primary claims hold together at 95 %."
+    assert legend(shares) == f"{together} {adjusted} {unit}"
+    plain = replace(shares, says="7 % (5 to 11 %).")
+    assert legend(plain) == f"Brackets and lines: 95 % intervals. {unit}"
+    assert legend(few) == "Filled: the mean; open: each set."
     assert legend(stated) == f"{together} {unit}"
     primary = replace(stated, section="Effects", grid=Grid.of([{"level_share": 0.983}]))
     assert legend(primary) == f"{together} {unit}"

@@ -136,7 +136,7 @@ def test_headline_rates(pilot):
     # Wilson for 10 of 100.
     assert column(f, "low_rate")["Simple passive"] == pytest.approx(0.0552291, abs=1e-6)
     assert column(f, "high_rate")["Simple passive"] == pytest.approx(0.1743657, abs=1e-6)
-    assert "Simple passive: 10 of 100 changed, 10 % (6 to 17 %)" in f.says
+    assert "Simple passive: 10 of 100 changed, 10.0 % (6 to 17 %)" in f.says
     assert isinstance(f.chart, Intervals)
 
 

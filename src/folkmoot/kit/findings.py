@@ -186,9 +186,10 @@ def who_to_whom(
 # --- words -------------------------------------------------------------------------------------
 
 
-def share(e: Estimate, aside: str = "") -> str:
-    """ "16 % (9 to 23 %)"; `aside` is added within the brackets, as in all of these."""
-    return _worded(e, percent(e.value), estimates.span(e.low, e.high), aside)
+def share(e: Estimate, aside: str = "", digits: int = 0) -> str:
+    """ "16 % (9 to 23 %)"; `aside` is added within the brackets, as in all of these. With one digit
+    more beside a difference, as in `number`."""
+    return _worded(e, percent(e.value, digits), estimates.span(e.low, e.high), aside)
 
 
 def points(e: Estimate, aside: str = "") -> str:

@@ -92,7 +92,8 @@ def points(difference: float, digits: int = 0) -> str:
     """0.123 → "+12 points"; with one digit "+12.3 points"."""
     if not math.isfinite(difference):
         return "an unknown number of points"
-    rounded = round(100 * difference, digits)
+    # Ties away from zero, as readers round: 12.5 is 13, and 35.0 less 12.5 is 23.
+    rounded = round(100 * difference + math.copysign(1e-9, difference), digits)
     told = f"{rounded:{'+' if rounded else ''}.{digits}f}".replace("-", "−")
     return f"{told if rounded else 0} point{'' if abs(rounded) == 1 else 's'}"
 

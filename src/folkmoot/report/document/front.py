@@ -156,6 +156,7 @@ def _legend(main: Sequence[Finding], said: Sequence[str]) -> str:
     if any(re.search(r"\([^)]*\d to ", words) for words in said):
         # Primary claims and several hypotheses have levels of their own, which their tables name.
         own = any(f.section == STATED or "level_share" in f.grid.columns for f in main)
+        own = own or any("adjusted p" in words for words in said)
         parts.append(
             "Brackets and lines: intervals; those of primary claims hold together at 95 %."
             if own

@@ -260,7 +260,7 @@ def _conclude_intent(likely: Estimate, moved: Result | None) -> str:
 def _sentence(result: Result) -> str:
     """A claim in one sentence: with its conclusion if it is primary, else as an estimate."""
     primary = result.claim.family == "primary"
-    told = result.concluded if primary else result.estimated
+    told = result.concluded if primary else f"{result.estimated}, exploratory"
     return f"{told[0].upper()}{told[1:]}."
 
 

@@ -187,6 +187,8 @@ def inclusion(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
     says = [_scored(level, levels[level]["switches"], e) for level, e in own.items()]
     if checked:
         says.append(_compare_scores(own, aloud))
+    if any(e["gap"].has_interval for e in own.values()):
+        says.append("Gaps at one level are exploratory: nothing is concluded from them.")
     gaps = {f"level {level}": e["gap"] for level, e in own.items()}
     return Finding(
         "inclusion",

@@ -131,7 +131,7 @@ def _rates_aloud(votes: Votes, of: Mapping[str, Estimate]) -> str:
     if of:
         said.append(
             listed(
-                f"{a.name}: {a.changed} of {a.n} changed, {share(of[a.condition])}"
+                f"{a.name}: {a.changed} of {a.n} changed, {share(of[a.condition], digits=1)}"
                 for a in votes.twice
             )
         )
