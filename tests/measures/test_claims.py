@@ -130,20 +130,58 @@ def test_verdict_p_and_interval_never_contradict_each_other(
             assert apart == "yes" and e.excludes_zero, says
 
 
-def test_simultaneous_intervals_hold_together_with_effects_and_without() -> None:
+TOGETHER = ["share", "mean", "paired share", "clusters"]
+EFFECTS = (0.0, 0.15, 0.3)
+
+
+def arms_with(rng: np.random.Generator, how: str, shift: float, other: np.ndarray) -> list[Side]:
+    """Both arms of a claim; `other` (60,): the values of the second arm, the same for all claims."""
+    names = [f"p{i}" for i in range(60)]
+    if how == "paired share":  # some of those who do not show it in the second arm do in the first
+        first = np.maximum(other, rng.random(60) < shift / 0.6)
+        return [Side.of(first, names), Side.of(other, names)]
+    if how == "share":
+        first = rng.random(60) < 0.4 + shift
+        return [Side.of(first, [f"a{n}" for n in names]), Side.of(other, names)]
+    groups = [str(i // 6) for i in range(60)] if how == "clusters" else names
+    common = rng.normal(0, 0.3, 10).repeat(6) if how == "clusters" else 0.0
+    first = shift + common + rng.normal(size=60)
+    return [Side.of(first, [f"a{g}" for g in groups]), Side.of(other, groups)]
+
+
+def held_together(how: str, draws: int) -> int:
+    """In how many data sets all three primary intervals hold their difference: one of nothing, and
+    two of something, tested against the same arm."""
     rng = np.random.default_rng(3108)
-    truths = (0.0, 0.3, 0.6)
-    claims = {Claim(f"t.c{n}", ("a", "b"), "mean", family="primary"): n for n in range(3)}
+    claims = {
+        Claim(f"t.c{n}", ("a", "b"), "share" if "share" in how else "mean", family="primary"): n
+        for n in range(3)
+    }
     held = 0
-    for _ in range(400):
-        base = rng.normal(size=40)
-        arms = [Side.of(rng.normal(t, 1, 40), [f"a{i}" for i in range(40)]) for t in truths]
-        other = Side.of(base, [f"b{i}" for i in range(40)])
-        found = judge_families(list(claims), lambda c, arms=arms: (c, arms[claims[c]], other))  # type: ignore[misc]  # noqa: B023
-        held += all(
-            r.estimate.low <= t <= r.estimate.high for r, t in zip(found, truths, strict=True)
-        )
-    assert held >= 0.93 * 400
+    for _ in range(draws):
+        if "share" in how:
+            other = (rng.random(60) < 0.4).astype(float)
+        else:
+            common = rng.normal(0, 0.3, 10).repeat(6) if how == "clusters" else 0.0
+            other = common + rng.normal(size=60)
+        arms = {c: arms_with(rng, how, EFFECTS[n], other) for c, n in claims.items()}
+        found = judge_families(list(claims), lambda c, arms=arms: (c, *arms[c]))  # type: ignore[misc]
+        spans = [(r.estimate.low, r.estimate.high) for r in found]
+        held += all(low <= truth <= high for (low, high), truth in zip(spans, EFFECTS, strict=True))
+    return held
+
+
+@pytest.mark.parametrize("how", TOGETHER)
+def test_simultaneous_intervals_hold_together_with_effects_and_without(how: str) -> None:
+    assert held_together(how, 150) >= 0.90 * 150  # three standard errors below 95 %
+
+
+@pytest.mark.nightly(part="truths")
+@pytest.mark.parametrize("how", TOGETHER)
+def test_they_do_in_2000_data_sets(how: str) -> None:
+    found = held_together(how, 2_000)
+    print(f"{how}: all three intervals hold in {found} of 2000 data sets")
+    assert found >= 0.93 * 2_000
 
 
 def test_too_few_degrees_of_freedom_are_no_test_and_the_report_says_so() -> None:
