@@ -14,7 +14,7 @@ import pytest
 
 import folkmoot
 from folkmoot import Run
-from folkmoot.errors import InputError
+from folkmoot.errors import InputError, RunPaused
 from folkmoot.kit.calls import JournalReader
 from folkmoot.models.request import Request
 from folkmoot.storage.findings import Heat, Intervals
@@ -64,6 +64,17 @@ def test_a_run_without_files_gets_them_again_from_its_tables(held: Run, tmp_path
     assert len(made) == 8 * len(FILES) + 3
     for name, content in made.items():
         assert content == held.folder.json(name), name
+
+
+def test_a_paused_run_has_the_files_of_its_complete_sets(tmp_path: Path) -> None:
+    # A discussion takes 57 calls, so that the third of three does not come to its end.
+    settings = small_hall(tmp_path) | {"sets": 3, "budget_calls": 130}
+    with pytest.raises(RunPaused):
+        hold(tmp_path, settings, scripted(plain))
+    found = {p.relative_to(tmp_path / "run") for p in (tmp_path / "run").glob("set*/*.json")}
+    complete = ("set01_lv2-1", "set02_lv2-1")
+    assert found == {Path(name, f"{file}.json") for name in complete for file in FILES}
+    assert RunFolder(tmp_path / "run").json("levels.json")["sets"] == 2
 
 
 def test_all_levels_of_a_set_have_the_same_residents_and_orders(held: Run) -> None:

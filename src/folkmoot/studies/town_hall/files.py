@@ -95,6 +95,9 @@ def discussions_of(run: RunFolder) -> Iterator[HeldDiscussion]:
     residents = run.table("residents")
     calls = _calls_of_sessions(run)
     for id, set_number, level in run.rows("discussions", "discussion_id", "set", "level"):
+        # A run that an earlier version began has written these files itself.
+        if (id,) not in parts["typed_answers"]:
+            continue
         yield HeldDiscussion(
             id,
             set_number,
@@ -141,7 +144,8 @@ def files(held: HeldDiscussion) -> dict[str, Json]:
 
 def _discussion_log(held: HeldDiscussion) -> Json:
     tables = held.tables
-    first = tables["rounds"].filter(round=1).join(tables["portraits"], on="agent_id")
+    first = tables["rounds"].filter(round=1)
+    first = first.join(tables["portraits"], on="agent_id", maintain_order="left")
     known = {resident["id"]: resident for resident in held.residents}
     listed = ("label", "is_vulnerable", "vulnerable_type")
     spoken = tables["utterances"].filter(pl.col("stage") == "speak", "public").sort("turn")

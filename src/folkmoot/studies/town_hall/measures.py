@@ -163,11 +163,31 @@ def survival(tables: Tables) -> pl.DataFrame:
     )
 
 
+# What is summed over the rounds of a group: columns of `rounds`.
 SUMMED = (
     *(f"reactions_{name}" for name in SPECTRUM),
     *("possible_reactions", "total_reaction_count", "positive_reaction_count"),
     *("interaction_count", "cited_as_compelling_count", "questions_received", "speaking_volume"),
 )
+# The totals of the source, in the order of `metrics_summary.json`.
+TOTALS = (
+    *("residents", "reaction_spectrum", "total_possible_reactions", "total_reaction_count"),
+    *("positive_reaction_count", "interaction_count", "interaction_types"),
+    *("cited_as_compelling_count", "questions_received", "speaking_volume"),
+    *("originated_items", "items_passed", "concerns_in_final"),
+)
+# Figures that are a total of the group divided by its residents: figure → total.
+PER_RESIDENT = {
+    "reactions_per_resident": "total_reaction_count",
+    "positive_reactions_per_resident": "positive_reaction_count",
+    "interactions_per_resident": "interaction_count",
+    "compelling_citations_per_resident": "cited_as_compelling_count",
+    "responders_per_resident": "responders",
+    "speaking_volume_per_resident": "speaking_volume",
+    "items_originated_per_resident": "raised",
+    "items_passed_per_resident": "won",
+    "concerns_in_final_per_resident": "concerns_in_final",
+}
 
 
 def measure(tables: Tables, by: str) -> dict[Any, Json]:
@@ -243,38 +263,13 @@ def measure(tables: Tables, by: str) -> dict[Any, Json]:
 
 def _name_measures(row: Json, *, has_items: bool, has_text: bool) -> Json:
     """The totals and figures of one group from its sums and means."""
-    residents = row["residents"]
-    survived = row["survival"] or []
-    totals = {
-        "residents": residents,
+    survived, residents = row["survival"] or [], row["residents"]
+    known = {
+        **row,
+        **{figure: ratio(row[total], residents) for figure, total in PER_RESIDENT.items()},
         "reaction_spectrum": {name: row[f"reactions_{name}"] for name in SPECTRUM},
         "total_possible_reactions": row["possible_reactions"],
-        "total_reaction_count": row["total_reaction_count"],
-        "positive_reaction_count": row["positive_reaction_count"],
-        "interaction_count": row["interaction_count"],
         "interaction_types": {name: row[name] for name in INTERACTIONS},
-        "cited_as_compelling_count": row["cited_as_compelling_count"],
-        "questions_received": row["questions_received"],
-        "speaking_volume": row["speaking_volume"],
-        "originated_items": row["originated_items"],
-        "items_passed": row["items_passed"],
-        "concerns_in_final": row["concerns_in_final"],
-    }
-    per_resident = {
-        "reactions": "total_reaction_count",
-        "positive_reactions": "positive_reaction_count",
-        "interactions": "interaction_count",
-        "compelling_citations": "cited_as_compelling_count",
-        "responders": "responders",
-        "speaking_volume": "speaking_volume",
-        "items_originated": "raised",
-        "items_passed": "won",
-        "concerns_in_final": "concerns_in_final",
-    }
-    known = row | {
-        f"{name}_per_resident": ratio(row[of], residents) for name, of in per_resident.items()
-    }
-    known |= {
         "positive_reaction_ratio": ratio(
             row["positive_reaction_count"], row["total_reaction_count"]
         ),
@@ -285,7 +280,7 @@ def _name_measures(row: Json, *, has_items: bool, has_text: bool) -> Json:
         known |= dict.fromkeys(("items_originated_per_resident", "items_passed_per_resident"))
     if not has_text:
         known["concerns_in_final_per_resident"] = None
-    return totals | {name: known[name] for name in FIGURES}
+    return {name: known[name] for name in (*TOTALS, *FIGURES)}
 
 
 def compare_groups(tables: Tables) -> dict[str, Json]:
