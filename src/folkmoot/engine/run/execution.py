@@ -35,7 +35,7 @@ from folkmoot.engine.calls.retries import Allowance, Halted
 from folkmoot.engine.journal.earlier_replies import EarlierReplies, ReplyChange
 from folkmoot.engine.journal.integrity import digest_of_run
 from folkmoot.engine.journal.journal import Journal, JournalReader, Replay
-from folkmoot.engine.run.event_loop import Stopper, interruptible
+from folkmoot.engine.run.event_loop import Stopper, interruptible, release_free_memory
 from folkmoot.engine.run.preflight import preflight
 from folkmoot.engine.run.study_language import describe_language
 from folkmoot.engine.seats.seat_manager import Desk
@@ -464,6 +464,8 @@ async def _finish(execution: Execution, context: RunContext, end: _End, began: f
         context.journal.close()
         if execution.options.rehearsal:
             return
+        if context.large:
+            release_free_memory()
         tables: dict[str, pl.LazyFrame] = {}
         if outcome in WITH_TABLES:
             for name, table in context.recorded():
