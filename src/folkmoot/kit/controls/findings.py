@@ -44,10 +44,22 @@ def control_findings(run: RunFolder) -> list[Finding]:
     if finished_controls(run) is None:
         return [_unfinished()] if run.config.get("controls") and run.finished else []
     controls = RunFolder(run.path / CONTROLS)
-    table = controls.table(ControlRow.table)
-    contrasts = decision_contrasts(table, _options_in(run))
+    return findings_in(controls.table(ControlRow.table), _options_in(run), _margins(controls))
+
+
+def findings_in(
+    table: pl.DataFrame, options: Mapping[str, tuple[str, ...]], margins: Mapping[str, float]
+) -> list[Finding]:
+    """The findings of a table of control answers.
+
+    Args:
+        table: `control_answers`
+        options: address of a decision → its options, in one order for all participants
+        margins: question → the largest distance between conditions that counts as none
+    """
+    contrasts = decision_contrasts(table, options)
     effects = measure_effects(table, contrasts)
-    drifts, drift_findings = _drift(table, effects, _margins(controls))
+    drifts, drift_findings = _drift(table, effects, margins)
     means = {contrast: drift.mean for contrast, drift in drifts.items()}
     return found(
         effects_finding(effects, means, table),
