@@ -10,6 +10,7 @@ import pytest
 
 import folkmoot
 from folkmoot.cli.study_files import rehearsal
+from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import load
 from folkmoot.engine.study.study_file import load_study_file
@@ -17,7 +18,8 @@ from folkmoot.errors import BudgetReached, InputError
 from folkmoot.kit.controls.asking import run_grid_with_controls
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.tables import AS_DESIGNED, ControlRow
-from folkmoot.storage.run_folder import CONTROLS, PLAN, RunFolder
+from folkmoot.report.comparison.pooled import pooled
+from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
 from tests.contract.small import SMALL
 
 VOTES = """
@@ -103,6 +105,37 @@ def test_the_cells_of_a_grid_have_controls_of_their_own(tmp_path: Path) -> None:
     assert len(runs) == 2 and all(answers_in(run).height for run in runs)
 
 
+def test_stated_attributes_are_in_the_personas_of_participants_alone(tmp_path: Path) -> None:
+    more = "respondent: {drift: 0.9}\ncontrols: {retest: false, confounders: none}\n"
+    path = study(tmp_path, more)
+    path.write_text(path.read_text().replace("condition: 6", "condition: 20"))
+    options = RunOptions(model="synthetic", out=tmp_path / "grid")
+    axes = {"controls.confounders": ["none", "all"]}
+    grid = run_grid_with_controls(path, options, axes, 1)
+    plain, stated = (run for _, run in grid.finished().values())
+    with JournalReader(plain.path / JOURNAL) as before, JournalReader(stated.path / JOURNAL) as now:
+        votes = plain.table("exposure").unique("decision", maintain_order=True)
+        for address in votes["address"].to_list():
+            was, told = before.at(address), now.at(address)
+            assert was is not None and told is not None
+            systems = [entry.request["messages"][0]["content"] for entry in (was, told)]
+            assert "siblings" not in systems[0] and "With which hand do you write?" in systems[1]
+            lines = [line for line in systems[1].split("\n\n") if "With which hand" not in line]
+            if address.startswith("initial_vote"):  # later prompts quote what was chosen
+                assert "\n\n".join(lines) == systems[0]
+    spans = stated.table("provenance").filter(pl.col("source_id").str.contains("confounders"))
+    assert set(spans["kind"]) == {"persona"} and "unattributed" not in set(spans["kind"])
+    asked = stated.lazy("answers").select("address", "speaker_id", "role").collect()
+    held = spans.select("address").unique().join(asked, on="address", how="left")
+    assert set(held["role"].drop_nulls()) == {"participant"}
+    found = {finding.key: finding for finding in pooled(grid)}["effect_and_drift"]
+    rows = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
+    drifts = {(row["contrast"], row["specification"]): row["drift_share"] for row in rows}
+    changed = next(contrast for contrast, _ in drifts if "simple_passive: final" in str(contrast))
+    assert drifts[changed, "controls.confounders none"] > 0.3  # type: ignore[operator]
+    assert drifts[changed, "controls.confounders all"] < 0.1  # type: ignore[operator]
+
+
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_every_study_type_takes_them_without_code(name: str, tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
@@ -133,6 +166,7 @@ def test_questions_in_a_file_are_sealed_as_they_are(tmp_path: Path) -> None:
         ("{no_persona: many}", "must be a whole number"),
         ("{orders: true}", "did you mean order"),
         ("{language: fr}", "controls.language"),
+        ("{confounders: [shoes]}", "no negative control shoes"),
     ],
 )
 def test_mistakes_are_told_by_key(written: str, told: str, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from folkmoot.engine.seats.seats import (
     own_card_at,
 )
 from folkmoot.engine.seats.utterances import SELF_DESCRIPTIONS, UTTERANCES, SelfDescriptionRow
+from folkmoot.engine.session.confounders import with_confounders
 from folkmoot.engine.session.effects import (
     AskedAt,
     Exchange,
@@ -184,6 +185,8 @@ class Scope:
             model = run.model_at(address, who.model, who.role) if seat is None else HUMAN
             if seat is not None and run.as_oneself:
                 who = as_oneself(who, await _own_card(run, seat))
+            else:
+                who = with_confounders(who, run.config.controls, run.seed)
             try:
                 messages, begins, spans = build_messages(who, heard, prompt, shows)
             except ValueError as error:

@@ -28,6 +28,7 @@ from folkmoot.files import packaged_yaml
 from folkmoot.hints import shortened
 
 Language = Literal["en", "de"]
+CONFOUNDER = "study.controls.confounders."  # begins the id of the source of a stated attribute
 AGE = "age"  # the id of the question for the fact that most personas state
 _AGE = {"en": "How old are you, in years?", "de": "Wie alt sind Sie, in Jahren?"}
 # Equivalence margins of a negative control: of the total variation between two conditions, and of
@@ -154,6 +155,9 @@ class ControlSettings(BaseModel):
     participants: Annotated[int, Field(ge=1)] = Field(
         200, description="participants of each condition at most, drawn by the seed"
     )
+    confounders: Literal["none", "all"] | tuple[str, ...] = Field(
+        "none", description="negative controls stated for all personas: `all`, or their ids"
+    )
     language: Language = Field(
         "en", description="language of shipped questions and of neutral texts"
     )
@@ -164,6 +168,29 @@ class ControlSettings(BaseModel):
         if isinstance(self.negative, bool):
             return shipped_questions(self.language) if self.negative else ()
         return self.negative
+
+    @model_validator(mode="after")
+    def _known_confounders(self) -> ControlSettings:
+        if isinstance(self.confounders, tuple):
+            known = [question.id for question in self.described]
+            for id in self.confounders:
+                if id not in known:
+                    raise ValueError(
+                        f"confounders: there is no negative control {id}; known: {', '.join(known)}"
+                    )
+        return self
+
+    @property
+    def described(self) -> tuple[ControlQuestion, ...]:
+        """The questions of which confounders are: those that are asked, else the shipped ones."""
+        return self.questions or shipped_questions(self.language)
+
+    @property
+    def stated(self) -> tuple[ControlQuestion, ...]:
+        """The negative controls with answers that are stated for all personas."""
+        if isinstance(self.confounders, str):
+            return self.described if self.confounders == "all" else ()
+        return tuple(q for q in self.described if q.id in self.confounders)
 
     def size_of(self, control: str) -> int:
         """How many participants of each condition a control asks."""

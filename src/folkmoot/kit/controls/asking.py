@@ -164,7 +164,8 @@ def ask_named_controls(
         executor=None,
         away=None,
     )
-    given = settings.model_dump(mode="json", exclude_defaults=True)
+    # The conversations that are continued hold the stated attributes already.
+    given = settings.model_dump(mode="json", exclude_defaults=True, exclude={"confounders"})
     run_controls(run, given, below, stopper, **calling)
 
 

@@ -31,6 +31,7 @@ from folkmoot.storage.findings import Cell, Finding, Grid
 from folkmoot.storage.run_folder import CONTROLS, RunFolder
 
 BY_QUESTION, DISTRIBUTIONS = "negative_controls", "negative_distributions"
+USER_DRIFT = "user_drift"
 LONG = (BY_QUESTION, DISTRIBUTIONS)  # the keys of long tables
 MOST_DRIFT = Margin(high=0.1)  # of the mean distance: a tenth of the answers
 LEAST_KEPT = Margin(low=0.9)
@@ -125,7 +126,7 @@ def _drift(
         if contrast in designed:
             lines[f"{contrast.says}: effect"] = designed[contrast]
     drift_finding = Finding(
-        "user_drift",
+        USER_DRIFT,
         "Does the treatment change who answers?",
         _drift_aloud(list(verdicts.values()), failed),
         Grid.of(

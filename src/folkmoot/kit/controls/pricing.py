@@ -46,7 +46,8 @@ def add_controls(total: Estimate, found: StudyFile, model: str | None) -> Estima
         return total
     part, share = small_part(found, ENOUGH)
     with tempfile.TemporaryDirectory(prefix="folkmoot-controls-") as folder:
-        config = part.config.model_copy(update={**DIRECT, "controls": None})
+        # The attributes that the file states stay in the prompts.
+        config = part.config.model_copy(update=DIRECT)
         config = part.study.rehearsal(config, Path(folder))
         small = replace(part, config=config)
         provider = embedded_provider(small)
@@ -57,7 +58,7 @@ def add_controls(total: Estimate, found: StudyFile, model: str | None) -> Estima
         except InputError:
             return total
         asked = settings.model_copy(update={"participants": EVERYONE, **_at_most(settings)})
-        given = asked.model_dump(mode="json", exclude_defaults=True)
+        given = asked.model_dump(mode="json", exclude_defaults=True, exclude={"confounders"})
         answering = embedded_provider(replace(small, study=study_of(run)))
         controls = run_controls(run, given, replace(options, out=None, provider=answering))
         there = Counter((d.condition, d.moment) for d in decisions)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from folkmoot.engine.settings.controls import AGE
+from folkmoot.engine.settings.controls import AGE, CONFOUNDER
 from folkmoot.respondent.mind.draws import unit
 from folkmoot.respondent.mind.mind import Mind
 from folkmoot.respondent.mind.part import Answering, Part
@@ -38,9 +38,18 @@ def answer_choice(mind: Mind) -> object:
     options = mind.reading.offered
     if not options:
         return None
+    if stated := _stated(mind):
+        return next((option for option in options if stated.endswith(f" {option}.")), None)
     if _drifted(mind, mind.knobs.drift):
         return options[0]
     return _stable(mind, options)
+
+
+def _stated(mind: Mind) -> str:
+    """The attribute that is asked for, as it is stated among the persona's; else empty."""
+    id = f"{CONFOUNDER}{mind.at.address.split('/')[-2]}"
+    own = (p for p in of_kind(mind.reading.passages, "persona") if p.source.id == id)
+    return next((passage.text for passage in own), "")
 
 
 def answer_number(mind: Mind) -> object:
@@ -53,6 +62,8 @@ def answer_number(mind: Mind) -> object:
     if mind.at.address.split("/")[-2] == AGE:
         if age and not _drifted(mind, mind.knobs.persona_forgetting):
             return age[1]
+    elif stated := _stated(mind):
+        return stated.rstrip(".").rpartition(" ")[2]
     elif _drifted(mind, mind.knobs.drift):
         return round(low + (high - low) / 2)
     share = unit(mind.at.seed, mind.who.key, mind.reading.about, "answer")

@@ -21,6 +21,8 @@ from folkmoot.engine.settings.claims import read_sides
 from folkmoot.engine.settings.hypotheses import KEY as STATED
 from folkmoot.engine.study.study import claims_of_run, findings_of, study_of_run
 from folkmoot.errors import InputError
+from folkmoot.kit.controls.across import effect_and_drift_over_cells
+from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.findings import HOLM, Row, found, known, number, signed
 from folkmoot.measures.inference.claims import Claim, Side, evaluate
 from folkmoot.measures.inference.clustered import clustered_mean
@@ -76,7 +78,9 @@ Cells = Mapping[str, tuple[Cell, RunFolder]]
 def findings_of_cells(grid: RunGrid) -> Found:
     """What each finished cell found, by name; None for a cell that holds nothing usable."""
     return {
-        name: None if run.unusable else findings_of(study_of_run(run), run)
+        name: None
+        if run.unusable
+        else [*findings_of(study_of_run(run), run), *control_findings(run)]
         for name, (_, run) in grid.finished().items()
     }
 
@@ -97,6 +101,7 @@ def pooled(grid: RunGrid, cells: Found | None = None) -> list[Finding]:
     return found(
         _overview(grid, len(cells), len(usable)),
         judge_claims({n: both for n, both in grid.finished().items() if n in named}),
+        effect_and_drift_over_cells((cell.specification, own) for cell, own in usable),
         _table(figures, grid.repeats, len(usable)),
         *(_curve(f) for f in figures if f.zero is not None and len(f.cells) > 1),
         _variance(figures, grid),

@@ -1,0 +1,74 @@
+"""Attributes that are stated for all participants (`controls.confounders` of a study file).
+
+A treatment can change whom the model plays because a persona leaves attributes open ("The Illusion
+of Intervention", arXiv 2605.20767). The mitigation of that paper is to state them. They are added
+to the description of the participant in the system prompt, so that no study needs code for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from folkmoot.conversation.prompts import Prompt
+from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.settings.controls import (
+    CONFOUNDER,
+    ControlQuestion,
+    ControlSettings,
+    Language,
+)
+from folkmoot.provenance import (
+    Replacement,
+    concatenate,
+    join,
+    quote,
+    replace_parts,
+    shift_offset,
+    spans_of,
+)
+from folkmoot.randomness import generator
+
+_STATED = {
+    "en": "It is also known about you: ",
+    "de": "Über Sie ist auch bekannt: ",
+}
+
+
+def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: int) -> Speaker:
+    """Return the speaker with the stated attributes behind the description in the system prompt.
+
+    A speaker who is not described by one (a moderator, a coder) is returned as is. The values
+    depend on the seed and the participant's id, so they are the same in all prompts.
+    """
+    stated = settings.stated if settings is not None else ()
+    own = [s for s in spans_of(speaker.system) if s.source[::2] == ("persona", speaker.id)]
+    if settings is None or not stated or not own:
+        return speaker
+    end = max(span.end for span in own)
+    texts = [
+        quote(
+            _statement(attribute, speaker.id, seed, settings.language),
+            "persona",
+            f"{CONFOUNDER}{attribute.id}",
+            speaker.id,
+        )
+        for attribute in stated
+    ]
+    parts = ["\n\n", _STATED[settings.language], join(" ", texts)]
+    inserted = [Replacement(end, end, concatenate(parts, plain=None))]
+    system = speaker.system
+    changed = replace_parts(concatenate([system], plain=None), inserted)
+    begins = (shift_offset(offset, inserted) for offset in getattr(system, "begins", ()))
+    return replace(speaker, system=Prompt(changed, changed.spans, begins))
+
+
+def _statement(attribute: ControlQuestion, id: str, seed: int, language: Language) -> str:
+    """One attribute with the value of a participant. Numbers are nearer to the low end, as numbers
+    of siblings, months and languages are."""
+    rng = generator(seed, ("confounders", attribute.id, id))
+    if attribute.number is None:
+        value = attribute.options[int(rng.integers(len(attribute.options)))]
+    else:
+        low, high = attribute.number
+        value = f"{round(low + (high - low) * rng.random() ** 2 / 4)}"
+    return f"{attribute.text} {value}."

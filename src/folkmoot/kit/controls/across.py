@@ -1,0 +1,107 @@
+"""Effect and user drift over the cells of a grid: how much does a setting change of both?
+
+The setting that this is for is `controls.confounders`, with attributes stated and without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from folkmoot.kit.controls.effects import SECTION
+from folkmoot.kit.controls.findings import USER_DRIFT
+from folkmoot.measures.inference.estimates import percent
+from folkmoot.storage.findings import Cell, Finding, Grid
+
+
+class _Pair(NamedTuple):
+    """Effect and drift of one contrast in one cell; None for what is not known."""
+
+    effect: float | None
+    drift: float | None
+
+
+def effect_and_drift_over_cells(
+    cells: Iterable[tuple[str, Sequence[Finding]]],
+) -> Finding | None:
+    """The finding over cells, each with its specification in words and its findings.
+
+    None if fewer than two specifications have controls.
+    """
+    found: dict[str, dict[str, list[_Pair]]] = {}
+    for specification, findings in cells:
+        drift = next((finding for finding in findings if finding.key == USER_DRIFT), None)
+        for row in drift.grid.rows if drift is not None else ():
+            own = dict(zip(drift.grid.columns, row, strict=True)) if drift is not None else {}
+            pair = _Pair(_number(own["effect_share"]), _number(own["drift_share"]))
+            by_contrast = found.setdefault(specification, {})
+            by_contrast.setdefault(str(own["contrast"]), []).append(pair)
+    if len(found) < 2:
+        return None
+    first, *others = found
+    rows: list[dict[str, Cell]] = []
+    said = []
+    for contrast in found[first]:
+        reference = _mean(found[first][contrast])
+        rows.append(_row(contrast, first, reference, None))
+        for name in others:
+            if contrast in found[name]:
+                pair = _mean(found[name][contrast])
+                rows.append(_row(contrast, name, pair, reference))
+                said.append(_in_words(contrast, name, pair, reference))
+    return Finding(
+        "effect_and_drift",
+        "Effect and user drift in each specification",
+        f"Against {first}: {'; '.join(said)}.",
+        Grid.of(
+            rows,
+            "Total variation of the decision and mean total variation of the negative controls, "
+            "both beyond chance; means over repeats. Changes are against the first specification.",
+        ),
+        notes=(
+            "A negative control that is stated for all personas can hardly drift any more. Whether "
+            "stated attributes hold the rest of the person is told by those that are not stated.",
+        ),
+        section=SECTION,
+    )
+
+
+def _row(
+    contrast: str, specification: str, pair: _Pair, reference: _Pair | None
+) -> dict[str, Cell]:
+    changes = reference or _Pair(None, None)
+    return {
+        "contrast": contrast,
+        "specification": specification,
+        "effect_share": pair.effect,
+        "drift_share": pair.drift,
+        "effect_change": _minus(pair.effect, changes.effect),
+        "drift_change": _minus(pair.drift, changes.drift),
+    }
+
+
+def _in_words(contrast: str, name: str, pair: _Pair, reference: _Pair) -> str:
+    parts = [
+        f"{what} {percent(before)} to {percent(after)}"
+        for what, before, after in (
+            ("effect", reference.effect, pair.effect),
+            ("drift", reference.drift, pair.drift),
+        )
+        if before is not None and after is not None
+    ]
+    return f"{contrast}, {name}: {', '.join(parts) or 'not known'}"
+
+
+def _mean(pairs: Sequence[_Pair]) -> _Pair:
+    known = [
+        [value for value in column if value is not None] for column in zip(*pairs, strict=True)
+    ]
+    return _Pair(*(sum(values) / len(values) if values else None for values in known))
+
+
+def _minus(after: float | None, before: float | None) -> float | None:
+    return None if after is None or before is None else after - before
+
+
+def _number(cell: Cell) -> float | None:
+    return float(cell) if isinstance(cell, (int, float)) else None
