@@ -13,13 +13,16 @@ import pytest
 import folkmoot
 from folkmoot import Session, Speaker, Study, StudyConfig
 from folkmoot.engine.journal.journal import JournalReader
-from folkmoot.engine.run.fork import fork_change
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.fork import Replacement, fork_change
+from folkmoot.engine.run.fork_repeats import pairs_of, repeat_fork, resume_repeats
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.engine.study.study import registered
 from folkmoot.errors import DriftError, ForeignJournal, InputError
 from folkmoot.models.request import Reply, Request
 from folkmoot.models.scripted import Scripted
 from folkmoot.report.comparison.compare import compare
+from folkmoot.report.comparison.pooled import pooled
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from tests.contract.small import people_of, small_study
 
@@ -246,3 +249,33 @@ def test_a_resumed_fork_wants_the_run_it_came_from(tmp_path: Path) -> None:
     shutil.copy(other.path / JOURNAL, base.path / JOURNAL)
     with pytest.raises((ForeignJournal, InputError)):
         folkmoot.fork(base, name, say=WORDS, out=out, provider=people_of("town_hall"))
+
+
+def test_repeats_tell_a_reply_from_chance(small_run: SmallRun, tmp_path: Path) -> None:
+    base = RunFolder(small_run("cross_pollination"))
+    before = hashes(base.path)
+    name, _ = public_words(base.path)
+    options = RunOptions(out=tmp_path / "forks")
+    grid = repeat_fork(base, name, Replacement(say=WORDS), 2, options)
+    assert hashes(base.path) == before
+    for changed, as_it_was in pairs_of(grid):
+        first, second = grid.run(changed), grid.run(as_it_was)
+        assert first is not None and second is not None
+        change, same = fork_change(first), fork_change(second)
+        assert change is not None and same is not None
+        assert change.draw == same.draw == changed.repeat
+        own, other, was = entries(first.path), entries(second.path), entries(base.path)
+        assert other[same.address][1] == was[same.address][1]
+        assert WORDS in own[change.address][1]
+        # Both sides ask what follows from the reply, so that chance is alike in both.
+        asked = {a for a, (_, _, n) in own.items() if n and "compute" not in a}
+        again = {a for a, (_, _, attempts) in other.items() if attempts}
+        assert set(same.asked_again) == asked and (asked & set(other)) <= again
+        assert verify_run(second).consistent
+    found = next(f for f in pooled(grid) if f.key == "fork_effect")
+    rows = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
+    assert rows[0]["figure"] == "closed answers other than in the run"
+    assert rows[0]["difference"] == pytest.approx(rows[0]["changed"] - rows[0]["as it was"])
+    assert all(row["low"] is None for row in rows), "two repeats give no interval"
+    again_grid = resume_repeats(tmp_path / "forks", RunOptions())
+    assert [c.name for c in again_grid.cells] == [c.name for c in grid.cells]

@@ -355,6 +355,12 @@ def fork(
         typer.Option("--out", help="Write the fork to this folder (default: RUN_fork)."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the fork in RUN.")] = False,
+    repeats: Annotated[
+        int | None,
+        typer.Option(
+            "--repeats", min=1, help="Fork this many times with the change, and without it."
+        ),
+    ] = None,
     concurrency: Annotated[
         int | None,
         typer.Option("--concurrency", min=1, help="Limit the number of simultaneous calls."),
@@ -377,7 +383,7 @@ def fork(
     if address is None:
         hint = f"folkmoot show {run} ID --addresses lists them"
         raise InputError(Problem("name the address of a reply", hint=hint))
-    fork_command(run, address, Replacement(say, drop, model), options, trust=trust)
+    fork_command(run, address, Replacement(say, drop, model), options, trust=trust, repeats=repeats)
 
 
 @app.command()

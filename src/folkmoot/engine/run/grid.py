@@ -220,7 +220,7 @@ def run_grid(
         raise StorageError(f"{folder}: not a grid; leave out --grid and --repeats to resume it")
     with held_folder(folder):
         work.check_designs()
-        _write(grid, source, first.config.random_seed)
+        write_grid(grid, source, first.config.random_seed)
         run_to_end(work.run, stopper)
     return grid
 
@@ -282,7 +282,8 @@ def _sealed_cell(grid: Path, cell: Cell) -> Path:
     return begun[0].parent if begun else own
 
 
-def _write(grid: RunGrid, source: Path, seed: int) -> None:
+def write_grid(grid: RunGrid, source: Path, seed: int) -> None:
+    """Write `grid.json`; what a preflight showed stays in it."""
     path = grid.path / GRID
     kept = read_json(path).get(PREFLIGHT, []) if path.exists() else []
     write_json(

@@ -14,14 +14,19 @@ import polars as pl
 from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.run.fork import fork_change
+from folkmoot.engine.run.fork_repeats import pairs_of
+from folkmoot.engine.run.grid import Cell, RunGrid
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.hints import shortened
-from folkmoot.kit.findings import Row
+from folkmoot.kit.findings import Row, known
+from folkmoot.measures.inference.clustered import clustered_mean
 from folkmoot.measures.inference.estimates import plural
-from folkmoot.storage.findings import Finding, Grid
+from folkmoot.report.comparison.figures import Figure
+from folkmoot.storage.findings import Finding, Grid, Intervals
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
+NOT_AS_BEFORE = "closed answers other than in the run"
 SECTION = "What follows from one reply"
 MAX_ROWS = 60  # of both talks side by side
 MAX_CHARACTERS = 300  # of one reply
@@ -160,3 +165,85 @@ def _prompts_with(run: RunFolder, sources: Sequence[str]) -> set[str]:
         return set()
     spans = run.lazy(PROVENANCE).filter(pl.col("source_id").is_in(list(sources)))
     return set(spans.select("address").collect()["address"])
+
+
+# --- repeated forks ------------------------------------------------------------------------------
+
+
+def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
+    """What the changed reply does: each figure with it and without it, paired by repeat."""
+    pairs = list(pairs_of(grid))
+    cells = [(by, _values(grid, figures, pair)) for by, pair in enumerate(pairs, 1)]
+    labels = dict.fromkeys(label for _, values in cells for label in values)
+    rows: list[Row] = []
+    lines = []
+    for label in labels:
+        both = [(by, values[label]) for by, values in cells if label in values]
+        gap = clustered_mean([a - b for _, (a, b) in both], [by for by, _ in both])
+        rows.append(
+            {
+                "figure": label,
+                "changed": sum(a for _, (a, _) in both) / len(both),
+                "as it was": sum(b for _, (_, b) in both) / len(both),
+                "difference": gap.value,
+                "low": known(gap.low),
+                "high": known(gap.high),
+                "repeats": len(both),
+            }
+        )
+        if gap.has_interval:
+            lines.append((label, gap.value, gap.low, gap.high))
+    if not rows:
+        return None
+    clear = [label for label, _, low, high in lines if low > 0 or high < 0]
+    return Finding(
+        "fork_effect",
+        "What the changed reply does",
+        f"{plural(len(clear), 'figure')} of {len(rows)} {'has' if len(clear) == 1 else 'have'} an "
+        "interval without zero."
+        if lines
+        else f"{plural(len(rows), 'figure')}, without intervals.",
+        Grid.of(
+            rows,
+            "Means over repeats; in each repeat both forks have fresh draws of the models, and the "
+            "difference is taken within it. 95 % t intervals over repeats, not adjusted for the "
+            "number of figures.",
+        ),
+        Intervals(tuple(lines), "changed minus as it was", 0.0) if lines else None,
+        notes=(
+            "The estimate is of this reply in this run: other participants, or another moment of "
+            "the talk, are other runs.",
+        ),
+        section=SECTION,
+        headline=True,
+        unit="repeat",
+        units=len(pairs),
+    )
+
+
+def _values(
+    grid: RunGrid, figures: Sequence[Figure], pair: tuple[Cell, Cell]
+) -> dict[str, tuple[float, float]]:
+    """Figure → its value with the changed reply and as it was, in one repeat."""
+    found: dict[str, tuple[float, float]] = {}
+    shares = [_share_not_as_before(grid.run(cell)) for cell in pair]
+    if shares[0] is not None and shares[1] is not None:
+        found[NOT_AS_BEFORE] = shares[0], shares[1]
+    for figure in figures:
+        values = {c.cell.name: c.value for c in figure.cells}
+        if all(cell.name in values for cell in pair):
+            first, second = (values[cell.name] for cell in pair)
+            found[f"{figure.title}: {figure.label}"] = first, second
+    return found
+
+
+def _share_not_as_before(fork: RunFolder | None) -> float | None:
+    """The share of closed answers of the run that are others in a fork of it, or missing there."""
+    change = fork_change(fork) if fork is not None and fork.finished else None
+    if fork is None or change is None:
+        return None
+    columns = ("address", "recorded")
+    base = dict(RunFolder(fork.path / change.run).rows("answers", *columns))
+    own = dict(fork.rows("answers", *columns))
+    closed = [a for a, recorded in base.items() if recorded and a != change.address]
+    return sum(own.get(a) != base[a] for a in closed) / len(closed) if closed else None

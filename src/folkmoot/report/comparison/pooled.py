@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from folkmoot.engine.run.fork_repeats import has_forks
 from folkmoot.engine.run.grid import Cell, RunGrid
 from folkmoot.engine.settings.claims import read_sides
 from folkmoot.engine.settings.hypotheses import KEY as STATED
@@ -38,37 +39,14 @@ from folkmoot.measures.inference.estimates import (
 )
 from folkmoot.measures.inference.proportions import holm
 from folkmoot.measures.inference.specification_curve import Curve, specification_curve
+from folkmoot.report.comparison.figures import Figure, Measured
+from folkmoot.report.comparison.forks import effect_of_reply
 from folkmoot.storage.findings import Finding, Grid, Intervals
 from folkmoot.storage.run_folder import RunFolder
 
 SECTION = "Pooled over runs"
 MOST_LINES = 60  # of a curve
 MOST_NAMED = 6
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One figure of one cell."""
-
-    cell: Cell
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One figure in all cells that have it. `zero`: the value of no effect, None for a rate.
-    `unit` and `units`: what is independent within a cell."""
-
-    finding: str
-    title: str
-    label: str
-    percent: bool
-    zero: float | None
-    cells: tuple[Measured, ...]
-    unit: str = ""
-    units: int = 0
 
 
 Found = Mapping[str, Sequence[Finding] | None]
@@ -100,6 +78,7 @@ def pooled(grid: RunGrid, cells: Found | None = None) -> list[Finding]:
     named = {cell.name for cell, _ in usable}
     return found(
         _overview(grid, len(cells), len(usable)),
+        effect_of_reply(grid, figures) if has_forks(grid) else None,
         judge_claims({n: both for n, both in grid.finished().items() if n in named}),
         effect_and_drift_over_cells((cell.specification, own) for cell, own in usable),
         _table(figures, grid.repeats, len(usable)),

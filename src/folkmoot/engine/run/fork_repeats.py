@@ -1,0 +1,143 @@
+"""Forks repeated, so that the effect of a reply is told apart from what models draw anew.
+
+Each repeat has two forks with fresh draws of the models: one with the changed reply, and one with
+the reply as it was, in which whatever the first one had to ask is asked again too. They are the
+cells of a grid with the axis `reply`, so that reports and pages of grids show them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from folkmoot.engine.journal.earlier_replies import ReplyChange
+from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.run.event_loop import Stopper
+from folkmoot.engine.run.execution import RunOptions, relative_path
+from folkmoot.engine.run.fork import (
+    Replacement,
+    change_of,
+    fork_change,
+    resume_fork,
+    start_fork,
+    study_for_fork,
+)
+from folkmoot.engine.run.grid import (
+    Cell,
+    RunGrid,
+    cell_folder,
+    cells_of,
+    read_grid,
+    write_grid,
+)
+from folkmoot.engine.session.folder_access import choose_folder, held_folder
+from folkmoot.engine.study.study_file import StudyFile
+from folkmoot.errors import InputError, Problem, RunExists, StorageError
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
+
+AXIS, CHANGED, AS_IT_WAS = "reply", "changed", "as it was"
+
+
+def repeat_fork(
+    run: RunFolder,
+    address: str,
+    replacement: Replacement,
+    repeats: int,
+    options: RunOptions,
+    stopper: Stopper | None = None,
+) -> RunGrid:
+    """Fork a run so many times with the changed reply and so many times without; raises as
+    `fork_run` does."""
+    found = study_for_fork(run, options)
+    folder = options.out or choose_folder(run.path.with_name(f"{run.id}_forks"), "new")[0]
+    if folder.exists() and any(folder.iterdir()):
+        raise RunExists(f"{folder} already exists; go on with --resume, or choose another --out")
+    axes = {AXIS: [CHANGED, AS_IT_WAS]}
+    grid = RunGrid(folder, axes, repeats, tuple(cells_of(axes, repeats, run.manifest["seed"])))
+    change = change_of(run, folder, address, replacement)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_grid(grid, found.path, run.manifest["seed"])
+    return _Repeats(run, grid, found, options, stopper).run_cells(change)
+
+
+def resume_repeats(folder: Path, options: RunOptions, stopper: Stopper | None = None) -> RunGrid:
+    """Continue repeated forks that stopped. Raises InputError for another grid."""
+    grid = read_grid(folder)
+    first = grid.run(grid.cells[0])
+    change = fork_change(first) if first is not None else None
+    if not has_forks(grid) or first is None or change is None:
+        hint = "start them anew with folkmoot fork RUN ADDRESS … --repeats N"
+        raise InputError(Problem(f"{folder}: holds no forks that can go on", hint=hint))
+    run = RunFolder(first.path / change.run)
+    whole = replace(change, run=relative_path(run.path, folder), draw=0)
+    found = study_for_fork(run, options)
+    return _Repeats(run, grid, found, options, stopper).run_cells(whole)
+
+
+def has_forks(grid: RunGrid) -> bool:
+    """Whether the cells of a grid are forks."""
+    return list(grid.axes) == [AXIS] and set(grid.axes[AXIS]) == {CHANGED, AS_IT_WAS}
+
+
+def pairs_of(grid: RunGrid) -> Iterator[tuple[Cell, Cell]]:
+    """The cell with the changed reply and the one with the reply as it was, by repeat."""
+    by_repeat: dict[int, dict[str, Cell]] = {}
+    for cell in grid.cells:
+        by_repeat.setdefault(cell.repeat, {})[cell.settings[AXIS]] = cell
+    for both in by_repeat.values():
+        yield both[CHANGED], both[AS_IT_WAS]
+
+
+@dataclass(frozen=True)
+class _Repeats:
+    """Repeated forks of a run that are under way."""
+
+    run: RunFolder
+    grid: RunGrid
+    found: StudyFile
+    options: RunOptions
+    stopper: Stopper | None
+
+    def run_cells(self, change: ReplyChange) -> RunGrid:
+        """Run every cell that has not finished, the changed one of each repeat first."""
+        with held_folder(self.grid.path):
+            for changed, as_it_was in pairs_of(self.grid):
+                own = replace(change, draw=changed.repeat)
+                done = self._run_cell(changed, own)
+                with JournalReader(done.path / JOURNAL) as journal:
+                    asked = [a for a in journal.calls(taken_over=False) if a != change.address]
+                # Without a change no request would differ, and nothing would be asked.
+                same = replace(own, reply=None, dropped=False, model=None)
+                self._run_cell(as_it_was, replace(same, asked_again=tuple(asked)))
+        return self.grid
+
+    def _run_cell(self, cell: Cell, change: ReplyChange) -> RunFolder:
+        folder, found, options = cell_folder(self.grid.path, cell), self.found, self.options
+        begun = self.grid.run(cell)
+        if begun is not None and begun.finished:
+            return begun
+        if options.budget is not None:
+            left = max(0.0, options.budget - _spent(self.grid, except_for=cell))
+            found = replace(found, config=found.config.model_copy(update={"budget_usd": left}))
+            options = replace(options, budget=left)
+        if begun is not None:
+            return resume_fork(begun, replace(options, out=folder), self.stopper)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        change = replace(change, run=relative_path(self.run.path, folder))
+        own = replace(options, out=folder, change=change)
+        return start_fork(self.run, found, own, self.stopper)
+
+
+def _spent(grid: RunGrid, *, except_for: Cell) -> float:
+    """What the other cells have spent (USD)."""
+    total = 0.0
+    for cell in grid.cells:
+        other = grid.run(cell) if cell is not except_for else None
+        if other is not None:
+            with JournalReader(other.path / JOURNAL) as journal:
+                _, spent, unknown = journal.spent()
+            if unknown:
+                raise StorageError(f"{other.path}: the cost of {unknown[0]} is unknown")
+            total += spent
+    return total

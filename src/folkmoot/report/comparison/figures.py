@@ -1,0 +1,32 @@
+"""Figures of the cells of a grid: what a finding draws, in each cell that has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from folkmoot.engine.run.grid import Cell
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One figure of one cell."""
+
+    cell: Cell
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure in all cells that have it. `zero`: the value of no effect, None for a rate.
+    `unit` and `units`: what is independent within a cell."""
+
+    finding: str
+    title: str
+    label: str
+    percent: bool
+    zero: float | None
+    cells: tuple[Measured, ...]
+    unit: str = ""
+    units: int = 0
