@@ -21,6 +21,7 @@
     │   │   └── NotFoundError         404: no such model, batch or address
     │   └── RefusedError          context too long, content filter: this answer is Missing
     │       └── RejectedError         a 400 for no known reason: this prompt, or every call?
+    ├── LimitReached          a process took more memory or time than its limits
     └── ProtocolError         a study broke a rule of the engine: a bug in it     exit 1
 
 A mistake in the code of a study of the user's own, a ProtocolError or any other exception, ends the
@@ -81,6 +82,10 @@ class InputError(FolkmootError):
             problems = [problems]
         self.problems = [p if isinstance(p, Problem) else Problem(p) for p in problems]
         super().__init__("\n".join(str(p) for p in self.problems))
+
+
+class LimitReached(FolkmootError):
+    """A process took more memory or time than its limits. Its starter says what that means."""
 
 
 class StorageError(FolkmootError):

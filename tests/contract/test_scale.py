@@ -13,10 +13,10 @@ import pytest
 import folkmoot
 from benchmarks.measure import ROOT, peak_mb, used_by
 from benchmarks.scale import pilot
+from folkmoot import child_process
+from folkmoot.child_process import run_in_child
 from folkmoot.engine.session import effects
 from folkmoot.engine.session import run_context as context
-from folkmoot.engine.session import subprocess_compute as own_process
-from folkmoot.engine.session.subprocess_compute import done_aside
 from folkmoot.engine.study.study import registered
 from folkmoot.errors import FolkmootError
 from folkmoot.measures.clusters import cluster_option
@@ -56,11 +56,13 @@ def test_a_large_run_clusters_in_processes_of_their_own_with_the_same_result(
 ) -> None:
     study, begun = "cross_pollination", []
 
-    def noted(fn: Callable[..., object], args: Sequence[object], folder: Path) -> object:
+    def noted(fn: Callable[..., object], args: Sequence[object], *, folder: Path) -> object:
         begun.append(fn)
-        return done_aside(fn, args, folder) if len(begun) == 1 else fn(*args)  # one shows it
+        return (
+            run_in_child(fn, args, folder=folder) if len(begun) == 1 else fn(*args)
+        )  # one shows it
 
-    monkeypatch.setattr(effects, "done_aside", noted)
+    monkeypatch.setattr(effects, "run_in_child", noted)
     whole = play(study, tmp_path / "a" / "run", provider=respondent(study))
     assert not begun
     monkeypatch.setattr(context, "LARGE", 3)
@@ -72,13 +74,13 @@ def test_what_goes_wrong_in_another_process_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(FolkmootError, match=r"cluster_option: ValueError: .*\(3,\)"):
-        done_aside(cluster_option, (np.zeros(3),), tmp_path)
+        run_in_child(cluster_option, (np.zeros(3),), folder=tmp_path)
     killed = tmp_path / "killed"
     killed.write_text("#!/bin/sh\nkill -9 $$\n")
     killed.chmod(0o700)
-    monkeypatch.setattr(own_process.sys, "executable", str(killed))
+    monkeypatch.setattr(child_process.sys, "executable", str(killed))
     with pytest.raises(FolkmootError, match=r"status -9; .* memory"):
-        done_aside(cluster_option, (np.zeros((3, 3)),), tmp_path)
+        run_in_child(cluster_option, (np.zeros((3, 3)),), folder=tmp_path)
 
 
 def test_what_a_process_takes_is_measured_apart_from_what_its_starter_took() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from folkmoot.engine.session.subprocess_compute import done_aside
+from folkmoot.child_process import run_in_child
 from folkmoot.engine.study.consent import TRUST_ALL, Consent
 from folkmoot.engine.study.study import load_study, study_of_run
 from folkmoot.engine.study.study_code import agreement_for_workers
@@ -280,5 +280,5 @@ def test_a_process_of_its_own_takes_no_module_from_the_current_folder(
     for name in ("pickle", "numpy", "polars", "tempfile"):
         (folder / f"{name}.py").write_text(marking(mark))
     monkeypatch.chdir(folder)
-    assert done_aside(os.path.basename, ("a/b",), tmp_path) == "b"
+    assert run_in_child(os.path.basename, ("a/b",), folder=tmp_path) == "b"
     assert not mark.exists()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from folkmoot import spreadsheet_cells
 from folkmoot.errors import InputError
 from folkmoot.studies.workbook.answers import NotALiteral, read_literal
 from folkmoot.studies.workbook.expressions import (
@@ -20,7 +21,6 @@ from folkmoot.studies.workbook.expressions import (
 from folkmoot.studies.workbook.files import harmless, harmless_csv
 from folkmoot.studies.workbook.placeholders import MAX_OUTPUT, render
 from folkmoot.studies.workbook.preparation import check, load
-from folkmoot.studies.workbook.spreadsheet import sheets
 from tests.bounded import bounded
 from tests.studies.workbook.workbook_builder import good, mistakes, put, read, save
 
@@ -194,7 +194,7 @@ def test_a_computed_value_that_has_none_is_found_by_check(tmp_path: Path) -> Non
 
 def test_the_size_of_the_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save(good(), tmp_path / "book.xlsx")
-    monkeypatch.setattr(sheets, "MAX_FILE_BYTES", 1000)
+    monkeypatch.setattr(spreadsheet_cells, "MAX_FILE_BYTES", 1000)
     with pytest.raises(InputError, match="the limit is 1,000"):
         load(path)
 
@@ -204,7 +204,7 @@ def test_a_zip_bomb_is_refused_unread(tmp_path: Path, monkeypatch: pytest.Monkey
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("xl/media/bomb.bin", b"\0" * 20_000_000)
     assert path.stat().st_size < 100_000
-    monkeypatch.setattr(sheets, "MAX_UNPACKED_BYTES", 10_000_000)
+    monkeypatch.setattr(spreadsheet_cells, "MAX_UNPACKED_BYTES", 10_000_000)
     with pytest.raises(InputError, match="unpacks to"):
         load(path)
 
@@ -226,7 +226,7 @@ def test_xml_entities_are_not_expanded(tmp_path: Path) -> None:
 
 def test_the_number_of_cells_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save(good(), tmp_path / "book.xlsx")
-    monkeypatch.setattr(sheets, "MAX_CELLS", 50)
+    monkeypatch.setattr(spreadsheet_cells, "MAX_CELLS", 50)
     with pytest.raises(InputError, match="too many cells"):
         load(path)
 

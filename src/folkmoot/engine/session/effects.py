@@ -18,6 +18,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from folkmoot.child_process import run_in_child
 from folkmoot.conversation.answer_types import (
     CHOICE,
     DECLINED,
@@ -33,7 +34,6 @@ from folkmoot.conversation.json_replies import broken_off
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.journal.journal import Entry
 from folkmoot.engine.session.run_context import RunContext
-from folkmoot.engine.session.subprocess_compute import OWN, done_aside
 from folkmoot.errors import InputError, Problem, ProtocolError
 from folkmoot.files import storage_errors
 from folkmoot.models.request import CUT, FloatArray, Message, Reply, Request
@@ -356,8 +356,11 @@ def _digest_of(value: object) -> bytes:
     return digest(json.dumps(value, sort_keys=True, ensure_ascii=False))
 
 
+_OWN = "folkmoot."  # functions of other modules may not be found by another process
+
+
 def _done(run: RunContext, fn: Callable[..., object], args: tuple[object, ...]) -> object:
-    if run.large and fn.__module__.startswith(OWN):
-        return done_aside(fn, args, run.folder)
+    if run.large and fn.__module__.startswith(_OWN):
+        return run_in_child(fn, args, folder=run.folder)
     with one_thread():
         return fn(*args)

@@ -1,0 +1,249 @@
+"""The cells of an .xlsx file as plain values, and how its sheets look beyond them.
+
+A spreadsheet may come from anybody. So it is read in a process with limits on memory and time,
+whatever is in it: openpyxl builds trees of styles, strings and rows before anybody can count them.
+Nothing in a file is executed; of a formula the value is read that was last calculated.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from xml.parsers.expat import errors
+
+from openpyxl.reader.excel import ExcelReader, apply_stylesheet
+from openpyxl.styles.numbers import BUILTIN_FORMATS, BUILTIN_FORMATS_MAX_SIZE
+from openpyxl.utils.cell import coordinate_to_tuple
+from openpyxl.worksheet._reader import FORMULA_TAG, VALUE_TAG, WorkSheetParser
+
+from folkmoot.child_process import Limits, run_in_child
+from folkmoot.errors import InputError, LimitReached, Problem
+
+MAX_FILE_BYTES = 50_000_000
+MAX_UNPACKED_BYTES = 300_000_000
+MAX_CELLS = 2_000_000  # that hold something
+MAX_CHARACTERS = 100_000_000  # of all texts together; one shared string can stand in every cell
+MAX_ROW = 1_048_576  # as in Excel
+MAX_DIGITS = 300  # of a number
+LIMITS = Limits(seconds=120, memory_bytes=2_000_000_000)
+_NO_MEMORY = errors.codes[errors.XML_ERROR_NO_MEMORY]
+_AGAIN = "open it in a spreadsheet program and save it again as .xlsx"
+
+Kind = Literal["", "date", "error", "formula", "number"]
+
+
+class RawCell(NamedTuple):
+    """A cell that holds something. `kind`: a date or time (as ISO text), an error, a formula that
+    was never calculated, a number that is none (the last two without a value)."""
+
+    row: int
+    column: int
+    value: str | int | float | bool
+    kind: Kind
+    number_format: str
+
+
+@dataclass
+class RawSheet:
+    """The filled cells of a sheet in its order, and what is merged or hidden in it, by rows and
+    columns from 1. `hidden_columns`: (first, last); `merged`: ranges as Excel writes them."""
+
+    name: str
+    is_hidden: bool
+    is_filtered: bool = False
+    cells: list[RawCell] = field(default_factory=list)
+    merged: list[str] = field(default_factory=list)
+    hidden_rows: list[int] = field(default_factory=list)
+    hidden_columns: list[tuple[int, int]] = field(default_factory=list)
+
+
+def read_spreadsheet(path: Path) -> list[RawSheet]:
+    """Return the sheets of a file in their order. Raises InputError if it cannot be read."""
+    _check_kind(path)
+    bounds = (MAX_UNPACKED_BYTES, MAX_CELLS, MAX_CHARACTERS)
+    try:
+        found = run_in_child(_read, (str(path.absolute()), *bounds), limits=LIMITS)
+    except LimitReached as error:
+        message = (
+            f"the file takes more than {LIMITS.seconds} seconds or "
+            f"{LIMITS.memory_bytes // 1_000_000:,} MB to read"
+        )
+        hint = "delete the formats, rows, columns and pictures that are not used"
+        raise InputError(Problem(message, path.name, hint=hint)) from error
+    if isinstance(found, Problem):
+        raise InputError(Problem(found.message, path.name, found.where, hint=found.hint))
+    assert isinstance(found, list)
+    return found
+
+
+def _check_kind(path: Path) -> None:
+    """Raise InputError for what is no .xlsx file, by its name and its first bytes."""
+    wrong = hint = ""
+    try:
+        size = path.stat().st_size
+        head = b""
+        if path.is_file():
+            with path.open("rb") as file:
+                head = file.read(4)
+    except OSError as error:
+        wrong, hint = (
+            f"the file cannot be read: {error.strerror}",
+            "check the path; close it in Excel",
+        )
+        raise InputError(Problem(wrong, path.name, hint=hint)) from error
+    if path.name.startswith("~$"):
+        wrong = "this is the lock file that Excel leaves while a workbook is open"
+        hint = f"give the workbook itself, {path.name[2:]}"
+    elif head == b"\xd0\xcf\x11\xe0":
+        wrong = "the file is an old .xls or is protected by a password"
+        hint = "save it as .xlsx without a password"
+    elif size > MAX_FILE_BYTES:
+        wrong = f"the file has {size:,} bytes, the limit is {MAX_FILE_BYTES:,}"
+        hint = "remove pictures and rows that are not used"
+    elif not zipfile.is_zipfile(path):
+        wrong, hint = "the file is not an .xlsx workbook", "save it as .xlsx"
+    if wrong:
+        raise InputError(Problem(wrong, path.name, hint=hint))
+
+
+# --- in the process with limits ----------------------------------------------------------------
+
+
+def _read(
+    path: str, max_unpacked: int, max_cells: int, max_characters: int
+) -> list[RawSheet] | Problem:
+    try:
+        with warnings.catch_warnings():
+            # openpyxl warns of drop-downs and styles that it drops; neither matters here.
+            warnings.simplefilter("ignore")
+            with zipfile.ZipFile(path) as archive:
+                # A part can lie about its size. Then it is the memory that ends.
+                unpacked = sum(part.file_size for part in archive.infolist())
+            if unpacked > max_unpacked:
+                message = f"the file unpacks to {unpacked:,} bytes, the limit is {max_unpacked:,}"
+                hint = "delete the empty rows and columns below and beside the data"
+                return Problem(message, hint=hint)
+            return _collect(path, max_cells, max_characters)
+    # A damaged file can break the reader anywhere: XML, zip, numbers, styles, relations.
+    except Exception as error:
+        if isinstance(error, MemoryError) or getattr(error, "code", None) == _NO_MEMORY:
+            raise MemoryError from error
+        message = f"the workbook cannot be read ({type(error).__name__}: {error})"
+        return Problem(message[:300], hint=_AGAIN)
+
+
+def _collect(path: str, max_cells: int, max_characters: int) -> list[RawSheet] | Problem:
+    reader = ExcelReader(path, read_only=True, keep_links=False)
+    reader.read_manifest()
+    reader.read_strings()
+    reader.read_workbook()
+    apply_stylesheet(reader.archive, reader.wb)
+    sheets: list[RawSheet] = []
+    cells = characters = 0
+    for part, relation in reader.parser.find_sheets():
+        sheet = RawSheet(part.name, part.state != "visible")
+        sheets.append(sheet)
+        if "chartsheet" in relation.Type or relation.target not in reader.valid_files:
+            continue
+        with reader.archive.open(relation.target) as source:
+            for cell in _SheetReader(source, reader).filled_cells(sheet):
+                cells += 1
+                characters += len(cell.value) if isinstance(cell.value, str) else 0
+                what = ""
+                if cells > max_cells:
+                    what = f"too many cells: the limit is {max_cells:,} filled ones"
+                elif characters > max_characters:
+                    what = f"the texts have more than {max_characters:,} characters"
+                if what:
+                    hint = "delete the rows and columns that are not used"
+                    return Problem(what, where=sheet.name, hint=hint)
+                sheet.cells.append(cell)
+    return sheets
+
+
+class _SheetReader(WorkSheetParser):  # type: ignore[misc]
+    """openpyxl's reader of one sheet, row by row, with a kind for each cell."""
+
+    def __init__(self, source: Any, reader: ExcelReader) -> None:
+        book = reader.wb
+        super().__init__(
+            source,
+            reader.shared_strings,
+            data_only=True,
+            epoch=book.epoch,
+            date_formats=book._date_formats,
+            timedelta_formats=book._timedelta_formats,
+        )
+        self.book: Any = book
+        self.row_counter: int
+        self.col_counter: int
+
+    def filled_cells(self, sheet: RawSheet) -> Iterator[RawCell]:
+        """Yield the cells that hold something, and note in the sheet what is merged or hidden."""
+        for number, cells in self.parse():
+            if not 1 <= number <= MAX_ROW:
+                raise ValueError(f"row {number} is not between 1 and {MAX_ROW:,}")
+            yield from filter(None, cells)
+        for row, attributes in self.row_dimensions.items():
+            if _is_hidden(attributes, "ht"):
+                sheet.hidden_rows.append(int(row))
+        for attributes in self.column_dimensions.values():
+            if _is_hidden(attributes, "width"):
+                sheet.hidden_columns.append((int(attributes["min"]), int(attributes["max"])))
+        merged = self.merged_cells.mergeCell if self.merged_cells else ()
+        sheet.merged += [str(found.ref) for found in merged]
+        found = getattr(self, "auto_filter", None)
+        sheet.is_filtered = bool(found and found.filterColumn)
+
+    def parse_cell(self, element: Any) -> RawCell | None:
+        """Return a cell; None if it is empty."""
+        written = element.findtext(VALUE_TAG) or ""
+        is_number = element.get("t", "n") in ("n", "b", "s") and written
+        if is_number and not _is_finite(written):
+            row, column = self.row_counter, self.col_counter + 1
+            if at := element.get("r"):
+                row, column = coordinate_to_tuple(at)
+            self.col_counter = column
+            return RawCell(row, column, "", "number", "")
+        cell = super().parse_cell(element)
+        row, column, value = cell["row"], cell["column"], cell["value"]
+        if value is None:
+            is_formula = element.find(FORMULA_TAG) is not None
+            return RawCell(row, column, "", "formula", "") if is_formula else None
+        kind: Kind = "error" if cell["data_type"] == "e" else ""
+        if not isinstance(value, (bool, int, float, str)):
+            value, kind = _write_date(value), "date"
+        return RawCell(row, column, value, kind, self._format_of(cell["style_id"]))
+
+    def _format_of(self, style: int) -> str:
+        """The number format of a style, at most 40 characters of it: one of a million zeros fills
+        the memory."""
+        number = self.book._cell_styles[style].numFmtId
+        if number < BUILTIN_FORMATS_MAX_SIZE:
+            return str(BUILTIN_FORMATS.get(number, ""))
+        return str(self.book._number_formats[number - BUILTIN_FORMATS_MAX_SIZE])[:40]
+
+
+def _is_hidden(attributes: Mapping[str, str], size: str) -> bool:
+    return attributes.get("hidden") in ("1", "true") or float(attributes.get(size, 1)) == 0
+
+
+def _is_finite(text: str) -> bool:
+    try:
+        return len(text) <= MAX_DIGITS and math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _write_date(value: object) -> str:
+    """A date or time as ISO text; a date at midnight without the time."""
+    if isinstance(value, dt.datetime):
+        midnight = value.time() == dt.time()
+        return value.date().isoformat() if midnight else value.isoformat(sep=" ")
+    return value.isoformat() if isinstance(value, (dt.date, dt.time)) else str(value)
