@@ -22,8 +22,8 @@ from folkmoot.cli import main
 
 wanted, put = int(sys.argv.pop(1)), journal.Journal.put
 
-def put_and_die(self, entry):
-    put(self, entry)
+def put_and_die(self, *entry, **how):
+    put(self, *entry, **how)
     if len(self) >= wanted:
         os.kill(os.getpid(), signal.SIGKILL)
 

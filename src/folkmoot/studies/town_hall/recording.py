@@ -268,11 +268,12 @@ class Recorder:
         figures = {f"{g}_{name}": of[name] for g, of in groups.items() for name in FIGURES}
         named = final_consensus(tables, groups) | {name: counted(counts, name) for name in counts}
         rest = DiscussionRow.columns().keys() - OfDiscussion.columns().keys() - figures.keys()
-        self._add([DiscussionRow(**key, **figures, **{name: named[name] for name in rest})])
         self._add(
             QualityRow(**key, count=count, stage=stage, kind=kind, n=n)
             for count, stage, kind, n in count_rows(counts)
         )
+        # The last row, by which a report knows that all others are there.
+        self._add([DiscussionRow(**key, **figures, **{name: named[name] for name in rest})])
 
     def _add(self, rows: Iterable[Row]) -> None:
         for row in rows:
