@@ -135,7 +135,7 @@ EFFECTS = (0.0, 0.15, 0.3)
 
 
 def arms_with(rng: np.random.Generator, how: str, shift: float, other: np.ndarray) -> list[Side]:
-    """Both arms of a claim; `other` (60,): the values of the second arm, the same for all claims."""
+    """Both arms of a claim; `other` (60,): values of the second arm, the same for all claims."""
     names = [f"p{i}" for i in range(60)]
     if how == "paired share":  # some of those who do not show it in the second arm do in the first
         first = np.maximum(other, rng.random(60) < shift / 0.6)
