@@ -135,7 +135,8 @@ class Claim:
             return "unknown"
         if self.kind == "share":
             return points(difference, more)
-        return f"{difference:+.{2 + more}f}".replace("-", "−")
+        rounded = round(difference, 2 + more) + 0.0  # −0 becomes 0
+        return f"{rounded:{'+' if rounded else ''}.{2 + more}f}".replace("-", "−")
 
     def span(self, e: Estimate) -> str:
         """The interval in the unit of the measure: "+3 to +20"."""

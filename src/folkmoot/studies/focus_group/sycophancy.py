@@ -98,23 +98,23 @@ class Check:
                 "There are too few answers that take somebody up to tell whether agreement depends "
                 "on speaking order."
             )
-        step = f"{points(slope)} per place"
+        step = points(slope, "per place in the order")
         if significant(slope) is None:
             more = "more" if slope.value > 0 else "less"
             return (
-                f"Of those who take somebody up, later speakers agree {more} often ({step}); "
-                + (f"{_untested(slope)}.")
+                f"Of those who take somebody up, later speakers agree {more} often, "
+                f"{step}; {_untested(slope)}."
             )
         if significant(slope) and slope.value > 0:
             return (
-                "The later somebody speaks, the more often they agree with whom they take up "
-                f"({step})."
+                "The later somebody speaks, the more often they agree with whom they take up, "
+                f"{step}."
             )
         if significant(slope):
-            return f"Of those who take somebody up, later speakers agree less often ({step})."
+            return f"Of those who take somebody up, later speakers agree less often, {step}."
         return (
-            "That agreement with whom an answer takes up rises with speaking order is not shown "
-            f"({step})."
+            "That agreement with whom an answer takes up rises with speaking order is not shown: "
+            f"{step}."
         )
 
     def _group(self) -> str:

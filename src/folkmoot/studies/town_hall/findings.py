@@ -43,7 +43,7 @@ from folkmoot.measures.inference.claims import Claim, Result, Side, judge_famili
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import Estimate, percent, plural
 from folkmoot.measures.retest import Repeat
-from folkmoot.measures.wording import EXPLORATORY
+from folkmoot.measures.wording import ESTIMATES, EXPLORATORY
 from folkmoot.storage.findings import Bars, Finding, Grid
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers.options import CHANGES
@@ -356,7 +356,7 @@ def satisfaction(levels: Levels, results: Sequence[Result], sets: int) -> Findin
     return Finding(
         "satisfaction",
         "Satisfaction before and after",
-        f"The satisfaction of the vulnerable residents changed by {listed(says)}",
+        f"{ESTIMATES} the satisfaction of the vulnerable residents changed by {listed(says)}",
         Grid.of(rows, "Scale 1 to 10"),
         intervals(changes, "satisfaction after minus before", zero=0.0),
         notes=(GAPS,),

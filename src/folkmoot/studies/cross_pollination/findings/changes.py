@@ -29,7 +29,7 @@ from folkmoot.measures.inference.paired_votes import (
     transition_table,
 )
 from folkmoot.measures.inference.proportions import holm
-from folkmoot.measures.inference.regression import Column, Logit, Term, logistic
+from folkmoot.measures.inference.regression import Column, Logit, logistic
 from folkmoot.measures.wording import ESTIMATES, EXPLORATORY, EXPLORATORY_TESTS
 from folkmoot.storage.findings import Bars, Finding, Flow, Grid, Intervals
 from folkmoot.studies.cross_pollination.config import CHANGED, PLACEBOS, Exposed, label
@@ -405,8 +405,9 @@ def regression(votes: Votes) -> Finding | None:
     return Finding(
         "regression",
         title,
-        f"Against {base}, with first choice{' and demographics' if with_people else ''} held "
-        f"equal, the odds of changing are: {listed(map(_aloud, arms))}"
+        # The claims say how conditions differ; a second sentence on it might contradict them.
+        f"The table has the odds of changing against {base}, with first choice"
+        f"{' and demographics' if with_people else ''} held equal: exploratory, no conclusion."
         if arms
         else "This model gives no estimate for the conditions.",
         Grid.of(
@@ -465,10 +466,6 @@ def _why_not(fitted: Logit) -> str:
     if who:
         return f"{who} changed, so no regression can be fitted."
     return f"Too few participants ({fitted.n}) for a regression."
-
-
-def _aloud(t: Term) -> str:
-    return f"{label(t.level)} × {t.odds_ratio:.2g} ({t.low:.2g} to {t.high:.2g})"
 
 
 def _notes(fitted: Logit, with_people: bool) -> list[str]:
