@@ -144,6 +144,20 @@ def test_every_study_type_takes_them_without_code(name: str, tmp_path: Path) -> 
     assert {"negative", "no_persona"} <= set(answers_in(run)["control"])
 
 
+def test_a_study_without_decisions_is_told_so_before_it_runs(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "from folkmoot import Session, Speaker, Study, StudyConfig\n\n"
+        "async def protocol(session: Session) -> None:\n"
+        "    await session.ask(Speaker('a'), 'Well?')\n\n"
+        "STUDY = Study('own', 'Own', StudyConfig, protocol)\n"
+    )
+    path = tmp_path / "own.yaml"
+    path.write_text("study: ./own.py\nmodel: synthetic\ncontrols: {retest: 5}\n")
+    with pytest.raises(InputError, match="records no decisions"):
+        folkmoot.run(path, out=tmp_path / "run", trust=True)
+    assert not (tmp_path / "run").exists()
+
+
 def test_questions_in_a_file_are_sealed_as_they_are(tmp_path: Path) -> None:
     path = study(tmp_path, "controls: {negative: own.yaml, participants: 2}\n")
     own = tmp_path / "own.yaml"

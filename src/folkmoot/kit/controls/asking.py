@@ -49,6 +49,7 @@ from folkmoot.kit.controls.tables import (
     RETEST,
     ControlRow,
 )
+from folkmoot.kit.exposure import ExposureRow
 from folkmoot.kit.run_below import (
     Below,
     calling_settings,
@@ -102,11 +103,27 @@ def run_with_controls(
     """Run (or resume) a study and then the controls that its file names, within one budget.
 
     A run that paused among its controls has all its own answers, and a resume asks the controls
-    that are left. Raises what `run_study` raises.
+    that are left. Raises what `run_study` raises, and InputError before the run for controls of a
+    study type that records no decisions.
     """
+    require_decisions(found)
     run = run_study(found, options, stopper)
     ask_named_controls(run, found.config.controls, found.config, options, stopper)
     return run
+
+
+def require_decisions(found: StudyFile) -> None:
+    """Raise InputError for a study file that names controls of a type without decisions."""
+    if found.config.controls is not None and ExposureRow not in found.study.tables:
+        raise InputError(
+            Problem(
+                f"the study type {found.study.name} records no decisions that could be controlled",
+                file=str(found.path),
+                key="controls",
+                hint="leave the key out, or let the study declare its decisions "
+                "(docs/writing_a_study.md)",
+            )
+        )
 
 
 def run_grid_with_controls(
@@ -121,8 +138,10 @@ def run_grid_with_controls(
 
     Raises what `run_grid` raises.
     """
+    first = load(source, options)
+    require_decisions(first)
     grid = run_grid(source, options, axes, repeats, stopper, samples)
-    limits = load(source, options).config
+    limits = first.config
     cells = [run for _, run in grid.finished().values()]
     for run in cells:
         settings = study_of_run(run).config.model_validate(run.config).controls

@@ -26,8 +26,7 @@ from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import run_study
 from folkmoot.engine.settings.controls import ControlSettings
 from folkmoot.engine.study.study_file import StudyFile
-from folkmoot.errors import InputError
-from folkmoot.kit.controls.asking import run_controls, study_of
+from folkmoot.kit.controls.asking import require_decisions, run_controls, study_of
 from folkmoot.kit.controls.conversations import find_decisions
 from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NEGATIVE, ControlRow
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
@@ -39,24 +38,22 @@ EVERYONE = 10**9
 def add_controls(total: Estimate, found: StudyFile, model: str | None) -> Estimate:
     """The estimate of a study with a line for each control that its file names.
 
-    A study that records no decisions has no controls, so nothing is added.
+    Raises InputError for controls of a study type that records no decisions.
     """
     settings = found.config.controls
-    if settings is None or found.config.seats is not None:
+    require_decisions(found)
+    if settings is None:
         return total
     part, share = small_part(found, ENOUGH)
     with tempfile.TemporaryDirectory(prefix="folkmoot-controls-") as folder:
         # The attributes that the file states stay in the prompts.
-        config = part.config.model_copy(update=DIRECT)
+        config = part.config.model_copy(update={**DIRECT, "seats": None})
         config = part.study.rehearsal(config, Path(folder))
         small = replace(part, config=config)
         provider = embedded_provider(small)
         options = RunOptions(model=model, provider=provider, out=Path(folder) / "run")
         run = run_study(small, options)
-        try:
-            decisions = find_decisions(run)
-        except InputError:
-            return total
+        decisions = find_decisions(run)
         asked = settings.model_copy(update={"participants": EVERYONE, **_at_most(settings)})
         given = asked.model_dump(mode="json", exclude_defaults=True, exclude={"confounders"})
         answering = embedded_provider(replace(small, study=study_of(run)))
