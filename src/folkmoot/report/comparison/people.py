@@ -445,7 +445,9 @@ def heterogeneity(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Fin
         if holm[label] < ALPHA
     ]
     told = (
-        f"Off by more than chance: {listed(apart)}" if apart else "None is off by more than chance."
+        f"Off by more than chance: {listed(apart)}"
+        if apart
+        else "That any is off by more than chance is not shown."
     )
     return Finding(
         "people_heterogeneity",

@@ -391,7 +391,7 @@ def regression(votes: Votes) -> Finding | None:
     """Odds of changing by condition and first choice, with demographics if the data bear them."""
     if len(votes.twice) < 2:
         return None
-    title = "Change by condition, all else equal"
+    title = "Change by condition, with first choices held equal"
     rows = [r for a in votes.twice for r in a.moved]
     order = [a.condition for a in votes.twice]
     fitted, with_people = _fit(rows, order[0], votes)
