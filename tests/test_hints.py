@@ -55,8 +55,7 @@ def test_nobody_else_words_a_guess() -> None:
         for f in source.rglob("*.py")
         if "get_close_matches" in f.read_text(encoding="utf-8") or "extractOne" in f.read_text()
     ]
-    # An old workbook's names are matched when it is converted.
-    assert [f for f in own if not f.startswith("studies/workbook/")] == []
+    assert own == []
 
 
 def test_names_in_words_and_texts_cut_short() -> None:

@@ -269,10 +269,6 @@ def new(
     folder: Annotated[
         Path | None, typer.Argument(help="Folder to write to.", show_default=False)
     ] = None,
-    old: Annotated[
-        Path | None,
-        typer.Option("--from", help="Convert an older workbook into a new file beside it."),
-    ] = None,
     polis: Annotated[
         Path | None,
         typer.Option("--from-polis", help="Make the study from this exported Polis conversation."),
@@ -288,11 +284,11 @@ def new(
     if statement is not None and polis is None:
         raise InputError("--statement goes with --from-polis")
     if polis is not None:
-        if kind is None or old is not None:
+        if kind is None:
             raise InputError("write folkmoot new cross_pollination --from-polis DIR")
         polis_command(kind, folder, polis, statement)
         return
-    new_command(kind, folder, old)
+    new_command(kind, folder)
 
 
 @app.command()

@@ -34,7 +34,7 @@ from folkmoot.engine.run.study_language import describe_language
 from folkmoot.engine.session.folder_access import is_held
 from folkmoot.engine.settings.author_errors import mistake_of
 from folkmoot.engine.study.consent import Consent, loading, model_files, sending
-from folkmoot.engine.study.study import Study, code_of, find_study, installed_studies
+from folkmoot.engine.study.study import code_of, find_study, installed_studies
 from folkmoot.engine.study.study_file import StudyFile, load_study_file
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.files import write_bytes
@@ -333,17 +333,12 @@ def _grid(total: Estimate) -> Grid:
     return Grid(("stage", "calls", "input tokens", "output tokens"), tuple(rows))
 
 
-def new_command(kind: str | None, folder: Path | None, old: Path | None = None) -> None:
+def new_command(kind: str | None, folder: Path | None) -> None:
     """Write the template of a study type into a folder. Existing files are never overwritten."""
-    if kind is None and old is not None:
-        raise InputError("the study type is missing (folkmoot new workbook --from OLD.xlsx)")
     if kind is None:
         _list_kinds()
         return
     study = find_study(kind)
-    if old is not None:
-        _converted(study, old, folder)
-        return
     folder = folder or Path()
     code = code_of(kind)
     named = Path(os.path.relpath(code, folder)).as_posix() if code else study.name
@@ -387,23 +382,6 @@ def _write_new(files: Mapping[str, str | bytes], folder: Path) -> None:
     first = next((n for n in files if n.endswith((".yaml", ".yml", ".xlsx"))), next(iter(files)))
     path = escape(str(folder / first))
     console.print(f"\nCheck it: folkmoot check {path}\nRun it:   folkmoot run {path}")
-
-
-def _converted(study: Study, old: Path, folder: Path | None) -> None:
-    """Convert an old study file, and list every guess and every remaining mistake."""
-    if study.convert is None:
-        raise InputError(f"the study type {study.name} cannot convert files")
-    path = (folder or old.parent) / f"{old.stem}_converted{old.suffix}"
-    if path.exists():
-        raise InputError(Problem("already exists", str(path), hint="move it, or name a folder"))
-    data, guesses = study.convert(old)
-    write_bytes(path, data)
-    console = out()
-    console.print(f"wrote {escape(str(path))}", soft_wrap=True)
-    for guess in guesses:
-        console.print(f"[cyan]Guess:[/] {escape(clean(guess))}", soft_wrap=True)
-    load_study_file(path)  # raises with what nobody could guess
-    console.print(f"\nCheck it: folkmoot check {escape(str(path))}", soft_wrap=True)
 
 
 def _list_kinds() -> None:

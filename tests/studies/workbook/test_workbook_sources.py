@@ -23,9 +23,7 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook import STUDY, sessions
 from folkmoot.studies.workbook.preparation import load
 from folkmoot.studies.workbook.sessions import SessionState
-from folkmoot.studies.workbook.spreadsheet.convert import convert
 from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
-from tests.studies.workbook.test_workbook_convert import archive, without_format_response
 from tests.studies.workbook.test_workbook_images import pictured
 from tests.studies.workbook.test_workbook_parts import by_hand
 from tests.studies.workbook.test_workbook_reading import older, shorter
@@ -171,16 +169,6 @@ def test_so_it_is_in_the_example(tmp_path: Path) -> None:
         "study.workbook.profiles.questions",
         *(f"study.workbook.tasks.{number}.llm_text" for number in range(9)),
     }
-
-
-@pytest.mark.parametrize("old", [archive, without_format_response])
-def test_so_it_is_in_workbooks_that_were_converted(old: Callable[[], Book], tmp_path: Path) -> None:
-    data, _ = convert(quick_save(old(), tmp_path / "old.xlsx"))
-    new = tmp_path / "new.xlsx"
-    new.write_bytes(data)
-    run = play(new, tmp_path / "played", limit=2)
-    assert_every_text_has_its_source(run, STUDY)
-    assert differences(run) == []
 
 
 @pytest.mark.skipif("FOLKMOOT_WORKBOOKS" not in os.environ, reason="names no folder of workbooks")

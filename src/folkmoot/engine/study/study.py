@@ -131,7 +131,6 @@ class Study(Generic[Config]):
                 all keys; a study file of this name (`NAME.yaml`) takes its place
     respondent  what the embedded respondent should know of this study's answers and topics
                 (`folkmoot.respondent`); without it everything is answered by its form
-    convert     an old study file → (the content of a new one, what was guessed)
     from_polis  a Polis conversation, and a comment of it or None → the files of a study made of it
     """
 
@@ -172,7 +171,6 @@ class Study(Generic[Config]):
     codebook: Mapping[str, object] = field(default_factory=dict)
     template: Callable[[], dict[str, str | bytes]] = dict
     respondent: Part[Config] = field(default_factory=Part)
-    convert: Callable[[Path], tuple[bytes, list[str]]] | None = None
     from_polis: Callable[[Any, str | None], dict[str, str | bytes]] | None = None
 
 

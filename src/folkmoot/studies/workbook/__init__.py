@@ -13,7 +13,6 @@ from folkmoot.studies.workbook.findings import findings, strict_tables
 from folkmoot.studies.workbook.preparation import check, limit, load, notes, planned, preview, size
 from folkmoot.studies.workbook.protocol import places, protocol
 from folkmoot.studies.workbook.respondent import PART
-from folkmoot.studies.workbook.spreadsheet.convert import convert
 from folkmoot.studies.workbook.spreadsheet.layouts import template
 from folkmoot.studies.workbook.tables import TABLES, unusable
 
@@ -41,6 +40,5 @@ STUDY = Study(
     afterwards=EXPOSURE,
     unusable=unusable,
     template=template,
-    convert=convert,
     respondent=PART,
 )

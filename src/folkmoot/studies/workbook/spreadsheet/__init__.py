@@ -1,6 +1,7 @@
 """Workbooks as files, in and out.
 
-`sheets` reads the cells safely, `layouts` knows how sheets and columns are called and writes new
-workbooks, `reading` makes the experiment of them, `convert` brings earlier workbooks up to date.
+`sheets` reads the cells, `layouts` knows how sheets and columns are called and writes new
+workbooks, `reading` makes the experiment of them.
+
 Nothing else of this study type opens a spreadsheet.
 """

@@ -1,23 +1,26 @@
-"""`folkmoot new workbook --from`: older layouts become workbooks that run, every guess listed."""
+"""`python -m tools.convert_workbook`: older layouts become workbooks that run, guesses listed."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from openpyxl import load_workbook
-from typer.testing import CliRunner
 
 import folkmoot
-from folkmoot.cli.app import app
 from folkmoot.errors import InputError
+from folkmoot.kit.exposure import differences
+from folkmoot.studies.workbook import STUDY
 from folkmoot.studies.workbook.config import Workbook
 from folkmoot.studies.workbook.preparation import load, notes
-from folkmoot.studies.workbook.spreadsheet.convert import convert
+from tests.helpers_provenance import assert_every_text_has_its_source
+from tests.studies.workbook.conftest import read_in_this_process  # noqa: F401
 from tests.studies.workbook.test_workbook_mutations import mutate
 from tests.studies.workbook.test_workbook_reading import older, shorter
+from tests.studies.workbook.test_workbook_sources import play
 from tests.studies.workbook.test_workbook_unsaid import random_assignment
 from tests.studies.workbook.workbook_builder import (
     TASK_COLUMNS,
@@ -28,6 +31,7 @@ from tests.studies.workbook.workbook_builder import (
     save,
     setting,
 )
+from tools.convert_workbook import convert, main
 
 TASKS = "interview_prompts"
 Cells = dict[str, list[list[Any]]]
@@ -95,6 +99,13 @@ def converted(book: Cells, folder: Path) -> tuple[Path, list[str]]:
     path = folder / "new.xlsx"
     path.write_bytes(data)
     return path, guesses
+
+
+def run(capsys: pytest.CaptureFixture[str], *paths: Path) -> tuple[int, str]:
+    """The exit status of the tool, and what it prints."""
+    status = main([str(path) for path in paths])
+    shown = capsys.readouterr()
+    return status, shown.out + shown.err
 
 
 def same(one: Workbook, other: Workbook) -> bool:
@@ -169,13 +180,13 @@ def test_the_archive_layout_is_converted_and_runs(tmp_path: Path) -> None:
     ],
 )
 def test_every_guess_is_on_the_terminal_and_in_the_workbook(
-    tmp_path: Path, words: tuple[str, ...]
+    tmp_path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = save(archive(), tmp_path / "old.xlsx")
-    shown = CliRunner().invoke(app, ["new", "workbook", "--from", str(old)])
-    assert shown.exit_code == 0, shown.output
-    told = [line for line in shown.output.splitlines() if line.startswith("Guess:")]
-    assert len([line for line in told if all(w in line for w in words)]) == 1, shown.output
+    status, shown = run(capsys, old)
+    assert status == 0, shown
+    told = [line for line in shown.splitlines() if line.startswith("Guess:")]
+    assert len([line for line in told if all(w in line for w in words)]) == 1, shown
     sheet = load_workbook(tmp_path / "old_converted.xlsx")["notes"]
     inside = [str(row[0]) for row in sheet.iter_rows(values_only=True)]
     assert [line.removeprefix("Guess: ") for line in told] == inside
@@ -207,24 +218,28 @@ def test_the_short_layout_keeps_its_own_rules_where_columns_are_added(tmp_path: 
     assert workbook.treatments[0].extra == {"mood": "quiet"}
 
 
-def test_nothing_is_overwritten_and_the_old_file_stays(tmp_path: Path) -> None:
+def test_nothing_is_overwritten_and_the_old_file_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     old = save(archive(), tmp_path / "old.xlsx")
     before = old.read_bytes()
     new = tmp_path / "old_converted.xlsx"
     new.write_bytes(b"mine")
-    shown = CliRunner().invoke(app, ["new", "workbook", "--from", str(old)])
-    assert shown.exit_code == 2 and "already exists" in shown.output
+    status, shown = run(capsys, old)
+    assert status == 2 and "already exists" in shown
     assert new.read_bytes() == b"mine" and old.read_bytes() == before
     other = tmp_path / "other"
-    shown = CliRunner().invoke(app, ["new", "workbook", str(other), "--from", str(old)])
-    assert shown.exit_code == 0 and (other / "old_converted.xlsx").exists()
+    status, shown = run(capsys, old, other)
+    assert status == 0 and (other / "old_converted.xlsx").exists()
 
 
-def test_what_nobody_can_guess_is_listed_with_its_cell(tmp_path: Path) -> None:
+def test_what_nobody_can_guess_is_listed_with_its_cell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     old = save(setting(archive(), "model_info", None), tmp_path / "old.xlsx")
-    shown = CliRunner().invoke(app, ["new", "workbook", "--from", str(old)])
-    assert shown.exit_code == 2
-    assert "experimental_setting!B3: model_info is blank" in shown.output
+    status, shown = run(capsys, old)
+    assert status == 2
+    assert "experimental_setting!B3: model_info is blank" in shown
     assert (tmp_path / "old_converted.xlsx").exists()
 
 
@@ -276,14 +291,6 @@ def test_damaged_workbooks_are_converted_or_refused_in_words(tmp_path: Path) -> 
     assert loaded > 10
 
 
-def test_a_missing_study_type_or_one_that_converts_nothing_is_said(tmp_path: Path) -> None:
-    old = save(good(), tmp_path / "old.xlsx")
-    for kind in ([], ["town_hall"]):
-        shown = CliRunner().invoke(app, ["new", *kind, "--from", str(old)])
-        assert shown.exit_code == 2, shown.output
-    assert [p.name for p in tmp_path.iterdir()] == ["old.xlsx"]
-
-
 def test_the_columns_of_a_task_are_those_of_the_layout(tmp_path: Path) -> None:
     path, _ = converted(archive(), tmp_path)
     header = next(load_workbook(path)[TASKS].iter_rows(values_only=True))
@@ -309,3 +316,15 @@ def test_workbooks_of_others_run_as_they_are_or_converted(tmp_path: Path) -> Non
         out = tmp_path / f"{old.stem}_out"
         run = folkmoot.run(path, out=out, model="synthetic", limit=1)
         assert run.table("sessions").height >= 1
+
+
+@pytest.mark.parametrize("old", [archive, without_format_response])
+def test_every_text_in_the_prompts_of_a_converted_workbook_has_its_source(
+    old: Callable[[], Cells], tmp_path: Path
+) -> None:
+    data, _ = convert(quick_save(old(), tmp_path / "old.xlsx"))
+    new = tmp_path / "new.xlsx"
+    new.write_bytes(data)
+    run = play(new, tmp_path / "played", limit=2)
+    assert_every_text_has_its_source(run, STUDY)
+    assert differences(run) == []

@@ -1,4 +1,4 @@
-"""`folkmoot new workbook --from OLD.xlsx`: an older workbook in the present layout.
+"""An older workbook in the present layout: `python -m tools.convert_workbook OLD.xlsx [FOLDER]`.
 
 Older programs of this family had other sheets, keys and ways to write options, and filled gaps by
 themselves. What they left open is guessed here, and every guess is a line for the user, on the
@@ -7,8 +7,10 @@ terminal and in the sheet `notes` of the new workbook.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +19,9 @@ from typing import cast
 
 from rapidfuzz import fuzz, process
 
-from folkmoot.errors import InputError
+from folkmoot.errors import EXIT_INPUT, InputError, Problem
+from folkmoot.files import write_bytes
+from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import shortened
 from folkmoot.studies.workbook.answers import (
     NotALiteral,
@@ -37,6 +41,7 @@ from folkmoot.studies.workbook.config import (
     special_role,
 )
 from folkmoot.studies.workbook.placeholders import OPTIONS
+from folkmoot.studies.workbook.preparation import load
 from folkmoot.studies.workbook.spreadsheet.layouts import (
     AGENT_ROLES,
     COLUMNS,
@@ -75,6 +80,32 @@ _NOTHING = "{# nothing is told #}"  # a comment of the template: the description
 _RANGE = re.compile(r"(-?\d+(?:\.\d+)?)\s*:\s*(-?\d+(?:\.\d+)?)?")
 _PLACEHOLDER = re.compile(r"\{+\s*(\w+)\s*\}+")
 _MOST_LISTED = 21  # numbers that are written out, so that an answer in words fits beside them
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the new workbook beside the old one, or into a folder, and list every guess.
+
+    Return the exit status: 2 if a file is in the way, or a mistake is left that nobody can guess.
+    """
+    parser = argparse.ArgumentParser(prog="python -m tools.convert_workbook")
+    parser.add_argument("old", type=Path, help="the older workbook; it stays as it is")
+    parser.add_argument("folder", type=Path, nargs="?", help="where the new one is written")
+    given = parser.parse_args(arguments)
+    new = (given.folder or given.old.parent) / f"{given.old.stem}_converted.xlsx"
+    try:
+        if new.exists():
+            raise InputError(Problem("already exists", str(new), hint="move it, or name a folder"))
+        data, guesses = convert(given.old)
+        write_bytes(new, data)
+        print(f"wrote {new}")
+        for guess in guesses:
+            print(f"Guess: {without_hidden(guess)}")
+        load(new)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return EXIT_INPUT
+    print(f"\nCheck it: folkmoot check {new}")
+    return 0
 
 
 def convert(path: Path) -> tuple[bytes, list[str]]:
@@ -546,3 +577,7 @@ def _options(text: str, kind: str | None) -> tuple[str, str | None, bool]:
         return json.dumps([*numbers, *words], ensure_ascii=False), "category", True
     upper = f" to {high}" if high is not None else " upwards"
     return f"Enter a number from {low}{upper}, or one of: {'; '.join(words)}", "category", False
+
+
+if __name__ == "__main__":
+    sys.exit(main())
