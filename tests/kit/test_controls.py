@@ -209,6 +209,18 @@ def test_drift_is_zero_where_arms_are_alike_and_one_where_nothing_is_shared() ->
     assert not few.mean.has_interval
 
 
+def test_few_people_who_answer_alike_prove_no_equality() -> None:
+    """That none of six changed leaves room for four in ten, of sixty for five in a hundred."""
+    for count, largest in ((6, 0.393), (60, 0.0487)):
+        people = tuple(range(count))
+        options = Answers(tuple("ab" * (count // 2)), people)
+        numbers = Answers(tuple(float(n % 3) for n in people), people)
+        drift = measure_drift([(options, options), (numbers, numbers)], generator(1, ("same",)))
+        assert drift.mean.value == 0 and drift.mean.high == pytest.approx(largest, abs=0.001)
+        difference = drift.questions[1].difference
+        assert difference.value == 0 and (difference.high < 0.3) == (count == 60)
+
+
 def test_whole_conversations_are_exchanged_not_single_answers() -> None:
     """Ten conversations of eight who answer alike are ten units, and ten units prove little."""
     rng = generator(7, ("clusters",))

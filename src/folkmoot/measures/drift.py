@@ -22,6 +22,7 @@ FloatArray = NDArray[np.float64]
 EXCHANGES = 1000
 RESAMPLES = 400
 Z = 1.959964
+LEVEL = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,8 @@ def measure_drift(questions: Sequence[tuple[Answers, Answers]], rng: np.random.G
 
     Units that answered in both arms change sides with themselves, others with each other, always
     whole. The interval is the mean ± 1.96 bootstrap standard errors over units, and reaches at
-    least to the distance that is not corrected; there is none below five units in an arm.
+    least to the distance that is not corrected. Where no unit differs, it reaches to the share of
+    units that may differ unseen. There is none below five units in an arm.
     """
     units = [
         list(dict.fromkeys(u for question in questions for u in question[arm].units))
@@ -102,8 +104,16 @@ def _estimate(
     # Interval and test agree: zero is excluded exactly where the exchange rules out chance.
     low = max(0.0, real - Z * error) if p < ALPHA else 0.0
     # Sampling makes the plain distance too large, never too small, so the drift may be that much.
-    high = min(1.0, max(real + Z * error, value))
-    return Estimate(real, low, high, *sizes, p, method="exchange of units")
+    high = max(real + Z * error, value, _unseen(sizes[1]) if error == 0 else 0.0)
+    return Estimate(real, low, min(1.0, high), *sizes, p, method="exchange of units")
+
+
+def _unseen(units: int) -> float:
+    """The largest share of units that may differ where none of those seen does (95 %, one-sided).
+
+    Resamples of units that are all alike do not vary, so they give no interval.
+    """
+    return float(1 - (1 - LEVEL) ** (1 / units))
 
 
 def _question(
@@ -132,7 +142,12 @@ def _question(
     drawn = _standardised(weights @ moments[0], weights @ moments[1])
     usual = drawn[np.isfinite(drawn)]
     error = float(usual.std(ddof=1)) if usual.size > 1 else math.nan
-    low, high = value - Z * error, value + Z * error
+    reach = Z * error
+    if error == 0:  # as if the units that may differ did so by the whole range
+        numbers = [float(v) for arm in question for v in arm.values]  # type: ignore[arg-type]
+        spread = float(np.std(numbers))
+        reach = _unseen(units) * (max(numbers) - min(numbers)) / spread if spread else math.nan
+    low, high = value - reach, value + reach
     difference = Estimate(value, low, high, *sizes, p, method="exchange of units")
     return QuestionDrift(distance, p, difference, is_numeric=True)
 
