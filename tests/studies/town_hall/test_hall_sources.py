@@ -17,10 +17,8 @@ from folkmoot.models.request import Request
 from folkmoot.provenance import cell, quote
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall import STUDY, stages
-from folkmoot.studies.town_hall.answers.outcome import Item
 from folkmoot.studies.town_hall.discussion import Line, Meeting, Round
 from folkmoot.studies.town_hall.exposure_design import NOTES, PROPOSALS, QUESTIONS, STATEMENTS
-from folkmoot.studies.town_hall.stages import Listed
 from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
 from tests.studies.town_hall.hall_script import (
     Key,
@@ -308,9 +306,9 @@ def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """Miswired: each proposal is quoted as the text of the first."""
     right = stages.quote_item
 
-    def wrong(meeting: Meeting, item: Item) -> Listed:
-        text = quote(item.text, "proposal", cell("items.text", meeting.id, "V1"), "planner")
-        return {**right(meeting, item), "text": text}
+    def wrong(meeting: Meeting, id: str, text: str) -> dict[str, str]:
+        quoted = quote(text, "proposal", cell("items.text", meeting.id, "V1"), "planner")
+        return {**right(meeting, id, text), "text": quoted}
 
     def two_items(key: Key, request: Request) -> Any:
         said = plain(key, request)

@@ -34,9 +34,9 @@ from folkmoot.studies.town_hall.answers.outcome import (
     MINIMAL_CLOSING,
     Ballot,
     Closing,
-    Item,
     Moderation,
     Planned,
+    PlannedItem,
     Satisfaction,
 )
 from folkmoot.studies.town_hall.answers.repairs import Asked, resolve
@@ -363,13 +363,10 @@ class Discussion:
         return replace(self, calls=(*self.calls, *calls), **stage)
 
     @cached_property
-    def items(self) -> tuple[Item, ...]:
-        """The items of the ballot; none if the planner could not be read."""
+    def items(self) -> dict[str, PlannedItem]:
+        """The items of the ballot by id; none if the planner could not be read."""
         planned = self.planned.items if self.planned else ()
-        return tuple(
-            Item(f"V{number}", i.proposal, i.reasoning, i.originating_residents)
-            for number, i in enumerate(planned, start=1)
-        )
+        return {f"V{number}": item for number, item in enumerate(planned, start=1)}
 
 
 def own_statements(rounds: Sequence[Round], resident: str) -> list[dict[str, int | str]]:

@@ -18,7 +18,13 @@ from folkmoot.conversation.answer_types import DECLINED, WAYS_OUT
 from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.session.session import Scope
 from folkmoot.storage.rows import Row
-from folkmoot.studies.town_hall.answers.outcome import UNREAD, Ballot, Closing, Item, Moderation
+from folkmoot.studies.town_hall.answers.outcome import (
+    UNREAD,
+    Ballot,
+    Closing,
+    Moderation,
+    PlannedItem,
+)
 from folkmoot.studies.town_hall.answers.records import Record
 from folkmoot.studies.town_hall.answers.repairs import Asked
 from folkmoot.studies.town_hall.answers.turns import Reflection, Thinking, Turn
@@ -239,7 +245,8 @@ class Recorder:
         if discussion.planned:
             self._add([self._answer("plan", PLANNER, discussion.planned)])
         outcomes = tuple(
-            _item_row(self._meeting, item, ballots, self._key) for item in discussion.items
+            _item_row(self._meeting, id, item, ballots, self._key)
+            for id, item in discussion.items.items()
         )
         answers = (self._answer("vote", who, ballot) for who, ballot in ballots.items())
         votes = _vote_rows(self._meeting, outcomes, ballots, self._key)
@@ -428,19 +435,23 @@ def _why_no_stance(
 
 
 def _item_row(
-    meeting: Meeting, item: Item, ballots: Mapping[str, Ballot], key: Mapping[str, Any]
+    meeting: Meeting,
+    id: str,
+    item: PlannedItem,
+    ballots: Mapping[str, Ballot],
+    key: Mapping[str, Any],
 ) -> ItemRow:
     """How an item came out: the majority decides, a tie fails. Votes that were declined (or are for
     neither yes nor no), and votes that could not be read, are counted apart."""
-    votes = [b.votes.get(item.id) for b in ballots.values()]
+    votes = [b.votes.get(id) for b in ballots.values()]
     yes, no = votes.count("yes"), votes.count("no")
-    declined = sum(b.missing.get(item.id) in WAYS_OUT for b in ballots.values())
+    declined = sum(b.missing.get(id) in WAYS_OUT for b in ballots.values())
     return ItemRow(
         **key,
-        item_id=item.id,
-        text=item.text,
-        origin="|".join(item.origin),
-        vulnerable_originated=bool(set(item.origin) & set(meeting.vulnerable)),
+        item_id=id,
+        text=item.proposal,
+        origin="|".join(item.originating_residents),
+        vulnerable_originated=bool(set(item.originating_residents) & set(meeting.vulnerable)),
         yes=yes,
         no=no,
         declined=declined,

@@ -41,7 +41,6 @@ from folkmoot.studies.town_hall.answers.outcome import (
     UNREAD_BALLOT,
     Ballot,
     Closing,
-    Item,
     Moderation,
     Planned,
     Satisfaction,
@@ -352,7 +351,7 @@ async def vote(
 ) -> tuple[dict[str, Ballot], list[Call]]:
     """Yes or no with a reason on each item, from each resident; nobody else votes."""
     rounds, items = so_far.rounds, so_far.items
-    listed = [quote_item(hall.meeting, i) for i in items]
+    listed = [quote_item(hall.meeting, id, item.proposal) for id, item in items.items()]
     answer = ballot(items, hall.meeting.set.options.votes)
 
     async def alone(own: Scope, who: Speaker) -> Got[Ballot]:
@@ -409,21 +408,21 @@ def with_outcomes(so_far: Discussion) -> list[dict[str, Any]]:
     meeting = so_far.meeting
     return [
         {
-            **quote_item(meeting, i),
-            "passed": o.passed,
-            "yes": quote(o.yes, "value", cell("items.yes", meeting.id, i.id)),
-            "no": quote(o.no, "value", cell("items.no", meeting.id, i.id)),
-            "tie": o.tie,
+            **quote_item(meeting, item.item_id, item.text),
+            "passed": item.passed,
+            "yes": quote(item.yes, "value", cell("items.yes", meeting.id, item.item_id)),
+            "no": quote(item.no, "value", cell("items.no", meeting.id, item.item_id)),
+            "tie": item.tie,
         }
-        for i, o in zip(so_far.items, so_far.outcomes, strict=True)
+        for item in so_far.outcomes
     ]
 
 
-def quote_item(meeting: Meeting, item: Item) -> dict[str, str]:
+def quote_item(meeting: Meeting, id: str, text: str) -> dict[str, str]:
     """An item with its sources, for prompts."""
     return {
-        "id": quote(item.id, "value", cell("items.item_id", meeting.id, item.id)),
-        "text": quote(item.text, "proposal", cell("items.text", meeting.id, item.id), PLANNER),
+        "id": quote(id, "value", cell("items.item_id", meeting.id, id)),
+        "text": quote(text, "proposal", cell("items.text", meeting.id, id), PLANNER),
     }
 
 
@@ -700,7 +699,7 @@ def _concern(discussion: Discussion, me: str) -> coding.Text | None:
         for s in r["statements"]
     ]
     chair = [on_one_line(r.moderator) for r in rounds[first - 1 :] if r.moderator]
-    items = [quote_item(discussion.meeting, item) for item in discussion.items]
+    items = [quote_item(discussion.meeting, i.item_id, i.text) for i in discussion.outcomes]
     closing = discussion.consensus
     parts = [
         *said,

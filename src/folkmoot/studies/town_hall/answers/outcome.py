@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
@@ -203,16 +202,6 @@ def planned(asked: Asked) -> Json[Planned]:
     return Json(Planned, about=asked, schema=asked_schema(Planned))
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One binary decision on the ballot; `origin` names the residents it goes back to."""
-
-    id: str
-    text: str
-    reasoning: str
-    origin: tuple[str, ...]
-
-
 _YES_NO = {"true": "yes", "approve": "yes", "for": "yes", "in_favour": "yes", "false": "no"}
 _YES_NO |= {"reject": "no", "against": "no"}
 
@@ -273,12 +262,12 @@ NO_BALLOT = Ballot()  # where there was nothing to vote on
 UNREAD_BALLOT = Ballot(parse_error=True)
 
 
-def refused_ballot(items: Sequence[Item]) -> Ballot:
-    """Return the replacement of a ballot that was declined as a whole."""
-    return Ballot(missing=dict.fromkeys((i.id for i in items), DECLINED), declined=True)
+def refused_ballot(items: Iterable[str]) -> Ballot:
+    """Return the replacement of a ballot on these items that was declined as a whole."""
+    return Ballot(missing=dict.fromkeys(items, DECLINED), declined=True)
 
 
-def ballot(items: Sequence[Item], options: Sequence[str] = VOTES) -> Json[Ballot]:
+def ballot(items: Iterable[str], options: Sequence[str] = VOTES) -> Json[Ballot]:
     """A vote with a reason on each item; `options` are yes and no in the order of the prompt."""
     one = {
         "title": "Vote",
@@ -293,7 +282,7 @@ def ballot(items: Sequence[Item], options: Sequence[str] = VOTES) -> Json[Ballot
         },
         "required": ["reason", "vote"],
     }
-    refs = {i.id: {"$ref": "#/$defs/Vote"} for i in items}
+    refs = {item: {"$ref": "#/$defs/Vote"} for item in items}
     schema = {
         "title": "Ballot",
         "type": "object",
