@@ -1,4 +1,4 @@
-# make setup | demo | test | bench | nightly [PART=…] | local | cluster. Needs Python 3.11 or later and make, nothing else.
+# make setup | demo | test | bench | docs | nightly [PART=…] | local | cluster. Needs Python 3.11 or later and make, nothing else.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -8,7 +8,7 @@ PARTS  := truths kills pages mutations scale local
 CODE   := src tests benchmarks tools
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
-.PHONY: setup demo test bench nightly local cluster format
+.PHONY: setup demo test bench docs nightly local cluster format
 .DEFAULT_GOAL := setup
 
 setup: $(STAMP)
@@ -44,6 +44,11 @@ test: setup
 	@echo "types";   $(BIN)/mypy --no-error-summary
 	@echo "layers";  $(BIN)/lint-imports --no-logo >$(VENV)/layers.txt || { cat $(VENV)/layers.txt; exit 1; }
 	@echo "tests";   $(BIN)/pytest -n 2 --dist loadgroup
+
+# The documentation as a site in site/, with a report of each study.
+docs: setup
+	@$(BIN)/uv sync --quiet --frozen --inexact --extra dev --extra docs
+	@$(BIN)/python -m tools.build_site
 
 bench: setup
 	@$(BIN)/python -m benchmarks

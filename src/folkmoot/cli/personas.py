@@ -14,7 +14,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColu
 from folkmoot.cli.console import clean, err, out, warn
 from folkmoot.cli.run import KEY_WARNING, TerminalProgress
 from folkmoot.cli.study_files import print_models_note
-from folkmoot.cli.tables import grid_view
+from folkmoot.cli.tables import GridView
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import from_python, run_study
@@ -160,7 +160,7 @@ def _print_people(console: Console, people: list[Persona], limit: int) -> None:
         for p in people[:limit]
     ]
     console.print(
-        grid_view(Grid(("id", "age", "sex", "source", "description"), tuple(rows))), crop=False
+        GridView(Grid(("id", "age", "sex", "source", "description"), tuple(rows))), crop=False
     )
 
 

@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+import folkmoot
 from folkmoot.authoring.schema import schema_file_name, schema_text
 from folkmoot.authoring.template import new_files
 from folkmoot.cli.console import clean, err, out, resume_line, safe, warn
-from folkmoot.cli.tables import grid_view
+from folkmoot.cli.tables import GridView
 from folkmoot.engine.calls.model_routing import blind, unpriced
 from folkmoot.engine.calls.progress import duration
 from folkmoot.engine.run.dry_run import (
@@ -47,6 +48,9 @@ from folkmoot.models.prices import cost_of, takes_batches
 from folkmoot.models.wire.batches import PROMISED_HOURS
 from folkmoot.storage.findings import Grid
 from folkmoot.storage.run_folder import OUTPUTS
+
+EXAMPLES = "examples"  # `folkmoot new examples` writes them instead of a study type's template
+EXAMPLE_SUFFIXES = (".yaml", ".csv", ".py", ".xlsx", ".ipynb")
 
 
 def consent(path: Path, given: bool = False) -> Consent:
@@ -185,7 +189,7 @@ def _print_estimate(
         latency=SYNTHETIC_LATENCY if local else ASSUMED_LATENCY,
     )
     if stages:
-        console.print("", grid_view(_grid(total)), "", sep="\n", crop=False)
+        console.print("", GridView(_grid(total)), "", sep="\n", crop=False)
     console.print(f"Model     {escape(clean(', '.join(spec.name for spec in specs)))}")
     for spec in embedding:
         console.print(f"Embedding {escape(clean(spec.name))}")
@@ -338,11 +342,33 @@ def new_command(kind: str | None, folder: Path | None) -> None:
     if kind is None:
         _list_kinds()
         return
+    if kind == EXAMPLES and old is None:
+        _write_new(read_examples(), folder or Path())
+        return
     study = find_study(kind)
     folder = folder or Path()
     code = code_of(kind)
     named = Path(os.path.relpath(code, folder)).as_posix() if code else study.name
     _write_new(new_files(study, named), folder)
+
+
+def read_examples() -> dict[str, bytes]:
+    """Return the shipped examples by path: `examples/…` and `config/pilot.yaml`.
+
+    An installed package carries them as data; in a clone they are where the repository has them.
+    """
+    package = Path(folkmoot.__file__).parent
+    carried = package / "shipped"
+    root = carried if carried.is_dir() else package.parents[1]
+    files = sorted(f for name in (EXAMPLES, "config") for f in (root / name).rglob("*"))
+    found = {
+        f.relative_to(root).as_posix(): f.read_bytes()
+        for f in files
+        if f.is_file() and f.suffix in EXAMPLE_SUFFIXES
+    }
+    if not found:
+        raise InputError(f"this installation carries no examples (looked in {root})")
+    return found
 
 
 def schema_command(kind: str | None, folder: Path | None) -> None:
@@ -391,5 +417,6 @@ def _list_kinds() -> None:
         table.add_row(escape(study.name), escape(clean(study.title)))
     out().print(table)
     out().print("\nStart with one: folkmoot new KIND [FOLDER]")
+    out().print("All examples of the documentation: folkmoot new examples [FOLDER]")
     for problem in problems:
         warn(str(problem))

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich import box
-from rich.console import Console, Group, JustifyMethod, RenderableType
+from rich.console import (
+    Console,
+    ConsoleOptions,
+    Group,
+    JustifyMethod,
+    RenderableType,
+    RenderResult,
+)
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -16,6 +24,8 @@ from folkmoot.storage.findings import Finding, Grid, cell_text, heading, is_numb
 from folkmoot.storage.manifest import SYNTHETIC_MARK, SYNTHETIC_NOTE
 
 MOST_ROWS = 40
+# Characters that a column of names and one of sentences need, unless their cells are shorter.
+NAME_WIDTH, SENTENCE_WIDTH = 9, 24
 
 
 def finding_view(finding: Finding) -> RenderableType:
@@ -25,7 +35,7 @@ def finding_view(finding: Finding) -> RenderableType:
         parts.append(Text(clean(finding.says)))
     parts += [Text(clean(alarm), style="bold red") for alarm in finding.alarms]
     if finding.grid.rows:
-        parts += [Text(""), grid_view(finding.grid), Text("")]
+        parts += [Text(""), GridView(finding.grid), Text("")]
     notes = filter(None, (finding.independent, *finding.notes))
     parts += [Text(clean(note), style="dim") for note in notes]
     return Group(*parts, Text(""))
@@ -37,22 +47,52 @@ def print_findings(console: Console, findings: Iterable[Finding]) -> None:
         console.print(finding_view(finding), crop=False)
 
 
-def grid_view(grid: Grid) -> RenderableType:
-    """A grid as a table: numbers to the right, low and high as one interval, shares as percent."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    columns = _columns(grid)
-    for title, cells, numeric in columns:
-        # In little room a text may break anywhere, a number never.
-        words = [word for cell in cells for word in cell.split()] if numeric else []
-        justify: JustifyMethod = "right" if numeric else "left"
-        least = max(map(len, words), default=None)
-        table.add_column(title, justify=justify, min_width=least, overflow="fold")
-    for row in zip(*(cells for _, cells, _ in columns), strict=True):
-        table.add_row(*map(Text, row))
-    left = len(grid.rows) - MOST_ROWS
-    below = [f"… and {left} more"] if left > 0 else []
-    below += [clean(grid.caption)] if grid.caption else []
-    return Group(table, *(Text(line, style="dim") for line in below))
+class GridView:
+    """A grid as a table: numbers to the right, low and high as one interval, shares as percent.
+
+    A table that has too many columns for the terminal is printed row by row, a value in a line.
+    """
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        self.columns = _columns(grid)
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        width = sum(_readable_width(cells) + 1 for _, cells, _ in self.columns)
+        if width <= options.max_width:
+            yield self._as_table()
+        else:
+            yield from self._as_records()
+        left = len(self.grid.rows) - MOST_ROWS
+        below = [f"… and {left} more"] if left > 0 else []
+        below += [clean(self.grid.caption)] if self.grid.caption else []
+        yield from (Text(line, style="dim") for line in below)
+
+    def _as_table(self) -> Table:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+        for title, cells, numeric in self.columns:
+            # In little room a text may break anywhere, a number never.
+            words = [word for cell in cells for word in cell.split()] if numeric else []
+            justify: JustifyMethod = "right" if numeric else "left"
+            least = max(map(len, words), default=None)
+            table.add_column(title, justify=justify, min_width=least, overflow="fold")
+        for row in zip(*(cells for _, cells, _ in self.columns), strict=True):
+            table.add_row(*map(Text, row))
+        return table
+
+    def _as_records(self) -> Iterator[RenderableType]:
+        titles = [title for title, _, _ in self.columns]
+        for first, *rest in zip(*(cells for _, cells, _ in self.columns), strict=True):
+            yield Text(first, style="bold")
+            named = zip(titles[1:], rest, strict=True)
+            for title, cell in ((t, c) for t, c in named if c not in ("", "–")):
+                yield Padding(Text(f"{title}: {cell}"), (0, 0, 0, 2))
+
+
+def _readable_width(cells: Iterable[str]) -> int:
+    """Return the characters in which a column can still be read: sentences need more than names."""
+    widest = max(map(len, cells), default=0)
+    return min(widest, SENTENCE_WIDTH if widest > 2 * SENTENCE_WIDTH else NAME_WIDTH)
 
 
 def _columns(grid: Grid) -> list[tuple[str, list[str], bool]]:

@@ -1,0 +1,43 @@
+"""The notebooks of examples/notebooks run from the top, twice, without a key."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+AGAIN = "first_run"  # run twice: the second time everything comes from the journal
+NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_and_runs_again(path: Path, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES, tmp_path / "examples")
+    folder = tmp_path / "examples" / "notebooks"
+    outputs: list[object] = []
+    for _ in range(2 if path.stem == AGAIN else 1):
+        notebook = nbformat.read(path, as_version=4)
+        client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": folder}})
+        client.execute()
+        cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        assert all(cell.execution_count for cell in cells)
+        charts = [
+            output
+            for cell in cells
+            for output in cell.outputs
+            if "image/svg+xml" in output.get("data", {})
+        ]
+        assert charts
+        outputs.append([chart.data["image/svg+xml"] for chart in charts])
+    assert outputs[0] == outputs[-1]
+
+
+def test_notebooks_are_stored_without_outputs() -> None:
+    assert len(NOTEBOOKS) >= 2
+    for path in NOTEBOOKS:
+        cells = nbformat.read(path, as_version=4).cells
+        assert not [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")]
