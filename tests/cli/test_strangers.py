@@ -256,6 +256,7 @@ def test_an_env_file_in_a_strangers_folder_moves_no_key_unasked(
 
 
 def test_a_model_file_is_not_loaded_unasked(desk: Desk) -> None:
+    pytest.importorskip("xllamacpp", reason="make local installs it")
     weights = desk.folder / "weights.gguf"
     weights.write_bytes(b"GGUF and nothing that llama.cpp can read")
     desk.write("pilot.yaml", f"{PILOT}model: local:{weights}\n")

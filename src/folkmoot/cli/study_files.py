@@ -342,7 +342,7 @@ def new_command(kind: str | None, folder: Path | None) -> None:
     if kind is None:
         _list_kinds()
         return
-    if kind == EXAMPLES and old is None:
+    if kind == EXAMPLES:
         _write_new(read_examples(), folder or Path())
         return
     study = find_study(kind)
