@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from openpyxl import Workbook, load_workbook
+from openpyxl import Workbook
 from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
-from openpyxl.utils.exceptions import InvalidFileException
 
 from folkmoot.engine.session.folder_access import held_folder
 from folkmoot.errors import InputError, Problem, StorageError
@@ -21,6 +19,7 @@ from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding.codebook import NO_CODE, Codebook
 from folkmoot.kit.coding.results import BY_HAND, CORRECTION, Codings, codings, words_of
 from folkmoot.randomness import digest
+from folkmoot.spreadsheet_cells import RawSheet, read_spreadsheet
 from folkmoot.storage.amendments import Amendment, amend, amendments
 from folkmoot.storage.run_folder import RunFolder, time_of_day
 
@@ -136,8 +135,15 @@ def read_sheet(run: RunFolder, path: Path, by: str) -> list[Amendment]:
     now = time_of_day()
     problems: list[Problem] = []
     made: list[Amendment] = []
-    for name, take in ((CORRECTIONS, _correction), (BLIND, _by_hand)):
-        for number, line in _lines(path, name):
+    takes = {CORRECTIONS: _correction, BLIND: _by_hand}
+    sheets = {sheet.name: sheet for sheet in read_spreadsheet(path)}
+    if not takes.keys() & sheets.keys():
+        hint = "write one with folkmoot codes RUN --sheet FILE"
+        raise InputError(
+            Problem(f"there is no sheet {CORRECTIONS} or {BLIND}", str(path), hint=hint)
+        )
+    for name, take in takes.items():
+        for number, line in _read_lines(sheets[name], path.name) if name in sheets else ():
             wrong = _misplaced(read, line)
             data = wrong or take(read[line["codebook"]], line)
             if isinstance(data, Problem):
@@ -175,32 +181,17 @@ def _about(a: Amendment) -> tuple[object, ...]:
     return a.kind, a.by, *(a.data.get(k) for k in ("codebook", "text_id", "of", "was"))
 
 
-def _lines(path: Path, name: str) -> Iterator[tuple[int, dict[str, str]]]:
+def _read_lines(sheet: RawSheet, file: str) -> Iterator[tuple[int, dict[str, str]]]:
     """The lines of a sheet in which the person wrote something, by number."""
-    try:
-        book = load_workbook(path, read_only=True, data_only=True)
-    except FileNotFoundError as error:
-        raise InputError(Problem("no such file", str(path))) from error
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile, InvalidFileException) as error:
-        hint = "save it as .xlsx"
-        raise InputError(Problem("this is not a workbook", str(path), hint=hint)) from error
-    if not {CORRECTIONS, BLIND} & set(book.sheetnames):
-        hint = "write one with folkmoot codes RUN --sheet FILE"
-        raise InputError(
-            Problem(f"there is no sheet {CORRECTIONS} or {BLIND}", str(path), hint=hint)
-        )
-    if name not in book.sheetnames:
-        return
-    rows = book[name].iter_rows(values_only=True)
-    header = [str(cell or "").strip() for cell in next(rows, ())]
-    wanted = CORRECTION_COLUMNS if name == CORRECTIONS else BLIND_COLUMNS
-    if lacking := [c for c in wanted if c not in header]:
-        raise InputError(Problem(f"there is no column {lacking[0]}", path.name, f"{name}!1"))
-    for number, row in enumerate(rows, 2):
-        line = {
-            c: "" if cell is None else str(cell).strip()
-            for c, cell in zip(header, row, strict=False)
-        }
+    rows: dict[int, dict[int, str]] = {}
+    for cell in sheet.cells:
+        rows.setdefault(cell.row, {})[cell.column] = str(cell.value).strip()
+    header = rows.pop(1, {})
+    wanted = CORRECTION_COLUMNS if sheet.name == CORRECTIONS else BLIND_COLUMNS
+    if lacking := [c for c in wanted if c not in header.values()]:
+        raise InputError(Problem(f"there is no column {lacking[0]}", file, f"{sheet.name}!1"))
+    for number, cells in sorted(rows.items()):
+        line = {header[column]: text for column, text in cells.items() if column in header}
         if line.get(wanted[-1]):
             yield number, {**dict.fromkeys(wanted, ""), **line, "of": line.get("of") or "{}"}
 
