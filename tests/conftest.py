@@ -59,23 +59,41 @@ def _no_power_cut() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def small_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def shared_folder(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[str, Callable[[Path], object]], Path]:
+    """A folder of this name that is filled once, by whichever process of the session needs it
+    first. Who writes into it copies it before."""
+    own = tmp_path_factory.getbasetemp()
+    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
+
+    def fill_once(name: str, fill: Callable[[Path], object]) -> Path:
+        folder = shared / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / "lock"):
+            if not (folder / "finished").exists():
+                fill(folder)
+                (folder / "finished").touch()
+        return folder
+
+    return fill_once
+
+
+@pytest.fixture(scope="session")
+def small_run(
+    shared_folder: Callable[[str, Callable[[Path], object]], Path],
+) -> Callable[[str], Path]:
     """The folder of a finished run of the small study of a type, answered by the embedded
     respondent. All processes of a session make it once; who writes into it copies it before."""
-    own = tmp_path_factory.getbasetemp()
-    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "small"
 
     def run_of(study: str) -> Path:
         import folkmoot
         from tests.contract.small import small_study
 
-        folder = shared / study
-        folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / "lock"):
-            if not (folder / "finished").exists():
-                source = small_study(study, folder / "study")
-                folkmoot.run(source, model="synthetic", out=folder / "run")
-                (folder / "finished").touch()
-        return folder / "run"
+        def make(folder: Path) -> None:
+            source = small_study(study, folder / "study")
+            folkmoot.run(source, model="synthetic", out=folder / "run")
+
+        return shared_folder(f"small/{study}", make) / "run"
 
     return run_of

@@ -6,15 +6,14 @@ tables. A study type from outside the project joins by its entry point.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,63 +23,25 @@ from folkmoot.engine.run.dry_run import rehearsed
 from folkmoot.engine.study.study import FAILED, registered
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import BudgetReached
-from folkmoot.models.request import Reply, Request
-from folkmoot.models.scripted import Scripted
-from folkmoot.randomness import uniform
-from tests.contract.small import people_of, small_study
-from tests.turns import turns
+from tests.contract.runs import Crash, SerialRun, digest, play, respondent
+from tests.contract.small import small_study
 
 STUDIES = sorted(registered())
 
 
-class Crash(Exception):
-    """Stands for anything that ends a process in the middle."""
-
-
-def respondent(study: str, jitter: int | None = None, die_after: int | None = None) -> Scripted:
-    """The embedded respondent behind random latencies, or one that dies after some calls."""
-    inner = people_of(study)
-    answered = 0
-
-    async def answer(request: Request, address: str) -> Reply:
-        nonlocal answered
-        answered += 1
-        if die_after is not None and answered > die_after:
-            raise Crash
-        if jitter is not None:
-            await turns(int(30 * uniform(jitter, address)))
-        return await inner.complete(request, address=address)
-
-    return Scripted(answer)
-
-
-def digest(run: folkmoot.Run) -> tuple[str, str]:
-    """The journal's digest and a hash over all tables."""
-    tables = hashlib.sha256()
-    for path in sorted((run.path / "tables").iterdir()):
-        tables.update(path.name.encode() + path.read_bytes())
-    return run.folder.manifest["journal_digest"], tables.hexdigest()
-
-
-def play(study: str, folder: Path, **options: Any) -> folkmoot.Run:
-    source = small_study(study, folder.parent)
-    return folkmoot.run(source, out=folder, **options)
+@pytest.mark.parametrize("study", STUDIES)
+def test_scheduling_changes_nothing(study: str, serial_run: SerialRun, tmp_path: Path) -> None:
+    jittered = play(study, tmp_path / "run", concurrency=64, provider=respondent(study, jitter=7))
+    assert digest(serial_run(study)) == digest(jittered)
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_scheduling_changes_nothing(study: str, tmp_path: Path) -> None:
-    serial = play(study, tmp_path / "a" / "run", concurrency=1, provider=respondent(study))
-    jittered = play(
-        study, tmp_path / "b" / "run", concurrency=64, provider=respondent(study, jitter=7)
-    )
-    assert digest(serial) == digest(jittered)
-
-
-@pytest.mark.parametrize("study", STUDIES)
-def test_crashed_and_resumed_is_the_same_run(study: str, tmp_path: Path) -> None:
-    whole = play(study, tmp_path / "a" / "run", provider=respondent(study))
-    calls = whole.folder.manifest["calls"]
-    folder = tmp_path / "b" / "run"
+def test_crashed_and_resumed_is_the_same_run(
+    study: str, serial_run: SerialRun, tmp_path: Path
+) -> None:
+    whole = serial_run(study)
+    calls = whole.manifest["calls"]
+    folder = tmp_path / "run"
     for attempt, share in enumerate((0.1, 0.3, 0.6)):
         with pytest.raises(Crash):
             play(
@@ -96,31 +57,33 @@ def test_crashed_and_resumed_is_the_same_run(study: str, tmp_path: Path) -> None
 IN_PROCESS = """
 import json, sys
 from pathlib import Path
-from tests.contract.test_every_study import digest, play
+from tests.contract.runs import digest, play
 print(json.dumps(digest(play(sys.argv[1], Path(sys.argv[2]), model="synthetic"))))
 """
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_another_process_with_another_hash_seed_gives_the_same(study: str, tmp_path: Path) -> None:
-    digests = set()
-    for seed in ("1", "2"):
-        folder = tmp_path / seed / "run"
-        done = subprocess.run(
-            [sys.executable, "-c", IN_PROCESS, study, str(folder)],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.getcwd()},
-            cwd=Path(__file__).parents[2],
-        )
-        assert done.returncode == 0, done.stderr
-        digests.add(tuple(json.loads(done.stdout.splitlines()[-1])))
-    assert len(digests) == 1
+def test_another_process_with_another_hash_seed_gives_the_same(
+    study: str, small_run: Callable[[str], Path], tmp_path: Path
+) -> None:
+    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    done = subprocess.run(
+        [sys.executable, "-c", IN_PROCESS, study, str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.getcwd()},
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stderr
+    here = digest(folkmoot.load(small_run(study)))
+    assert tuple(json.loads(done.stdout.splitlines()[-1])) == here
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_every_study_has_its_codebook_and_findings(study: str, tmp_path: Path) -> None:
-    run = play(study, tmp_path / "run", model="synthetic")
+def test_every_study_has_its_codebook_and_findings(
+    study: str, small_run: Callable[[str], Path]
+) -> None:
+    run = folkmoot.load(small_run(study))
     keys = [f.key for f in run.findings]
     assert keys, "a study that finds nothing has nothing to report"
     assert FAILED not in keys, run.findings
@@ -154,14 +117,18 @@ def test_no_study_reaches_past_its_session(study: str) -> None:
         assert not found, f"{path.name} uses {found}"
 
 
-@pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
+NIGHTLY = pytest.mark.nightly(part="kills")
+
+
+@pytest.mark.parametrize(
+    "share", [pytest.param(0.02, marks=NIGHTLY), 0.3, pytest.param(0.9, marks=NIGHTLY)]
+)
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_paused_run_can_be_reported_and_goes_on_to_the_same_end(
-    study: str, share: float, tmp_path: Path
+    study: str, share: float, serial_run: SerialRun, tmp_path: Path
 ) -> None:
-    whole = play(study, tmp_path / "a" / "run", provider=respondent(study))
-    folder = tmp_path / "b" / "run"
-    limit = max(1, int(whole.folder.manifest["calls"] * share))
+    whole, folder = serial_run(study), tmp_path / "run"
+    limit = max(1, int(whole.manifest["calls"] * share))
     with pytest.raises(BudgetReached):
         play(study, folder, provider=respondent(study), overrides=(f"budget_calls={limit}",))
     paused = folkmoot.load(folder)
@@ -181,7 +148,7 @@ SETS = {  # a larger batch, and the set that an address belongs to
 }
 
 
-@pytest.mark.parametrize("share", [0.4, 0.7])
+@pytest.mark.parametrize("share", [0.4, pytest.param(0.7, marks=NIGHTLY)])
 @pytest.mark.parametrize("study", SETS)
 def test_a_budget_buys_whole_comparisons(study: str, share: float, tmp_path: Path) -> None:
     batch, pattern = SETS[study]
@@ -209,11 +176,13 @@ def test_a_budget_buys_whole_comparisons(study: str, share: float, tmp_path: Pat
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_what_check_estimates_is_what_is_asked(study: str, tmp_path: Path) -> None:
+def test_what_check_estimates_is_what_is_asked(
+    study: str, small_run: Callable[[str], Path], tmp_path: Path
+) -> None:
     """The embedded respondent is briefer than a model, but what it is asked is the same."""
     found = load_study_file(small_study(study, tmp_path))
     expected = rehearsed(found, "openai/gpt-4o", "openai/text-embedding-3-small")
-    run = play(study, tmp_path / "run", model="synthetic")
+    run = folkmoot.load(small_run(study))
     assert expected.calls == pytest.approx(run.manifest["calls"], rel=0.15)
     assert 1 <= expected.chain <= expected.calls
     tokens = run.manifest["input_tokens"], run.manifest["output_tokens"]

@@ -16,7 +16,7 @@ import folkmoot
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.journal.shards import SHARDS, shards_in
 from folkmoot.errors import StorageError
-from tests.contract.test_every_study import digest
+from tests.contract.runs import digest
 from tests.default_signals import with_default_signals
 
 ROOT = Path(__file__).parents[3]

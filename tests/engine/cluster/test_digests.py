@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from folkmoot.engine.study.study import registered
-from tests.contract.test_every_study import digest, play
+from tests.contract.runs import digest, play
 
 pytestmark = pytest.mark.xdist_group("ray")  # one cluster is enough
 SHORT = "negotiation"  # parts with scopes of earlier stages, parts within parts

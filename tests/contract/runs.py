@@ -1,0 +1,51 @@
+"""How the tests of this folder play a small study, and what two runs have in common."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import folkmoot
+from folkmoot.models.request import Reply, Request
+from folkmoot.models.scripted import Scripted
+from folkmoot.randomness import uniform
+from tests.contract.small import people_of, small_study
+from tests.turns import turns
+
+SerialRun = Callable[[str], folkmoot.Run]  # the fixture `serial_run`
+
+
+class Crash(Exception):
+    """Stands for anything that ends a process in the middle."""
+
+
+def respondent(study: str, jitter: int | None = None, die_after: int | None = None) -> Scripted:
+    """The embedded respondent behind random latencies, or one that dies after some calls."""
+    inner = people_of(study)
+    answered = 0
+
+    async def answer(request: Request, address: str) -> Reply:
+        nonlocal answered
+        answered += 1
+        if die_after is not None and answered > die_after:
+            raise Crash
+        if jitter is not None:
+            await turns(int(30 * uniform(jitter, address)))
+        return await inner.complete(request, address=address)
+
+    return Scripted(answer)
+
+
+def digest(run: folkmoot.Run) -> tuple[str, str]:
+    """The journal's digest and a hash over all tables."""
+    tables = hashlib.sha256()
+    for path in sorted((run.path / "tables").iterdir()):
+        tables.update(path.name.encode() + path.read_bytes())
+    return run.folder.manifest["journal_digest"], tables.hexdigest()
+
+
+def play(study: str, folder: Path, **options: Any) -> folkmoot.Run:
+    source = small_study(study, folder.parent)
+    return folkmoot.run(source, out=folder, **options)
