@@ -93,6 +93,7 @@ FUNCTIONS = (*_NUMERIC, *_OF_TEXTS)
 _WORD = re.compile(r"[^\W\d]\w*")
 _KEYWORDS = ("and", "or", "not", "if", "else", "in", "True", "False")  # of the language
 _MOST_ARGUMENTS = {"min": 20, "max": 20, "round": 2}
+_PLAIN = frozenset({int, float})  # numbers without a source
 # What can go wrong while an expression is calculated.
 FAILURES = (ArithmeticError, TypeError, ValueError, RecursionError)
 
@@ -356,30 +357,25 @@ class Evaluator:
         Raises one of ArithmeticError, TypeError, ValueError and RecursionError if there is none,
         and an exception of this module if a value that it needs is not there.
         """
-        match node:
-            case ast.Constant():
-                return SourcedText(node.value) if isinstance(node.value, str) else node.value
-            case ast.Name() | ast.Attribute():
-                return self._look_up(_name_of(node), participant)
-            case ast.UnaryOp(op=ast.Not()):
-                return not self.calculate(node.operand, participant)
-            case ast.UnaryOp():
-                return _calculate_numbers(node.op, self.calculate(node.operand, participant))
-            case ast.BinOp():
-                left = self.calculate(node.left, participant)
-                return _calculate_numbers(node.op, left, self.calculate(node.right, participant))
-            case ast.BoolOp():
-                return self._choose(node, participant)
-            case ast.IfExp():
-                chosen = node.body if self.calculate(node.test, participant) else node.orelse
-                return self.calculate(chosen, participant)
-            case ast.Compare():
-                return self._compare(node, participant)
-            case ast.Call():
-                return self._call(node, participant)
-        raise TypeError(f"{type(node).__name__} is not allowed")  # parsing refuses it
+        return self._BY_KIND[type(node)](self, node, participant)
 
-    def _look_up(self, name: str, participant: str | None) -> Any:
+    def _text_or_number(self, node: ast.Constant, _participant: str | None) -> Any:
+        return SourcedText(node.value) if isinstance(node.value, str) else node.value
+
+    def _binary(self, node: ast.BinOp, participant: str | None) -> Any:
+        left = self.calculate(node.left, participant)
+        return _calculate_numbers(node.op, left, self.calculate(node.right, participant))
+
+    def _unary(self, node: ast.UnaryOp, participant: str | None) -> Any:
+        value = self.calculate(node.operand, participant)
+        return not value if isinstance(node.op, ast.Not) else _calculate_numbers(node.op, value)
+
+    def _if(self, node: ast.IfExp, participant: str | None) -> Any:
+        chosen = node.body if self.calculate(node.test, participant) else node.orelse
+        return self.calculate(chosen, participant)
+
+    def _look_up(self, node: ast.Name | ast.Attribute, participant: str | None) -> Any:
+        name = _name_of(node)
         if name in self.scene.constants:
             return self.scene.constants[name]
         is_shared = name in self.scene.shared
@@ -471,17 +467,31 @@ class Evaluator:
             self._columns[inner] = _Column(values, failures)
         return self._columns[inner]
 
+    _BY_KIND: Mapping[type[ast.AST], Callable[..., Any]] = {
+        ast.Name: _look_up,
+        ast.Attribute: _look_up,
+        ast.Constant: _text_or_number,
+        ast.BinOp: _binary,
+        ast.UnaryOp: _unary,
+        ast.BoolOp: _choose,
+        ast.Compare: _compare,
+        ast.IfExp: _if,
+        ast.Call: _call,
+    }
+
 
 EMPTY_SCENE = Scene((), frozenset(), frozenset(), {}, lambda _name, _who: None)
 
 
 def _calculate_numbers(kind: ast.AST, *values: Any) -> Any:
     """Arithmetic without texts (`"%999999999d" % 1` would fill the memory) and huge numbers."""
-    if absent := [value for value in values if isinstance(value, NotThere)]:
+    is_plain = _PLAIN.issuperset(map(type, values))
+    if not is_plain and (absent := [v for v in values if isinstance(v, NotThere)]):
         return absent[0]
     if not all(isinstance(v, (int, float)) and abs(v) <= MAX_BETWEEN for v in values):
         raise ArithmeticError("only numbers of moderate size can be calculated with")
-    return derive(_ARITHMETIC[type(kind)](*values), values)
+    result = _ARITHMETIC[type(kind)](*values)
+    return result if is_plain else derive(result, values)
 
 
 def _combine(name: str, values: Sequence[Any]) -> Any:
