@@ -26,14 +26,14 @@ from folkmoot.studies.town_hall.discussion import Call, Discussion, Round
 from folkmoot.studies.town_hall.measures import (
     Json,
     Tables,
-    answers_of,
     compare_groups,
     compare_levels,
-    concerns_reflected,
     final_consensus,
+    find_vulnerable,
     measure,
-    survival,
-    vulnerable_of,
+    measure_survival,
+    read_answers,
+    read_concerns,
 )
 from folkmoot.studies.town_hall.participants import Resident
 from folkmoot.studies.town_hall.quality import COUNT_COLUMNS, quality_of_run, total_quality
@@ -57,7 +57,7 @@ FILES = (
 
 def derived(run: RunFolder, journal: JournalReader) -> Iterator[tuple[str, object]]:
     """Yield the name and content of each file."""
-    for discussion in discussions_of(run):
+    for discussion in read_discussions(run):
         for name, content in files(discussion).items():
             yield f"{discussion.id}/{name}.json", discussion.head | content
     yield "levels.json", compare_levels(run)
@@ -85,7 +85,7 @@ class HeldDiscussion:
         return {"discussion_id": self.id, "set": self.set, "level": self.level}
 
 
-def discussions_of(run: RunFolder) -> Iterator[HeldDiscussion]:
+def read_discussions(run: RunFolder) -> Iterator[HeldDiscussion]:
     """Yield the discussions of a run in order."""
     config = TownHallConfig.model_validate(run.config)
     levels = run.plan["sealed"]["discussions"]["data"]["levels"]
@@ -150,7 +150,7 @@ def _discussion_log(held: HeldDiscussion) -> Json:
     listed = ("label", "is_vulnerable", "vulnerable_type")
     spoken = tables["utterances"].filter(pl.col("stage") == "speak", "public").sort("turn")
     thoughts, statements, moderations = (
-        {(number, who): said for number, who, said in answers_of(tables, stage)}
+        {(number, who): said for number, who, said in read_answers(tables, stage)}
         for stage in ("think", "speak", "moderate")
     )
     return {
@@ -180,7 +180,7 @@ def _discussion_log(held: HeldDiscussion) -> Json:
 
 def _reflection_log(held: HeldDiscussion) -> Json:
     rounds: dict[int | None, list[Json]] = {}
-    for number, who, reflection in answers_of(held.tables, "reflect"):
+    for number, who, reflection in read_answers(held.tables, "reflect"):
         rounds.setdefault(number, []).append({"agent_id": who, **reflection})
     return {"rounds": [{"round": n, "reflections": said} for n, said in rounds.items()]}
 
@@ -204,7 +204,7 @@ def _survival(tables: Tables) -> dict[str, Json]:
             "survival": row["survival"],
             "survived_to_final_round": row["survived_to_final_round"],
         }
-        for row in survival(tables).iter_rows(named=True)
+        for row in measure_survival(tables).iter_rows(named=True)
     }
 
 
@@ -259,7 +259,7 @@ def _tracking(tables: Tables) -> Json:
                 **{name: row[name] for name in TRACKED},
             }
         )
-    vulnerable = vulnerable_of(tables)
+    vulnerable = find_vulnerable(tables)
     survived = [own for who, own in _survival(tables).items() if who in vulnerable]
     return {
         "vulnerable": tracked[True],
@@ -294,9 +294,9 @@ def _spectrum(held: HeldDiscussion, groups: dict[str, Json]) -> Json:
 
 
 def _voting(tables: Tables, outcome: Json) -> Json:
-    vulnerable = vulnerable_of(tables)
-    planned = [item for _, _, said in answers_of(tables, "plan") for item in said["items"]]
-    closing = answers_of(tables, "consensus")[-1][2]
+    vulnerable = find_vulnerable(tables)
+    planned = [item for _, _, said in read_answers(tables, "plan") for item in said["items"]]
+    closing = read_answers(tables, "consensus")[-1][2]
     items = tables["items"].drop(OfDiscussion.columns()).to_dicts()
     votes: dict[str, list[Json]] = {}
     for vote in tables["votes"].iter_rows(named=True):
@@ -328,13 +328,13 @@ def _voting(tables: Tables, outcome: Json) -> Json:
                 ],
                 **_parse_error(ballot),
             }
-            for _, who, ballot in answers_of(tables, "vote")
+            for _, who, ballot in read_answers(tables, "vote")
         ],
         "final_consensus": {
             "text": closing["consensus"] or "",
             "concerns_reflected": [
                 concern | {"is_vulnerable": concern["resident"] in vulnerable}
-                for concern in concerns_reflected(tables)
+                for concern in read_concerns(tables)
             ],
             **_parse_error(closing),
         },

@@ -3,10 +3,10 @@ levels compare.
 
 How each resident was reacted to, round by round, and what that comes to for the vulnerable, for the
 general residents, and as the inclusion gap, vulnerable minus general. A reaction is possible from
-round 2 on, from every other resident whose statement could be read to every resident whose
-statement of the round before could be read; no reference is level 0, ignore. Ratios are pooled
-within a group (the sum of parts over the sum of wholes); counts are given as the source's totals
-and per resident, because four are compared with sixteen.
+round 2 on, from every other resident with a readable statement to every resident with a readable
+statement in the round before. No reference is level 0, ignore. Ratios are pooled within a group
+(the sum of parts over the sum of wholes). Counts are given as the source's totals and per resident,
+because four are compared with sixteen.
 
 A set is the same residents at every level, so levels are compared within each set and then averaged
 over sets, which are the independent units.
@@ -51,7 +51,7 @@ Json: TypeAlias = dict[str, Any]
 MEASURED = (ItemRow, ReactionRow, ReferenceRow, RoundRow, SatisfactionRow, TypedAnswerRow)
 
 
-def tables_of(rows: Iterable[Row]) -> Tables:
+def build_tables(rows: Iterable[Row]) -> Tables:
     """The tables that are measured, from their rows."""
     by_table: dict[str, list[Row]] = {row.table: [] for row in MEASURED}
     for row in rows:
@@ -66,33 +66,33 @@ def _frame(row: type[Row], rows: Sequence[Row]) -> pl.DataFrame:
     return pl.DataFrame(cells, schema={column: KINDS[kind] for column, kind in columns.items()})
 
 
-def answers_of(tables: Tables, stage: str) -> list[tuple[int | None, str, Json]]:
+def read_answers(tables: Tables, stage: str) -> list[tuple[int | None, str, Json]]:
     """Round, who answered, and the fields of each answer of a stage, in order."""
     found = tables["typed_answers"].filter(stage=stage).select("round", "agent_id", "answer")
     return [(round_, who, orjson.loads(answer)) for round_, who, answer in found.iter_rows()]
 
 
-def concerns_reflected(tables: Tables) -> list[Json]:
+def read_concerns(tables: Tables) -> list[Json]:
     """The concerns that the closing text takes up."""
     return [
         c
-        for _, _, text in answers_of(tables, "consensus")
+        for _, _, text in read_answers(tables, "consensus")
         for c in text["concerns_reflected"] or ()
     ]
 
 
-def _remarks(tables: Tables) -> pl.DataFrame:
+def _read_remarks(tables: Tables) -> pl.DataFrame:
     """What answers say of another resident, the target: `kind` is reaction (a private one, which
     counts also when the statement that followed could not be read), question, compelling or
     disagreed."""
     found: list[tuple[str, str, int | None, bool | None]] = [
         ("reaction", r["target_agent"], r["agree_level"], r["want_to_respond"])
-        for _, _, thoughts in answers_of(tables, "think")
+        for _, _, thoughts in read_answers(tables, "think")
         for r in thoughts["reactions"] or ()
     ]
-    for _, _, said in answers_of(tables, "speak"):
+    for _, _, said in read_answers(tables, "speak"):
         found += [("question", q["target"], None, None) for q in said["questions"] or ()]
-    for _, _, reflection in answers_of(tables, "reflect"):
+    for _, _, reflection in read_answers(tables, "reflect"):
         for kind in ("compelling", "disagreed"):
             if most := reflection[f"most_{kind}"]:
                 found.append((kind, most["agent_id"], None, None))
@@ -103,8 +103,8 @@ def _remarks(tables: Tables) -> pl.DataFrame:
 def measure_round(tables: Tables, residents: Sequence[str]) -> dict[str, Json]:
     """How each resident was reacted to in a round: id → columns of `RoundRow` (source, 7.3).
 
-    Ratios and means are None where there is nothing to divide by. References of a type that nobody
-    knows are left out of scores, and counted.
+    Ratios and means are None where there is nothing to divide by. References of
+    unknown type are left out of scores, and counted.
     """
     level, kind = pl.col("reaction_level"), pl.col("kind")
     reacted = (
@@ -124,7 +124,7 @@ def measure_round(tables: Tables, residents: Sequence[str]) -> dict[str, Json]:
     )
     referred = tables["references"].group_by(agent_id="target").agg(interaction_count=pl.len())
     remarked = (
-        _remarks(tables)
+        _read_remarks(tables)
         .group_by(agent_id="target")
         .agg(
             avg_agree_level=pl.col("agree_level").mean(),
@@ -141,7 +141,7 @@ def measure_round(tables: Tables, residents: Sequence[str]) -> dict[str, Json]:
     return {str(row["agent_id"]): row for row in filled.iter_rows(named=True)}
 
 
-def survival(tables: Tables) -> pl.DataFrame:
+def measure_survival(tables: Tables) -> pl.DataFrame:
     """How long each resident's words were taken up by others, by `agent_id` in order.
 
     `citations_by_round` counts public references to them by round; `survival` is the share of
@@ -213,7 +213,7 @@ def measure(tables: Tables, by: str) -> dict[Any, Json]:
     origins = tables["items"].with_columns(pl.col("origin").str.split("|")).explode("origin")
     passed = pl.col("item_id").filter(pl.col("passed"))
     reflected = pl.DataFrame(
-        {"resident": [c["resident"] for c in concerns_reflected(tables)]},
+        {"resident": [c["resident"] for c in read_concerns(tables)]},
         schema={"resident": pl.String},
     )
     found = groups
@@ -229,13 +229,13 @@ def measure(tables: Tables, by: str) -> dict[Any, Json]:
             tables["references"], "target", **{name: (kind == name).sum() for name in INTERACTIONS}
         ),
         pool(
-            _remarks(tables),
+            _read_remarks(tables),
             "target",
             avg_agree_level=pl.col("agree_level").mean(),
             response_rate=pl.col("want_to_respond").mean(),
         ),
         pool(responders, "target", pl.col("responders").sum()),
-        pool(survival(tables), "agent_id", pl.col("survival").drop_nulls()),
+        pool(measure_survival(tables), "agent_id", pl.col("survival").drop_nulls()),
         pool(
             origins,
             "origin",
@@ -254,7 +254,7 @@ def measure(tables: Tables, by: str) -> dict[Any, Json]:
         found = found.join(part, on="group", how="left", maintain_order="left")
     counted = found.with_columns(cs.integer().fill_null(0))
     has_items = not tables["items"].is_empty()
-    has_text = any(not text.get("_parse_error") for _, _, text in answers_of(tables, "consensus"))
+    has_text = any(not text.get("_parse_error") for _, _, text in read_answers(tables, "consensus"))
     return {
         row["group"]: _name_measures(row, has_items=has_items, has_text=has_text)
         for row in counted.iter_rows(named=True)
@@ -297,7 +297,7 @@ def final_consensus(tables: Tables, groups: Mapping[str, Json]) -> Json:
     The reflection rate is passed ÷ originated, None where none was originated.
     """
     items = tables["items"]
-    vulnerable = vulnerable_of(tables)
+    vulnerable = find_vulnerable(tables)
     found: Json = {
         "total_vote_items": items.height,
         "items_passed": int(items["passed"].sum()),
@@ -310,13 +310,13 @@ def final_consensus(tables: Tables, groups: Mapping[str, Json]) -> Json:
         found[f"{name}_opinion_reflection_rate"] = group["opinion_reflection_rate"]
         found[f"{name}_concerns_in_final"] = [
             concern
-            for concern in concerns_reflected(tables)
+            for concern in read_concerns(tables)
             if (concern["resident"] in vulnerable) == (name == "vulnerable")
         ]
     return found
 
 
-def vulnerable_of(tables: Tables) -> set[str]:
+def find_vulnerable(tables: Tables) -> set[str]:
     """The ids of the residents who are counted as vulnerable."""
     return set(tables["rounds"].filter("is_vulnerable")["agent_id"])
 

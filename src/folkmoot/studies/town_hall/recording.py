@@ -39,10 +39,10 @@ from folkmoot.studies.town_hall.discussion import (
     Round,
 )
 from folkmoot.studies.town_hall.measures import (
+    build_tables,
     compare_groups,
     final_consensus,
     measure_round,
-    tables_of,
 )
 from folkmoot.studies.town_hall.participants import Resident, ResidentSet
 from folkmoot.studies.town_hall.quality import count_rows, counted, quality
@@ -235,7 +235,7 @@ class Recorder:
         references = list(_reference_rows(meeting, now, key))
         reactions = list(_reaction_rows(meeting, rounds, references, key))
         answers = list(self._answers_of_round(now))
-        found = measure_round(tables_of([*answers, *references, *reactions]), meeting.ids)
+        found = measure_round(build_tables([*answers, *references, *reactions]), meeting.ids)
         own = (_round_row(meeting, r, now, found[r.id], key) for r in meeting.residents)
         self._add([*answers, *own, *reactions, *references])
 
@@ -270,7 +270,7 @@ class Recorder:
             for repair in call.repairs
         )
         self._add(_satisfaction_rows(discussion, key))
-        tables, counts = tables_of(self._rows), quality(discussion)
+        tables, counts = build_tables(self._rows), quality(discussion)
         groups = compare_groups(tables)
         figures = {f"{g}_{name}": of[name] for g, of in groups.items() for name in FIGURES}
         named = final_consensus(tables, groups) | {name: counted(counts, name) for name in counts}

@@ -11,7 +11,7 @@ from rich.markup import escape
 from folkmoot.kit import coding
 from folkmoot.kit.findings import number, signed
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.town_hall.measures import concerns_reflected, vulnerable_of
+from folkmoot.studies.town_hall.measures import find_vulnerable, read_concerns
 from folkmoot.studies.town_hall.stages import CONCERN
 
 Row = Mapping[str, Any]  # a row of a table
@@ -36,7 +36,7 @@ def show(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
         yield from _list_own_votes(votes, {item["item_id"]: item["text"] for item in items})
     if len(key) > 1:
         return
-    vulnerable = vulnerable_of({"rounds": run.table("rounds").filter(discussion_id=key[0])})
+    vulnerable = find_vulnerable({"rounds": run.table("rounds").filter(discussion_id=key[0])})
     for who, label in portraits.select("agent_id", "label").iter_rows():
         if who in vulnerable:
             yield f"[dim]{names[who]} is the {escape(label)}[/dim]"
@@ -77,7 +77,7 @@ def _describe_consensus(
         return
     by_concern: dict[str, list[str]] = {}
     answers = run.table("typed_answers").filter(discussion_id=discussion)
-    for concern in concerns_reflected({"typed_answers": answers}):
+    for concern in read_concerns({"typed_answers": answers}):
         name = names[concern["resident"]]
         mark = f"[bold yellow]{name}[/bold yellow]" if concern["resident"] in vulnerable else name
         by_concern.setdefault(concern["concern"], []).append(mark)
