@@ -232,7 +232,7 @@ def test_the_first_page_says_how_brackets_and_circles_are_read(pilot: RunFolder)
     plain = replace(shares, says="7 % (5 to 11 %).")
     assert legend(plain) == f"Brackets and lines: 95 % intervals. {unit}"
     assert legend(few) == "Filled: the mean; open: each set."
-    assert legend(stated) == f"{together} {unit}"
+    assert legend(stated) == together
     primary = replace(stated, section="Effects", grid=Grid.of([{"level_share": 0.983}]))
     assert legend(primary) == f"{together} {unit}"
     assert legend() == ""

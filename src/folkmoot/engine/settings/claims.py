@@ -74,8 +74,9 @@ FAMILIES: tuple[Family, ...] = ("primary", "secondary", "exploratory")
 
 
 def tested_finding(results: Sequence[Result]) -> Finding | None:
-    """What was tested in the whole report: one row a claim, family by family; None without any."""
-    known_arms = [r for r in results if r.counts != (0, 0)]
+    """What was tested in the whole report: one row a claim, family by family; None without any.
+    Primary claims are in it that could not be tested as well."""
+    known_arms = [r for r in results if r.counts != (0, 0) or r.claim.family == "primary"]
     if not known_arms:
         return None
     ordered = [r for family in FAMILIES for r in known_arms if r.claim.family == family]

@@ -123,6 +123,8 @@ def answers(findings: Sequence[Finding]) -> list[Finding]:
     about_trust = (FITNESS, COMPARED)
     main = [f for f in findings if f.headline and f.says and not f.alarms]
     main = [f for f in main if f.key not in about_trust]
+    if any(f.section == STATED for f in main):  # they hold all primary claims already
+        main = [f for f in main if f.section == STATED or not _is_primary(f)]
     return sorted(
         main,
         key=lambda f: (f.section != STATED, not _is_primary(f), not isinstance(f.chart, Intervals)),
@@ -166,7 +168,8 @@ def _legend(main: Sequence[Finding], said: Sequence[str]) -> str:
         parts.append("Adjusted p: p times the number of primary claims.")
     if drawn is not None and isinstance(chart, Intervals) and chart.each:
         parts.append(f"Filled: the mean; open: each {drawn.unit}.")
-    units = (f.independent for f in main if not f.illustrates)
+    # Each hypothesis has a unit of its own, which its table names.
+    units = (f.independent for f in main if not f.illustrates and f.section != STATED)
     return " ".join([*parts, *dict.fromkeys(filter(None, units))])
 
 
