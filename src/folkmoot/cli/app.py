@@ -273,16 +273,25 @@ def new(
         Path | None,
         typer.Option("--from-polis", help="Make the study from this exported Polis conversation."),
     ] = None,
+    people: Annotated[
+        Path | None,
+        typer.Option("--from-people", help="Replay the human experiment in this table."),
+    ] = None,
     statement: Annotated[
         str | None,
         typer.Option("--statement", help="Ask about this comment-id; default: the most divided."),
     ] = None,
 ) -> None:
     """Write a study file to start from."""
-    from folkmoot.cli.study_files import new_command, polis_command
+    from folkmoot.cli.study_files import new_command, people_command, polis_command
 
     if statement is not None and polis is None:
         raise InputError("--statement goes with --from-polis")
+    if people is not None:
+        if old is not None or polis is not None or (kind is not None and folder is not None):
+            raise InputError("write folkmoot new --from-people TABLE FOLDER")
+        people_command(people, folder or Path(kind or people.stem))
+        return
     if polis is not None:
         if kind is None:
             raise InputError("write folkmoot new cross_pollination --from-polis DIR")

@@ -393,6 +393,13 @@ def polis_command(kind: str, folder: Path | None, polis: Path, statement: str | 
     _write_new(study.from_polis(read_polis(polis), statement), folder or Path())
 
 
+def people_command(table: Path, folder: Path) -> None:
+    """Write a study that replays the human experiment in a table."""
+    from folkmoot.studies.replay.writing import files_of_replay
+
+    _write_new(files_of_replay(table), folder)
+
+
 def _write_new(files: Mapping[str, str | bytes], folder: Path) -> None:
     """Write files that must not exist yet, and say what to do with the first study file."""
     there = [name for name in files if (folder / name).exists()]

@@ -51,7 +51,7 @@ def read(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
     names to those of your file (`{"age": "AGE_YRS"}`). Empty cells are left out. Raises InputError
     for an unreadable file, a repeated id, or rows (named by line) that say nothing about a person.
     """
-    table = _frame(path)
+    table = read_frame(path)
     given = columns or {}
     unknown = [theirs for theirs in given.values() if theirs not in table.columns]
     if unknown:
@@ -100,7 +100,8 @@ def first_line(path: Path) -> int:
     return 2 if path.suffix.lower() in {".csv", ".tsv"} else 1
 
 
-def _frame(path: Path) -> pl.DataFrame:
+def read_frame(path: Path) -> pl.DataFrame:
+    """A table as it stands. Raises InputError where it cannot be read."""
     kind = path.suffix.lower()
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -161,13 +162,14 @@ def _seen(value: object) -> object:
     return without_hidden(value) if isinstance(value, str) else value
 
 
-def _clean(column: str) -> str:
+def clean_name(column: str) -> str:
+    """The name of a column in small letters, with underscores."""
     return column.strip().lower().replace(" ", "_").replace("-", "_")
 
 
 def _meant(columns: Sequence[str]) -> dict[str, str]:
     """Column → what it is known by: the first of several that mean the same."""
-    meant = {column: _clean(column) for column in columns}
+    meant = {column: clean_name(column) for column in columns}
     taken = Counter(meant.values())
     for column, name in list(meant.items()):
         if not taken[known := ALSO_CALLED.get(name, name)]:

@@ -19,7 +19,7 @@ from folkmoot.conversation.answer_types import WAYS_OUT, Missing
 from folkmoot.conversation.transcript import Speaker, Transcript
 from folkmoot.engine.seats.seats import Playable
 from folkmoot.engine.session.session import Scope, Session
-from folkmoot.errors import InputError
+from folkmoot.errors import InputError, Problem
 from folkmoot.models.request import FloatArray
 from folkmoot.people.assignment import assign_conditions
 from folkmoot.people.enrichment import RECRUITER, enrich, key_of
@@ -293,7 +293,12 @@ async def _drawn(session: Session[CrossPollinationConfig]) -> list[Persona]:
     if named.source == "table":
         file = _file(session)
         rng = session.at("recruitment").rng
-        return select(table.read(file), n, rng, source=file)
+        rows = table.read(file)
+        if any("first_vote" in person.extra for person in rows):
+            hint = "rename or delete the column; folkmoot new --from-people replays known answers"
+            message = "first votes are asked here, and never taken from a table"
+            raise InputError(Problem(message, str(file), key="first_vote", hint=hint))
+        return select(rows, n, rng, source=file)
     try:
         return await _from_persona_hub(session)
     except InputError as error:

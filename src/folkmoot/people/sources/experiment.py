@@ -1,0 +1,99 @@
+"""The table of a human experiment: one row for each answer of a person about an item.
+
+Columns: `person`, `item` (the statement that is rated), `before` and `after` (numbers; `after` may
+be empty), `arm`, `text_shown` (what the person read between the two), and any attributes of the
+person. Arm, text and attributes may be left out. The study type `replay` is made of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from folkmoot.errors import InputError, Problem
+from folkmoot.people.sources.table import clean_name, describe, first_line, read_frame
+
+EVERYBODY = "everybody"  # the arm of a table without arms
+COLUMNS = ("person", "item", "before", "after", "arm", "text_shown")
+
+
+@dataclass(frozen=True, slots=True)
+class HumanAnswer:
+    """What one person answered about one item before and after reading a text.
+
+    `after` is None where it is not known. `attributes`: what else the table says of the person.
+    """
+
+    person: str
+    item: str
+    before: float
+    after: float | None
+    arm: str = EVERYBODY
+    text_shown: str = ""
+    attributes: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def persona(self) -> str:
+        """The description of the person; completes "You are …"."""
+        known = {k: v for k, v in self.attributes.items() if k in ("age", "sex", "occupation")}
+        rest = {k: v for k, v in self.attributes.items() if k not in known}
+        return describe("", known, rest)
+
+
+def read_experiment(path: Path) -> list[HumanAnswer]:
+    """Every row of the table, in its order.
+
+    Raises InputError with all mistakes: columns that are missing, cells that are no numbers, a
+    person who answers twice about one item, and a person with two arms for one item.
+    """
+    table = read_frame(path)
+    table = table.rename({column: clean_name(column) for column in table.columns})
+    if lacking := [name for name in ("person", "item", "before", "after") if name not in table]:
+        hint = f"columns: {', '.join(table.columns)}"
+        raise InputError(
+            [Problem(f"no column {name!r}", file=str(path), hint=hint) for name in lacking]
+        )
+    problems: list[Problem] = []
+    answers: list[HumanAnswer] = []
+    seen: set[tuple[str, str]] = set()
+    for number, row in enumerate(table.iter_rows(named=True), first_line(path)):
+
+        def tell(column: str, message: str, line: int = number) -> None:
+            problems.append(Problem(message, str(path), str(line), column))
+
+        cells = {k: str(v).strip() for k, v in row.items() if v is not None}
+        person, item = cells.get("person", ""), cells.get("item", "")
+        if not person or not item:
+            tell("item" if person else "person", "is empty")
+            continue
+        if (person, item) in seen:
+            tell("person", f"{person} answers twice about {item!r}")
+            continue
+        seen.add((person, item))
+        before, after = (_number(cells.get(name, "")) for name in ("before", "after"))
+        for column, value in (("before", before), ("after", after)):
+            if value is not None and not math.isfinite(value):
+                tell(column, f"{cells[column]!r} is not a finite number")
+        if before is None:
+            tell("before", "is empty")
+            continue
+        attributes = {k: v for k, v in row.items() if k not in COLUMNS and k in cells}
+        arm, text = cells.get("arm") or EVERYBODY, cells.get("text_shown", "")
+        answers.append(HumanAnswer(person, item, before, after, arm, text, attributes))
+    if not answers and not problems:
+        problems.append(Problem("no rows", file=str(path)))
+    if problems:
+        raise InputError(problems)
+    return answers
+
+
+def _number(cell: str) -> float | None:
+    """The number in a cell; None where it is empty, NaN where it is no number."""
+    if cell in ("", "NA", "NaN"):
+        return None
+    try:
+        return float(cell)
+    except ValueError:
+        return math.nan

@@ -1,0 +1,127 @@
+"""What a replay asks: each person about each item, before and after the text of their arm."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from folkmoot.conversation.answer_types import Missing
+from folkmoot.conversation.choices import Number
+from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.session.session import Scope, Session
+from folkmoot.engine.settings.config import Positive, StudyConfig
+from folkmoot.errors import InputError, Problem
+from folkmoot.people.sources.experiment import HumanAnswer, read_experiment
+from folkmoot.provenance import quote
+from folkmoot.storage.rows import Row, column
+
+
+class ReplayConfig(StudyConfig):
+    """The keys of a replay."""
+
+    people: str = Field(description="table of the people's answers, relative to this file")
+    scale: tuple[float, float] = Field(description="lowest and highest answer")
+    first_answer: Literal["given", "asked"] = Field(
+        "given",
+        description="given: each simulated person has the person's own first answer; asked: the "
+        "model is asked for it",
+    )
+    answers: Positive | None = Field(
+        None, description="use at most so many rows of the table; drawn by the seed"
+    )
+
+
+class ReplayRow(Row, table="replayed"):
+    """One person's answers about one item, and those of the model in their place."""
+
+    person: str
+    item: str
+    arm: str
+    people_before: float
+    people_after: float | None = column("empty where it is not known")
+    before: float | None = column("the first answer in the simulation; the person's own if given")
+    after: float | None = column("the final answer in the simulation; empty: none could be read")
+    missing: str | None = column("why there is no final answer")
+    attributes: str = column("what the table says of the person, as JSON")
+    address: str
+
+
+def check(config: ReplayConfig, folder: Path) -> list[Problem]:
+    """Mistakes in the table, and answers that lie outside of the scale."""
+    low, high = config.scale
+    if low >= high:
+        return [Problem("the lowest answer must be below the highest", key="scale")]
+    try:
+        answers = read_experiment(folder / config.people)
+    except InputError as error:
+        return error.problems
+    values = [v for a in answers for v in (a.before, a.after) if v is not None]
+    if outside := [v for v in values if not low <= v <= high]:
+        return [Problem(f"an answer of the table is {outside[0]:g}", key="scale")]
+    return []
+
+
+def limit(config: ReplayConfig, count: int) -> ReplayConfig:
+    """The same study with at most so many answers."""
+    return config.model_copy(update={"answers": min(count, config.answers or count)})
+
+
+async def protocol(session: Session[ReplayConfig]) -> None:
+    """Ask each drawn row of the table in a conversation of its own."""
+    config = session.config
+    people = read_experiment(session.study_dir / config.people)
+    wanted = config.answers
+    if wanted is not None and wanted < len(people):
+        drawn = session.at("sample").rng.choice(len(people), wanted, replace=False)
+        people = [people[row] for row in sorted(drawn)]
+    arms = [[answer.person, answer.item, answer.arm] for answer in people]
+    await session.seal("assignment", arms)
+
+    async def ask(scope: Scope, answer: HumanAnswer) -> None:
+        await _replay(session, scope, answer)
+
+    await session.each(people, ask, key=lambda answer: f"{answer.person}: {answer.item}")
+
+
+async def _replay(session: Session[ReplayConfig], scope: Scope, answer: HumanAnswer) -> None:
+    config = session.config
+    row = f"people.row/{answer.person}"
+    low, high = (quote(f"{bound:g}", "value", "study.scale") for bound in config.scale)
+    item = quote(answer.item, "material", "study.people.item")
+    persona = quote(answer.persona, "persona", row, answer.person)
+    system = scope.prompt("person_system", persona=persona)
+    who = Speaker(answer.person, role="participant", system=system)
+    wanted = Number(*config.scale)
+    before: float | None = answer.before
+    told: str | None = quote(f"{answer.before:g}", "answer", f"{row}/before", answer.person)
+    if config.first_answer == "asked":
+        prompt = scope.prompt("before", low=low, high=high, item=item)
+        first = await scope.exchange(who, prompt, answer=wanted, about=answer.item)
+        before = None if isinstance(first.value, Missing) else float(first.value)
+        told = (
+            quote(f"{before:g}", "answer", first.address, answer.person)
+            if before is not None
+            else None
+        )
+    text = quote(answer.text_shown, "material", "study.people.text_shown")
+    shown = {"low": low, "high": high, "item": item, "before": told, "text_shown": text}
+    got = await scope.exchange(
+        who, scope.prompt("after", **shown), answer=wanted, about=answer.item
+    )
+    scope.record(
+        ReplayRow(
+            person=answer.person,
+            item=answer.item,
+            arm=answer.arm,
+            people_before=answer.before,
+            people_after=answer.after,
+            before=before,
+            after=None if isinstance(got.value, Missing) else float(got.value),
+            missing=got.value.reason if isinstance(got.value, Missing) else None,
+            attributes=json.dumps(dict(answer.attributes), sort_keys=True, default=str),
+            address=got.address,
+        )
+    )

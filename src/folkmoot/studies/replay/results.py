@@ -1,0 +1,263 @@
+"""Findings of a replay: simulated changes beside those of the same people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from folkmoot.kit.findings import Row, found, known, number, signed
+from folkmoot.measures.inference.estimates import plural
+from folkmoot.measures.inference.rectified import rectified_mean
+from folkmoot.measures.replayed import Fit, adjusted_changes, fidelity, fit_of_changes
+from folkmoot.storage.findings import Finding, Grid, Intervals
+from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.replay.asking import ReplayRow
+
+MIN_ITEMS = 5  # fewer effects have no correlation worth a figure
+MIN_ANSWERS_PER_ITEM = 2
+MAX_LEVELS = 6  # of an attribute by which answers are divided
+MIN_IN_SUBGROUP = 5
+SECTION = "Beside the people"
+
+
+def findings(run: RunFolder) -> list[Finding]:
+    """How the replay fits the human experiment."""
+    table = run.table(ReplayRow.table)
+    scale = (float(run.config["scale"][0]), float(run.config["scale"][1]))
+    answered = table.drop_nulls(["before", "after"])
+    both = answered.drop_nulls("people_after")
+    if both.is_empty():
+        return [_nothing(table)]
+    return found(
+        _arms(both, table, scale),
+        _subgroups(both, scale),
+        _fidelity(both),
+        _rectified(answered),
+    )
+
+
+def _nothing(table: pl.DataFrame) -> Finding:
+    says = f"None of {plural(table.height, 'answer')} can be compared with a person's."
+    return Finding("replay", "Change, arm by arm", says, Grid.of([]), section=SECTION)
+
+
+def _fit(rows: pl.DataFrame, scale: tuple[float, float]) -> Fit:
+    people = rows["people_before"].to_numpy(), rows["people_after"].to_numpy()
+    simulated = rows["before"].to_numpy(), rows["after"].to_numpy()
+    return fit_of_changes(people, simulated, rows["person"].to_list(), scale)
+
+
+def _arms(both: pl.DataFrame, table: pl.DataFrame, scale: tuple[float, float]) -> Finding:
+    fits = {str(arm): _fit(rows, scale) for (arm,), rows in _by(both, "arm")}
+    rows = [_cells("arm", arm, fit) for arm, fit in fits.items()]
+    lines = tuple(
+        (arm, fit.gap.value, fit.gap.low, fit.gap.high)
+        for arm, fit in fits.items()
+        if fit.gap.has_interval
+    )
+    told = "; ".join(
+        f"{arm}: people {signed(fit.people_change)}, simulated {signed(fit.change)} "
+        f"(individual r {number(known(fit.correlation))})"
+        for arm, fit in fits.items()
+    )
+    lost = table["after"].null_count()
+    notes = [f"{plural(lost, 'answer')} could not be read."] if lost else []
+    given = (both["before"] == both["people_before"]).all()
+    if given:
+        notes.append("The first answers are the people's own, so only changes are simulated.")
+    return Finding(
+        "replay",
+        "Change, arm by arm",
+        f"Mean change: {told}.",
+        Grid.of(
+            rows,
+            "Changes in units of the scale; gap: simulated minus people's, 95 % interval over "
+            "people. Slope: of people's change on the simulated one (1: calibrated). Distance: "
+            "how far final answers would have to be moved, as a share of the scale. Regression: "
+            "slope of the change on the first answer.",
+        ),
+        Intervals(lines, "simulated minus people's mean change", 0.0) if lines else None,
+        notes=tuple(notes),
+        section=SECTION,
+        headline=True,
+        unit="person",
+        units=both["person"].n_unique(),
+    )
+
+
+def _cells(name: str, value: str, fit: Fit) -> Row:
+    return {
+        name: value,
+        "answers": fit.n,
+        "people_change": fit.people_change,
+        "simulated_change": fit.change,
+        "gap": fit.gap.value,
+        "gap_low": known(fit.gap.low),
+        "gap_high": known(fit.gap.high),
+        "r": known(fit.correlation),
+        "slope": known(fit.slope),
+        "distance_share": fit.distance,
+        "people_moved_share": fit.people_moved,
+        "moved_share": fit.moved,
+        "people_crossed_share": fit.people_crossed,
+        "crossed_share": fit.crossed,
+        "people_regression": known(fit.people_regression),
+        "regression": known(fit.regression),
+    }
+
+
+def _subgroups(both: pl.DataFrame, scale: tuple[float, float]) -> Finding | None:
+    """The same figures by each attribute that has few levels."""
+    rows: list[Row] = []
+    for name, values in _attributes(both).items():
+        levels = both.with_columns(pl.Series("level", values)).drop_nulls("level")
+        if not 1 < levels["level"].n_unique() <= MAX_LEVELS:
+            continue
+        rows += [
+            _cells("subgroup", f"{name}: {level}", _fit(own, scale))
+            for (level,), own in _by(levels, "level")
+            if own.height >= MIN_IN_SUBGROUP
+        ]
+    if not rows:
+        return None
+    return Finding(
+        "replay_subgroups",
+        "Change, by subgroup",
+        f"{plural(len(rows), 'subgroup')} of at least {MIN_IN_SUBGROUP} answers; intervals are not "
+        "adjusted for their number.",
+        Grid.of(rows, "Columns as in the table of arms."),
+        section=SECTION,
+        unit="person",
+        units=both["person"].n_unique(),
+    )
+
+
+def _attributes(both: pl.DataFrame) -> dict[str, list[str | None]]:
+    told = [json.loads(text) for text in both["attributes"]]
+    names = dict.fromkeys(name for row in told for name in row)
+    return {
+        name: [None if row.get(name) is None else str(row[name]) for row in told] for name in names
+    }
+
+
+def _fidelity(both: pl.DataFrame) -> Finding:
+    """Simulated effects against the people's over items: of the change itself in each arm, and of
+    each arm beside the first."""
+    arms = both["arm"].unique(maintain_order=True).to_list()
+    rows: list[Row] = []
+    effects = {arm: _effects(both.filter(arm=arm)) for arm in arms}
+    for arm in arms:
+        rows.append(_fidelity_cells(f"change in {arm}", list(effects[arm].values())))
+    for arm in arms[1:]:
+        shared = [item for item in effects[arm] if item in effects[arms[0]]]
+        gaps = [
+            (
+                effects[arm][item][0] - effects[arms[0]][item][0],
+                effects[arm][item][1] - effects[arms[0]][item][1],
+            )
+            for item in shared
+        ]
+        rows.append(_fidelity_cells(f"{arm} − {arms[0]}", gaps))
+    measured = [row for row in rows if row["r"] is not None]
+    told = "; ".join(f"{row['effect']}: r {number(_float(row['r']))}" for row in measured)
+    return Finding(
+        "causal_fidelity",
+        "Are the effects alike?",
+        f"Over items, {told}." if told else "Too few items to compare effects.",
+        Grid.of(
+            rows,
+            f"Effects of single items, each of at least {MIN_ANSWERS_PER_ITEM} answers, adjusted "
+            "for first answers: both sets regress to the mean, and would look alike. Slope: of "
+            "people's effects on simulated ones. Same sign: share of items. r and slope from "
+            f"{MIN_ITEMS} items on.",
+        ),
+        notes=(
+            "This is apart from how far answers look alike: a model can give plausible answers and "
+            "wrong effects.",
+        ),
+        section=SECTION,
+        headline=bool(told),
+    )
+
+
+def _effects(rows: pl.DataFrame) -> dict[str, tuple[float, float]]:
+    """Item → mean change of people and of the simulation, adjusted for first answers."""
+    people, simulated = (
+        adjusted_changes(rows[before].to_numpy(), rows[after].to_numpy())
+        for before, after in (("people_before", "people_after"), ("before", "after"))
+    )
+    means = (
+        rows.select("item", people=pl.Series(people), simulated=pl.Series(simulated))
+        .group_by("item", maintain_order=True)
+        .agg(
+            pl.col("people").mean(),
+            pl.col("simulated").mean(),
+            pl.len().alias("answers"),
+        )
+        .filter(pl.col("answers") >= MIN_ANSWERS_PER_ITEM)
+    )
+    return {item: (real, own) for item, real, own, _ in means.iter_rows()}
+
+
+def _fidelity_cells(name: str, effects: Sequence[tuple[float, float]]) -> Row:
+    own = fidelity([real for real, _ in effects], [simulated for _, simulated in effects])
+    is_enough = own.items >= MIN_ITEMS
+    return {
+        "effect": name,
+        "items": own.items,
+        "r": known(own.correlation) if is_enough else None,
+        "slope": known(own.slope) if is_enough else None,
+        "same_sign_share": known(own.same_sign) if is_enough else None,
+    }
+
+
+def _rectified(answered: pl.DataFrame) -> Finding | None:
+    """Where only some people's final answers are known: the mean change, corrected by them."""
+    rows: list[Row] = []
+    for (arm,), own in _by(answered, "arm"):
+        with_people = own.drop_nulls("people_after")
+        others = own.filter(pl.col("people_after").is_null())
+        if with_people.height < 2 or others.height < 2:
+            continue
+        change = pl.col("after") - pl.col("before")
+        real = with_people["people_after"] - with_people["people_before"]
+        e = rectified_mean(
+            real.to_numpy(),
+            with_people.select(change).to_series().to_numpy(),
+            others.select(change).to_series().to_numpy(),
+            clusters=with_people["person"].to_list(),
+        )
+        rows.append(
+            {
+                "arm": str(arm),
+                "people": e.n,
+                "simulated_others": others.height,
+                "people_alone": e.people.value,
+                "corrected": e.corrected.value,
+                "low": known(e.corrected.low),
+                "high": known(e.corrected.high),
+                "weight": e.weight,
+                "refused": e.refused,
+            }
+        )
+    if not rows:
+        return None
+    return Finding(
+        "replay_rectified",
+        "Mean change, corrected by the people who answered",
+        f"{plural(len(rows), 'arm')} in which some final answers of people are not known.",
+        Grid.of(rows, "Weight 0: the simulation adds nothing, or too few people answered."),
+        section=SECTION,
+        unit="person",
+        units=answered.drop_nulls("people_after")["person"].n_unique(),
+    )
+
+
+def _by(rows: pl.DataFrame, column: str) -> Iterator[tuple[tuple[object, ...], pl.DataFrame]]:
+    return iter(rows.group_by(column, maintain_order=True))
+
+
+def _float(value: object) -> float | None:
+    return value if isinstance(value, float) else None

@@ -1,0 +1,43 @@
+"""The files of a study that replays a human experiment (`folkmoot new --from-people`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from folkmoot.people.sources.experiment import read_experiment
+
+CODE = """\"\"\"The study type of this folder: a human experiment, replayed.\"\"\"
+
+from folkmoot.studies.replay import STUDY
+
+__all__ = ["STUDY"]
+"""
+
+
+def files_of_replay(table: Path) -> dict[str, str | bytes]:
+    """Name → content: the study file, the table, and the file that names the study type.
+
+    The scale runs from the lowest to the highest answer of the people; correct it where the
+    question had a wider one. Raises InputError for mistakes in the table.
+    """
+    answers = read_experiment(table)
+    values = [v for a in answers for v in (a.before, a.after) if v is not None]
+    name = f"people{table.suffix.lower()}"
+    settings = {
+        "study": "replay.py",
+        "people": name,
+        "scale": [min(values), max(values)],
+        "first_answer": "given",
+        "model": "synthetic",
+        "random_seed": 42,
+    }
+    arms = dict.fromkeys(answer.arm for answer in answers)
+    head = (
+        f"# {len(answers):,} answers of people, replayed: {', '.join(arms)}.\n"
+        "# scale: the lowest and the highest answer here; write the scale of the question.\n"
+        "# first_answer: given (the person's own) or asked. answers: 100 draws as many rows.\n"
+    )
+    study = head + yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+    return {"replay.yaml": study, "replay.py": CODE, name: table.read_bytes()}

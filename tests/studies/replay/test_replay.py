@@ -1,0 +1,182 @@
+"""A human experiment replayed: the same people, texts and arms, and how the model fits them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import folkmoot
+from folkmoot.engine.run.verify import verify_run
+from folkmoot.errors import InputError
+from folkmoot.measures.replayed import adjusted_changes, fidelity, fit_of_changes
+from folkmoot.models.request import Request
+from folkmoot.models.scripted import Scripted
+from folkmoot.people.sources.experiment import read_experiment
+from folkmoot.storage.findings import Finding
+from folkmoot.studies.replay.writing import files_of_replay
+
+ITEMS = ("Buses should be free.", "Parks should close at night.", "Cars should pay to enter.")
+EFFECTS = {"read": (20.0, 5.0, -10.0), "control": (0.0, 0.0, 0.0)}
+
+
+def write_table(path: Path, **columns: Callable[[int], str]) -> Path:
+    """Sixty people; those who read move by the effect of the item, the others not at all."""
+    rows = []
+    for number in range(60):
+        arm = ("read", "control")[number % 2]
+        item = number // 2 % 3
+        before = 30 + number % 7
+        row = {
+            "person": f"a{number}",
+            "item": ITEMS[item],
+            "before": str(before),
+            "after": str(before + EFFECTS[arm][item]),
+            "arm": arm,
+            "text_shown": f"Move by {EFFECTS[arm][item]:g}." if arm == "read" else "",
+            "age": str(20 + number),
+            "lives in": ("town", "village")[number % 3 == 0],
+        }
+        rows.append({**row, **{name: make(number) for name, make in columns.items()}})
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def write_study(folder: Path, table: Path) -> Path:
+    folder.mkdir()
+    for name, content in files_of_replay(table).items():
+        data = content if isinstance(content, bytes) else content.encode()
+        (folder / name).write_bytes(data)
+    text = (folder / "replay.yaml").read_text("utf-8")
+    scale = text[text.index("scale:\n") : text.index("first_answer: given\n")]
+    (folder / "replay.yaml").write_text(text.replace(scale, "scale: [0, 100]\n"), "utf-8")
+    return folder / "replay.yaml"
+
+
+def moved(request: Request, _address: str) -> str:
+    """A model that takes the first answer and moves by half of what the text says."""
+    prompt = request.messages[-1].content
+    before = float(prompt.partition("You answered ")[2].partition(".\n")[0])
+    move = prompt.partition("Move by ")[2].partition(".\n")[0]
+    return f"{before + float(move or 0) / 2:g}"
+
+
+def rows_of(findings: folkmoot.Run, key: str) -> list[dict[str, object]]:
+    found: Finding = next(f for f in findings.findings if f.key == key)
+    return [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
+
+
+def test_the_same_people_texts_and_arms_are_asked(tmp_path: Path) -> None:
+    study = write_study(tmp_path / "study", write_table(tmp_path / "people.csv"))
+    model = Scripted(moved, keep=True)
+    run = folkmoot.run(study, out=tmp_path / "run", provider=model, trust=True)
+    assert model.calls == 60
+    table = run.table("replayed")
+    assert table["before"].to_list() == table["people_before"].to_list()
+    for address, request in model.seen:
+        text = "\n".join(message.content for message in request.messages)
+        row = table.filter(address=address).row(0, named=True)
+        assert row["item"] in text and f"You answered {row['people_before']:g}." in text
+        assert ("Move by" in text) == (row["arm"] == "read")
+        assert f"{20 + int(row['person'][1:])}-year-old" in text
+    provenance = run.table("provenance")
+    assert not provenance.filter(kind="unattributed").height
+    assert verify_run(run.folder, run.study).consistent
+
+    arms = {row["arm"]: row for row in rows_of(run, "replay")}
+    read = arms["read"]
+    assert read["people_change"] == pytest.approx(5.0)
+    assert read["simulated_change"] == pytest.approx(2.5)
+    assert read["r"] == pytest.approx(1.0) and read["slope"] == pytest.approx(2.0)
+    assert arms["control"]["people_moved_share"] == arms["control"]["moved_share"] == 0
+    assert {row["subgroup"] for row in rows_of(run, "replay_subgroups")} == {
+        "lives_in: town",
+        "lives_in: village",
+    }
+
+
+def test_answers_that_are_asked_for_are_not_those_of_the_table(tmp_path: Path) -> None:
+    study = write_study(tmp_path / "study", write_table(tmp_path / "people.csv"))
+    text = study.read_text("utf-8").replace("first_answer: given", "first_answer: asked")
+    study.write_text(text, "utf-8")
+    run = folkmoot.run(
+        study, out=tmp_path / "run", limit=8, provider=Scripted(lambda *_: "70"), trust=True
+    )
+    table = run.table("replayed")
+    assert table.height == 8 and set(table["before"]) == {70.0} == set(table["after"])
+    assert (table["people_before"] < 40).all()
+
+
+def test_few_people_correct_the_simulation(tmp_path: Path) -> None:
+    table = write_table(
+        tmp_path / "people.csv", after=lambda n: str(35 + n % 7) if n < 48 else "NA"
+    )
+    study = write_study(tmp_path / "study", table)
+    run = folkmoot.run(study, out=tmp_path / "run", provider=Scripted(moved), trust=True)
+    rows = rows_of(run, "replay_rectified")
+    assert [row["people"] for row in rows] == [24, 24]
+    assert [row["simulated_others"] for row in rows] == [6, 6]
+
+
+def test_mistakes_in_the_table_are_told_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("person,item,before,after\na,Buses,3,x\na,Buses,3,4\nb,,3,4\n", "utf-8")
+    with pytest.raises(InputError) as caught:
+        read_experiment(path)
+    told = [str(problem) for problem in caught.value.problems]
+    assert len(told) == 3
+    assert "'x' is not a finite number" in told[0] and "answers twice" in told[1]
+    path.write_text("person,item,before\na,Buses,3\n", "utf-8")
+    with pytest.raises(InputError, match="no column 'after'"):
+        read_experiment(path)
+
+
+def test_a_first_vote_in_a_table_of_personas_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text(
+        "persona,first_vote\n" + "a baker,Park\na nurse,Park\n" * 20, "utf-8"
+    )
+    (tmp_path / "study.yaml").write_text(
+        "study: cross_pollination\npilot_id: a\n"
+        "topic: {description: One can be funded., options: [Park, Bus]}\n"
+        "participants_per_condition: 2\npersonas: {source: table, file: people.csv}\n",
+        "utf-8",
+    )
+    with pytest.raises(InputError, match="first votes are asked here"):
+        folkmoot.run(tmp_path / "study.yaml", model="synthetic", out=tmp_path / "run")
+
+
+def test_regression_to_the_mean_is_no_effect() -> None:
+    """Two sets of answers that share nothing but their first answers have no alike effects."""
+    rng = np.random.default_rng(1)
+    before = np.repeat(rng.uniform(0, 100, 40), 5)
+    items = np.repeat(np.arange(40), 5)
+
+    def final() -> np.ndarray:
+        return 50 + 0.3 * (before - 50) + rng.normal(0, 5, len(before))
+
+    people, simulated = final(), final()
+
+    def effects(changes: np.ndarray) -> list[float]:
+        return [float(changes[items == item].mean()) for item in range(40)]
+
+    raw = fidelity(effects(people - before), effects(simulated - before))
+    adjusted = fidelity(
+        effects(adjusted_changes(before, people)), effects(adjusted_changes(before, simulated))
+    )
+    assert raw.correlation > 0.9 and abs(adjusted.correlation) < 0.4
+
+
+def test_who_crosses_the_middle_is_counted() -> None:
+    fit = fit_of_changes(
+        ([2, 4, 5], [4, 4, 1]), ([2, 4, 5], [2, 2, 5]), ["a", "b", "c"], (1.0, 5.0)
+    )
+    assert fit.people_crossed == pytest.approx(2 / 3) and fit.crossed == pytest.approx(1 / 3)
+    assert fit.people_moved == pytest.approx(2 / 3) and fit.moved == pytest.approx(1 / 3)
+    # Final answers 1, 4, 4 and 2, 2, 5: moved by 1 + 2 + 1 of a scale of 4.
+    assert fit.distance == pytest.approx(4 / 3 / 4)
