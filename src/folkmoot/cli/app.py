@@ -288,7 +288,7 @@ def new(
     if statement is not None and polis is None:
         raise InputError("--statement goes with --from-polis")
     if people is not None:
-        if old is not None or polis is not None or (kind is not None and folder is not None):
+        if polis is not None or (kind is not None and folder is not None):
             raise InputError("write folkmoot new --from-people TABLE FOLDER")
         people_command(people, folder or Path(kind or people.stem))
         return

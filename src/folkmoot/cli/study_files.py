@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-import folkmoot
 from folkmoot.authoring.schema import schema_file_name, schema_text
 from folkmoot.authoring.template import new_files
 from folkmoot.cli.console import clean, err, out, resume_line, safe, warn
@@ -357,7 +356,7 @@ def read_examples() -> dict[str, bytes]:
 
     An installed package carries them as data; in a clone they are where the repository has them.
     """
-    package = Path(folkmoot.__file__).parent
+    package = Path(__file__).parents[1]
     carried = package / "shipped"
     root = carried if carried.is_dir() else package.parents[1]
     files = sorted(f for name in (EXAMPLES, "config") for f in (root / name).rglob("*"))
