@@ -58,7 +58,8 @@ def test_what_a_coder_is_shown_is_recorded_where_its_source_says(tmp_path: Path)
     coded = done.table("provenance").filter(address="coding/stance/talk/ask0")
     assert set(coded["kind"]) == {"material", "utterance"}
     assert coded.filter(kind="utterance")["speaker"].to_list() == ["Ann", "Bo"]
-    assert coded.filter(source_id="codebooks.slots/stance").height == 2
+    # Where the values are listed. As a key of the JSON object, the name is an instruction.
+    assert coded.filter(source_id="codebooks.slots/stance").height == 1
     assert coded.filter(source_id="texts.about/stance/talk").height == 1
     plain = done.table("provenance").filter(address="coding/stance/plain/ask0", message=1)
     assert plain.select("source_id", "speaker").row(0) == ("texts.text/stance/plain", "Bo")
