@@ -272,7 +272,9 @@ def test_repeats_tell_a_reply_from_chance(small_run: SmallRun, tmp_path: Path) -
         again = {a for a, (_, _, attempts) in other.items() if attempts}
         assert set(same.asked_again) == asked and (asked & set(other)) <= again
         assert verify_run(second).consistent
-    found = next(f for f in pooled(grid) if f.key == "fork_effect")
+    assert [cell.seed for cell in grid.cells if cell.repeat == 1] == [43, 43], "sent to models"
+    (found,) = pooled(grid)  # repeats have the same people, so no claim is judged over them
+    assert found.key == "fork_effect"
     rows = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
     assert rows[0]["figure"] == "closed answers other than in the run"
     assert rows[0]["difference"] == pytest.approx(rows[0]["changed"] - rows[0]["as it was"])

@@ -54,10 +54,11 @@ def repeat_fork(
     if folder.exists() and any(folder.iterdir()):
         raise RunExists(f"{folder} already exists; go on with --resume, or choose another --out")
     axes = {AXIS: [CHANGED, AS_IT_WAS]}
-    grid = RunGrid(folder, axes, repeats, tuple(cells_of(axes, repeats, run.manifest["seed"])))
+    seed = run.manifest["seed"] + 1  # the seed that models are sent in the first repeat
+    grid = RunGrid(folder, axes, repeats, tuple(cells_of(axes, repeats, seed)))
     change = change_of(run, folder, address, replacement)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_grid(grid, found.path, run.manifest["seed"])
+    write_grid(grid, found.path, seed)
     return _Repeats(run, grid, found, options, stopper).run_cells(change)
 
 

@@ -75,10 +75,11 @@ def pooled(grid: RunGrid, cells: Found | None = None) -> list[Finding]:
     if not usable:
         raise InputError(f"{grid.path}: nothing is usable in any of its cells")
     figures = _figures(usable)
+    if has_forks(grid):  # the people are the same in all cells, so repeats are no further people
+        return found(effect_of_reply(grid, figures))
     named = {cell.name for cell, _ in usable}
     return found(
         _overview(grid, len(cells), len(usable)),
-        effect_of_reply(grid, figures) if has_forks(grid) else None,
         judge_claims({n: both for n, both in grid.finished().items() if n in named}),
         effect_and_drift_over_cells((cell.specification, own) for cell, own in usable),
         _table(figures, grid.repeats, len(usable)),
