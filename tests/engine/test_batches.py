@@ -33,6 +33,11 @@ from tests.waiting import wait_until
 
 MODELS = {"openai": "openai/gpt-4o", "anthropic": "anthropic/claude-haiku-4-5"}
 MODELS["google"] = "google/gemini-2.5-flash"
+# Every vendor is killed at each of its requests in the nightly tests.
+ONE_KILLED = [
+    pytest.param(vendor, marks=() if vendor == "openai" else pytest.mark.nightly(part="kills"))
+    for vendor in MODELS
+]
 PEOPLE = 6
 ROOT = Path(__file__).parents[2]
 
@@ -98,7 +103,7 @@ def dump(values: dict[str, Any], out: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("vendor", MODELS)
+@pytest.mark.parametrize("vendor", ONE_KILLED)
 def test_a_killed_run_finds_its_batches_again(vendor: str, tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         values, desk = settings(server, vendor), server.model.batches
@@ -116,7 +121,7 @@ def test_a_killed_run_finds_its_batches_again(vendor: str, tmp_path: Path) -> No
     assert answers(done) == answers(fresh)
 
 
-@pytest.mark.parametrize("vendor", MODELS)
+@pytest.mark.parametrize("vendor", ONE_KILLED)
 def test_a_run_killed_while_it_handed_in_finds_the_batch_by_its_name(
     vendor: str, tmp_path: Path
 ) -> None:

@@ -156,7 +156,12 @@ def commands(run: Path) -> list[list[str]]:
     ]
 
 
-@pytest.mark.parametrize("place", range(24))
+MUTATIONS = pytest.mark.nightly(part="mutations")
+# The named parts of the file and two other places; more of those in the nightly tests.
+PLACES = [*range(6), *(pytest.param(place, marks=MUTATIONS) for place in range(6, 24))]
+
+
+@pytest.mark.parametrize("place", PLACES)
 def test_no_flipped_bit_of_the_file_crashes_a_command(
     place: int, pilot: Path, tmp_path: Path
 ) -> None:

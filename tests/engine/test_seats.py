@@ -212,7 +212,7 @@ def test_an_answer_out_of_time_is_missing_and_the_others_go_on(study: Path) -> N
     @asynccontextmanager
     async def host(desk: Desk) -> AsyncIterator[None]:
         desk.clock = lambda: now[0]
-        desk._now = 0.0
+        desk.tick()  # time passes by this clock from now on
         (chair,) = desk
 
         async def sit() -> None:
