@@ -116,7 +116,7 @@ def _lines_of(key: Key, shown: Any, *, active: bool, start: str = "") -> Iterato
     elif key.inner and key.nesting == "names" and _are_groups(value):
         yield _Line(head, note, active)
         for name, group in value.items():
-            yield _Line(f"{below}{_write(name)}:", "", active)
+            yield _Line(f"{below}{write_value(name)}:", "", active)
             yield from _group_lines(key.inner, group, active=active, start=below + "  ")
     elif key.inner and key.nesting == "list" and isinstance(value, list) and value:
         yield _Line(head, note, active)
@@ -127,7 +127,7 @@ def _lines_of(key: Key, shown: Any, *, active: bool, start: str = "") -> Iterato
         yield _Line(f"{head} |", note, active)
         yield from (_Line(below + line, "", active) for line in value.splitlines())
     else:
-        yield _Line(f"{head} {_write(value)}".rstrip(), note, active)
+        yield _Line(f"{head} {write_value(value)}".rstrip(), note, active)
 
 
 def _group_lines(
@@ -147,7 +147,7 @@ def _are_groups(value: Any) -> bool:
     return bool(groups) and all(isinstance(group, Mapping) for group in groups)
 
 
-def _write(value: Any) -> str:
+def write_value(value: Any) -> str:
     """A value on one line, as YAML; nothing for what is not set."""
     if value is None or value is UNSET:
         return ""

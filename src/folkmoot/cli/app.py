@@ -696,6 +696,29 @@ def view(
     view_command(folder, host, port, token)
 
 
+@app.command()
+@guarded
+def studio(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="Folder of your studies (default: this one).", show_default=False),
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Listen at this address of this machine.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Listen at this port; 0: a free one.")
+    ] = 4271,
+    open_: Annotated[
+        bool, typer.Option("--open", help="Open it in the browser of this machine.")
+    ] = False,
+) -> None:
+    """Make, try and run studies in the browser."""
+    from folkmoot.cli.studio import studio_command
+
+    studio_command(folder, host, port, open_)
+
+
 @personas.command("fetch")
 @guarded
 def personas_fetch(

@@ -11,10 +11,13 @@ from collections.abc import Callable
 from functools import partial, wraps
 from inspect import iscoroutinefunction
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
 from typing import Any
 from urllib.parse import quote, urlencode
+from zipfile import ZIP_DEFLATED, ZipFile
 
 from markupsafe import Markup
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -23,6 +26,7 @@ from starlette.responses import (
     HTMLResponse,
     RedirectResponse,
     Response,
+    StreamingResponse,
 )
 from starlette.routing import Route
 
@@ -66,6 +70,8 @@ from folkmoot.view.site import (
 from folkmoot.view.talk import base_of, drawer, said
 
 PATIENCE_SECONDS = 0.5  # for what takes its time, before the page asks again later
+MAX_ZIP_IN_MEMORY = 20_000_000  # bytes; a larger archive is made on the disk
+ZIP_CHUNK = 1 << 16
 AROUND = 6  # utterances before and after the one that a link leads to
 REPORT = "report.html"
 # A report has its style and drawings in itself, and no script.
@@ -97,6 +103,7 @@ class Reader:
             "findings": self.findings,
             "report": self.report,
             "file": _steady(self.file),
+            "zip": _steady(self.zip),
             "people": _steady(self.people),
             "person": _steady(self.person),
             "rooms": _steady(self.rooms),
@@ -131,22 +138,23 @@ class Reader:
     # --- one run -------------------------------------------------------------------------------
 
     def run(self, request: Request) -> Response:
+        return page("run.html.j2", self.describe_run(request))
+
+    def describe_run(self, request: Request) -> dict[str, object]:
+        """What the first page of a run shows."""
         run, shown = self._run(request, "")
         study = run.path / STUDY_FILE
         sealed, config = _tried(lambda: run.plan), _tried(lambda: run.config)
         parts = sealed.get("sealed", {})
-        return page(
-            "run.html.j2",
-            {
-                **shown,
-                "part": draw_live_part("_progress.html.j2", shown),
-                "title": title_of(config) or run.id,
-                "study": study.read_text("utf-8", "replace") if study.is_file() else "",
-                "started": str(sealed.get("started_at", ""))[:16].replace("T", " "),
-                "sealed": [(name, part["hash"]) for name, part in parts.items()],
-                "files": [(n, _size(run.path / n)) for n in downloads(run)],
-            },
-        )  # fmt: skip
+        return {
+            **shown,
+            "part": draw_live_part("_progress.html.j2", shown),
+            "title": title_of(config) or run.id,
+            "study": study.read_text("utf-8", "replace") if study.is_file() else "",
+            "started": str(sealed.get("started_at", ""))[:16].replace("T", " "),
+            "sealed": [(name, part["hash"]) for name, part in parts.items()],
+            "files": [(n, _size(run.path / n)) for n in downloads(run)],
+        }
 
     def live_run(self, request: Request) -> Response:
         """How far a run is, where that has changed."""
@@ -191,6 +199,24 @@ class Reader:
         if not (path.is_file() and path.is_relative_to(run.path.resolve())):
             raise HTTPException(404, f"There is no file {name} in {run.id}.")
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")
+
+    def zip(self, request: Request) -> Response:
+        """All files of the run that may be saved, in one archive."""
+        run, _ = self._run(request, "")
+        here = run.path.resolve()
+        archive = SpooledTemporaryFile(max_size=MAX_ZIP_IN_MEMORY)  # noqa: SIM115
+        with ZipFile(archive, "w", ZIP_DEFLATED) as written:
+            for name in downloads(run):
+                if (run.path / name).resolve().is_relative_to(here):
+                    written.write(run.path / name, f"{run.path.name}/{name}")
+        archive.seek(0)
+        named = quote(f"{run.path.name}.zip", errors="replace")
+        return StreamingResponse(
+            iter(partial(archive.read, ZIP_CHUNK), b""),
+            media_type="application/zip",
+            headers={"Content-Disposition": f"attachment; filename*=UTF-8''{named}"},
+            background=BackgroundTask(archive.close),
+        )
 
     # --- who took part, and what was said -----------------------------------------------------
 

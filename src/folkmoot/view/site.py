@@ -45,7 +45,7 @@ HERE = Path(__file__).parent
 COOKIE = "folkmoot"
 TOKEN = "token"  # of the query
 READING = frozenset({"GET", "HEAD"})
-MAX_FORM_BYTES = 3_000_000  # the longest answer, each character of it escaped
+MAX_FORM_BYTES = 3_000_000  # a form of a seat: the longest answer, each character of it escaped
 STOP_POLLING = 286  # htmx shows what such an answer holds, and asks no more
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -76,6 +76,7 @@ class Guard:
     token: str = ""
     methods: frozenset[str] = READING
     links_hold_tokens: bool = False
+    max_form_bytes: int = MAX_FORM_BYTES
 
     def names_us(self, host: str) -> bool:
         """Whether a Host header (`name:port`) means this site."""
@@ -146,7 +147,7 @@ class Guarded:
             return PlainTextResponse(said, 421)
         if scope["method"] not in self.guard.methods:
             return PlainTextResponse("These pages only show; nothing can be sent to them.", 405)
-        if scope["method"] not in READING and not _is_bounded(headers):
+        if scope["method"] not in READING and not _is_bounded(headers, self.guard.max_form_bytes):
             return PlainTextResponse("More was sent than a form of these pages can hold.", 413)
         if not self.guard.token:
             return None
@@ -162,14 +163,14 @@ class Guarded:
         cookie = SimpleCookie(headers.get("cookie", "")).get(self.guard.cookie)
         if cookie is not None and self.guard.admits(cookie.value):
             return None
-        said = "This page needs its token: open the whole link that `folkmoot view` printed."
+        said = "This page needs its token: open the whole link that was printed at the start."
         return PlainTextResponse(said, 401)
 
 
-def _is_bounded(headers: Headers) -> bool:
+def _is_bounded(headers: Headers, most: int) -> bool:
     """Whether a request says how long its form is, and the form may be that long."""
     length = headers.get("content-length", "")
-    return length.isdecimal() and len(length) < 10 and int(length) <= MAX_FORM_BYTES
+    return length.isdecimal() and len(length) < 10 and int(length) <= most
 
 
 def site(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:

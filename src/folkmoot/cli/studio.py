@@ -1,0 +1,27 @@
+"""`folkmoot studio`: serve the pages on which studies are made and run."""
+
+from __future__ import annotations
+
+import webbrowser
+from contextlib import suppress
+from pathlib import Path
+
+from rich.markup import escape
+
+from folkmoot.cli.console import err, out
+from folkmoot.studio.serving import serve_studio
+
+
+def studio_command(folder: Path | None, host: str, port: int, is_opened: bool) -> None:
+    """Serve a folder of studies until Ctrl-C; print the address, which holds the token."""
+    path = folder or Path()
+
+    def tell(address: str) -> None:
+        where = escape(str(path.resolve()))
+        out().print(f"The studio of {where} is at {escape(address)}", soft_wrap=True)
+        err().print("[dim]Ctrl-C ends it. Runs that it started go on.[/]")
+        if is_opened:
+            webbrowser.open(address)
+
+    with suppress(KeyboardInterrupt):  # the way in which it ends
+        serve_studio(path, host, port, tell)

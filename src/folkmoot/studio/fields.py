@@ -1,0 +1,354 @@
+"""The form of a study file: fields made from the annotated JSON Schema of a configuration class,
+and values read from what a browser sends.
+
+Each field is named by its path in the file, written as JSON. An empty field means that the key is
+not set.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from folkmoot.authoring.keys import UNSET
+from folkmoot.authoring.schema import SWITCH_WORDS, Node, annotated_schema, variants_of
+from folkmoot.authoring.template import write_value
+from folkmoot.engine.settings.yaml_tree import Path_, dotted, read_tree
+from folkmoot.engine.study.study import Study
+from folkmoot.errors import InputError, Problem
+from folkmoot.field_notes import ESSENTIAL, UNIT
+
+Kind = Literal["text", "number", "choice", "switch", "yaml", "rows", "group"]
+LONG_TEXT = 60  # characters, from which a text has a field of several lines
+SWITCHES = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """One field. `inner`: the fields of a group, or one for each row of a list.
+
+    `value` and `default` are text, `default` is what an empty field means. `new_row` is what an
+    added row holds.
+    """
+
+    path: Path_
+    kind: Kind
+    help: str = ""
+    unit: str = ""
+    value: str = ""
+    default: str = ""
+    choices: tuple[str, ...] = ()
+    low: str = ""
+    high: str = ""
+    is_whole: bool = False
+    is_required: bool = False
+    is_essential: bool = False
+    is_set: bool = False
+    inner: tuple[FormField, ...] = ()
+    new_row: Any = None
+
+    @property
+    def name(self) -> str:
+        """The name of the field in a form."""
+        return json.dumps(self.path)
+
+    @property
+    def id(self) -> str:
+        """The id of the field's element in a page."""
+        return "f-" + "-".join(str(part) for part in self.path)
+
+    @property
+    def label(self) -> str:
+        """The key in words, or the number of a row."""
+        last = self.path[-1]
+        return f"{last + 1}" if isinstance(last, int) else last.replace("_", " ")
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a text needs several lines."""
+        return self.kind == "yaml" or "\n" in self.value or len(self.value) > LONG_TEXT
+
+    @property
+    def is_essential_inside(self) -> bool:
+        """Whether the field or one in its group belongs to the first section of the form."""
+        inner = self.kind == "group" and any(below.is_essential_inside for below in self.inner)
+        return self.is_essential or self.is_required or inner
+
+
+@dataclass(frozen=True, slots=True)
+class FormSection:
+    """Fields under a title; the first has none."""
+
+    title: str
+    fields: tuple[FormField, ...]
+
+
+def make_form(study: Study, values: Mapping[str, object]) -> tuple[FormSection, ...]:
+    """The form of a study file that holds these values: essential fields, then by section."""
+    schema = annotated_schema(study.config)
+    definitions = schema.get("$defs", {})
+    fields = [
+        field
+        for field in _fields_of_group(schema, definitions, values, ())
+        if field.path != ("study",)
+    ]
+    sections = study.config.SECTIONS
+    shared = {name for names in sections.values() for name in names}
+    essential = (f for f in fields if f.is_essential_inside)
+    first = tuple(sorted(essential, key=lambda f: f.path[0] in shared))
+    rest = [f for f in fields if f not in first]
+    parts = {"": first, "Further settings": tuple(f for f in rest if f.path[0] not in shared)}
+    parts |= {
+        title: tuple(f for f in rest if f.path[0] in names) for title, names in sections.items()
+    }
+    return tuple(FormSection(title, listed) for title, listed in parts.items() if listed)
+
+
+def walk_fields(fields: Sequence[FormField]) -> Iterator[FormField]:
+    """All fields, each group before those inside."""
+    for field in fields:
+        yield field
+        yield from walk_fields(field.inner)
+
+
+def read_form(
+    sections: Sequence[FormSection], values: Mapping[str, object], sent: Mapping[str, str]
+) -> tuple[dict[str, Any], list[Problem]]:
+    """The values of a study file after a form was sent, and what could not be read."""
+    found = copy.deepcopy(dict(values))
+    problems: list[Problem] = []
+    for section in sections:
+        for field in section.fields:
+            _read_into(field, found, sent, problems)
+    return found, problems
+
+
+def change_rows(
+    sections: Sequence[FormSection], values: dict[str, Any], action: str
+) -> dict[str, Any]:
+    """The values with a row added or removed. `action`: `add PATH`, `remove PATH` or `up PATH`."""
+    verb, _, name = action.partition(" ")
+    fields = {f.name: f for s in sections for f in walk_fields(s.fields)}
+    field = fields.get(name)
+    if field is None:
+        return values
+    values = copy.deepcopy(values)
+    if verb == "add" and field.kind == "rows":
+        rows = _rows_at(values, field)
+        rows.append(copy.deepcopy(field.new_row))
+    elif isinstance(field.path[-1], int):
+        parent = fields[json.dumps(field.path[:-1])]
+        rows, at = _rows_at(values, parent), field.path[-1]
+        if verb == "remove":
+            rows.pop(at)
+        elif verb == "up" and at > 0:
+            rows[at - 1], rows[at] = rows[at], rows[at - 1]
+    return values
+
+
+def place_problems(
+    sections: Sequence[FormSection], problems: Sequence[Problem]
+) -> tuple[dict[str, list[Problem]], list[Problem]]:
+    """Problems by the id of the field that they belong to, and those that belong to none."""
+    keys = {dotted(f.path): f.id for s in sections for f in walk_fields(s.fields)}
+    placed: dict[str, list[Problem]] = {}
+    rest = []
+    for problem in problems:
+        fits = [k for k in keys if problem.key == k or problem.key.startswith((f"{k}.", f"{k}["))]
+        if fits:
+            placed.setdefault(keys[max(fits, key=len)], []).append(problem)
+        else:
+            rest.append(problem)
+    return placed, rest
+
+
+def _fields_of_group(
+    node: Mapping[str, Any], definitions: Mapping[str, Node], values: object, path: Path_
+) -> tuple[FormField, ...]:
+    required = node.get("required", ())
+    given = values if isinstance(values, Mapping) else {}
+    return tuple(
+        _field(below, definitions, given.get(name, UNSET), (*path, name), name in required)
+        for name, below in node.get("properties", {}).items()
+    )
+
+
+def _field(
+    node: Node, definitions: Mapping[str, Node], value: Any, path: Path_, is_required: bool
+) -> FormField:
+    default = node.get("default")
+    is_set = value is not UNSET
+    shown = value if is_set else default
+    variants = [
+        each
+        for each in variants_of(node, definitions)
+        if each.get("type") != "null" and each.get("enum") != SWITCH_WORDS
+    ]
+    chosen = next((each for each in variants if _accepts(each, shown)), None)
+    if chosen is None and shown is None and variants:
+        chosen = variants[0]
+    kind, inner, new_row = _kind_of(chosen, variants, definitions, shown, path)
+    bounds = chosen or {}
+    words = node.get("description", "")
+    return FormField(
+        path,
+        kind,
+        words[:1].upper() + words[1:],
+        node.get(UNIT, ""),
+        _as_text(value, kind) if is_set else "",
+        _as_text(default, kind) if not is_required else "",
+        _choices(variants),
+        _number_text(bounds.get("minimum", bounds.get("exclusiveMinimum"))),
+        _number_text(bounds.get("maximum", bounds.get("exclusiveMaximum"))),
+        bounds.get("type") == "integer",
+        is_required,
+        bool(node.get(ESSENTIAL)),
+        is_set,
+        inner,
+        new_row,
+    )
+
+
+def _accepts(node: Node, value: Any) -> bool:
+    """Whether a value has the shape that a variant wants."""
+    if value is None or value is UNSET:
+        return False
+    if "enum" in node or "const" in node:
+        return value in node.get("enum", [node.get("const")])
+    kinds = node.get("type")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    if isinstance(value, bool) or (isinstance(value, str) and kinds == ["boolean"]):
+        return "boolean" in kinds
+    wanted: dict[type, tuple[str, ...]] = {
+        str: ("string",), int: ("integer", "number"), float: ("number",),
+        list: ("array",), dict: ("object",),
+    }  # fmt: skip
+    return any(kind in kinds for kind in wanted.get(type(value), ()))
+
+
+def _kind_of(
+    chosen: Node | None,
+    variants: Sequence[Node],
+    definitions: Mapping[str, Node],
+    shown: Any,
+    path: Path_,
+) -> tuple[Kind, tuple[FormField, ...], Any]:
+    if variants and all("enum" in each or "const" in each for each in variants):
+        return "choice", (), None
+    if any("enum" in each or "const" in each for each in variants) or chosen is None:
+        return "yaml", (), None
+    kinds = chosen.get("type")
+    if kinds == "boolean":
+        return ("switch" if len(variants) == 1 else "yaml"), (), None
+    if kinds in ("integer", "number"):
+        return ("number" if len(variants) == 1 else "yaml"), (), None
+    if kinds == "string" or isinstance(kinds, list):
+        return "text", (), None
+    if kinds == "object" and "properties" in chosen:
+        return "group", _fields_of_group(chosen, definitions, shown, path), None
+    if kinds == "array" and isinstance(chosen.get("items"), dict):
+        items = list(variants_of(chosen["items"], definitions))
+        new_row: Any = {} if any("properties" in each for each in items) else ""
+        rows = shown if isinstance(shown, list) else []
+        inner = tuple(
+            _field(chosen["items"], definitions, row, (*path, i), False)
+            for i, row in enumerate(rows)
+        )
+        if all(f.kind in ("text", "number", "choice", "group") for f in inner):
+            return "rows", inner, new_row
+    return "yaml", (), None
+
+
+def _choices(variants: Sequence[Node]) -> tuple[str, ...]:
+    return tuple(
+        str(value)
+        for each in variants
+        for value in each.get("enum", [each["const"]] if "const" in each else [])
+    )
+
+
+def _number_text(value: object) -> str:
+    return f"{value:g}" if isinstance(value, (int, float)) else ""
+
+
+def _as_text(value: Any, kind: Kind) -> str:
+    if value is None or value is UNSET or kind in ("rows", "group"):
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if kind == "switch" and str(value).lower() in SWITCHES:
+        return "true" if SWITCHES[str(value).lower()] else "false"
+    return value if isinstance(value, str) else write_value(value)
+
+
+def _rows_at(values: dict[str, Any], field: FormField) -> list[Any]:
+    """The list of a field in the values, made of what the form shows if it is not set."""
+    at: Any = values
+    for part in field.path[:-1]:
+        at = at.setdefault(part, {}) if isinstance(at, dict) else at[part]
+    last = field.path[-1]
+    present = at.get(last) if isinstance(at, dict) else at[last]
+    if not isinstance(present, list):
+        present = [row.value or row.default for row in field.inner if row.kind != "group"]
+        at[last] = present
+    return present
+
+
+def _read_into(
+    field: FormField, above: Any, sent: Mapping[str, str], problems: list[Problem]
+) -> None:
+    """Put what was sent for a field into the group or list that holds it."""
+    last: Any = field.path[-1]
+    in_list = isinstance(last, int)
+    present = above[last] if in_list else above.get(last, UNSET)
+    if field.kind in ("group", "rows"):
+        _read_inner(field, above, present, sent, problems)
+        return
+    if field.name not in sent:
+        return
+    text = sent[field.name].strip("\n") if field.is_long else sent[field.name].strip()
+    if text == field.value.strip("\n" if field.is_long else None):
+        return  # also where the file writes the value in another way
+    if not text and not in_list:
+        above.pop(last, None)
+        return
+    above[last] = _read_value(field, text, problems)
+
+
+def _read_inner(
+    field: FormField, above: Any, present: Any, sent: Mapping[str, str], problems: list[Problem]
+) -> None:
+    last: Any = field.path[-1]
+    if field.kind == "rows" and not isinstance(present, (list, dict)):
+        shown = [below.value for below in field.inner]
+        if any(f.name in sent and sent[f.name] != f.value for f in walk_fields(field.inner)):
+            above[last] = shown
+            for below in field.inner:
+                _read_into(below, above[last], sent, problems)
+        return
+    was_there = isinstance(present, (list, dict))
+    inner: Any = present if was_there else {}
+    for below in field.inner:
+        _read_into(below, inner, sent, problems)
+    if was_there or inner:
+        above[last] = inner
+    if not inner and field.kind == "group" and not isinstance(last, int) and was_there:
+        above.pop(last, None)
+
+
+def _read_value(field: FormField, text: str, problems: list[Problem]) -> Any:
+    if field.kind == "switch":
+        return SWITCHES.get(text.lower(), text)
+    if field.kind in ("number", "yaml"):
+        try:
+            return read_tree(text, "").value
+        except InputError as error:
+            problems += [Problem(p.message, key=dotted(field.path), hint=p.hint)
+                         for p in error.problems]  # fmt: skip
+            return text
+    if field.is_long and "\n" in text:
+        return text + "\n"
+    return text

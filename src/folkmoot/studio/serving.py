@@ -1,0 +1,37 @@
+"""Serves the studio until Ctrl-C."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from folkmoot.errors import InputError
+from folkmoot.studio.pages import Studio
+from folkmoot.view.server import serve
+from folkmoot.view.site import READING, Guard, is_loopback, own_names, site
+
+MAX_UPLOAD_BYTES = 30_000_000
+LOOPBACK = "127.0.0.1"
+
+
+def studio_guard(token: str) -> Guard:
+    """Who may use the studio: this machine, with the token, by its own names."""
+    methods = READING | {"POST"}
+    return Guard(own_names(LOOPBACK), token, methods, max_form_bytes=MAX_UPLOAD_BYTES)
+
+
+def serve_studio(folder: Path, host: str, port: int, tell: Callable[[str], None]) -> None:
+    """Serve the studies of a folder on this machine; `tell` gets the address with its token.
+
+    Raises InputError for a folder that is not there, an address of another machine, or one that is
+    taken.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; name the one that holds your studies")
+    if not is_loopback(host):
+        raise InputError(
+            f"--host {host}: the studio starts runs, so only this machine may reach it"
+        )
+    token = secrets.token_urlsafe(24)
+    serve(site(Studio(folder).routes(), studio_guard(token)), host, port, token, tell)

@@ -1,0 +1,62 @@
+"""The studio in a process of its own, as a user starts it, and a browser."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+from playwright.sync_api import Browser, expect, sync_playwright
+
+from tests.view.conftest import CHROMIUM, FLAGS
+
+
+class StudioProcess:
+    """`folkmoot studio` over a folder; `link` is the address with its token."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        command = [sys.executable, "-m", "folkmoot", "studio", str(folder), "--port", "0"]
+        environ = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY")}
+        self.process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=folder,
+            env={**environ, "PYTHONUNBUFFERED": "1", "XDG_CACHE_HOME": str(folder / ".cache")},
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().decode()
+        found = re.search(r"http://\S+", line)
+        assert found is not None, line
+        self.link = found[0]
+        self.url = self.link.partition("/?")[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def studio(tmp_path: Path) -> Iterator[StudioProcess]:
+    with StudioProcess(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")  # a browser keeps an event loop, which no other test should meet
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine")
+    expect.set_options(timeout=60_000)  # on a busy machine
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield opened
+        opened.close()

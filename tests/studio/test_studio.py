@@ -1,0 +1,281 @@
+"""The studio in a real browser: a study from an empty form to its report, by clicks and by keys."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from folkmoot.engine.session.folder_access import is_held
+from folkmoot.engine.study.study import registered
+from folkmoot.storage.run_folder import MANIFEST
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
+from tests.studio.conftest import StudioProcess
+from tests.waiting import wait_until
+
+SHOTS = os.environ.get("FOLKMOOT_SCREENSHOTS")  # a folder for them
+SECRET = "not-a-real-key-4711"
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    opened = browser.new_page()
+    errors: list[str] = []
+    opened.on("pageerror", lambda e: errors.append(str(e)))
+    opened.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
+    yield opened
+    opened.close()
+    assert errors == []
+
+
+def look(page: Page, name: str) -> None:
+    """Nothing sticks out at either width, and a screen reader has nothing to say against it."""
+    for width in (1280, 375):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
+        found = Axe().run(page)
+        assert found.violations_count == 0, (name, width, found.generate_report())
+        if SHOTS:
+            page.screenshot(path=Path(SHOTS) / f"studio-{name}-{width}.png", full_page=True)
+
+
+def make_study(page: Page, studio: StudioProcess, kind: str, name: str) -> None:
+    """Make a study by clicks, and wait until it is checked."""
+    page.goto(studio.link)
+    page.get_by_label(kind.replace("_", " ").capitalize()).check()
+    page.get_by_label("Name").fill(name)
+    page.get_by_role("button", name="Make it").click()
+    expect(page.locator(".estimate pre")).to_contain_text("Calls")
+
+
+def run_to_report(page: Page, name: str) -> None:
+    """Start the run, and follow it to its report."""
+    page.get_by_role("link", name="Set a budget and run").click()
+    look(page, f"{name}-budget")
+    page.get_by_label("Budget").fill("")
+    expect(page.get_by_label("Budget")).to_have_attribute("required", "")
+    page.get_by_label("Budget").fill("1.50")
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.wait_for_url("**/run/**", timeout=120_000)
+    page.get_by_role("link", name="Read the report").click(timeout=120_000)
+    expect(page).to_have_title(f"{name}: the report – Folkmoot", timeout=120_000)
+
+
+def test_a_study_comes_from_an_empty_form_to_its_report_by_clicks(
+    page: Page, studio: StudioProcess
+) -> None:
+    page.set_viewport_size({"width": 375, "height": 900})
+    page.goto(studio.link)
+    assert "token" not in page.url
+    look(page, "home")
+    make_study(page, studio, "focus_group", "ovens")
+    look(page, "study")
+
+    people = page.get_by_label("Num personas")
+    people.fill("four")
+    mistake = page.locator("#m-f-num_personas")
+    expect(mistake).to_contain_text("whole number")
+    look(page, "mistake")
+    people.fill("4")
+    expect(mistake).to_be_empty()
+    page.get_by_label("Stimulus material").fill("Two lines:\nof an oven")
+    page.get_by_text("Further settings").click()
+    page.get_by_role("button", name="Add to prices").click()
+    page.get_by_label("prices 1", exact=True).fill("199 dollars")
+    file = studio.folder / "ovens" / "focus_group.yaml"
+    wait_until(lambda: "199 dollars" in file.read_text(), file.read_text)
+    written = file.read_text()
+    assert "num_personas: 4                     # people in a group" in written
+    assert "stimulus_material: |\n  Two lines:\n  of an oven\n" in written
+    page.get_by_role("button", name="Remove prices 1").click()
+    expect(page.locator(".estimate pre")).to_contain_text("Calls")
+    assert "199" not in file.read_text().replace("#prices: [199", "")
+    run_to_report(page, "ovens")
+
+    with page.expect_download() as download:
+        page.goto(f"{studio.url}/run/ovens/-/")
+        page.get_by_role("link", name="Download all as zip").click()
+    with zipfile.ZipFile(download.value.path()) as archive:
+        assert {"ovens/study.yaml", "ovens/journal.sqlite"} <= set(archive.namelist())
+    look(page, "run")
+
+
+@pytest.mark.nightly(part="pages")
+@pytest.mark.parametrize("kind", sorted(registered()))
+@pytest.mark.parametrize("width", [375, 1280])
+def test_a_study_of_each_type_comes_to_its_report(
+    page: Page, studio: StudioProcess, kind: str, width: int
+) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    make_study(page, studio, kind, "mine")
+    look(page, kind)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.get_by_role("link", name="Prompts").click()
+    look(page, f"{kind}-prompts")
+    page.go_back()
+    run_to_report(page, "mine")
+
+
+def test_a_study_is_made_and_tried_by_keyboard(page: Page, studio: StudioProcess) -> None:
+    page.goto(studio.link)
+
+    def go_to(role: str, name: str) -> None:
+        wanted = page.get_by_role(role, name=name, exact=True).first  # type: ignore[arg-type]
+        for _ in range(200):
+            if wanted.evaluate("element => element === document.activeElement"):
+                return
+            page.keyboard.press("Tab")
+        raise AssertionError(f"the Tab key does not lead to {name}")
+
+    for _ in range(3):
+        page.keyboard.press("Tab")  # over the links at the top, to the types
+        if page.evaluate("document.activeElement.type") == "radio":
+            break
+    go_to("textbox", "Name")
+    page.keyboard.type("keys")
+    page.keyboard.press("Enter")
+    expect(page.locator(".estimate pre")).to_contain_text("Calls")
+    go_to("button", "Try it")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/run/try_keys/**", timeout=120_000)
+    expect(page.get_by_role("link", name="Read the transcripts")).to_be_visible(timeout=120_000)
+    go_to("link", "Read the transcripts")
+    page.keyboard.press("Enter")
+    expect(page.locator("tbody tr").first).to_be_visible()
+
+
+def test_a_run_goes_on_when_the_studio_is_killed_and_another_one_pauses_and_resumes_it(
+    page: Page, tmp_path: Path
+) -> None:
+    with ServerThread(FaultPlan(), answers="respondent") as server:
+        (tmp_path / "slow.yaml").write_text(
+            "study: focus_group\nproduct_concept: An oven\ncategory: kitchen\nnum_personas: 3\n"
+            "stimulus_material: It cooks.\nquestions_per_phase: 1\nphases: [warmup, reaction]\n"
+            f"model: openai/m\nendpoints: {{openai/m: {server.openai}}}\napi_sleep_seconds: 0.2\n"
+            "coding: off\n"
+        )
+        run = tmp_path / "outputs" / "slow"
+        with StudioProcess(tmp_path) as first:
+            page.goto(first.link)
+            page.get_by_role("link", name="slow.yaml").click()
+            page.get_by_role("link", name="Set a budget and run").click()
+            page.get_by_role("button", name="Run", exact=True).click()
+            expect(page.get_by_role("button", name="Pause")).to_be_visible(timeout=120_000)
+            os.kill(first.process.pid, signal.SIGKILL)
+            first.process.wait()
+        assert is_held(run)
+        with StudioProcess(tmp_path) as second:
+            page.goto(second.link)
+            page.get_by_role("link", name="slow", exact=True).click()
+            page.get_by_role("button", name="Pause").click()
+            expect(page.get_by_text("interrupted, can be resumed")).to_be_visible(timeout=120_000)
+            look(page, "paused")
+            page.get_by_label("Budget").fill("2")
+            page.get_by_role("button", name="Resume").click()
+            wait_until(lambda: '"outcome": "done"' in (run / MANIFEST).read_text())
+            expect(page.get_by_role("link", name="Read the report")).to_be_visible()
+
+
+def test_a_key_stays_in_memory_and_reaches_the_model(page: Page, tmp_path: Path) -> None:
+    with (
+        ServerThread(FaultPlan(), answers="respondent") as server,
+        StudioProcess(tmp_path) as studio,
+    ):
+        page.goto(studio.link)
+        page.get_by_role("link", name="API keys").click()
+        look(page, "keys")
+        page.get_by_label("OPENAI_API_KEY missing").fill(SECRET)
+        page.get_by_role("button", name="Keep OPENAI_API_KEY until the studio ends").click()
+        expect(page.get_by_text("entered here")).to_be_visible()
+        assert SECRET not in page.content()
+        assert server.url.startswith("http://127.0.0.1")
+        for file in tmp_path.rglob("*"):
+            assert not file.is_file() or SECRET.encode() not in file.read_bytes(), file
+        command = Path(f"/proc/{studio.process.pid}/cmdline")
+        assert not command.exists() or SECRET.encode() not in command.read_bytes()
+        page.get_by_role("button", name="Forget OPENAI_API_KEY").click()
+        expect(page.get_by_text("entered here")).to_have_count(0)
+
+
+def test_a_prompt_is_replaced_and_a_broken_one_is_refused(
+    page: Page, studio: StudioProcess
+) -> None:
+    make_study(page, studio, "workbook", "sheet")
+    page.get_by_role("link", name="Prompts").click()
+    look(page, "prompts")
+    make_study(page, studio, "focus_group", "ovens")
+    page.get_by_role("link", name="Prompts").click()
+    page.locator("#text").fill("Hello {{ nothing_of_this_name }}")
+    page.get_by_role("button", name="Save as your own").click()
+    expect(page.get_by_role("alert")).to_contain_text("unknown variable nothing_of_this_name")
+    page.locator("#text").fill("Hello.")
+    page.get_by_role("button", name="Save as your own").click()
+    expect(page.get_by_role("button", name="Back to the shipped prompt")).to_be_visible()
+    assert "prompts: prompts" in (studio.folder / "ovens" / "focus_group.yaml").read_text()
+    page.get_by_role("button", name="Back to the shipped prompt").click()
+    expect(page.get_by_role("button", name="Back to the shipped prompt")).to_have_count(0)
+
+
+def test_files_are_opened_uploaded_and_edited_as_text(page: Page, studio: StudioProcess) -> None:
+    page.goto(studio.link)
+    text = b"# mine\nstudy: focus_group\nproduct_concept: A\ncategory: b\nnum_personas: x\n"
+    page.locator("#file").set_input_files(
+        {"name": "mine.yaml", "mimeType": "text/yaml", "buffer": text}
+    )
+    page.get_by_role("button", name="Open it").click()
+    expect(page.locator("#m-f-num_personas")).to_contain_text("whole number")
+    page.get_by_role("link", name="Text", exact=True).click()
+    look(page, "text")
+    page.locator("#text").fill(text.decode().replace("x", "3"))
+    page.get_by_role("button", name="Save and check").click()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    page.get_by_role("link", name="Form").click()
+    page.locator("#upload").set_input_files(
+        {"name": "people.csv", "mimeType": "text/csv", "buffer": b"id,age\n1,33\n"}
+    )
+    page.get_by_role("button", name="Upload").click()
+    expect(page.get_by_role("link", name="people.csv")).to_be_visible()
+    page.goto(f"{studio.url}/")
+    page.locator("#file").set_input_files(
+        {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"hello"}
+    )
+    page.get_by_role("button", name="Open it").click()
+    expect(page.get_by_role("alert")).to_contain_text("is no study file")
+    page.wait_for_load_state()
+
+
+def test_nobody_without_the_token_and_no_other_site_is_admitted(studio: StudioProcess) -> None:
+    host = studio.url.removeprefix("http://")
+    token = studio.link.partition("token=")[2]
+
+    def asked(path: str, method: str = "GET", body: str = "", **headers: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(host, timeout=60)
+        if body:
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+        connection.request(method, path, body or None, headers)
+        got = connection.getresponse()
+        cookie = got.headers.get("Set-Cookie", "").partition(";")[0]
+        got.read()
+        connection.close()
+        return got.status, cookie
+
+    assert asked("/")[0] == 401
+    assert asked("/?token=wrong")[0] == 401
+    assert asked("/", Host="elsewhere.example")[0] == 421
+    status, cookie = asked(f"/?token={quote(token)}")
+    assert status == 303 and asked("/", Cookie=cookie)[0] == 200
+    sent = urlencode({"kind": "focus_group", "name": "foreign", "form_token": "guessed"})
+    assert asked("/new", "POST", sent, Cookie=cookie)[0] == 403
+    assert asked("/new", "POST", sent)[0] == 401
+    assert not (studio.folder / "foreign").exists()
+    for path in ("/study/..%2F..%2Fetc%2Fpasswd/-/", "/study/nothing.yaml/-/", "/starting/..%2Fx"):
+        assert asked(path, Cookie=cookie)[0] == 404
