@@ -11,7 +11,7 @@ import argparse
 from itertools import islice
 
 from folkmoot.kit import coding
-from folkmoot.kit.coding.coder import system_prompt
+from folkmoot.kit.coding.coder import build_coder_prompt
 from folkmoot.models.call_llm import call_llm
 from tests.kit.test_hand_coded import BOOKS, alpha, by, texts
 
@@ -24,8 +24,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=600, help="longest reply")
     wanted = parser.parse_args()
 
-    def ask(book: coding.Codebook, text: coding.Text) -> str:
-        system = system_prompt(book, text)
+    def ask(book: coding.Codebook, text: coding.TextToCode) -> str:
+        system = build_coder_prompt(book, text)
         return call_llm(wanted.model, None, text.text, system=system, max_tokens=wanted.tokens)
 
     print(f"{'codebook':<12}{'texts':>6}{'read':>6}{'α':>8}")

@@ -11,7 +11,7 @@ from folkmoot import (
     Speaker,
     Study,
     StudyConfig,
-    find_maker,
+    find_persona_source,
 )
 
 OPTIONS = ("Parks", "Jobs", "Streets")
@@ -26,15 +26,15 @@ class Config(StudyConfig):
 
 async def protocol(session: Session[Config]) -> None:
     """Ask everybody which option they choose; record it."""
-    people = find_maker("quota")(session.config.participants, session.rng)
+    people = find_persona_source("quota")(session.config.participants, session.rng)
 
     async def one(scope: Scope, persona: Persona) -> None:
         who = Speaker(persona.id, system=f"You are {persona.text}")
-        said = await scope.ask(who, QUESTION, answer=Choice(OPTIONS))
+        said = await scope.ask(who, QUESTION, answer_type=Choice(OPTIONS))
         choice = None if isinstance(said, Missing) else said
         scope.record("votes", {"participant_id": persona.id, "choice": choice})
 
-    await session.each(people, one)
+    await session.map(people, one)
 
 
 STUDY = Study(name="one_question", title="One question", config=Config, protocol=protocol)

@@ -17,7 +17,7 @@ import folkmoot
 from benchmarks import quick_server
 from benchmarks.http_cost import plain_run
 from benchmarks.measure import peak_mb
-from folkmoot.engine.calls.progress import CallDone, Event, Progress, StageStarted, silent
+from folkmoot.engine.calls.progress import CallDone, Event, Progress, StageStarted, ignore_progress
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PILOT = EXAMPLES / "cross_pollination.yaml"
@@ -97,7 +97,7 @@ def _makespan(
     the last reply; `plain_ratio` what plain aiohttp needs for as many calls to the same server.
     """
 
-    def once(name: str, progress: Progress = silent) -> folkmoot.Run:
+    def once(name: str, progress: Progress = ignore_progress) -> folkmoot.Run:
         there = f"endpoints={{{MODEL}: '{server.openai}'}}"
         return folkmoot.run(
             study,

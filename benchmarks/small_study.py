@@ -37,11 +37,11 @@ async def protocol(session: Session) -> None:
     async def talk(scope: Scope, n: int) -> None:
         who = speaker(n)
         for turn in range(config.turns):
-            said = await scope.ask(who, question(turn), answer=answer)
+            said = await scope.ask(who, question(turn), answer_type=answer)
             value = None if isinstance(said, Missing) else said
             scope.record("votes", {"participant": who.id, "turn": turn, "said": value})
 
-    await session.each(range(config.participants), talk)
+    await session.map(range(config.participants), talk)
 
 
 STUDY = Study(name="benchmark", title="A study to measure", config=Config, protocol=protocol)

@@ -10,7 +10,7 @@ from folkmoot import (
     Choice,
     Field,
     Finding,
-    Grid,
+    ResultTable,
     Missing,
     Number,
     Row,
@@ -23,7 +23,7 @@ from folkmoot import (
     Transcript,
     Utterance,
     column,
-    find_maker,
+    find_persona_source,
 )
 from folkmoot.measures.dri import consistency, group_dri
 
@@ -54,27 +54,27 @@ async def protocol(session: Session[Survey]) -> None:
     size = config.groups * config.group_size
     people = [
         Speaker(p.id, p.name, system=f"You are {p.text}\n\n{config.case}")
-        for p in find_maker("quota")(size, session.at("people").rng)
+        for p in find_persona_source("quota")(size, session.child("people").rng)
     ]
     groups = {f"group_{n + 1}": people[n :: config.groups] for n in range(config.groups)}
-    await session.each(groups, deliberation)
+    await session.map(groups, deliberation)
 
 
 async def deliberation(scope: Scope, group: list[Speaker]) -> None:
     number = int(scope.path[-1].removeprefix("group_"))
     config = scope.root.config
-    await scope.at("before").each(group, lambda s, who: survey(s, who, number, Transcript()))
+    await scope.child("before").map(group, lambda s, who: survey(s, who, number, Transcript()))
 
     async def speak(turn: Scope, who: Speaker, heard: Transcript) -> Utterance | None:
         prompt = "Say what weighs with you, and answer the others."
-        said = await turn.ask(who, prompt, heard=heard, about=config.case)
+        said = await turn.ask(who, prompt, history=heard, about=config.case)
         return None if isinstance(said, Missing) else Utterance(who.id, said, who.name)
 
     heard = Transcript()
     for n in range(config.rounds):
         order = [group[i] for i in scope.rng.permutation(len(group))]
-        heard = await scope.at(f"round{n + 1}").in_turn(order, speak, heard)
-    await scope.at("after").each(group, lambda s, who: survey(s, who, number, heard))
+        heard = await scope.child(f"round{n + 1}").take_turns(order, speak, heard)
+    await scope.child("after").map(group, lambda s, who: survey(s, who, number, heard))
 
 
 async def survey(scope: Scope, who: Speaker, group: int, heard: Transcript) -> None:
@@ -86,12 +86,12 @@ async def survey(scope: Scope, who: Speaker, group: int, heard: Transcript) -> N
 
     for n, text in enumerate(config.considerations, 1):
         ask = f"How far do you agree, from 1 (not at all) to 7 (fully)? “{text}”"
-        record(f"C{n}", await scope.ask(who, ask, heard=heard, answer=Number(1, 7), about=text))
+        record(f"C{n}", await scope.ask(who, ask, history=heard, answer_type=Number(1, 7), about=text))
     left, ranks = list(config.policies), dict.fromkeys(config.policies)
     for rank in range(1, len(config.policies)):
         listed = "\n".join(f"- {policy}" for policy in left)
         ask = f"Which of these would you put {'first' if rank == 1 else 'next'}?\n{listed}"
-        chosen = await scope.ask(who, ask, heard=heard, answer=Choice(left), about=config.case)
+        chosen = await scope.ask(who, ask, history=heard, answer_type=Choice(left), about=config.case)
         if isinstance(chosen, Missing):
             break
         ranks[chosen] = rank
@@ -104,7 +104,7 @@ async def survey(scope: Scope, who: Speaker, group: int, heard: Transcript) -> N
 
 def index(run: RunFolder, group: int, wave: str) -> float:
     """The Deliberative Reason Index of one group in one wave; people with gaps are left out."""
-    rows = run.table("survey").rows(named=True)
+    rows = run.read_table("survey").rows(named=True)
     people: dict[str, dict[str, float]] = {}
     for row in rows:
         if (row["group"], row["wave"]) == (group, wave) and row["value"] is not None:
@@ -119,11 +119,11 @@ def index(run: RunFolder, group: int, wave: str) -> float:
 
 
 def findings(run: RunFolder) -> list[Finding]:
-    groups = sorted(set(run.table("survey")["group"]))
+    groups = sorted(set(run.read_table("survey")["group"]))
     rows = [(g, index(run, g, "before"), index(run, g, "after")) for g in groups]
     risen = sum(after > before for _, before, after in rows)
     says = f"The index rose in {risen} of {len(rows)} groups."
-    grid = Grid(("group", "before", "after"), tuple(rows))
+    grid = ResultTable(("group", "before", "after"), tuple(rows))
     return [
         Finding(
             "dri",

@@ -3,8 +3,8 @@
 from statistics import median, quantiles
 
 from folkmoot import (
-    BaseModel, Field, Finding, Grid, Json, Missing, Number, Row, RunFolder, Scope, Session, Speaker,
-    Study, StudyConfig, column, find_maker,
+    BaseModel, Field, Finding, ResultTable, Json, Missing, Number, Row, RunFolder, Scope, Session, Speaker,
+    Study, StudyConfig, column, find_persona_source,
 )
 
 
@@ -36,25 +36,25 @@ class Estimate(Row, table="estimates"):
 
 async def protocol(session: Session[Panel]) -> None:
     config = session.config
-    drawn = find_maker("quota")(config.experts, session.at("panel").rng)
+    drawn = find_persona_source("quota")(config.experts, session.child("panel").rng)
     experts = [Speaker(p.id, p.name, system=f"You are {p.text}") for p in drawn]
     ask = f"{config.question} Reply with a number from {config.low:g} to {config.high:g} only."
 
     async def estimate(scope: Scope, who: Speaker, prompt: str) -> float | None:
         wanted = Number(config.low, config.high)
-        number = await scope.ask(who, prompt, answer=wanted, about=config.question)
+        number = await scope.ask(who, prompt, answer_type=wanted, about=config.question)
         return None if isinstance(number, Missing) else number
 
     async def first(scope: Scope, who: Speaker) -> Estimate:
         number = await estimate(scope, who, ask)
         why = f"{config.question} What speaks for your estimate ({number}), and what against it? "
         why += "Reply as JSON with main_reason and main_doubt, one sentence each."
-        grounds = await scope.ask(who, why, answer=Json(Grounds), about=config.question)
+        grounds = await scope.ask(who, why, answer_type=Json(Grounds), about=config.question)
         said = {} if isinstance(grounds, Missing) else grounds.model_dump()
         scope.record(row := Estimate(round=1, participant_id=who.id, estimate=number, **said))
         return row
 
-    told = await session.at("round1").each(experts, first)
+    told = await session.child("round1").map(experts, first)
     numbers = [row.estimate for row in told.values() if row.estimate is not None]
     panel = f"The panel's median is {median(numbers):g}. Reasons given:" if numbers else ""
     panel += "".join(f"\n- {row.main_reason}" for row in told.values() if row.main_reason)
@@ -65,14 +65,14 @@ async def protocol(session: Session[Panel]) -> None:
         number = await estimate(scope, who, f"{heard}\n\n{ask}")
         scope.record(Estimate(round=2, participant_id=who.id, estimate=number))
 
-    await session.at("round2").each(experts, second)
+    await session.child("round2").map(experts, second)
 
 
 def findings(run: RunFolder) -> list[Finding]:
-    rounds = run.table("estimates").drop_nulls("estimate").group_by("round", maintain_order=True)
+    rounds = run.read_table("estimates").drop_nulls("estimate").group_by("round", maintain_order=True)
     cuts = [(n, *quantiles(rows["estimate"], method="inclusive")) for (n,), rows in rounds]
     says = " ".join(f"Round {n}: median {m:g}, quartiles {a:g} to {b:g}." for n, a, m, b in cuts)
-    grid = Grid(("round", "q1", "median", "q3"), tuple(cuts))
+    grid = ResultTable(("round", "q1", "median", "q3"), tuple(cuts))
     return [Finding("estimates", "Estimates of the panel", says, grid, headline=True)]
 
 

@@ -12,8 +12,8 @@ import pytest
 
 import folkmoot
 from folkmoot.measures.dri import consistency, group_dri
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "deliberation_survey.yaml"
 SMALL = {"groups": 2, "group_size": 4, "rounds": 1}
@@ -22,7 +22,7 @@ SMALL = {"groups": 2, "group_size": 4, "rounds": 1}
 def test_everybody_answers_every_item_twice_and_hears_the_group_in_between(tmp_path: Path) -> None:
     heard: dict[str, int] = {}
 
-    def answer(request: Request, address: str) -> str:
+    def answer(request: ModelRequest, address: str) -> str:
         text = " ".join(m.content for m in request.messages)
         heard[address] = text.count("the harbour matters to")
         if "/round1/" in address:
@@ -34,7 +34,11 @@ def test_everybody_answers_every_item_twice_and_hears_the_group_in_between(tmp_p
 
     overrides = tuple(f"{k}={v}" for k, v in SMALL.items())
     run = folkmoot.run(
-        EXAMPLE, out=tmp_path / "run", trust=True, provider=Scripted(answer), overrides=overrides
+        EXAMPLE,
+        out=tmp_path / "run",
+        trust=True,
+        provider=ScriptedProvider(answer),
+        overrides=overrides,
     )
     survey = run.table("survey")
     assert survey.height == 2 * 8 * (6 + 4)

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import folkmoot
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -37,7 +37,7 @@ def test_the_panel_reads_itself_and_estimates_again(tmp_path: Path) -> None:
 def test_the_second_round_shows_the_median_and_every_reason(tmp_path: Path) -> None:
     seen: dict[str, str] = {}
 
-    def answer(request: Request, address: str) -> str:
+    def answer(request: ModelRequest, address: str) -> str:
         if address.startswith("round2/"):
             seen.setdefault(address.split("/")[1], request.messages[-1].content)
         if request.schema is not None:
@@ -45,7 +45,10 @@ def test_the_second_round_shows_the_median_and_every_reason(tmp_path: Path) -> N
         return "I cannot say" if "q_00001/" in address else "30"
 
     run = folkmoot.run(
-        EXAMPLES / "delphi.yaml", out=tmp_path / "run", trust=True, provider=Scripted(answer)
+        EXAMPLES / "delphi.yaml",
+        out=tmp_path / "run",
+        trust=True,
+        provider=ScriptedProvider(answer),
     )
     assert run.table("estimates")["estimate"].null_count() == 2
     reasons = [f"- Because of q_{n:05}" for n in range(1, 13)]

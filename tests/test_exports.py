@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import folkmoot
-from folkmoot.engine.study.study import installed_studies
+from folkmoot.engine.study.study import load_installed_studies
 
 EXTRAS = {"ray"}  # imported by modules of their own, which nobody needs without them
 
@@ -47,7 +47,7 @@ def test_every_module_says_what_it_is_for() -> None:
 
 
 def test_every_study_type_and_provider_loads() -> None:
-    studies, problems = installed_studies()
+    studies, problems = load_installed_studies()
     assert problems == []
     names = [point.name for point in entry_points(group="folkmoot.studies")]
     assert sorted(s.name for s in studies) == sorted(names)

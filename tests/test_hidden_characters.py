@@ -16,8 +16,8 @@ from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
 from folkmoot.hidden_characters import hidden_in, without_hidden
 from folkmoot.people.sources import table
-from folkmoot.report.document.charts import svgs
-from folkmoot.storage.findings import Bars
+from folkmoot.report.document.charts import render_svgs
+from folkmoot.storage.findings import BarChart
 from tests.faults.lab import PILOT
 from tests.studies.workbook.workbook_builder import good, mistakes, put, read
 
@@ -128,14 +128,14 @@ def test_a_table_of_people_names_the_line_of_an_id(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     pl.DataFrame({"id": ["a", "b\u202e"], "text": ["A co\u200bok.", "A baker."]}).write_csv(path)
     with pytest.raises(InputError, match=r"people.csv:3: id: the id holds U\+202E"):
-        table.read(path)
+        table.read_personas(path)
     pl.DataFrame({"id": ["a", "b"], "text": ["A co\u200bok.", "A baker."]}).write_csv(path)
-    assert table.read(path)[0].text == "A cook."
+    assert table.read_personas(path)[0].text == "A cook."
 
 
 @pytest.mark.parametrize("character", HIDDEN)
 def test_no_chart_stops_at_one(character: str) -> None:
-    (drawn,) = svgs(Bars((("x", f"Par{character}ks", 1.0),)), f"Bars{character}")
+    (drawn,) = render_svgs(BarChart((("x", f"Par{character}ks", 1.0),)), f"Bars{character}")
     drawn.encode()
     assert "Parks" in drawn
 

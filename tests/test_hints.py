@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import folkmoot
-from folkmoot.hints import did_you_mean, enumerated, nearest, shortened, some_of
+from folkmoot.hints import closest_name, did_you_mean, join_first, join_words, shorten
 
 KEYS = ["interview_turns", "threshold_percent", "max_api_retries", "seed", "model"]
 
@@ -28,7 +28,7 @@ KEYS = ["interview_turns", "threshold_percent", "max_api_retries", "seed", "mode
     ],
 )
 def test_the_name_that_was_meant(said: str, meant: str | None) -> None:
-    assert nearest(said, KEYS) == meant
+    assert closest_name(said, KEYS) == meant
     assert did_you_mean(said, KEYS, "look again") == (
         f"did you mean {meant}?" if meant else "look again"
     )
@@ -42,7 +42,7 @@ def test_several_guesses_come_nearest_first() -> None:
 @given(st.lists(st.text(min_size=1), min_size=1, unique=True), st.data())
 def test_a_known_name_is_its_own_nearest_up_to_case(known: list[str], data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(known))
-    found = nearest(name, known)
+    found = closest_name(name, known)
     assert found is None or found in known
     if re.search(r"\w", name):
         assert found is not None
@@ -59,9 +59,9 @@ def test_nobody_else_words_a_guess() -> None:
 
 
 def test_names_in_words_and_texts_cut_short() -> None:
-    assert [enumerated(list(names)) for names in ("", "a", "ab", "abc")] == [
+    assert [join_words(list(names)) for names in ("", "a", "ab", "abc")] == [
         *("", "a", "a and b", "a, b and c")
     ]
-    assert (some_of(list("abc")), some_of(list("abcd"), 2)) == ("a, b, c", "a, b and 2 more")
-    assert shortened("x" * 80) == "x" * 80
-    assert shortened("x" * 81) == "x" * 79 + "…"
+    assert (join_first(list("abc")), join_first(list("abcd"), 2)) == ("a, b, c", "a, b and 2 more")
+    assert shorten("x" * 80) == "x" * 80
+    assert shorten("x" * 81) == "x" * 79 + "…"

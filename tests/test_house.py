@@ -42,7 +42,7 @@ from folkmoot import Choice, Session, Speaker, Study, StudyConfig
 
 async def protocol(session: Session) -> None:
     asked = session.prompt("vote")
-    said = await session.ask(Speaker("p1"), asked, answer=Choice(("plan", "plant")))
+    said = await session.ask(Speaker("p1"), asked, answer_type=Choice(("plan", "plant")))
     session.record("votes", {"said": said})
 
 STUDY = Study("vote", "A vote", StudyConfig, protocol, prompts=Path(__file__).parent / "prompts")

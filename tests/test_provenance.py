@@ -13,26 +13,26 @@ from hypothesis import strategies as st
 
 from folkmoot import Choice, Missing, Scope, Session, Speaker, Study, StudyConfig
 from folkmoot.conversation.prompts import Prompt, PromptLibrary
-from folkmoot.conversation.transcript import EMPTY, Utterance, build_messages
+from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Utterance, build_messages
 from folkmoot.errors import ProtocolError
 from folkmoot.provenance import (
     Quoted,
     Source,
     SourcedText,
     Span,
-    cell,
-    concatenate,
+    cell_id,
+    concatenate_texts,
     count_unattributed,
-    enclose,
-    join,
-    quote,
+    enclose_text,
+    join_texts,
     quote_all,
+    quote_value,
     replace_words,
 )
 from tests.helpers_provenance import Told, sources_in, told
 
-PARK = quote("Park", "option", "study.options")
-ANN = quote("I like trees.", "utterance", "talk/ann/ask0", "ann")
+PARK = quote_value("Park", "option", "study.options")
+ANN = quote_value("I like trees.", "utterance", "talk/ann/ask0", "ann")
 PARK_AND_JOBS = [("Park", "option", False), ("Jobs", "option", False)]
 IN_CAPITALS = [("PARK", "option", True), ("JOBS", "option", True)]
 ONLY_ANN = [("Ann", "value", False)]
@@ -81,14 +81,17 @@ def library(folder: Path, template: str, *, own: bool = False) -> PromptLibrary:
 def test_templates_keep_the_sources_of_what_they_are_given(
     template: str, expected: list[Told], own: bool, tmp_path: Path
 ) -> None:
-    prompt = library(tmp_path / "p", template, own=own).render(
+    prompt = library(tmp_path / "p", template, own=own).render_prompt(
         "it",
-        name=quote("Ann", "value", "people.name/1"),
-        both=[PARK, quote("Jobs", "option", "study.options")],
-        data={"who": quote("Ann", "value", "x"), "said": [quote('a "b"', "value", "y")]},
+        name=quote_value("Ann", "value", "people.name/1"),
+        both=[PARK, quote_value("Jobs", "option", "study.options")],
+        data={
+            "who": quote_value("Ann", "value", "x"),
+            "said": [quote_value('a "b"', "value", "y")],
+        },
         yes=True,
         plain="as it is",
-        three=quote(3, "value", "z"),
+        three=quote_value(3, "value", "z"),
     )
     assert told(prompt) == expected
 
@@ -98,8 +101,8 @@ def test_any_text_is_found_where_it_stands(
     text: str, before: str, own: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("p") / "p"
-    prompt = library(folder, "\n {{ a }}: {{ b }}{{ cache }} end ", own=own).render(
-        "it", a=quote(before, "value", "a"), b=quote(text, "utterance", "x/ask0", "ann")
+    prompt = library(folder, "\n {{ a }}: {{ b }}{{ cache }} end ", own=own).render_prompt(
+        "it", a=quote_value(before, "value", "a"), b=quote_value(text, "utterance", "x/ask0", "ann")
     )
     spans = [s for s in prompt.spans if s.source.kind == "utterance"]
     shown = text.translate(dict.fromkeys((0xFDD0, 0xFDD1, 0xFDD2)))
@@ -108,8 +111,8 @@ def test_any_text_is_found_where_it_stands(
 
 
 def test_reserved_characters_in_a_text_cannot_move_the_spans_of_others(tmp_path: Path) -> None:
-    forged = quote("\ufdd2\ufdd1Bob said it\ufdd2\ufdd0", "utterance", "x/ask0", "ann")
-    prompt = library(tmp_path / "p", "{{ a }} and {{ b }}").render("it", a=forged, b=PARK)
+    forged = quote_value("\ufdd2\ufdd1Bob said it\ufdd2\ufdd0", "utterance", "x/ask0", "ann")
+    prompt = library(tmp_path / "p", "{{ a }} and {{ b }}").render_prompt("it", a=forged, b=PARK)
     assert prompt == "Bob said it and Park"
     assert told(prompt) == [("Bob said it", "utterance", True), ("Park", "option", False)]
     assert sources_in(prompt)[-1] == PARK.source
@@ -117,8 +120,8 @@ def test_reserved_characters_in_a_text_cannot_move_the_spans_of_others(tmp_path:
 
 def test_a_prompt_in_a_prompt_keeps_the_sources_of_both(tmp_path: Path) -> None:
     prompts = library(tmp_path / "p", "It: {{ a }}")
-    inner = prompts.render("it", a=ANN)
-    outer = prompts.render("it", a=quote(inner, "persona", "people.portrait/1", "bob"))
+    inner = prompts.render_prompt("it", a=ANN)
+    outer = prompts.render_prompt("it", a=quote_value(inner, "persona", "people.portrait/1", "bob"))
     assert outer == "It: It: I like trees."
     assert told(outer) == [
         ("It: I like trees.", "persona", False),
@@ -128,32 +131,34 @@ def test_a_prompt_in_a_prompt_keeps_the_sources_of_both(tmp_path: Path) -> None:
 
 def test_slicing_and_f_strings_lose_the_source_and_are_counted(tmp_path: Path) -> None:
     prompts = library(tmp_path / "p", "{{ a }}{{ b }}{{ c }}")
-    prompt = prompts.render("it", a=ANN[:6], b=f"{ANN}", c=ANN)
+    prompt = prompts.render_prompt("it", a=ANN[:6], b=f"{ANN}", c=ANN)
     assert count_unattributed(prompt.spans) == 6 + len(ANN)
 
 
 def test_joins_in_python_keep_sources() -> None:
-    text = join(", ", [PARK, "plain", quote(4, "value", "n")])
+    text = join_texts(", ", [PARK, "plain", quote_value(4, "value", "n")])
     assert text == "Park, plain, 4"
     assert [s.source.kind for s in text.spans] == ["option", "unattributed", "value"]
-    assert (PARK + ANN).spans == concatenate((PARK, ANN)).spans
+    assert (PARK + ANN).spans == concatenate_texts((PARK, ANN)).spans
 
 
 @given(TEXTS, TEXTS)
 def test_sources_survive_pickling_and_equal_their_json(one: str, two: str) -> None:
-    text = quote(join(" ", (quote(one, "utterance", "a/ask0", "ann"), two)), "summary", "s.t/1")
+    text = quote_value(
+        join_texts(" ", (quote_value(one, "utterance", "a/ask0", "ann"), two)), "summary", "s.t/1"
+    )
     for made in (text, Prompt(text, text.spans, (1,)), SourcedText(text, text.spans), ANN):
         back = pickle.loads(pickle.dumps(made))
         assert back == made and back.spans == made.spans and type(back) is type(made)
         assert json.loads(json.dumps(made)) == made
-    number = pickle.loads(pickle.dumps(quote(3, "value", "n")))
+    number = pickle.loads(pickle.dumps(quote_value(3, "value", "n")))
     assert number + 1 == 4 and number.source.id == "n"
 
 
 @given(st.lists(st.sampled_from(["an ", "xx", "x", "", "by"]), max_size=6))
 def test_a_word_is_replaced_as_in_a_plain_text_and_sources_follow(parts: list[str]) -> None:
-    text = join("|", [quote(part, "value", f"v/{n}") for n, part in enumerate(parts)])
-    whole = enclose(text, Source("material", "study.text"))
+    text = join_texts("|", [quote_value(part, "value", f"v/{n}") for n, part in enumerate(parts)])
+    whole = enclose_text(text, Source("material", "study.text"))
     changed = replace_words(whole, "xx", "[image]")
     assert changed == str(whole).replace("xx", "[image]")
     shown = {s.source.id: changed[s.start : s.end] for s in changed.spans}
@@ -164,7 +169,7 @@ def test_a_word_is_replaced_as_in_a_plain_text_and_sources_follow(parts: list[st
 
 
 def test_an_enclosed_text_keeps_what_is_unknown_in_it() -> None:
-    text = enclose(join(" ", [PARK, "leaked"]), Source("material", "study.text"))
+    text = enclose_text(join_texts(" ", [PARK, "leaked"]), Source("material", "study.text"))
     assert count_unattributed(text.spans) == len("leaked")
 
 
@@ -181,10 +186,14 @@ def test_settings_are_quoted_with_the_keys_of_the_study_file() -> None:
 
 
 def test_a_history_says_who_said_what_and_where() -> None:
-    bob = Speaker("bob", "Bob", system=str(quote("You are Bob.", "persona", "p/1", "bob")))
-    history = EMPTY + Utterance("ann", ANN, "Ann") + Utterance("bob", "Me too.", id="talk/bob/ask0")
+    bob = Speaker("bob", "Bob", system=str(quote_value("You are Bob.", "persona", "p/1", "bob")))
+    history = (
+        EMPTY_TRANSCRIPT
+        + Utterance("ann", ANN, "Ann")
+        + Utterance("bob", "Me too.", id="talk/bob/ask0")
+    )
     history += Utterance("cat", "Not I.", "Cat")
-    built = build_messages(bob, history, Prompt("And Park?", (PARK.spans[0].shift(4),)))
+    built = build_messages(bob, history, Prompt("And Park?", (PARK.spans[0].shift_span(4),)))
     shown = [
         (built.messages[s.message].content[s.start : s.end], s.source.speaker, s.source.id)
         for s in built.spans
@@ -199,8 +208,8 @@ def test_a_history_says_who_said_what_and_where() -> None:
 
 
 def test_a_vote_in_a_history_is_the_answer_that_was_recorded() -> None:
-    vote = quote("Park", "answer", "vote/ann/ask0", "ann")
-    history = EMPTY + Utterance("", SourcedText("Vote.")) + Utterance("ann", vote)
+    vote = quote_value("Park", "answer", "vote/ann/ask0", "ann")
+    history = EMPTY_TRANSCRIPT + Utterance("", SourcedText("Vote.")) + Utterance("ann", vote)
     built = build_messages(Speaker("ann"), history, SourcedText("How sure are you?"))
     assert built.spans == (Span(0, 4, Source("answer", "vote/ann/ask0", "ann"), 1),)
 
@@ -211,10 +220,10 @@ class Config(StudyConfig):
 
 def play(protocol: object, folder: Path, answers: dict[str, str]) -> pl.DataFrame:
     from folkmoot import run
-    from folkmoot.models.scripted import Scripted
+    from folkmoot.models.scripted import ScriptedProvider
 
     study = Study("it", "It", Config, protocol)  # type: ignore[arg-type]
-    provider = Scripted(lambda _request, address: answers.get(address, "Park"))
+    provider = ScriptedProvider(lambda _request, address: answers.get(address, "Park"))
     return run(study, {}, out=folder, provider=provider).table("provenance")
 
 
@@ -225,14 +234,14 @@ def test_what_was_said_is_recorded_once_and_quoted_with_its_address(tmp_path: Pa
         async def talk(scope: Scope) -> Quoted:
             said = await scope.ask(ann, "Why?")
             assert not isinstance(said, Missing)
-            return scope.say(ann, said, round=2, public=False).quoted
+            return scope.say(ann, said, round=2, public=False).quoted_text
 
-        reason = await talk(session.at("reasons"))
-        vote = await session.at("vote").ask(ann, "Vote", answer=Choice(("Park", "Jobs")))
+        reason = await talk(session.child("reasons"))
+        vote = await session.child("vote").ask(ann, "Vote", answer_type=Choice(("Park", "Jobs")))
         assert not isinstance(vote, Missing)
         asked = f"Ann says: {reason} She votes {vote}."
-        await session.at("last").ask(bob, asked, shows=(reason, vote))
-        session.at("end").say(bob, "I have nothing to say.")
+        await session.child("last").ask(bob, asked, shows=(reason, vote))
+        session.child("end").say(bob, "I have nothing to say.")
 
     spans = play(protocol, tmp_path / "run", {"reasons/ask0": "Trees."})
     last = spans.filter(address="last/ask0")
@@ -260,7 +269,7 @@ def test_a_text_that_is_said_to_be_shown_must_be_there(tmp_path: Path) -> None:
 
 def test_a_reply_that_is_given_back_is_the_speakers_own(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
-        await session.ask(Speaker("ann"), "Vote", answer=Choice(("Park", "Jobs")))
+        await session.ask(Speaker("ann"), "Vote", answer_type=Choice(("Park", "Jobs")))
 
     spans = play(protocol, tmp_path / "run", {"ask0": "Something else."})
     again = spans.filter(address="ask0.r1", kind="reply")
@@ -270,7 +279,7 @@ def test_a_reply_that_is_given_back_is_the_speakers_own(tmp_path: Path) -> None:
 
 
 def test_ids_of_cells_name_table_column_and_key() -> None:
-    assert cell("items.text", "hall", 3) == "items.text/hall/3"
+    assert cell_id("items.text", "hall", 3) == "items.text/hall/3"
     assert Source("utterance", "a/b/ask0#A01").address == "a/b/ask0"
     assert Source("utterance", "a/b/said0").address == ""
     assert Source("material", "study.topic").address == ""

@@ -14,11 +14,21 @@ import pytest
 from typer.testing import CliRunner
 
 import folkmoot
-from folkmoot import Choice, Finding, Grid, RunFolder, Scope, Session, Speaker, Study, StudyConfig
+from folkmoot import (
+    Choice,
+    Finding,
+    ResultTable,
+    RunFolder,
+    Scope,
+    Session,
+    Speaker,
+    Study,
+    StudyConfig,
+)
 from folkmoot.cli.app import app
-from folkmoot.errors import BudgetReached, DriftError, InputError, RunExists, StorageError
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.errors import BudgetReachedError, DriftError, InputError, RunExistsError, StorageError
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from tests.fenced import blocks
 
 ROOT = Path(__file__).parents[1]
@@ -34,15 +44,19 @@ class Config(StudyConfig):
 
 async def protocol(session: Session[Config]) -> None:
     async def vote(scope: Scope, number: int) -> None:
-        said = await scope.ask(Speaker(f"p{number}"), "Yes or no?", answer=Choice(("yes", "no")))
+        said = await scope.ask(
+            Speaker(f"p{number}"), "Yes or no?", answer_type=Choice(("yes", "no"))
+        )
         scope.record("votes", {"id": f"p{number}", "vote": str(said)})
 
-    await session.each(range(session.config.people), vote)
+    await session.map(range(session.config.people), vote)
 
 
 def findings(run: RunFolder) -> list[Finding]:
-    votes = run.table("votes")
-    grid = Grid(("votes", "yes_rate"), ((votes.height, float((votes["vote"] == "yes").mean())),))
+    votes = run.read_table("votes")
+    grid = ResultTable(
+        ("votes", "yes_rate"), ((votes.height, float((votes["vote"] == "yes").mean())),)
+    )
     return [Finding("votes", "The vote", f"{votes.height} voted.", grid, headline=True)]
 
 
@@ -51,13 +65,13 @@ STUDY = Study(
 )
 
 
-class Counted(Scripted):
+class Counted(ScriptedProvider):
     """Answers yes and counts how often it was asked."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-        def answer(_request: Request, address: str) -> str:
+        def answer(_request: ModelRequest, address: str) -> str:
             self.asked.append(address)
             return "yes"
 
@@ -81,7 +95,7 @@ def test_a_cell_that_is_run_again_asks_nothing_and_has_the_same_tables(model: Co
 
 
 def test_a_cell_that_was_stopped_goes_on_when_it_is_run_again(model: Counted) -> None:
-    with pytest.raises(BudgetReached):
+    with pytest.raises(BudgetReachedError):
         folkmoot.run(STUDY, {"budget_calls": 3}, provider=model)
     done = folkmoot.run(STUDY, {}, provider=model)
     assert len(model.asked) == len(set(model.asked)) == 4 and not done.partial
@@ -104,7 +118,7 @@ def test_a_changed_cell_loses_nothing_and_says_how_to_run_it(model: Counted) -> 
 
 def test_error_refuses_an_existing_run_and_nothing_else(model: Counted) -> None:
     first = folkmoot.run(STUDY, {}, provider=model, if_exists="error")
-    with pytest.raises(RunExists, match="if_exists"):
+    with pytest.raises(RunExistsError, match="if_exists"):
         folkmoot.run(STUDY, {}, provider=model, if_exists="error")
     assert len(model.asked) == 4 == first.manifest["calls"]
     with pytest.raises(InputError, match="'resume', 'new', 'error'"):
@@ -119,7 +133,7 @@ def test_a_folder_that_holds_no_run_is_refused(
 ) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.md").write_text("mine")
-    with pytest.raises(RunExists):
+    with pytest.raises(RunExistsError):
         folkmoot.run(STUDY, {}, provider=model, out="thesis", if_exists=if_exists)
     assert [p.name for p in (tmp_path / "thesis").iterdir()] == ["chapter.md"] and not model.asked
 
@@ -147,7 +161,7 @@ def test_findings_read_as_the_command_line_prints_them(model: Counted) -> None:
 
 
 def test_a_paused_run_is_loaded_with_what_it_has(model: Counted) -> None:
-    with pytest.raises(BudgetReached):
+    with pytest.raises(BudgetReachedError):
         folkmoot.run(STUDY, {"budget_calls": 3}, provider=model)
     run = folkmoot.load("outputs/vote")
     assert run.partial.startswith("PARTIAL") and run.partial in repr(run)
@@ -172,12 +186,12 @@ def test_the_methods_do_what_the_commands_do(example: folkmoot.Run) -> None:
     loaded = folkmoot.load(example.path)
     written = loaded.report()
     assert written == example.path / "report.html" and "<html" in written.read_text("utf-8")
-    assert loaded.verify().consistent
+    assert loaded.verify().is_consistent
     check = example.check()
     assert check.estimate.calls == example.manifest["calls"] and "Calls " in repr(check)
     priced = loaded.check("openai/gpt-4o")
     assert re.search(r"^Cost +about \$\d", repr(priced), re.MULTILINE), repr(priced)
-    for power in (example.power(), loaded.power()):
+    for power in (example.load_run(), loaded.load_run()):
         assert power[0].title in said("power", study) and power[0].title in repr(power)
 
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.cli.tables import finding_view
-from folkmoot.engine.journal.journal import Entry
+from folkmoot.engine.journal.journal import JournalEntry
 from folkmoot.people.sources import persona_hub
 from tests.fenced import block_with, blocks, run_python
 from tests.servers.faults import FaultPlan
@@ -154,7 +154,7 @@ def test_the_indexes_name_every_page() -> None:
 
 def test_the_page_on_run_folders_explains_the_journal() -> None:
     page = (ROOT / "docs/run_folder.md").read_text("utf-8")
-    for field in Entry._fields:
+    for field in JournalEntry._fields:
         assert f"`{field}`" in page, field
 
 

@@ -13,11 +13,11 @@ from statsmodels.stats.multitest import multipletests
 import folkmoot
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.grid import run_grid
-from folkmoot.engine.study.study import findings_of, registered, study_of_run
+from folkmoot.engine.study.study import compute_findings, find_study_of_run, registered_studies
 from folkmoot.measures.wording import find_forbidden
-from folkmoot.report.comparison.pooled import pooled
-from folkmoot.report.export import export
-from folkmoot.storage.findings import Cell
+from folkmoot.report.comparison.pooled import pooled_findings
+from folkmoot.report.export import export_run
+from folkmoot.storage.findings import TableCell
 from folkmoot.storage.run_folder import RunFolder
 from tests.planted.test_null_runs import study_file
 from tests.recompute import RECOMPUTED, Rows, pooled_changes, same
@@ -41,7 +41,7 @@ WIDER = {
     "focus_group": ("replications=5",),
     "negotiation": ("group_types=[spouses]", "groups_per_type=5"),
 }
-Told = list[dict[str, Cell]]
+Told = list[dict[str, TableCell]]
 
 
 def made(source: Path, folder: Path, overrides: tuple[str, ...]) -> dict[str, Told]:
@@ -49,8 +49,8 @@ def made(source: Path, folder: Path, overrides: tuple[str, ...]) -> dict[str, To
     what no test of one run shows."""
     folkmoot.run(source, model="synthetic", out=folder / "run", overrides=overrides)
     run = RunFolder(folder / "run")
-    export(run, "csv", folder / "csv")
-    findings = findings_of(study_of_run(run), run)
+    export_run(run, "csv", folder / "csv")
+    findings = compute_findings(find_study_of_run(run), run)
     for f in findings:
         for text in (f.title, f.says, *f.notes, f.grid.caption, f.conclusion):
             assert not find_forbidden(text), text
@@ -98,7 +98,7 @@ def compared(study: str, source: Path, folder: Path, overrides: tuple[str, ...])
                 assert faults(study, key, wrong, rows), (key, column)
 
 
-def otherwise(cell: Cell) -> Cell:
+def otherwise(cell: TableCell) -> TableCell:
     """Another cell of its kind, a figure off by a thousandth."""
     if isinstance(cell, bool) or cell is None:
         return not cell
@@ -111,7 +111,7 @@ def example(study: str) -> Path:
     return EXAMPLES / ("public_goods.xlsx" if study == "workbook" else f"{study}.yaml")
 
 
-@pytest.mark.parametrize("study", sorted(registered()))
+@pytest.mark.parametrize("study", sorted(registered_studies()))
 def test_headline_figures_can_be_computed_from_the_exported_files(
     study: str, tmp_path: Path
 ) -> None:
@@ -173,11 +173,11 @@ def test_p_of_a_grid_is_that_of_a_t_test_over_its_repeats(tmp_path: Path) -> Non
     how = RunOptions(out=tmp_path / "grid", model="synthetic")
     grid = run_grid(tmp_path / "study.yaml", how, {"respondent.persuasion": ["0.5", "1.5"]}, 5)
     exported: dict[int, list[Path]] = {}
-    for cell, run in grid.finished().values():
+    for cell, run in grid.finished_cells().values():
         folder = tmp_path / "csv" / cell.name
-        export(run, "csv", folder)
+        export_run(run, "csv", folder)
         exported.setdefault(cell.repeat, []).append(folder)
-    (told,) = (f.grid for f in pooled(grid) if f.key == "grid_standing")
+    (told,) = (f.grid for f in pooled_findings(grid) if f.key == "grid_standing")
     rows = [dict(zip(told.columns, row, strict=True)) for row in told.rows]
     of = "Differences between conditions"
     changes = {row["figure"]: row["p"] for row in rows if row["finding"] == of}

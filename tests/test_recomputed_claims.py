@@ -13,10 +13,10 @@ import pytest
 
 import folkmoot
 from folkmoot.engine.settings.claims import evaluate_claims
-from folkmoot.engine.study.study import claims_of_run, registered, study_of_run
+from folkmoot.engine.study.study import claims_of_run, find_study_of_run, registered_studies
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.paired_votes import paired_shares
-from folkmoot.report.export import export
+from folkmoot.report.export import export_run
 from folkmoot.storage.run_folder import RunFolder
 from tests.planted.test_null_runs import study_file
 from tests.recompute_claims import recompute, tango
@@ -27,8 +27,8 @@ def results(source: Path, folder: Path, overrides: tuple[str, ...]) -> list[Resu
     """The results of the claims of a run of a study file; its tables are exported beside it."""
     folkmoot.run(source, model="synthetic", out=folder / "run", overrides=overrides)
     run = RunFolder(folder / "run")
-    export(run, "csv", folder / "csv")
-    return evaluate_claims(run, claims_of_run(study_of_run(run), run))
+    export_run(run, "csv", folder / "csv")
+    return evaluate_claims(run, claims_of_run(find_study_of_run(run), run))
 
 
 def check(found: list[Result], folder: Path) -> int:
@@ -48,7 +48,7 @@ def check(found: list[Result], folder: Path) -> int:
             other = math.nan if row[name] is None else row[name]
             told = f"{result.claim.says}: {name} {value}, computed {other}"
             assert value == pytest.approx(other, rel=1e-5, abs=1e-7, nan_ok=True), told
-    return sum(r.tested for r in found)
+    return sum(r.is_tested for r in found)
 
 
 def test_all_claims_of_a_study_are_computed_anew(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_all_claims_of_a_study_are_computed_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly(part="truths")
-@pytest.mark.parametrize("study", sorted(registered()))
+@pytest.mark.parametrize("study", sorted(registered_studies()))
 def test_all_claims_of_all_examples_are_computed_anew(study: str, tmp_path: Path) -> None:
     found = results(example(study), tmp_path, ())
     check(found, tmp_path)

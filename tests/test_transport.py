@@ -18,8 +18,15 @@ import trustme
 from folkmoot import transport
 from folkmoot.errors import FatalModelError, InputError, RefusedError, TransientError
 from folkmoot.models.request import ProviderSettings
-from folkmoot.models.wire.http_client import Wire, failure
-from folkmoot.transport import Connections, Exchange, Failure, TransferError, download, proxy_for
+from folkmoot.models.wire.http_client import HttpClient, error_from_response
+from folkmoot.transport import (
+    Failure,
+    HttpConnections,
+    HttpRequest,
+    TransferError,
+    download_file,
+    proxy_for,
+)
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 MB = 1_000_000
@@ -109,8 +116,8 @@ async def gone(writer: asyncio.StreamWriter) -> None:
 @asynccontextmanager
 async def connected(
     timeout: float = 30, limit: int = 8 * MB, **headers: str
-) -> AsyncIterator[Connections]:
-    connections = Connections(headers, timeout, limit, set())
+) -> AsyncIterator[HttpConnections]:
+    connections = HttpConnections(headers, timeout, limit, set())
     try:
         yield connections
     finally:
@@ -120,10 +127,12 @@ async def connected(
 @asynccontextmanager
 async def wired(
     url: str, reached: set[str] | None = None, key: str | None = None, **settings: float
-) -> AsyncIterator[Wire]:
+) -> AsyncIterator[HttpClient]:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     chosen = {"timeout": 30.0, **settings}
-    wire = Wire(url, headers, ProviderSettings(url, key, reached=reached or set(), **chosen))  # type: ignore[arg-type]
+    wire = HttpClient(
+        url, headers, ProviderSettings(url, key, reached_hosts=reached or set(), **chosen)
+    )  # type: ignore[arg-type]
     try:
         yield wire
     finally:
@@ -153,14 +162,17 @@ def free_port() -> int:
 async def test_connections_are_kept_and_as_many_as_are_needed() -> None:
     async with serving(says_hi) as served, connected() as connections:
         for _ in range(20):
-            assert await connections.send(Exchange("POST", served.url, b"x")) == (
+            assert await connections.send_request(HttpRequest("POST", served.url, b"x")) == (
                 200,
                 {"content-length": "2"},
                 b"hi",
             )
         assert served.connections == 1
         answers = await asyncio.gather(
-            *(connections.send(Exchange("POST", served.url, b"y" * n)) for n in range(300))
+            *(
+                connections.send_request(HttpRequest("POST", served.url, b"y" * n))
+                for n in range(300)
+            )
         )
         assert {a[2] for a in answers} == {b"hi"}
         assert len(served.requests) == 320 and served.connections <= 301
@@ -180,14 +192,14 @@ async def test_a_request_is_never_sent_twice_behind_ones_back(abruptly: bool) ->
         return not last and await says_hi(_, writer)
 
     async with serving(exchange) as served, connected() as connections:
-        await connections.send(Exchange("POST", served.url, b"first"))
+        await connections.send_request(HttpRequest("POST", served.url, b"first"))
         last = True
         with pytest.raises(TransferError) as caught:
-            await connections.send(Exchange("POST", served.url, b"second"))
+            await connections.send_request(HttpRequest("POST", served.url, b"second"))
         assert caught.value.failure is Failure.BROKEN
         assert len(served.requests) == 2
         last = False
-        assert (await connections.send(Exchange("POST", served.url, b"third")))[0] == 200
+        assert (await connections.send_request(HttpRequest("POST", served.url, b"third")))[0] == 200
 
 
 async def test_who_is_cancelled_disturbs_nobody_and_leaves() -> None:
@@ -203,7 +215,9 @@ async def test_who_is_cancelled_disturbs_nobody_and_leaves() -> None:
 
     async with serving(exchange) as served, connected() as connections:
         slow = [
-            asyncio.ensure_future(connections.send(Exchange("POST", served.url, b"slow")))
+            asyncio.ensure_future(
+                connections.send_request(HttpRequest("POST", served.url, b"slow"))
+            )
             for _ in range(5)
         ]
         await arrived.wait()
@@ -211,7 +225,9 @@ async def test_who_is_cancelled_disturbs_nobody_and_leaves() -> None:
             each.cancel()
         ended = await asyncio.gather(*slow, return_exceptions=True)
         assert all(isinstance(e, asyncio.CancelledError) for e in ended)
-        assert (await connections.send(Exchange("POST", served.url, b"quick")))[2] == b"hi"
+        assert (await connections.send_request(HttpRequest("POST", served.url, b"quick")))[
+            2
+        ] == b"hi"
         await served.left.wait()
 
 
@@ -224,7 +240,7 @@ async def test_answers_in_every_dress_are_read() -> None:
         f"{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n",
     )
     async with serving(exchange) as served, connected() as connections:
-        status, headers, body = await connections.send(Exchange("POST", served.url, b""))
+        status, headers, body = await connections.send_request(HttpRequest("POST", served.url, b""))
     assert (status, body) == (429, b"word " * 1000)
     assert headers["x-ratelimit-limit-requests"] == "5" and "retry-after" not in headers
 
@@ -243,7 +259,7 @@ async def test_answers_in_every_dress_are_read() -> None:
 async def test_a_cut_or_broken_answer_is_no_answer(answer: bytes) -> None:
     async with serving(answering(answer, go_on=False)) as served, connected() as connections:
         with pytest.raises(TransferError) as caught:
-            await connections.send(Exchange("POST", served.url, b""))
+            await connections.send_request(HttpRequest("POST", served.url, b""))
         assert caught.value.failure is Failure.BROKEN
 
 
@@ -255,7 +271,7 @@ async def test_silence_is_given_up() -> None:
 
     async with serving(exchange) as served, wired(served.url, timeout=0.2) as wire:
         with pytest.raises(TransientError, match=r"no answer within 0\.2 s"):
-            await wire.post("/chat", {})
+            await wire.post_json("/chat", {})
 
 
 # Keys and addresses.
@@ -269,10 +285,10 @@ async def test_keys_go_only_where_they_are_meant_to_go() -> None:
             serving(answering(moved.encode())) as served,
             wired(served.url, key="secret") as wire,
         ):
-            answer = await wire.post("/chat", {})
+            answer = await wire.post_json("/chat", {})
     assert other.requests == []
     assert b"\r\nAuthorization: Bearer secret\r\n" in served.requests[0]
-    error = failure(*answer)
+    error = error_from_response(*answer)
     assert isinstance(error, FatalModelError) and other.url in str(error)
 
 
@@ -294,7 +310,7 @@ async def test_a_line_feed_in_a_key_begins_no_other_header(key: str) -> None:
 async def test_what_is_no_address_is_said_to_be_none(url: str) -> None:
     async with wired(url) as wire:
         with pytest.raises(FatalModelError, match="is not a base URL"):
-            await wire.post("/chat", {})
+            await wire.post_json("/chat", {})
 
 
 async def test_a_password_in_the_url_is_sent_and_never_told() -> None:
@@ -302,12 +318,12 @@ async def test_a_password_in_the_url_is_sent_and_never_told() -> None:
     async with serving(answering(moved, go_on=False)) as served:
         url = served.url.replace("//", "//ann:hidden-one@") + "/v1?api-key=hidden-two"
         async with wired(url, reached={served.url}) as wire:
-            await wire.post("/chat", {})
+            await wire.post_json("/chat", {})
     assert b"\r\nAuthorization: Basic " in served.requests[0]
     assert served.requests[0].startswith(b"POST /v1/chat?api-key=hidden-two ")
     async with wired(url) as wire:
         with pytest.raises(FatalModelError, match="127") as caught:
-            await wire.post("/chat", {})
+            await wire.post_json("/chat", {})
     assert "hidden" not in str(caught.value)
 
 
@@ -320,12 +336,12 @@ async def test_the_proxies_of_the_environment_are_used(monkeypatch: pytest.Monke
         monkeypatch.setenv("http_proxy", proxy.url)
         monkeypatch.setenv("no_proxy", "here.invalid")
         async with wired("http://there.invalid/v1") as wire:
-            assert (await wire.post("/chat", {}))[2] == b"hi"
+            assert (await wire.post_json("/chat", {}))[2] == b"hi"
         assert proxy.requests[0].startswith(b"POST http://there.invalid/v1/chat ")
         for direct in ("http://here.invalid/v1", "http://x.here.invalid:80/v1"):
             async with wired(direct) as wire:
                 with pytest.raises(FatalModelError, match=r"here\.invalid"):
-                    await wire.post("/chat", {})
+                    await wire.post_json("/chat", {})
         assert len(proxy.requests) == 1
 
 
@@ -361,7 +377,7 @@ async def test_https_goes_through_a_tunnel(
         async with serving(tunnel) as proxy:
             monkeypatch.setenv(variable, proxy.url.removeprefix("http://"))
             async with wired(served.url, key="secret") as wire:
-                assert (await wire.post("/chat", {"ask": "what"}))[2] == b"hi"
+                assert (await wire.post_json("/chat", {"ask": "what"}))[2] == b"hi"
     assert proxy.requests[0].startswith(f"CONNECT localhost:{port} ".encode())
     assert b"secret" not in b"".join([*proxy.requests, *seen])
     assert b"secret" in served.requests[0]
@@ -380,14 +396,14 @@ async def test_proxies_that_cannot_be_used_are_named_without_their_password(
         for scheme in ("http", "https"):
             async with wired(f"{scheme}://there.invalid/v1") as wire:
                 with pytest.raises(FatalModelError, match=said) as caught:
-                    await wire.post("/chat", {})
+                    await wire.post_json("/chat", {})
             assert "hidden" not in str(caught.value)
     refused = answering(b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n", go_on=False)
     async with serving(refused) as served:
         monkeypatch.setenv("ALL_PROXY", served.url)
         async with wired("https://there.invalid/v1") as wire:
             with pytest.raises(FatalModelError, match=r"proxy .* answered 407"):
-                await wire.post("/chat", {})
+                await wire.post_json("/chat", {})
 
 
 def test_a_key_for_plain_http_goes_through_no_proxy_of_others(
@@ -396,10 +412,10 @@ def test_a_key_for_plain_http_goes_through_no_proxy_of_others(
     monkeypatch.setenv("http_proxy", "http://proxy.example.org:3128")
     near = "http://10.0.0.5/v1"
     with pytest.raises(InputError, match=r"unencrypted.*proxy\.example\.org"):
-        Wire(near, {}, ProviderSettings(near, "secret"))
-    Wire(near, {}, ProviderSettings(near))
+        HttpClient(near, {}, ProviderSettings(near, "secret"))
+    HttpClient(near, {}, ProviderSettings(near))
     monkeypatch.setenv("no_proxy", "10.0.0.5")
-    Wire(near, {}, ProviderSettings(near, "secret"))
+    HttpClient(near, {}, ProviderSettings(near, "secret"))
     assert proxy_for(near) is None
 
 
@@ -416,22 +432,22 @@ async def test_servers_are_trusted_by_the_system_or_by_a_named_authority(
         place = served.url.removeprefix("https://")
         async with wired(served.url, key="secret") as wire:
             with pytest.raises(FatalModelError, match=f"certificate of {place} is not accepted"):
-                await wire.post("/chat", {})
+                await wire.post_json("/chat", {})
         assert served.requests == []
         monkeypatch.setenv(variable, str(file))
         async with wired(served.url, key="secret") as wire:
-            assert (await wire.post("/chat", {}))[2] == b"hi"
+            assert (await wire.post_json("/chat", {}))[2] == b"hi"
         by_address = served.url.replace("localhost", "127.0.0.1")
         async with wired(by_address, key="secret") as wire:
             with pytest.raises(FatalModelError, match=r"127\.0\.0\.1.*not accepted"):
-                await wire.post("/chat", {})
+                await wire.post_json("/chat", {})
         assert len(served.requests) == 1
         for missing in (tmp_path / "missing.pem", tmp_path / "empty.pem"):
             (tmp_path / "empty.pem").write_text("no certificate")
             monkeypatch.setenv(variable, str(missing))
             async with wired(served.url) as wire:
                 with pytest.raises(FatalModelError, match=rf"{variable} names .*{missing.name}"):
-                    await wire.post("/chat", {})
+                    await wire.post_json("/chat", {})
 
 
 # Mistakes in an address, and servers that go away.
@@ -448,22 +464,22 @@ async def test_an_address_where_nobody_is_ends_at_once_and_is_named() -> None:
     ):
         async with wired(url) as wire:
             with pytest.raises(FatalModelError, match=said):
-                await wire.post("/chat", {})
+                await wire.post_json("/chat", {})
 
 
 async def test_a_server_that_answered_before_is_waited_for() -> None:
     """What would be a mistake at first is an outage now, for all who share the knowledge."""
     reached: set[str] = set()
     async with serving(says_hi) as served, wired(served.url, reached) as wire:
-        reached = wire._settings.reached
-        await wire.post("/chat", {})
+        reached = wire._settings.reached_hosts
+        await wire.post_json("/chat", {})
     for _ in range(2):
         async with wired(served.url, reached) as wire:
             with pytest.raises(TransientError, match="connection failed"):
-                await wire.post("/chat", {})
+                await wire.post_json("/chat", {})
     async with wired(served.url) as wire:
         with pytest.raises(FatalModelError):
-            await wire.post("/chat", {})
+            await wire.post_json("/chat", {})
 
 
 async def test_an_outage_may_also_be_a_name_or_a_certificate(authority: trustme.CA) -> None:
@@ -472,10 +488,10 @@ async def test_an_outage_may_also_be_a_name_or_a_certificate(authority: trustme.
         wired(served.url, {served.url}) as again,
     ):
         with pytest.raises(TransientError, match="certificate"):
-            await again.post("/chat", {})
+            await again.post_json("/chat", {})
     async with wired("http://nowhere.invalid/v1", {"http://nowhere.invalid"}) as wire:
         with pytest.raises(TransientError, match="not known"):
-            await wire.post("/chat", {})
+            await wire.post_json("/chat", {})
 
 
 async def closing(_: bytes, __: asyncio.StreamWriter) -> bool:
@@ -488,7 +504,7 @@ async def test_plain_http_to_a_tls_port_is_said(authority: trustme.CA) -> None:
         wired(served.url.replace("https", "http")) as wire,
     ):
         with pytest.raises(FatalModelError, match=r"localhost:\d+ speaks TLS: write https://"):
-            await wire.post("/chat", {})
+            await wire.post_json("/chat", {})
     assert served.requests == []
 
 
@@ -521,7 +537,7 @@ async def test_a_server_that_tells_plain_http_from_tls_by_a_400_is_understood(
         port = server.sockets[0].getsockname()[1]
         async with wired(f"http://127.0.0.1:{port}/v1") as wire:
             with pytest.raises(FatalModelError, match=f"127.0.0.1:{port} speaks TLS"):
-                await wire.post("/chat", {})
+                await wire.post_json("/chat", {})
         server.close()
 
 
@@ -543,7 +559,7 @@ async def test_https_to_a_plain_port_is_said(waits: bool, monkeypatch: pytest.Mo
     port = server.sockets[0].getsockname()[1]
     async with wired(f"https://127.0.0.1:{port}/v1") as wire:
         with pytest.raises(FatalModelError, match=f"127.0.0.1:{port} speaks plain HTTP"):
-            await wire.post("/chat", {})
+            await wire.post_json("/chat", {})
     server.close()
 
 
@@ -551,13 +567,13 @@ async def test_a_server_that_drops_its_very_first_connection_is_tried_again() ->
     """It was reached: that may be an accident."""
     async with serving(closing) as served, wired(served.url) as wire:
         with pytest.raises(TransientError, match="closed the connection"):
-            await wire.post("/chat", {})
+            await wire.post_json("/chat", {})
 
 
 async def test_a_plain_400_is_an_answer() -> None:
     bad = answering(b"HTTP/1.1 400 Bad\r\nContent-Length: 2\r\n\r\nno")
     async with serving(bad) as served, wired(served.url) as wire:
-        assert (await wire.post("/chat", {}))[0] == 400
+        assert (await wire.post_json("/chat", {}))[0] == 400
 
 
 # Limits.
@@ -579,7 +595,7 @@ async def test_a_long_answer_is_cut_off_and_takes_no_memory() -> None:
     async with serving(exchange) as served, connected(limit=8 * MB) as connections:
         tracemalloc.start()
         with pytest.raises(TransferError, match="longer than 8 MB") as caught:
-            await connections.send(Exchange("POST", served.url, b""))
+            await connections.send_request(HttpRequest("POST", served.url, b""))
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         await served.left.wait()
@@ -599,7 +615,7 @@ async def test_a_bomb_is_counted_unpacked(packing: str) -> None:
     ):
         tracemalloc.start()
         with pytest.raises(TransferError, match="longer than 4 MB"):
-            await connections.send(Exchange("POST", served.url, b""))
+            await connections.send_request(HttpRequest("POST", served.url, b""))
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert len(bomb) < MB and peak < 20 * MB
@@ -611,10 +627,10 @@ async def test_an_answer_of_just_the_limit_is_read() -> None:
 
     for n in (99_999, 100_000):
         async with serving(of(n)) as served, wired(served.url, max_reply_bytes=100_000) as wire:
-            assert len((await wire.post("/chat", {}))[2]) == n
+            assert len((await wire.post_json("/chat", {}))[2]) == n
     async with serving(of(100_001)) as served, wired(served.url, max_reply_bytes=100_000) as wire:
         with pytest.raises(RefusedError, match=r"longer than 0\.1 MB") as caught:
-            await wire.post("/chat", {})
+            await wire.post_json("/chat", {})
     assert caught.value.reason == "too_large"
 
 
@@ -632,7 +648,7 @@ async def test_a_download_follows_and_says_what_the_disk_says() -> None:
     pieces: list[bytes] = []
     seen: list[tuple[int, int | None]] = []
     async with serving(exchange) as served:
-        await download(
+        await download_file(
             f"{served.url}/old",
             pieces.append,
             silence=30,
@@ -644,7 +660,7 @@ async def test_a_download_follows_and_says_what_the_disk_says() -> None:
             raise OSError(28, "No space left on device")
 
         with pytest.raises(OSError, match="No space left"):
-            await download(f"{served.url}/new", full, silence=30)
+            await download_file(f"{served.url}/new", full, silence=30)
 
 
 @pytest.mark.parametrize(
@@ -657,7 +673,7 @@ async def test_a_download_follows_and_says_what_the_disk_says() -> None:
 async def test_a_download_that_fails_says_so(answer: bytes, failure: Failure) -> None:
     async with serving(answering(answer, go_on=False)) as served:
         with pytest.raises(TransferError) as caught:
-            await download(served.url, lambda _: None, silence=30)
+            await download_file(served.url, lambda _: None, silence=30)
     assert caught.value.failure is failure
 
 
@@ -669,5 +685,5 @@ async def test_a_download_that_falls_silent_is_given_up() -> None:
 
     async with serving(exchange) as served:
         with pytest.raises(TransferError) as caught:
-            await download(served.url, lambda _: None, silence=0.2)
+            await download_file(served.url, lambda _: None, silence=0.2)
     assert caught.value.failure is Failure.TIMED_OUT

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import folkmoot
-from folkmoot.engine.study.study import registered
+from folkmoot.engine.study.study import registered_studies
 
 ROOT = Path(__file__).parents[1]
 DOCS, SOURCE, SITE = ROOT / "docs", ROOT / "build" / "site", ROOT / "site"
@@ -102,7 +102,7 @@ def write_gallery(folder: Path, *, reports: bool) -> Iterator[str]:
         "so the figures are SYNTHETIC: they show what results look like and are no evidence about "
         "people.\n"
     )
-    for study in registered():
+    for study in registered_studies():
         example, settings = SMALL[study]
         page = folder / "gallery" / f"{study}.html"
         if reports:

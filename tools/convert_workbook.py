@@ -22,7 +22,7 @@ from rapidfuzz import fuzz, process
 from folkmoot.errors import EXIT_INPUT, InputError, Problem
 from folkmoot.files import write_bytes
 from folkmoot.hidden_characters import without_hidden
-from folkmoot.hints import shortened
+from folkmoot.hints import shorten
 from folkmoot.studies.workbook.answers import (
     NotALiteral,
     looks_like_dict,
@@ -41,7 +41,7 @@ from folkmoot.studies.workbook.config import (
     special_role,
 )
 from folkmoot.studies.workbook.placeholders import OPTIONS
-from folkmoot.studies.workbook.preparation import load
+from folkmoot.studies.workbook.preparation import load_workbook_config
 from folkmoot.studies.workbook.spreadsheet.layouts import (
     AGENT_ROLES,
     COLUMNS,
@@ -52,9 +52,9 @@ from folkmoot.studies.workbook.spreadsheet.layouts import (
     Rows,
     as_bool,
     as_integer,
+    detect_layout,
     header_row,
     names_for,
-    recognise,
     workbook_bytes,
 )
 from folkmoot.studies.workbook.spreadsheet.reading import FREE_TEXT, MAX_ID, UNSAFE, names_row
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"wrote {new}")
         for guess in guesses:
             print(f"Guess: {without_hidden(guess)}")
-        load(new)
+        load_workbook_config(new)
     except InputError as error:
         print(error, file=sys.stderr)
         return EXIT_INPUT
@@ -113,7 +113,7 @@ def convert(path: Path) -> tuple[bytes, list[str]]:
     book = read_book(path)
     if book.problems.found:
         raise InputError([replace(p, file=path.name) for p in book.problems.found])
-    layout, found = recognise(list(book.sheets))
+    layout, found = detect_layout(list(book.sheets))
     target = SHORT if layout is SHORT else AGENT_ROLES
     work = _Conversion(path, target, book.problems.notes)
     sheets = work.sheets(book.sheets, found)
@@ -141,7 +141,7 @@ class _Conversion:
         for ours in SHEETS:
             if ours in chosen:
                 continue
-            names = (self.target.sheet(ours), *_SHEETS.get(ours, ()))
+            names = (self.target.sheet_name(ours), *_SHEETS.get(ours, ()))
             name = next((n for n in names if n in spare), None) or _likeliest(names, spare)
             if name is None:
                 self.told.append(f"there was no sheet {names[0]}; it was added without rows")
@@ -154,14 +154,14 @@ class _Conversion:
         return chosen
 
     def settings(self, sheet: Sheet | None) -> Rows:
-        keys = self.target.keys
+        keys = self.target.setting_keys
         values: Values = {}
         for row, cells in sorted(sheet.rows.items()) if sheet else ():
             texts = [cells[c] for c in sorted(cells)]
             name = texts[0].text
             if name in ("experimental_setting", "settings_label"):
                 continue
-            key = _ours(name, keys, self.target.setting)
+            key = _ours(name, keys, self.target.setting_name)
             where = f"{sheet.name if sheet else ''}!row {row}"
             if key is None or len(texts) > 2:
                 self.told.append(f"{where}: {' '.join(t.text for t in texts)!r} was left out")
@@ -194,7 +194,7 @@ class _Conversion:
             )
         # A key that is optional is only written where the old workbook had it.
         order = [k for k in keys if k in values or k not in self.target.optional]
-        return [(self.target.setting(k), values.get(k)) for k in order]
+        return [(self.target.setting_name(k), values.get(k)) for k in order]
 
     def table(self, ours: str, sheet: Sheet) -> Rows:
         if ours == "profiles":
@@ -220,14 +220,16 @@ class _Conversion:
         titles = [n for c in columns for n in (*names_for(c), _NAMES.get(c, c))]
         problems = Problems()
         top = header_row(
-            sheet, [*titles, *(self.target.column(ours, c) for c in columns)], problems
+            sheet, [*titles, *(self.target.column_name(ours, c) for c in columns)], problems
         )
         self.told += problems.notes
         places: dict[int, str] = {}
         for number, cell in sorted(sheet.rows.get(top, {}).items()):
-            name = _ours(cell.text, columns, lambda c: self.target.column(ours, c))
+            name = _ours(cell.text, columns, lambda c: self.target.column_name(ours, c))
             if name is None or name in places.values():
-                self.told.append(f"{sheet.at(top, number)}: the column {cell.text} was left out")
+                self.told.append(
+                    f"{sheet.cell_address(top, number)}: the column {cell.text} was left out"
+                )
             else:
                 places[number] = name
         out: dict[int, Values] = {}
@@ -236,7 +238,7 @@ class _Conversion:
                 continue
             values: Values = {places[c]: _plain(cell) for c, cell in cells.items() if c in places}
             for column in set(cells) - set(sheet.rows.get(top, {})):
-                where = sheet.at(number, column)
+                where = sheet.cell_address(number, column)
                 self.told.append(
                     f"{where}: {cells[column].text[:60]!r} was left out, no column name"
                 )
@@ -377,7 +379,7 @@ class _Conversion:
             if new != text or kind != values["var_type"]:
                 types = f", var_type {kind}" if kind != values["var_type"] else ""
                 weaker = "" if checked else "; numbers outside the range are not asked for again"
-                self.guess(row, f"the options became {shortened(new, 60)}{types}{weaker}")
+                self.guess(row, f"the options became {shorten(new, 60)}{types}{weaker}")
             values["response_options"], values["var_type"] = new, kind
         if (
             not text
@@ -423,18 +425,20 @@ class _Conversion:
         self.told += problems.notes
         names, questions = sheet.texts(top), sheet.texts(top + 1)
         data = [cells for row, cells in sorted(sheet.rows.items()) if row > top + 1]
-        for column in sorted({c for row, c, _ in sheet.cells() if row > top} - set(names)):
+        for column in sorted({c for row, c, _ in sheet.iterate_cells() if row > top} - set(names)):
             names[column] = questions.get(column, f"column_{column}")
-            self.told.append(f"{sheet.at(top, column)}: the column was named {names[column]!r}")
+            self.told.append(
+                f"{sheet.cell_address(top, column)}: the column was named {names[column]!r}"
+            )
         columns = sorted(names)
         for column in columns:
             if column not in questions:
                 questions[column] = names[column]
-                where = sheet.at(top + 1, column)
+                where = sheet.cell_address(top + 1, column)
                 self.told.append(f"{where}: the question is the name {names[column]!r}")
         for column, new in zip(columns, _distinct([names[c] for c in columns]), strict=True):
             if new != names[column]:
-                where = sheet.at(top, column)
+                where = sheet.cell_address(top, column)
                 self.told.append(f"{where}: the second {names[column]} became {new}")
                 names[column] = new
         if "ID" not in names.values():
@@ -448,7 +452,9 @@ class _Conversion:
                 data = [{0: Cell(str(n), str(n)), **cells} for n, cells in enumerate(data, 1)]
                 self.told.append(f"{sheet.name}: a column ID was added, numbered by row")
             else:
-                self.told.append(f"{sheet.at(top, ids)}: the column {names[ids]} became ID")
+                self.told.append(
+                    f"{sheet.cell_address(top, ids)}: the column {names[ids]} became ID"
+                )
             names[ids] = "ID"
         return [
             tuple(names[c] for c in columns),
@@ -460,7 +466,7 @@ class _Conversion:
 
     def seats(self, content: dict[str, Rows]) -> None:
         """Sessions that the old program cut or filled by itself, made to fit what is there."""
-        setting = self.target.setting
+        setting = self.target.setting_name
         values = dict(cast("Iterable[tuple[str, Scalar | None]]", content["settings"]))
         people = [list(row) for row in content.get("profiles", ())]
         size = as_integer(_cell(values.get(setting("num_agents_per_session")))) or 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel, Field
 
     from folkmoot.conversation.answer_types import (
-        Answer,
+        AnswerType,
         Json,
         JsonList,
         Missing,
@@ -25,35 +25,35 @@ if TYPE_CHECKING:
         with_ways_out,
     )
     from folkmoot.conversation.choices import Choice, Number
-    from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
+    from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Transcript, Utterance
     from folkmoot.engine.run.execution import RunOptions
-    from folkmoot.engine.session.session import Exchange, Scope, Session
+    from folkmoot.engine.session.session import AskResult, Scope, Session
     from folkmoot.engine.settings.config import StudyConfig
     from folkmoot.engine.study.study import Study
     from folkmoot.models.call_llm import call_llm
     from folkmoot.people.persona import Persona
-    from folkmoot.people.sources import find_maker
+    from folkmoot.people.sources import find_persona_source
     from folkmoot.python_api import Run, arun, fork, load, run
-    from folkmoot.storage.findings import Finding, Grid
+    from folkmoot.storage.findings import Finding, ResultTable
     from folkmoot.storage.rows import Row, column
     from folkmoot.storage.run_folder import RunFolder
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "EMPTY",
-    "Answer",
+    "EMPTY_TRANSCRIPT",
+    "AnswerType",
+    "AskResult",
     "BaseModel",
     "Choice",
-    "Exchange",
     "Field",
     "Finding",
-    "Grid",
     "Json",
     "JsonList",
     "Missing",
     "Number",
     "Persona",
+    "ResultTable",
     "Row",
     "Run",
     "RunFolder",
@@ -69,7 +69,7 @@ __all__ = [
     "arun",
     "call_llm",
     "column",
-    "find_maker",
+    "find_persona_source",
     "fork",
     "load",
     "run",
@@ -78,18 +78,25 @@ __all__ = [
 
 # Imported when first used, so that `folkmoot --help` need not wait for the scientific libraries.
 _HOME = {
-    "conversation.answer_types": ("Answer", "Json", "JsonList", "Missing", "Text", "with_ways_out"),
+    "conversation.answer_types": (
+        "AnswerType",
+        "Json",
+        "JsonList",
+        "Missing",
+        "Text",
+        "with_ways_out",
+    ),
     "conversation.choices": ("Choice", "Number"),
-    "conversation.transcript": ("EMPTY", "Speaker", "Transcript", "Utterance"),
+    "conversation.transcript": ("EMPTY_TRANSCRIPT", "Speaker", "Transcript", "Utterance"),
     "engine.settings.config": ("BaseModel", "Field", "StudyConfig"),
     "engine.run.execution": ("RunOptions",),
-    "engine.session.session": ("Exchange", "Scope", "Session"),
+    "engine.session.session": ("AskResult", "Scope", "Session"),
     "engine.study.study": ("Study",),
     "models.call_llm": ("call_llm",),
-    "people.sources": ("find_maker",),
+    "people.sources": ("find_persona_source",),
     "people.persona": ("Persona",),
     "python_api": ("Run", "arun", "fork", "load", "run"),
-    "storage.findings": ("Finding", "Grid"),
+    "storage.findings": ("Finding", "ResultTable"),
     "storage.rows": ("Row", "column"),
     "storage.run_folder": ("RunFolder",),
 }

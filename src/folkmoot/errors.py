@@ -80,8 +80,10 @@ class InputError(FolkmootError):
     def __init__(self, problems: Problem | str | Sequence[Problem | str]) -> None:
         if isinstance(problems, (Problem, str)):
             problems = [problems]
-        self.problems = [p if isinstance(p, Problem) else Problem(p) for p in problems]
-        super().__init__("\n".join(str(p) for p in self.problems))
+        self.problems = [
+            problem if isinstance(problem, Problem) else Problem(problem) for problem in problems
+        ]
+        super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
 class LimitReached(FolkmootError):
@@ -94,23 +96,23 @@ class StorageError(FolkmootError):
     exit_code = EXIT_INPUT
 
 
-class RunExists(StorageError):
+class RunExistsError(StorageError):
     """The run folder already exists and `--resume` was not given."""
 
 
-class RunLocked(StorageError):
+class RunLockedError(StorageError):
     """Another process holds the run folder."""
 
 
-class ForeignJournal(StorageError):
+class ForeignJournalError(StorageError):
     """The journal is corrupt, changed by hand or not ours; it is left as it is."""
 
 
-class EmptyJournal(ForeignJournal):
+class EmptyJournalError(ForeignJournalError):
     """The file of a journal in which nothing is written yet."""
 
 
-class NotJournaled(StorageError):
+class NotJournaledError(StorageError):
     """A replay, which asks no model, came to an address that the journal does not hold."""
 
 
@@ -120,27 +122,27 @@ class DriftError(FolkmootError):
     exit_code = EXIT_INPUT
 
 
-class NothingUsable(FolkmootError):
+class NothingUsableError(FolkmootError):
     """The run finished, and nothing in it is usable. From Python: `Run.unusable`."""
 
     exit_code = EXIT_UNUSABLE
 
 
-class RunPaused(FolkmootError):
+class RunPausedError(FolkmootError):
     """The run stopped with all work kept; the same command with `--resume` continues it."""
 
     exit_code = EXIT_PAUSED
 
 
-class QuotaExhausted(RunPaused):
+class QuotaExhaustedError(RunPausedError):
     """The provider says that the account's quota is used up."""
 
 
-class BudgetReached(RunPaused):
+class BudgetReachedError(RunPausedError):
     """`budget_usd` or `budget_calls` is used up."""
 
 
-class RunInterrupted(KeyboardInterrupt):
+class RunInterruptedError(KeyboardInterrupt):
     """Ctrl-C stopped a run: all work is kept, `--resume` continues it (exit 130)."""
 
 
@@ -166,7 +168,7 @@ class TransientError(ModelError):
         self.may_be_billed = may_be_billed
 
 
-class RateLimited(TransientError):
+class RateLimitedError(TransientError):
     """429: all calls to the model must slow down."""
 
 
@@ -206,6 +208,6 @@ class ProtocolError(FolkmootError):
     `place`: file and line of the study's code, where the traceback would not tell them.
     """
 
-    def __init__(self, message: str, place: tuple[str, int] | None = None) -> None:
+    def __init__(self, message: str, location: tuple[str, int] | None = None) -> None:
         super().__init__(message)
-        self.place = place
+        self.place = location

@@ -17,7 +17,7 @@ ESSENTIAL = "x-essential"
 Word = Annotated[str, WithJsonSchema({"type": "string"})]
 
 
-def about(*, unit: str = "", essential: bool = False) -> dict[str, JsonValue]:
+def field_notes(*, unit: str = "", essential: bool = False) -> dict[str, JsonValue]:
     """Return the notes of a field, for `Field(json_schema_extra=…)`.
 
     `unit`: the unit of its values. `essential`: a new study file sets it.

@@ -36,7 +36,7 @@ def write_with(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         write(file)
 
 
-AS_CSV = "save it as CSV in UTF-8, with commas, as many in each row as in the first"
+READ_CSV_OPTIONS = "save it as CSV in UTF-8, with commas, as many in each row as in the first"
 
 
 class CsvTable(NamedTuple):
@@ -52,8 +52,8 @@ def read_csv(text: str, name: str) -> CsvTable:
     Raises InputError that names the file where a header is misread, or a row has too many cells.
     """
     lines = csv.reader(io.StringIO(text))
-    columns = tuple(c.strip() for c in next(lines, ()))
-    if wrong := misread(columns):
+    columns = tuple(column.strip() for column in next(lines, ()))
+    if wrong := header_problem(columns):
         raise InputError(Problem(wrong, name, "1"))
     table = CsvTable(columns, [])
     for cells in lines:
@@ -61,13 +61,17 @@ def read_csv(text: str, name: str) -> CsvTable:
             hint = "put a text that has commas into quotes"
             what = "more cells than there are columns"
             raise InputError(Problem(what, name, str(lines.line_num), hint=hint))
-        row = dict(zip(columns, (c.strip() for c in (*cells, *[""] * len(columns))), strict=False))
+        row = dict(
+            zip(
+                columns, (column.strip() for column in (*cells, *[""] * len(columns))), strict=False
+            )
+        )
         if any(row.values()):
             table.rows.append((lines.line_num, row))
     return table
 
 
-def misread(columns: Sequence[str], mark: str = ",") -> str:
+def header_problem(columns: Sequence[str], mark: str = ",") -> str:
     """What is wrong with the header of a table that was read by this mark; else empty."""
     marks = {";": "semicolons", "\t": "tabs", ",": "commas"}
     if len(columns) == 1:
@@ -75,7 +79,9 @@ def misread(columns: Sequence[str], mark: str = ",") -> str:
             if other != mark and other in columns[0]:
                 mend = f"save it with {marks[mark]} between the columns"
                 return f"its columns are separated by {called}; {mend}"
-    names = [c.partition("_duplicated_")[0] for c in columns]  # so polars tells them apart
+    names = [
+        column.partition("_duplicated_")[0] for column in columns
+    ]  # so polars tells them apart
     count = Counter(names)
     twice = next((name for name in names if name and count[name] > 1), "")
     return f"two columns are called {twice}; leave one out" if twice else ""
@@ -114,7 +120,7 @@ def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = open(temporary, "xb", opener=lambda p, how: os.open(p, how, mode))  # noqa: SIM115
+        file = open(temporary, "xb", opener=lambda part, how: os.open(part, how, mode))  # noqa: SIM115
     try:
         with file:
             yield file
@@ -139,7 +145,7 @@ def storage_errors(path: Path) -> Iterator[None]:
         raise _storage_error(path, error) from error
 
 
-def _in_words(error: OSError) -> str:
+def _describe_disk_error(error: OSError) -> str:
     """What went wrong with the disk, and what to do about it."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full; free some space, then try again (a run: with --resume)"
@@ -153,7 +159,7 @@ def _in_words(error: OSError) -> str:
 
 
 def _storage_error(path: Path, error: OSError) -> StorageError:
-    return StorageError(f"{path}: {_in_words(error)}")
+    return StorageError(f"{path}: {_describe_disk_error(error)}")
 
 
 def _sync_folder(folder: Path) -> None:

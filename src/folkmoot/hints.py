@@ -10,47 +10,47 @@ from rapidfuzz import fuzz, process
 _SCORERS = ((fuzz.ratio, 65), (fuzz.WRatio, 75))
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def closest_name(name: str, known: Iterable[str]) -> str | None:
     """The known name that was likely meant, or None. Case, spaces and hyphens count for nothing."""
-    return next(iter(_near(name, known, 1)), None)
+    return next(iter(_similar_names(name, known, 1)), None)
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", *, most: int = 1) -> str:
     """`did you mean …?` with the `most` nearest known names, or `otherwise` where none is near."""
-    guesses = _near(name, known, most)
+    guesses = _similar_names(name, known, most)
     return f"did you mean {', '.join(guesses)}?" if guesses else otherwise
 
 
-def enumerated(items: Sequence[str]) -> str:
+def join_words(items: Sequence[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
-def some_of(names: Sequence[str], most: int = 3) -> str:
+def join_first(names: Sequence[str], most: int = 3) -> str:
     """ "a, b, c and 4 more"."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
-def shortened(text: str, most: int = 80) -> str:
+def shorten(text: str, most: int = 80) -> str:
     """A text of at most so many characters; where it is cut, the last is an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _near(name: str, known: Iterable[str], most: int) -> list[str]:
+def _similar_names(name: str, known: Iterable[str], most: int) -> list[str]:
     names = list(dict.fromkeys(known))
     found: list[str] = []
     for scorer, cutoff in _SCORERS:
         near = process.extract(
-            name, names, scorer=scorer, processor=_folded, score_cutoff=cutoff, limit=most
+            name, names, scorer=scorer, processor=_normalise_name, score_cutoff=cutoff, limit=most
         )
         found += [guess for guess, _, _ in near]
     return list(dict.fromkeys(found))[:most]
 
 
-def _folded(name: str) -> str:
+def _normalise_name(name: str) -> str:
     return name.strip().casefold().replace("-", "_").replace(" ", "_")
 
 

@@ -14,7 +14,7 @@ import orjson
 Schema = dict[str, Any]  # a JSON schema, or a part of one
 
 
-def encode(value: object) -> bytes:
+def encode_json(value: object) -> bytes:
     """Compact JSON in UTF-8. A lone surrogate becomes `?`, which any server can read."""
     try:
         return bytes(memoryview(orjson.dumps(value)))  # orjson's own keeps room for 4 KB and more
@@ -24,7 +24,7 @@ def encode(value: object) -> bytes:
         )
 
 
-def decode(text: bytes | str) -> Any:
+def decode_json(text: bytes | str) -> Any:
     """The value in JSON text; integers beyond 64 bits come as floats.
 
     Raises ValueError for invalid JSON, RecursionError for JSON that is too deep.

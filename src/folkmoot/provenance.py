@@ -11,7 +11,8 @@ Kinds are a closed list, and each id says where the text is recorded:
     utterance       what a speaker said: `utterance_id` of the table `utterances`
     answer          a closed answer of a speaker: `address` of the table `answers`
     reply           the address of an entry of the journal
-    any other       `table.column/key…`, one cell of a table (`cell`), or `study.key.path`, a key of
+    any other       `table.column/key…`, one cell of a table (`cell_id`), or `study.key.path`, a key
+    of
                     the study file
 
 `protocol.…` ids are of numbers that follow from the position in the protocol, such as the round.
@@ -84,7 +85,7 @@ class Span(NamedTuple):
     source: Source
     message: int = 0
 
-    def shift(self, by: int, message: int = 0) -> Span:
+    def shift_span(self, by: int, message: int = 0) -> Span:
         """Return the span as it stands in a text in which `by` characters come before it."""
         return _new(Span, (self.start + by, self.end + by, self.source, message))
 
@@ -107,10 +108,10 @@ class SourcedText(str):
         return "".join((self,))  # a plain str, without sources
 
     def __add__(self, other: str) -> SourcedText:
-        return concatenate((self, other))
+        return concatenate_texts((self, other))
 
     def __radd__(self, other: str) -> SourcedText:
-        return concatenate((other, self))
+        return concatenate_texts((other, self))
 
 
 class Quoted(SourcedText):
@@ -120,7 +121,7 @@ class Quoted(SourcedText):
     source: Source
 
     def __new__(cls, text: str, source: Source) -> Self:
-        inner = tuple(s for s in spans_of(text) if s.source not in (UNKNOWN, source))
+        inner = tuple(span for span in spans_of(text) if span.source not in (UNKNOWN, source))
         self = super().__new__(cls, text, (Span(0, len(text), source), *inner) if text else ())
         self.source = source
         return self
@@ -158,13 +159,13 @@ class QuotedFloat(float):
         return float(self), self.source
 
 
-def cell(table_column: str, *key: object) -> str:
-    """Return the id of a cell: `cell("items.text", discussion, item)`. The key names the row by the
-    columns that its class declares (`class Item(Row, table="items", key=(…))`)."""
+def cell_id(table_column: str, *key: object) -> str:
+    """Return the id of a cell: `cell_id("items.text", discussion, item)`. The key names the row by
+    the columns that its class declares (`class Item(Row, table="items", key=(…))`)."""
     return "/".join((table_column, *(str(part) for part in key)))
 
 
-def quote(text: T, kind: Kind, id: str, speaker: str = "") -> T:
+def quote_value(text: T, kind: Kind, id: str, speaker: str = "") -> T:
     """Return a text or number with its source; None, truth values and empty texts as they are."""
     source = Source(kind, id, speaker)
     quoted: Any = text
@@ -184,18 +185,23 @@ def quote_all(value: Any, kind: Kind, id: str, speaker: str = "") -> Any:
     entry of a sequence the id of the sequence. A pydantic model becomes a namespace of its fields.
     """
     if isinstance(value, BaseModel):
-        fields = {n: getattr(value, n) for n in type(value).model_fields}
+        fields = {
+            model_field: getattr(value, model_field) for model_field in type(value).model_fields
+        }
         return SimpleNamespace(
-            **{n: quote_all(v, kind, f"{id}.{n}", speaker) for n, v in fields.items()}
+            **{
+                name: quote_all(field, kind, f"{id}.{name}", speaker)
+                for name, field in fields.items()
+            }
         )
     if isinstance(value, Mapping):
-        return {k: quote_all(v, kind, f"{id}.{k}", speaker) for k, v in value.items()}
+        return {key: quote_all(value, kind, f"{id}.{key}", speaker) for key, value in value.items()}
     if isinstance(value, (list, tuple)):
         return [quote_all(entry, kind, id, speaker) for entry in value]
-    return quote(value, kind, id, speaker)
+    return quote_value(value, kind, id, speaker)
 
 
-def enclose(text: str, source: Source) -> SourcedText:
+def enclose_text(text: str, source: Source) -> SourcedText:
     """Return a text as one of this source; each text in it keeps its own, an unknown one too."""
     outer = (Span(0, len(text), source),) if text else ()
     return SourcedText(text, (*outer, *spans_of(text)))
@@ -222,7 +228,7 @@ def with_sources(value: object) -> SourcedText:
     return SourcedText(text, (Span(0, len(text), source or UNKNOWN),))
 
 
-def concatenate(parts: Iterable[object], *, plain: Source | None = UNKNOWN) -> SourcedText:
+def concatenate_texts(parts: Iterable[object], *, plain: Source | None = UNKNOWN) -> SourcedText:
     """Join parts to one text that keeps their sources. Plain texts get the source `plain`, or count
     as instructions if it is None."""
     texts: list[str] = []
@@ -231,7 +237,7 @@ def concatenate(parts: Iterable[object], *, plain: Source | None = UNKNOWN) -> S
     for part in parts:
         text = str(part)
         if isinstance(part, SourcedText):
-            spans += [span.shift(length) for span in part.spans]
+            spans += [span.shift_span(length) for span in part.spans]
         elif (source := source_of(part) or plain) is not None and text.strip():
             spans.append(Span(length, length + len(text), source))
         texts.append(text)
@@ -239,26 +245,28 @@ def concatenate(parts: Iterable[object], *, plain: Source | None = UNKNOWN) -> S
     return SourcedText("".join(texts), spans)
 
 
-def join(separator: str, parts: Iterable[object]) -> SourcedText:
+def join_texts(separator: str, parts: Iterable[object]) -> SourcedText:
     """Join parts like `separator.join`, and keep their sources. The separator is ours."""
-    return concatenate(_between(SourcedText(str(separator), spans_of(separator)), parts))
+    return concatenate_texts(
+        _interleave_separator(SourcedText(str(separator), spans_of(separator)), parts)
+    )
 
 
 def enumerate_texts(parts: Sequence[object]) -> SourcedText:
     """Join parts as "a, b and c", and keep their sources."""
     if len(parts) < 2:
-        return concatenate(parts)
-    return concatenate((join(", ", parts[:-1]), SourcedText(" and "), parts[-1]))
+        return concatenate_texts(parts)
+    return concatenate_texts((join_texts(", ", parts[:-1]), SourcedText(" and "), parts[-1]))
 
 
-def _between(separator: SourcedText, parts: Iterable[object]) -> Iterator[object]:
+def _interleave_separator(separator: SourcedText, parts: Iterable[object]) -> Iterator[object]:
     for number, part in enumerate(parts):
         if number:
             yield separator
         yield part
 
 
-def alter(text: SourcedText, changed: str) -> SourcedText:
+def alter_text(text: SourcedText, changed: str) -> SourcedText:
     """Return what a change has made of a text: with its source if it has one, else unattributed."""
     if changed == text:
         return text
@@ -270,11 +278,11 @@ def alter(text: SourcedText, changed: str) -> SourcedText:
     return with_sources(changed) if text.spans else SourcedText(changed)
 
 
-def derive(result: T, operands: Iterable[object]) -> T:
+def derive_number(result: T, operands: Iterable[object]) -> T:
     """Return a number that was calculated from others with the source of the first that has one."""
     if isinstance(result, bool) or not isinstance(result, (int, float)) or source_of(result):
         return result
-    known = next((o for o in operands if source_of(o)), None)
+    known = next((operand for operand in operands if source_of(operand)), None)
     source = source_of(known)
     if source is None:
         return result
@@ -290,7 +298,7 @@ def replace_words(text: str, old: str, new: str) -> str:
         return text.replace(old, new)
     found = [match.start() for match in re.finditer(re.escape(old), text)]
 
-    def follow(at: int) -> int:
+    def shifted_offset(at: int) -> int:
         shift = 0
         for start in found:
             if start + len(old) <= at:
@@ -299,29 +307,29 @@ def replace_words(text: str, old: str, new: str) -> str:
                 return start + shift + len(new)
         return at + shift
 
-    def moved(span: Span) -> Span:
+    def move_span(span: Span) -> Span:
         touched = any(span.start < at + len(old) and at < span.end for at in found)
         source = span.source._replace(altered=True) if touched else span.source
-        return Span(follow(span.start), follow(span.end), source)
+        return Span(shifted_offset(span.start), shifted_offset(span.end), source)
 
-    spans = (span for span in map(moved, text.spans) if span.start < span.end)
+    spans = (span for span in map(move_span, text.spans) if span.start < span.end)
     return SourcedText(str(text).replace(old, new), spans)
 
 
-def escape(text: SourcedText, change: Callable[[str], str]) -> SourcedText:
+def escape_text(text: SourcedText, change: Callable[[str], str]) -> SourcedText:
     """Return what a change has made of a text that treats each character by itself, as escaping
     does: every part keeps its source."""
     ends = sorted({0, len(text), *(end for span in text.spans for end in span[:2])})
     pieces = [change(str(text)[start:end]) for start, end in pairwise(ends)]
     places = dict(zip(ends, accumulate(map(len, pieces), initial=0), strict=True))
 
-    def follow(span: Span) -> Span:
+    def move_span(span: Span) -> Span:
         start, end = places[span.start], places[span.end]
         changed = str(text)[span.start : span.end] != "".join(pieces)[start:end]
         source = span.source._replace(altered=True) if changed else span.source
         return Span(start, end, source)
 
-    return SourcedText("".join(pieces), map(follow, text.spans))
+    return SourcedText("".join(pieces), map(move_span, text.spans))
 
 
 def _mark_altered(span: Span, text: str, changed: str) -> Span:
@@ -350,14 +358,18 @@ def replace_parts(text: SourcedText, parts: Sequence[Replacement]) -> SourcedTex
     at = length = 0
     for part in parts:
         length += part.start - at
-        spans += [span.shift(length) for span in spans_of(part.text)]
+        spans += [span.shift_span(length) for span in spans_of(part.text)]
         pieces += (str(text)[at : part.start], str(part.text))
         length += len(part.text)
         at = part.end
     pieces.append(str(text)[at:])
     for span in text.spans:
         around = [part for part in parts if part.start <= span.start and span.end <= part.end]
-        if any(spans_of(p.text) or (p.start, p.end) != (span.start, span.end) for p in around):
+        if any(
+            spans_of(replacement.text)
+            or (replacement.start, replacement.end) != (span.start, span.end)
+            for replacement in around
+        ):
             continue
         start, end = shift_offset(span.start, parts), shift_offset(span.end, parts, after=True)
         if start < end:
@@ -388,13 +400,13 @@ def find_exactly(text: str, wanted: Sequence[str]) -> list[Span]:
         if start < 0 or not shown:
             raise ValueError(f"{str(shown)[:60]!r}")
         own = spans_of(shown) or (Span(0, len(shown), Source("material")),)
-        spans += [span.shift(start) for span in own]
+        spans += [span.shift_span(start) for span in own]
     return spans
 
 
 def count_unattributed(spans: Iterable[Span]) -> int:
     """Return how many characters have an unknown source."""
-    return sum(s.end - s.start for s in spans if s.source.kind == UNATTRIBUTED)
+    return sum(span.end - span.start for span in spans if span.source.kind == UNATTRIBUTED)
 
 
 def cover_rest(length: int, spans: Sequence[Span], source: Source = UNKNOWN) -> list[Span]:

@@ -22,16 +22,16 @@ from rich.console import Console
 from folkmoot.cli.study_files import print_check
 from folkmoot.cli.tables import print_findings
 from folkmoot.engine.run import runner
-from folkmoot.engine.run.dry_run import Estimate
-from folkmoot.engine.run.event_loop import Stopper, run_beside_loop
+from folkmoot.engine.run.dry_run import RunEstimate
+from folkmoot.engine.run.event_loop import RunStopper, run_beside_loop
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.fork import Replacement, change_of, fork_change, fork_run, resume_fork
+from folkmoot.engine.run.fork import ReplyReplacement, change_of, fork_change, fork_run, resume_fork
 from folkmoot.engine.run.model_choice import choose_models
-from folkmoot.engine.run.verify import Verification, changed_since, verify_run
+from folkmoot.engine.run.verify import Verification, list_changes, verify_run
 from folkmoot.engine.session.folder_access import IfExists, choose_folder, open_run
 from folkmoot.engine.study.consent import Consent
-from folkmoot.engine.study.study import Study, find_study, findings_of, study_of_run
-from folkmoot.engine.study.study_file import StudyFile, validate
+from folkmoot.engine.study.study import Study, compute_findings, find_study, find_study_of_run
+from folkmoot.engine.study.study_file import StudyFile, validate_settings
 from folkmoot.errors import DriftError, InputError
 from folkmoot.hints import lacks_extra
 from folkmoot.kit.controls.asking import run_with_controls
@@ -40,7 +40,7 @@ from folkmoot.models.request import Provider
 from folkmoot.report.comparison.power import power_of
 from folkmoot.report.document.html import write_report
 from folkmoot.storage.findings import Finding
-from folkmoot.storage.run_folder import PLAN, STUDY_FILE, RunFolder
+from folkmoot.storage.run_folder import PLAN, STUDY_FILE_NAME, RunFolder
 
 _log = logging.getLogger(__name__)
 PRINTED_WIDTH = 100  # columns of text, as notebooks show it
@@ -59,7 +59,7 @@ class Run:
 
     def __repr__(self) -> str:
         partial = f"; {self.partial}" if self.partial else ""
-        tables = ", ".join(self.folder.tables()) or "none"
+        tables = ", ".join(self.folder.table_names()) or "none"
         return f"Run({str(self.path)!r}: {self.folder.study}; tables {tables}{partial})"
 
     @property
@@ -69,7 +69,7 @@ class Run:
     @cached_property
     def study(self) -> Study:
         """The study type. Raises InputError if it is not installed and its file is gone."""
-        return self._found.study if self._found is not None else study_of_run(self.folder)
+        return self._found.study if self._found is not None else find_study_of_run(self.folder)
 
     @property
     def tables(self) -> Tables:
@@ -79,7 +79,9 @@ class Run:
     @property
     def findings(self) -> Findings:
         """The findings of the study and of its controls, as the report shows them."""
-        return Findings([*findings_of(self.study, self.folder), *control_findings(self.folder)])
+        return Findings(
+            [*compute_findings(self.study, self.folder), *control_findings(self.folder)]
+        )
 
     @property
     def codebook(self) -> Mapping[str, Any]:
@@ -99,11 +101,11 @@ class Run:
     @property
     def unusable(self) -> str:
         """Why nothing in the run is usable (the command line ends with 3); else empty."""
-        return self.folder.unusable
+        return self.folder.unusable_reason
 
     def table(self, name: str) -> pl.DataFrame:
         """One table as a polars data frame. Raises StorageError that names the tables there are."""
-        return self.folder.table(name)
+        return self.folder.read_table(name)
 
     def to_pandas(self, name: str) -> Any:
         """One table as a pandas data frame. Raises InputError if the extra is not installed."""
@@ -115,22 +117,22 @@ class Run:
 
     def json(self, name: str) -> Any:
         """One of the study's JSON files, by its name in the folder."""
-        return self.folder.json(name)
+        return self.folder.read_json(name)
 
     def report(self, *, pdf: bool = False) -> Path:
         """Write `report.html` (and `report.pdf`) into the folder and return the path, as
         `folkmoot report` does."""
         return write_report(self.folder, pdf=pdf)
 
-    def check(self, model: str | None = None) -> Check:
+    def check(self, model: str | None = None) -> CheckResult:
         """Estimate calls, tokens, cost and time of another run with these settings, as
         `folkmoot check` does. `model` asks for another model than the run's. Pays nothing."""
         found = choose_models(self._study_file(), RunOptions(model=model, resume=True), self.path)
         console = _text_console()
         estimate = print_check(console, found, RunOptions(model=model))
-        return Check(estimate, _text_of(console))
+        return CheckResult(estimate, _text_of(console))
 
-    def power(self, *, iccs: Sequence[float] = ()) -> Findings:
+    def load_run(self, *, iccs: Sequence[float] = ()) -> Findings:
         """The smallest effects that this design can detect, as `folkmoot power` shows them."""
         return Findings(power_of(self._study_file(), iccs))
 
@@ -144,8 +146,8 @@ class Run:
         if self._found is not None:
             return self._found
         kept = self.folder.manifest.get("study_file") or self.folder.plan.get("study_file")
-        path = self.path / str(kept or STUDY_FILE)
-        config = validate(self.study, self.folder.config, folder=path.parent)
+        path = self.path / str(kept or STUDY_FILE_NAME)
+        config = validate_settings(self.study, self.folder.config, folder=path.parent)
         return StudyFile(path, self.study, config, {})
 
 
@@ -158,16 +160,18 @@ class Tables(Mapping[str, pl.DataFrame]):
     def __getitem__(self, name: str) -> pl.DataFrame:
         if not self._folder.has_table(name):
             raise KeyError(f"no table {name}; tables: {', '.join(self)}")
-        return self._folder.table(name)
+        return self._folder.read_table(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._folder.tables())
+        return iter(self._folder.table_names())
 
     def __len__(self) -> int:
-        return len(self._folder.tables())
+        return len(self._folder.table_names())
 
     def __repr__(self) -> str:
-        rows = {name: self._folder.lazy(name).select(pl.len()).collect().item() for name in self}
+        rows = {
+            name: self._folder.scan_table(name).select(pl.len()).collect().item() for name in self
+        }
         return "\n".join(f"{name}: {count:,} rows" for name, count in rows.items()) or "no tables"
 
 
@@ -183,10 +187,10 @@ class Findings(tuple[Finding, ...]):
 
 
 @dataclass(frozen=True, repr=False)
-class Check:
+class CheckResult:
     """What another run would take. `text` is what `folkmoot check` prints."""
 
-    estimate: Estimate
+    estimate: RunEstimate
     text: str
 
     def __repr__(self) -> str:
@@ -199,7 +203,7 @@ def load(folder: str | Path) -> Run:
     Warns of files that were changed since the run; `Run.verify` compares everything.
     """
     run = open_run(Path(folder))
-    for change in changed_since(run):
+    for change in list_changes(run):
         warnings.warn(f"{run.path}: {change}", stacklevel=2)
     return Run(run)
 
@@ -217,7 +221,7 @@ def run(
     budget: float | None = None,
     provider: Provider | None = None,
     trust: bool = False,
-    stopper: Stopper | None = None,
+    stopper: RunStopper | None = None,
     **more: Any,
 ) -> Run:
     """Run a study to its end and return the run.
@@ -256,18 +260,18 @@ def run(
         limit=limit,
         concurrency=concurrency,
         budget=budget,
-        provider=provider,
+        custom_provider=provider,
         consent=Consent(trust),
         **more,
     )
     read: Callable[[RunOptions], StudyFile]
     if settings is None and not isinstance(study, Study):
-        read = partial(runner.load, study)
+        read = partial(runner.load_study_with_options, study)
     else:
         kind = study if isinstance(study, Study) else find_study(str(study))
-        read = partial(runner.from_python, kind, settings or {})
+        read = partial(runner.study_from_settings, kind, settings or {})
     found = read(options)
-    folder, resume = choose_folder(runner.folder_of(found, options), if_exists)
+    folder, resume = choose_folder(runner.run_folder_path(found, options), if_exists)
     options = replace(options, out=folder, resume=resume)
     if resume:  # with the models of its sealed plan
         found = read(options)
@@ -301,9 +305,11 @@ def fork(
     neither installed nor a file beside the run.
     """
     base = source.folder if isinstance(source, Run) else RunFolder(source)
-    replacement = Replacement(say, drop, model)
+    replacement = ReplyReplacement(say, drop, model)
     folder = None if out is None else Path(out)
-    options = RunOptions(out=folder, budget=budget, provider=provider, consent=Consent(trust))
+    options = RunOptions(
+        out=folder, budget=budget, custom_provider=provider, consent=Consent(trust)
+    )
     if folder is not None and (folder / PLAN).exists() and fork_change(RunFolder(folder)):
         wanted = change_of(base, folder, address, replacement)
         if fork_change(RunFolder(folder)) == wanted:

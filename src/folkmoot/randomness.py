@@ -36,12 +36,12 @@ def generator(seed: Seed, path: Sequence[str]) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest(seed, *path), "big")))
 
 
-def uniform(seed: Seed, *parts: str | int) -> float:
+def uniform_values(seed: Seed, *parts: str | int) -> float:
     """One counter-based draw in (0, 1), without the cost of building a generator."""
     return (int.from_bytes(digest(seed, *parts, size=8), "big") + 0.5) / 2.0**64
 
 
-def one_thread() -> AbstractContextManager[object]:
+def limit_to_one_thread() -> AbstractContextManager[object]:
     """A context in which the libraries loaded so far compute in one thread; import them before."""
     return cast("AbstractContextManager[object]", _thread_pools(len(sys.modules)).limit(limits=1))
 

@@ -15,11 +15,11 @@ PERSONAS = "folkmoot.personas"
 PROVIDERS = "folkmoot.providers"
 
 
-def installed(group: str) -> dict[str, EntryPoint]:
+def installed_entry_points(group: str) -> dict[str, EntryPoint]:
     """The entry points of a group by name, in order of name, none of them imported yet."""
-    return {point.name: point for point in sorted(_all().select(group=group))}
+    return {point.name: point for point in sorted(_installed_entry_points().select(group=group))}
 
 
 @lru_cache(maxsize=1)
-def _all() -> Any:  # of one type before Python 3.12 and of another since
+def _installed_entry_points() -> Any:  # of one type before Python 3.12 and of another since
     return entry_points()

@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, urlsplit
 import aiohttp
 import truststore
 
-Answer = tuple[int, Mapping[str, str], bytes]  # status, headers by lower-case name, body
+HttpResponse = tuple[int, Mapping[str, str], bytes]  # status, headers by lower-case name, body
 
 CONNECT_SECONDS = 20
 _PROBE_SECONDS = 3
@@ -51,7 +51,7 @@ class TransferError(Exception):
         self.answer_began = answer_began
 
 
-class Exchange(NamedTuple):
+class HttpRequest(NamedTuple):
     """One request. `seconds` and `limit` (bytes) replace those of the connections for what takes
     longer or is longer than a reply."""
 
@@ -63,40 +63,44 @@ class Exchange(NamedTuple):
     limit: int | None = None
 
 
-class Connections:
+class HttpConnections:
     """Connections to one server, opened when needed and kept. Of one event loop."""
 
     def __init__(
-        self, headers: Mapping[str, str], timeout: float, limit: int, reached: set[str]
+        self, headers: Mapping[str, str], timeout: float, limit: int, reached_hosts: set[str]
     ) -> None:
         """`timeout`: seconds for a whole exchange. `limit`: longest body in bytes, unpacked.
-        `headers` go with every request. `reached` holds all servers that ever answered: one that
-        never did has a wrong address, one that did will come back.
+        `headers` go with every request. `reached_hosts` holds all servers that ever answered: one
+        that never did has a wrong address, one that did will come back.
         """
         self._headers = headers
         self._timeout = timeout
         self._limit = limit
-        self._reached = reached
+        self._reached = reached_hosts
         self._session: aiohttp.ClientSession | None = None
 
-    async def send(self, exchange: Exchange, proxy: str | None = None) -> Answer:
+    async def send_request(self, exchange: HttpRequest, proxy: str | None = None) -> HttpResponse:
         """Send a request, once; redirections are answers too. Raises TransferError."""
         url = exchange.url
-        server = _server(url)
+        server = _server_address(url)
         reached = server in self._reached
         try:
-            answer = await self._exchange(exchange, proxy)
+            answer = await self._exchange_once(exchange, proxy)
         except TransferError as error:
             if reached and error.failure is Failure.UNREACHABLE:
                 raise TransferError(Failure.BROKEN, str(error)) from None
             known = reached or error.answer_began
             if known or error.failure not in (Failure.BROKEN, Failure.TIMED_OUT):
                 raise
-            wrong = None if proxy else await _other_scheme(url)
+            wrong = None if proxy else await _detect_scheme_mismatch(url)
             raise TransferError(Failure.UNREACHABLE, wrong) if wrong else error from None
         if not reached:
             # "The plain HTTP request was sent to HTTPS port", says a server that can tell.
-            if answer[0] == 400 and b"HTTPS" in answer[2] and (wrong := await _other_scheme(url)):
+            if (
+                answer[0] == 400
+                and b"HTTPS" in answer[2]
+                and (wrong := await _detect_scheme_mismatch(url))
+            ):
                 raise TransferError(Failure.UNREACHABLE, wrong)
             self._reached.add(server)
         return answer
@@ -106,11 +110,11 @@ class Connections:
             await self._session.close()
             self._session = None
 
-    async def _exchange(self, exchange: Exchange, proxy: str | None) -> Answer:
+    async def _exchange_once(self, exchange: HttpRequest, proxy: str | None) -> HttpResponse:
         url, limit = exchange.url, exchange.limit or self._limit
         if self._session is None:
             secure = url.lower().startswith("https:")
-            self._session = _session(secure=secure)
+            self._session = _client_session(secure=secure)
         answer_began = False
         try:
             # aiohttp repeats no POST, whatever becomes of a kept connection. The headers go with
@@ -122,19 +126,19 @@ class Connections:
                 headers={**self._headers, **exchange.headers},
                 proxy=proxy,
                 allow_redirects=False,
-                timeout=_timeout(exchange.seconds or self._timeout),
+                timeout=_client_timeout(exchange.seconds or self._timeout),
             ) as response:
                 answer_began = response.ok
-                whole = await _body(response, limit)
+                whole = await _read_body(response, limit)
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 return response.status, headers, whole
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            failed = _named(error, url, proxy)
+            failed = _classify_error(error, url, proxy)
             failed.answer_began = answer_began
             raise failed from None
 
 
-async def download(
+async def download_file(
     url: str,
     write: Callable[[bytes], object],
     *,
@@ -150,17 +154,17 @@ async def download(
     proxy = proxy_for(url)
     done = 0
     headers = {"Accept-Encoding": "identity"}
-    async with _session(secure=True, silence=silence) as session:
+    async with _client_session(secure=True, silence=silence) as session:
         try:
             response = await session.get(url, headers=headers, proxy=proxy, raise_for_status=True)
             pieces = response.content
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise _named(error, url, proxy) from None
+            raise _classify_error(error, url, proxy) from None
         while True:
             try:
                 piece = await pieces.readany()
             except (aiohttp.ClientError, OSError) as error:
-                raise _named(error, url, proxy) from None
+                raise _classify_error(error, url, proxy) from None
             if not piece:
                 break
             done += len(piece)
@@ -180,27 +184,27 @@ def proxy_for(url: str) -> str | None:
         return None  # an invalid URL is reported when it is used
     proxies = urllib.request.getproxies()
     found = proxies.get(parts.scheme) or proxies.get("all")
-    if not found or urllib.request.proxy_bypass(_place(parts)):
+    if not found or urllib.request.proxy_bypass(_host_and_port(parts)):
         return None
     return found if "://" in found else f"http://{found}"
 
 
-def _timeout(total: float | None, silence: float | None = None) -> aiohttp.ClientTimeout:
+def _client_timeout(total: float | None, silence: float | None = None) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total, sock_connect=CONNECT_SECONDS, sock_read=silence)
 
 
-def _session(*, secure: bool, silence: float | None = None) -> aiohttp.ClientSession:
+def _client_session(*, secure: bool, silence: float | None = None) -> aiohttp.ClientSession:
     """A session without cookies, with as many connections as are needed."""
-    context = _trust() if secure else True
+    context = _ssl_context() if secure else True
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=_DNS_SECONDS, ssl=context),
         headers={"User-Agent": "folkmoot"},
         cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=_timeout(None, silence),
+        timeout=_client_timeout(None, silence),
     )
 
 
-def _trust() -> ssl.SSLContext:
+def _ssl_context() -> ssl.SSLContext:
     """The certificates of the system, and those that the environment names."""
     context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for variable in _CA_VARIABLES:
@@ -218,7 +222,7 @@ def _trust() -> ssl.SSLContext:
     return context
 
 
-async def _body(response: aiohttp.ClientResponse, limit: int) -> bytes:
+async def _read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
     """The whole body, unpacked; hardly more of it than the limit is ever in memory."""
     pieces: list[bytes] = []
     left = limit
@@ -232,7 +236,7 @@ async def _body(response: aiohttp.ClientResponse, limit: int) -> bytes:
     return b"".join(pieces)
 
 
-async def _other_scheme(url: str) -> str | None:
+async def _detect_scheme_mismatch(url: str) -> str | None:
     """In words, if the server speaks TLS where http:// is written, or plain HTTP for https://."""
     parts = urlsplit(url)
     secure = parts.scheme.lower() == "https"
@@ -247,10 +251,12 @@ async def _other_scheme(url: str) -> str | None:
             )
             try:
                 if not secure:  # and yet TLS was agreed
-                    return f"{_place(parts)} speaks TLS: write https:// in its base URL"
+                    return f"{_host_and_port(parts)} speaks TLS: write https:// in its base URL"
                 writer.write(b"HEAD / HTTP/1.0\r\n\r\n")
                 if await reader.read(5) == b"HTTP/":
-                    return f"{_place(parts)} speaks plain HTTP: write http:// in its base URL"
+                    return (
+                        f"{_host_and_port(parts)} speaks plain HTTP: write http:// in its base URL"
+                    )
             finally:
                 writer.close()
     except (OSError, ValueError):  # a TimeoutError is an OSError
@@ -258,12 +264,12 @@ async def _other_scheme(url: str) -> str | None:
     return None
 
 
-def _named(error: Exception, url: str, proxy: str | None) -> TransferError:
+def _classify_error(error: Exception, url: str, proxy: str | None) -> TransferError:
     """Which failure an error of aiohttp is."""
     if isinstance(error, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)):
         return TransferError(Failure.BAD_ADDRESS, "not an http:// or https:// URL")
-    server = _place(urlsplit(url))
-    host = f"the proxy {_place(urlsplit(proxy))}" if proxy else server
+    server = _host_and_port(urlsplit(url))
+    host = f"the proxy {_host_and_port(urlsplit(proxy))}" if proxy else server
     match error:
         case aiohttp.ClientConnectorCertificateError():
             known = getattr(error.certificate_error, "verify_message", "")
@@ -301,12 +307,12 @@ def _named(error: Exception, url: str, proxy: str | None) -> TransferError:
     return TransferError(Failure.BAD_ADDRESS, f"{host} cannot be used: {error}")
 
 
-def _server(url: str) -> str:
+def _server_address(url: str) -> str:
     """Scheme, host and port: what may be reached or not."""
     parts = urlsplit(url)
-    return f"{parts.scheme}://{_place(parts)}".lower()
+    return f"{parts.scheme}://{_host_and_port(parts)}".lower()
 
 
-def _place(parts: SplitResult) -> str:
+def _host_and_port(parts: SplitResult) -> str:
     """host:port, without a password before it."""
     return parts.netloc.rpartition("@")[2]

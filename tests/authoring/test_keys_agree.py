@@ -17,11 +17,11 @@ from folkmoot.authoring.schema import SWITCH_WORDS
 from folkmoot.authoring.template import WIDTH, new_files, set_all_keys, study_file_template
 from folkmoot.cli.app import app
 from folkmoot.engine.settings.config import Field, StudyConfig
-from folkmoot.engine.settings.config_problems import fields_at
+from folkmoot.engine.settings.config_problems import allowed_keys
 from folkmoot.engine.study.study import Study, find_study
 from folkmoot.engine.study.study_file import load_study_file
-from folkmoot.field_notes import about
-from folkmoot.kit.coding.post_hoc import AfterwardsConfig
+from folkmoot.field_notes import field_notes
+from folkmoot.kit.coding.post_hoc import PostHocCodingConfig
 from tools.key_tables import DOCS, TABLE, key_table, updated
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +47,7 @@ def test_every_key_has_a_description(name: str) -> None:
 @pytest.mark.parametrize("name", ["delphi", "deliberation_survey"])
 def test_every_key_of_the_examples_has_a_description(name: str) -> None:
     study = find_study(str(ROOT / "examples" / f"{name}.py"))
-    assert undescribed(study.config) == [] == undescribed(AfterwardsConfig)
+    assert undescribed(study.config) == [] == undescribed(PostHocCodingConfig)
 
 
 def test_a_key_without_a_description_is_found_at_any_depth() -> None:
@@ -76,10 +76,12 @@ def test_keys_with_a_unit_in_their_name_say_it(name: str) -> None:
 def test_units_defaults_bounds_and_examples_are_those_of_the_field() -> None:
     class Config(BaseModel):
         wait: float = Field(
-            2.5, gt=0, le=9, description="how long", json_schema_extra=about(unit="seconds")
+            2.5, gt=0, le=9, description="how long", json_schema_extra=field_notes(unit="seconds")
         )
         people: int = Field(ge=2, description="how many", examples=[4])
-        shown: bool = Field(True, description="whether", json_schema_extra=about(essential=True))
+        shown: bool = Field(
+            True, description="whether", json_schema_extra=field_notes(essential=True)
+        )
 
     wait, people, shown = keys_of(Config)
     assert (wait.default, wait.values) == (2.5, "number above 0 and at most 9")
@@ -118,7 +120,7 @@ def test_hints_on_unknown_keys_know_the_same_keys(name: str) -> None:
     config = config_of(name)
 
     def compare(keys: tuple[Key, ...], path: tuple[str | int, ...]) -> None:
-        known = fields_at(config, path)
+        known = allowed_keys(config, path)
         if known:  # settings of the respondent, servers and groups have checks and hints of theirs
             assert sorted(known) == sorted(key.name for key in keys), path
         for key in keys:
@@ -126,7 +128,7 @@ def test_hints_on_unknown_keys_know_the_same_keys(name: str) -> None:
             compare(key.inner, (*path, key.name, *steps[key.nesting]))
 
     compare(keys_of(config), ())
-    assert fields_at(config, ())
+    assert allowed_keys(config, ())
 
 
 def missing_keys(keys: tuple[Key, ...], data: object, above: str = "") -> list[str]:
@@ -218,7 +220,7 @@ def test_a_study_file_that_a_type_brings_takes_the_place_of_the_made_one() -> No
     async def protocol(_session: object) -> None: ...
 
     brought = {"own.yaml": "study: ./own.py\n"}
-    study = Study("own", "Own", StudyConfig, protocol, template=lambda: dict(brought))
+    study = Study("own", "Own", StudyConfig, protocol, template_files=lambda: dict(brought))
     assert new_files(study) == brought
 
 

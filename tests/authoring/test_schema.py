@@ -20,12 +20,12 @@ from folkmoot.authoring.schema import DIALECT, nodes_in, study_file_schema
 from folkmoot.authoring.template import set_all_keys, study_file_template
 from folkmoot.cli.app import app
 from folkmoot.engine.session.folder_access import write_settings
-from folkmoot.engine.settings.yaml_tree import existing, read_tree
+from folkmoot.engine.settings.yaml_tree import existing_path, parse_yaml
 from folkmoot.engine.study.study import find_study
-from folkmoot.engine.study.study_file import load_study_file, validate
+from folkmoot.engine.study.study_file import load_study_file, validate_settings
 from folkmoot.errors import InputError
 from folkmoot.field_notes import ESSENTIAL, UNIT
-from folkmoot.respondent.mind.knobs import Knobs
+from folkmoot.respondent.mind.knobs import RespondentSettings
 from folkmoot.studies.negotiation.participants import groups_of
 from tests.fenced import blocks
 
@@ -66,14 +66,14 @@ def test_the_example_of_each_type_is_tested() -> None:
 @pytest.mark.parametrize("file", EXAMPLES)
 def test_examples_validate(file: str) -> None:
     text = (ROOT / file).read_text("utf-8")
-    for data in (read_tree(text, file).value, yaml.safe_load(text)):
+    for data in (parse_yaml(text, file).value, yaml.safe_load(text)):
         assert mistakes(SCHEMAS[EXAMPLES[file]], data) == []
 
 
 @pytest.mark.parametrize("file", OWN)
 def test_examples_of_types_of_ones_own_validate(file: str) -> None:
     study = find_study(str((ROOT / file).with_suffix(".py")))
-    data = read_tree((ROOT / file).read_text("utf-8"), file).value
+    data = parse_yaml((ROOT / file).read_text("utf-8"), file).value
     assert mistakes(study_file_schema(study), data) == []
 
 
@@ -81,24 +81,26 @@ def test_examples_of_types_of_ones_own_validate(file: str) -> None:
 def test_new_study_files_validate_as_they_are_and_with_every_key_set(name: str) -> None:
     text = study_file_template(find_study(name))
     for study_file in (text, set_all_keys(text)):
-        assert mistakes(SCHEMAS[name], read_tree(study_file, name).value) == []
+        assert mistakes(SCHEMAS[name], parse_yaml(study_file, name).value) == []
 
 
 def test_the_study_file_that_a_run_of_a_workbook_leaves_validates(tmp_path: Path) -> None:
     write_settings(tmp_path, load_study_file(ROOT / "examples" / "public_goods.xlsx").config)
     text = (tmp_path / "study.yaml").read_text("utf-8")
-    assert mistakes(SCHEMAS["workbook"], read_tree(text, "study.yaml").value) == []
+    assert mistakes(SCHEMAS["workbook"], parse_yaml(text, "study.yaml").value) == []
 
 
 def test_groups_that_a_study_file_holds_itself_are_checked_too() -> None:
-    groups = read_tree((ROOT / "examples" / "negotiation_groups.yaml").read_text("utf-8"), "").value
+    groups = parse_yaml(
+        (ROOT / "examples" / "negotiation_groups.yaml").read_text("utf-8"), ""
+    ).value
     assert mistakes(SCHEMAS["negotiation"], groups) == []
     for wrong in ({"no_such_key": 1}, {"weight": 0}, {"preferences": {"wine": "red"}}):
         changed = copy.deepcopy(groups)
         changed["groups"][0]["members"][0] |= wrong
         assert mistakes(SCHEMAS["negotiation"], changed), wrong
         with pytest.raises(InputError):
-            groups_of(validate(find_study("negotiation"), changed), ROOT)
+            groups_of(validate_settings(find_study("negotiation"), changed), ROOT)
 
 
 def blocks_of_docs() -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -150,7 +152,7 @@ def whole(name: str) -> dict[str, Any]:
         data: dict[str, Any] = config.model_dump(mode="json", exclude_none=True)
         return data
     text = set_all_keys(study_file_template(find_study(name)))
-    value: dict[str, Any] = read_tree(text, name).value
+    value: dict[str, Any] = parse_yaml(text, name).value
     return value
 
 
@@ -158,7 +160,7 @@ def refusals(name: str, data: dict[str, Any]) -> tuple[list[str], bool]:
     """The shapes that the loader refuses, and whether it refuses the data for any reason."""
     models: list[tuple[type[BaseModel], object]] = [(find_study(name).config, data)]
     if isinstance(data.get("respondent"), dict):
-        models.append((Knobs, data["respondent"]))
+        models.append((RespondentSettings, data["respondent"]))
     found = [e for model, value in models for e in errors_of(model, value)]
     shapes = [f"{e['loc']}: {e['msg']}" for e in found if "value_error" not in e["type"]]
     return shapes, bool(found)
@@ -175,7 +177,7 @@ def errors_of(model: type[BaseModel], data: object) -> list[ErrorDetails]:
             if not texts:
                 return found
             for detail in texts:
-                if path := existing(data, detail["loc"]):
+                if path := existing_path(data, detail["loc"]):
                     data = put(data, path, str(detail["input"]))
         else:
             return []

@@ -21,7 +21,7 @@ async def protocol(session):
     async def one(scope, n):
         said = await scope.ask(ANN, "Well?")  # ask
         scope.record("said", {"text": str(said), "n": int(n)})
-    await session.each(range(session.config.people), one)
+    await session.map(range(session.config.people), one)
     pass  # here
 
 STUDY = Study("mine", "Mine", Config, protocol)
@@ -79,14 +79,14 @@ MISTAKES = {
         "talk(…) is not awaited",
     ),
     "too much await": (HERE, '    await session.record("t", {"a": 1})', "leave out `await`"),
-    "each, sync": (HERE, "    await session.at('x').each([1], lambda s, n: n)", "not async"),
+    "each, sync": (HERE, "    await session.child('x').each([1], lambda s, n: n)", "not async"),
     "in_turn gives text": (
         HERE,
         "    async def turn(scope, who, heard): return 'x'\n"
         "    await session.at('t').in_turn([ANN], turn)  # wrong",
         "return Utterance(",
     ),
-    "in_turn of names": (HERE, "    await session.in_turn(['ann'], None)", "give Speaker(…)"),
+    "in_turn of names": (HERE, "    await session.take_turns(['ann'], None)", "give Speaker(…)"),
     "a row that is a list": (HERE, '    session.record("t", [1])', 'record("table", {'),
     "a cell that is a set": (HERE, '    session.record("t", {"a": {1}})', "record sorted"),
     "a cell that is Missing": (HERE, '    session.record("t", {"a": Missing("x")})', "record None"),
@@ -146,7 +146,7 @@ def test_a_mistake_of_the_author_is_the_authors(here: Path, name: str) -> None:
 
 
 def test_after_the_mend_the_same_line_runs(here: Path) -> None:
-    write(here, "    await session.each", "    session.config.peple\n    await session.each")
+    write(here, "    await session.map", "    session.config.peple\n    await session.each")
     assert command("run", "mine.yaml", "--trust").exit_code == 2
     # Another process would read the file anew; this one knows its modules by the path.
     (here / "other.py").write_text(STUDY)

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from folkmoot.cli.app import app
-from folkmoot.cli.console import resume_line, safe
+from folkmoot.cli.console import clean_and_redact, resume_line
 from tests.default_signals import with_default_signals
 
 SECRET = "sk-test-0123456789abcdefghij"
@@ -172,7 +172,7 @@ def test_no_key_is_ever_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     odd, set_ = "an odd key of mine", "another-odd-one-123"
     monkeypatch.setattr(sys, "argv", ["folkmoot", "run", "--key", odd, f"--key={odd}2"])
     monkeypatch.setenv("OPENAI_API_KEY", set_)
-    said = safe(f"401 for {odd} and {odd}2 and {set_} and {SECRET}\x1b[0m")
+    said = clean_and_redact(f"401 for {odd} and {odd}2 and {set_} and {SECRET}\x1b[0m")
     assert not any(key in said for key in (odd, set_, SECRET, "\x1b"))
 
 

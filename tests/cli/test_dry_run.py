@@ -25,7 +25,7 @@ async def protocol(session):
     Path("rehearsed").touch()
     async def greet(scope, number):
         await scope.ask(Speaker(f"p{number}"), "Good day. " + "So it is. " * 2000)
-    await session.each(range(300), greet)
+    await session.map(range(300), greet)
     raise ValueError("the second part was never written")
 
 STUDY = Study("mine", "Mine", StudyConfig, protocol)

@@ -142,5 +142,5 @@ def test_a_reworded_prompt_says_how_to_keep_the_old_wording(here: Path) -> None:
 
 
 def test_what_an_author_needs_is_there_without_a_search() -> None:
-    (one,) = folkmoot.find_maker("quota")(1, np.random.default_rng(1))
+    (one,) = folkmoot.find_persona_source("quota")(1, np.random.default_rng(1))
     assert isinstance(one, folkmoot.Persona) and one.text

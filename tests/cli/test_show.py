@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
-from folkmoot.cli.show import show
+from folkmoot.cli.show import render_run_lines
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.errors import InputError
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
@@ -35,7 +35,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, small_run: Callable[[str], Pa
 
 
 def call_with_utterances(run: RunFolder) -> str:
-    spans = run.table("provenance").with_columns(number=pl.len().over("address"))
+    spans = run.read_table("provenance").with_columns(number=pl.len().over("address"))
     some = spans.filter(pl.col("kind").is_in(["utterance", "answer"]), pl.col("number") < 60)
     return str(some.sort("number", "address")["address"][-1])
 
@@ -46,7 +46,7 @@ def test_prompts_are_whole_and_each_mark_is_in_the_legend(runs: Path, study: str
     address = call_with_utterances(run)
     text = shown(run, address, prompts=True)
     with JournalReader(run.path / JOURNAL) as journal:
-        entry = journal.at(address)
+        entry = journal.entry_at(address)
         assert entry is not None
     entries = [m for line in text.splitlines() if (m := ENTRY.match(line))]
     keys = {m[1] for m in entries}
@@ -57,10 +57,10 @@ def test_prompts_are_whole_and_each_mark_is_in_the_legend(runs: Path, study: str
     assert plain == [*wanted, f"reply:\n{entry.reply}"]
     for key in keys - {"V"}:
         assert text.count(f"[{key}]") - 1 == text.count(f"[/{key}]") > 0
-    quoted = run.table("provenance").filter(address=address, kind="utterance")["source_id"]
+    quoted = run.read_table("provenance").filter(address=address, kind="utterance")["source_id"]
     told = {id for m in entries for id in (m[3] or "").replace(" (changed)", "").split(", ")}
     assert set(quoted) <= told or any("more" in id for id in told)
-    said = run.table("utterances")["utterance_id"].to_list()
+    said = run.read_table("utterances")["utterance_id"].to_list()
     assert set(quoted) <= {*said}
 
 
@@ -96,7 +96,7 @@ def test_ids_name_participants_conversations_and_leaders(
     run = RunFolder(runs / study)
     text = shown(run, who, prompts=True)
     titles = re.findall(r"^\S.*  (\S+/ask\d+)$", text, re.MULTILINE)
-    asked = dict(run.table("answers").select("address", "speaker_id").iter_rows())
+    asked = dict(run.read_table("answers").select("address", "speaker_id").iter_rows())
     assert titles and all(part in title for title in titles)
     speakers = {asked[title] for title in titles}
     assert len(speakers) > 1 if who.endswith("oven") else speakers == {who.rpartition("/")[2]}
@@ -112,13 +112,13 @@ def test_every_id_that_an_overview_lists_can_be_read_with_and_without_prompts(
     run = RunFolder(runs / study)
     ids = [
         line.plain[span.start : span.end].strip()
-        for line in show(run)
+        for line in render_run_lines(run)
         for span in line.spans
         if "bold" in str(span.style).split()
     ]
     listed = [id for id in ids if id and " " not in id and id != run.id]
-    assert len(listed) >= run.table("answers")["speaker_id"].n_unique() - len(LEADERS)
-    assert study != "negotiation" or set(run.table("decisions")["group_id"]) <= {*listed}
+    assert len(listed) >= run.read_table("answers")["speaker_id"].n_unique() - len(LEADERS)
+    assert study != "negotiation" or set(run.read_table("decisions")["group_id"]) <= {*listed}
     for id in listed:
         assert shown(run, id) and re.search(r"  \S+/ask\d+$", shown(run, id, prompts=True), re.M), (
             id

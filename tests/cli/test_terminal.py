@@ -19,7 +19,7 @@ from folkmoot.engine.calls.progress import (
     Notice,
     StageStarted,
 )
-from folkmoot.storage.findings import Finding, Grid, cell_text, number_text
+from folkmoot.storage.findings import Finding, ResultTable, format_cell, format_number
 
 
 def printed(what: object, *, terminal: bool = False) -> str:
@@ -29,28 +29,30 @@ def printed(what: object, *, terminal: bool = False) -> str:
 
 
 def test_numbers_have_three_significant_digits() -> None:
-    said = [number_text(x) for x in (0.0, 1.0, 0.12345, -2.0, 123.456, 0.0123, 12345.6, 1e-7)]
+    said = [format_number(x) for x in (0.0, 1.0, 0.12345, -2.0, 123.456, 0.0123, 12345.6, 1e-7)]
     assert said == ["0", "1.00", "0.123", "-2.00", "123", "0.0123", "12,346", "1.00e-07"]
 
 
 def test_cells_by_kind() -> None:
-    assert cell_text(None) == "–"
-    assert cell_text(True) == "yes"
-    assert cell_text(12345) == "12,345"
-    assert cell_text(0.159, "position_changed_rate") == "15.9 %"
-    assert cell_text(0.159, "changed_rate_low") == "15.9 %"
-    assert cell_text(0.159, "kappa") == "0.159"
-    said = Finding("k", "t", "s", Grid(("a",), (("b\x1b[31mc",),)))
+    assert format_cell(None) == "–"
+    assert format_cell(True) == "yes"
+    assert format_cell(12345) == "12,345"
+    assert format_cell(0.159, "position_changed_rate") == "15.9 %"
+    assert format_cell(0.159, "changed_rate_low") == "15.9 %"
+    assert format_cell(0.159, "kappa") == "0.159"
+    said = Finding("k", "t", "s", ResultTable(("a",), (("b\x1b[31mc",),)))
     assert "b[31mc" in printed(finding_view(said))
 
 
 def test_a_finding_is_title_words_table_and_caveats() -> None:
     rows = [{"condition": f"arm {k}", "changed_rate": k / 100} for k in range(50)]
-    finding = Finding("k", "Who changed", "Some did.", Grid.of(rows), notes=("A caveat.",))
+    finding = Finding(
+        "k", "Who changed", "Some did.", ResultTable.from_records(rows), notes=("A caveat.",)
+    )
     text = printed(finding_view(finding))
     for said in ("Who changed", "Some did.", "changed rate", "3.0 %", "A caveat.", "and 10 more"):
         assert said in text
-    assert printed(finding_view(Finding("k", "Empty", "Nothing.", Grid((), ()))))
+    assert printed(finding_view(Finding("k", "Empty", "Nothing.", ResultTable((), ()))))
 
 
 @given(
@@ -60,7 +62,9 @@ def test_a_finding_is_title_words_table_and_caveats() -> None:
     st.integers(20, 100),
 )
 def test_no_terminal_is_too_narrow_for_a_figure(rows: list[tuple[str, int]], width: int) -> None:
-    grid = Grid(("who", "how_many_in_all", "changed_rate"), tuple((a, n, n / 1e9) for a, n in rows))
+    grid = ResultTable(
+        ("who", "how_many_in_all", "changed_rate"), tuple((a, n, n / 1e9) for a, n in rows)
+    )
     file = io.StringIO()
     print_findings(Console(file=file, width=width), [Finding("k", "t", "s", grid)])
     words = file.getvalue().split()
@@ -102,7 +106,7 @@ def test_a_live_table_where_there_is_one() -> None:
         progress(ItemDone("vote"))
         progress(AnswerMissing("vote/p_1/ask0"))
         progress(Notice("look"))
-        text = printed(progress.view())
+        text = printed(progress.render_progress())
     assert "1/4" in text
     assert "cost unknown" in text
     assert "1 without an answer" in text

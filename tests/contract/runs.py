@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import folkmoot
-from folkmoot.models.request import Reply, Request
-from folkmoot.models.scripted import Scripted
-from folkmoot.randomness import uniform
+from folkmoot.models.request import Completion, ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.randomness import uniform_values
 from tests.contract.small import people_of, small_study
 from tests.turns import turns
 
@@ -21,21 +21,23 @@ class Crash(Exception):
     """Stands for anything that ends a process in the middle."""
 
 
-def respondent(study: str, jitter: int | None = None, die_after: int | None = None) -> Scripted:
+def respondent(
+    study: str, jitter: int | None = None, die_after: int | None = None
+) -> ScriptedProvider:
     """The embedded respondent behind random latencies, or one that dies after some calls."""
     inner = people_of(study)
     answered = 0
 
-    async def answer(request: Request, address: str) -> Reply:
+    async def answer(request: ModelRequest, address: str) -> Completion:
         nonlocal answered
         answered += 1
         if die_after is not None and answered > die_after:
             raise Crash
         if jitter is not None:
-            await turns(int(30 * uniform(jitter, address)))
-        return await inner.complete(request, address=address)
+            await turns(int(30 * uniform_values(jitter, address)))
+        return await inner.complete_request(request, address=address)
 
-    return Scripted(answer)
+    return ScriptedProvider(answer)
 
 
 def digest(run: folkmoot.Run) -> tuple[str, str]:

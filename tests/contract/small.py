@@ -95,5 +95,5 @@ def people_of(study: str) -> Respondent:
     """The embedded respondent with what the small study of a type tells it."""
     with tempfile.TemporaryDirectory() as folder:
         found = load_study_file(small_study(study, Path(folder)))
-    part = StudyPart(found.study.respondent, found.config)
+    part = StudyPart(found.study.respondent_part, found.config)
     return Respondent(ProviderSettings(seed=42, study=part))

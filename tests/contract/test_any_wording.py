@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import polars as pl
 import pytest
 
-from folkmoot.engine.study.study import registered
-from folkmoot.models.request import NOT_READ, Message, Reply, Request
+from folkmoot.engine.study.study import registered_studies
+from folkmoot.models.request import FINISH_UNREAD, Completion, Message, ModelRequest
 from folkmoot.provenance import Span
-from folkmoot.randomness import digest, uniform
+from folkmoot.randomness import digest, uniform_values
 from folkmoot.respondent import Respondent
 from folkmoot.storage.run_folder import RunFolder
 from tests.planted import test_planted_focus_group as focus_group
@@ -39,7 +39,7 @@ LATIN = (
 )
 
 
-def quoted_texts(request: Request, message: int) -> Texts:
+def quoted_texts(request: ModelRequest, message: int) -> Texts:
     """Return the outermost quoted texts of a message, each with the spans inside it."""
     found: Texts = []
     end = -1
@@ -48,17 +48,17 @@ def quoted_texts(request: Request, message: int) -> Texts:
         if span.end > end:
             found.append((text, []))
             start, end = span.start, span.end
-        found[-1][1].append(span.shift(-start))
+        found[-1][1].append(span.shift_span(-start))
     return found
 
 
-def reworded(request: Request, address: str, dropped: Iterable[str] = ()) -> Request:
+def reworded(request: ModelRequest, address: str, dropped: Iterable[str] = ()) -> ModelRequest:
     """Return a request that holds nothing but the quoted texts, in random order, in one message
     beside the system message. Half of the requests have Latin between them. `dropped` are kinds of
     texts that are left out."""
     system = [0] if request.messages[0].role == "system" else []
     others = [n for n in range(len(request.messages)) if n not in system]
-    latin = LATIN if uniform(SEED, address) < 0.5 else ("",)
+    latin = LATIN if uniform_values(SEED, address) < 0.5 else ("",)
     messages: list[Message] = []
     spans: list[Span] = []
     for role, numbers in (("system", system), ("user", others)):
@@ -73,8 +73,8 @@ def reworded(request: Request, address: str, dropped: Iterable[str] = ()) -> Req
         content = ""
         for n in sorted(range(len(texts)), key=lambda n: digest(address, role, n)):
             text, inner = texts[n]
-            content += latin[int(uniform(SEED, address, role, n) * len(latin))] + "\n"
-            spans += [span.shift(len(content), len(messages)) for span in inner]
+            content += latin[int(uniform_values(SEED, address, role, n) * len(latin))] + "\n"
+            spans += [span.shift_span(len(content), len(messages)) for span in inner]
             content += text + "\n"
         messages.append(Message(role, content))
     return replace(request, messages=tuple(messages), spans=tuple(spans))
@@ -92,8 +92,10 @@ class Played(NamedTuple):
     def count_unreadable(self) -> int:
         """Return how many answers are missing, were asked for again, or have no relation to what
         was asked."""
-        answers = pl.concat([run.table("answers") for run in self.runs], how="diagonal_relaxed")
-        unread = answers["missing"].is_not_null() | (answers["finish"] == NOT_READ)
+        answers = pl.concat(
+            [run.read_table("answers") for run in self.runs], how="diagonal_relaxed"
+        )
+        unread = answers["missing"].is_not_null() | (answers["finish"] == FINISH_UNREAD)
         return int(unread.sum() + answers["reasks"].sum())
 
 
@@ -103,7 +105,7 @@ def play_cross_pollination(folder: Path) -> Played:
     moved = cross_pollination.pilot(folder / "moved", 60, **few)
     still = cross_pollination.pilot(folder / "still", 60, respondent={"persuasion": 0}, **few)
     acp, noise = (
-        run.json("summary.json")["by_condition"]["acp"]["position_changed_rate"]
+        run.read_json("summary.json")["by_condition"]["acp"]["position_changed_rate"]
         for run in (moved, still)
     )
     return Played((moved, still), {"dialogue": acp - noise})
@@ -166,7 +168,7 @@ ARGUING = ("utterance", "answer", "material", "summary", "proposal")
 
 
 def test_every_study_is_played() -> None:
-    assert sorted(PLAYS) == sorted(registered())
+    assert sorted(PLAYS) == sorted(registered_studies())
 
 
 @pytest.mark.parametrize("study", PLAYS)
@@ -177,7 +179,7 @@ def test_quoted_texts_alone_give_the_effects_and_without_them_there_are_none(
     reply = Respondent.reply
 
     def play_reworded(name: str, dropped: Sequence[str] = ()) -> Played:
-        def reply_to_texts(model: Respondent, request: Request, address: str) -> Reply:
+        def reply_to_texts(model: Respondent, request: ModelRequest, address: str) -> Completion:
             return reply(model, reworded(request, address, dropped), address)
 
         monkeypatch.setattr(Respondent, "reply", reply_to_texts)

@@ -11,33 +11,35 @@ import polars as pl
 import pytest
 
 import folkmoot
-from folkmoot.engine.study.study import registered
+from folkmoot.engine.study.study import registered_studies
 from folkmoot.errors import RejectedError
-from folkmoot.models.request import Message, ProviderSettings, Reply, Request
-from folkmoot.models.scripted import Scripted
-from folkmoot.randomness import uniform
+from folkmoot.models.request import Completion, Message, ModelRequest, ProviderSettings
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.randomness import uniform_values
 from folkmoot.respondent import Respondent
 from tests.contract.small import people_of, small_study
 
-STUDIES = sorted(registered())
+STUDIES = sorted(registered_studies())
 # Words of the protocol come from no reply. A vote of a negotiation is put into words by the study.
 OF_VOTES = {"negotiation": pl.col("phase") == "vote"}
 
 
-def play(study: str, folder: Path, spoil: Callable[[Reply, str], Reply]) -> list[Request]:
+def play(
+    study: str, folder: Path, spoil: Callable[[Completion, str], Completion]
+) -> list[ModelRequest]:
     inner = people_of(study)
 
-    async def answer(request: Request, address: str) -> Reply:
-        return spoil(await inner.complete(request, address=address), address)
+    async def answer(request: ModelRequest, address: str) -> Completion:
+        return spoil(await inner.complete_request(request, address=address), address)
 
-    model = Scripted(answer, keep=True)
+    model = ScriptedProvider(answer, keep_requests=True)
     folkmoot.run(small_study(study, folder), out=folder / "run", provider=model)
     return [request for _, request in model.seen]
 
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_cut_replies_keep_their_mark_wherever_they_stand(study: str, tmp_path: Path) -> None:
-    def cut(reply: Reply, address: str) -> Reply:
+    def cut(reply: Completion, address: str) -> Completion:
         # After the line, so that votes can be read: a word may be cut from a longer one.
         return reply._replace(text=f"{reply.text}\n", finish="length")
 
@@ -57,9 +59,9 @@ def test_cut_replies_keep_their_mark_wherever_they_stand(study: str, tmp_path: P
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_no_placeholder_enters_anybodys_history(study: str, tmp_path: Path) -> None:
-    def empty(reply: Reply, address: str) -> Reply:
+    def empty(reply: Completion, address: str) -> Completion:
         question = re.sub(r"(\.r\d+|\.long)+$", "", address)  # its tries again share the fate
-        return reply._replace(text=" ") if uniform(3, question) < 0.3 else reply
+        return reply._replace(text=" ") if uniform_values(3, question) < 0.3 else reply
 
     for request in play(study, tmp_path, empty):
         for message in request.messages:
@@ -78,13 +80,13 @@ def test_a_rejected_prompt_fails_one_participant_with_its_address(tmp_path: Path
     inner = people_of("cross_pollination")
     poisoned = "p_0003"
 
-    async def answer(request: Request, address: str) -> Reply:
+    async def answer(request: ModelRequest, address: str) -> Completion:
         if poisoned in address.split("/"):
             raise RejectedError("HTTP 400: invalid content")
-        return await inner.complete(request, address=address)
+        return await inner.complete_request(request, address=address)
 
     study = small_study("cross_pollination", tmp_path)
-    run = folkmoot.run(study, out=tmp_path / "run", provider=Scripted(answer))
+    run = folkmoot.run(study, out=tmp_path / "run", provider=ScriptedProvider(answer))
     people = run.table("participants")
     failed = people.filter(pl.col("status") == "failed")
     assert failed["participant_id"].to_list() == [poisoned]
@@ -96,7 +98,7 @@ def test_a_rejected_prompt_fails_one_participant_with_its_address(tmp_path: Path
 def test_the_embedded_respondent_says_the_same_at_greater_length() -> None:
     model = Respondent(ProviderSettings(seed=42))
     messages = (Message("system", "You are Ann, a nurse."), Message("user", "Why parks?"))
-    short = model.reply(Request("synthetic", messages, max_tokens=6), "talk/ask0")
-    longer = model.reply(Request("synthetic", messages, max_tokens=12), "talk/ask0.long")
+    short = model.reply(ModelRequest("synthetic", messages, max_tokens=6), "talk/ask0")
+    longer = model.reply(ModelRequest("synthetic", messages, max_tokens=12), "talk/ask0.long")
     assert short.finish == "length" and len(longer.text) > len(short.text)
     assert longer.text.startswith(short.text)

@@ -19,14 +19,14 @@ import pytest
 
 import folkmoot
 from folkmoot.engine.journal.journal import JournalReader
-from folkmoot.engine.run.dry_run import rehearsed
-from folkmoot.engine.study.study import FAILED, registered
+from folkmoot.engine.run.dry_run import estimate_run
+from folkmoot.engine.study.study import FAILED_FINDING_KEY, registered_studies
 from folkmoot.engine.study.study_file import load_study_file
-from folkmoot.errors import BudgetReached
+from folkmoot.errors import BudgetReachedError
 from tests.contract.runs import Crash, SerialRun, digest, play, respondent
 from tests.contract.small import small_study
 
-STUDIES = sorted(registered())
+STUDIES = sorted(registered_studies())
 
 
 @pytest.mark.parametrize("study", STUDIES)
@@ -86,7 +86,7 @@ def test_every_study_has_its_codebook_and_findings(
     run = folkmoot.load(small_run(study))
     keys = [f.key for f in run.findings]
     assert keys, "a study that finds nothing has nothing to report"
-    assert FAILED not in keys, run.findings
+    assert FAILED_FINDING_KEY not in keys, run.findings
     book = json.loads((run.path / "codebook.json").read_text())
     unexplained = [
         f"{table}.{column}"
@@ -129,7 +129,7 @@ def test_a_paused_run_can_be_reported_and_goes_on_to_the_same_end(
 ) -> None:
     whole, folder = serial_run(study), tmp_path / "run"
     limit = max(1, int(whole.manifest["calls"] * share))
-    with pytest.raises(BudgetReached):
+    with pytest.raises(BudgetReachedError):
         play(study, folder, provider=respondent(study), overrides=(f"budget_calls={limit}",))
     paused = folkmoot.load(folder)
     assert paused.manifest["outcome"] == "paused" and paused.manifest["calls"] == limit
@@ -155,7 +155,7 @@ def test_a_budget_buys_whole_comparisons(study: str, share: float, tmp_path: Pat
 
     def asked(folder: Path) -> Counter[str]:
         with JournalReader(folder / "journal.sqlite") as journal:
-            found = (re.search(pattern, entry.address) for entry in journal.entries())
+            found = (re.search(pattern, entry.address) for entry in journal.read_entries())
             return Counter(of[1] for of in found if of)
 
     whole = play(study, tmp_path / "a" / "run", provider=respondent(study), overrides=(batch,))
@@ -163,7 +163,7 @@ def test_a_budget_buys_whole_comparisons(study: str, share: float, tmp_path: Pat
     assert len(all_sets) == 4
     limit = int(whole.manifest["calls"] * share)
     folder = tmp_path / "b" / "run"
-    with pytest.raises(BudgetReached):
+    with pytest.raises(BudgetReachedError):
         play(
             study, folder, provider=respondent(study, 3), overrides=(batch, f"budget_calls={limit}")
         )
@@ -181,10 +181,10 @@ def test_what_check_estimates_is_what_is_asked(
 ) -> None:
     """The embedded respondent is briefer than a model, but what it is asked is the same."""
     found = load_study_file(small_study(study, tmp_path))
-    expected = rehearsed(found, "openai/gpt-4o", "openai/text-embedding-3-small")
+    expected = estimate_run(found, "openai/gpt-4o", "openai/text-embedding-3-small")
     run = folkmoot.load(small_run(study))
     assert expected.calls == pytest.approx(run.manifest["calls"], rel=0.15)
-    assert 1 <= expected.chain <= expected.calls
+    assert 1 <= expected.longest_chain <= expected.calls
     tokens = run.manifest["input_tokens"], run.manifest["output_tokens"]
     assert 0.8 * tokens[0] < expected.input_tokens < 2.5 * tokens[0]
     assert expected.output_tokens > 0.8 * tokens[1]

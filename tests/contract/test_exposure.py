@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import folkmoot
-from folkmoot.conversation.transcript import EMPTY, Transcript
-from folkmoot.engine.study.study import find_study, registered
-from folkmoot.kit.exposure import ELSEWHERE, differences
-from folkmoot.models.request import Reply, Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Transcript
+from folkmoot.engine.study.study import find_study, registered_studies
+from folkmoot.kit.exposure import FOREIGN_WORDS, describe_deviations
+from folkmoot.models.request import Completion, ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.cross_pollination import voting
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.participants import Participant
@@ -53,7 +53,7 @@ DROPPED = {
 
 
 def test_every_study_type_says_what_its_decisions_see() -> None:
-    assert set(KINDS) == set(DROPPED) == set(registered())
+    assert set(KINDS) == set(DROPPED) == set(registered_studies())
     assert all("exposure" in {row.table for row in find_study(name).tables} for name in KINDS)
 
 
@@ -66,7 +66,7 @@ FORMS = (
 )
 
 
-def written(study: str) -> Scripted:
+def written(study: str) -> ScriptedProvider:
     """The embedded respondent's words as models write them."""
 
     def formed(said: object, key: str = "") -> object:
@@ -78,25 +78,25 @@ def written(study: str) -> Scripted:
             return said
         return FORMS[len(said) % len(FORMS)].format(said)
 
-    def reply(request: Request, address: str) -> Reply:
+    def reply(request: ModelRequest, address: str) -> Completion:
         reply = people_of(study).reply(request, address)
         if request.schema and reply.text.startswith("{"):
             return reply._replace(text=json.dumps(formed(json.loads(reply.text))))
         asked_for_words = request.asked.kind not in ("choice", "number")
         return reply._replace(text=str(formed(reply.text))) if asked_for_words else reply
 
-    return Scripted(reply)
+    return ScriptedProvider(reply)
 
 
 @pytest.mark.parametrize("study", KINDS)
 def test_what_stood_in_the_prompts_is_what_the_design_says(study: str, tmp_path: Path) -> None:
     """Every text that the design shows stands in full, however models write."""
     done = folkmoot.run(small_study(study, tmp_path), provider=written(study), out=tmp_path / "run")
-    assert differences(done.folder) == []
+    assert describe_deviations(done.folder) == []
     table = done.table("exposure")
     stood = table.filter(table["expected"] & (table["texts"] > 0))
     assert set(stood["kind"]) >= KINDS[study]
-    assert ELSEWHERE not in set(table["kind"])
+    assert FOREIGN_WORDS not in set(table["kind"])
     (finding,) = (f for f in done.findings if f.key == "exposure")
     assert not finding.alarms and not finding.headline
 
@@ -107,8 +107,8 @@ def test_what_stood_in_the_prompts_is_what_the_design_says(study: str, tmp_path:
 )
 def test_so_it_is_in_every_example_at_its_full_size(example: str, tmp_path: Path) -> None:
     done = folkmoot.run(EXAMPLES / example, model="synthetic", out=tmp_path / "run")
-    assert differences(done.folder) == []
-    assert ELSEWHERE not in set(done.table("exposure")["kind"])
+    assert describe_deviations(done.folder) == []
+    assert FOREIGN_WORDS not in set(done.table("exposure")["kind"])
 
 
 @pytest.mark.parametrize("study", DROPPED)
@@ -134,19 +134,21 @@ def test_a_prompt_that_leaves_something_out_is_caught(study: str, tmp_path: Path
 # What somebody could get wrong in the code, and what is then said.
 def of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everybody votes with the interview of the participant before."""
-    right, seen = voting._interview, [EMPTY]
+    right, seen = voting._interview_in_view, [EMPTY_TRANSCRIPT]
 
     def wrong(config: CrossPollinationConfig, p: Participant) -> Transcript:
         seen.append(right(config, p))
         return seen[-2]
 
-    monkeypatch.setattr(voting, "_interview", wrong)
+    monkeypatch.setattr(voting, "_interview_in_view", wrong)
 
 
 def the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the last four remarks of a talk are heard."""
-    right = focus_group.heard
-    monkeypatch.setattr(focus_group, "heard", lambda said, last: right(said, min(last, 4)))
+    right = focus_group.recent_transcript
+    monkeypatch.setattr(
+        focus_group, "recent_transcript", lambda said, last: right(said, min(last, 4))
+    )
 
 
 MISWIRED = {
@@ -162,4 +164,4 @@ def test_code_that_shows_other_texts_than_the_design_is_caught(
     wrong, told = MISWIRED[study]
     wrong(monkeypatch)
     done = folkmoot.run(small_study(study, tmp_path), model="synthetic", out=tmp_path / "run")
-    assert any(told in alarm for alarm in differences(done.folder))
+    assert any(told in alarm for alarm in describe_deviations(done.folder))

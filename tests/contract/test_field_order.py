@@ -21,9 +21,9 @@ from aiohttp import web
 
 import folkmoot
 from folkmoot.conversation.answer_types import DECLINED
-from folkmoot.engine.study.study import registered
-from folkmoot.models.request import ProviderSettings, Reply, Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.engine.study.study import registered_studies
+from folkmoot.models.request import Completion, ModelRequest, ProviderSettings
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.models.wire import anthropic_messages, gemini, openai_chat
 from tests.contract.small import people_of, small_study
 from tests.servers.faults import FaultPlan
@@ -39,24 +39,24 @@ WIRES: dict[str, Any] = {
 
 
 @cache
-def asked_in(study: str, *overrides: str) -> tuple[Request, ...]:
+def asked_in(study: str, *overrides: str) -> tuple[ModelRequest, ...]:
     """One request for each form of a JSON answer that a small study asks for."""
-    found: dict[str, Request] = {}
+    found: dict[str, ModelRequest] = {}
     people = people_of(study)
 
-    async def answer(request: Request, address: str) -> Reply:
+    async def answer(request: ModelRequest, address: str) -> Completion:
         if request.schema:
             found.setdefault(json.dumps(request.schema), request)
-        return await people.complete(request, address=address)
+        return await people.complete_request(request, address=address)
 
     with TemporaryDirectory() as folder:
         path = small_study(study, Path(folder) / "study")
         out = Path(folder) / "run"
-        folkmoot.run(path, out=out, provider=Scripted(answer), overrides=overrides)
+        folkmoot.run(path, out=out, provider=ScriptedProvider(answer), overrides=overrides)
     return tuple(found.values())
 
 
-def schema_sent(wire: str, request: Request) -> Schema:
+def schema_sent(wire: str, request: ModelRequest) -> Schema:
     """The schema as a server of this wire format receives it, in its order."""
     module, path, place = WIRES[wire]
     bodies: list[bytes] = []
@@ -68,7 +68,7 @@ def schema_sent(wire: str, request: Request) -> Schema:
 
     async def send(url: str) -> None:
         provider = module.provider(ProviderSettings(base_url=url, api_key="k", model="m"))
-        await provider.complete(request, address="a")
+        await provider.complete_request(request, address="a")
         await provider.close()
 
     with ServerThread(FaultPlan()) as server:
@@ -110,7 +110,7 @@ def order_in_prompt(prompt: str, fields: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("study", sorted(registered()))
+@pytest.mark.parametrize("study", sorted(registered_studies()))
 def test_bytes_sent_keep_the_order_of_the_prompt(study: str, wire: str) -> None:
     for request in asked_in(study):
         prompt = "\n".join(message.content for message in request.messages)
@@ -143,7 +143,7 @@ REASONS = {
 }
 
 
-def asked_in_negotiation(order: str) -> dict[str, Request]:
+def asked_in_negotiation(order: str) -> dict[str, ModelRequest]:
     """Title of the form → a request for it."""
     asked = asked_in("negotiation", f"field_order={order}", "coding=off")
     return {str((request.schema or {})["title"]): request for request in asked}

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkmoot.engine.study.study import find_study, registered
+from folkmoot.engine.study.study import find_study, registered_studies
 from folkmoot.randomness import generator
 from folkmoot.storage.run_folder import RunFolder
 
-STUDIES = sorted(registered())
+STUDIES = sorted(registered_studies())
 
 
 class Thinned(RunFolder):
@@ -25,8 +25,8 @@ class Thinned(RunFolder):
         super().__init__(path)
         self.drawn, self.shares = seed, shares
 
-    def table(self, name: str) -> pl.DataFrame:
-        whole = super().table(name)
+    def read_table(self, name: str) -> pl.DataFrame:
+        whole = super().read_table(name)
         rng = generator(self.drawn, (name,))
         left = rng.random(whole.height) < rng.choice(self.shares)
         return whole.filter(pl.Series(left, dtype=pl.Boolean))

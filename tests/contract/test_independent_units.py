@@ -9,7 +9,7 @@ import pytest
 
 import folkmoot
 from folkmoot.report.document.html import write_report
-from folkmoot.storage.findings import Finding, Intervals
+from folkmoot.storage.findings import Finding, IntervalChart
 from tests.contract.small import EXAMPLES, SMALL, small_study
 
 UNITS = {
@@ -32,7 +32,7 @@ SURE = re.compile(r"\([−+]?[\d.]+ to [−+]?[\d.]+|\bp [<=]|significant|chance
 def sure_words(finding: Finding) -> list[str]:
     """Traces of an interval or a test in the words, the chart and the notes of a finding."""
     chart = finding.chart
-    drawn = chart.items if isinstance(chart, Intervals) else ()
+    drawn = chart.items if isinstance(chart, IntervalChart) else ()
     said = " ".join((finding.says, *finding.notes))
     return [*SURE.findall(said), *(label for label, _, low, high in drawn if low < high)]
 

@@ -13,42 +13,45 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
-from folkmoot.engine.study.study import find_study, registered
+from folkmoot.engine.study.study import find_study, registered_studies
 from folkmoot.errors import RefusedError
-from folkmoot.models.request import Reply, Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.request import Completion, ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.html import write_report
-from folkmoot.storage.rows import declared
-from folkmoot.storage.table_buffer import Recording
+from folkmoot.storage.rows import columns_of_class
+from folkmoot.storage.table_buffer import TableBuffer
 from tests.contract.small import people_of, small_study
 
-STUDIES = sorted(registered())
+STUDIES = sorted(registered_studies())
 
 
-def refuses(_request: Request, _address: str) -> str:
+def refuses(_request: ModelRequest, _address: str) -> str:
     raise RefusedError("not this one", reason="filtered")
 
 
-def mumbles(_request: Request, _address: str) -> str:
+def mumbles(_request: ModelRequest, _address: str) -> str:
     return "Zq zq zq."
 
 
-def half_deaf(*stages: str) -> Scripted:
+def half_deaf(*stages: str) -> ScriptedProvider:
     """The embedded respondent, which refuses whatever stands below these addresses."""
     inner = people_of("cross_pollination")
 
-    async def answer(request: Request, address: str) -> Reply:
+    async def answer(request: ModelRequest, address: str) -> Completion:
         if address.startswith(stages):
             raise RefusedError("not this one", reason="filtered")
-        return await inner.complete(request, address=address)
+        return await inner.complete_request(request, address=address)
 
-    return Scripted(answer)
+    return ScriptedProvider(answer)
 
 
 def declared_columns(run: folkmoot.Run) -> None:
     """Every table that the study declares is there with its columns, by type."""
-    for name, columns in declared(run.study.tables).items():
-        table, wanted = run.table(name), Recording(name, declared=columns).table().lazy().collect()
+    for name, columns in columns_of_class(run.study.tables).items():
+        table, wanted = (
+            run.table(name),
+            TableBuffer(name, declared=columns).to_frame().lazy().collect(),
+        )
         assert set(wanted.columns) <= set(table.columns), name
         assert {c: table.schema[c] for c in wanted.columns} == dict(wanted.schema), name
 
@@ -56,7 +59,7 @@ def declared_columns(run: folkmoot.Run) -> None:
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_run_without_one_answer_is_done_and_of_no_use(study: str, tmp_path: Path) -> None:
     run = folkmoot.run(
-        small_study(study, tmp_path), out=tmp_path / "run", provider=Scripted(refuses)
+        small_study(study, tmp_path), out=tmp_path / "run", provider=ScriptedProvider(refuses)
     )
     assert run.manifest["outcome"] == "done" and run.unusable
     declared_columns(run)
@@ -68,7 +71,7 @@ def test_a_run_without_one_answer_is_done_and_of_no_use(study: str, tmp_path: Pa
 @pytest.mark.parametrize("study", sorted({*STUDIES} - {"focus_group"}))  # its talk is free text
 def test_a_run_whose_answers_nobody_can_read_is_of_no_use(study: str, tmp_path: Path) -> None:
     run = folkmoot.run(
-        small_study(study, tmp_path), out=tmp_path / "run", provider=Scripted(mumbles)
+        small_study(study, tmp_path), out=tmp_path / "run", provider=ScriptedProvider(mumbles)
     )
     assert run.unusable
     declared_columns(run)
@@ -82,9 +85,11 @@ def test_a_run_of_use_has_its_tables_as_declared(
     run = folkmoot.load(small_run(study))
     assert not run.unusable and "unusable" not in run.manifest
     declared_columns(run)
-    for name, columns in declared(find_study(study).tables).items():
+    for name, columns in columns_of_class(find_study(study).tables).items():
         recorded = [c for c in run.table(name).columns if not c.startswith("demographic_")]
-        assert recorded == Recording(name, declared=columns).table().lazy().collect().columns, name
+        assert (
+            recorded == TableBuffer(name, declared=columns).to_frame().lazy().collect().columns
+        ), name
 
 
 @pytest.mark.parametrize(
@@ -106,7 +111,9 @@ def test_a_pilot_says_where_it_broke_off(tmp_path: Path, deaf: tuple[str, ...], 
 
 def test_a_unanimous_pilot_has_a_result(tmp_path: Path) -> None:
     source = small_study("cross_pollination", tmp_path)
-    run = folkmoot.run(source, out=tmp_path / "run", provider=Scripted(lambda *_: "Safer streets"))
+    run = folkmoot.run(
+        source, out=tmp_path / "run", provider=ScriptedProvider(lambda *_: "Safer streets")
+    )
     assert run.json("summary.json")["terminated_early"] and not run.unusable
 
 
@@ -114,7 +121,9 @@ def test_a_unanimous_pilot_has_a_result(tmp_path: Path) -> None:
 def test_who_only_votes_is_complete_however_early_the_end(tmp_path: Path, revote: str) -> None:
     source = small_study("cross_pollination", tmp_path)
     source.write_text(source.read_text().replace("revote: true", f"revote: {revote}"))
-    run = folkmoot.run(source, out=tmp_path / "run", provider=Scripted(lambda *_: "Safer streets"))
+    run = folkmoot.run(
+        source, out=tmp_path / "run", provider=ScriptedProvider(lambda *_: "Safer streets")
+    )
     status = run.table("participants").group_by("condition").agg(pl.col("status").unique())
     found = {row["condition"]: row["status"] for row in status.to_dicts()}
     assert found.pop("simple_voting") == ["complete"]

@@ -19,8 +19,13 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.engine.session.folder_access import open_run
-from folkmoot.engine.study.study import FAILED, complete_parts, findings_of, study_of_run
-from folkmoot.errors import RunPaused
+from folkmoot.engine.study.study import (
+    FAILED_FINDING_KEY,
+    complete_parts,
+    compute_findings,
+    find_study_of_run,
+)
+from folkmoot.errors import RunPausedError
 from folkmoot.storage.partial_run import COMPLETE, PartialRun
 from tests.contract.small import several_parts
 from tests.servers.faults import FaultPlan
@@ -73,7 +78,7 @@ def complete(folder: Path) -> int:
     if not (folder / "plan.json").exists():
         return 0
     run = open_run(folder)
-    covered = complete_parts(study_of_run(run), run)
+    covered = complete_parts(find_study_of_run(run), run)
     return len(covered.parts.complete) if isinstance(covered, PartialRun) else 0
 
 
@@ -89,11 +94,11 @@ def assert_reported(folder: Path, study: str, state: str) -> int:
     page = " ".join((folder / "report.html").read_text("utf-8").split())
     assert says in page and f"{counted} {'is' if count == 1 else 'are'} complete" in page
     run = open_run(folder)
-    found = findings_of(study_of_run(run), run)
-    assert found[0].key == COMPLETE and not {FAILED, "partial"} & {f.key for f in found}
+    found = compute_findings(find_study_of_run(run), run)
+    assert found[0].key == COMPLETE and not {FAILED_FINDING_KEY, "partial"} & {f.key for f in found}
     assert len(found) > 2
     assert expected.lacks in " ".join(f.says for f in found)
-    value: Any = run.json(expected.file)
+    value: Any = run.read_json(expected.file)
     for key in expected.count:
         value = value[key]
     assert value == count
@@ -112,7 +117,7 @@ def test_a_run_paused_by_a_budget_is_reported_and_resumed(study: str, folder: Pa
     whole = folkmoot.run(path, out=folder / f"{study}_whole", model="synthetic", overrides=enough)
     budget = int(STUDIES[study].budget * whole.manifest["calls"])
     out = folder / f"{study}_paused"
-    with pytest.raises(RunPaused):
+    with pytest.raises(RunPausedError):
         folkmoot.run(path, out=out, model="synthetic", overrides=(f"budget_calls={budget}",))
     assert 0 < assert_reported(out, study, "paused") < int(STUDIES[study].planned.split()[0])
     assert "SYNTHETIC" in (out / "report.html").read_text("utf-8")
@@ -123,7 +128,7 @@ def test_a_run_paused_by_a_budget_is_reported_and_resumed(study: str, folder: Pa
 @pytest.mark.parametrize("study", STUDIES)
 def test_with_nothing_complete_the_report_says_so(study: str, folder: Path) -> None:
     out = folder / f"{study}_begun"
-    with pytest.raises(RunPaused):
+    with pytest.raises(RunPausedError):
         folkmoot.run(
             several_parts(study, folder), out=out, model="synthetic", overrides=("budget_calls=3",)
         )
@@ -131,7 +136,7 @@ def test_with_nothing_complete_the_report_says_so(study: str, folder: Path) -> N
     assert done.exit_code == 0, done.output
     counted = f"0 of {STUDIES[study].planned}"
     assert f"figures cover {counted}" in " ".join(done.output.split())
-    (only,) = findings_of(study_of_run(open_run(out)), open_run(out))
+    (only,) = compute_findings(find_study_of_run(open_run(out)), open_run(out))
     assert only.says == f"{counted} are complete: nothing can be reported yet."
 
 

@@ -14,9 +14,9 @@ from pydantic import JsonValue
 
 import folkmoot
 from folkmoot.engine.seats.redaction import MARK
-from folkmoot.engine.seats.seat_manager import Chair, Question, seats_in
-from folkmoot.engine.seats.withdrawal import find_personal_texts, withdraw
-from folkmoot.engine.study.study import find_study, registered
+from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState, read_seats
+from folkmoot.engine.seats.withdrawal import find_personal_texts, withdraw_texts
+from folkmoot.engine.study.study import find_study, registered_studies
 from folkmoot.kit.sources import find_wrong_sources
 from folkmoot.report.comparison.mixed import people_and_models
 from folkmoot.storage.provenance_table import PROVENANCE
@@ -26,7 +26,7 @@ from folkmoot.studies.negotiation.rules.strategies import TOPICS
 from tests.contract.small import people_of, small_study
 from tests.engine.test_seats import by_hand
 
-STUDIES = sorted(registered())
+STUDIES = sorted(registered_studies())
 PLAYABLE = {"negotiation": ("conditions=[C1, C2]",), "town_hall": ("levels=[4]",)}
 NAMED = """
 study: negotiation
@@ -65,10 +65,10 @@ def play(study: str, path: Path, *overrides: str) -> tuple[dict[str, Sat], RunFo
     """A small study in which two seats, drawn by lot, are taken by people; by seat."""
     people, seats = people_of(study), dict[str, Sat]()
 
-    def answer(chair: Chair, question: Question) -> str:
+    def answer(chair: SeatState, question: PendingQuestion) -> str:
         if question.address.startswith("seats/"):
             return json.dumps(CARD)
-        who, messages = question.scene.who, question.request.messages
+        who, messages = question.view.who, question.request.messages
         card = "\n".join(
             messages[span.message].content[span.start : span.end]
             for span in question.request.spans
@@ -171,9 +171,9 @@ def cells(run: RunFolder) -> dict[tuple[str, str, int], object]:
     """All cells, but for the places of texts in prompts, which are before and after others."""
     return {
         (name, column, n): cell
-        for name in run.tables()
-        for column in run.table(name).columns
-        for n, cell in enumerate(run.table(name)[column].to_list())
+        for name in run.table_names()
+        for column in run.read_table(name).columns
+        for n, cell in enumerate(run.read_table(name)[column].to_list())
         if (name, column) not in ((PROVENANCE, "start"), (PROVENANCE, "end"))
     }
 
@@ -188,12 +188,12 @@ def test_no_word_of_who_withdraws_is_left_and_every_other_word_stays(
     words, sizes = (f"zyq{n}w" for n in count()), cycle((8, 2, 3, 5, 12, 1, 4))
     own = re.compile(r"zyq\d+w")
 
-    def answer(_: Chair, question: Question) -> str:
+    def answer(_: SeatState, question: PendingQuestion) -> str:
         if question.address.startswith("seats/"):
             card = {"occupation": next(words), "home": "a b".replace(" ", next(words))}
             return json.dumps({**CARD, **card, "about": written("a b", words, sizes)})
         reply = people.reply(question.request, question.address).text
-        if question.scene.form in ("choice", "number"):
+        if question.view.answer_kind in ("choice", "number"):
             return reply
         try:
             return json.dumps(written(json.loads(reply), words, sizes))
@@ -210,8 +210,8 @@ def test_no_word_of_who_withdraws_is_left_and_every_other_word_stays(
     before = cells(run)
     held = [p for p in run.path.rglob("*") if p.is_file() and own.search(p.read_text("latin-1"))]
     assert run.path / "journal.sqlite" in held
-    (place,) = seats_in(run.path)
-    withdraw(run, find_personal_texts(run, place), "researcher")
+    (place,) = read_seats(run.path)
+    withdraw_texts(run, find_personal_texts(run, place), "researcher")
     left = {p.name: own.findall(p.read_text("latin-1")) for p in run.path.rglob("*") if p.is_file()}
     assert {name: found for name, found in left.items() if found} == {}
     after = cells(RunFolder(run.path))
@@ -221,7 +221,7 @@ def test_no_word_of_who_withdraws_is_left_and_every_other_word_stays(
     deleted = {at for at in gone if at[0] == "answers" and at[1] in told}
     deleted |= {at for at in gone if at[0] == "utterances" and MARK.fullmatch(str(after[at]))}
     assert [at for at in gone - deleted if not own.search(str(before[at]))] == []
-    rows = run.table("utterances")["speaker_id"]
+    rows = run.read_table("utterances")["speaker_id"]
     assert {rows[n] for table, _, n in deleted if table == "utterances"} <= {place.id}
     wrong = find_wrong_sources(run, find_study(study).tables)
     assert [found for found in wrong if not MARK.search(found.text)] == []

@@ -17,14 +17,14 @@ from folkmoot import child_process
 from folkmoot.child_process import run_in_child
 from folkmoot.engine.session import effects
 from folkmoot.engine.session import run_context as context
-from folkmoot.engine.study.study import registered
+from folkmoot.engine.study.study import registered_studies
 from folkmoot.errors import FolkmootError
 from folkmoot.measures.clusters import cluster_option
 from folkmoot.storage import table_buffer as recording
 from tests.contract.runs import Crash, SerialRun, digest, play, respondent
 
 
-@pytest.mark.parametrize("study", sorted(registered()))
+@pytest.mark.parametrize("study", sorted(registered_studies()))
 def test_rows_that_wait_on_the_disk_give_the_same_tables(
     study: str, serial_run: SerialRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,7 +65,7 @@ def test_a_large_run_clusters_in_processes_of_their_own_with_the_same_result(
     monkeypatch.setattr(effects, "run_in_child", noted)
     whole = play(study, tmp_path / "a" / "run", provider=respondent(study))
     assert not begun
-    monkeypatch.setattr(context, "LARGE", 3)
+    monkeypatch.setattr(context, "LARGE_FORK_ITEMS", 3)
     large = play(study, tmp_path / "b" / "run", provider=respondent(study))
     assert {*begun} == {cluster_option} and digest(large) == digest(whole)
 

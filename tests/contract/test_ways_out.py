@@ -71,7 +71,7 @@ def test_every_closed_answer_has_a_way_out(study: str, tmp_path: Path) -> None:
     without: dict[tuple[str, str], str] = {}
     closed = 0
     with JournalReader(tmp_path / "run" / JOURNAL) as journal:
-        for entry in journal.entries("ask"):
+        for entry in journal.read_entries("ask"):
             schema = entry.request.get("schema") or {}
             for name, parts in closed_fields(schema):
                 closed += 1

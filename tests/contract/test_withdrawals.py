@@ -18,13 +18,13 @@ import folkmoot
 from folkmoot import Speaker
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.seats.redaction import MARK
-from folkmoot.engine.seats.seats import Playable
-from folkmoot.engine.seats.withdrawal import QUOTATION, find_personal_texts, withdraw
-from folkmoot.engine.study.study import find_study, registered
+from folkmoot.engine.seats.seats import Seat
+from folkmoot.engine.seats.withdrawal import QUOTATION, find_personal_texts, withdraw_texts
+from folkmoot.engine.study.study import find_study, registered_studies
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.kit.sources import find_wrong_sources
-from folkmoot.models.request import Reply, Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.request import Completion, ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import people_of, small_study
 from tests.helpers_provenance import write_prompts_in_capitals
@@ -66,19 +66,19 @@ def change_texts(text: str, change: Callable[[str], str]) -> str:
         return change(text)
 
 
-def speak(study: str, place: Playable) -> Scripted:
+def speak(study: str, place: Seat) -> ScriptedProvider:
     """Words of everybody: unusual texts of the person, and of leaders with quotations of these."""
     people, numbers, texts = people_of(study), count(), cycle(TEXTS)
 
     def fill(text: str, whose: str) -> str:
         return re.sub("@", lambda _: f"zq{whose}{next(numbers)}z", text)
 
-    def answer(request: Request, address: str) -> Reply:
+    def answer(request: ModelRequest, address: str) -> Completion:
         reply, asked = people.reply(request, address), request.asked
         if asked.kind in ("choice", "number"):
             return reply
         who = Speaker(asked.speaker, role=asked.role)
-        is_own = place.holds(who, address.split("/"))
+        is_own = place.owns_call(who, address.split("/"))
 
         def say(_: str) -> str:
             if is_own:
@@ -90,7 +90,7 @@ def speak(study: str, place: Playable) -> Scripted:
 
         return reply._replace(text=change_texts(reply.text, say))
 
-    return Scripted(answer)
+    return ScriptedProvider(answer)
 
 
 def count_words(run: RunFolder) -> Counter[tuple[str, str]]:
@@ -105,21 +105,21 @@ def count_words(run: RunFolder) -> Counter[tuple[str, str]]:
         is_table = path.suffix == ".parquet"
         add(where, pl.read_parquet(path).write_json() if is_table else path.read_text("utf-8"))
     with JournalReader(run.path / "journal.sqlite") as journal:
-        for entry in journal.entries("ask"):
+        for entry in journal.read_entries("ask"):
             add(f"prompt {entry.address}", json.dumps(entry.request))
             add(f"reply {entry.address}", entry.reply)
     return found
 
 
 @pytest.mark.parametrize("prompts", ["shipped", "in capitals"])
-@pytest.mark.parametrize("study", sorted(registered()))
+@pytest.mark.parametrize("study", sorted(registered_studies()))
 def test_a_withdrawal_takes_all_words_of_the_person_and_no_others(
     study: str, prompts: str, tmp_path: Path
 ) -> None:
     overrides = PLAYABLE.get(study, ())
     path = small_study(study, tmp_path)
     found = load_study_file(path, overrides)
-    place = next(p for p in found.study.places(found.config, tmp_path) if not p.closed)
+    place = next(p for p in found.study.seats(found.config, tmp_path) if not p.closed_reason)
     if prompts == "in capitals":
         folder = write_prompts_in_capitals(tmp_path / "own", find_study(study))
         overrides = (*overrides, f"prompts={folder}")
@@ -128,9 +128,9 @@ def test_a_withdrawal_takes_all_words_of_the_person_and_no_others(
     run = folkmoot.run(path, provider=model, model="scripted/x", out=out, overrides=overrides)
     before = count_words(run.folder)
     with JournalReader(out / "journal.sqlite") as journal:
-        replies = {entry.address: entry.reply for entry in journal.entries("ask")}
+        replies = {entry.address: entry.reply for entry in journal.read_entries("ask")}
     personal = find_personal_texts(run.folder, place)
-    withdraw(run.folder, personal, "researcher")
+    withdraw_texts(run.folder, personal, "researcher")
     after = count_words(RunFolder(out))
     assert [at for at in after if at[1].startswith("zqt")] == []
     # A summary of the person's words alone is theirs.

@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 import folkmoot
-from folkmoot.conversation.answer_types import Answer, Json, Missing, Parsed, Text, Unreadable
+from folkmoot.conversation.answer_types import (
+    AnswerType,
+    Json,
+    Missing,
+    ParsedAnswer,
+    ParseFailure,
+    Text,
+)
 from folkmoot.conversation.choices import Choice, Number
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.scripted import ScriptedProvider
 
 OPTIONS = ["Park improvements", "Youth job training", "Street safety", "Safer street lighting"]
 
@@ -39,7 +46,7 @@ OPTIONS = ["Park improvements", "Youth job training", "Street safety", "Safer st
     ],
 )
 def test_choices_that_can_be_read(reply: str, value: str, parse_step: str) -> None:
-    assert Choice(OPTIONS).parse(reply) == Parsed(value, parse_step)
+    assert Choice(OPTIONS).parse_reply(reply) == ParsedAnswer(value, parse_step)
 
 
 @pytest.mark.parametrize(
@@ -60,20 +67,22 @@ def test_choices_that_can_be_read(reply: str, value: str, parse_step: str) -> No
     ],
 )
 def test_choices_that_must_not_be_guessed(reply: str) -> None:
-    read = Choice(OPTIONS).parse(reply)
-    assert isinstance(read, Unreadable)
+    read = Choice(OPTIONS).parse_reply(reply)
+    assert isinstance(read, ParseFailure)
     assert "Street safety" in read.problem  # the re-ask lists the options
 
 
 def test_an_option_inside_another_is_not_a_second_hit() -> None:
     options = ["Street", "Street safety", "No change"]
-    assert Choice(options).parse("I take street safety") == Parsed("Street safety", "named")
-    assert Choice(options).parse("I vote for no change") == Parsed("No change", "named")
+    assert Choice(options).parse_reply("I take street safety") == ParsedAnswer(
+        "Street safety", "named"
+    )
+    assert Choice(options).parse_reply("I vote for no change") == ParsedAnswer("No change", "named")
 
 
 def test_a_re_ask_lists_the_options_and_proposes_none() -> None:
-    read = Choice(OPTIONS).parse("Street safey")
-    assert isinstance(read, Unreadable)
+    read = Choice(OPTIONS).parse_reply("Street safey")
+    assert isinstance(read, ParseFailure)
     assert "\n".join(f"{n}. {o}" for n, o in enumerate(OPTIONS, 1)) in read.problem
     assert "none_of_these" in read.problem and "declined" in read.problem
     assert "meant" not in read.problem  # a guess would be a leading question
@@ -81,14 +90,14 @@ def test_a_re_ask_lists_the_options_and_proposes_none() -> None:
 
 @given(st.sampled_from(OPTIONS), st.sampled_from(["{}", " {} ", "{}.", '"{}"', "1) {}", "- {}"]))
 def test_dressing_never_changes_the_choice(option: str, dress: str) -> None:
-    read = Choice(OPTIONS).parse(dress.format(option))
-    assert isinstance(read, Parsed) and read.value == option
+    read = Choice(OPTIONS).parse_reply(dress.format(option))
+    assert isinstance(read, ParsedAnswer) and read.value == option
 
 
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused_but_never_breaks(reply: str) -> None:
     for answer in (Choice(OPTIONS), Number(0, 10), Text(), Json(Vote)):
-        assert isinstance(answer.parse(reply), Parsed | Unreadable)
+        assert isinstance(answer.parse_reply(reply), ParsedAnswer | ParseFailure)
 
 
 @pytest.mark.parametrize(
@@ -96,8 +105,8 @@ def test_any_text_is_read_or_refused_but_never_breaks(reply: str) -> None:
     [("7", 7), ("7.5", 7.5), ("I give 8", 8), ("-3", -3), ("1,200", 1200), ("about 4 tokens", 4)],
 )
 def test_numbers(reply: str, value: float) -> None:
-    read = Number().parse(reply)
-    assert isinstance(read, Parsed) and read.value == value
+    read = Number().parse_reply(reply)
+    assert isinstance(read, ParsedAnswer) and read.value == value
 
 
 NO_NUMBER = (
@@ -109,8 +118,8 @@ NO_NUMBER = (
 
 @pytest.mark.parametrize("reply", NO_NUMBER.split("; "))
 def test_no_number_is_guessed_out_of_prose(reply: str) -> None:
-    assert isinstance(Number().parse(reply), Unreadable)
-    assert isinstance(Number(0, 5000, integer=True).parse(reply), Unreadable)
+    assert isinstance(Number().parse_reply(reply), ParseFailure)
+    assert isinstance(Number(0, 5000, integer=True).parse_reply(reply), ParseFailure)
 
 
 @pytest.mark.parametrize(
@@ -118,8 +127,8 @@ def test_no_number_is_guessed_out_of_prose(reply: str) -> None:
     [("−3", -3), ("**7**", 7), ("Answer: 7", 7), ("“7.”", 7), ("0.125", 0.125), ("3.142", 3.142)],
 )
 def test_a_number_alone_is_read_in_any_dress(reply: str, value: float) -> None:
-    read = Number(-5, 10).parse(reply)
-    assert isinstance(read, Parsed) and read.value == value
+    read = Number(-5, 10).parse_reply(reply)
+    assert isinstance(read, ParsedAnswer) and read.value == value
 
 
 @given(
@@ -128,14 +137,14 @@ def test_a_number_alone_is_read_in_any_dress(reply: str, value: float) -> None:
     st.text("0123456789.,+-/%~ ofabk*()", max_size=6),
 )
 def test_what_is_read_as_a_number_is_the_only_number_there(said: str, pre: str, post: str) -> None:
-    read = Number().parse(f"{pre}{said}{post}")
-    if isinstance(read, Parsed):
+    read = Number().parse_reply(f"{pre}{said}{post}")
+    if isinstance(read, ParsedAnswer):
         assert len(re.findall(r"\d+(?:,\d{3})*(?:\.\d+)?", f"{pre}{said}{post}")) == 1
 
 
 @pytest.mark.parametrize("reply", ["", "seven", "3 or 4", "11", "-1", "2.5"])
 def test_numbers_out_of_bounds_or_unclear(reply: str) -> None:
-    assert isinstance(Number(0, 10, integer=True).parse(reply), Unreadable)
+    assert isinstance(Number(0, 10, integer=True).parse_reply(reply), ParseFailure)
 
 
 class Vote(BaseModel):
@@ -154,12 +163,12 @@ class Vote(BaseModel):
     ],
 )
 def test_json_ladder(reply: str, parse_step: str) -> None:
-    assert Json(Vote).parse(reply) == Parsed(Vote(choice="a", weight=3), parse_step)
+    assert Json(Vote).parse_reply(reply) == ParsedAnswer(Vote(choice="a", weight=3), parse_step)
 
 
 def test_json_that_does_not_fit_says_what_is_wrong() -> None:
-    read = Json(Vote).parse('{"choice": "a", "weight": 30}')
-    assert isinstance(read, Unreadable) and "weight" in read.problem
+    read = Json(Vote).parse_reply('{"choice": "a", "weight": 30}')
+    assert isinstance(read, ParseFailure) and "weight" in read.problem
 
 
 def test_missing_is_false_and_keeps_its_reason() -> None:
@@ -171,33 +180,35 @@ def test_missing_is_false_and_keeps_its_reason() -> None:
     ["{" * 5000, "9" * 5000, '{"choice": "a", "weight": ' + "9" * 5000 + "}", "[" * 3000 + "{"],
 )
 def test_monstrous_replies_are_refused_at_once(reply: str) -> None:
-    assert isinstance(Json(Vote).parse(reply), Unreadable)
-    assert isinstance(Number().parse(reply), Unreadable)
+    assert isinstance(Json(Vote).parse_reply(reply), ParseFailure)
+    assert isinstance(Number().parse_reply(reply), ParseFailure)
 
 
 def test_lone_surrogates_do_not_reach_the_files() -> None:
-    read = Json(Vote).parse('{"choice": "a\\ud800", "weight": 3}')
-    assert isinstance(read, Parsed)
+    read = Json(Vote).parse_reply('{"choice": "a\\ud800", "weight": 3}')
+    assert isinstance(read, ParsedAnswer)
     read.value.choice.encode("utf-8")
 
 
-class Initial(Answer[str]):
+class Initial(AnswerType[str]):
     """The least that an answer type of one's own defines."""
 
     kind = "initial"
 
-    def parse(self, reply: str) -> Parsed[str] | Unreadable:
-        return Parsed(reply[0], "exact") if reply else Unreadable("The reply was empty.")
+    def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure:
+        return ParsedAnswer(reply[0], "exact") if reply else ParseFailure("The reply was empty.")
 
 
 def test_an_answer_type_of_ones_own_defines_its_kind_and_how_it_is_read(tmp_path: Path) -> None:
     said: list[object] = []
 
     async def protocol(session: folkmoot.Session[folkmoot.StudyConfig]) -> None:
-        said.append(await session.ask(folkmoot.Speaker("p1"), "Who are you?", answer=Initial()))
+        said.append(
+            await session.ask(folkmoot.Speaker("p1"), "Who are you?", answer_type=Initial())
+        )
 
     study = folkmoot.Study("initials", "Initials", folkmoot.StudyConfig, protocol)
-    run = folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda *_: "Ann"))
+    run = folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda *_: "Ann"))
     assert said == ["A"]
     (row,) = run.table("answers").iter_rows(named=True)
     assert (row["kind"], row["how"], row["options"]) == ("initial", "exact", None)
@@ -213,10 +224,12 @@ def test_an_answer_type_of_ones_own_defines_its_kind_and_how_it_is_read(tmp_path
     ],
 )
 def test_what_an_answer_type_says_of_itself(
-    answer: Answer[Any], closed: bool, short: bool, read: bool
+    answer: AnswerType[Any], closed: bool, short: bool, read: bool
 ) -> None:
     assert (answer.is_closed, answer.is_short, answer.is_read) == (closed, short, read)
-    assert answer.form == answer.kind and answer.schema is None and answer.fallback is None
+    assert (
+        answer.form_kind == answer.kind and answer.schema is None and answer.fallback_value is None
+    )
 
 
 def test_ways_out_are_listed_once() -> None:

@@ -15,20 +15,20 @@ from pydantic import BaseModel, Field, ValidationInfo, field_validator
 import folkmoot
 from folkmoot.conversation.answer_format import drop_descriptions
 from folkmoot.conversation.answer_types import (
-    Entries,
     Json,
     JsonList,
     JsonMap,
-    Parsed,
-    Reading,
+    MapEntries,
+    ParsedAnswer,
+    ParseFailure,
     Repair,
     Text,
-    Unreadable,
-    schema_of,
+    ValidationContext,
+    json_schema,
 )
-from folkmoot.conversation.json_replies import broken_off
-from folkmoot.models.scripted import Scripted
-from folkmoot.provenance import quote, spans_of
+from folkmoot.conversation.json_replies import close_cut_json
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.provenance import quote_value, spans_of
 
 
 class Line(BaseModel):
@@ -38,11 +38,11 @@ class Line(BaseModel):
     @field_validator("speaker", mode="before")
     @classmethod
     def _as_listed(cls, said: Any, info: ValidationInfo) -> Any:
-        reading = Reading.of(info)
-        for name in reading.about or ():
+        reading = ValidationContext.from_info(info)
+        for name in reading.context or ():
             if isinstance(said, str) and said.casefold() == name.casefold():
                 if said != name:
-                    reading.repaired("speaker", "spelling", said, name)
+                    reading.add_repair("speaker", "spelling", said, name)
                 return name
         return said
 
@@ -57,20 +57,20 @@ NAMES = ("Ann", "Bo")
 
 
 def read(answer: Any, value: Any) -> Any:
-    return answer.parse(json.dumps(value))
+    return answer.parse_reply(json.dumps(value))
 
 
 def test_validators_know_what_the_answer_is_about_and_say_what_they_put_right() -> None:
-    got = read(Json(Line, about=NAMES), {"speaker": "ANN", "text": "Yes."})
-    assert got == Parsed(
+    got = read(Json(Line, validation_context=NAMES), {"speaker": "ANN", "text": "Yes."})
+    assert got == ParsedAnswer(
         Line(speaker="Ann", text="Yes."), "exact", (Repair("speaker", "spelling", "ANN", "Ann"),)
     )
 
 
 def test_repairs_of_a_reading_that_failed_are_not_counted_twice() -> None:
     # The fenced block does not fit, the repair of it does: only the second reading counts.
-    got = Json(Line, about=NAMES).parse('{"speaker": "ANN", "text": "Yes."')
-    assert isinstance(got, Parsed) and got.parse_step == "repaired" and len(got.repairs) == 1
+    got = Json(Line, validation_context=NAMES).parse_reply('{"speaker": "ANN", "text": "Yes."')
+    assert isinstance(got, ParsedAnswer) and got.parse_step == "repaired" and len(got.repairs) == 1
 
 
 def test_a_model_made_in_python_needs_no_reading() -> None:
@@ -78,7 +78,7 @@ def test_a_model_made_in_python_needs_no_reading() -> None:
 
 
 def test_options_stand_in_the_schema_wherever_their_path_leads() -> None:
-    schema = Json(Scene, options={"lines.speaker": NAMES}, without=("note",)).schema
+    schema = Json(Scene, options={"lines.speaker": NAMES}, excluded_fields=("note",)).schema
     assert schema is not None
     assert schema["$defs"]["Line"]["properties"]["speaker"]["enum"] == ["Ann", "Bo"]
     assert list(schema["properties"]) == schema["required"] == ["lines"]
@@ -87,7 +87,7 @@ def test_options_stand_in_the_schema_wherever_their_path_leads() -> None:
 
 
 def test_fields_left_out_take_their_definitions_with_them() -> None:
-    schema = Json(Scene, without=("lines",)).schema
+    schema = Json(Scene, excluded_fields=("lines",)).schema
     assert schema is not None and "$defs" not in schema
 
 
@@ -104,8 +104,8 @@ def test_fields_left_out_take_their_definitions_with_them() -> None:
 )
 def test_a_list_is_read_bare_or_in_an_object(reply: Any) -> None:
     text = reply if isinstance(reply, str) else json.dumps(reply)
-    got = JsonList(Line).parse(text)
-    assert isinstance(got, Parsed) and got.value == (Line(**ANN),) and got.repairs == ()
+    got = JsonList(Line).parse_reply(text)
+    assert isinstance(got, ParsedAnswer) and got.value == (Line(**ANN),) and got.repairs == ()
 
 
 def test_a_single_object_counts_as_a_list_and_is_noted() -> None:
@@ -115,21 +115,21 @@ def test_a_single_object_counts_as_a_list_and_is_noted() -> None:
 
 def test_bounds_of_a_list() -> None:
     bo = {"speaker": "Bo", "text": "No."}
-    answer = JsonList(Line, fewest=2, most=2, distinct=lambda line: line.text)
+    answer = JsonList(Line, min_items=2, max_items=2, unique_key=lambda line: line.text)
     got = read(answer, [ANN, ANN, {"speaker": "Bo"}, bo, {"speaker": "Bo", "text": "Well."}])
     assert got.value == (Line(**ANN), Line(**bo))
     assert [r.kind for r in got.repairs] == ["repeated", "unreadable", "too_many"]
-    assert all(r.dropped for r in got.repairs)
+    assert all(r.is_dropped for r in got.repairs)
     few = read(answer, [ANN, {"speaker": "Bo"}])
-    assert isinstance(few, Unreadable)
+    assert isinstance(few, ParseFailure)
     assert "1 of at least 2" in few.problem and "items.1" in few.problem and "text" in few.problem
 
 
 @pytest.mark.parametrize("reply", [[{}], ["Ann", 3], {"items": None}, {"error": "no"}, "sorry", ""])
 def test_nothing_readable_is_not_an_empty_list(reply: Any) -> None:
     text = reply if isinstance(reply, str) else json.dumps(reply)
-    assert isinstance(JsonList(Line).parse(text), Unreadable)
-    assert JsonList(Line).parse("[]") == Parsed((), "exact")
+    assert isinstance(JsonList(Line).parse_reply(text), ParseFailure)
+    assert JsonList(Line).parse_reply("[]") == ParsedAnswer((), "exact")
 
 
 def test_the_schema_of_a_list_is_an_object_with_its_bounds() -> None:
@@ -156,10 +156,10 @@ _lines = st.builds(Line, speaker=st.text(max_size=5), text=st.text(min_size=1, m
 def test_what_fits_is_kept_in_order_and_everything_else_is_counted(
     items: list[Any], most: int
 ) -> None:
-    good = [i for i in items if isinstance(Json(Line).read(i), Parsed)]
-    got = read(JsonList(Line, most=most), {"items": items})
+    good = [i for i in items if isinstance(Json(Line).read(i), ParsedAnswer)]
+    got = read(JsonList(Line, max_items=most), {"items": items})
     if items and not good:
-        assert isinstance(got, Unreadable)
+        assert isinstance(got, ParseFailure)
     else:
         assert [line.model_dump() for line in got.value] == good[:most]
         assert len(got.value) + len(got.repairs) == len(items)
@@ -169,7 +169,7 @@ def _find(said: Any, keys: Any) -> str:
     return next((k for k in keys if str(said).casefold() == k.casefold()), "")
 
 
-PARTS = {name: Json(Line, about=NAMES) for name in NAMES}
+PARTS = {name: Json(Line, validation_context=NAMES) for name in NAMES}
 BO = {"speaker": "BO", "text": "No."}
 
 
@@ -183,8 +183,8 @@ BO = {"speaker": "BO", "text": "No."}
     ],
 )
 def test_an_entry_for_each_key(reply: Any) -> None:
-    got = read(JsonMap(PARTS, find=_find, named_in=("name",)), reply)
-    assert got.value == Entries({"Ann": Line(**ANN), "Bo": Line(speaker="Bo", text="No.")}, {})
+    got = read(JsonMap(PARTS, match_key=_find, name_fields=("name",)), reply)
+    assert got.value == MapEntries({"Ann": Line(**ANN), "Bo": Line(speaker="Bo", text="No.")}, {})
     assert got.repairs == (Repair("speaker", "spelling", "BO", "Bo"),)
 
 
@@ -192,7 +192,7 @@ def test_entries_that_are_not_there_are_named_and_an_empty_reply_is_unreadable()
     got = read(JsonMap(PARTS), {"Ann": ANN, "Bo": {"speaker": "Bo"}})
     assert list(got.value.values) == ["Ann"] and "text" in got.value.unread["Bo"]
     none = read(JsonMap(PARTS), {"Cy": ANN})
-    assert isinstance(none, Unreadable) and "Ann, Bo" in none.problem
+    assert isinstance(none, ParseFailure) and "Ann, Bo" in none.problem
 
 
 def test_equal_parts_of_a_schema_are_written_once() -> None:
@@ -207,7 +207,7 @@ def test_numbers_of_thousands_of_digits_do_not_stop_a_run() -> None:
 
     for digits in (300, 4000, 5000):
         for reply in ('{"response": ' + "9" * digits + "}", '{"response": ' + "9" * digits):
-            Json(Loose).parse(reply)
+            Json(Loose).parse_reply(reply)
 
 
 STUDY = """
@@ -227,8 +227,8 @@ class Named(Row, table="ideas"):
 
 async def protocol(session: Session) -> None:
     who = Speaker("planner", "Planner")
-    got = await session.at("plan").exchange(
-        who, "Name ideas.", answer=JsonList(Idea, 1, 2, fallback=(Idea(text="none"),))
+    got = await session.child("plan").ask_detailed(
+        who, "Name ideas.", answer=JsonList(Idea, 1, 2, fallback_value=(Idea(text="none"),))
     )
     for idea in got.value:
         session.record(Named(text=idea.text, parse_step=got.parse_step, repairs=len(got.repairs)))
@@ -253,7 +253,7 @@ def test_a_study_gets_the_list_the_repairs_and_the_minimal_structure(
     (tmp_path / "ideas.py").write_text(STUDY, encoding="utf-8")
     file = tmp_path / "s.yaml"
     file.write_text("study: ideas.py\n", encoding="utf-8")
-    provider = Scripted(lambda request, address: reply)
+    provider = ScriptedProvider(lambda request, address: reply)
     run = folkmoot.run(file, provider=provider, out=tmp_path / "out")
     assert run.table("ideas").rows() == rows
 
@@ -305,7 +305,7 @@ EMPTY: Any = object()
 def test_a_field_that_gives_its_own_description_back_is_left_out_alone(
     value: Any, kept: Any
 ) -> None:
-    found, dropped = drop_descriptions(value, schema_of(Described))
+    found, dropped = drop_descriptions(value, json_schema(Described))
     assert found == (value if kept is EMPTY else kept)
     assert bool(dropped) == (kept is not EMPTY)
 
@@ -316,7 +316,7 @@ def test_every_line_of_an_answer_format_is_recognised_in_a_reply() -> None:
     lines = dict(re.findall(r"^ *- (\w+): (.+)$", text, re.MULTILINE))
     assert lines.keys() == {"declined", *Described.model_fields, *Proposal.model_fields}
     for name in ("vote", "reason", "concerns"):
-        kept, dropped = drop_descriptions({name: lines[name]}, schema_of(Described))
+        kept, dropped = drop_descriptions({name: lines[name]}, json_schema(Described))
         assert kept == {} and [d.path for d in dropped] == [name]
 
 
@@ -338,7 +338,7 @@ def test_an_answer_format_says_types_bounds_and_closed_values() -> None:
     )
     # Options that somebody has written are listed by the prompt, with their source.
     assert "- tags: a list\n" in Json(Bounds).describe_format({})
-    quoted = {"tags": [quote("b", "option", "study.tags"), "a"]}
+    quoted = {"tags": [quote_value("b", "option", "study.tags"), "a"]}
     text = Json(Bounds).describe_format(quoted)
     assert "- tags: a list: each one of b, a\n" in text
     assert [(text[s.start : s.end], s.source.id) for s in spans_of(text)] == [("b", "study.tags")]
@@ -359,12 +359,14 @@ class Said(BaseModel):
 
 def test_answers_without_the_field_are_asked_for_again_and_lists_and_maps_keep_the_rest() -> None:
     echo, said = {"speaker": "Ann", "text": "What they say, in one line"}, ANN
-    one = Json(Said).parse(json.dumps(echo))
-    assert isinstance(one, Unreadable) and "text repeats the question" in one.problem
-    several = JsonList(Said).parse(json.dumps([echo, said]))
-    assert isinstance(several, Parsed) and [x.text for x in several.value] == ["Yes."]
-    read = JsonMap({"a": Json(Said), "b": Json(Said)}).parse(json.dumps({"a": echo, "b": said}))
-    assert isinstance(read, Parsed) and set(read.value.values) == {"b"}
+    one = Json(Said).parse_reply(json.dumps(echo))
+    assert isinstance(one, ParseFailure) and "text repeats the question" in one.problem
+    several = JsonList(Said).parse_reply(json.dumps([echo, said]))
+    assert isinstance(several, ParsedAnswer) and [x.text for x in several.value] == ["Yes."]
+    read = JsonMap({"a": Json(Said), "b": Json(Said)}).parse_reply(
+        json.dumps({"a": echo, "b": said})
+    )
+    assert isinstance(read, ParsedAnswer) and set(read.value.values) == {"b"}
 
 
 @pytest.mark.parametrize(
@@ -385,10 +387,10 @@ def test_answers_without_the_field_are_asked_for_again_and_lists_and_maps_keep_t
 def test_the_beginning_of_a_value_that_was_cut_is_not_the_value(
     cut: str, read: dict[str, object]
 ) -> None:
-    assert json_repair.loads(broken_off(cut)) == read
+    assert json_repair.loads(close_cut_json(cut)) == read
 
 
 @given(st.recursive(st.integers() | st.text(max_size=5), lambda x: st.lists(x, max_size=3)))
 def test_what_was_not_cut_is_left_as_it_is(value: object) -> None:
     whole = json.dumps({"value": value})
-    assert json.loads(broken_off(whole)) == {"value": value}
+    assert json.loads(close_cut_json(whole)) == {"value": value}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 import folkmoot
-from folkmoot.conversation.answer_types import Json, JsonList, Parsed, Unreadable
+from folkmoot.conversation.answer_types import Json, JsonList, ParsedAnswer, ParseFailure
 from folkmoot.conversation.lenient_fields import (
     match_folded,
     read_list,
@@ -21,7 +21,7 @@ from folkmoot.conversation.lenient_fields import (
     read_switch,
     read_text,
 )
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.scripted import ScriptedProvider
 
 
 class Point(BaseModel):
@@ -51,11 +51,11 @@ GOOD: dict[str, Any] = {
 
 
 def parse(**changed: Any) -> Any:
-    return Json(Opinion).parse(json.dumps(GOOD | changed))
+    return Json(Opinion).parse_reply(json.dumps(GOOD | changed))
 
 
 def test_what_fits_is_not_touched() -> None:
-    assert parse() == Parsed(Opinion(**GOOD), "exact", ())
+    assert parse() == ParsedAnswer(Opinion(**GOOD), "exact", ())
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_what_fits_is_not_touched() -> None:
 )
 def test_another_form_of_a_value_is_read_and_noted(field: str, said: object, meant: object) -> None:
     found = parse(**{field: said})
-    assert isinstance(found, Parsed), found
+    assert isinstance(found, ParsedAnswer), found
     assert getattr(found.value, field) == meant
     rest = {k: v for k, v in found.value.model_dump().items() if k != field}
     assert rest == {k: v for k, v in Opinion(**GOOD).model_dump().items() if k != field}
@@ -107,44 +107,44 @@ def test_another_form_of_a_value_is_read_and_noted(field: str, said: object, mea
 )
 def test_what_is_not_plain_is_asked_for_again(field: str, said: object) -> None:
     found = parse(**{field: said})
-    assert isinstance(found, Unreadable) and field in found.problem
+    assert isinstance(found, ParseFailure) and field in found.problem
 
 
 def test_entries_that_cannot_be_read_are_dropped_and_counted() -> None:
     points = [{"text": "noise", "weight": 9}, "x", *GOOD["points"], {"weight": 1}, {"text": "a"}]
     found = parse(points=points, tags=["a", {"b": 1}])
-    assert isinstance(found, Parsed)
+    assert isinstance(found, ParsedAnswer)
     assert found.value.points == [Point(**GOOD["points"][0])] and found.value.tags == ("a",)
-    dropped = [r for r in found.repairs if r.dropped]
+    dropped = [r for r in found.repairs if r.is_dropped]
     assert [r.kind for r in dropped] == ["unreadable"] * 5
     assert {r.field for r in dropped} == {"points.0", "points.1", "points.3", "points.4", "tags.1"}
 
 
 def test_a_field_that_may_be_left_out_is_left_out() -> None:
     found = parse(share="a lot", note={"a": 1})
-    assert isinstance(found, Parsed) and (found.value.share, found.value.note) == (None, "")
-    assert {(r.field, r.dropped) for r in found.repairs} == {("share", True), ("note", True)}
+    assert isinstance(found, ParsedAnswer) and (found.value.share, found.value.note) == (None, "")
+    assert {(r.field, r.is_dropped) for r in found.repairs} == {("share", True), ("note", True)}
 
 
 def test_in_the_end_what_can_be_read_is_kept() -> None:
     reply = json.dumps(GOOD | {"level": "quite a lot"})
-    assert isinstance(Json(Opinion).parse(reply), Unreadable)
-    kept = Json(Opinion).salvage(reply)
+    assert isinstance(Json(Opinion).parse_reply(reply), ParseFailure)
+    kept = Json(Opinion).salvage_reply(reply)
     assert kept is not None and kept.value == Opinion(**(GOOD | {"level": None}))
-    assert [(r.field, r.was) for r in kept.repairs] == [("level", "quite a lot")]
+    assert [(r.field, r.original) for r in kept.repairs] == [("level", "quite a lot")]
     left_out = json.dumps({k: v for k, v in GOOD.items() if k != "level"})
-    assert isinstance(Json(Opinion).parse(left_out), Unreadable)
-    kept = Json(Opinion).salvage(left_out)
+    assert isinstance(Json(Opinion).parse_reply(left_out), ParseFailure)
+    kept = Json(Opinion).salvage_reply(left_out)
     assert kept is not None and kept.value.level is None
     # A stance must not be null, so nothing of this can be kept.
-    assert Json(Opinion).salvage(json.dumps(GOOD | {"stance": "x"})) is None
-    assert Json(Opinion).salvage("no JSON at all") is None
+    assert Json(Opinion).salvage_reply(json.dumps(GOOD | {"stance": "x"})) is None
+    assert Json(Opinion).salvage_reply("no JSON at all") is None
 
 
 def test_lists_of_objects_read_their_entries_alike() -> None:
     reply = json.dumps([{"text": "a", "weight": "two"}, {"text": "b", "weight": 9}])
-    found = JsonList(Point).parse(reply)
-    assert isinstance(found, Parsed) and found.value == (Point(text="a", weight=2),)
+    found = JsonList(Point).parse_reply(reply)
+    assert isinstance(found, ParsedAnswer) and found.value == (Point(text="a", weight=2),)
 
 
 JSON_VALUES = st.recursive(
@@ -159,10 +159,10 @@ JSON_VALUES = st.recursive(
 @given(st.dictionaries(st.sampled_from(sorted(Opinion.model_fields)), JSON_VALUES), st.booleans())
 def test_any_reply_is_read_as_the_model_or_refused(changed: dict[str, Any], salvage: bool) -> None:
     found = Json(Opinion).read(GOOD | changed, salvage=salvage)
-    if isinstance(found, Parsed):
+    if isinstance(found, ParsedAnswer):
         assert Opinion.model_validate(found.value.model_dump()) == found.value
     else:
-        assert isinstance(found, Unreadable)
+        assert isinstance(found, ParseFailure)
 
 
 def test_single_readers() -> None:
@@ -184,11 +184,11 @@ def test_an_answer_that_stays_half_unreadable_is_kept_in_part(tmp_path: Path) ->
     seen: list[object] = []
 
     async def protocol(session: folkmoot.Session[folkmoot.StudyConfig]) -> None:
-        got = await session.exchange(folkmoot.Speaker("p1"), "What?", answer=Json(Opinion))
+        got = await session.ask_detailed(folkmoot.Speaker("p1"), "What?", answer=Json(Opinion))
         seen.append(got)
 
     study = folkmoot.Study("opinions", "Opinions", folkmoot.StudyConfig, protocol)
-    run = folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda *_: said))
+    run = folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda *_: said))
     (got,) = seen
     assert got.value == Opinion(**(GOOD | {"level": None}))  # type: ignore[attr-defined]
     assert [r.field for r in got.repairs] == ["level"]  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from folkmoot.conversation.prompts import PromptLibrary
-from folkmoot.engine.study.study import installed_studies
+from folkmoot.engine.study.study import load_installed_studies
 from folkmoot.errors import InputError
 from tests.bounded import bounded
 
@@ -100,7 +100,7 @@ def test_a_refused_prompt_is_named_by_check_with_its_line(
     for name, content in (("shipped", "{{ x }}"), ("own", text)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "p.md").write_text(content)
-    (problem,) = PromptLibrary(tmp_path / "shipped", tmp_path / "own").check()
+    (problem,) = PromptLibrary(tmp_path / "shipped", tmp_path / "own").find_problems()
     assert (problem.where, why in problem.message) == (line, True), problem
 
 
@@ -119,8 +119,8 @@ def test_what_prompts_need_passes(tmp_path: Path) -> None:
     values = {"d": {"a": 1, "c": 2}, "l": ["abc", "d"], "rows": [{"n": 1}, {"n": 2}]}
     own = PromptLibrary(tmp_path / "shipped", tmp_path / "own")
     expected = '1/2 Ann=2, 2/2 no c=3 ABC, D ab 3 {"a": 1, "c": 2} [2] xabc False 1024 01 ab'
-    assert own.render("p", **values) == expected
-    assert PromptLibrary(tmp_path / "shipped").render("p", **values) == expected
+    assert own.render_prompt("p", **values) == expected
+    assert PromptLibrary(tmp_path / "shipped").render_prompt("p", **values) == expected
 
 
 def test_an_undefined_name_is_said_as_such(tmp_path: Path) -> None:
@@ -129,16 +129,16 @@ def test_an_undefined_name_is_said_as_such(tmp_path: Path) -> None:
             (tmp_path / name).mkdir(exist_ok=True)
             (tmp_path / name / "p.md").write_text(content)
         with pytest.raises(InputError, match="'y' is undefined"):
-            PromptLibrary(tmp_path / "shipped", tmp_path / "own").render("p", x=1)
+            PromptLibrary(tmp_path / "shipped", tmp_path / "own").render_prompt("p", x=1)
 
 
 def test_every_shipped_prompt_can_be_copied_and_changed(tmp_path: Path) -> None:
-    studies, _ = installed_studies()
+    studies, _ = load_installed_studies()
     copied = 0
     for study in studies:
         if study.prompts is not None:
             own = shutil.copytree(study.prompts, tmp_path / study.name)
             library = PromptLibrary(study.prompts, Path(own))
-            assert library.check() == []
-            copied += len(library.files)
+            assert library.find_problems() == []
+            copied += len(library.prompt_files)
     assert copied > 50

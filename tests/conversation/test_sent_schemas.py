@@ -14,9 +14,9 @@ import pytest
 from pydantic import BaseModel, create_model
 
 import folkmoot
-from folkmoot.conversation.answer_types import JsonList, pin_schema, schema_of
+from folkmoot.conversation.answer_types import JsonList, json_schema, pin_schema
 from folkmoot.engine.journal.journal import JournalReader
-from folkmoot.engine.study.study import registered
+from folkmoot.engine.study.study import registered_studies
 from folkmoot.storage.run_folder import JOURNAL
 
 SOURCE = Path(folkmoot.__file__).parent
@@ -85,7 +85,7 @@ def print_schemas(*, renamed: bool) -> None:
         for _ in range(3):  # until what is nested in nested models is rebuilt
             for model in models:
                 model.model_rebuild(force=True)
-    sent = {k: (schema_of(m), JsonList(m).schema) for k, m in zip(keys, models, strict=True)}
+    sent = {k: (json_schema(m), JsonList(m).schema) for k, m in zip(keys, models, strict=True)}
     sys.stdout.write(json.dumps(sent))
 
 
@@ -108,10 +108,10 @@ def test_every_answer_model_of_the_package_has_a_title_of_its_own() -> None:
     assert len(named) > 10
     assert [m for m in named if not has_own_title(m)] == []
     titled = [m.model_config.get("title") for m in models_of_the_package() if has_own_title(m)]
-    assert [t for m in named for t, _ in objects_in(schema_of(m)) if t not in titled] == []
+    assert [t for m in named for t, _ in objects_in(json_schema(m)) if t not in titled] == []
 
 
-@pytest.mark.parametrize("study", sorted(registered()))
+@pytest.mark.parametrize("study", sorted(registered_studies()))
 def test_no_request_of_a_study_names_a_class(study: str, small_run: Callable[[str], Path]) -> None:
     classes = {
         (m.__name__, frozenset(m.model_fields))
@@ -119,7 +119,7 @@ def test_no_request_of_a_study_names_a_class(study: str, small_run: Callable[[st
         if not has_own_title(m)
     }
     with JournalReader(small_run(study) / JOURNAL) as journal:
-        sent = [e.request.get("schema") for e in journal.entries("ask")]
+        sent = [e.request.get("schema") for e in journal.read_entries("ask")]
     assert [o for schema in sent for o in objects_in(schema) if o in classes] == []
 
 
@@ -141,10 +141,10 @@ def test_a_model_of_a_stranger_is_sent_under_its_class_or_its_title() -> None:
         model_config = pin_schema("Answer", "How sure you are.")
 
     holder = create_model("Holder", one=(Stance, ...), other=(Pinned, ...))
-    assert schema_of(Stance)["title"] == "Stance"
-    assert schema_of(Stance)["description"] == "How sure one is."
-    assert schema_of(Pinned)["title"] == "Answer"
-    assert schema_of(Pinned)["description"] == "How sure you are."
-    nested = schema_of(holder)
+    assert json_schema(Stance)["title"] == "Stance"
+    assert json_schema(Stance)["description"] == "How sure one is."
+    assert json_schema(Pinned)["title"] == "Answer"
+    assert json_schema(Pinned)["description"] == "How sure you are."
+    nested = json_schema(holder)
     assert list(nested["$defs"]) == ["Answer", "Stance"]
     assert nested["properties"]["other"] == {"$ref": "#/$defs/Answer"}

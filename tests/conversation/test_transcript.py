@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.conversation.answer_types import Text
-from folkmoot.conversation.dialogue import Agenda, is_signal, question_and_answer
-from folkmoot.conversation.transcript import EMPTY, Speaker, Utterance, build_messages
+from folkmoot.conversation.dialogue import Agenda, contains_signal, interview
+from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Utterance, build_messages
 
 ANN = Speaker("ann", "Ann", "participant", "You are Ann.")
 BOB = Utterance("bob", "I like parks.", "Bob")
@@ -23,7 +23,7 @@ def flat(*args: object) -> list[tuple[str, str]]:
 
 
 def test_two_voices_are_a_plain_dialogue() -> None:
-    heard = EMPTY + BOB + OWN + BOB
+    heard = EMPTY_TRANSCRIPT + BOB + OWN + BOB
     assert flat(ANN, heard, "") == [
         ("system", "You are Ann."),
         ("user", "I like parks."),
@@ -33,14 +33,14 @@ def test_two_voices_are_a_plain_dialogue() -> None:
 
 
 def test_several_voices_are_named_and_neighbours_joined() -> None:
-    assert flat(ANN, EMPTY + BOB + CAT, "And you?") == [
+    assert flat(ANN, EMPTY_TRANSCRIPT + BOB + CAT, "And you?") == [
         ("system", "You are Ann."),
         ("user", "Bob: I like parks.\n\nCat: I do not.\n\nAnd you?"),
     ]
 
 
 def test_missing_utterances_are_not_heard_and_transcripts_do_not_change() -> None:
-    heard = EMPTY + BOB
+    heard = EMPTY_TRANSCRIPT + BOB
     longer = heard + Utterance("cat", "", "Cat", missing="refused")
     assert len(heard) == 1 and len(longer) == 2
     assert flat(ANN, longer, "")[1:] == [("user", "I like parks.")]
@@ -94,12 +94,12 @@ NOT_GIVEN = (
 
 @pytest.mark.parametrize("text", GIVEN)
 def test_a_signal_is_read_as_people_write_it(text: str) -> None:
-    assert is_signal(text, "SATISFIED")
+    assert contains_signal(text, "SATISFIED")
 
 
 @pytest.mark.parametrize("text", NOT_GIVEN)
 def test_a_signal_inside_a_sentence_negated_or_asked_is_none(text: str) -> None:
-    assert not is_signal(text, "SATISFIED")
+    assert not contains_signal(text, "SATISFIED")
 
 
 @given(
@@ -115,10 +115,10 @@ def test_thanks_and_decoration_do_not_hide_the_signal(
     thanks: str, between: str, around: tuple[str, str], end: str, case: Callable[[str], str]
 ) -> None:
     said = around[0] + case("SATISFIED") + end + around[1]
-    assert is_signal(thanks + between + said, "SATISFIED")
+    assert contains_signal(thanks + between + said, "SATISFIED")
     for denied in (f"I am not {said}", f"I would not call this {said}"):
-        assert not is_signal(thanks + between + denied, "SATISFIED")
-    assert not is_signal(f"{thanks}{between}Are you {said}?", "SATISFIED")
+        assert not contains_signal(thanks + between + denied, "SATISFIED")
+    assert not contains_signal(f"{thanks}{between}Are you {said}?", "SATISFIED")
 
 
 class Scene:
@@ -132,10 +132,16 @@ class Scene:
         self.turns: list[object] = []
 
     async def ask(
-        self, who: Speaker, prompt: str, *, answer: Text, heard: object = EMPTY, about: str = ""
+        self,
+        speaker: Speaker,
+        prompt: str,
+        *,
+        answer_type: Text,
+        history: object = EMPTY_TRANSCRIPT,
+        about: str = "",
     ) -> str:
-        assert bool(answer.signal) == (who.role == "moderator") and about == "the walk"
-        self.heard.append(len(heard))  # type: ignore[arg-type]
+        assert bool(answer_type.end_signal) == (speaker.role == "moderator") and about == "the walk"
+        self.heard.append(len(history))  # type: ignore[arg-type]
         return self.replies.pop(0)
 
     def say(self, who: Speaker, text: str, *, address: str, **columns: object) -> Utterance:
@@ -146,11 +152,11 @@ class Scene:
 async def test_a_dialogue_ends_on_the_signal_or_at_the_maximum() -> None:
     moderator = Speaker("moderator", "Moderator", "moderator")
     agenda = Agenda("Begin.", "DONE", 2, about="the walk")
-    early = await question_and_answer(Scene("Why?", "Because.", "DONE"), moderator, ANN, agenda)
+    early = await interview(Scene("Why?", "Because.", "DONE"), moderator, ANN, agenda)
     assert early.ended == "signal"
     assert [u.text for u in early.transcript] == ["Why?", "Because."]
     scene = Scene("Why?", "Because.", "How?", "So.", "DONE")
-    late = await question_and_answer(scene, moderator, ANN, agenda)
+    late = await interview(scene, moderator, ANN, agenda)
     assert late.ended == "limit" and len(late.transcript) == 4 and scene.replies == ["DONE"]
     assert scene.turns == [1, 2, 3, 4]
 
@@ -159,7 +165,7 @@ async def test_a_dialogue_ends_on_the_signal_or_at_the_maximum() -> None:
 async def test_no_participant_is_asked_the_signal(last: str) -> None:
     moderator = Speaker("moderator", "Moderator", "moderator")
     scene = Scene("Why?", "Because.", last, "You're welcome.")
-    talk = await question_and_answer(
+    talk = await interview(
         scene, moderator, ANN, Agenda("Begin.", "SATISFIED", 5, about="the walk")
     )
     assert talk.ended == "signal" and scene.replies == ["You're welcome."]
@@ -174,7 +180,7 @@ async def test_what_is_said_in_the_others_name_is_neither_an_answer_nor_the_sign
         "Participant: How?",  # nobody can say whose words these are
         "So.\nAnn: I mean it.",
     )
-    talk = await question_and_answer(
+    talk = await interview(
         scene, moderator, ANN, Agenda("Begin.", "SATISFIED", 2, about="the walk")
     )
     assert [u.text for u in talk.transcript] == [

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from folkmoot.conversation.answer_types import Missing, Parsed, Unreadable
-from folkmoot.conversation.choices import Choice, alike, listed
+from folkmoot.conversation.answer_types import Missing, ParsedAnswer, ParseFailure
+from folkmoot.conversation.choices import Choice, format_option_list, indistinguishable_pairs
 from folkmoot.conversation.reply_forms import looks_like_refusal
 
 NOT_READ = ""
@@ -257,44 +257,44 @@ NO_VOTES = [
 
 @pytest.mark.parametrize("reply", NO_VOTES)
 def test_an_option_that_is_quoted_to_turn_it_down_is_no_vote(reply: str) -> None:
-    assert isinstance(Choice(PARK_AND_MALL).parse(reply), Unreadable)
+    assert isinstance(Choice(PARK_AND_MALL).parse_reply(reply), ParseFailure)
 
 
 def test_words_of_the_option_itself_turn_nothing_down() -> None:
-    read = Choice(PARK_AND_MALL).parse('As Ann, I lean to "No change" this time.')
-    assert read == Parsed("No change", "named")
+    read = Choice(PARK_AND_MALL).parse_reply('As Ann, I lean to "No change" this time.')
+    assert read == ParsedAnswer("No change", "named")
 
 
 @pytest.mark.parametrize(("options", "reply", "value"), REPLIES)
 def test_replies_that_a_reader_has_judged(options: tuple[str, ...], reply: str, value: str) -> None:
-    read = Choice(options).parse(reply)
-    assert (read.value if isinstance(read, Parsed) else NOT_READ) == value
+    read = Choice(options).parse_reply(reply)
+    assert (read.value if isinstance(read, ParsedAnswer) else NOT_READ) == value
 
 
 @pytest.mark.parametrize("reply", ["declined", "DECLINED.", "none_of_these", "None of these"])
 def test_a_way_out_is_read_at_any_time(reply: str) -> None:
-    read = Choice(PARK_AND_MALL).parse(reply)
+    read = Choice(PARK_AND_MALL).parse_reply(reply)
     assert isinstance(read, Missing) and read.reason in ("declined", "none_of_these")
 
 
 def test_an_option_of_the_author_comes_before_the_way_out_of_that_name() -> None:
     own = Choice(["Park", "None of these"])
-    assert own.parse("none of these") == Parsed("None of these", "normalised")
-    assert own.clarification is not None and own.clarification.schema is not None
-    stated = own.clarification.schema["properties"]["stated"]
+    assert own.parse_reply("none of these") == ParsedAnswer("None of these", "normalised")
+    assert own.clarifying_answer is not None and own.clarifying_answer.schema is not None
+    stated = own.clarifying_answer.schema["properties"]["stated"]
     assert stated["enum"] == ["Park", "None of these", "declined"]
 
 
 def test_options_without_a_list_of_numbers_have_no_number() -> None:
-    assert isinstance(Choice(["no", "yes"], labelled=False).parse("1"), Unreadable)
-    assert Choice(["no", "yes"]).parse("1") == Parsed("no", "number")
+    assert isinstance(Choice(["no", "yes"], with_labels=False).parse_reply("1"), ParseFailure)
+    assert Choice(["no", "yes"]).parse_reply("1") == ParsedAnswer("no", "number")
 
 
 def test_what_looks_like_a_number_is_listed_by_letter() -> None:
-    assert listed(["Park", "Mall"]) == "1. Park\n2. Mall"
-    assert listed(["10 %", "No change"]) == "A. 10 %\nB. No change"
-    assert listed(["Two", "One"]).startswith("A.")
-    assert listed(["B2", "A1"]) == "- B2\n- A1"  # where letters would mislead as well
+    assert format_option_list(["Park", "Mall"]) == "1. Park\n2. Mall"
+    assert format_option_list(["10 %", "No change"]) == "A. 10 %\nB. No change"
+    assert format_option_list(["Two", "One"]).startswith("A.")
+    assert format_option_list(["B2", "A1"]) == "- B2\n- A1"  # where letters would mislead as well
 
 
 # Any options, any dress.
@@ -325,8 +325,8 @@ def test_an_option_in_any_dress_is_that_option_or_unreadable(
         n = data.draw(st.integers(1, 9))
         reply = data.draw(DRESS).format(reply, n=n, l="abcdefghi"[n - 1])
     reply = data.draw(CASES)(reply)
-    read = Choice(options).parse(reply)
-    assert isinstance(read, Unreadable) or read.value == options[place]
+    read = Choice(options).parse_reply(reply)
+    assert isinstance(read, ParseFailure) or read.value == options[place]
 
 
 @settings(max_examples=300, deadline=None)
@@ -334,24 +334,24 @@ def test_an_option_in_any_dress_is_that_option_or_unreadable(
 def test_every_option_is_read_from_its_own_text_unless_another_is_like_it(
     options: list[str],
 ) -> None:
-    unclear = {place for pair in alike(options) for place in pair}
+    unclear = {place for pair in indistinguishable_pairs(options) for place in pair}
     for place, option in enumerate(options):
-        read = Choice(options).parse(option)
+        read = Choice(options).parse_reply(option)
         if place in unclear:
-            assert isinstance(read, Unreadable) or read.value == option
+            assert isinstance(read, ParseFailure) or read.value == option
         else:
-            assert isinstance(read, Parsed) and read.value == option
+            assert isinstance(read, ParsedAnswer) and read.value == option
 
 
 @settings(max_examples=300, deadline=None)
 @given(LISTS)
 def test_every_label_of_the_list_means_the_option_behind_it(options: list[str]) -> None:
-    assume(not alike(options))
-    for line, option in zip(listed(options).split("\n"), options, strict=True):
+    assume(not indistinguishable_pairs(options))
+    for line, option in zip(format_option_list(options).split("\n"), options, strict=True):
         label = line.split(" ", 1)[0]
         if label != "-":
-            read = Choice(options).parse(label)
-            assert isinstance(read, Parsed) and read.value == option
+            read = Choice(options).parse_reply(label)
+            assert isinstance(read, ParsedAnswer) and read.value == option
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_every_label_of_the_list_means_the_option_behind_it(options: list[str]) 
 def test_options_that_cannot_be_told_apart(
     options: list[str], pairs: list[tuple[int, int]]
 ) -> None:
-    assert alike(options) == pairs
+    assert indistinguishable_pairs(options) == pairs
 
 
 @pytest.mark.parametrize(
@@ -392,7 +392,7 @@ def test_options_that_cannot_be_told_apart(
 )
 def test_who_declines_to_vote_is_heard(reply: str) -> None:
     assert looks_like_refusal(reply)
-    assert isinstance(Choice(PARK_AND_MALL).parse(reply), Unreadable)
+    assert isinstance(Choice(PARK_AND_MALL).parse_reply(reply), ParseFailure)
 
 
 @pytest.mark.parametrize(
@@ -409,4 +409,4 @@ def test_a_view_is_no_refusal(reply: str) -> None:
 
 @pytest.mark.parametrize("reply", ["*a" * 3000, '"' * 1900, "(" * 990 + ")" * 990, "ok " * 600])
 def test_monstrous_replies_are_unreadable(reply: str) -> None:
-    assert isinstance(Choice(PARK_AND_MALL).parse(reply), Unreadable)
+    assert isinstance(Choice(PARK_AND_MALL).parse_reply(reply), ParseFailure)

@@ -10,14 +10,14 @@ import pytest
 
 import folkmoot
 from folkmoot import Session, Speaker, Study, StudyConfig
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.scripted import ScriptedProvider
 
 
 async def protocol(session: Session) -> None:
     async def one(scope: folkmoot.Scope, n: int) -> None:
         scope.record("said", {"text": await scope.ask(Speaker(f"p{n}"), "Well?")})
 
-    await session.each(range(3), one)
+    await session.map(range(3), one)
 
 
 STUDY = Study("small", "Small", StudyConfig, protocol)
@@ -31,13 +31,13 @@ async def test_the_loop_of_the_caller_goes_on(tmp_path: Path) -> None:
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(heard.wait(), loop))
         return "Fine."
 
-    done = await folkmoot.arun(STUDY, {}, provider=Scripted(answer), out=tmp_path / "run")
+    done = await folkmoot.arun(STUDY, {}, provider=ScriptedProvider(answer), out=tmp_path / "run")
     assert done.table("said")["text"].to_list() == ["Fine."] * 3
 
 
 async def test_run_says_that_it_blocks_the_loop(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"await folkmoot\.arun"):
-        folkmoot.run(STUDY, {}, provider=Scripted(lambda *_: "ok"), out=tmp_path / "run")
+        folkmoot.run(STUDY, {}, provider=ScriptedProvider(lambda *_: "ok"), out=tmp_path / "run")
 
 
 async def test_what_is_cancelled_keeps_its_replies_and_goes_on_later(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ async def test_what_is_cancelled_keeps_its_replies_and_goes_on_later(tmp_path: P
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(answers.wait(), loop))
         return "Fine."
 
-    options: dict[str, Any] = {"provider": Scripted(answer), "out": tmp_path / "run"}
+    options: dict[str, Any] = {"provider": ScriptedProvider(answer), "out": tmp_path / "run"}
     task = asyncio.ensure_future(folkmoot.arun(STUDY, {}, **options, concurrency=1))
     await asked.wait()
     task.cancel()

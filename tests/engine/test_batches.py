@@ -22,9 +22,15 @@ from folkmoot import Json, Run, Session, Speaker, Study, StudyConfig, load, run
 from folkmoot.cli.study_files import check_command
 from folkmoot.engine.calls import batch_queue as outbox_module
 from folkmoot.engine.calls import gateway as gateway_module
-from folkmoot.engine.calls.progress import Event, describe
+from folkmoot.engine.calls.progress import Event, format_event
 from folkmoot.engine.run.verify import verify_run
-from folkmoot.errors import BudgetReached, FatalModelError, QuotaExhausted, RunExists, RunPaused
+from folkmoot.errors import (
+    BudgetReachedError,
+    FatalModelError,
+    QuotaExhaustedError,
+    RunExistsError,
+    RunPausedError,
+)
 from tests.default_signals import with_default_signals
 from tests.servers.batches import BatchPlan, Job
 from tests.servers.faults import FaultPlan
@@ -52,7 +58,7 @@ async def talk(session: Session) -> None:
         said = await scope.ask(who, f"What matters to you, {number}?")
         await scope.ask(who, f"You said {said!r}. Why?")
 
-    await session.each(range(PEOPLE), one)
+    await session.map(range(PEOPLE), one)
 
 
 STUDY = Study(name="talk", title="Talk", config=StudyConfig, protocol=talk)
@@ -113,7 +119,7 @@ def test_a_killed_run_finds_its_batches_again(vendor: str, tmp_path: Path) -> No
         killed.kill()
         killed.wait()
         desk.plan = BatchPlan()
-        with pytest.raises(RunExists):  # no answer yet, but a batch that will be billed
+        with pytest.raises(RunExistsError):  # no answer yet, but a batch that will be billed
             run(STUDY, values, out=tmp_path / "run", if_exists="error")
         done = resumed(values, tmp_path / "run")
         assert desk.calls == 2 * PEOPLE == server.model.counts["answered"]
@@ -163,7 +169,7 @@ def test_a_batch_cancelled_by_hand_pauses_the_run(vendor: str, tmp_path: Path) -
     with ServerThread(FaultPlan()) as server:
         values, desk = settings(server, vendor), server.model.batches
         desk.plan = BatchPlan(cancel=frozenset({0}))
-        with pytest.raises(RunPaused, match=r"cancelled, with 3 calls unanswered; a resume"):
+        with pytest.raises(RunPausedError, match=r"cancelled, with 3 calls unanswered; a resume"):
             run(STUDY, values, out=tmp_path / "run")
         assert len(desk.jobs) == 1  # nothing was handed in against the user's will
         done = resumed(values, tmp_path / "run")
@@ -175,7 +181,7 @@ def test_a_batch_cancelled_by_hand_pauses_the_run(vendor: str, tmp_path: Path) -
 def test_a_batch_too_large_for_the_queue_is_halved(
     vendor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox_module, "CROWDED_ABOVE", 1)
+    monkeypatch.setattr(outbox_module, "MIN_SPLIT_CALLS", 1)
     with ServerThread(FaultPlan()) as server:
         server.model.batches.plan = BatchPlan(fail="token_limit_exceeded", most_calls=3)
         run(STUDY, settings(server, vendor), out=tmp_path / "run")
@@ -187,7 +193,7 @@ def test_a_batch_too_large_for_the_queue_is_halved(
 @pytest.mark.parametrize("vendor", ["openai", "google"])
 @pytest.mark.parametrize(
     ("code", "error"),
-    [("billing_hard_limit_reached", QuotaExhausted), ("invalid_model", FatalModelError)],
+    [("billing_hard_limit_reached", QuotaExhaustedError), ("invalid_model", FatalModelError)],
 )
 def test_a_refused_batch_stops_the_run_and_can_be_resumed(
     vendor: str, code: str, error: type[Exception], tmp_path: Path
@@ -229,7 +235,7 @@ def test_a_batch_that_the_vendor_no_longer_knows_is_not_paid_for_again_unasked(
     with ServerThread(FaultPlan()) as server:
         values, desk = settings(server, vendor), server.model.batches
         desk.plan = BatchPlan(cancel=frozenset({0}))
-        with pytest.raises(RunPaused):
+        with pytest.raises(RunPausedError):
             run(STUDY, values, out=tmp_path / "run")
         desk.jobs[0].id = "gone"
         desk.plan = BatchPlan()
@@ -275,8 +281,8 @@ def test_auto_takes_batches_only_where_enough_calls_wait(tmp_path: Path) -> None
         async def one(scope: Any, number: int) -> None:
             await scope.ask(Speaker(f"p{number}"), f"Question {number}?")
 
-        await session.at("few").each(range(3), one)
-        await session.at("many").each(range(4), one)
+        await session.child("few").map(range(3), one)
+        await session.child("many").map(range(4), one)
 
     study = Study(name="grows", title="Grows", config=StudyConfig, protocol=grows)
     with ServerThread(FaultPlan()) as server:
@@ -298,7 +304,7 @@ def test_embeddings_and_computations_are_waited_for_before_a_wave(tmp_path: Path
                 await scope.compute(pow, 2, number)
             await scope.ask(Speaker(f"p{number}"), f"Question {number}?")
 
-        await session.each(range(PEOPLE), one)
+        await session.map(range(PEOPLE), one)
 
     study = Study(name="mixed", title="Mixed", config=StudyConfig, protocol=mixed)
     with ServerThread(FaultPlan(), latency=0.02) as server:
@@ -315,7 +321,7 @@ def test_what_an_endpoint_does_not_take_is_learnt_in_a_batch(vendor: str, tmp_pa
         async def one(scope: Any, number: int) -> None:
             await scope.ask(Speaker(f"p{number}"), f"Why, {number}?", answer=Json(Why))
 
-        await session.each(range(3), one)
+        await session.map(range(3), one)
 
     study = Study(name="forms", title="Forms", config=StudyConfig, protocol=forms)
     with ServerThread(FaultPlan(schema="refuse")) as server:
@@ -340,7 +346,7 @@ def test_a_budget_pays_for_twice_as_much_in_batches(tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         values = settings(server, batch=False, max_tokens=10)
         cost = run(STUDY, values, out=tmp_path / "a").manifest["cost_usd"]
-        with pytest.raises(BudgetReached):
+        with pytest.raises(BudgetReachedError):
             run(STUDY, {**values, "budget_usd": cost * 0.9}, out=tmp_path / "b")
         values = {**values, "budget_usd": cost * 0.9, "batch": True}
         assert run(STUDY, values, out=tmp_path / "c").manifest["cost_usd"] < cost * 0.51
@@ -377,8 +383,8 @@ async def ask(session: Session) -> None:
     async def one(scope, number):
         await scope.ask(Speaker(f"p{number}"), f"Question {number}?")
 
-    await session.at("many").each(range(8), one)
-    await session.at("few").each(range(2), one)
+    await session.child("many").map(range(8), one)
+    await session.child("few").map(range(2), one)
 
 STUDY = Study(name="own", title="Own", config=StudyConfig, protocol=ask)
 """
@@ -433,7 +439,7 @@ def test_models_without_batches_are_asked_directly_and_that_is_said(tmp_path: Pa
     heard: list[str] = []
 
     def progress(event: Event) -> None:
-        heard.append(describe(event)[0])
+        heard.append(format_event(event)[0])
 
     with ServerThread(FaultPlan()) as server:
         several = [server.openai, server.openai]  # a batch cannot be spread over servers

@@ -12,23 +12,23 @@ from hypothesis import strategies as st
 
 from folkmoot.engine.calls.gateway import Gateway
 from folkmoot.engine.journal.journal import Journal
-from folkmoot.engine.limits.budget import Budget, Price
+from folkmoot.engine.limits.budget import Budget, CallPrice
 from folkmoot.engine.settings.config import StudyConfig
-from folkmoot.errors import BudgetReached, RunPaused, TransientError
+from folkmoot.errors import BudgetReachedError, RunPausedError, TransientError
 from folkmoot.models.catalog import ModelSpec
-from folkmoot.models.prices import Rate, rate_for
-from folkmoot.models.request import Message, Reply, Request, Usage
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.prices import ModelPrice, find_price
+from folkmoot.models.request import Completion, Message, ModelRequest, Usage
+from folkmoot.models.scripted import ScriptedProvider
 
 SPEC = ModelSpec("openai/gpt-4o", "openai", "gpt-4o", price_provider="openai", price_model="gpt-4o")
 
 
-def price(usd: float) -> Price:
-    return Price(usd, usd)
+def price(usd: float) -> CallPrice:
+    return CallPrice(usd, usd)
 
 
 async def spend(budget: Budget, cost: float | None, dearest: float = 0.0) -> None:
-    budget.settle(await budget.reserve(price(dearest)), cost)
+    budget.record_cost(await budget.reserve_call(price(dearest)), cost)
 
 
 async def test_without_limits_everything_goes() -> None:
@@ -40,7 +40,7 @@ async def test_without_limits_everything_goes() -> None:
 
 async def test_money_ends_at_the_limit() -> None:
     budget = Budget(usd=1.0)
-    with pytest.raises(BudgetReached, match=r"budget_usd"):
+    with pytest.raises(BudgetReachedError, match=r"budget_usd"):
         for _ in range(100):
             await spend(budget, 0.1, 0.1)
     assert budget.spent_usd == pytest.approx(1.0)
@@ -48,54 +48,54 @@ async def test_money_ends_at_the_limit() -> None:
 
 async def test_a_call_that_does_not_fit_waits_for_those_in_flight() -> None:
     budget = Budget(usd=1.0)
-    first = await budget.reserve(price(0.6))
-    waiting = asyncio.ensure_future(budget.reserve(price(0.6)))
+    first = await budget.reserve_call(price(0.6))
+    waiting = asyncio.ensure_future(budget.reserve_call(price(0.6)))
     await asyncio.sleep(0)
     assert not waiting.done()
-    budget.settle(first, 0.1)  # it cost less than it might have
+    budget.record_cost(first, 0.1)  # it cost less than it might have
     assert await waiting == 0.6
 
 
 async def test_the_run_pauses_when_nothing_is_in_flight_and_the_next_call_would_not_fit() -> None:
     budget = Budget(usd=1.0)
-    first = await budget.reserve(price(0.6))
-    waiting = asyncio.ensure_future(budget.reserve(price(0.6)))
+    first = await budget.reserve_call(price(0.6))
+    waiting = asyncio.ensure_future(budget.reserve_call(price(0.6)))
     await asyncio.sleep(0)
-    budget.settle(first, 0.5)
-    with pytest.raises(BudgetReached, match=r"0\.5000 USD spent.*0\.6000 USD"):
+    budget.record_cost(first, 0.5)
+    with pytest.raises(BudgetReachedError, match=r"0\.5000 USD spent.*0\.6000 USD"):
         await waiting
 
 
 async def test_who_came_first_gets_the_money_first() -> None:
     budget = Budget(usd=1.0)
-    held = await budget.reserve(price(1.0))
-    early = asyncio.ensure_future(budget.reserve(price(0.7)))
-    late = asyncio.ensure_future(budget.reserve(price(0.7)))
+    held = await budget.reserve_call(price(1.0))
+    early = asyncio.ensure_future(budget.reserve_call(price(0.7)))
+    late = asyncio.ensure_future(budget.reserve_call(price(0.7)))
     await asyncio.sleep(0)
-    budget.release(held)
+    budget.release_reservation(held)
     assert await early == 0.7 and not late.done()
-    budget.settle(0.7, 0.0)
+    budget.record_cost(0.7, 0.0)
     assert await late == 0.7
 
 
 async def test_a_stop_wakes_those_who_wait_for_money() -> None:
     budget = Budget(usd=1.0)
-    await budget.reserve(price(1.0))
-    waiting = [asyncio.ensure_future(budget.reserve(price(1.0))) for _ in range(3)]
+    await budget.reserve_call(price(1.0))
+    waiting = [asyncio.ensure_future(budget.reserve_call(price(1.0))) for _ in range(3)]
     await asyncio.sleep(0)
-    budget.stop(RunPaused("enough"))
+    budget.stop_calls(RunPausedError("enough"))
     for each in waiting:
-        with pytest.raises(RunPaused, match="enough"):
+        with pytest.raises(RunPausedError, match="enough"):
             await each
 
 
 async def test_a_reply_that_nothing_bounds_goes_alone_where_its_dearest_does_not_fit() -> None:
     budget = Budget(usd=1.0)
-    open_end = Price(dearest=5.0, likely=0.2)
+    open_end = CallPrice(max_usd=5.0, expected_usd=0.2)
     for _ in range(5):
-        budget.settle(await budget.reserve(open_end), 0.2)
-    with pytest.raises(BudgetReached, match="max_tokens is not set"):
-        await budget.reserve(open_end)
+        budget.record_cost(await budget.reserve_call(open_end), 0.2)
+    with pytest.raises(BudgetReachedError, match="max_tokens is not set"):
+        await budget.reserve_call(open_end)
 
 
 async def test_what_costs_nothing_goes_on_when_the_money_is_spent() -> None:
@@ -105,23 +105,23 @@ async def test_what_costs_nothing_goes_on_when_the_money_is_spent() -> None:
 
 async def test_calls_end_at_exactly_the_limit_also_side_by_side() -> None:
     budget = Budget(calls=3)
-    reserved = [await budget.reserve(price(0.0)) for _ in range(3)]
-    waiting = [asyncio.ensure_future(budget.reserve(price(0.0))) for _ in range(2)]
+    reserved = [await budget.reserve_call(price(0.0)) for _ in range(3)]
+    waiting = [asyncio.ensure_future(budget.reserve_call(price(0.0))) for _ in range(2)]
     await asyncio.sleep(0)
-    budget.release(reserved[0])  # one of them came to nothing, its place is free again
+    budget.release_reservation(reserved[0])  # one of them came to nothing, its place is free again
     await waiting[0]
     for _ in range(3):
-        budget.settle(0.0, None)
-    with pytest.raises(BudgetReached, match="3 calls"):
+        budget.record_cost(0.0, None)
+    with pytest.raises(BudgetReachedError, match="3 calls"):
         await waiting[1]
 
 
 async def test_earlier_sittings_count() -> None:
-    with pytest.raises(BudgetReached):
-        await Budget(calls=5, spent_calls=5).reserve(price(0.0))
-    with pytest.raises(BudgetReached):
-        await Budget(usd=2.0, spent_usd=2.0).reserve(price(0.01))
-    await Budget(usd=2.5, spent_usd=2.0).reserve(price(0.1))
+    with pytest.raises(BudgetReachedError):
+        await Budget(calls=5, spent_calls=5).reserve_call(price(0.0))
+    with pytest.raises(BudgetReachedError):
+        await Budget(usd=2.0, spent_usd=2.0).reserve_call(price(0.01))
+    await Budget(usd=2.5, spent_usd=2.0).reserve_call(price(0.1))
 
 
 async def test_the_warning_comes_once_at_80_percent() -> None:
@@ -135,12 +135,12 @@ async def test_the_warning_comes_once_at_80_percent() -> None:
 
 async def test_a_budget_of_nothing_allows_nothing() -> None:
     for budget in (Budget(usd=0.0), Budget(calls=0)):
-        with pytest.raises(BudgetReached):
-            await budget.reserve(price(1e-6))
+        with pytest.raises(BudgetReachedError):
+            await budget.reserve_call(price(1e-6))
 
 
-def rate() -> Rate:
-    found = rate_for(SPEC)
+def rate() -> ModelPrice:
+    found = find_price(SPEC)
     assert found is not None
     return found
 
@@ -162,7 +162,7 @@ def test_a_budget_is_never_passed_and_never_left_unused(
     """Through the real gateway: whatever the lengths, latencies, failures and limits."""
     failures = [plan[4] for plan in planned]
 
-    async def answer(request: Request, address: str) -> Reply:
+    async def answer(request: ModelRequest, address: str) -> Completion:
         number = int(address)
         text, limit, part, turns, _ = planned[number]
         for _ in range(turns):
@@ -170,24 +170,24 @@ def test_a_budget_is_never_passed_and_never_left_unused(
         if failures[number]:
             failures[number] -= 1
             raise TransientError("come again")
-        return Reply("x", Usage(len(text.encode()) // 3 + 1, int(part * limit), 0))
+        return Completion("x", Usage(len(text.encode()) // 3 + 1, int(part * limit), 0))
 
-    async def run(folder: Path) -> tuple[float, list[Price], list[object]]:
+    async def run(folder: Path) -> tuple[float, list[CallPrice], list[object]]:
         how = StudyConfig(
             concurrency=concurrency, budget_usd=usd, api_retry_base_seconds=0.0, max_api_retries=3
         )
         with Journal(folder / "journal.sqlite") as journal:
-            opened = Gateway(journal, lambda name: (Scripted(answer), SPEC), how)
+            opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), how)
 
             async def one(number: int) -> object:
                 text, limit, *_ = planned[number]
-                asked = Request("openai/gpt-4o", (Message("user", text),), max_tokens=limit)
-                return await opened.complete(str(number), asked)
+                asked = ModelRequest("openai/gpt-4o", (Message("user", text),), max_tokens=limit)
+                return await opened.complete_request(str(number), asked)
 
             ended = await asyncio.wait_for(
                 asyncio.gather(*map(one, range(len(planned))), return_exceptions=True), 60
             )
-            await opened.drain()
+            await opened.wait_for_calls_in_flight()
             line = opened._lines["openai/gpt-4o"]
             prices = [line.price(len(p[0].encode()) + 32, p[1]) for p in planned]
             return opened.budget.spent_usd, prices, ended
@@ -196,21 +196,23 @@ def test_a_budget_is_never_passed_and_never_left_unused(
         spent, prices, ended = asyncio.run(run(Path(folder)))
     assert spent <= usd + 1e-9
     unasked = [p for p, e in zip(prices, ended, strict=True) if isinstance(e, BaseException)]
-    assert all(isinstance(e, (Reply, BudgetReached)) for e in ended)
+    assert all(isinstance(e, (Completion, BudgetReachedError)) for e in ended)
     for left in unasked:  # it paused for want of money, and for nothing less
-        assert spent + left.dearest > usd - 1e-9
+        assert spent + left.max_usd > usd - 1e-9
 
 
 async def test_a_budget_in_money_counts_what_was_asked_again(tmp_path: Path) -> None:
     """Entries that --accept-changes replaced were paid for."""
-    model = Scripted(lambda r, a: Reply("x", Usage(1000, 100, 0)))
+    model = ScriptedProvider(lambda r, a: Completion("x", Usage(1000, 100, 0)))
     for text, accept in (("one", False), ("two", True)):
         with Journal(tmp_path / "journal.sqlite", accept_changes=accept) as journal:
             opened = Gateway(journal, lambda name: (model, SPEC), StudyConfig())
-            await opened.complete("a", Request("openai/gpt-4o", (Message("user", text),)))
+            await opened.complete_request(
+                "a", ModelRequest("openai/gpt-4o", (Message("user", text),))
+            )
             await opened.close()
     with Journal(tmp_path / "journal.sqlite") as journal:
-        made, usd, unknown = journal.spent()
+        made, usd, unknown = journal.total_calls_and_cost()
     cost = rate().cost(Usage(1000, 100, 0))
     assert cost is not None
     assert (made, unknown) == (2, []) and usd == pytest.approx(2 * cost)
@@ -221,26 +223,26 @@ async def test_ctrl_c_reaches_calls_that_wait_for_money(tmp_path: Path) -> None:
     them home, and the one in flight is journaled."""
     begun, go = asyncio.Event(), asyncio.Event()
 
-    async def answer(request: Request, address: str) -> Reply:
+    async def answer(request: ModelRequest, address: str) -> Completion:
         begun.set()
         await go.wait()
-        return Reply("x", Usage(10, 10, 0))
+        return Completion("x", Usage(10, 10, 0))
 
     how = StudyConfig(budget_usd=0.0006)
     with Journal(tmp_path / "journal.sqlite") as journal:
-        opened = Gateway(journal, lambda name: (Scripted(answer), SPEC), how)
-        asked = Request("openai/gpt-4o", (Message("user", "Hello"),), max_tokens=40)
-        first = asyncio.ensure_future(opened.complete("a", asked))
+        opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), how)
+        asked = ModelRequest("openai/gpt-4o", (Message("user", "Hello"),), max_tokens=40)
+        first = asyncio.ensure_future(opened.complete_request("a", asked))
         await begun.wait()
-        waiting = [asyncio.ensure_future(opened.complete(name, asked)) for name in "bcd"]
+        waiting = [asyncio.ensure_future(opened.complete_request(name, asked)) for name in "bcd"]
         await asyncio.sleep(0)
-        opened.stop(RunPaused("Ctrl-C"))
+        opened.stop_calls(RunPausedError("Ctrl-C"))
         for each in waiting:
-            with pytest.raises(RunPaused, match="Ctrl-C"):
+            with pytest.raises(RunPausedError, match="Ctrl-C"):
                 await each
         go.set()
         assert (await first).text == "x"
-        await opened.drain()
+        await opened.wait_for_calls_in_flight()
         await opened.close()
     with Journal(tmp_path / "journal.sqlite") as journal:
         assert len(journal) == 1

@@ -98,7 +98,7 @@ def test_who_is_lost_in_one_arm_leaves_both_arms_of_a_paired_claim(tmp_path: Pat
 
 def test_too_few_units_are_not_tested_however_many_subjects_there_are(tmp_path: Path) -> None:
     (result,) = evaluate_claims(statements(tmp_path / "run", 4), [MOVED])
-    assert result.why and not result.tested and not result.estimate.has_interval
+    assert result.why and not result.is_tested and not result.estimate.has_interval
 
 
 def test_rows_of_one_subject_are_averaged_and_a_number_can_make_a_share(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_what_a_run_does_not_hold_cannot_be_tested(
 
 def side(values: ArrayLike, arm: str) -> Side:
     known = np.asarray(values, float)
-    return Side.of(known, [f"{arm}{i}" for i in range(len(known))])
+    return Side.from_values(known, [f"{arm}{i}" for i in range(len(known))])
 
 
 def shares(hits: int, n: int = 100) -> tuple[Side, Side]:

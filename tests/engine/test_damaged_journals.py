@@ -17,9 +17,9 @@ import folkmoot
 from folkmoot import Scope, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
 from folkmoot.engine.journal.journal import BrokenReply, Journal, JournalReader
-from folkmoot.engine.journal.journal_file import Batch
-from folkmoot.errors import ForeignJournal
-from folkmoot.models.scripted import Scripted
+from folkmoot.engine.journal.journal_file import BatchRecord
+from folkmoot.errors import ForeignJournalError
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from tests.contract.small import small_study
 
@@ -38,13 +38,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
             async def ask_one(scope: Scope, number: int) -> None:
                 scope.record("said", {"text": str(await scope.ask(ANN, f"{question} {number}?"))})
 
-            await session.at("first").each(range(3), ask_one)
-            await session.at("vectors").embed(["a tree", "a river"])
-            await session.at("sum").compute(sum, [1, 2], name="sum")
+            await session.child("first").map(range(3), ask_one)
+            await session.child("vectors").embed(["a tree", "a river"])
+            await session.child("sum").compute(sum, [1, 2], name="sum")
 
         return Study("own", "Own", StudyConfig, protocol)
 
-    model = Scripted(lambda _request, address: f"said at {address}")
+    model = ScriptedProvider(lambda _request, address: f"said at {address}")
     for question, changed in (("What", False), ("Why", True)):
         folkmoot.run(
             study(question),
@@ -54,7 +54,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
             accept_changes=changed,
         )
     with Journal(folder / "run" / JOURNAL) as journal:
-        journal.note(Batch("b1", "m/x", "id", 2, 1.0, 2.0), ["k1", "k2"]).result()
+        journal.note(BatchRecord("b1", "m/x", "id", 2, 1.0, 2.0), ["k1", "k2"]).result()
         journal.put_broken(BrokenReply(5.0, "first/1/ask0", "m/x", 0.25)).result()
     return folder / "run"
 
@@ -121,8 +121,8 @@ def test_every_change_of_a_value_is_named(whole: Path, tmp_path: Path) -> None:
         count += 1
         try:
             with JournalReader(path) as journal:
-                damage = journal.damage()
-        except ForeignJournal:
+                damage = journal.find_damage()
+        except ForeignJournalError:
             continue  # no journal of a known format any more
         of_entry = table in ("entries", "superseded")
         if not damage or (of_entry and not any(d.address for d in damage)):
@@ -135,7 +135,7 @@ def test_a_run_does_not_go_on_from_a_changed_value(whole: Path, tmp_path: Path) 
     for number, (table, _, row, _) in enumerate(changed_copies(whole / JOURNAL, path)):
         if number % 20 == 0 and (table, row) != ("meta", "software"):
             before = path.read_bytes()
-            with pytest.raises(ForeignJournal):
+            with pytest.raises(ForeignJournalError):
                 Journal(path)
             assert path.read_bytes() == before
 
@@ -221,9 +221,9 @@ def test_a_repaired_run_asks_again_and_is_what_it_was(damaged: Path, pilot: Path
     assert (damaged / "journal-damaged-1.sqlite").read_bytes() == old
     assert RunFolder(damaged).partial
     with JournalReader(damaged / JOURNAL) as journal, JournalReader(pilot / JOURNAL) as was:
-        assert journal.damage() == [] and len(journal) == len(was) - 2
+        assert journal.find_damage() == [] and len(journal) == len(was) - 2
     invoke(*resume)
-    assert RunFolder(damaged).finished
+    assert RunFolder(damaged).is_finished
     with JournalReader(damaged / JOURNAL) as journal, JournalReader(pilot / JOURNAL) as was:
         assert journal.content_digest() == was.content_digest()
     said = invoke("verify", str(damaged))
@@ -239,7 +239,7 @@ def test_later_requests_that_differ_are_asked_again_after_a_repair(tmp_path: Pat
     study = Study("words", "Words", StudyConfig, protocol)
 
     def run_with(word: str) -> folkmoot.Run:
-        model = Scripted(lambda _request, _address: word)
+        model = ScriptedProvider(lambda _request, _address: word)
         return folkmoot.run(study, {}, out=tmp_path / "run", provider=model)
 
     run_with("oak")
@@ -250,7 +250,7 @@ def test_later_requests_that_differ_are_asked_again_after_a_repair(tmp_path: Pat
     done = run_with("elm")
     assert done.table("words").row(0) == ("elm", "elm")
     with JournalReader(path) as journal:
-        assert [e.reply for e, _ in journal.everything("superseded")] == ["oak"]
+        assert [e.reply for e, _ in journal.all_rows("superseded")] == ["oak"]
     # Once it is repaired, a request that differs is refused again.
     with Journal(path) as journal:
         assert not journal.accept_changes
@@ -272,4 +272,4 @@ def test_a_damaged_index_is_repaired_without_asking_again(pilot: Path, tmp_path:
     invoke("verify", str(run), code=4)
     assert "0 answers would be set aside" in invoke("verify", str(run), "--repair", "--yes")
     with JournalReader(run / JOURNAL) as journal, JournalReader(pilot / JOURNAL) as was:
-        assert journal.damage() == [] and journal.content_digest() == was.content_digest()
+        assert journal.find_damage() == [] and journal.content_digest() == was.content_digest()

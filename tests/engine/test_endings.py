@@ -16,10 +16,10 @@ import folkmoot
 from folkmoot import Choice, Json, Missing, Number, Run, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.run import print_results
 from folkmoot.engine.session.session import Scope
-from folkmoot.errors import BudgetReached, FatalModelError, RunPaused
-from folkmoot.measures.diagnostics import of_answers
-from folkmoot.models.request import Reply, Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.errors import BudgetReachedError, FatalModelError, RunPausedError
+from folkmoot.measures.diagnostics import check_answers
+from folkmoot.models.request import Completion, ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
@@ -96,12 +96,12 @@ def test_what_stays_cut_is_kept_with_its_mark_flagged_and_told(
     server.model.says = lambda messages, body: {"text": "I think that", "finish": "length"}
 
     async def three(session: Session) -> None:
-        await session.each(range(3), lambda scope, _: scope.ask(ANN, "What do you think?"))
+        await session.map(range(3), lambda scope, _: scope.ask(ANN, "What do you think?"))
 
     done = run(server, tmp_path / "run", three, max_tokens=150)
     assert server.model.counts["answered"] == 6
     assert done.table("answers")["finish"].to_list() == ["length"] * 3
-    flagged = {c.key: c for c in of_answers(done.table("answers").to_dicts())}["cut"]
+    flagged = {c.key: c for c in check_answers(done.table("answers").to_dicts())}["cut"]
     assert flagged.verdict == "failed" and "100 %" in flagged.says
     console = Console(record=True, width=200)
     print_results(done.study, done.folder, console)
@@ -127,7 +127,7 @@ def test_half_a_value_of_a_cut_object_is_asked_for_again_and_never_counts(
 
     async def rate(session: Session) -> None:
         for n in range(3):
-            got = await session.at(f"{n}").ask(ANN, f"{n}", answer=Json(Rating))
+            got = await session.child(f"{n}").ask(ANN, f"{n}", answer_type=Json(Rating))
             session.record("said", {"why": None if isinstance(got, Missing) else got.why})
 
     done = run(server, tmp_path / "run", rate, max_tokens=150)
@@ -146,7 +146,7 @@ def test_a_longer_reply_that_cannot_be_had_leaves_the_first(
     server.model.says = says
 
     async def many(session: Session) -> None:  # more than would stop the run as rejected prompts
-        await session.each(range(8), lambda scope, _: scope.ask(ANN, "What do you think?"))
+        await session.map(range(8), lambda scope, _: scope.ask(ANN, "What do you think?"))
 
     done = run(server, tmp_path / "run", many, max_tokens=150)
     rows = done.table("answers").to_dicts()
@@ -172,7 +172,7 @@ def test_the_limit_is_the_providers_where_none_was_set(
 
 
 def test_without_any_limit_known_a_cut_reply_is_kept_as_it_is(tmp_path: Path) -> None:
-    model = Scripted(lambda request, address: Reply("I think that", finish="length"))
+    model = ScriptedProvider(lambda request, address: Completion("I think that", finish="length"))
     study = Study("trial", "Trial", StudyConfig, speak)
     done = folkmoot.run(study, {}, out=tmp_path / "run", provider=model)
     assert model.calls == 1  # twice nothing is nothing
@@ -187,7 +187,7 @@ def test_a_cut_vote_is_no_vote_for_its_first_letters(server: ServerThread, tmp_p
     server.model.says = says
 
     async def vote(session: Session) -> None:
-        await session.ask(ANN, "Which?", answer=Choice(["Plan A", "Plan A+"]))
+        await session.ask(ANN, "Which?", answer_type=Choice(["Plan A", "Plan A+"]))
 
     done = run(server, tmp_path / "run", vote, max_tokens=2)
     assert done.table("answers")["value"].to_list() == ["Plan A+"]
@@ -209,7 +209,7 @@ def test_a_replay_of_cut_and_empty_replies_asks_nothing_and_gives_the_same_bytes
             said = await scope.ask(ANN, f"What do you think of plan {i}?")
             scope.record("said", {"text": None if isinstance(said, Missing) else said})
 
-        await session.each(range(12), one)
+        await session.map(range(12), one)
 
     done = run(server, tmp_path / "run", many, max_tokens=10)
     first = {p.name: p.read_bytes() for p in (done.path / "tables").iterdir()}
@@ -262,7 +262,7 @@ def test_an_empty_reply_is_often_followed_by_a_real_one(
     server.model.says = says
 
     async def vote(session: Session) -> None:
-        assert await session.ask(ANN, "How sure?", answer=Number(0, 100), reasks=3) == 50
+        assert await session.ask(ANN, "How sure?", answer_type=Number(0, 100), reasks=3) == 50
 
     run(server, tmp_path / "run", vote)
     assert [m["role"] for m in seen[-1]] == ["system", "user", "assistant", "user"]
@@ -302,7 +302,7 @@ def test_a_failure_upstream_is_tried_again_and_never_an_answer(
     assert journaled(done) == [("ask0", "I think so.", "stop")]
     assert done.manifest["retries"] == 1
     server.model.says = lambda messages, body: broken
-    with pytest.raises(RunPaused):
+    with pytest.raises(RunPausedError):
         run(server, tmp_path / "paused", speak, max_api_retries=1)
 
 
@@ -310,7 +310,7 @@ def test_an_ending_that_nobody_tells_is_unknown(server: ServerThread, tmp_path: 
     server.model.says = lambda messages, body: {"text": "I think so.", "finish": None}
     done = run(server, tmp_path / "run", speak)
     assert done.table("answers")["finish"].to_list() == ["unknown"]
-    found = {c.key: c for c in of_answers(done.table("answers").to_dicts())}["cut"]
+    found = {c.key: c for c in check_answers(done.table("answers").to_dicts())}["cut"]
     assert found.verdict == "not known"
 
 
@@ -344,7 +344,7 @@ def panel(names: list[str]) -> Callable[[Session], Awaitable[None]]:
             missing = said.reason if isinstance(said, Missing) else None
             scope.record("people", {"name": name, "missing": missing})
 
-        await session.at("interview").each(names, one)
+        await session.child("interview").map(names, one)
 
     return protocol
 
@@ -394,10 +394,10 @@ def test_a_verdict_that_is_due_holds_no_budget(
         done = run(server, tmp_path / "run", panel(names), concurrency=concurrency, **budget)
         assert done.table("people")["missing"].null_count() == 10
     else:
-        with pytest.raises((BudgetReached, FatalModelError)):
+        with pytest.raises((BudgetReachedError, FatalModelError)):
             run(server, tmp_path / "run", panel(names), concurrency=concurrency, **budget)
     server.model.says = lambda messages, body: {"status": 400, "message": "top_p: no such knob"}
-    with pytest.raises((BudgetReached, FatalModelError)):
+    with pytest.raises((BudgetReachedError, FatalModelError)):
         run(server, tmp_path / "two", panel(names), concurrency=concurrency, **budget)
 
 
@@ -464,13 +464,13 @@ def test_what_could_not_be_read_is_told_at_the_end(server: ServerThread, tmp_pat
         words: int
 
     async def ask(session: Session) -> None:
-        await session.each(
+        await session.map(
             range(4),
             lambda scope, n: scope.ask(
-                MARA if n else ANN, "Which?", answer=Choice(["Park", "Mall"])
+                MARA if n else ANN, "Which?", answer_type=Choice(["Park", "Mall"])
             ),
         )
-        await session.ask(ANN, "How many?", answer=Json(Two, fallback=Two(words=0)))
+        await session.ask(ANN, "How many?", answer_type=Json(Two, fallback_value=Two(words=0)))
         await session.ask(ANN, "What do you think?")
 
     told = _printed(run(server, tmp_path / "run", ask))
@@ -501,7 +501,7 @@ def test_a_form_given_back_is_asked_for_again_and_never_counts(
 
     async def ask(session: Session) -> None:
         for who in (ANN, MARA):
-            await session.at(who.id).ask(who, session.prompt("why"), answer=Json(Why))
+            await session.child(who.id).ask(who, session.prompt("why"), answer_type=Json(Why))
 
     (tmp_path / "why.md").write_text('Why? Reply with {"why": "in one sentence"}', "utf-8")
     server.model.says = says
@@ -517,17 +517,17 @@ def test_a_form_given_back_is_asked_for_again_and_never_counts(
 
 def test_a_re_ask_carries_the_last_unreadable_reply_alone(tmp_path: Path) -> None:
     """Several of them are a pattern that small models go on with."""
-    seen: list[Request] = []
+    seen: list[ModelRequest] = []
 
-    def answer(request: Request, address: str) -> str:
+    def answer(request: ModelRequest, address: str) -> str:
         seen.append(request)
         return f"perhaps {len(seen)}"
 
     async def protocol(session: Session) -> None:
-        await session.ask(ANN, "How sure?", answer=Number(200, 300), reasks=3)
+        await session.ask(ANN, "How sure?", answer_type=Number(200, 300), reasks=3)
 
     study = Study(name="again", title="Again", config=StudyConfig, protocol=protocol)
-    folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(answer))
+    folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(answer))
     said = [[m.content for m in request.messages if m.role == "assistant"] for request in seen]
     assert said == [[], ["perhaps 1"], ["perhaps 2"], ["perhaps 3"]]
 
@@ -545,7 +545,7 @@ def test_of_a_reply_without_end_the_start_is_given_back(
     server.model.says = says
 
     async def rate(session: Session) -> None:
-        await session.ask(ANN, "How sure are you?", answer=Number(0, 100))
+        await session.ask(ANN, "How sure are you?", answer_type=Number(0, 100))
 
     done = run(server, tmp_path / "run", rate, max_tokens=150)
     assert done.table("answers")["missing"].to_list() == ["unparsed"]

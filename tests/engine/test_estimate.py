@@ -11,11 +11,16 @@ import folkmoot
 from folkmoot import Choice, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
 from folkmoot.engine.run import dry_run as estimate
-from folkmoot.engine.run.dry_run import SAID_WORDS, Estimate, StageEstimate, rehearsed
+from folkmoot.engine.run.dry_run import (
+    ASSUMED_UTTERANCE_WORDS,
+    RunEstimate,
+    StageEstimate,
+    estimate_run,
+)
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.runner import from_python
+from folkmoot.engine.run.runner import study_from_settings
 from folkmoot.engine.study.study_file import load_study_file
-from folkmoot.models.request import estimated_tokens
+from folkmoot.models.request import estimate_tokens
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
@@ -32,16 +37,18 @@ replications: {groups}
 
 
 def test_totals_add_up_and_time_is_the_longest_bound() -> None:
-    total = Estimate((StageEstimate("a", 1000, 10_000, 1_000), StageEstimate("b", 20, 500, 50)), 30)
+    total = RunEstimate(
+        (StageEstimate("a", 1000, 10_000, 1_000), StageEstimate("b", 20, 500, 50)), 30
+    )
     assert (total.calls, total.input_tokens, total.output_tokens) == (1020, 10_500, 1_050)
-    assert total.seconds(concurrency=102, latency=2.0) == 60  # the chain
-    assert total.seconds(concurrency=10, latency=2.0) == 204  # the calls
-    assert total.seconds(concurrency=102, spacing=3.0) == 3060
+    assert total.duration_seconds(concurrency=102, latency=2.0) == 60  # the chain
+    assert total.duration_seconds(concurrency=10, latency=2.0) == 204  # the calls
+    assert total.duration_seconds(concurrency=102, spacing=3.0) == 3060
 
 
 def test_a_token_is_four_bytes() -> None:
-    assert estimated_tokens("four", "five") == 2 == estimated_tokens("\ud55c\uad6d") and (
-        estimated_tokens("") == 0
+    assert estimate_tokens("four", "five") == 2 == estimate_tokens("\ud55c\uad6d") and (
+        estimate_tokens("") == 0
     )
 
 
@@ -54,10 +61,10 @@ def test_a_long_concept_is_counted_in_every_prompt_that_holds_it(
     found = []
     for said in (concept[:25], concept):
         path.write_text(FOCUS_GROUP.format(concept=said, groups=groups))
-        found.append(rehearsed(load_study_file(path), "openai/gpt-4o"))
+        found.append(estimate_run(load_study_file(path), "openai/gpt-4o"))
     brief, long = found
     assert long.calls == pytest.approx(brief.calls, rel=0.2)
-    more = (long.input_tokens - brief.input_tokens) / estimated_tokens(concept[25:])
+    more = (long.input_tokens - brief.input_tokens) / estimate_tokens(concept[25:])
     assert more > 0.5 * long.calls  # most prompts show it
 
 
@@ -66,7 +73,7 @@ def test_a_part_that_was_rehearsed_is_scaled_to_the_whole(tmp_path: Path) -> Non
     calls = []
     for groups in (1, 60):
         path.write_text(FOCUS_GROUP.format(concept="An oven", groups=groups))
-        calls.append(rehearsed(load_study_file(path), None).calls)
+        calls.append(estimate_run(load_study_file(path), None).calls)
     assert calls[1] == pytest.approx(60 * calls[0], rel=0.15)
 
 
@@ -82,9 +89,9 @@ def test_the_smallest_part_is_as_large_as_its_conditions(
         "exposure: {a: {dialogue: true}, b: {interview: true},"
         " c: {summaries: true, dialogue: true}, d: {interview: true, dialogue: true}}\n"
     )
-    whole = rehearsed(load_study_file(path), "synthetic").calls
-    monkeypatch.setattr(estimate, "ENOUGH_CALLS", 1)
-    assert rehearsed(load_study_file(path), "synthetic").calls == pytest.approx(whole, rel=0.2)
+    whole = estimate_run(load_study_file(path), "synthetic").calls
+    monkeypatch.setattr(estimate, "SUFFICIENT_SAMPLE_CALLS", 1)
+    assert estimate_run(load_study_file(path), "synthetic").calls == pytest.approx(whole, rel=0.2)
 
 
 async def talk(session: Session) -> None:
@@ -97,20 +104,22 @@ async def talk(session: Session) -> None:
         listed = "\n".join(
             ("Options:", "1. Parks", "2. Jobs", "Reply with ONLY the text of one option.")
         )
-        await scope.ask(who, listed, answer=Choice(("Parks", "Jobs")))
+        await scope.ask(who, listed, answer_type=Choice(("Parks", "Jobs")))
         await scope.ask(who, "Why is that so important to you? Tell us at length.")
 
-    await session.at("talk").each(range(8), one)
+    await session.child("talk").map(range(8), one)
 
 
 def test_prices_are_those_of_the_models_that_are_dealt() -> None:
     study = Study("talk", "Talk", StudyConfig, talk)
-    total = rehearsed(from_python(study, {"model": "openai/o3"}, RunOptions()), None)
-    assert total.calls == 16 and total.chain == 2
+    total = estimate_run(study_from_settings(study, {"model": "openai/o3"}, RunOptions()), None)
+    assert total.calls == 16 and total.longest_chain == 2
     (dear, cheap) = total.models["openai/gpt-4o"], total.models["openai/gpt-4o-mini"]
     assert set(total.models) == {"openai/gpt-4o", "openai/gpt-4o-mini"}
     assert cheap[0] == pytest.approx(3 * dear[0], rel=0.1)
-    assert total.output_tokens > 8 * SAID_WORDS  # free talk at the length expected of a model
+    assert (
+        total.output_tokens > 8 * ASSUMED_UTTERANCE_WORDS
+    )  # free talk at the length expected of a model
 
 
 def test_check_prices_a_study_of_several_models_by_the_seats(tmp_path: Path) -> None:
@@ -139,14 +148,14 @@ def test_a_rehearsal_fetches_nothing_and_leaves_the_pool_alone(
     def fetched(*_: object, **__: object) -> None:
         raise AssertionError("a rehearsal must not use the network")
 
-    monkeypatch.setattr("folkmoot.people.sources.persona_hub.fetch", fetched)
+    monkeypatch.setattr("folkmoot.people.sources.persona_hub.fetch_file", fetched)
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "pilot.yaml"
     path.write_text(
         "pilot_id: small\ntopic: {description: Money, options: [Parks, Jobs]}\n"
         "participants_per_condition: 5\nmodel: openai/gpt-4o\n"
     )
-    total = rehearsed(load_study_file(path), None)
+    total = estimate_run(load_study_file(path), None)
     assert {s.stage: s.calls for s in total.stages}["recruitment"] == 2 * 30  # 1.5 x 20 lines
     assert sorted(p.name for p in tmp_path.iterdir()) == ["pilot.yaml"]
 
@@ -180,9 +189,9 @@ def test_the_output_of_a_large_hall_is_estimated_from_a_sample(
     path = tmp_path / "hall.yaml"
     path.write_text(BIG_HALL.format(rounds=2, general=20))
     found = load_study_file(path)
-    whole = rehearsed(found, None)
+    whole = estimate_run(found, None)
     monkeypatch.setattr(estimate, "MAX_REHEARSED_BYTES", 1_500_000)
-    sampled = rehearsed(found, None)
+    sampled = estimate_run(found, None)
     assert sampled.output_tokens == pytest.approx(whole.output_tokens, rel=0.25)
 
 
@@ -193,18 +202,18 @@ def test_a_large_hall_is_estimated_from_a_sample_and_says_so(
     path = tmp_path / "hall.yaml"
     path.write_text(BIG_HALL.format(rounds=2, general=20))
     found = load_study_file(path)
-    whole = rehearsed(found, None)
+    whole = estimate_run(found, None)
     assert whole.sampled is None and whole.calls_range == (whole.calls, whole.calls)
     work: list[int] = []
-    count = estimate.Counting.state
+    count = estimate.CountingProvider.state
 
-    def state(self: estimate.Counting) -> estimate.Counted:
+    def state(self: estimate.CountingProvider) -> estimate.Counted:
         work.append(self.bytes)
         return count(self)
 
     monkeypatch.setattr(estimate, "MAX_REHEARSED_BYTES", 1_500_000)
-    monkeypatch.setattr(estimate.Counting, "state", state)
-    sampled = rehearsed(found, None)
+    monkeypatch.setattr(estimate.CountingProvider, "state", state)
+    sampled = estimate_run(found, None)
     assert max(work) < 3 * 1_500_000
     assert sampled.sampled is not None and not sampled.incomplete
     assert sampled.calls == pytest.approx(whole.calls, rel=0.15)
@@ -223,23 +232,23 @@ def test_a_study_that_does_not_bear_copies_is_estimated_as_far_as_it_goes(
             await scope.ask(Speaker(f"p{number}"), "Who are you? " + "So it is. " * 100)
             return number
 
-        found = await session.at("names").each(range(40), name)
+        found = await session.child("names").map(range(40), name)
         if sorted(found.values()) != list(range(40)):
             raise ValueError("somebody is there twice")
-        await session.at("last").ask(Speaker("p"), "Anything else?")
+        await session.child("last").ask(Speaker("p"), "Anything else?")
 
     study = Study("strict", "Strict", StudyConfig, strict)
-    asked = from_python(study, {"model": "synthetic"}, RunOptions())
-    assert rehearsed(asked, None).calls == 41
+    asked = study_from_settings(study, {"model": "synthetic"}, RunOptions())
+    assert estimate_run(asked, None).calls == 41
     monkeypatch.setattr(estimate, "MAX_REHEARSED_BYTES", 5_000)
-    found = rehearsed(asked, None)
+    found = estimate_run(asked, None)
     assert found.incomplete and found.calls == 40
     assert found.sampled is not None and found.sampled[0] < found.sampled[1] == 40
 
 
 def test_ranges_hold_the_tokens_of_short_and_of_long_replies() -> None:
     study = Study("talk", "Talk", StudyConfig, talk)
-    total = rehearsed(from_python(study, {"model": "synthetic"}, RunOptions()), None)
+    total = estimate_run(study_from_settings(study, {"model": "synthetic"}, RunOptions()), None)
     assert total.output_range is not None and total.input_range is not None
     assert total.output_range.low < total.output_tokens < total.output_range.high
     middle = (total.output_range.low + total.output_range.high) / 2
@@ -254,7 +263,7 @@ def test_what_replies_as_short_as_the_respondent_s_take_is_within_the_range(
     """The low bound is what a server takes that answers as the embedded respondent does."""
     path = tmp_path / "study.yaml"
     path.write_text(FOCUS_GROUP.format(concept="An oven", groups=1))
-    total = rehearsed(load_study_file(path), None)
+    total = estimate_run(load_study_file(path), None)
     with ServerThread(FaultPlan(), answers="respondent") as server:
         over = [f"endpoints.openai={server.openai}", "model=openai/gpt-4o"]
         run = folkmoot.run(path, out=tmp_path / "run", overrides=tuple(over), trust=True)

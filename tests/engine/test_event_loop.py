@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from folkmoot.engine.run.event_loop import Stopper, run_to_end
+from folkmoot.engine.run.event_loop import RunStopper, run_until_complete
 
 
 class Ring:
@@ -21,7 +21,7 @@ class Ring:
 def test_what_a_small_run_leaves_is_collected(when: str) -> None:
     left: list[weakref.ref[Ring]] = []
 
-    async def main(_: Stopper) -> None:
+    async def main(_: RunStopper) -> None:
         if when == "in":
             left.append(weakref.ref(Ring()))
 
@@ -29,7 +29,7 @@ def test_what_a_small_run_leaves_is_collected(when: str) -> None:
     try:
         if when == "before":
             left.append(weakref.ref(Ring()))
-        run_to_end(main)
+        run_until_complete(main)
     finally:
         gc.enable()
     assert left[0]() is None

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import folkmoot
-from folkmoot.engine.study.study import FAILED, find_study, findings_of
+from folkmoot.engine.study.study import FAILED_FINDING_KEY, compute_findings, find_study
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
 
@@ -18,7 +18,7 @@ def test_findings_that_fail_are_said_and_the_run_has_ended(tmp_path: Path) -> No
     broken = replace(find_study("negotiation"), findings=fails)
     settings = {"group_types": ["spouses"], "groups_per_type": 1, "conditions": ["C2"]}
     run = folkmoot.run(broken, settings, out=tmp_path / "run", model="synthetic")
-    (finding,) = findings_of(broken, run.folder)
-    assert finding.key == FAILED and finding.headline
+    (finding,) = compute_findings(broken, run.folder)
+    assert finding.key == FAILED_FINDING_KEY and finding.headline
     assert "fault of the study type (ValueError(" in finding.says
-    assert run.folder.finished and not run.table("decisions").is_empty()
+    assert run.folder.is_finished and not run.table("decisions").is_empty()

@@ -9,14 +9,14 @@ from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
 from folkmoot.engine.calls.progress import CallDone
-from folkmoot.engine.run.dry_run import Estimate, StageEstimate, TokenRange
+from folkmoot.engine.run.dry_run import RunEstimate, StageEstimate, TokenRange
 from folkmoot.engine.run.forecast import Forecast
 from tests.contract.small import small_study
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
 # 1,000 calls of 100 tokens in and 200 out, if replies are as long as the estimate has them.
-ESTIMATE = Estimate(
+ESTIMATE = RunEstimate(
     (StageEstimate("talk", 1000, 100_000, 200_000),),
     models={"m": (100_000, 200_000)},
     model_calls={"m": 1000},
@@ -43,7 +43,7 @@ def test_short_replies_bring_it_down_and_narrow_its_range() -> None:
     forecast = Forecast(ESTIMATE, price)
     errors, widths = [], []
     for calls in (0, 10, 50, 200, 1000):
-        while forecast.replies < calls:
+        while forecast.counted_replies < calls:
             forecast(reply())
         cost = forecast.cost()
         assert cost is not None and cost.low <= cost.middle <= cost.high

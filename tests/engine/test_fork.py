@@ -14,15 +14,15 @@ import folkmoot
 from folkmoot import Session, Speaker, Study, StudyConfig
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.fork import Replacement, fork_change
+from folkmoot.engine.run.fork import ReplyReplacement, fork_change
 from folkmoot.engine.run.fork_repeats import pairs_of, repeat_fork, resume_repeats
 from folkmoot.engine.run.verify import verify_run
-from folkmoot.engine.study.study import registered
-from folkmoot.errors import DriftError, ForeignJournal, InputError
-from folkmoot.models.request import Reply, Request
-from folkmoot.models.scripted import Scripted
-from folkmoot.report.comparison.compare import compare
-from folkmoot.report.comparison.pooled import pooled
+from folkmoot.engine.study.study import registered_studies
+from folkmoot.errors import DriftError, ForeignJournalError, InputError
+from folkmoot.models.request import Completion, ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.report.comparison.compare import compare_runs
+from folkmoot.report.comparison.pooled import pooled_findings
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from tests.contract.small import people_of, small_study
 
@@ -52,10 +52,10 @@ def public_words(run: Path) -> tuple[str, str]:
 
 def entries(run: Path) -> dict[str, tuple[bytes, str, int]]:
     with JournalReader(run / JOURNAL) as journal:
-        return {e.address: (e.fingerprint, e.reply, e.attempts) for e in journal.entries()}
+        return {e.address: (e.fingerprint, e.reply, e.attempts) for e in journal.read_entries()}
 
 
-@pytest.mark.parametrize("study", sorted(registered()))
+@pytest.mark.parametrize("study", sorted(registered_studies()))
 def test_only_what_depends_on_the_reply_is_asked(
     study: str, small_run: SmallRun, tmp_path: Path
 ) -> None:
@@ -82,7 +82,7 @@ def test_only_what_depends_on_the_reply_is_asked(
     assert (fork.path / "plan.json").read_text("utf-8").count(change.journal_digest) == 1
     assert hashes(base) == before
     verified = verify_run(fork.folder)
-    assert verified.consistent, (verified.differences, verified.not_compared)
+    assert verified.is_consistent, (verified.differences, verified.not_compared)
 
 
 def test_the_same_words_change_nothing(small_run: SmallRun, tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_the_same_words_change_nothing(small_run: SmallRun, tmp_path: Path) -> N
     name, text = public_words(base)
     fork = folkmoot.fork(base, name, say=text, out=tmp_path / "fork")
     assert fork.manifest["fork"]["asked"] == 0
-    for table in RunFolder(base).tables():
-        assert fork.folder.table(table).equals(RunFolder(base).table(table)), table
+    for table in RunFolder(base).table_names():
+        assert fork.folder.read_table(table).equals(RunFolder(base).read_table(table)), table
 
 
 def test_compare_shows_both_talks_and_who_read_the_words(
@@ -100,7 +100,7 @@ def test_compare_shows_both_talks_and_who_read_the_words(
     base = small_run("focus_group")
     name, text = public_words(base)
     fork = folkmoot.fork(base, name, say=WORDS, out=tmp_path / "fork")
-    found = next(f for f in compare([RunFolder(base), fork.folder]) if f.key == "fork")
+    found = next(f for f in compare_runs([RunFolder(base), fork.folder]) if f.key == "fork")
     assert WORDS in found.says and text in found.says
     rows = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
     spans = fork.table("provenance").filter(pl.col("source_id") == name)
@@ -116,19 +116,19 @@ def test_compare_shows_both_talks_and_who_read_the_words(
 
 def test_a_reply_is_left_out(small_run: SmallRun, tmp_path: Path) -> None:
     base = small_run("cross_pollination")
-    votes = RunFolder(base).table("answers").filter(pl.col("kind") == "choice")
+    votes = RunFolder(base).read_table("answers").filter(pl.col("kind") == "choice")
     address = votes["address"][-1]
     fork = folkmoot.fork(base, address, drop=True, out=tmp_path / "fork")
     answer = fork.table("answers").filter(pl.col("address") == address)
     assert answer["missing"].to_list() == ["dropped"]
-    assert verify_run(fork.folder).consistent
+    assert verify_run(fork.folder).is_consistent
 
 
 def test_another_model_gives_the_reply(tmp_path: Path) -> None:
-    def answer(request: Request, address: str) -> Reply | str:
+    def answer(request: ModelRequest, address: str) -> Completion | str:
         if request.model == "gpt-4o":
-            return Reply("Something else entirely.", model_served="gpt-4o-2024-11-20")
-        return inner.complete(request, address=address)  # type: ignore[return-value]
+            return Completion("Something else entirely.", model_served="gpt-4o-2024-11-20")
+        return inner.complete_request(request, address=address)  # type: ignore[return-value]
 
     inner = people_of("focus_group")
     source = small_study("focus_group", tmp_path)
@@ -138,31 +138,31 @@ def test_another_model_gives_the_reply(tmp_path: Path) -> None:
     )
     address = replies["address"][0]
     fork = folkmoot.fork(
-        base, address, model="gpt-4o", out=tmp_path / "fork", provider=Scripted(answer)
+        base, address, model="gpt-4o", out=tmp_path / "fork", provider=ScriptedProvider(answer)
     )
     with JournalReader(fork.path / JOURNAL) as journal:
-        asked = {e.model_asked for e in journal.entries("ask") if e.address == address}
+        asked = {e.model_asked for e in journal.read_entries("ask") if e.address == address}
         others = {
-            e.model_asked for e in journal.entries("ask") if not e.address.startswith(address)
+            e.model_asked for e in journal.read_entries("ask") if not e.address.startswith(address)
         }
     assert asked == {"gpt-4o"} and "gpt-4o" not in others
     served = {m["asked"]: m["served"] for m in fork.manifest["models"]}
     assert served["gpt-4o"] == ["gpt-4o-2024-11-20"]
     row = fork.table("answers").filter(pl.col("address") == address)
     assert row["model_asked"].to_list() == ["gpt-4o"]
-    assert verify_run(fork.folder).consistent
+    assert verify_run(fork.folder).is_consistent
 
 
 def test_a_killed_fork_goes_on_where_it_was(tmp_path: Path) -> None:
     inner = people_of("town_hall")
     answered = 0
 
-    async def answer(request: Request, address: str) -> Reply:
+    async def answer(request: ModelRequest, address: str) -> Completion:
         nonlocal answered
         answered += 1
         if answered == 4:
             raise Crash
-        return await inner.complete(request, address=address)
+        return await inner.complete_request(request, address=address)
 
     source = small_study("town_hall", tmp_path)
     base = folkmoot.run(source, out=tmp_path / "run", provider=people_of("town_hall"))
@@ -171,19 +171,23 @@ def test_a_killed_fork_goes_on_where_it_was(tmp_path: Path) -> None:
         base, name, say=WORDS, out=tmp_path / "whole", provider=people_of("town_hall")
     )
     with pytest.raises(Crash):
-        folkmoot.fork(base, name, say=WORDS, out=tmp_path / "fork", provider=Scripted(answer))
+        folkmoot.fork(
+            base, name, say=WORDS, out=tmp_path / "fork", provider=ScriptedProvider(answer)
+        )
     fork = folkmoot.fork(
         base, name, say=WORDS, out=tmp_path / "fork", provider=people_of("town_hall")
     )
     assert fork.manifest["journal_digest"] == whole.manifest["journal_digest"]
     assert fork.manifest["fork"]["asked"] == whole.manifest["fork"]["asked"] > 4
     with JournalReader(fork.path / JOURNAL) as journal:
-        assert journal.spent()[0] == fork.manifest["fork"]["asked"], "the budget counts no other"
+        assert journal.total_calls_and_cost()[0] == fork.manifest["fork"]["asked"], (
+            "the budget counts no other"
+        )
 
 
 def test_words_that_answer_no_question_are_refused(small_run: SmallRun, tmp_path: Path) -> None:
     base = small_run("cross_pollination")
-    votes = RunFolder(base).table("answers").filter(pl.col("kind") == "choice")
+    votes = RunFolder(base).read_table("answers").filter(pl.col("kind") == "choice")
     with pytest.raises(InputError, match="cannot be read"):
         folkmoot.fork(base, votes["address"][0], say="a holiday", out=tmp_path / "fork")
     assert not (tmp_path / "fork").exists()
@@ -210,7 +214,7 @@ def three_questions(first: str) -> Study:
     async def protocol(session: Session) -> None:
         heard: list[str] = []
         for question in (first, "And then?", "What follows?"):
-            scope = session.at(f"q{len(heard)}")
+            scope = session.child(f"q{len(heard)}")
             said = await scope.ask(Speaker("a", "A"), f"{question} {' '.join(heard)}")
             heard.append(str(said))
             scope.say(Speaker("a", "A"), said)
@@ -221,8 +225,10 @@ def three_questions(first: str) -> Study:
 def test_a_study_that_asks_otherwise_is_no_fork(tmp_path: Path) -> None:
     """What differs before the changed reply would be taken for its effect."""
 
-    def echo() -> Scripted:
-        return Scripted(lambda request, address: f"{len(request.messages[-1].content)} characters")
+    def echo() -> ScriptedProvider:
+        return ScriptedProvider(
+            lambda request, address: f"{len(request.messages[-1].content)} characters"
+        )
 
     study = three_questions("How do you do?")
     base = folkmoot.run(study, {}, out=tmp_path / "run", provider=echo())
@@ -239,15 +245,15 @@ def test_a_resumed_fork_wants_the_run_it_came_from(tmp_path: Path) -> None:
     base = folkmoot.run(source, out=tmp_path / "run", provider=people_of("town_hall"))
     name, _ = public_words(base.path)
 
-    def die(_request: Request, _address: str) -> str:
+    def die(_request: ModelRequest, _address: str) -> str:
         raise Crash
 
     out = tmp_path / "fork"
     with pytest.raises(Crash):
-        folkmoot.fork(base, name, say=WORDS, out=out, provider=Scripted(die))
+        folkmoot.fork(base, name, say=WORDS, out=out, provider=ScriptedProvider(die))
     other = folkmoot.run(source, seed=7, out=tmp_path / "other", provider=people_of("town_hall"))
     shutil.copy(other.path / JOURNAL, base.path / JOURNAL)
-    with pytest.raises((ForeignJournal, InputError)):
+    with pytest.raises((ForeignJournalError, InputError)):
         folkmoot.fork(base, name, say=WORDS, out=out, provider=people_of("town_hall"))
 
 
@@ -256,7 +262,7 @@ def test_repeats_tell_a_reply_from_chance(small_run: SmallRun, tmp_path: Path) -
     before = hashes(base.path)
     name, _ = public_words(base.path)
     options = RunOptions(out=tmp_path / "forks")
-    grid = repeat_fork(base, name, Replacement(say=WORDS), 2, options)
+    grid = repeat_fork(base, name, ReplyReplacement(say=WORDS), 2, options)
     assert hashes(base.path) == before
     for changed, as_it_was in pairs_of(grid):
         first, second = grid.run(changed), grid.run(as_it_was)
@@ -271,9 +277,11 @@ def test_repeats_tell_a_reply_from_chance(small_run: SmallRun, tmp_path: Path) -
         asked = {a for a, (_, _, n) in own.items() if n and "compute" not in a}
         again = {a for a, (_, _, attempts) in other.items() if attempts}
         assert set(same.asked_again) == asked and (asked & set(other)) <= again
-        assert verify_run(second).consistent
+        assert verify_run(second).is_consistent
     assert [cell.seed for cell in grid.cells if cell.repeat == 1] == [43, 43], "sent to models"
-    (found,) = pooled(grid)  # repeats have the same people, so no claim is judged over them
+    (found,) = pooled_findings(
+        grid
+    )  # repeats have the same people, so no claim is judged over them
     assert found.key == "fork_effect"
     rows = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
     assert rows[0]["figure"] == "closed answers other than in the run"

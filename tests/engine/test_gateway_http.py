@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from folkmoot import Choice, Json, Missing, Session, Speaker, Study, StudyConfig, run
 from folkmoot.engine.calls.gateway import Gateway
 from folkmoot.engine.journal.journal import Journal
-from folkmoot.models.catalog import ModelSpec, open_provider, resolve
-from folkmoot.models.request import Message, Provider, ProviderSettings, Request
+from folkmoot.models.catalog import ModelSpec, open_provider, resolve_model
+from folkmoot.models.request import Message, ModelRequest, Provider, ProviderSettings
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
@@ -32,7 +32,7 @@ SETTINGS = StudyConfig(
 def opener(server: ServerThread) -> object:
     def provider_for(name: str) -> tuple[Provider, ModelSpec]:
         url = server.openai if name.startswith("openai") else server.url
-        spec = resolve(name, {name: url}, {})
+        spec = resolve_model(name, {name: url}, {})
         settings = ProviderSettings(base_url=spec.base_url, api_key="key", timeout=60)
         return open_provider(spec, settings), spec
 
@@ -43,11 +43,11 @@ def opener(server: ServerThread) -> object:
 async def test_every_request_is_answered_and_journaled_once(model: str, tmp_path: Path) -> None:
     with ServerThread(BAD) as server, Journal(tmp_path / "journal.sqlite") as journal:
         gateway = Gateway(journal, opener(server), SETTINGS)  # type: ignore[arg-type]
-        requests = [Request(model, (Message("user", f"Question {i}"),)) for i in range(80)]
+        requests = [ModelRequest(model, (Message("user", f"Question {i}"),)) for i in range(80)]
         replies = await asyncio.gather(
-            *(gateway.complete(f"a/{i}", r) for i, r in enumerate(requests))
+            *(gateway.complete_request(f"a/{i}", r) for i, r in enumerate(requests))
         )
-        await gateway.drain()
+        await gateway.wait_for_calls_in_flight()
         await gateway.close()
         counts, stats = server.model.counts, gateway.uses[model]
     with Journal(tmp_path / "journal.sqlite") as journal:
@@ -67,7 +67,7 @@ class Vote(BaseModel):
 
 
 async def ask_for_json(session: Session) -> None:
-    said = await session.ask(Speaker("p1"), "Vote, please.", answer=Json(Vote))
+    said = await session.ask(Speaker("p1"), "Vote, please.", answer_type=Json(Vote))
     if isinstance(said, Missing):
         session.record("votes", {"choice": None, "missing": said.reason})
     else:
@@ -106,7 +106,7 @@ def test_a_choice_that_prose_hides_is_clarified(
     schema: str, parse_step: str, refused: int, tmp_path: Path
 ) -> None:
     async def vote(session: Session) -> None:
-        await session.ask(Speaker("p1"), "Which?", answer=Choice(["Park", "Mall"]))
+        await session.ask(Speaker("p1"), "Which?", answer_type=Choice(["Park", "Mall"]))
 
     study = Study(name="votes", title="Votes", config=StudyConfig, protocol=vote)
     with ServerThread(FaultPlan(schema=schema)) as server:

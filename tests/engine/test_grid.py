@@ -21,30 +21,36 @@ from statsmodels.stats.multitest import multipletests
 from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
-from folkmoot.engine.calls.progress import CallDone, Event, Notice, silent
-from folkmoot.engine.run.event_loop import Stopper
+from folkmoot.engine.calls.progress import CallDone, Event, Notice, ignore_progress
+from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.grid import Cell, RunGrid, axes_of, cells_of, read_grid, run_grid
-from folkmoot.engine.run.runner import load, run_study
-from folkmoot.engine.session.folder_access import held_folder
+from folkmoot.engine.run.grid import GridCell, RunGrid, build_cells, parse_axes, read_grid, run_grid
+from folkmoot.engine.run.runner import load_study_with_options, run_study
+from folkmoot.engine.session.folder_access import lock_folder
 from folkmoot.engine.study.consent import Consent
 from folkmoot.errors import (
     DriftError,
     InputError,
-    RunExists,
-    RunInterrupted,
-    RunLocked,
-    RunPaused,
+    RunExistsError,
+    RunInterruptedError,
+    RunLockedError,
+    RunPausedError,
     StorageError,
 )
-from folkmoot.models.request import Reply, Request, Usage
+from folkmoot.models.request import Completion, ModelRequest, Usage
 from folkmoot.report.comparison import pooled as pooling
-from folkmoot.report.comparison.pooled import Figure, Measured, holding, overall, pooled
-from folkmoot.report.comparison.pooled import _variance as variance
+from folkmoot.report.comparison.pooled import (
+    Figure,
+    MeasuredFigure,
+    overall_estimate,
+    pooled_findings,
+    sign_agreement,
+)
+from folkmoot.report.comparison.pooled import _variance_finding as variance
 from folkmoot.report.document.html import write_grid_report
-from folkmoot.storage.findings import Finding, Grid, Intervals
+from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.table_buffer import frame
+from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -69,7 +75,7 @@ async def protocol(session):
 
     if session.config.broken:
         raise ValueError("broken on purpose")
-    await session.each(range(session.config.people), vote)
+    await session.map(range(session.config.people), vote)
 
 
 STUDY = Study(name="small", title="Small", config=Config, protocol=protocol)
@@ -82,13 +88,13 @@ class Answers:
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
 
-    async def complete(self, request: Request, *, address: str) -> Reply:
+    async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
         text = " ".join(m.content for m in request.messages)
         self.asked[f"{text} {request.temperature}"] += 1
         await asyncio.sleep(0)
-        return Reply("Parks" if len(text) % 2 else "Jobs", Usage(10, 1, 0), finish="stop")
+        return Completion("Parks" if len(text) % 2 else "Jobs", Usage(10, 1, 0), finish="stop")
 
-    async def embed(self, *_args: object, **_more: object):
+    async def embed_texts(self, *_args: object, **_more: object):
         raise AssertionError
 
     async def close(self) -> None:
@@ -106,7 +112,7 @@ AXES = {"wording": ["plain", "fancy"], "temperature": ["0", "1"]}
 
 
 def options(out: Path, answers: Answers, **more) -> RunOptions:
-    return RunOptions(out=out, provider=answers, consent=Consent(True), **more)
+    return RunOptions(out=out, custom_provider=answers, consent=Consent(True), **more)
 
 
 def tables(folder: Path) -> dict[str, bytes]:
@@ -116,20 +122,21 @@ def tables(folder: Path) -> dict[str, bytes]:
 def test_every_cell_is_the_run_that_it_would_be_alone(study: Path, tmp_path: Path) -> None:
     answers = Answers()
     grid = run_grid(study, options(tmp_path / "grid", answers), AXES, 3)
-    assert len(grid.cells) == len(grid.finished()) == 12
-    for cell, run in grid.finished().values():
+    assert len(grid.cells) == len(grid.finished_cells()) == 12
+    for cell, run in grid.finished_cells().values():
         how = options(
             tmp_path / "alone" / cell.name,
             Answers(),
             seed=cell.seed,
             overrides=tuple(f"{k}={v}" for k, v in cell.settings.items()),
         )
-        alone = run_study(load(study, how), how)
+        alone = run_study(load_study_with_options(study, how), how)
         assert tables(run.path) == tables(alone.path), cell.name
         assert run.manifest["journal_digest"] == alone.manifest["journal_digest"]
     # Cells of one repeat share their people; repeats do not.
     draws = {
-        name: run.table("votes")["draw"].to_list() for name, (_, run) in grid.finished().items()
+        name: run.read_table("votes")["draw"].to_list()
+        for name, (_, run) in grid.finished_cells().items()
     }
     by_repeat = {r: {tuple(d) for n, d in draws.items() if n.endswith(f"r{r}")} for r in (1, 2, 3)}
     assert all(len(found) == 1 for found in by_repeat.values())
@@ -141,18 +148,18 @@ def test_one_budget_for_all_cells_that_pauses_and_resumes_as_one(
 ) -> None:
     out, first, second = tmp_path / "grid", Answers(), Answers()
     study.write_text(study.read_text() + "budget_calls: 20\n")
-    with pytest.raises(RunPaused, match="20 calls"):
+    with pytest.raises(RunPausedError, match="20 calls"):
         run_grid(study, options(out, first), AXES, 2)
     assert first.asked.total() == 20
     again = options(out, second, resume=True, overrides=("budget_calls=100",))
     grid = run_grid(study, again, {}, None)  # axes and repeats are those of the grid
-    assert len(grid.finished()) == 8
+    assert len(grid.finished_cells()) == 8
     assert second.asked.total() == 48 - 20  # nothing was asked twice
     whole = run_grid(
         study, options(tmp_path / "whole", Answers(), overrides=("budget_calls=100",)), AXES, 2
     )
-    for name, (_, run) in whole.finished().items():
-        assert tables(run.path) == tables(grid.finished()[name][1].path)
+    for name, (_, run) in whole.finished_cells().items():
+        assert tables(run.path) == tables(grid.finished_cells()[name][1].path)
 
 
 @pytest.fixture
@@ -173,7 +180,7 @@ def test_one_limiter_for_all_cells(study: Path, tmp_path: Path, server: ServerTh
 def test_a_stop_lets_replies_arrive_and_the_grid_goes_on_later(
     study: Path, tmp_path: Path, server: ServerThread
 ) -> None:
-    stopper, calls = Stopper(), Counter[bool]()
+    stopper, calls = RunStopper(), Counter[bool]()
 
     def stop_after_some(event: Event) -> None:
         if isinstance(event, CallDone):
@@ -182,12 +189,12 @@ def test_a_stop_lets_replies_arrive_and_the_grid_goes_on_later(
                 stopper()
 
     how = RunOptions(out=tmp_path / "grid", consent=Consent(True), progress=stop_after_some)
-    with pytest.raises(RunInterrupted):
+    with pytest.raises(RunInterruptedError):
         run_grid(study, how, AXES, 2, stopper)
     assert 15 <= calls.total() < 48
     calls.clear()
-    grid = run_grid(study, replace(how, resume=True, progress=silent), {}, None)
-    assert len(grid.finished()) == 8
+    grid = run_grid(study, replace(how, resume=True, progress=ignore_progress), {}, None)
+    assert len(grid.finished_cells()) == 8
     assert server.model.counts["received"] == 48  # nothing was asked twice
 
 
@@ -200,19 +207,19 @@ def test_a_cell_that_fails_leaves_the_others_alone(study: Path, tmp_path: Path) 
     told = [e.message for e in events if isinstance(e, Notice) and e.level == "error"]
     assert sorted(told) == [f"broken=true_r{r}: broken on purpose" for r in (1, 2)]
     grid = read_grid(tmp_path / "grid")
-    assert [c.settings["broken"] for c, _ in grid.finished().values()] == ["false", "false"]
-    assert "2 of 4 cells have finished" in pooled(grid)[0].says
+    assert [c.settings["broken"] for c, _ in grid.finished_cells().values()] == ["false", "false"]
+    assert "2 of 4 cells have finished" in pooled_findings(grid)[0].says
 
 
 def test_a_grid_may_grow_and_never_becomes_another(study: Path, tmp_path: Path) -> None:
     out = tmp_path / "grid"
     run_grid(study, options(out, Answers()), {"wording": ["plain"]}, 2)
-    with pytest.raises(RunExists):
+    with pytest.raises(RunExistsError):
         run_grid(study, options(out, Answers()), {"wording": ["plain"]}, 2)
     more = Answers()
     wider = {"wording": ["plain", "fancy"]}
     grid = run_grid(study, options(out, more, resume=True), wider, 3)
-    assert len(grid.finished()) == 6
+    assert len(grid.finished_cells()) == 6
     assert more.asked.total() == 6 * 6 - 2 * 6
     with pytest.raises(InputError, match="another grid"):
         run_grid(study, options(out, Answers(), resume=True), {"wording": ["fancy"]}, 3)
@@ -225,7 +232,7 @@ def test_nine_repeats_are_still_there_when_there_are_ten(study: Path, tmp_path: 
     more = Answers()
     grid = run_grid(study, options(tmp_path / "grid", more, resume=True), {}, 10)
     assert more.asked.total() == 6
-    assert len(grid.finished()) == len(list((tmp_path / "grid" / "cells").iterdir())) == 10
+    assert len(grid.finished_cells()) == len(list((tmp_path / "grid" / "cells").iterdir())) == 10
 
 
 @pytest.mark.parametrize("change", [{"seed": 99}, {"overrides": ("wording=other",)}])
@@ -238,17 +245,17 @@ def test_a_grid_never_mixes_two_studies(study: Path, tmp_path: Path, change: dic
     assert not answers.asked
     assert (out / "grid.json").read_bytes() == before
     grid = run_grid(study, options(out, answers, resume=True, accept_changes=True, **change), {}, 3)
-    asked = {run.config.get("wording", "plain") for _, run in grid.finished().values()}
+    asked = {run.config.get("wording", "plain") for _, run in grid.finished_cells().values()}
     assert len(asked) == 1
     assert [c.seed for c in grid.cells] == [
-        run.manifest["seed"] for _, run in grid.finished().values()
+        run.manifest["seed"] for _, run in grid.finished_cells().values()
     ]
 
 
 def test_a_grid_that_another_process_holds_stays_as_it_is(study: Path, tmp_path: Path) -> None:
     out = tmp_path / "grid"
     run_grid(study, options(out, Answers()), {}, 2)
-    with held_folder(out), pytest.raises(RunLocked):
+    with lock_folder(out), pytest.raises(RunLockedError):
         run_grid(study, options(out, Answers(), resume=True), {}, 3)
     assert read_grid(out).repeats == 2
 
@@ -316,27 +323,28 @@ def test_mistakes_in_any_cell_come_before_the_first_call(study: Path, tmp_path: 
 )
 def test_axes_that_cannot_be_meant(given: list[str], why: str) -> None:
     with pytest.raises(InputError, match=why):
-        axes_of(given)
+        parse_axes(given)
 
 
 def test_names_of_cells_are_plain_and_never_shared() -> None:
-    cells = cells_of({"model": ["openai/gpt-4o", "a b"], "prompts": ["../mine"]}, 10, 7)
+    cells = build_cells({"model": ["openai/gpt-4o", "a b"], "prompts": ["../mine"]}, 10, 7)
     assert [c.name for c in cells[:2]] == [
         "model=openai-gpt-4o_prompts=mine_r1",
         "model=a-b_prompts=mine_r1",
     ]
     assert [c.seed for c in cells[::2]] == list(range(7, 17))
     with pytest.raises(InputError, match="look alike"):
-        cells_of({"model": ["a/b", "a-b"]}, 1, 1)
+        build_cells({"model": ["a/b", "a-b"]}, 1, 1)
     with pytest.raises(InputError, match="1,000 cells"):
-        cells_of({"model": [str(n) for n in range(400)]}, 3, 1)
+        build_cells({"model": [str(n) for n in range(400)]}, 3, 1)
     with pytest.raises(InputError, match="too long"):
-        cells_of({"wording": ["ä" * 120, "b"]}, 1, 1)
+        build_cells({"wording": ["ä" * 120, "b"]}, 1, 1)
 
 
 def figure(values: dict[tuple[str, int], tuple[float, float, float]]) -> Figure:
     cells = tuple(
-        Measured(Cell(f"{spec}{r}", {"spec": spec}, r, r), *at) for (spec, r), at in values.items()
+        MeasuredFigure(GridCell(f"{spec}{r}", {"spec": spec}, r, r), *at)
+        for (spec, r), at in values.items()
     )
     return Figure("f", "Effects", "a − b", True, 0.0, cells)
 
@@ -344,7 +352,7 @@ def figure(values: dict[tuple[str, int], tuple[float, float, float]]) -> Figure:
 def test_how_many_specifications_agree() -> None:
     clear, other = (0.2, 0.1, 0.3), (-0.05, -0.2, 0.1)
     against = figure({(f"s{i}", 1): at for i, at in enumerate([clear] * 3 + [other] * 2)})
-    assert holding(against) == (0.6, 0.6)
+    assert sign_agreement(against) == (0.6, 0.6)
 
 
 @pytest.mark.parametrize(
@@ -356,7 +364,7 @@ def test_a_grid_judges_the_hypothesis_with_its_direction_and_margin(
 ) -> None:
     """Four wordings of one experiment, in which 45 of 60 and 15 of 60 people move."""
     stated = {"measure": "moved", "contrast": ["a", "b"], "direction": direction}
-    cells = tuple(cells_of({"wording": ["w", "x", "y", "z"]}, 1, 1))
+    cells = tuple(build_cells({"wording": ["w", "x", "y", "z"]}, 1, 1))
     for number, cell in enumerate(cells):
         run = tmp_path / "cells" / cell.name
         (run / "tables").mkdir(parents=True)
@@ -365,7 +373,7 @@ def test_a_grid_judges_the_hypothesis_with_its_direction_and_margin(
             for arm, moved in (("a", 45), ("b", 15))
             for i in range(60)
         ]
-        write_table(run / "tables", "participants", frame(rows))
+        write_table(run / "tables", "participants", rows_to_frame(rows))
         hypotheses = [{**stated, "smallest": smallest}]
         (run / "study.yaml").write_text(
             yaml.safe_dump({"study": "cross_pollination", "hypotheses": hypotheses})
@@ -384,16 +392,18 @@ def test_repeats_are_the_unit_of_the_pooled_interval(effects: list[float]) -> No
     """Cells of one repeat agree more than repeats do: twice the cells are no more evidence."""
     once = figure({("s", r): (x, x - 1, x + 1) for r, x in enumerate(effects)})
     twice = figure({(s, r): (x, x - 1, x + 1) for r, x in enumerate(effects) for s in "st"})
-    assert overall(twice).value == pytest.approx(overall(once).value)
+    assert overall_estimate(twice).value == pytest.approx(overall_estimate(once).value)
     if np.std(effects) > 1e-6:
-        assert overall(twice).low == pytest.approx(overall(once).low, rel=0.15, abs=0.02)
+        assert overall_estimate(twice).low == pytest.approx(
+            overall_estimate(once).low, rel=0.15, abs=0.02
+        )
     few = figure({("s", r): (x, x - 1, x + 1) for r, x in enumerate(effects[:4])})
-    assert not overall(few).has_interval
+    assert not overall_estimate(few).has_interval
 
 
 def test_the_variance_is_put_down_to_what_varied(tmp_path: Path) -> None:
     axes = {"spec": ["a", "b"]}
-    cells = tuple(cells_of(axes, 3, 1))
+    cells = tuple(build_cells(axes, 3, 1))
     grid = RunGrid(tmp_path, axes, 3, cells)
     values = [(c.settings["spec"] == "b") * 3.0 + c.repeat for c in cells]
     found = Figure(
@@ -402,7 +412,7 @@ def test_the_variance_is_put_down_to_what_varied(tmp_path: Path) -> None:
         "x",
         False,
         0.0,
-        tuple(Measured(c, v, v, v) for c, v in zip(cells, values, strict=True)),
+        tuple(MeasuredFigure(c, v, v, v) for c, v in zip(cells, values, strict=True)),
     )
     rows = variance([found], grid)
     assert rows is not None
@@ -419,23 +429,23 @@ def test_the_report_of_a_grid(study: Path, tmp_path: Path) -> None:
     assert "8 of 8 cells have finished" in page
     assert "an illustration" in page
     assert json.loads((tmp_path / "grid" / "grid.json").read_text())["repeats"] == 2
-    for _, run in grid.finished().values():
+    for _, run in grid.finished_cells().values():
         assert (run.path / "report.html").exists()
 
 
 def lines(*labels: str) -> list[Finding]:
     """What a cell found: an estimate for each label."""
-    chart = Intervals(tuple((label, 0.2, 0.1, 0.3) for label in labels), "", 0.0)
-    return [Finding("f", "Effects", "", Grid((), ()), chart, unit="group", units=9)]
+    chart = IntervalChart(tuple((label, 0.2, 0.1, 0.3) for label in labels), "", 0.0)
+    return [Finding("f", "Effects", "", ResultTable((), ()), chart, unit="group", units=9)]
 
 
 def test_a_figure_that_some_cells_lack_and_cells_without_use_are_named(tmp_path: Path) -> None:
     axes = {"spec": ["a", "b"]}
-    cells = tuple(cells_of(axes, 2, 1))
+    cells = tuple(build_cells(axes, 2, 1))
     grid = RunGrid(tmp_path, axes, 2, cells)
     said = [lines("x", "y"), lines("x", "y"), lines("x"), None]
     known = {cell.name: own for cell, own in zip(cells, said, strict=True)}
-    overview, table, *_ = pooled(grid, known)
+    overview, table, *_ = pooled_findings(grid, known)
     assert "1 cell holds nothing usable and enters no figure" in overview.says
     rows = [dict(zip(table.grid.columns, row, strict=True)) for row in table.grid.rows]
     assert [(row["figure"], row["cells"]) for row in rows] == [("x", "3 of 3"), ("y", "2 of 3")]
@@ -443,27 +453,27 @@ def test_a_figure_that_some_cells_lack_and_cells_without_use_are_named(tmp_path:
         table.notes
     )
     with pytest.raises(InputError, match="nothing is usable in any of its cells"):
-        pooled(grid, {cell.name: None for cell in cells})
+        pooled_findings(grid, {cell.name: None for cell in cells})
 
 
 def test_p_is_that_of_a_t_test_over_repeats_and_adjusted_for_the_whole_table() -> None:
     """Two settings in six repeats, three differences: the mean of a repeat is one observation."""
     rng = np.random.default_rng(5)
-    cells = tuple(cells_of({"spec": ["a", "b"]}, 6, 1))
+    cells = tuple(build_cells({"spec": ["a", "b"]}, 6, 1))
     values = {cell.name: rng.normal((0.2, 0.05, 0.0), 0.1) for cell in cells}
     known = {
         name: [
             replace(
                 one,
-                chart=Intervals(
-                    tuple((k, v, v, v) for k, v in zip("xyz", own, strict=True)), zero=0.0
+                chart=IntervalChart(
+                    tuple((k, v, v, v) for k, v in zip("xyz", own, strict=True)), reference_line=0.0
                 ),
             )
             for one in lines("x")
         ]
         for name, own in values.items()
     }
-    _, table, *_ = pooled(RunGrid(Path(), {"spec": ["a", "b"]}, 6, cells), known)
+    _, table, *_ = pooled_findings(RunGrid(Path(), {"spec": ["a", "b"]}, 6, cells), known)
     rows = [dict(zip(table.grid.columns, row, strict=True)) for row in table.grid.rows]
     means = np.array(
         [np.mean([values[c.name] for c in cells if c.repeat == r], axis=0) for r in range(1, 7)]
@@ -481,13 +491,13 @@ def test_each_cell_is_read_once_for_all_reports(
 ) -> None:
     grid = run_grid(study, options(tmp_path / "grid", Answers()), {}, 2)
     read: list[str] = []
-    real = pooling.findings_of
+    real = pooling.compute_findings
 
     def counted(*args: Any) -> list[Finding]:
         read.append(args[1].path.name)
         return [*real(*args), *lines("x")]
 
-    monkeypatch.setattr(pooling, "findings_of", counted)
+    monkeypatch.setattr(pooling, "compute_findings", counted)
     write_grid_report(grid)
     assert sorted(read) == ["r1", "r2"]
 
@@ -516,6 +526,6 @@ def test_pooled_intervals_hold_the_planted_truth(repeats: int) -> None:
             for r in range(repeats)
             for spec in ("s", "t")
         }
-        e = overall(figure(cells))
+        e = overall_estimate(figure(cells))
         held += e.low <= truth <= e.high
     assert 0.92 <= held / worlds <= 0.98

@@ -13,43 +13,47 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.engine.journal.journal import MOST_WAITING, Entry, Journal, JournalReader
-from folkmoot.errors import DriftError, ForeignJournal, StorageError
+from folkmoot.engine.journal.journal import MAX_QUEUED_ENTRIES, Journal, JournalEntry, JournalReader
+from folkmoot.errors import DriftError, ForeignJournalError, StorageError
 
 LONG = "A long prompt that is stored once however often it is sent. " * 20
 
 
-def entry(address: str, text: str = LONG, fingerprint: bytes = b"f" * 16) -> Entry:
+def entry(address: str, text: str = LONG, fingerprint: bytes = b"f" * 16) -> JournalEntry:
     request = {"messages": [{"role": "user", "content": text}]}
-    return Entry(address, "ask", fingerprint, request, f"reply to {address}", input_tokens=3)
+    return JournalEntry(address, "ask", fingerprint, request, f"reply to {address}", input_tokens=3)
 
 
 def test_what_is_put_is_found_after_reopening(tmp_path: Path) -> None:
     path = tmp_path / "j.sqlite"
     with Journal(path) as journal:
         for i in range(500):
-            journal.put(entry(f"stage/p_{i:04d}/ask0"))
+            journal.append(entry(f"stage/p_{i:04d}/ask0"))
     with Journal(path) as journal:
-        found = journal.lookup("stage/p_0007/ask0", b"f" * 16, dict)
+        found = journal.lookup_entry("stage/p_0007/ask0", b"f" * 16, dict)
         assert found is not None and found.reply == "reply to stage/p_0007/ask0"
-        assert journal.lookup("stage/p_0007/ask1", b"f" * 16, dict) is None
-        assert journal.spent() == (500, 0.0, [""])  # no cost is known, and that is said
-        assert [e.address for e in journal.entries()][0] == "stage/p_0000/ask0"
-        assert next(iter(journal.entries())).request["messages"][0]["content"] == LONG
+        assert journal.lookup_entry("stage/p_0007/ask1", b"f" * 16, dict) is None
+        assert journal.total_calls_and_cost() == (
+            500,
+            0.0,
+            [""],
+        )  # no cost is known, and that is said
+        assert [e.address for e in journal.read_entries()][0] == "stage/p_0000/ask0"
+        assert next(iter(journal.read_entries())).request["messages"][0]["content"] == LONG
 
 
 def test_replies_that_come_faster_than_the_disk_takes_them_do_not_pile_up(tmp_path: Path) -> None:
     with Journal(tmp_path / "j.sqlite") as journal:
-        for i in range(4 * MOST_WAITING):
-            journal.put(entry(f"a/{i}"))
-            assert journal._queue.qsize() < MOST_WAITING
+        for i in range(4 * MAX_QUEUED_ENTRIES):
+            journal.append(entry(f"a/{i}"))
+            assert journal._queue.qsize() < MAX_QUEUED_ENTRIES
     with JournalReader(tmp_path / "j.sqlite") as reader:
-        assert reader.spent()[0] == 4 * MOST_WAITING
+        assert reader.total_calls_and_cost()[0] == 4 * MAX_QUEUED_ENTRIES
 
 
 def test_a_copy_of_the_file_holds_all_though_somebody_looks_on(tmp_path: Path) -> None:
     with Journal(tmp_path / "j.sqlite") as journal:
-        journal.put(entry("a/0"))
+        journal.append(entry("a/0"))
         with JournalReader(tmp_path / "j.sqlite") as reader:
             assert len(reader) <= 1
             journal.close()
@@ -62,7 +66,7 @@ def test_a_copy_of_the_file_holds_all_though_somebody_looks_on(tmp_path: Path) -
 def test_long_texts_are_stored_once(tmp_path: Path) -> None:
     with Journal(tmp_path / "j.sqlite") as journal:
         for i in range(50):
-            journal.put(entry(f"a/{i}"))
+            journal.append(entry(f"a/{i}"))
     db = sqlite3.connect(tmp_path / "j.sqlite")
     assert db.execute("SELECT count(*) FROM texts").fetchone() == (1,)
 
@@ -72,9 +76,11 @@ async def test_another_request_at_an_address_is_drift_and_shows_the_difference(
 ) -> None:
     path = tmp_path / "j.sqlite"
     with Journal(path) as journal:
-        journal.put(entry("a", "You chose the park."))
+        journal.append(entry("a", "You chose the park."))
     with Journal(path) as journal, pytest.raises(DriftError) as caught:
-        journal.lookup("a", b"g" * 16, lambda: {"messages": [{"content": "You chose the bridge."}]})
+        journal.lookup_entry(
+            "a", b"g" * 16, lambda: {"messages": [{"content": "You chose the bridge."}]}
+        )
     assert "-" in str(caught.value) and "the park" in str(caught.value)
     assert "the bridge" in str(caught.value) and "--accept-changes" in str(caught.value)
 
@@ -82,12 +88,12 @@ async def test_another_request_at_an_address_is_drift_and_shows_the_difference(
 def test_accepted_changes_keep_the_old_entry(tmp_path: Path) -> None:
     path = tmp_path / "j.sqlite"
     with Journal(path) as journal:
-        journal.put(entry("a"))
+        journal.append(entry("a"))
     with Journal(path, accept_changes=True) as journal:
-        assert journal.lookup("a", b"g" * 16, dict) is None
-        journal.put(entry("a", "new", b"g" * 16))
+        assert journal.lookup_entry("a", b"g" * 16, dict) is None
+        journal.append(entry("a", "new", b"g" * 16))
     with Journal(path) as journal:
-        assert journal.lookup("a", b"g" * 16, dict) is not None
+        assert journal.lookup_entry("a", b"g" * 16, dict) is not None
     db = sqlite3.connect(path)
     assert db.execute("SELECT address, fingerprint FROM superseded").fetchall() == [
         ("a", b"f" * 16)
@@ -100,7 +106,7 @@ def test_a_foreign_or_corrupt_file_is_refused_and_left_alone(
 ) -> None:
     path = tmp_path / "j.sqlite"
     path.write_bytes(content)
-    with pytest.raises(ForeignJournal):
+    with pytest.raises(ForeignJournalError):
         Journal(path)
     assert path.read_bytes() == content
 
@@ -110,7 +116,7 @@ def test_another_programs_database_is_refused(tmp_path: Path) -> None:
     db = sqlite3.connect(path)
     db.execute("CREATE TABLE theirs(x)")
     db.close()
-    with pytest.raises(ForeignJournal, match="not a Folkmoot journal"):
+    with pytest.raises(ForeignJournalError, match="not a Folkmoot journal"):
         Journal(path)
 
 
@@ -123,12 +129,12 @@ WRITE_FOR_EVER = """
 import sys
 from contextlib import closing
 from pathlib import Path
-from folkmoot.engine.journal.journal import Entry, Journal
+from folkmoot.engine.journal.journal import JournalEntry, Journal
 journal = Journal(Path(sys.argv[1]))
 i = 0
 while True:
     for _ in range(200):
-        journal.put(Entry(f"{i:09d}", "ask", b"f", {}, "x" * 500))
+        journal.append(JournalEntry(f"{i:09d}", "ask", b"f", {}, "x" * 500))
         i += 1
     print(len(journal), flush=True)
 """
@@ -146,7 +152,7 @@ def test_after_kill_the_journal_holds_a_prefix(tmp_path: Path) -> None:
     writer.kill()
     writer.wait()
     with Journal(path) as journal:
-        addresses = [e.address for e in journal.entries()]
+        addresses = [e.address for e in journal.read_entries()]
     assert len(addresses) >= 5000
     assert addresses == [f"{i:09d}" for i in range(len(addresses))]
 
@@ -162,7 +168,7 @@ def kept(tmp_path: Path) -> Path:
     path = tmp_path / "j.sqlite"
     with Journal(path) as journal:
         for name in "abc":
-            journal.put(entry(name))
+            journal.append(entry(name))
     return path
 
 
@@ -185,7 +191,7 @@ def test_a_journal_that_was_changed_is_not_gone_on_from(
 ) -> None:
     forge(kept, statement)
     before = kept.read_bytes()
-    with pytest.raises(ForeignJournal, match=said) as caught:
+    with pytest.raises(ForeignJournalError, match=said) as caught:
         Journal(kept)
     assert "Put the journal back" in str(caught.value)
     assert kept.read_bytes() == before
@@ -193,13 +199,13 @@ def test_a_journal_that_was_changed_is_not_gone_on_from(
 
 def test_a_reader_names_what_was_changed_and_changes_nothing(kept: Path) -> None:
     with JournalReader(kept) as journal:
-        assert journal.damage() == []
+        assert journal.find_damage() == []
         digest = journal.content_digest()
     forge(kept, "UPDATE entries SET cost_usd = 0.5 WHERE address = 'b'")  # not in the digest
     forge(kept, "UPDATE texts SET text = 'another prompt'")
     before = sorted((p.name, p.read_bytes()) for p in kept.parent.iterdir())
     with JournalReader(kept) as journal:
-        damaged = [str(damage) for damage in journal.damage()]
+        damaged = [str(damage) for damage in journal.find_damage()]
         assert "b: changed since written" in damaged
         assert [d for d in damaged if "a long text" in d] == [
             f"{address}: a long text of the request changed since written or is gone"
@@ -223,10 +229,10 @@ def older(path: Path, form: int) -> None:
 def test_a_journal_of_an_earlier_format_is_read_and_not_gone_on_with(kept: Path, form: int) -> None:
     older(kept, form)
     with JournalReader(kept) as journal:
-        assert [e.address for e in journal.entries()] == ["a", "b", "c"]
+        assert [e.address for e in journal.read_entries()] == ["a", "b", "c"]
     before = kept.read_bytes()
     said = rf"format {form}.*install the Folkmoot that started it"
-    with pytest.raises(ForeignJournal, match=said):
+    with pytest.raises(ForeignJournalError, match=said):
         Journal(kept)
     assert kept.read_bytes() == before
 
@@ -235,7 +241,7 @@ def test_a_journal_of_times_to_come_names_the_version_that_reads_it(kept: Path) 
     forge(kept, "UPDATE meta SET value = '9' WHERE key = 'format'")
     forge(kept, "UPDATE meta SET value = '7.5' WHERE key = 'software'")
     for open_it in (Journal, JournalReader):
-        with pytest.raises(ForeignJournal, match=r"format 9, written by Folkmoot 7\.5"):
+        with pytest.raises(ForeignJournalError, match=r"format 9, written by Folkmoot 7\.5"):
             open_it(kept)
 
 
@@ -255,10 +261,12 @@ def test_what_is_written_keeps_its_seal_whatever_it_is(
     with TemporaryDirectory() as folder:
         path = Path(folder) / "j.sqlite"
         with Journal(path) as journal:
-            one = Entry("a", "ask", b"f", request, reply, blob, cost_usd=cost, latency_s=latency)
-            journal.put(one)
+            one = JournalEntry(
+                "a", "ask", b"f", request, reply, blob, cost_usd=cost, latency_s=latency
+            )
+            journal.append(one)
             journal.close()
             digest = journal.content_digest()
         with JournalReader(path) as reader:
-            assert reader.damage() == [] and reader.content_digest() == digest
+            assert reader.find_damage() == [] and reader.content_digest() == digest
         Journal(path).close()

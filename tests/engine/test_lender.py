@@ -13,29 +13,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folkmoot.engine.calls.gateway import Gateway
-from folkmoot.engine.journal.journal import Entry, Journal, JournalReader
+from folkmoot.engine.journal.journal import Journal, JournalEntry, JournalReader
 from folkmoot.engine.journal.journal_copy import copy_journal, replace_journal
 from folkmoot.engine.limits.budget import Amount, Budget
-from folkmoot.engine.limits.lender import OWN, Lender, Wish
+from folkmoot.engine.limits.lender import PACKAGE_PREFIX, LoanManager, Wish
 from folkmoot.engine.settings.config import StudyConfig
-from folkmoot.errors import BudgetReached, RunPaused, StorageError, TransientError
-from folkmoot.models.catalog import ModelSpec, resolve
-from folkmoot.models.prices import Rate, rate_for
-from folkmoot.models.request import Message, Reply, Request, Usage
-from folkmoot.models.scripted import Scripted
+from folkmoot.errors import BudgetReachedError, RunPausedError, StorageError, TransientError
+from folkmoot.models.catalog import ModelSpec, resolve_model
+from folkmoot.models.prices import ModelPrice, find_price
+from folkmoot.models.request import Completion, Message, ModelRequest, Usage
+from folkmoot.models.scripted import ScriptedProvider
 
 SPEC = ModelSpec("openai/gpt-4o", "openai", "gpt-4o", price_provider="openai", price_model="gpt-4o")
 USAGE = Usage(3, 20, 0)
 
 
-def rate() -> Rate:
-    found = rate_for(SPEC)
+def rate() -> ModelPrice:
+    found = find_price(SPEC)
     assert found is not None
     return found
 
 
-def request(number: int) -> Request:
-    return Request(SPEC.name, (Message("user", f"Hello, {number}"),), max_tokens=40)
+def request(number: int) -> ModelRequest:
+    return ModelRequest(SPEC.name, (Message("user", f"Hello, {number}"),), max_tokens=40)
 
 
 def money_in(path: Path) -> tuple[Amount, Amount]:
@@ -73,13 +73,15 @@ def test_what_is_sent_is_on_the_disk_before(
     failed_checks: list[tuple[int, Amount, Amount]] = []
 
     async def run(path: Path) -> None:
-        async def answer(_request: Request, address: str) -> Reply:
+        async def answer(_request: ModelRequest, address: str) -> Completion:
             sent.add(address)
             paid, possible = money_in(path)
-            whole = paid.plus(possible)
+            whole = paid.add_amount(possible)
             most_usd, most_calls = limits.get("budget_usd"), limits.get("budget_calls")
             if (
-                not whole.covers(Amount(len(sent), len(sent) * (rate().cost(USAGE) or 0.0) - 1e-9))
+                not whole.covers_amount(
+                    Amount(len(sent), len(sent) * (rate().cost(USAGE) or 0.0) - 1e-9)
+                )
                 or (most_usd is not None and whole.usd > most_usd + 1e-9)
                 or (most_calls is not None and whole.calls > most_calls)
             ):
@@ -89,18 +91,18 @@ def test_what_is_sent_is_on_the_disk_before(
             if failures[int(address)]:
                 failures[int(address)] -= 1
                 raise TransientError("come again")
-            return Reply("x", USAGE)
+            return Completion("x", USAGE)
 
         how = StudyConfig(
             concurrency=concurrency, api_retry_base_seconds=0.0, max_api_retries=3, **limits
         )
         with Journal(path) as journal:
-            opened = Gateway(journal, lambda name: (Scripted(answer), SPEC), how)
-            asked = (opened.complete(str(n), request(n)) for n in range(len(planned)))
+            opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), how)
+            asked = (opened.complete_request(str(n), request(n)) for n in range(len(planned)))
             ended = await asyncio.gather(*asked, return_exceptions=True)
-            await opened.drain()
+            await opened.wait_for_calls_in_flight()
         errors = [error for error in ended if isinstance(error, BaseException)]
-        assert all(isinstance(error, BudgetReached) for error in errors)
+        assert all(isinstance(error, BudgetReachedError) for error in errors)
         assert not failed_checks
         assert money_in(path)[1] == Amount()  # nothing is out when all has come to an end
 
@@ -111,21 +113,21 @@ def test_what_is_sent_is_on_the_disk_before(
 async def test_a_call_that_is_cancelled_stays_possibly_paid(tmp_path: Path) -> None:
     begun = asyncio.Event()
 
-    async def answer(_request: Request, address: str) -> Reply:
+    async def answer(_request: ModelRequest, address: str) -> Completion:
         if address == "1":
             begun.set()
             await asyncio.Event().wait()
-        return Reply("x", USAGE)
+        return Completion("x", USAGE)
 
     path = tmp_path / "journal.sqlite"
     with Journal(path) as journal:
-        opened = Gateway(journal, lambda name: (Scripted(answer), SPEC), StudyConfig())
-        await opened.complete("0", request(0))
-        hung = asyncio.ensure_future(opened.complete("1", request(1)))
+        opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), StudyConfig())
+        await opened.complete_request("0", request(0))
+        hung = asyncio.ensure_future(opened.complete_request("1", request(1)))
         await begun.wait()
         hung.cancel()
         await asyncio.gather(hung, return_exceptions=True)
-        await opened.drain()
+        await opened.wait_for_calls_in_flight()
     paid, possible = money_in(path)
     assert paid.calls == possible.calls == 1 and possible.usd > paid.usd
 
@@ -134,67 +136,71 @@ async def test_runs_that_share_a_journal_add_up(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     outs = []
 
-    def answer(_request: Request, _address: str) -> Reply:
+    def answer(_request: ModelRequest, _address: str) -> Completion:
         outs.append(money_in(path)[1].calls)
-        return Reply("x", USAGE)
+        return Completion("x", USAGE)
 
     with Journal(path) as journal:
         for number in range(3):
-            opened = Gateway(journal, lambda name: (Scripted(answer), SPEC), StudyConfig())
+            opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), StudyConfig())
             for i in range(100):
-                await opened.complete(f"{number}/{i}", request(i))
-            await opened.drain()
-            await journal.committed()
+                await opened.complete_request(f"{number}/{i}", request(i))
+            await opened.wait_for_calls_in_flight()
+            await journal.flush()
             assert money_in(path)[1] == Amount()
     assert min(outs) > 0
 
 
 async def test_a_call_that_fails_in_the_end_is_out_no_more(tmp_path: Path) -> None:
-    def answer(_request: Request, _address: str) -> Reply:
+    def answer(_request: ModelRequest, _address: str) -> Completion:
         raise TransientError("come again")
 
     path, how = tmp_path / "journal.sqlite", StudyConfig(max_api_retries=0)
     with Journal(path) as journal:
-        opened = Gateway(journal, lambda name: (Scripted(answer), SPEC), how)
-        with pytest.raises(RunPaused):
-            await opened.complete("0", request(0))
+        opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), how)
+        with pytest.raises(RunPausedError):
+            await opened.complete_request("0", request(0))
         assert money_in(path)[1].calls > 0
-        await opened.drain()
+        await opened.wait_for_calls_in_flight()
     assert money_in(path) == (Amount(), Amount())
 
 
 async def test_what_answers_here_needs_no_loan(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
-    local = resolve("synthetic")
+    local = resolve_model("synthetic")
 
-    def answer(_request: Request, _address: str) -> Reply:
+    def answer(_request: ModelRequest, _address: str) -> Completion:
         assert money_in(path)[1] == Amount()
-        return Reply("x", USAGE)
+        return Completion("x", USAGE)
 
     with Journal(path) as journal:
-        opened = Gateway(journal, lambda name: (Scripted(answer), local), StudyConfig())
+        opened = Gateway(journal, lambda name: (ScriptedProvider(answer), local), StudyConfig())
         for number in range(20):
-            await opened.complete(str(number), request(number))
-        await opened.drain()
+            await opened.complete_request(str(number), request(number))
+        await opened.wait_for_calls_in_flight()
 
 
 async def test_a_model_of_unknown_price_is_lent_calls_at_an_unknown_price(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     seen: dict[str, float | None] = {}
 
-    def answer(_request: Request, address: str) -> Reply:
+    def answer(_request: ModelRequest, address: str) -> Completion:
         with JournalReader(path) as journal:
-            (loan,) = journal.loans()
+            (loan,) = journal.read_outstanding_loans()
         seen[address] = loan.max_usd
-        return Reply("x", USAGE)
+        return Completion("x", USAGE)
 
     specs = {"openai/gpt-4o": SPEC, "own/m": ModelSpec("own/m", "own", "m")}
     with Journal(path) as journal:
-        opened = Gateway(journal, lambda name: (Scripted(answer), specs[name]), StudyConfig())
-        await opened.complete("priced", request(0))
-        unknown = Request("own/m", (Message("user", "Hello"),))
-        await opened.complete("unpriced", unknown)  # what was lent ahead before is no cover for it
-        await opened.drain()
+        opened = Gateway(
+            journal, lambda name: (ScriptedProvider(answer), specs[name]), StudyConfig()
+        )
+        await opened.complete_request("priced", request(0))
+        unknown = ModelRequest("own/m", (Message("user", "Hello"),))
+        await opened.complete_request(
+            "unpriced", unknown
+        )  # what was lent ahead before is no cover for it
+        await opened.wait_for_calls_in_flight()
     assert seen["priced"] and seen["unpriced"] is None
 
 
@@ -203,15 +209,15 @@ async def with_lost_worker(path: Path) -> Amount:
     calls of worker 1 out; the sum that worker 0 had out."""
     with Journal(path) as journal:
         budget = Budget(usd=1.0)
-        lender = Lender(journal, budget)
+        lender = LoanManager(journal, budget)
         wish = Wish(waiting=Amount(5, 0.05), ahead=0, price=0.01)
-        assert await lender.lend(0, wish) == Amount(5, 0.05)
-        await lender.lend(1, wish)
+        assert await lender.lend_to_worker(0, wish) == Amount(5, 0.05)
+        await lender.lend_to_worker(1, wish)
         for number in range(2):
-            journal.put(Entry(f"a/{number}", "ask", b"", {}, "x", cost_usd=0.004), 0.01)
-            lender.settle(0.01, 0)
-        out = lender.lose(0)
-        await journal.committed()
+            journal.append(JournalEntry(f"a/{number}", "ask", b"", {}, "x", cost_usd=0.004), 0.01)
+            lender.record_settlement(0.01, 0)
+        out = lender.record_lost_worker(0)
+        await journal.flush()
         assert budget.spent_usd == pytest.approx(out.usd)
     return out
 
@@ -221,34 +227,37 @@ async def test_a_lost_worker_has_a_row_for_itself(tmp_path: Path) -> None:
     out = await with_lost_worker(path)
     assert out.calls == 3 and out.usd == pytest.approx(0.03)
     with JournalReader(path) as journal:
-        assert sorted((x.who, x.calls) for x in journal.loans()) == [("process", 5), ("worker", 3)]
+        assert sorted((x.who, x.calls) for x in journal.read_outstanding_loans()) == [
+            ("process", 5),
+            ("worker", 3),
+        ]
         assert journal.possibly_paid().usd == pytest.approx(0.08)
-        assert not journal.damage()
+        assert not journal.find_damage()
 
 
 async def test_replies_that_are_found_later_are_possibly_paid_no_more(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     await with_lost_worker(path)
-    found = [Entry(f"b/{n}", "ask", b"", {}, "x", cost_usd=0.004) for n in range(4)]
+    found = [JournalEntry(f"b/{n}", "ask", b"", {}, "x", cost_usd=0.004) for n in range(4)]
     with Journal(path) as journal:
         for entry in found:
-            journal.put(entry)
+            journal.append(entry)
         journal.note_found(found)
     with JournalReader(path) as journal:
         possible = journal.possibly_paid()
         assert possible.calls == 4 and possible.usd == pytest.approx(0.08 - 4 * 0.004)
-        assert not journal.damage()
+        assert not journal.find_damage()
 
 
 async def test_a_copy_of_a_journal_keeps_what_was_possibly_paid(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     await with_lost_worker(path)
     with JournalReader(path) as journal:
-        before = journal.loans()
+        before = journal.read_outstanding_loans()
         new = copy_journal(journal, lambda entry: entry)
     replace_journal(path, new)
     with JournalReader(path) as journal:
-        assert journal.loans() == before and not journal.damage()
+        assert journal.read_outstanding_loans() == before and not journal.find_damage()
 
 
 @pytest.mark.parametrize(
@@ -260,7 +269,7 @@ async def test_a_loan_that_was_changed_is_damage(change: str, tmp_path: Path) ->
     with closing(sqlite3.connect(path)) as db, db:
         db.execute(change)
     with JournalReader(path) as journal:
-        assert "loans" in str(journal.damage())
+        assert "loans" in str(journal.find_damage())
     with pytest.raises(StorageError, match="loans"):
         Journal(path)
 
@@ -268,9 +277,11 @@ async def test_a_loan_that_was_changed_is_damage(change: str, tmp_path: Path) ->
 async def test_what_is_lent_ahead_is_bounded_by_what_is_left(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal.sqlite") as journal:
         for calls, ahead in ((None, 1000), (1001, 50), (100, 8), (5, 4)):
-            lender = Lender(journal, Budget(calls=calls))
-            lent = await lender.lend(0, Wish(waiting=Amount(1), ahead=1000))
+            lender = LoanManager(journal, Budget(calls=calls))
+            lent = await lender.lend_to_worker(0, Wish(waiting=Amount(1), ahead=1000))
             assert lent.calls == 1 + ahead
-        lender = Lender(journal, Budget(usd=1.0))
-        lent = await lender.lend(OWN, Wish(waiting=Amount(1, 0.001), ahead=1000, price=0.001))
+        lender = LoanManager(journal, Budget(usd=1.0))
+        lent = await lender.lend_to_worker(
+            PACKAGE_PREFIX, Wish(waiting=Amount(1, 0.001), ahead=1000, price=0.001)
+        )
         assert lent.usd == pytest.approx(0.001 + 0.05 * 0.999)

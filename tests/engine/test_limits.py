@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from folkmoot.engine.limits.rate_limiter import Limiter
-from folkmoot.errors import RunPaused
+from folkmoot.engine.limits.rate_limiter import RateLimiter
+from folkmoot.errors import RunPausedError
 
 
 class Clock:
@@ -20,59 +20,59 @@ class Clock:
         return self.now
 
 
-def entered(limiter: Limiter, most: int = 1000) -> int:
+def entered(limiter: RateLimiter, most: int = 1000) -> int:
     """How many more calls get in right now."""
     count = 0
-    while count < most and limiter.try_enter(1.0):
+    while count < most and limiter.try_acquire(1.0):
         count += 1
     return count
 
 
 def test_no_more_than_allowed_get_in() -> None:
-    limiter = Limiter(3)
+    limiter = RateLimiter(3)
     assert entered(limiter) == 3
-    limiter.leave()
+    limiter.release()
     assert entered(limiter) == 1
 
 
 def test_concurrency_halves_once_per_volley_and_creeps_up() -> None:
     clock = Clock()
-    limiter = Limiter(16, clock=clock)
+    limiter = RateLimiter(16, clock=clock)
     assert entered(limiter) == 16
-    started = limiter.now()
+    started = limiter.current_time()
     clock.now += 1
     for _ in range(16):  # the whole volley is told to slow down: that is one message, not 16
-        limiter.rate_limited(started, None)
-        limiter.leave()
+        limiter.record_rate_limit(started, None)
+        limiter.release()
     assert entered(limiter) == 8
     for _ in range(8):
-        limiter.succeeded()
-        limiter.leave()
+        limiter.record_success()
+        limiter.release()
     assert entered(limiter) == 9  # one more per round of replies
     for _ in range(9):
-        limiter.leave()
+        limiter.release()
     for _ in range(1000):
-        limiter.succeeded()
+        limiter.record_success()
     assert entered(limiter) == 16  # never above what the user set
 
 
 def test_it_never_starves() -> None:
     clock = Clock()
-    limiter = Limiter(4, clock=clock)
+    limiter = RateLimiter(4, clock=clock)
     for _ in range(20):
-        assert limiter.try_enter()
+        assert limiter.try_acquire()
         clock.now += 1
-        limiter.rate_limited(limiter.now(), None)
-        limiter.leave()
+        limiter.record_rate_limit(limiter.current_time(), None)
+        limiter.release()
     assert entered(limiter) == 1
 
 
 def test_retry_after_holds_the_whole_model() -> None:
     clock = Clock()
-    limiter = Limiter(8, clock=clock)
-    assert limiter.try_enter()
-    limiter.rate_limited(limiter.now(), 5.0)
-    limiter.leave()
+    limiter = RateLimiter(8, clock=clock)
+    assert limiter.try_acquire()
+    limiter.record_rate_limit(limiter.current_time(), 5.0)
+    limiter.release()
     clock.now += 4.9
     assert entered(limiter) == 0
     clock.now += 0.2
@@ -81,7 +81,7 @@ def test_retry_after_holds_the_whole_model() -> None:
 
 def test_spacing_is_the_least_time_between_two_starts() -> None:
     clock = Clock()
-    limiter = Limiter(100, spacing=3.0, clock=clock)
+    limiter = RateLimiter(100, spacing=3.0, clock=clock)
     assert entered(limiter) == 1
     clock.now += 2.9
     assert entered(limiter) == 0
@@ -91,11 +91,11 @@ def test_spacing_is_the_least_time_between_two_starts() -> None:
 
 def test_requests_per_minute_are_learnt_from_headers() -> None:
     clock = Clock()
-    limiter = Limiter(1000, clock=clock)
+    limiter = RateLimiter(1000, clock=clock)
     hints = {"requests_limit": 60.0, "requests_remaining": 10.0, "requests_reset": 50.0}
-    assert limiter.try_enter()
-    limiter.succeeded(hints)
-    limiter.leave()
+    assert limiter.try_acquire()
+    limiter.record_success(hints)
+    limiter.release()
     assert entered(limiter) == 10
     clock.now += 5.0  # refills at (60 - 10) / 50 = 1 a second
     assert entered(limiter) == 5
@@ -103,26 +103,26 @@ def test_requests_per_minute_are_learnt_from_headers() -> None:
 
 def test_tokens_are_counted_once_they_are_limited_and_a_giant_still_passes() -> None:
     clock = Clock()
-    limiter = Limiter(1000, clock=clock)
+    limiter = RateLimiter(1000, clock=clock)
     assert not limiter.counts_tokens
-    limiter.try_enter()
-    limiter.succeeded({"tokens_limit": 1000.0, "tokens_remaining": 1000.0})
+    limiter.try_acquire()
+    limiter.record_success({"tokens_limit": 1000.0, "tokens_remaining": 1000.0})
     assert limiter.counts_tokens
-    assert limiter.try_enter(600.0) and not limiter.try_enter(600.0)
+    assert limiter.try_acquire(600.0) and not limiter.try_acquire(600.0)
     clock.now += 60.0
-    assert limiter.try_enter(5000.0)  # more than the minute holds: waits for a full one
-    assert not limiter.try_enter(1.0)
+    assert limiter.try_acquire(5000.0)  # more than the minute holds: waits for a full one
+    assert not limiter.try_acquire(1.0)
 
 
 async def test_waiters_get_in_in_the_order_of_their_coming() -> None:
-    limiter = Limiter(1)
+    limiter = RateLimiter(1)
     order: list[int] = []
 
     async def call(i: int) -> None:
-        await limiter.enter()
+        await limiter.acquire()
         order.append(i)
         await asyncio.sleep(0)
-        limiter.leave()
+        limiter.release()
 
     await asyncio.gather(*(call(i) for i in range(20)))
     assert order == list(range(20))
@@ -130,32 +130,32 @@ async def test_waiters_get_in_in_the_order_of_their_coming() -> None:
 
 
 async def test_a_cancelled_waiter_takes_no_place() -> None:
-    limiter = Limiter(1)
-    assert limiter.try_enter()
-    waiting = [asyncio.ensure_future(limiter.enter()) for _ in range(3)]
+    limiter = RateLimiter(1)
+    assert limiter.try_acquire()
+    waiting = [asyncio.ensure_future(limiter.acquire()) for _ in range(3)]
     await asyncio.sleep(0)
     waiting[0].cancel()
-    limiter.leave()
+    limiter.release()
     waiting[1].cancel()  # in the very turn in which the place is given
     await waiting[2]
     assert limiter.in_flight == 1
 
 
 async def test_a_hold_ends_by_itself() -> None:
-    limiter = Limiter(2)
-    limiter.hold(0.02)
-    await limiter.enter()
+    limiter = RateLimiter(2)
+    limiter.hold_calls(0.02)
+    await limiter.acquire()
     assert limiter.in_flight == 1
 
 
 async def test_stopping_sends_everybody_home() -> None:
-    limiter = Limiter(1)
-    assert limiter.try_enter()
-    waiting = asyncio.ensure_future(limiter.enter())
+    limiter = RateLimiter(1)
+    assert limiter.try_acquire()
+    waiting = asyncio.ensure_future(limiter.acquire())
     await asyncio.sleep(0)
-    limiter.stop(RunPaused("enough"))
-    with pytest.raises(RunPaused):
+    limiter.stop_calls(RunPausedError("enough"))
+    with pytest.raises(RunPausedError):
         await waiting
-    with pytest.raises(RunPaused):
-        await limiter.enter()
-    assert not limiter.try_enter()
+    with pytest.raises(RunPausedError):
+        await limiter.acquire()
+    assert not limiter.try_acquire()

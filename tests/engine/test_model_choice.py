@@ -19,7 +19,7 @@ import folkmoot
 from folkmoot import Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
 from folkmoot.engine.study.study import find_study
-from folkmoot.errors import BudgetReached, InputError
+from folkmoot.errors import BudgetReachedError, InputError
 from folkmoot.models.api_keys import _KEY_NAME
 from folkmoot.models.catalog import VENDORS
 from folkmoot.storage.run_folder import RunFolder
@@ -50,7 +50,7 @@ def vendors(monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerThread]:
     with ServerThread(FaultPlan(), answers="respondent") as started:
         for vendor in VENDORS.values():
             path = "/v1beta" if vendor.wire == "gemini" else "/v1"
-            monkeypatch.setenv(vendor.base_env, started.url + path)
+            monkeypatch.setenv(vendor.base_url_env, started.url + path)
             monkeypatch.setenv(vendor.key_env[0], KEY)
         yield started
 
@@ -136,7 +136,7 @@ def test_personas_coding_and_embeddings_pay_nobody_unasked(vendors: ServerThread
 
 async def speak(session: Session) -> None:
     for name, model in (("ann", "gpt-4o"), ("bob", None)):
-        await session.at(name).ask(Speaker(name, role=name, model=model), "Hello?")
+        await session.child(name).ask(Speaker(name, role=name, model=model), "Hello?")
 
 
 SPOKEN = Study("spoken", "Spoken", StudyConfig, speak)
@@ -232,7 +232,7 @@ def test_a_resume_asks_the_models_of_the_sealed_plan(
 
 def test_a_resume_says_that_the_file_names_another_model_now(vendors: ServerThread) -> None:
     settings = {"model": "gpt-4o", "budget_calls": 1}
-    with pytest.raises(BudgetReached):
+    with pytest.raises(BudgetReachedError):
         folkmoot.run(SPOKEN, settings, out="own")
     path = Path("spoken.yaml")
     path.write_text("study: ./own.py\nmodel: gpt-4.1-nano\n")

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from folkmoot import Choice, Run, Session, Speaker, Study, StudyConfig, run
 from folkmoot.cli.app import app
 from folkmoot.engine.journal.journal import Journal
-from folkmoot.errors import BudgetReached, FatalModelError, InputError, RunPaused
-from folkmoot.report.document.trust import methods, trust
+from folkmoot.errors import BudgetReachedError, FatalModelError, InputError, RunPausedError
+from folkmoot.report.document.trust import build_trust_section, methods_paragraph
 from folkmoot.storage.run_folder import RunFolder
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -32,7 +32,7 @@ async def votes(session: Session) -> None:
         )
         await scope.ask(who, f"Why, {number}?")
 
-    await session.each(range(6), vote)
+    await session.map(range(6), vote)
 
 
 STUDY = Study(name="votes", title="Votes", config=StudyConfig, protocol=votes)
@@ -57,10 +57,10 @@ def test_without_usage_nothing_is_said_to_be_free(vendor: str, usage: str, tmp_p
     assert manifest["cost_usd"] is None and manifest["cost_unknown_for"] == [MODELS[vendor]]
     assert manifest["input_tokens"] is None and manifest["output_tokens"] is None
     assert (model["cost_usd"], model["calls_without_usage"]) == (None, model["calls"])
-    assert "unknown price" in methods(done.folder, "t") and "unknown number" in methods(
+    assert "unknown price" in methods_paragraph(
         done.folder, "t"
-    )
-    shown = str(trust(done.folder, STUDY))
+    ) and "unknown number" in methods_paragraph(done.folder, "t")
+    shown = str(build_trust_section(done.folder, STUDY))
     assert "unknown" in shown and "$0.00" not in shown
     log = (tmp_path / "run" / "log.jsonl").read_text()
     assert '"cost_usd": null' in log.splitlines()[-1]
@@ -103,16 +103,16 @@ def test_a_budget_is_neither_passed_nor_left_unused(
             for turn in range(10):
                 await scope.ask(Speaker(f"p{number}"), f"Question {turn} " + "so it is " * 60)
 
-        await session.each(range(40), one)
+        await session.map(range(40), one)
 
     study = Study(name="talk", title="Talk", config=StudyConfig, protocol=talk)
     with ServerThread(FaultPlan()) as server:
         named = settings(server, budget_usd=usd, concurrency=32, max_tokens=limit)
-        with pytest.raises(BudgetReached):
+        with pytest.raises(BudgetReachedError):
             run(study, named, out=tmp_path / "run")
     with Journal(tmp_path / "run" / "journal.sqlite") as journal:
-        calls, spent, unknown = journal.spent()
-        dearest = max(float(entry.cost_usd or 0) for entry in journal.entries())
+        calls, spent, unknown = journal.total_calls_and_cost()
+        dearest = max(float(entry.cost_usd or 0) for entry in journal.read_entries())
     assert not unknown and calls > 5
     room = 0.0055 if limit is None else 0.0025  # what the next call might have cost
     assert usd - room < spent <= usd + (dearest if limit is None else 0)
@@ -121,11 +121,11 @@ def test_a_budget_is_neither_passed_nor_left_unused(
 def test_what_a_resume_spends_counts_against_the_same_budget(tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         named = settings(server, budget_usd=0.0005, max_tokens=10)
-        with pytest.raises(BudgetReached):
+        with pytest.raises(BudgetReachedError):
             run(STUDY, named, out=tmp_path / "run")
         asked = server.model.counts["answered"]
         assert 0 < asked < 12
-        with pytest.raises(BudgetReached):
+        with pytest.raises(BudgetReachedError):
             resumed(named, tmp_path / "run")
         assert server.model.counts["answered"] == asked
         done = resumed({**named, "budget_usd": 1.0}, tmp_path / "run")
@@ -148,9 +148,9 @@ def test_a_reply_that_breaks_off_is_charged_at_its_reserve_and_its_cost_is_unkno
     assert told["count"] == broken and told["max_usd"] > 0
     assert manifest["cost_unknown_for"] == [MODELS[vendor]] and manifest["cost_usd"] > 0
     with Journal(tmp_path / "run" / "journal.sqlite") as journal:
-        entries = list(journal.entries())
-        calls, spent, unpriced = journal.spent()
-        bounds = [reply.max_usd for reply in journal.broken()]
+        entries = list(journal.read_entries())
+        calls, spent, unpriced = journal.total_calls_and_cost()
+        bounds = [reply.max_usd for reply in journal.read_broken_replies()]
     known = sum(float(entry.cost_usd or 0) for entry in entries)
     assert (calls, unpriced) == (12, []) and len(bounds) == broken
     dearest = max(float(entry.cost_usd or 0) for entry in entries)
@@ -158,7 +158,7 @@ def test_a_reply_that_breaks_off_is_charged_at_its_reserve_and_its_cost_is_unkno
     assert spent == pytest.approx(known + told["max_usd"])
     last = (tmp_path / "run" / "run.log").read_text()
     assert "may have been billed" in last
-    assert "broke off" in str(trust(done.folder, STUDY))
+    assert "broke off" in str(build_trust_section(done.folder, STUDY))
 
 
 def test_replies_that_break_off_use_up_a_budget_over_resumes(tmp_path: Path) -> None:
@@ -167,24 +167,24 @@ def test_replies_that_break_off_use_up_a_budget_over_resumes(tmp_path: Path) -> 
         more = {"api_retry_base_seconds": 0.001, "max_api_retries": 1, "max_tokens": 40}
         named = settings(server, budget_usd=0.01, concurrency=1, **more)
         out = tmp_path / "run"
-        with pytest.raises(RunPaused):
+        with pytest.raises(RunPausedError):
             run(STUDY, named, out=out)
-        assert not isinstance(_last_pause(named, out), BudgetReached)
+        assert not isinstance(_last_pause(named, out), BudgetReachedError)
         for _ in range(20):
             pause = _last_pause(named, out)
-            if isinstance(pause, BudgetReached):
+            if isinstance(pause, BudgetReachedError):
                 break
-        assert isinstance(pause, BudgetReached)
+        assert isinstance(pause, BudgetReachedError)
         asked = server.model.counts["half"]
-        assert isinstance(_last_pause(named, out), BudgetReached)
+        assert isinstance(_last_pause(named, out), BudgetReachedError)
         assert server.model.counts["half"] == asked  # nothing more is asked
         with Journal(out / "journal.sqlite") as journal:
-            _, spent, _ = journal.spent()
+            _, spent, _ = journal.total_calls_and_cost()
         assert 0.008 < spent <= 0.01
 
 
-def _last_pause(named: dict[str, Any], out: Path) -> RunPaused:
-    with pytest.raises(RunPaused) as caught:
+def _last_pause(named: dict[str, Any], out: Path) -> RunPausedError:
+    with pytest.raises(RunPausedError) as caught:
         resumed(named, out)
     return caught.value
 
@@ -228,4 +228,4 @@ def test_tries_that_may_have_been_billed_are_told(tmp_path: Path) -> None:
         done = run(STUDY, named, out=tmp_path / "run")
         lost = server.model.counts["drop"]
     assert lost > 0 and done.manifest["lost_tries"] == lost
-    assert "may have billed" in str(trust(done.folder, STUDY))
+    assert "may have billed" in str(build_trust_section(done.folder, STUDY))

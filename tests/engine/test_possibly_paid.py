@@ -15,8 +15,8 @@ import pytest
 
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.limits.lender import FEWEST_AHEAD, MOST_AHEAD, SHARE_AHEAD
-from folkmoot.models.catalog import resolve
-from folkmoot.models.prices import Rate, rate_for
+from folkmoot.models.catalog import resolve_model
+from folkmoot.models.prices import ModelPrice, find_price
 from folkmoot.models.request import Usage
 from folkmoot.storage.run_folder import RunFolder
 from tests.faults.lab import CommandLine, panel
@@ -37,9 +37,9 @@ class Vendor:
         self.server = server
         self.calls = 0
         self.usd = 0.0
-        rate = rate_for(resolve(MODEL))
+        rate = find_price(resolve_model(MODEL))
         assert rate is not None
-        self._rate: Rate = rate
+        self._rate: ModelPrice = rate
         server.model.between = self._bill
         self.line = CommandLine(server.openai, cache)
 
@@ -72,7 +72,7 @@ class Money:
     @classmethod
     def of(cls, run: Path) -> Money:
         with JournalReader(run / "journal.sqlite") as journal:
-            calls, usd, _ = journal.spent()
+            calls, usd, _ = journal.total_calls_and_cost()
             return cls((calls, usd), tuple(journal.possibly_paid()))
 
     @property
@@ -168,4 +168,4 @@ def test_a_run_that_ends_as_it_should_has_nothing_out(vendor: Vendor, tmp_path: 
     assert Money.of(tmp_path / "run").possible == (0, 0.0)
     assert "possibly_paid" not in RunFolder(tmp_path / "run").manifest
     with JournalReader(tmp_path / "run" / "journal.sqlite") as journal:
-        assert journal.loans() == []
+        assert journal.read_outstanding_loans() == []

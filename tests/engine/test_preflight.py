@@ -31,7 +31,7 @@ async def ask(session: Session) -> None:
         await scope.ask(who, f"Parks or jobs, {number}?", answer=Choice(("Parks", "Jobs")))
         await scope.ask(who, f"How sure are you, {number}?", answer=Number(0, 100))
         await scope.ask(Speaker("chair", role="moderator"), f"Why, {number}?", answer=Json(Why))
-    await session.each(range(3), one)
+    await session.map(range(3), one)
 
 STUDY = Study(name="own", title="Own", config=StudyConfig, protocol=ask)
 """

@@ -47,8 +47,8 @@ def test_who_shares_a_run_on_purpose_keeps_it_shared(tmp_path: Path) -> None:
 
 def test_only_the_owner_may_read_the_pool(tmp_path: Path, umask: int) -> None:
     pool = Pool(tmp_path / "data" / "personas.json")
-    pool.add(quota.make(3, generator(1, ("a",))))
+    pool.add_personas(quota.make(3, generator(1, ("a",))))
     assert rights(pool.path) == 0o600
     pool.path.chmod(0o644)  # as earlier versions left it
-    pool.add(quota.make(3, generator(2, ("b",))))
+    pool.add_personas(quota.make(3, generator(2, ("b",))))
     assert rights(pool.path) == 0o600

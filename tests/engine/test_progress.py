@@ -13,14 +13,14 @@ from folkmoot.engine.calls.progress import (
     CallRetried,
     ItemDone,
     Notice,
+    ProgressTally,
     RunEnded,
     RunLog,
     StageStarted,
-    Tally,
-    broadcast,
-    describe,
-    duration,
-    pace,
+    combine_progress,
+    format_duration,
+    format_event,
+    format_rate,
 )
 
 
@@ -35,13 +35,13 @@ class Clock:
 
 
 def test_a_slow_pace_is_told_by_the_minute() -> None:
-    said = [pace(x) for x in (0.0, 0.33, 0.999, 1.0, 9.9, 9.96, 1234.5)]
+    said = [format_rate(x) for x in (0.0, 0.33, 0.999, 1.0, 9.9, 9.96, 1234.5)]
     assert said == ["0/min", "20/min", "60/min", "1/s", "9.9/s", "10/s", "1,234/s"]
 
 
 def test_tally_counts_calls_cost_missing_answers_and_time_left() -> None:
     clock = Clock()
-    tally = Tally(clock)
+    tally = ProgressTally(clock)
     tally(StageStarted("vote", 10))
     clock.now = 4.0
     for _ in range(4):
@@ -51,11 +51,11 @@ def test_tally_counts_calls_cost_missing_answers_and_time_left() -> None:
     tally(CallDone("m", replayed=True, cost_usd=9.0))
     tally(CallRetried("m", "429", 2.0))
     assert (tally.calls, tally.replayed, tally.retries, tally.missing) == (4, 1, 1, 1)
-    assert (tally.cost_usd, tally.all.input_tokens, tally.rate) == (2.0, 40, 1.0)
-    stage = tally.current
+    assert (tally.cost_usd, tally.total.input_tokens, tally.rate) == (2.0, 40, 1.0)
+    stage = tally.current_stage
     assert stage is not None
     assert stage.eta_seconds(clock()) == 6.0
-    assert tally.line() == (
+    assert tally.format_line() == (
         "vote: 4 of 10 · 6 s left · 4 calls (1/s) · 1 replayed · $2.00 · 1 retries"
         " · 1 without an answer"
     )
@@ -79,7 +79,7 @@ def test_each_line_of_the_log_tells_how_far_the_stages_are(tmp_path: Path) -> No
 def test_what_is_left_is_told_by_calls_because_items_run_side_by_side(stage: str) -> None:
     """When the first of twenty groups is done the others are nearly done: not 19 times as long."""
     clock = Clock()
-    tally = Tally(clock)
+    tally = ProgressTally(clock)
     tally(StageStarted(stage, 20))
     scope = "" if stage == "run" else f"{stage}/"
     for call in range(10):
@@ -95,7 +95,7 @@ def test_what_is_left_is_told_by_calls_because_items_run_side_by_side(stage: str
 
 def test_replayed_calls_are_no_measure_of_time() -> None:
     clock = Clock()
-    tally = Tally(clock)
+    tally = ProgressTally(clock)
     tally(StageStarted("talk", 2))
     for group in range(2):
         for call in range(5):
@@ -108,35 +108,35 @@ def test_replayed_calls_are_no_measure_of_time() -> None:
 
 
 def test_stages_that_fork_twice_add_up_and_give_way_to_the_next() -> None:
-    tally = Tally(Clock())
+    tally = ProgressTally(Clock())
     tally(StageStarted("a", 2))
     tally(StageStarted("a", 3))
     assert tally.stages["a"].total == 5
     tally(StageStarted("b", None))
-    assert tally.current is not None
-    assert tally.current.name == "a"
+    assert tally.current_stage is not None
+    assert tally.current_stage.name == "a"
 
 
 def test_of_stages_side_by_side_the_one_that_moves_is_told_of() -> None:
     clock = Clock()
-    tally = Tally(clock)
+    tally = ProgressTally(clock)
     for stage in ("vote", "talk", "vote_again"):
         tally(StageStarted(stage, 2))
     told = []
     for stage in ("vote", "talk", "vote"):
         clock.now += 1
         tally(ItemDone(stage))
-        told.append(tally.current and tally.current.name)
+        told.append(tally.current_stage and tally.current_stage.name)
     assert told == ["vote", "talk", "talk"]  # the second vote was the last one
 
 
 def test_an_unknown_price_is_said_and_never_zero() -> None:
-    tally = Tally(Clock())
-    assert tally.all.cost == "$0"
+    tally = ProgressTally(Clock())
+    assert tally.total.cost == "$0"
     tally(CallDone("m", cost_usd=None))
-    assert tally.all.cost == "cost unknown"
+    assert tally.total.cost == "cost unknown"
     tally(CallDone("m", cost_usd=1.5))
-    assert tally.all.cost == "$1.50 + 1 call of unknown cost"
+    assert tally.total.cost == "$1.50 + 1 call of unknown cost"
 
 
 def test_tokens_and_cost_are_kept_for_each_model(tmp_path: Path) -> None:
@@ -145,8 +145,8 @@ def test_tokens_and_cost_are_kept_for_each_model(tmp_path: Path) -> None:
     log(CallDone("a", cost_usd=0.5, input_tokens=1000, output_tokens=10))
     log(CallDone("b", cost_usd=None, input_tokens=5, output_tokens=5))
     log(CallDone("b", replayed=True, cost_usd=1.0, input_tokens=5, output_tokens=5))
-    assert log.tally.models["a"].line() == "2 calls · 1,100 tokens in, 20 out · $0.75"
-    assert log.tally.models["b"].line() == "1 calls · 5 tokens in, 5 out · cost unknown"
+    assert log.tally.models["a"].format_line() == "2 calls · 1,100 tokens in, 20 out · $0.75"
+    assert log.tally.models["b"].format_line() == "1 calls · 5 tokens in, 5 out · cost unknown"
     log(RunEnded("done"))
     log.close()
     last = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[-1])
@@ -161,7 +161,7 @@ def test_log_files_are_for_people_and_programs_and_hold_no_key(tmp_path: Path) -
     log = RunLog(
         tmp_path, scrub=lambda text: text.replace("sk-1", "[key]"), every=10.0, clock=clock
     )
-    tell = broadcast(log)
+    tell = combine_progress(log)
     tell(StageStarted("vote", 1000))
     for _ in range(30):
         clock.now += 1.0
@@ -182,9 +182,9 @@ def test_log_files_are_for_people_and_programs_and_hold_no_key(tmp_path: Path) -
 
 
 def test_events_in_words() -> None:
-    assert describe(StageStarted("vote", 1200)) == ("vote: started (1,200 items)", "info")
-    assert describe(ItemDone("vote"))[0] == ""
-    assert [duration(s) for s in (0.4, 59, 185, 7800)] == [
+    assert format_event(StageStarted("vote", 1200)) == ("vote: started (1,200 items)", "info")
+    assert format_event(ItemDone("vote"))[0] == ""
+    assert [format_duration(s) for s in (0.4, 59, 185, 7800)] == [
         "0 s",
         "59 s",
         "3 min 05 s",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.engine.calls.model_routing import Providers
+from folkmoot.engine.calls.model_routing import ModelRouter
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import InputError
 from folkmoot.models.api_keys import _KEY_NAME
@@ -25,7 +25,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def problems(config: StudyConfig, seats: tuple[str, ...] = SEATS) -> list[str]:
     with pytest.raises(InputError) as caught:
-        Providers(config, None, seats=seats).check()
+        ModelRouter(config, None, seats=seats).check_models()
     return [str(p) for p in caught.value.problems]
 
 
@@ -51,4 +51,4 @@ def test_keys_that_are_set_are_no_problem(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_override_takes_every_seat() -> None:
-    Providers(StudyConfig(study="x", model="gpt-5-mini"), "synthetic", seats=SEATS).check()
+    ModelRouter(StudyConfig(study="x", model="gpt-5-mini"), "synthetic", seats=SEATS).check_models()

@@ -15,7 +15,7 @@ ESCAPED = "".join(f"\\{c}" if c in "*_" else c for c in TEXT)
 
 def redact(recorded: str, text: str, **how: bool) -> str:
     redaction = Redaction()
-    redaction.learn(recorded)
+    redaction.learn_text(recorded)
     return MARK.sub("#", redaction.in_text(text, **how))
 
 
@@ -60,9 +60,9 @@ def test_other_punctuation_is_another_text() -> None:
 
 def test_an_option_that_was_offered_afterwards_is_found_in_sentences() -> None:
     redaction = Redaction()
-    redaction.learn("Glass museum")
-    redaction.exempt(["glass museum", "hotel"])
-    redaction.learn("hotel")
+    redaction.learn_text("Glass museum")
+    redaction.exempt_texts(["glass museum", "hotel"])
+    redaction.learn_text("hotel")
     left = redaction.in_text("Glass museum for all; hotel for Ann. A museum.")
     assert MARK.sub("#", left) == "# for all; hotel for Ann. A museum."
 
@@ -70,7 +70,7 @@ def test_an_option_that_was_offered_afterwards_is_found_in_sentences() -> None:
 def test_of_a_text_that_quotes_the_person_only_the_quotation_goes() -> None:
     redaction = Redaction()
     reply = "You said: we never had any money to spend. Who agrees with that?"
-    redaction.learn(reply, find_quotable("We never had any money to spend."))
+    redaction.learn_text(reply, find_quotable("We never had any money to spend."))
     for spelled in (reply, reply.upper(), f"Turn 3\n{reply}\n"):
         assert "money" not in redaction.in_text(spelled).casefold()
     left = MARK.sub("#", redaction.in_text(reply))
@@ -88,7 +88,7 @@ def test_the_beginning_of_a_text_that_was_cut_off_is_found() -> None:
 
 def test_what_another_speaker_said_too_goes_from_rows_of_the_person_only() -> None:
     redaction = Redaction()
-    redaction.learn("No way at all.")
-    redaction.settle(["I see no way at all"])
+    redaction.learn_text("No way at all.")
+    redaction.discard_shared_texts(["I see no way at all"])
     assert redaction.in_text("No way at all.") == "No way at all."
     assert MARK.fullmatch(redaction.in_text("No way at all.", own=True))

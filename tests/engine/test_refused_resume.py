@@ -18,9 +18,9 @@ from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.study.study import Study
-from folkmoot.errors import BudgetReached, DriftError, FatalModelError, RunInterrupted
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.errors import BudgetReachedError, DriftError, FatalModelError, RunInterruptedError
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import small_study
 
@@ -41,7 +41,7 @@ def pilots(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pilots")
     study = small_study("cross_pollination", folder)
     folkmoot.run(study, model="synthetic", out=folder / "done")
-    with pytest.raises(BudgetReached):
+    with pytest.raises(BudgetReachedError):
         budget = ("budget_calls=50",)
         folkmoot.run(study, model="synthetic", out=folder / "paused", overrides=budget)
     return folder
@@ -144,7 +144,7 @@ def test_a_finished_run_stays_finished_and_verified(pilots: Path, tmp_path: Path
     edit(run, "can be funded", "will be funded")
     command = ["run", str(study_of(run)), "--out", str(run), "--resume", "--model", "synthetic"]
     assert CliRunner().invoke(app, command).exit_code == 2
-    assert RunFolder(run).finished
+    assert RunFolder(run).is_finished
     shutil.copy(pilots / "cross_pollination.yaml", tmp_path)
     verified = CliRunner().invoke(app, ["verify", str(run)])
     assert verified.exit_code == 0, verified.output
@@ -161,29 +161,33 @@ class Own:
             async def ask_one(scope: Scope, number: int) -> None:
                 scope.record("said", {"text": str(await scope.ask(ANN, f"Number {number}?"))})
 
-            await session.at("first").each(range(5), ask_one)
+            await session.child("first").map(range(5), ask_one)
             session.write_json("first.json", {"question": self.question})
             session.log(f"asked for {self.question}")
-            await session.at("second").ask(ANN, self.question)
+            await session.child("second").ask(ANN, self.question)
 
         return Study("own", "Own", StudyConfig, protocol)
 
     def run(
-        self, folder: Path, answer: Callable[[Request, str], str], calls: int = 99, **more: bool
+        self,
+        folder: Path,
+        answer: Callable[[ModelRequest, str], str],
+        calls: int = 99,
+        **more: bool,
     ) -> None:
-        settings, provider = {"budget_calls": calls}, Scripted(answer)
+        settings, provider = {"budget_calls": calls}, ScriptedProvider(answer)
         folkmoot.run(self.study(), settings, out=folder, provider=provider, **more)
 
 
-def said(_request: Request, address: str) -> str:
+def said(_request: ModelRequest, address: str) -> str:
     return address
 
 
-def refuse(_request: Request, _address: str) -> str:
+def refuse(_request: ModelRequest, _address: str) -> str:
     raise FatalModelError("the key is wrong")
 
 
-def stop(_request: Request, _address: str) -> str:
+def stop(_request: ModelRequest, _address: str) -> str:
     raise KeyboardInterrupt
 
 
@@ -197,19 +201,21 @@ def test_a_question_that_changed_late_in_the_protocol_changes_no_file(tmp_path: 
     Own("How?").run(folder, said, accept_changes=True)
     assert "How?" in (folder / "first.json").read_text("utf-8")
     assert "asked for How?" in (folder / "run.log").read_text("utf-8")
-    assert RunFolder(folder).finished
+    assert RunFolder(folder).is_finished
 
 
-@pytest.mark.parametrize(("answer", "error"), [(refuse, FatalModelError), (stop, RunInterrupted)])
+@pytest.mark.parametrize(
+    ("answer", "error"), [(refuse, FatalModelError), (stop, RunInterruptedError)]
+)
 def test_a_paused_run_that_gets_no_reply_stays_as_it_was(
-    answer: Callable[[Request, str], str], error: type[BaseException], tmp_path: Path
+    answer: Callable[[ModelRequest, str], str], error: type[BaseException], tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
-    with pytest.raises(BudgetReached):
+    with pytest.raises(BudgetReachedError):
         Own().run(folder, said, calls=3)
     before = tree(folder)
     with pytest.raises(error):
         Own().run(folder, answer)
     assert tree(folder) == before
     Own().run(folder, said)
-    assert RunFolder(folder).finished
+    assert RunFolder(folder).is_finished

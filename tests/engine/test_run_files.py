@@ -11,19 +11,19 @@ import pytest
 import folkmoot
 from folkmoot import Session, Study, StudyConfig
 from folkmoot.errors import StorageError
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.scripted import ScriptedProvider
 
 
 @pytest.mark.parametrize("name", ["a.json", "tables/rows.csv"])
 def test_a_run_whose_file_finds_no_place_has_failed(tmp_path: Path, name: str) -> None:
     async def protocol(session: Session) -> None:
-        (session.run_dir / name).mkdir(parents=True)
+        (session.run_folder / name).mkdir(parents=True)
         session.write_json("a.json", {"is": "written"})
         session.record("rows", {"column": 1})
 
     study = Study("trial", "Trial", StudyConfig, protocol)
     with pytest.raises(StorageError, match=Path(name).name):
-        folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"))
+        folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda r, a: "yes"))
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert manifest["outcome"] == "failed"
     assert "failed" in (tmp_path / "run" / "run.log").read_text()
@@ -38,11 +38,11 @@ def test_a_disk_that_is_full_for_the_log_is_said_and_nothing_is_lost(
     async def protocol(session: Session) -> None: ...
 
     study = Study("trial", "Trial", StudyConfig, protocol)
-    folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"))
+    folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda r, a: "yes"))
     (tmp_path / "run" / name).unlink()
     (tmp_path / "run" / name).symlink_to("/dev/full")
     with pytest.raises(StorageError, match="the disk is full; free some space, then try again"):
-        folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"))
+        folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda r, a: "yes"))
 
 
 def test_files_are_there_when_the_run_is_over(tmp_path: Path) -> None:
@@ -52,20 +52,22 @@ def test_files_are_there_when_the_run_is_over(tmp_path: Path) -> None:
             session.write_text(f"texts/{n}.txt", str(n))
 
     study = Study("trial", "Trial", StudyConfig, protocol)
-    run = folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"))
+    run = folkmoot.run(
+        study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda r, a: "yes")
+    )
     assert json.loads((run.path / "count.json").read_text()) == 49
     assert len(list((run.path / "texts").iterdir())) == 50
 
 
 def test_a_file_that_cannot_be_written_stops_the_protocol_there(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
-        (session.run_dir / "a.json").mkdir()
+        (session.run_folder / "a.json").mkdir()
         session.write_json("a.json", 0)
         session.write_json("b.json", 1)
 
     study = Study("trial", "Trial", StudyConfig, protocol)
     with pytest.raises(StorageError, match=r"a\.json"):
-        folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"))
+        folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda r, a: "yes"))
     assert not (tmp_path / "run" / "b.json").exists()
     assert not list((tmp_path / "run").rglob("*.tmp"))
 
@@ -79,7 +81,7 @@ def test_a_large_run_that_is_over_leaves_nothing_in_memory(tmp_path: Path) -> No
         ring += [Mark(), ring]
 
     study = Study("trial", "Trial", StudyConfig, protocol)
-    folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"))
+    folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda r, a: "yes"))
     assert not [o for o in gc.get_objects() if type(o) is Mark]
 
 

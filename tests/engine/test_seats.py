@@ -15,32 +15,32 @@ import folkmoot
 from folkmoot.conversation.prompts import Prompt
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.journal.journal import JournalReader
-from folkmoot.engine.run.dry_run import rehearsed
-from folkmoot.engine.run.execution import Host, RunOptions
-from folkmoot.engine.run.runner import load
+from folkmoot.engine.run.dry_run import estimate_run
+from folkmoot.engine.run.execution import RunOptions, SeatHost
+from folkmoot.engine.run.runner import load_study_with_options
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.engine.seats.seat_manager import (
-    CLOSED,
     DECLINED,
-    Chair,
-    Desk,
-    Question,
+    SEAT_CLOSED,
+    PendingQuestion,
+    SeatManager,
+    SeatState,
     recruitment_ids,
     write_private,
 )
 from folkmoot.engine.seats.seats import (
-    YOURSELF,
-    Playable,
-    Seats,
-    as_oneself,
+    SELF_DESCRIPTION_PLACEHOLDER,
+    Seat,
+    SeatSettings,
     describe_oneself,
-    taken,
+    select_seats,
+    with_self_description,
 )
-from folkmoot.errors import InputError, RunPaused
-from folkmoot.models.request import Request
-from folkmoot.provenance import concatenate, quote, spans_of
-from folkmoot.report.document.document import document
-from folkmoot.report.export import readme
+from folkmoot.errors import InputError, RunPausedError
+from folkmoot.models.request import ModelRequest
+from folkmoot.provenance import concatenate_texts, quote_value, spans_of
+from folkmoot.report.document.document import build_document
+from folkmoot.report.export import export_readme
 from folkmoot.storage.run_folder import RunFolder
 
 STUDY = """
@@ -64,18 +64,18 @@ replications: 2
 questions_per_phase: 1
 """
 
-Answers = Callable[[Chair, Question], str | None]
+Answers = Callable[[SeatState, PendingQuestion], str | None]
 
 
-def by_hand(answer: Answers, seen: list[Question] | None = None) -> Host:
+def by_hand(answer: Answers, seen: list[PendingQuestion] | None = None) -> SeatHost:
     """A person who answers at once, without a page."""
 
     @asynccontextmanager
-    async def host(desk: Desk) -> AsyncIterator[None]:
-        async def sit(chair: Chair) -> None:
-            desk.agree(chair)
+    async def host(desk: SeatManager) -> AsyncIterator[None]:
+        async def sit(chair: SeatState) -> None:
+            desk.record_consent(chair)
             while not chair.ended:
-                question = desk.shown(chair)
+                question = desk.current_question(chair)
                 if question is None:
                     await chair.changed.wait()
                     continue
@@ -93,8 +93,8 @@ def by_hand(answer: Answers, seen: list[Question] | None = None) -> Host:
     return host
 
 
-def first_option(_: Chair, question: Question) -> str:
-    return question.scene.offered[0] if question.scene.offered else "Words of my own."
+def first_option(_: SeatState, question: PendingQuestion) -> str:
+    return question.view.options[0] if question.view.options else "Words of my own."
 
 
 @pytest.fixture
@@ -105,29 +105,29 @@ def study(tmp_path: Path) -> Path:
 
 
 def test_a_person_answers_in_a_seat_and_models_in_all_others(study: Path) -> None:
-    seen: list[Question] = []
+    seen: list[PendingQuestion] = []
     out = study.parent / "run"
     run = folkmoot.run(study, out=out, seats=("p_0003",), host=by_hand(first_option, seen))
     rows = run.table("answers").to_dicts()
     people = {r["speaker_id"] for r in rows if r["answered_by"] == "human"}
     assert people == {"p_0003"}
     assert {r["answered_by"] for r in rows if r["speaker_id"] != "p_0003"} == {"synthetic"}
-    assert seen and all(q.scene.who.id == "p_0003" for q in seen)
+    assert seen and all(q.view.who.id == "p_0003" for q in seen)
     assert len(seen) == sum(r["speaker_id"] == "p_0003" for r in rows)
     assert run.manifest["mark"] == "MIXED"
 
 
 def test_a_person_gets_what_a_model_in_that_seat_would_get(study: Path) -> None:
-    seen: list[Question] = []
+    seen: list[PendingQuestion] = []
     folkmoot.run(study, out=study.parent / "a", seats=("p_0003",), host=by_hand(first_option, seen))
-    asked: dict[str, Request] = {}
-    from folkmoot.models.scripted import Scripted
+    asked: dict[str, ModelRequest] = {}
+    from folkmoot.models.scripted import ScriptedProvider
 
-    def note(request: Request, address: str) -> str:
+    def note(request: ModelRequest, address: str) -> str:
         asked[address] = request
         return request.asked.offered[0] if request.asked.offered else "Words of my own."
 
-    folkmoot.run(study, out=study.parent / "b", provider=Scripted(note))
+    folkmoot.run(study, out=study.parent / "b", provider=ScriptedProvider(note))
     first = next(q for q in seen)
     assert first.request.messages == asked[first.address].messages
 
@@ -137,22 +137,22 @@ def test_a_run_with_people_can_be_verified(study: Path) -> None:
         study, out=study.parent / "run", seats=("p_0003",), host=by_hand(first_option)
     )
     found = verify_run(RunFolder(run.path))
-    assert found.consistent, (found.differences, found.not_compared)
+    assert found.is_consistent, (found.differences, found.not_compared)
 
 
 def test_answers_are_there_after_a_pause_and_links_are_the_same(study: Path) -> None:
     out = study.parent / "run"
-    seen: list[Question] = []
+    seen: list[PendingQuestion] = []
     tokens: list[str] = []
 
-    def once(chair: Chair, question: Question) -> str:
+    def once(chair: SeatState, question: PendingQuestion) -> str:
         tokens.append(chair.token)
         return first_option(chair, question)
 
     def options() -> dict[str, object]:
         return {"out": out, "seats": ("p_0003",), "host": by_hand(once, seen)}
 
-    with pytest.raises(RunPaused):
+    with pytest.raises(RunPausedError):
         folkmoot.run(
             study,
             settings=None,
@@ -188,7 +188,7 @@ def test_people_take_no_place_and_no_money(study: Path) -> None:
     )
     human = next(m for m in run.manifest["models"] if m["asked"] == "human")
     with JournalReader(run.path / "journal.sqlite") as journal:
-        assert journal.by_people() == human["calls"] < journal.spent()[0]
+        assert journal.human_answer_count() == human["calls"] < journal.total_calls_and_cost()[0]
     assert human["cost_usd"] == 0 and human["calls"] > 0
 
 
@@ -210,21 +210,21 @@ def test_an_answer_out_of_time_is_missing_and_the_others_go_on(study: Path) -> N
     now = [0.0]
 
     @asynccontextmanager
-    async def host(desk: Desk) -> AsyncIterator[None]:
+    async def host(desk: SeatManager) -> AsyncIterator[None]:
         desk.clock = lambda: now[0]
-        desk.tick()  # time passes by this clock from now on
+        desk.advance_clock()  # time passes by this clock from now on
         (chair,) = desk
 
         async def sit() -> None:
-            desk.agree(chair)
+            desk.record_consent(chair)
             while not chair.ended:
-                if desk.shown(chair) is not None:
+                if desk.current_question(chair) is not None:
                     now[0] += 59
-                    desk.tick()
-                    assert desk.shown(chair) is not None
+                    desk.advance_clock()
+                    assert desk.current_question(chair) is not None
                     now[0] += 2
-                    desk.tick()
-                    assert desk.shown(chair) is None
+                    desk.advance_clock()
+                    assert desk.current_question(chair) is None
                 await chair.changed.wait()
 
         sitting = asyncio.ensure_future(sit())
@@ -241,49 +241,54 @@ def test_an_answer_out_of_time_is_missing_and_the_others_go_on(study: Path) -> N
 
 
 PLACES = (
-    Playable("A01", ("set1_lv1",), condition="1", closed="one call speaks for all"),
-    Playable("A01", ("set1_lv2",), condition="2"),
-    Playable("A02", ("set1_lv2",), condition="2", role="chair"),
+    Seat("A01", ("set1_lv1",), condition="1", closed_reason="one call speaks for all"),
+    Seat("A01", ("set1_lv2",), condition="2"),
+    Seat("A02", ("set1_lv2",), condition="2", role="chair"),
 )
 
 
 @pytest.mark.parametrize(
     ("seats", "says"),
     [
-        (Seats(ids=("A03",)), "there is no participant 'A03'"),
-        (Seats(ids=("A01",)), "A01 is a participant of 2 sessions"),
-        (Seats(ids=("set1_lv1/A01",)), "nobody can sit at set1_lv1/A01: one call speaks for all"),
-        (Seats(condition="3"), "no participant has the condition '3'"),
-        (Seats(role="char"), "no participant has the role 'char'"),
-        (Seats(condition="1"), "nobody can sit at set1_lv1/A01"),
-        (Seats(count=3), "3 seats are wanted, and people can take 2"),
+        (SeatSettings(ids=("A03",)), "there is no participant 'A03'"),
+        (SeatSettings(ids=("A01",)), "A01 is a participant of 2 sessions"),
+        (
+            SeatSettings(ids=("set1_lv1/A01",)),
+            "nobody can sit at set1_lv1/A01: one call speaks for all",
+        ),
+        (SeatSettings(condition="3"), "no participant has the condition '3'"),
+        (SeatSettings(role="char"), "no participant has the role 'char'"),
+        (SeatSettings(condition="1"), "nobody can sit at set1_lv1/A01"),
+        (SeatSettings(count=3), "3 seats are wanted, and people can take 2"),
     ],
 )
-def test_seats_that_cannot_be_taken_are_named(seats: Seats, says: str) -> None:
+def test_seats_that_cannot_be_taken_are_named(seats: SeatSettings, says: str) -> None:
     with pytest.raises(InputError) as error:
-        taken(seats, PLACES, 42)
+        select_seats(seats, PLACES, 42)
     assert says in str(error.value)
 
 
 def test_seats_are_drawn_by_the_seed_among_those_that_fit() -> None:
-    many = [Playable(f"p_{k}", condition="ab"[k % 2]) for k in range(40)]
-    drawn = {taken(Seats(count=3), many, seed) for seed in range(20)}
-    assert len(drawn) > 10 and taken(Seats(count=3), many, 7) == taken(Seats(count=3), many, 7)
-    some = taken(Seats(count=5, condition="b"), many, 1)
+    many = [Seat(f"p_{k}", condition="ab"[k % 2]) for k in range(40)]
+    drawn = {select_seats(SeatSettings(count=3), many, seed) for seed in range(20)}
+    assert len(drawn) > 10 and select_seats(SeatSettings(count=3), many, 7) == select_seats(
+        SeatSettings(count=3), many, 7
+    )
+    some = select_seats(SeatSettings(count=5, condition="b"), many, 1)
     assert {p.condition for p in some} == {"b"} and list(some) == sorted(some, key=many.index)
-    assert len(taken(Seats(condition="a"), many, 1)) == 20
+    assert len(select_seats(SeatSettings(condition="a"), many, 1)) == 20
 
 
 @pytest.mark.parametrize("given", ["3", "[p_0001]", "p_0001", "{condition: clarified_passive}"])
 def test_a_study_file_may_say_seats_in_short(study: Path, given: str) -> None:
     study.write_text(f"{STUDY}seats: {given}\n")
-    assert load(study, RunOptions()).config.seats is not None
+    assert load_study_with_options(study, RunOptions()).config.seats is not None
 
 
 def test_a_seat_that_does_not_exist_is_named_with_its_line(study: Path) -> None:
     study.write_text(f"{STUDY}seats: [p_0009]\n")
     with pytest.raises(InputError, match=r"centre\.yaml:\d+: .*no participant 'p_0009'"):
-        load(study, RunOptions())
+        load_study_with_options(study, RunOptions())
 
 
 def test_people_without_anybody_who_serves_their_pages_are_refused(study: Path) -> None:
@@ -293,17 +298,19 @@ def test_people_without_anybody_who_serves_their_pages_are_refused(study: Path) 
 
 
 def test_estimates_leave_people_out(study: Path) -> None:
-    alone = rehearsed(load(study, RunOptions()), "synthetic")
-    with_people = rehearsed(load(study, RunOptions(seats=("p_0001", "p_0002"))), "synthetic")
+    alone = estimate_run(load_study_with_options(study, RunOptions()), "synthetic")
+    with_people = estimate_run(
+        load_study_with_options(study, RunOptions(seats=("p_0001", "p_0002"))), "synthetic"
+    )
     assert 0 < with_people.calls < alone.calls
 
 
 def test_people_may_speak_for_themselves(study: Path) -> None:
     """Their own words stand where the persona stood, in every prompt of theirs and nowhere else."""
     study.write_text(STUDY + "seats: {ids: [p_0003], as: self}\n")
-    seen: list[Question] = []
+    seen: list[PendingQuestion] = []
 
-    def answer(chair: Chair, question: Question) -> str:
+    def answer(chair: SeatState, question: PendingQuestion) -> str:
         if question.address.startswith("seats/"):
             return json.dumps({"age": 34, "occupation": "glazier", "about": "I keep bees."})
         return first_option(chair, question)
@@ -314,7 +321,7 @@ def test_people_may_speak_for_themselves(study: Path) -> None:
     assert len(asked_about) == 1 and seen[0] is asked_about[0] and others
     persona = json.loads((run.path / "personas.json").read_text())["personas"][2]
     for question in others:
-        assert "age: 34; occupation: glazier. I keep bees." in question.scene.who.system
+        assert "age: 34; occupation: glazier. I keep bees." in question.view.who.system
         assert persona["enriched_persona"] not in question.request.messages[0].content
     said = "yourself. age: 34; occupation: glazier. I keep bees."
     assert run.table("self_descriptions").rows() == [
@@ -322,24 +329,24 @@ def test_people_may_speak_for_themselves(study: Path) -> None:
     ]
     own = run.table("provenance").filter(kind="persona", speaker="p_0003")
     assert own["source_id"].unique().to_list() == ["self_descriptions.text/p_0003"]
-    assert verify_run(RunFolder(run.path)).consistent
+    assert verify_run(RunFolder(run.path)).is_consistent
     assert run.folder.config["seats"]["as"] == "self"
 
 
-CARD = describe_oneself(Playable("p_1"), "yourself. age: 34.")
+CARD = describe_oneself(Seat("p_1"), "yourself. age: 34.")
 
 
 def test_a_self_description_takes_the_place_of_the_persona_whatever_is_around_it() -> None:
     """By the source of the text: equal words elsewhere stay, other spans move with it."""
-    persona = quote("a nurse", "persona", "people.text/p_1", "p_1")
-    other = quote("a nurse", "persona", "people.text/p_2", "p_2")
-    topic = quote("ovens", "material", "study.topic")
+    persona = quote_value("a nurse", "persona", "people.text/p_1", "p_1")
+    other = quote_value("a nurse", "persona", "people.text/p_2", "p_2")
+    topic = quote_value("ovens", "material", "study.topic")
     parts = ("Not a nurse. ", other, " | ", persona, " on ", topic, " and ", persona)
-    text = concatenate(parts, plain=None)
+    text = concatenate_texts(parts, plain=None)
     who = Speaker("p_1", system=Prompt(text, text.spans, [len("Not a nurse. a nurse | ")]))
-    system = as_oneself(who, CARD).system
+    system = with_self_description(who, CARD).system
     assert system == "Not a nurse. a nurse | yourself. age: 34. on ovens and "
-    assert isinstance(system, Prompt) and system.begins == (23,)
+    assert isinstance(system, Prompt) and system.cache_breakpoints == (23,)
     found = {system[s.start : s.end]: s.source for s in system.spans}
     assert found == {
         "a nurse": other.source,
@@ -352,30 +359,30 @@ def test_a_self_description_takes_the_place_of_the_persona_whatever_is_around_it
     ("system", "becomes"),
     [
         ("You are yourself. Be brief.", "You are yourself. age: 34. Be brief."),
-        (YOURSELF, "yourself. age: 34."),
+        (SELF_DESCRIPTION_PLACEHOLDER, "yourself. age: 34."),
         ("Be brief.", "You are yourself. age: 34.\n\nBe brief."),
     ],
 )
 def test_a_prompt_without_a_template_says_yourself_where_the_description_stands(
     system: str, becomes: str
 ) -> None:
-    changed = as_oneself(Speaker("p_1", system=system), CARD).system
+    changed = with_self_description(Speaker("p_1", system=system), CARD).system
     assert changed == becomes
     assert CARD.source in [span.source for span in spans_of(changed)]
 
 
 def test_a_seat_that_nobody_takes_is_closed_after_its_time(study: Path) -> None:
     @asynccontextmanager
-    async def host(desk: Desk) -> AsyncIterator[None]:
+    async def host(desk: SeatManager) -> AsyncIterator[None]:
         now = [0.0]
         desk.clock = lambda: now[0]
-        desk.tick()
+        desk.advance_clock()
         (chair,) = desk
         now[0] = 599.0
-        desk.tick()
+        desk.advance_clock()
         assert not chair.ended
         now[0] = 601.0
-        desk.tick()
+        desk.advance_clock()
         yield
 
     study.write_text(STUDY + "seats: {ids: [p_0003], arrive_minutes: 10}\n")
@@ -394,23 +401,23 @@ async def test_many_who_arrive_at_once_are_written_down_together(
         writes.append(path)
         write_private(path, data)
 
-    places = [Playable(f"p_{n}") for n in range(200)]
-    desk = Desk(places, Seats(), tmp_path)
+    places = [Seat(f"p_{n}") for n in range(200)]
+    desk = SeatManager(places, SeatSettings(), tmp_path)
     monkeypatch.setattr("folkmoot.engine.seats.seat_manager.write_private", noted)
 
-    async def arrives(chair: Chair) -> None:
-        desk.note_ids(chair, {"PROLIFIC_PID": chair.place.name})
-        desk.agree(chair)
-        await desk.kept()
+    async def arrives(chair: SeatState) -> None:
+        desk.record_link_ids(chair, {"PROLIFIC_PID": chair.place.name})
+        desk.record_consent(chair)
+        await desk.wait_until_saved()
         assert json.loads((tmp_path / "seats.json").read_text())["seats"][chair.place.name][
             "agreed"
         ]
 
     await asyncio.gather(*map(arrives, desk))
     assert 2 <= len(writes) <= 6
-    assert all(chair.agreed for chair in Desk(places, Seats(), tmp_path))
+    assert all(chair.agreed for chair in SeatManager(places, SeatSettings(), tmp_path))
     assert recruitment_ids(tmp_path) == {p.name: {"PROLIFIC_PID": p.name} for p in places}
-    await desk.kept()
+    await desk.wait_until_saved()
     assert len(writes) <= 6  # nothing is written where nothing has changed
     assert stat.S_IMODE((tmp_path / "people.json").stat().st_mode) == 0o600
 
@@ -426,15 +433,15 @@ def test_a_run_that_people_alone_answered_is_marked_human_and_a_mixed_one_mixed(
     human = folkmoot.run(votes, out=tmp_path / "human", seats=everybody, host=by_hand(first_option))
     assert human.manifest["mark"] == human.folder.mark == "HUMAN"
     assert human.manifest["note"] == "Answers are by people in 3 seats."
-    assert document(human.folder).mark == "HUMAN"
-    assert readme(human.folder, "csv").startswith("HUMAN. Answers are by people in 3 seats.")
+    assert build_document(human.folder).mark == "HUMAN"
+    assert export_readme(human.folder, "csv").startswith("HUMAN. Answers are by people in 3 seats.")
 
     talk = tmp_path / "talk.yaml"
     talk.write_text(TALK, "utf-8")
     namesakes = ("group_001/p_0002", "group_002/p_0002")
 
-    def answer(_: Chair, question: Question) -> str:
-        if question.scene.form == "json":
+    def answer(_: SeatState, question: PendingQuestion) -> str:
+        if question.view.answer_kind == "json":
             return json.dumps({"position": 0.5, "opinion": "I would try it."})
         return first_option(_, question)
 
@@ -444,9 +451,9 @@ def test_a_run_that_people_alone_answered_is_marked_human_and_a_mixed_one_mixed(
     assert "MIXED" in (mixed.path / "topline.md").read_text("utf-8")
 
     @asynccontextmanager
-    async def nobody(desk: Desk) -> AsyncIterator[None]:
+    async def nobody(desk: SeatManager) -> AsyncIterator[None]:
         for chair in desk:
-            desk.end(chair, CLOSED)
+            desk.close_seat(chair, SEAT_CLOSED)
         yield
 
     empty = folkmoot.run(votes, out=tmp_path / "empty", seats=("p_0001",), host=nobody)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from folkmoot import Missing, Session, Speaker, Study, StudyConfig, run
 from folkmoot.cli.app import app
-from folkmoot.errors import FatalModelError, InputError, RunPaused
+from folkmoot.errors import FatalModelError, InputError, RunPausedError
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
@@ -72,7 +72,7 @@ def test_a_server_that_goes_away_is_waited_for_and_pauses_the_run(tmp_path: Path
 
     gone = Study("trial", "Trial", StudyConfig, protocol)
     settings = settings_for(server.openai)
-    with pytest.raises(RunPaused, match=r"in 3 attempts.*connection failed"):
+    with pytest.raises(RunPausedError, match=r"in 3 attempts.*connection failed"):
         run(gone, settings, out=tmp_path / "run")
 
 
@@ -86,7 +86,7 @@ def test_one_models_answer_shows_that_the_server_of_another_is_no_mistake(tmp_pa
 
     settings = settings_for(server.openai)
     settings["endpoints"] = {f"openai/{name}": server.openai for name in "mab"}
-    with pytest.raises(RunPaused, match="connection failed"):
+    with pytest.raises(RunPausedError, match="connection failed"):
         run(Study("trial", "Trial", StudyConfig, protocol), settings, out=tmp_path / "run")
 
 

@@ -16,13 +16,13 @@ from pydantic import BaseModel
 import folkmoot
 from folkmoot import Choice, Missing, Number, Run, Session, Speaker, Study, StudyConfig, Utterance
 from folkmoot.conversation.answer_types import Json
-from folkmoot.engine.calls.progress import Tally
+from folkmoot.engine.calls.progress import ProgressTally
 from folkmoot.engine.session import effects
 from folkmoot.engine.session.session import Scope
 from folkmoot.errors import DriftError, ProtocolError, RefusedError
-from folkmoot.models.request import Message, Reply, Request, Usage
-from folkmoot.models.scripted import Scripted
-from folkmoot.storage.disk_store import Kept
+from folkmoot.models.request import Completion, Message, ModelRequest, Usage
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.storage.disk_store import StoredValue
 from tests.turns import turns
 
 ANN = Speaker("ann", "Ann", "participant", "You are Ann.")
@@ -31,18 +31,18 @@ ANN = Speaker("ann", "Ann", "participant", "You are Ann.")
 def run(
     tmp_path: Path,
     protocol: Callable[[Session], Awaitable[None]],
-    model: Scripted | None = None,
+    model: ScriptedProvider | None = None,
     **options: Any,
 ) -> Run:
     study = Study("trial", "Trial", StudyConfig, protocol)
-    provider = model or Scripted(lambda request, address: f"said at {address}")
+    provider = model or ScriptedProvider(lambda request, address: f"said at {address}")
     return folkmoot.run(study, {}, out=tmp_path / "run", provider=provider, **options)
 
 
 def test_addresses_are_paths_and_counts(tmp_path: Path) -> None:
     seen: list[str] = []
 
-    def answer(_request: Request, address: str) -> str:
+    def answer(_request: ModelRequest, address: str) -> str:
         seen.append(address)
         return "yes"
 
@@ -51,11 +51,11 @@ def test_addresses_are_paths_and_counts(tmp_path: Path) -> None:
         await session.ask(ANN, "Two?")
 
         async def one(scope: Scope, who: str) -> None:
-            await scope.at("first").ask(ANN, "Three?")
+            await scope.child("first").ask(ANN, "Three?")
 
-        await session.at("stage").each(["p/1"], one)
+        await session.child("stage").map(["p/1"], one)
 
-    run(tmp_path, protocol, Scripted(answer))
+    run(tmp_path, protocol, ScriptedProvider(answer))
     assert seen == ["ask0", "ask1", "stage/p%2F1/first/ask0"]
 
 
@@ -64,13 +64,13 @@ def test_two_calls_at_once_in_one_scope_are_refused(tmp_path: Path) -> None:
         await asyncio.gather(session.ask(ANN, "a"), session.ask(ANN, "b"))
 
     with pytest.raises(ProtocolError, match="one thing at a time"):
-        run(tmp_path, protocol, Scripted(lambda r, a: "x", latency=0.01))
+        run(tmp_path, protocol, ScriptedProvider(lambda r, a: "x", latency=0.01))
 
 
 def test_an_address_used_twice_is_refused(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
-        await session.at("stage").ask(ANN, "a")
-        await session.at("stage").ask(ANN, "b")
+        await session.child("stage").ask(ANN, "a")
+        await session.child("stage").ask(ANN, "b")
 
     with pytest.raises(ProtocolError, match="in use by another scope"):
         run(tmp_path, protocol)
@@ -81,7 +81,7 @@ def test_each_refuses_a_key_twice(tmp_path: Path) -> None:
         async def nothing(scope: Scope, item: str) -> None:
             return None
 
-        await session.each(["a", "b", "a"], nothing)
+        await session.map(["a", "b", "a"], nothing)
 
     with pytest.raises(ProtocolError, match="duplicate key, 'a'"):
         run(tmp_path, protocol)
@@ -96,15 +96,15 @@ def test_results_and_rows_come_in_input_order_whatever_finishes_first(tmp_path: 
             scope.record("numbers", {"n": n})
             return answer
 
-        found = await session.at("stage").each(range(20), one)
+        found = await session.child("stage").map(range(20), one)
         orders.append(list(found))
         session.record("numbers", {"n": -1})
 
-    async def late_first(_request: Request, address: str) -> str:
+    async def late_first(_request: ModelRequest, address: str) -> str:
         await turns(20 - int(address.split("/")[1]))
         return "ok"
 
-    found = run(tmp_path, protocol, Scripted(late_first))
+    found = run(tmp_path, protocol, ScriptedProvider(late_first))
     assert orders == [[str(n) for n in range(20)]]
     assert found.table("numbers")["n"].to_list() == [*range(20), -1]
 
@@ -119,13 +119,13 @@ def test_each_drains_before_it_raises(tmp_path: Path) -> None:
                 raise ValueError("broken study")
             await scope.ask(ANN, "and then?")
 
-        await session.at("stage").each(range(5), one)
+        await session.child("stage").map(range(5), one)
 
-    async def first_is_quick(_request: Request, address: str) -> str:
+    async def first_is_quick(_request: ModelRequest, address: str) -> str:
         await turns(0 if address == "stage/0/ask0" else 50)
         return "ok"
 
-    model = Scripted(first_is_quick)
+    model = ScriptedProvider(first_is_quick)
     with pytest.raises(ValueError, match="broken study"):
         run(tmp_path, protocol, model)
     import sqlite3
@@ -140,20 +140,20 @@ def test_in_turn_gives_each_speaker_what_was_said_before(tmp_path: Path) -> None
         async def speak(scope: Scope, who: Speaker, heard: Any) -> Utterance | None:
             if who.id == "b":
                 return None
-            said = await scope.ask(who, "Your turn.", heard=heard)
+            said = await scope.ask(who, "Your turn.", history=heard)
             return Utterance(who.id, str(said), who.name)
 
         people = [Speaker(x, x.upper()) for x in "abc"]
-        transcript = await session.at("round").in_turn(people, speak)
+        transcript = await session.child("round").take_turns(people, speak)
         assert [u.speaker_id for u in transcript] == ["a", "c"]
 
     seen: list[str] = []
 
-    def answer(request: Request, _address: str) -> str:
+    def answer(request: ModelRequest, _address: str) -> str:
         seen.append(request.messages[-1].content)
         return "I speak."
 
-    run(tmp_path, protocol, Scripted(answer))
+    run(tmp_path, protocol, ScriptedProvider(answer))
     assert seen == ["Your turn.", "I speak.\n\nYour turn."]
 
 
@@ -161,17 +161,19 @@ def test_unreadable_answers_are_asked_for_again_and_then_missing(tmp_path: Path)
     replies = iter(["maybe", "the park", "perhaps", "who knows"])
     prompts: list[list[str]] = []
 
-    def answer(request: Request, _address: str) -> str:
+    def answer(request: ModelRequest, _address: str) -> str:
         prompts.append([m.role for m in request.messages])
         return next(replies)
 
     async def protocol(session: Session) -> None:
         wanted = Choice(["The park", "The bridge"])
-        assert await session.ask(ANN, "Which?", answer=wanted) == "The park"
-        got = await session.ask(ANN, "Which?", answer=wanted)
-        assert isinstance(got, Missing) and got.reason == "unparsed" and got.raw == "who knows"
+        assert await session.ask(ANN, "Which?", answer_type=wanted) == "The park"
+        got = await session.ask(ANN, "Which?", answer_type=wanted)
+        assert (
+            isinstance(got, Missing) and got.reason == "unparsed" and got.last_reply == "who knows"
+        )
 
-    found = run(tmp_path, protocol, Scripted(answer))
+    found = run(tmp_path, protocol, ScriptedProvider(answer))
     assert prompts[1] == ["system", "user", "assistant", "user"]
     answers = found.table("answers")
     assert answers["parse_step"].to_list() == ["clarified", "missing"]
@@ -179,13 +181,15 @@ def test_unreadable_answers_are_asked_for_again_and_then_missing(tmp_path: Path)
     assert answers["position"].to_list() == [1, None]
 
 
-def voting(replies: list[str]) -> tuple[Scripted, Callable[[Session], Awaitable[None]]]:
+def voting(replies: list[str]) -> tuple[ScriptedProvider, Callable[[Session], Awaitable[None]]]:
     """A model that gives these replies in turn, and a protocol that asks for one vote."""
 
     async def protocol(session: Session) -> None:
-        await session.ask(ANN, "Which?", answer=Choice(["Park", "Mall", "10 %"]))
+        await session.ask(ANN, "Which?", answer_type=Choice(["Park", "Mall", "10 %"]))
 
-    return Scripted(lambda r, a: replies[int(a.partition(".r")[2] or 0)], keep=True), protocol
+    return ScriptedProvider(
+        lambda r, a: replies[int(a.partition(".r")[2] or 0)], keep_requests=True
+    ), protocol
 
 
 def test_a_choice_is_clarified_once_and_never_forced(tmp_path: Path) -> None:
@@ -199,7 +203,7 @@ def test_a_choice_is_clarified_once_and_never_forced(tmp_path: Path) -> None:
     assert second.messages[-2] == Message("assistant", "Not Park, Mall rather")
     ways_out = ["none_of_these", "declined"]
     assert second.schema["properties"]["stated"]["enum"] == ["Park", "Mall", "10 %", *ways_out]
-    silent = Scripted(_refuse)
+    silent = ScriptedProvider(_refuse)
     again = run(tmp_path, protocol, silent)
     assert silent.calls == 0 and again.table("answers")["value"].to_list() == ["Mall"]
 
@@ -263,13 +267,15 @@ def test_an_empty_vote_is_asked_again_with_the_ways_out(tmp_path: Path) -> None:
 
 
 def test_a_cut_vote_is_clarified_with_twice_the_limit(tmp_path: Path) -> None:
-    replies = [Reply("Park", Usage(1, 16), finish="length"), Reply('{"stated": "Park"}')]
+    replies = [Completion("Park", Usage(1, 16), finish="length"), Completion('{"stated": "Park"}')]
 
     async def protocol(session: Session) -> None:
         options = Choice(["Park", "Park and ride"])
-        await session.ask(ANN, "Which?", answer=options, max_tokens=16)
+        await session.ask(ANN, "Which?", answer_type=options, max_tokens=16)
 
-    model = Scripted(lambda r, a: replies[int(a.partition(".r")[2] or 0)], keep=True)
+    model = ScriptedProvider(
+        lambda r, a: replies[int(a.partition(".r")[2] or 0)], keep_requests=True
+    )
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["recorded"], row["how"], model.calls) == ("Park", "clarified", 2)
     assert [request.max_tokens for _, request in model.seen] == [16, 32]
@@ -298,11 +304,11 @@ def test_a_declined_json_answer_is_missing_even_where_there_is_a_fallback(tmp_pa
         stance: int = 0
 
     async def protocol(session: Session) -> None:
-        wanted = Json(Stance, fallback=Stance(), may_decline=True)
-        got = await session.ask(ANN, "How much?", answer=wanted)
+        wanted = Json(Stance, fallback_value=Stance(), may_decline=True)
+        got = await session.ask(ANN, "How much?", answer_type=wanted)
         assert isinstance(got, Missing) and got.reason == "declined"
 
-    model = Scripted(lambda r, a: '{"declined": true, "stance": 5}', keep=True)
+    model = ScriptedProvider(lambda r, a: '{"declined": true, "stance": 5}', keep_requests=True)
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["missing"], row["how"], row["recorded"]) == ("declined", "refused", "declined")
     ((_, request),) = model.seen
@@ -314,9 +320,11 @@ def test_a_number_has_a_way_out(tmp_path: Path, way_out: str) -> None:
     replies = ["Hard to tell.", way_out]
 
     async def protocol(session: Session) -> None:
-        await session.ask(ANN, "How sure?", answer=Number(0, 100))
+        await session.ask(ANN, "How sure?", answer_type=Number(0, 100))
 
-    model = Scripted(lambda r, a: replies[int(a.partition(".r")[2] or 0)], keep=True)
+    model = ScriptedProvider(
+        lambda r, a: replies[int(a.partition(".r")[2] or 0)], keep_requests=True
+    )
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     reason = way_out.lower().strip(".").replace(" ", "_")
     assert (row["value"], row["recorded"], row["missing"]) == (None, reason, reason)
@@ -335,9 +343,9 @@ def test_the_beginning_of_an_answer_is_not_the_answer(
     tmp_path: Path, wanted: Any, said: str, value: str | None
 ) -> None:
     async def protocol(session: Session) -> None:
-        await session.ask(ANN, "Which?", answer=wanted)
+        await session.ask(ANN, "Which?", answer_type=wanted)
 
-    model = Scripted(lambda r, a: Reply(said, Usage(1, 1), finish="length"))
+    model = ScriptedProvider(lambda r, a: Completion(said, Usage(1, 1), finish="length"))
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["value"], row["finish"]) == (value, "length")
 
@@ -353,50 +361,50 @@ def test_the_beginning_of_an_answer_is_not_the_answer(
 )
 def test_a_prompt_that_does_not_fit_is_no_refusal(tmp_path: Path, finish: str, how: str) -> None:
     async def protocol(session: Session) -> None:
-        await session.ask(ANN, "Which?", answer=Choice(["Park", "Mall"]))
+        await session.ask(ANN, "Which?", answer_type=Choice(["Park", "Mall"]))
 
-    model = Scripted(lambda r, a: Reply("", Usage(1, 0), finish=finish))
+    model = ScriptedProvider(lambda r, a: Completion("", Usage(1, 0), finish=finish))
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["how"], row["recorded"]) == (how, None)
 
 
 def test_options_that_nobody_can_tell_apart_are_the_studys_mistake(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
-        await session.ask(ANN, "Which?", answer=Choice(["Park", "park"]))
+        await session.ask(ANN, "Which?", answer_type=Choice(["Park", "park"]))
 
     with pytest.raises(ProtocolError, match="'Park' and 'park' cannot be told apart"):
         run(tmp_path, protocol)
 
 
 def test_a_refusal_is_an_outcome_with_its_reason(tmp_path: Path) -> None:
-    def answer(_request: Request, _address: str) -> str:
+    def answer(_request: ModelRequest, _address: str) -> str:
         raise RefusedError("the prompt is too long", reason="context_too_long")
 
     async def protocol(session: Session) -> None:
         got = await session.ask(ANN, "Well?")
         assert isinstance(got, Missing) and got.reason == "context_too_long"
 
-    run(tmp_path, protocol, Scripted(answer))
+    run(tmp_path, protocol, ScriptedProvider(answer))
 
 
 def test_a_finished_run_replays_without_a_single_call(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         async def one(scope: Scope, n: int) -> float | Missing:
-            return await scope.ask(ANN, "How many?", answer=Number(0, 100))
+            return await scope.ask(ANN, "How many?", answer_type=Number(0, 100))
 
-        numbers = await session.at("stage").each(range(30), one)
-        vectors = await session.at("vectors").embed(["a tree", "a river"])
-        total = await session.at("sum").compute(_total, vectors, list(numbers.values()))
+        numbers = await session.child("stage").map(range(30), one)
+        vectors = await session.child("vectors").embed(["a tree", "a river"])
+        total = await session.child("sum").compute(_total, vectors, list(numbers.values()))
         session.record("result", {"total": total["sum"], "draw": float(session.rng.random())})
 
-    first = run(tmp_path, protocol, Scripted(lambda r, a: str(len(a))))
-    silent = Scripted(_refuse)
+    first = run(tmp_path, protocol, ScriptedProvider(lambda r, a: str(len(a))))
+    silent = ScriptedProvider(_refuse)
     second = run(tmp_path, protocol, silent)
     assert second.table("result").equals(first.table("result"))
     assert second.folder.manifest["journal_digest"] == first.folder.manifest["journal_digest"]
 
 
-def _refuse(_request: Request, address: str) -> str:
+def _refuse(_request: ModelRequest, address: str) -> str:
     raise AssertionError(f"{address} was asked again")
 
 
@@ -430,7 +438,7 @@ def test_a_named_computation_is_found_again_when_its_function_has_another_name(
 def test_embeddings_have_length_one_and_are_the_same_after_replay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int
 ) -> None:
-    monkeypatch.setattr(effects, "IN_MEMORY", in_memory)
+    monkeypatch.setattr(effects, "MAX_EMBEDDING_BYTES_IN_MEMORY", in_memory)
     seen: list[np.ndarray] = []
 
     async def protocol(session: Session) -> None:
@@ -438,20 +446,20 @@ def test_embeddings_have_length_one_and_are_the_same_after_replay(
         assert vectors.shape[0] == 250
         assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
         assert isinstance(vectors.base, np.memmap) == (not in_memory)
-        assert (await session.at("nothing").embed([])).shape == (0, 0)
+        assert (await session.child("nothing").embed([])).shape == (0, 0)
         seen.append(vectors)
 
     run(tmp_path, protocol)
-    run(tmp_path, protocol, Scripted(_refuse))
+    run(tmp_path, protocol, ScriptedProvider(_refuse))
     assert np.array_equal(seen[0], seen[1])
 
 
 def test_what_a_scope_keeps_comes_back_and_leaves_no_file(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
-        async def one(scope: Scope, n: int) -> Kept[dict[str, object]]:
-            return scope.keep({"n": n, "text": "long " * 1000})
+        async def one(scope: Scope, n: int) -> StoredValue[dict[str, object]]:
+            return scope.store({"n": n, "text": "long " * 1000})
 
-        kept = await session.each(range(20), one)
+        kept = await session.map(range(20), one)
         assert [k.get()["n"] for k in kept.values()] == list(range(20))
 
     done = run(tmp_path, protocol)
@@ -461,7 +469,7 @@ def test_what_a_scope_keeps_comes_back_and_leaves_no_file(tmp_path: Path) -> Non
 def test_a_changed_prompt_stops_a_resume_and_says_where(tmp_path: Path) -> None:
     def asking(text: str) -> Callable[[Session], Awaitable[None]]:
         async def protocol(session: Session) -> None:
-            await session.at("stage").ask(ANN, text)
+            await session.child("stage").ask(ANN, text)
 
         return protocol
 
@@ -475,8 +483,8 @@ def test_a_changed_prompt_stops_a_resume_and_says_where(tmp_path: Path) -> None:
 def test_a_draw_more_in_one_stage_shifts_no_other_stage(tmp_path: Path) -> None:
     def drawing(extra: int) -> Callable[[Session], Awaitable[None]]:
         async def protocol(session: Session) -> None:
-            session.at("one").rng.random(1 + extra)
-            session.record("draws", {"x": float(session.at("two").rng.random())})
+            session.child("one").rng.random(1 + extra)
+            session.record("draws", {"x": float(session.child("two").rng.random())})
 
         return protocol
 
@@ -509,10 +517,10 @@ def test_what_is_sealed_is_on_the_disk_before_the_next_effect(tmp_path: Path, ef
         there.append(set(plan["sealed"]))
         return "yes"
 
-    class Looking(Scripted):
-        async def embed(self, *args: Any, **options: Any) -> Any:
+    class Looking(ScriptedProvider):
+        async def embed_texts(self, *args: Any, **options: Any) -> Any:
             look()
-            return await super().embed(*args, **options)
+            return await super().embed_texts(*args, **options)
 
     def looked(x: int) -> int:
         look()
@@ -552,7 +560,7 @@ async def test_a_run_inside_a_running_loop_as_in_a_notebook(tmp_path: Path) -> N
 def test_parts_side_by_side_have_the_scopes_of_their_names(tmp_path: Path) -> None:
     seen: list[str] = []
 
-    async def slow_first(_request: Request, address: str) -> str:
+    async def slow_first(_request: ModelRequest, address: str) -> str:
         seen.append(address)
         await turns(20 if address.startswith("one") else 0)
         return "ok"
@@ -561,10 +569,10 @@ def test_parts_side_by_side_have_the_scopes_of_their_names(tmp_path: Path) -> No
         async def part(scope: Scope) -> str | Missing:
             return await scope.ask(ANN, "Well?")
 
-        found = await session.each({"one": part, "two": part})
+        found = await session.map({"one": part, "two": part})
         assert list(found) == ["one", "two"]
 
-    run(tmp_path, protocol, Scripted(slow_first))
+    run(tmp_path, protocol, ScriptedProvider(slow_first))
     assert sorted(seen) == ["one/ask0", "two/ask0"]
 
 
@@ -573,7 +581,7 @@ def test_the_names_of_a_dictionary_are_addresses_and_its_values_items(tmp_path: 
         async def doubled(scope: Scope, number: int) -> tuple[str, int]:
             return "/".join(scope.path), 2 * number
 
-        found = await session.at("stage").each({"b": 1, "a": 2}, doubled)
+        found = await session.child("stage").map({"b": 1, "a": 2}, doubled)
         assert list(found.items()) == [("b", ("stage/b", 2)), ("a", ("stage/a", 4))]
 
     run(tmp_path, protocol)
@@ -582,7 +590,7 @@ def test_the_names_of_a_dictionary_are_addresses_and_its_values_items(tmp_path: 
 @pytest.mark.parametrize("items", [["a"], {"a": 1}])
 def test_items_without_a_function_are_refused(tmp_path: Path, items: Any) -> None:
     async def protocol(session: Session) -> None:
-        await session.each(items)
+        await session.map(items)
 
     with pytest.raises(ProtocolError, match="needs a function"):
         run(tmp_path, protocol)
@@ -596,20 +604,25 @@ def test_a_session_of_a_config_types_its_settings(tmp_path: Path) -> None:
         rounds: int = session.config.rounds
         session.record("rounds", {"rounds": rounds})
 
-    study = Study("trial", "Trial", Panel, protocol, limit=lambda config, n: config)
+    study = Study("trial", "Trial", Panel, protocol, with_limit=lambda config, n: config)
     held = folkmoot.run(study, {"rounds": 3}, out=tmp_path / "run")
     assert held.table("rounds")["rounds"].to_list() == [3]
 
 
 def test_answers_that_are_missing_are_told_while_the_run_goes_on(tmp_path: Path) -> None:
-    tally = Tally()
+    tally = ProgressTally()
 
     async def protocol(session: Session) -> None:
-        await session.ask(ANN, "Yes or no?", answer=Choice(("yes", "no")))
+        await session.ask(ANN, "Yes or no?", answer_type=Choice(("yes", "no")))
         await session.ask(ANN, "Well?")
 
-    run(tmp_path, protocol, Scripted(lambda _request, _address: "Let me see."), progress=tally)
-    assert tally.missing == 1 and "1 without an answer" in tally.line()
+    run(
+        tmp_path,
+        protocol,
+        ScriptedProvider(lambda _request, _address: "Let me see."),
+        progress=tally,
+    )
+    assert tally.missing == 1 and "1 without an answer" in tally.format_line()
 
 
 def test_a_setting_that_a_later_version_adds_stops_no_run_begun_before(tmp_path: Path) -> None:
@@ -622,7 +635,7 @@ def test_a_setting_that_a_later_version_adds_stops_no_run_begun_before(tmp_path:
     async def protocol(session: Session) -> None:
         await session.ask(ANN, "Well?")
 
-    model = Scripted(lambda _request, _address: "Yes.")
+    model = ScriptedProvider(lambda _request, _address: "Yes.")
     how: dict[str, Any] = {"out": tmp_path / "run", "provider": model}
     folkmoot.run(Study("trial", "Trial", Before, protocol), {}, **how)
     study = Study("trial", "Trial", Now, protocol)

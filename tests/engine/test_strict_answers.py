@@ -16,8 +16,8 @@ from folkmoot.engine.study.strict_answers import (
     STRICT,
     compare_conclusions,
 )
-from folkmoot.engine.study.study import find_study, findings_of
-from folkmoot.storage.findings import Finding, Grid, Intervals
+from folkmoot.engine.study.study import compute_findings, find_study
+from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import small_study
 from tests.studies.test_cross_pollination_findings import JOBS, PARKS, Pilot
@@ -60,7 +60,7 @@ def pilot(folder: Path, how: str, agrees: str) -> dict[str, Finding]:
                 vote(who, stage, how, agrees) if loose else vote(who, stage),
             ]
     made.answers = [row for row in made.answers if "how" in row]
-    return {f.key: f for f in findings_of(STUDY, made.run())}
+    return {f.key: f for f in compute_findings(STUDY, made.run())}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_conclusion_that_holds_is_said_to_hold(tmp_path: Path) -> None:
             how = "clarified" if number == 79 else "exact"
             made.answers += [vote(who, "initial_vote"), vote(who, stage, how)]
     made.answers = [row for row in made.answers if "how" in row]
-    found = {f.key: f for f in findings_of(STUDY, made.run())}
+    found = {f.key: f for f in compute_findings(STUDY, made.run())}
     assert "no conclusion differs" in found[COMPARED].says and not found[COMPARED].headline
     assert {row[-1] for row in found[COMPARED].grid.rows} == {"holds"}
 
@@ -109,7 +109,7 @@ def test_a_conclusion_that_holds_is_said_to_hold(tmp_path: Path) -> None:
 def test_a_run_of_an_earlier_version_says_that_it_cannot_be_computed(tmp_path: Path) -> None:
     made = Pilot(tmp_path / "run")
     made.many("simple_voting", {(PARKS, PARKS): 20})
-    found = {f.key: f for f in findings_of(STUDY, made.run())}
+    found = {f.key: f for f in compute_findings(STUDY, made.run())}
     assert found[COUNTED].says.startswith("Cannot be computed")
     assert COMPARED not in found
 
@@ -133,7 +133,7 @@ VOTES = {  # table and column of each vote, and how many rows one answer may sta
 def test_every_vote_that_is_left_out_is_blank_and_no_other(study: str, tmp_path: Path) -> None:
     run = loosely(study, tmp_path)
     kinds = ["workbook"] if study == "workbook" else ["choice"]
-    asked = run.table("answers").filter(
+    asked = run.read_table("answers").filter(
         pl.col("kind").is_in(kinds), pl.col("role") == "participant", pl.col("missing").is_null()
     )
     left_out = asked.filter(~pl.col("how").is_in(STRICT))
@@ -142,12 +142,12 @@ def test_every_vote_that_is_left_out_is_blank_and_no_other(study: str, tmp_path:
     assert strict is not None
     tables = {name: table.collect() for name, table in strict(run, left_out).items()}
     blank = sum(
-        tables[table][column].null_count() - run.table(table)[column].null_count()
+        tables[table][column].null_count() - run.read_table(table)[column].null_count()
         for table, column in VOTES[study]
     )
     if study == "negotiation":  # C5 keeps C4's words on what it does not change
         assert left_out.height <= blank <= 2 * left_out.height
-        own = run.table("confirmations").filter(pl.col("condition").is_in(["C3", "C4"]))
+        own = run.read_table("confirmations").filter(pl.col("condition").is_in(["C3", "C4"]))
         blanked = tables["confirmations"].filter(pl.col("condition").is_in(["C3", "C4"]))
         of_these = left_out.filter(~pl.col("address").str.contains("-C5/"))
         assert blanked["confirmed"].null_count() - own["confirmed"].null_count() == of_these.height
@@ -155,8 +155,8 @@ def test_every_vote_that_is_left_out_is_blank_and_no_other(study: str, tmp_path:
         assert blank == left_out.height
     # What is left out once more is nothing more.
     nothing = strict(run, left_out.clear())
-    assert all(table.collect().equals(run.table(name)) for name, table in nothing.items())
-    keys = {f.key for f in findings_of(find_study(study), run)}
+    assert all(table.collect().equals(run.read_table(name)) for name, table in nothing.items())
+    keys = {f.key for f in compute_findings(find_study(study), run)}
     assert {COUNTED, COMPARED} <= keys
 
 
@@ -170,8 +170,8 @@ def test_the_town_hall_has_no_closed_answers_of_its_own(
 
 
 def finding(low: float, high: float, p: float = 0.5, conclusion: str = "") -> Finding:
-    chart = Intervals((("a − b", (low + high) / 2, low, high),), zero=0.0)
-    grid = Grid.of([{"of": "a", "p": p}])
+    chart = IntervalChart((("a − b", (low + high) / 2, low, high),), reference_line=0.0)
+    grid = ResultTable.from_records([{"of": "a", "p": p}])
     return Finding("f", "F", "", grid, chart, unit="person", units=50, conclusion=conclusion)
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from folkmoot.child_process import run_in_child
-from folkmoot.engine.study.consent import TRUST_ALL, Consent
-from folkmoot.engine.study.study import load_study, study_of_run
+from folkmoot.engine.study.consent import TRUST_ENV_VARIABLE, Consent
+from folkmoot.engine.study.study import find_study_of_run, load_study
 from folkmoot.engine.study.study_code import agreement_for_workers
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
@@ -34,14 +34,14 @@ async def protocol(session): ...
 STUDY = Study({title!r}, {title!r}, StudyConfig, protocol)
 """
 AGREED = STUDY.format(title="agreed")
-GIVEN = Consent(given=True)
+GIVEN = Consent(granted=True)
 MTIME, UNCHECKED_HASH = 0, 0b01  # flags of a compiled file: what Python compares before it runs it
 
 
 @pytest.fixture(autouse=True)
 def strange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A user who trusts no file unasked; modules and paths of a test are forgotten after it."""
-    monkeypatch.delenv(TRUST_ALL)
+    monkeypatch.delenv(TRUST_ENV_VARIABLE)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(sys, "path", [*sys.path])
     before = set(sys.modules)
@@ -91,7 +91,7 @@ def test_a_planted_compiled_file_is_never_loaded(folder: Path, flags: int) -> No
     run = folder / "outputs" / "r1"
     run.mkdir(parents=True)
     (run / "study.yaml").write_text("study: ./own.py\n")
-    assert study_of_run(RunFolder(run)).title == "agreed"  # agreed to above
+    assert find_study_of_run(RunFolder(run)).title == "agreed"  # agreed to above
 
 
 @pytest.mark.parametrize("flags", [MTIME, UNCHECKED_HASH])
@@ -159,7 +159,7 @@ def test_a_study_that_is_a_package_imports_its_own_modules_as_they_were_read(fol
         asked.extend(wishes)
         return True
 
-    assert title_of(folder / "own.yaml", Consent(ask=agree)) == "read"
+    assert title_of(folder / "own.yaml", Consent(ask_user=agree)) == "read"
     assert [text.partition(":")[0] for text in asked] == [
         str(package / "__init__.py"),
         str(package / "words.py"),
@@ -180,7 +180,7 @@ def test_a_module_beside_it_is_asked_about_too(folder: Path, late: bool, tmp_pat
     (folder / "helper.py").write_text(marking(mark))
     (folder / "own.py").write_text((folder / "own.py").read_text() + "# new\n")
     own = (folder / "own.py").read_bytes()
-    Consent(given=True).require_code(folder / "own.py", own)
+    Consent(granted=True).require_code_execution(folder / "own.py", own)
     with pytest.raises(InputError, match=r"helper\.py.*Python code"):
         again = load_study_file(folder / "own.yaml", consent=Consent()).study
         again.protocol.__globals__["late"]()
@@ -192,7 +192,7 @@ def test_a_module_that_takes_a_name_of_this_program_is_asked_about(
 ) -> None:
     mark = tmp_path / "mark"
     (folder / "rarely_used_library.py").write_text(marking(mark))
-    Consent(given=True).require_code(folder / "own.py", AGREED.encode())
+    Consent(granted=True).require_code_execution(folder / "own.py", AGREED.encode())
     assert title_of(folder / "own.yaml", Consent()) == "agreed"  # it puts its folder on the path
     with pytest.raises(InputError, match=r"rarely_used_library\.py"):
         importlib.import_module("rarely_used_library")
@@ -216,7 +216,7 @@ def test_what_was_agreed_to_runs_though_the_file_changes_meanwhile(
         path.symlink_to(other) if linked else path.write_bytes(other.read_bytes())
         return True
 
-    assert title_of(folder / "own.yaml", Consent(ask=exchange_and_agree)) == "agreed"
+    assert title_of(folder / "own.yaml", Consent(ask_user=exchange_and_agree)) == "agreed"
     with pytest.raises(InputError, match="Python code"):
         load_study_file(folder / "own.yaml", consent=Consent())
     assert not mark.exists()
@@ -255,7 +255,7 @@ def test_a_worker_runs_the_version_of_the_head_alone(folder: Path) -> None:
             (folder / "own.py").write_text((folder / "own.py").read_text() + "# newer\n")
             stale["versions"].pop(str(folder / "own.py"))
         with pytest.raises(InputError, match=rf"{name} is not the same"):
-            load_study(folder / "own.py", Consent(given=True, **stale))
+            load_study(folder / "own.py", Consent(granted=True, **stale))
 
 
 def test_lines_of_errors_are_those_that_were_read(folder: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.engine.settings.yaml_tree import read_tree
-from folkmoot.engine.study.study_file import load_study_file, validate
+from folkmoot.engine.settings.yaml_tree import parse_yaml
+from folkmoot.engine.study.study_file import load_study_file, validate_settings
 from folkmoot.errors import InputError
 
 STUDY = """
@@ -46,7 +46,7 @@ async def protocol(session):
 def check(config, folder):
     return [Problem("too many", key="topic.options[3]")] if len(config.topic.options) > 2 else []
 
-STUDY = Study("mine", "Mine", Config, protocol, check=check)
+STUDY = Study("mine", "Mine", Config, protocol, check_config=check)
 """
 
 GOOD = """study: ./my_study.py
@@ -258,16 +258,16 @@ def test_own_prompts_are_checked_with_the_file(folder: Path) -> None:
 def test_settings_from_python_are_checked_alike(folder: Path) -> None:
     study = load(folder, GOOD).study
     data = {"pilot_id": "one", "topic": {"description": "d", "options": ["A", "B"]}}
-    assert validate(study, data).topic.options == ("A", "B")
+    assert validate_settings(study, data).topic.options == ("A", "B")
     with pytest.raises(InputError, match=r"peopel: unknown key \(did you mean people\?\)"):
-        validate(study, {**data, "peopel": 3})
+        validate_settings(study, {**data, "peopel": 3})
     assert "peopel" not in data
     many = {**data, "topic": {"description": "d", "options": ["A", "B", "C"]}}
-    assert validate(study, many).topic.options == ("A", "B", "C")
+    assert validate_settings(study, many).topic.options == ("A", "B", "C")
     with pytest.raises(InputError, match=r"^topic\.options\[3\]: too many$"):
-        validate(study, many, folder)
+        validate_settings(study, many, folder)
     with pytest.raises(InputError, match="no such folder"):
-        validate(study, {**data, "prompts": "none"}, folder)
+        validate_settings(study, {**data, "prompts": "none"}, folder)
 
 
 @given(
@@ -290,4 +290,4 @@ def test_text_that_was_written_as_yaml_is_read_back_as_it_was(value: object) -> 
 
     # Quoted, as a person quotes what is not to be read as a number: plain 1e3 is one here.
     dumped = yaml.safe_dump(value, allow_unicode=True, default_style='"')
-    assert read_tree(dumped, "x").value == value
+    assert parse_yaml(dumped, "x").value == value

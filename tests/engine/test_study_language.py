@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.engine.run.study_language import is_english
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.scripted import ScriptedProvider
 from tests.contract.small import SMALL, small_study
 
 TOPICS = {
@@ -63,7 +63,7 @@ def test_only_the_embedded_respondent_is_asked_about(tmp_path: Path) -> None:
     path = pilot(tmp_path, *TOPICS["de"])
     checked = CliRunner().invoke(app, ["check", str(path), "--model", "openai/gpt-4o"])
     assert TOLD not in " ".join(checked.output.split())
-    scripted = Scripted(lambda _request, _address: "Parks und Gärten")
+    scripted = ScriptedProvider(lambda _request, _address: "Parks und Gärten")
     folkmoot.run(path, out=tmp_path / "run", provider=scripted)
     assert TOLD not in (tmp_path / "run" / "run.log").read_text()
 

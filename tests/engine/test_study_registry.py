@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from folkmoot.engine.study import study as registry
-from folkmoot.engine.study.study import Study, find_study, installed_studies, study_of_run
+from folkmoot.engine.study.study import Study, find_study, find_study_of_run, load_installed_studies
 from folkmoot.errors import InputError
 from folkmoot.registry import STUDIES
 from folkmoot.storage.run_folder import RunFolder
@@ -27,7 +27,7 @@ def points(monkeypatch: pytest.MonkeyPatch) -> None:
         "json": EntryPoint("json", "json:dumps", STUDIES),
         "gone": EntryPoint("gone", "folkmoot_gone:STUDY", STUDIES),
     }
-    monkeypatch.setattr(registry, "registered", lambda: named)
+    monkeypatch.setattr(registry, "registered_studies", lambda: named)
 
 
 @pytest.mark.usefixtures("points")
@@ -36,7 +36,7 @@ def test_types_that_fail_to_load_are_told_of_when_asked_for() -> None:
         find_study("gone")
     with pytest.raises(InputError, match="not a Study"):
         find_study("json")
-    studies, problems = installed_studies()
+    studies, problems = load_installed_studies()
     assert studies == []
     assert len(problems) == 2
 
@@ -61,8 +61,8 @@ def test_the_type_of_a_run_is_found_beside_its_outputs(tmp_path: Path) -> None:
     run = tmp_path / "outputs" / "r1"
     run.mkdir(parents=True)
     (run / "study.yaml").write_text("study: ./own.py\n")
-    assert study_of_run(RunFolder(run)).name == "own"
+    assert find_study_of_run(RunFolder(run)).name == "own"
     (tmp_path / "own.py").unlink()
     (run / "study.yaml").write_text("study: ./other.py\n")
     with pytest.raises(InputError, match="there is no file"):
-        study_of_run(RunFolder(run))
+        find_study_of_run(RunFolder(run))

@@ -22,13 +22,13 @@ from folkmoot.cli.app import app
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.journal.integrity import Chain, hash_content, hash_entry
 from folkmoot.engine.journal.journal import JournalReader
-from folkmoot.engine.journal.journal_file import SELECT
+from folkmoot.engine.journal.journal_file import SELECT_SQL
 from folkmoot.engine.run.verify import digests_of, verify_run
 from folkmoot.engine.session.run_context import RunContext
-from folkmoot.engine.study.study import registered, study_of_run
-from folkmoot.models.scripted import Scripted
-from folkmoot.report.document.deviations import deviations
-from folkmoot.storage.manifest import seal_manifest, sha256
+from folkmoot.engine.study.study import find_study_of_run, registered_studies
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.report.document.deviations import list_deviations
+from folkmoot.storage.manifest import file_sha256, seal_manifest
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import small_study
 from tests.engine.test_journal import older
@@ -57,7 +57,7 @@ def verify(folder: Path) -> tuple[int, str]:
 def reported(folder: Path) -> str:
     """What the report says under Deviations."""
     found = RunFolder(folder)
-    return " ".join(deviations(found, study_of_run(found)))
+    return " ".join(list_deviations(found, find_study_of_run(found)))
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -86,7 +86,7 @@ def change_journal(folder: Path, statement: str, *, cover_up: bool = False) -> N
 def hash_journal_anew(path: Path) -> None:
     """Cover up: an undamaged journal with the entries as they are now."""
     with closing(sqlite3.connect(path)) as db, db:
-        rows = db.execute(f"{SELECT} ORDER BY number").fetchall()
+        rows = db.execute(f"{SELECT_SQL} ORDER BY number").fetchall()
         db.execute("DELETE FROM entries")
         chain = Chain()
         for row in rows:
@@ -95,7 +95,7 @@ def hash_journal_anew(path: Path) -> None:
             marks = ", ".join("?" * (len(row) + 3))
             cells = (chain.length + 1, *row, content, seal)
             db.execute(f"INSERT INTO entries VALUES ({marks})", cells)
-            chain = chain.add(seal)
+            chain = chain.add_event(seal)
         db.execute("UPDATE meta SET value = ? WHERE key = 'chain'", (str(chain),))
 
 
@@ -106,12 +106,12 @@ def manifest_anew(folder: Path) -> None:
         content, record = digests_of(run, journal)
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text("utf-8"))
-    manifest["hashes"] = {name: sha256(folder / name) for name in manifest["hashes"]}
+    manifest["hashes"] = {name: file_sha256(folder / name) for name in manifest["hashes"]}
     manifest |= {"journal_digest": content, "record_digest": record}
     path.write_text(json.dumps(seal_manifest(manifest), indent=2), "utf-8")
 
 
-@pytest.mark.parametrize("study", sorted(registered()))
+@pytest.mark.parametrize("study", sorted(registered_studies()))
 def test_every_study_type_can_be_verified(study: str, tmp_path: Path) -> None:
     small, folder = small_study(study, tmp_path), tmp_path / "run"
     folkmoot.run(small, model="synthetic", out=folder)
@@ -123,7 +123,7 @@ def test_every_study_type_can_be_verified(study: str, tmp_path: Path) -> None:
     written = {p.relative_to(folder).as_posix() for p in folder.rglob("*.*") if p.is_file()}
     not_hashed = {"manifest.json", "journal.sqlite", ".lock"}
     assert set(RunFolder(folder).manifest["hashes"]) == written - not_hashed
-    assert found.tables == len(RunFolder(folder).tables()) > 0 and found.files > 2
+    assert found.tables == len(RunFolder(folder).table_names()) > 0 and found.files > 2
     assert tree(tmp_path) == before
 
 
@@ -242,7 +242,7 @@ ONE = f"address = (SELECT min(address) FROM entries WHERE {SAID})"
 def test_a_changed_reply_is_seen_by_verify_report_load_and_resume(run: Path) -> None:
     change_journal(run, f"UPDATE entries SET reply = 'I was never asked.' WHERE {ONE}")
     with JournalReader(run / "journal.sqlite") as journal:
-        ((address, _),) = journal.damage()
+        ((address, _),) = journal.find_damage()
     code, said = verify(run)
     assert code == 4 and f"{address}: changed since written" in said
     assert "journal.sqlite was changed after the run" in reported(run)
@@ -355,12 +355,12 @@ def test_what_other_code_makes_otherwise_is_no_forgery(
     change_json(run / "manifest.json", lambda m: m["software"].update(source="other"))
     change_json(run / "plan.json", lambda plan: plan["software"].update(source="other"))
     manifest_anew(run)
-    record = RunContext.record
+    record = RunContext.record_row
 
     def otherwise(self: RunContext, rows: Any, table: str, row: Any) -> None:
         record(self, rows, table, {**row, "new_column": 1} if table == "answers" else row)
 
-    monkeypatch.setattr(RunContext, "record", otherwise)
+    monkeypatch.setattr(RunContext, "record_row", otherwise)
     found = verify_run(RunFolder(run))
     assert found.differences == []
     head, *listed = found.not_compared
@@ -393,7 +393,7 @@ async def protocol(session: Session) -> None:
         said = await scope.ask(Speaker(f"p{n}"), "Well?")
         scope.record("said", {"person": n, "text": said})
 
-    await session.each(range(session.config.people), talk)
+    await session.map(range(session.config.people), talk)
 
 
 STUDY = Study(name="own", title="My own", config=Config, protocol=protocol)
@@ -406,7 +406,7 @@ def test_a_study_of_ones_own_with_a_real_model_needs_no_key_and_no_model(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "mine.yaml").write_text("study: ./own.py\nmodel: openai/test\n")
-    answers = Scripted(lambda request, address: f"reply at {address}")
+    answers = ScriptedProvider(lambda request, address: f"reply at {address}")
     out = tmp_path / "deep" / "down" / "run"
     folkmoot.run(tmp_path / "mine.yaml", provider=answers, out=out)
     monkeypatch.chdir("/")
@@ -443,16 +443,16 @@ def verify_with(folder: Path, digest: str) -> tuple[int, str]:
     return done.exit_code, " ".join(done.output.split())
 
 
-def votes_of(model: Scripted, folder: Path) -> Study:
+def votes_of(model: ScriptedProvider, folder: Path) -> Study:
     """43 votes, each of which is a row."""
 
     async def protocol(session: Session) -> None:
         async def vote(scope: Scope, number: int) -> None:
             choice = Choice(("Park", "School", "Road"))
-            said = await scope.ask(Speaker(f"p_{number:04}"), "Which one?", answer=choice)
+            said = await scope.ask(Speaker(f"p_{number:04}"), "Which one?", answer_type=choice)
             scope.record("votes", {"participant": number, "vote": said})
 
-        await session.at("votes").each(range(43), vote)
+        await session.child("votes").map(range(43), vote)
 
     study = Study("votes", "Votes", StudyConfig, protocol)
     folkmoot.run(study, {}, out=folder, provider=model)
@@ -463,7 +463,9 @@ def test_a_run_that_was_forged_whole_is_consistent_but_not_the_published_one(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "run"
-    model = Scripted(lambda _request, address: "Park" if address.endswith("/1/ask0") else "School")
+    model = ScriptedProvider(
+        lambda _request, address: "Park" if address.endswith("/1/ask0") else "School"
+    )
     study = votes_of(model, folder)
     published = digests(folder)
     with closing(sqlite3.connect(folder / "journal.sqlite")) as db, db:
@@ -472,12 +474,12 @@ def test_a_run_that_was_forged_whole_is_consistent_but_not_the_published_one(
     # The program itself writes tables, files, plan and manifest from the forged journal.
     votes_of(model, folder)
     run = RunFolder(folder)
-    assert run.table("votes")["vote"].to_list().count("Road") == 40
+    assert run.read_table("votes")["vote"].to_list().count("Road") == 40
     found = verify_run(run, study)
-    assert found.consistent and not found.verified and found.differences == []
+    assert found.is_consistent and not found.is_verified and found.differences == []
     for digest in published:
         found = verify_run(run, study, published=digest)
-        assert not found.consistent and not found.verified
+        assert not found.is_consistent and not found.is_verified
         assert "The run is not the published one" in found.differences[0]
 
 

@@ -19,12 +19,12 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot import Run, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
-from folkmoot.engine.calls.model_routing import Providers
+from folkmoot.engine.calls.model_routing import ModelRouter
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.errors import InputError, Problem
 from folkmoot.models.api_keys import _KEY_NAME
-from folkmoot.models.catalog import VENDORS, WORD_VECTORS, embedding_for, resolve
+from folkmoot.models.catalog import VENDORS, WORD_VECTOR_MODEL, embedding_for, resolve_model
 from folkmoot.models.local import word_vectors
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -81,8 +81,8 @@ def embedded_with(run: Run) -> set[str]:
         ("gemini-3-flash", "google/gemini-embedding-001"),
         ("gemini/gemini-2.5-pro", "gemini/gemini-embedding-001"),
         ("mistral/mistral-large-latest", "mistral/mistral-embed"),
-        ("synthetic", WORD_VECTORS),
-        ("local", WORD_VECTORS),
+        ("synthetic", WORD_VECTOR_MODEL),
+        ("local", WORD_VECTOR_MODEL),
         ("claude-haiku-4.5", None),
         ("kimi-k2", None),
         ("exaone-4.0", None),
@@ -93,8 +93,8 @@ def test_the_vendor_s_documented_embedding_model_goes_with_its_models(
     model: str, embeds: str | None
 ) -> None:
     assert embedding_for(model) == embeds
-    if embeds not in (None, WORD_VECTORS):
-        assert resolve(embeds).provider == resolve(model).provider
+    if embeds not in (None, WORD_VECTOR_MODEL):
+        assert resolve_model(embeds).provider == resolve_model(model).provider
 
 
 def test_texts_for_a_server_of_ones_own_do_not_go_to_the_vendor() -> None:
@@ -150,22 +150,22 @@ def test_without_an_embedding_model_nothing_is_asked_and_two_ways_out_are_named(
 def test_both_ways_out_are_taken(server: ServerThread) -> None:
     named = "openai/text-embedding-3-small"
     run = pilot(model="claude-haiku-4.5", embedding_model=named)
-    assert embedded_with(run) == {named} and not run.folder.synthetic
-    for name, model in (("wordllama", WORD_VECTORS), ("synthetic", "synthetic")):
+    assert embedded_with(run) == {named} and not run.folder.is_synthetic
+    for name, model in (("wordllama", WORD_VECTOR_MODEL), ("synthetic", "synthetic")):
         study_file(model="claude-haiku-4.5", embedding_model=name)
         here = folkmoot.run("pilot.yaml", out=name, seed=1)
         assert embedded_with(here) == {model} == {here.manifest["embedding_model"]}
-        assert not here.folder.synthetic  # nobody was answered by it
+        assert not here.folder.is_synthetic  # nobody was answered by it
         assert all(used["cost_usd"] == 0 for used in here.manifest["models"] if not used["roles"])
 
 
 def test_what_embeds_here_is_sealed_under_its_name_and_the_hash_is_taken_when_named() -> None:
     run = pilot()
-    assert run.folder.plan["sealed"]["design"]["data"]["embedding_model"] == WORD_VECTORS
-    assert embedded_with(run) == {WORD_VECTORS} and run.folder.synthetic
-    assert verify_run(run.folder).consistent
+    assert run.folder.plan["sealed"]["design"]["data"]["embedding_model"] == WORD_VECTOR_MODEL
+    assert embedded_with(run) == {WORD_VECTOR_MODEL} and run.folder.is_synthetic
+    assert verify_run(run.folder).is_consistent
     with JournalReader(run.path / "journal.sqlite") as journal:
-        assert {len(e.blob or b"") % 1024 for e in journal.entries("embed")} == {0}
+        assert {len(e.blob or b"") % 1024 for e in journal.read_entries("embed")} == {0}
     study_file(embedding_model="synthetic")
     rehearsed = folkmoot.run("pilot.yaml", model="synthetic", out="hashed")
     assert rehearsed.manifest["embedding_model"] == "synthetic"
@@ -189,9 +189,9 @@ def test_a_run_from_before_the_word_vectors_goes_on_and_is_verified_with_its_has
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as before:
-        before.setattr(Providers, "embedding", "synthetic")
+        before.setattr(ModelRouter, "resolve_embedding", "synthetic")
         run = pilot()
-    assert run.manifest["embedding_model"] == "synthetic" and verify_run(run.folder).consistent
+    assert run.manifest["embedding_model"] == "synthetic" and verify_run(run.folder).is_consistent
     (run.path / "manifest.json").unlink()
     again = folkmoot.run("pilot.yaml", out="run", seed=1)
     assert again.manifest["embedding_model"] == "synthetic"
@@ -201,13 +201,13 @@ def test_a_run_from_before_the_word_vectors_goes_on_and_is_verified_with_its_has
 def test_a_named_embedding_model_is_used_whoever_answers(server: ServerThread) -> None:
     run = pilot(model="synthetic", embedding_model="text-embedding-3-small")
     assert run.manifest["embedding_model"] == "text-embedding-3-small"
-    assert embedded_with(run) == {"text-embedding-3-small"} and run.folder.synthetic
+    assert embedded_with(run) == {"text-embedding-3-small"} and run.folder.is_synthetic
 
 
 def test_a_rehearsal_asks_no_vendor_for_anything(server: ServerThread) -> None:
     study_file(model="claude-haiku-4.5", embedding_model="text-embedding-3-small")
     run = folkmoot.run("pilot.yaml", model="synthetic", out="run")
-    assert not server.model.counts["received"] and run.folder.synthetic
+    assert not server.model.counts["received"] and run.folder.is_synthetic
 
 
 def test_studies_that_embed_nothing_need_no_embedding_model(server: ServerThread) -> None:
@@ -217,7 +217,7 @@ def test_studies_that_embed_nothing_need_no_embedding_model(server: ServerThread
     )
     assert CliRunner().invoke(app, ["check", "hall.yaml"]).exit_code == 0
     run = folkmoot.run("hall.yaml", out="hall")
-    assert run.manifest["embedding_model"] == "" and not run.folder.synthetic
+    assert run.manifest["embedding_model"] == "" and not run.folder.is_synthetic
 
 
 class Own(StudyConfig):
@@ -273,7 +273,7 @@ def test_a_wholly_synthetic_run_needs_no_list_of_roles() -> None:
 
 async def talks(session: Session) -> None:
     for name, model in (("ann", "gpt-4o"), ("bob", None)):
-        await session.at(name).ask(Speaker(name, role=name, model=model), "Hello?")
+        await session.child(name).ask(Speaker(name, role=name, model=model), "Hello?")
 
 
 def test_seats_with_models_of_their_own_count_by_seat(server: ServerThread) -> None:
@@ -283,5 +283,5 @@ def test_seats_with_models_of_their_own_count_by_seat(server: ServerThread) -> N
 
 
 def test_a_provider_of_the_caller_is_nobody_s_mark() -> None:
-    providers = Providers(StudyConfig(study="x"), None, provider=object())  # type: ignore[arg-type]
-    assert not providers.synthetic and not isinstance(providers.embedding, Problem)
+    providers = ModelRouter(StudyConfig(study="x"), None, provider=object())  # type: ignore[arg-type]
+    assert not providers.is_synthetic_only and not isinstance(providers.resolve_embedding, Problem)

@@ -20,8 +20,8 @@ from folkmoot.cli.results import withdraw_command
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.engine.seats.redaction import MARK
-from folkmoot.engine.seats.seat_manager import WITHDRAWN, Chair, Desk, Question
-from folkmoot.engine.seats.seats import Playable
+from folkmoot.engine.seats.seat_manager import WITHDRAWN, PendingQuestion, SeatManager, SeatState
+from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.seats.withdrawal import (
     DESCRIPTION,
     QUOTATION,
@@ -29,13 +29,13 @@ from folkmoot.engine.seats.withdrawal import (
     describe_texts,
     find_personal_texts,
     finish_withdrawal,
-    withdraw,
-    withdrawals,
+    read_withdrawals,
+    withdraw_texts,
 )
 from folkmoot.errors import InputError
-from folkmoot.models.scripted import Scripted
-from folkmoot.provenance import concatenate, join
-from folkmoot.storage.run_folder import RunFolder, cache_of
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.provenance import concatenate_texts, join_texts
+from folkmoot.storage.run_folder import RunFolder, cache_folder
 from tests.engine.test_seats import by_hand
 
 FOCUS = """
@@ -48,12 +48,12 @@ SPOKEN = "My grandmother's porcelain would break her heart, frankly; so I'd neve
 HIDDEN = "grandmother", "porcelain"
 
 
-def speaks(chair: Chair, question: Question) -> str | None:
+def speaks(chair: SeatState, question: PendingQuestion) -> str | None:
     """Free words that nobody else would say, whatever the form."""
-    scene = question.scene
-    if scene.form == "choice":
-        return scene.offered[0]
-    if scene.form == "json":
+    scene = question.view
+    if scene.answer_kind == "choice":
+        return scene.options[0]
+    if scene.answer_kind == "json":
         return json.dumps({"position": 0.5, "opinion": SPOKEN})
     return SPOKEN
 
@@ -86,11 +86,11 @@ def leaving_last(run: Path, study: Path) -> folkmoot.Run:
     answering = by_hand(speaks)
 
     @asynccontextmanager
-    async def host(desk: Desk):  # type: ignore[no-untyped-def]
+    async def host(desk: SeatManager):  # type: ignore[no-untyped-def]
         async with answering(desk):
             yield
             for chair in desk:
-                desk.end(chair, WITHDRAWN)
+                desk.close_seat(chair, WITHDRAWN)
 
     return folkmoot.run(study, out=run, seats=("p_0002",), host=host)
 
@@ -110,15 +110,15 @@ def test_nothing_that_the_person_wrote_is_left(study: Path) -> None:
     assert set(before) - {"journal.sqlite"} <= set(marks) | {"run.log", "log.jsonl"}
     rows = gone.table("answers").filter(pl.col("speaker_id") == "p_0002")
     assert rows["missing"].fill_null("").is_in(["withdrawn"]).all()
-    (amendment,) = withdrawals(gone.path)
-    assert amendment.by == "participant" and amendment.data["seat"] == "group_001/p_0002"
+    (amendment,) = read_withdrawals(gone.path)
+    assert amendment.author == "participant" and amendment.data["seat"] == "group_001/p_0002"
 
 
 def test_others_words_stay(study: Path) -> None:
     stays = folkmoot.run(study, out=study.parent / "a", seats=("p_0002",), host=by_hand(speaks))
     gone = leaving_last(study.parent / "b", study)
-    for name in stays.folder.tables():
-        if name not in ("answers", "exposure") and name in gone.folder.tables():
+    for name in stays.folder.table_names():
+        if name not in ("answers", "exposure") and name in gone.folder.table_names():
             was, now = stays.table(name), gone.table(name)
             texts = [c for c, kind in was.schema.items() if kind == pl.String]
             for column in texts:
@@ -133,10 +133,10 @@ def test_verify_says_what_cannot_be_recomputed_and_finds_nothing_else(study: Pat
     gone = leaving_last(study.parent / "b", study)
     found = verify_run(RunFolder(gone.path))
     assert found.differences == []
-    assert not found.consistent
+    assert not found.is_consistent
     (said,) = found.not_compared
     assert "group_001/p_0002 withdrew" in said and "cannot be recomputed" in said
-    assert found.amended == ["1 × withdrawal, by participant"]
+    assert found.amendments == ["1 × withdrawal, by participant"]
 
 
 def test_a_run_whose_words_are_gone_is_not_resumed(study: Path) -> None:
@@ -164,23 +164,23 @@ async def talk(session: Session[StudyConfig]) -> None:
     speakers["lead"] = Speaker("lead", name="Lead", role="moderator")
     own: list[str] = []
     for who in ("bo", "ann", "ann", "lead", "bo"):
-        scope = session.at(f"{who}{len(heard)}").at(who)
-        said = await scope.ask(speakers[who], "What do you say?", heard=heard, shows=())
+        scope = session.child(f"{who}{len(heard)}").child(who)
+        said = await scope.ask(speakers[who], "What do you say?", history=heard, shows=())
         turn = scope.say(speakers[who], str(said), address=scope.address)
         heard += turn
-        own += [turn.quoted] if who == "ann" else []
-    notes, both = session.at("notes"), session.at("overview")
+        own += [turn.quoted_text] if who == "ann" else []
+    notes, both = session.child("notes"), session.child("overview")
     writer = Speaker("writer", role="summarizer")
-    prompt = concatenate(("Sum up: ", join("\n", own)), plain=None)
+    prompt = concatenate_texts(("Sum up: ", join_texts("\n", own)), plain=None)
     summary = await notes.ask(writer, prompt)
     notes.say(writer, str(summary), address=notes.address, public=False)
-    text = await both.ask(writer, "Sum up the talk.", heard=heard, shows=())
+    text = await both.ask(writer, "Sum up the talk.", history=heard, shows=())
     both.say(writer, str(text), address=both.address, public=False)
-    await session.at("vectors").embed([str(summary), str(text)])
+    await session.child("vectors").embed([str(summary), str(text)])
 
 
 TALK = Study("talk", "A talk", StudyConfig, talk)
-ANN = Playable("ann")
+ANN = Seat("ann")
 
 
 def give(request: object, address: str) -> str:
@@ -193,12 +193,12 @@ def give(request: object, address: str) -> str:
 def talked(tmp_path: Path) -> RunFolder:
     settings = {"model": "openai/gpt-4o", "embedding_model": "openai/text-embedding-3-small"}
     out = tmp_path / "talk"
-    return folkmoot.run(TALK, settings, provider=Scripted(give), out=out).folder
+    return folkmoot.run(TALK, settings, provider=ScriptedProvider(give), out=out).folder
 
 
 def messages(run: RunFolder) -> dict[str, list[str]]:
     with JournalReader(run.path / "journal.sqlite") as journal:
-        asked = journal.entries("ask")
+        asked = journal.read_entries("ask")
         return {
             entry.address: [message["content"] for message in entry.request["messages"]]
             for entry in asked
@@ -209,8 +209,8 @@ def test_words_of_others_that_the_person_quoted_or_repeated_stay(talked: RunFold
     """Two cases in which a search for words erased those of everybody: the person quotes another
     speaker within a turn, or says the same as another speaker."""
     before = messages(talked)
-    withdraw(talked, find_personal_texts(talked, ANN), "researcher")
-    said = dict(talked.table("utterances").select("address", "text").iter_rows())
+    withdraw_texts(talked, find_personal_texts(talked, ANN), "researcher")
+    said = dict(talked.read_table("utterances").select("address", "text").iter_rows())
     assert said["bo0/bo/ask0"] == SAID["bo/ask0"] and said["bo4/bo/ask0"] == SAID["bo/ask1"]
     assert said["lead3/lead/ask0"].endswith("Bo told us that the river path floods every spring.")
     assert MARK.fullmatch(said["ann1/ann/ask0"]) and MARK.fullmatch(said["ann2/ann/ask0"])
@@ -225,17 +225,17 @@ async def name_speakers(session: Session[StudyConfig]) -> None:
     """Ann answers with one word, which is also a role, a stage and an id."""
     lead = Speaker("lead", role="moderator")
     for number, who in enumerate((Speaker("ann"), lead, Speaker("bo"))):
-        await session.at("opening", str(number)).ask(who, "Who should speak?")
+        await session.child("opening", str(number)).ask(who, "Who should speak?")
 
 
 def test_a_word_that_is_also_a_name_of_the_protocol_stays_in_rows_of_others(tmp_path: Path) -> None:
     study = Study("names", "Names", StudyConfig, name_speakers)
     replies = {"opening/0/ask0": "Moderator, opening\nmoderator.\nlead\nopening"}
-    model = Scripted(lambda _, address: replies.get(address, "I do."))
+    model = ScriptedProvider(lambda _, address: replies.get(address, "I do."))
     run = folkmoot.run(study, {"model": "openai/x"}, provider=model, out=tmp_path / "run").folder
-    before = run.table("answers")
-    withdraw(run, find_personal_texts(run, ANN), "researcher")
-    after = RunFolder(run.path).table("answers")
+    before = run.read_table("answers")
+    withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
+    after = RunFolder(run.path).read_table("answers")
     assert held(run.path, "Moderator, opening") == [] and after["missing"][0] == WITHDRAWN
     assert before.filter(pl.col("speaker_id") != "ann").equals(
         after.filter(pl.col("speaker_id") != "ann")
@@ -258,19 +258,19 @@ async def repeat(session: Session[StudyConfig]) -> None:
     speakers = {who: Speaker(who) for who in ("bo", "ann")}
     speakers["lead"] = Speaker("lead", role="moderator")
     for number, who in enumerate(("bo", "ann", "bo", "lead", "lead")):
-        scope = session.at(str(number), who)
-        said = await scope.ask(speakers[who], "Well?", heard=heard, shows=())
+        scope = session.child(str(number), who)
+        said = await scope.ask(speakers[who], "Well?", history=heard, shows=())
         if number:  # nobody hears what is said first
             heard += scope.say(speakers[who], str(said), address=scope.address)
 
 
 def test_what_a_speaker_had_said_before_is_no_quotation(tmp_path: Path) -> None:
     study = Study("again", "Again", StudyConfig, repeat)
-    model = Scripted(lambda _, address: AGAIN[address])
+    model = ScriptedProvider(lambda _, address: AGAIN[address])
     run = folkmoot.run(study, {"model": "openai/x"}, provider=model, out=tmp_path / "run").folder
-    before = dict(run.table("utterances").select("address", "text").iter_rows())
-    withdraw(run, find_personal_texts(run, ANN), "researcher")
-    after = dict(RunFolder(run.path).table("utterances").select("address", "text").iter_rows())
+    before = dict(run.read_table("utterances").select("address", "text").iter_rows())
+    withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
+    after = dict(RunFolder(run.path).read_table("utterances").select("address", "text").iter_rows())
     assert MARK.fullmatch(after.pop("1/ann/ask0"))
     assert after == {address: before[address] for address in after}
 
@@ -284,9 +284,9 @@ def test_quotations_by_any_speaker_are_listed_and_removed(talked: RunFolder) -> 
     }
     listed = "\n".join(describe_texts(found))
     assert "lead3/lead/ask0 (moderator lead) “I sold my grandfather's boat”" in listed
-    withdraw(talked, found, "researcher")
+    withdraw_texts(talked, found, "researcher")
     assert held(talked.path, "grandfather") == []
-    said = dict(talked.table("utterances").select("address", "text").iter_rows())
+    said = dict(talked.read_table("utterances").select("address", "text").iter_rows())
     assert said["lead3/lead/ask0"].startswith("Ann, you sold your boat: [withdrawn ")
     assert said["overview/ask0"].startswith("Both speak of water. One of them [withdrawn ")
 
@@ -295,19 +295,19 @@ def test_a_summary_of_this_person_alone_goes_with_its_embedding(talked: RunFolde
     found = find_personal_texts(talked, ANN)
     uses = {reply.address: reply.use for reply in found.replies if reply.use != QUOTATION}
     assert uses == {"notes/ask0": SUMMARY, "overview/ask0": DESCRIPTION}
-    withdraw(talked, found, "researcher")
+    withdraw_texts(talked, found, "researcher")
     assert held(talked.path, "heirloom") == []
     with JournalReader(talked.path / "journal.sqlite") as journal:
-        (vectors,) = (entry.blob for entry in journal.entries("embed"))
+        (vectors,) = (entry.blob for entry in journal.read_entries("embed"))
     summary, overview = np.frombuffer(vectors or b"", dtype=np.float32).reshape(2, -1)
     assert np.isnan(summary).all() and np.isnan(overview).all()
 
 
 def test_the_run_that_is_left_has_the_digest_that_the_amendment_names(talked: RunFolder) -> None:
-    withdraw(talked, find_personal_texts(talked, ANN), "researcher")
+    withdraw_texts(talked, find_personal_texts(talked, ANN), "researcher")
     found = verify_run(talked, TALK)
-    (amendment,) = withdrawals(talked.path)
-    assert found.differences == [] and not found.consistent
+    (amendment,) = read_withdrawals(talked.path)
+    assert found.differences == [] and not found.is_consistent
     assert found.content_digest == amendment.data["journal_digest"]
     assert amendment.data["quotations"] == ["lead3/lead/ask0", "overview/ask0"]
 
@@ -332,13 +332,13 @@ def test_an_interrupted_withdrawal_is_completed_by_the_next(
     with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", fail)
         with pytest.raises(KilledError):
-            withdraw(talked, find_personal_texts(talked, ANN), "researcher")
+            withdraw_texts(talked, find_personal_texts(talked, ANN), "researcher")
     run = RunFolder(talked.path)
     if not finish_withdrawal(run.path):
         assert "journal.sqlite" in held(run.path, "grandfather")
-        withdraw(run, find_personal_texts(run, ANN), "researcher")
+        withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
     assert held(run.path, "grandfather") == held(run.path, "heirloom") == []
-    assert len(withdrawals(run.path)) == 1
+    assert len(read_withdrawals(run.path)) == 1
     assert verify_run(run, TALK).differences == []
 
 
@@ -349,10 +349,10 @@ import os, signal, sys
 from pathlib import Path
 from folkmoot.engine.seats import withdrawal
 from folkmoot.storage.run_folder import RunFolder
-run, place = RunFolder(Path(sys.argv[1])), withdrawal.Playable("ann")
+run, place = RunFolder(Path(sys.argv[1])), withdrawal.Seat("ann")
 found = withdrawal.find_personal_texts(run, place)
 withdrawal.replace_journal = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-withdrawal.withdraw(run, found, "researcher")
+withdrawal.withdraw_texts(run, found, "researcher")
 """
     done = subprocess.run([sys.executable, "-c", code, str(talked.path)], check=False)
     assert done.returncode == -signal.SIGKILL
@@ -368,7 +368,7 @@ def test_without_a_terminal_the_texts_are_listed_and_nothing_is_deleted(
     before = held(run.path, HIDDEN[0])
     with pytest.raises(typer.Exit):
         withdraw_command(str(run.path), "p_0002", yes=False)
-    assert held(run.path, HIDDEN[0]) == before and not withdrawals(run.path)
+    assert held(run.path, HIDDEN[0]) == before and not read_withdrawals(run.path)
     told = capsys.readouterr().out
     assert "answers of this participant" in told and "Give --yes" in told
 
@@ -381,12 +381,12 @@ def test_a_researcher_can_take_a_persons_words_out_later(
     )
     run = folkmoot.run(study, out=study.parent / "a", seats=("p_0002",), host=by_hand(speaks))
     (run.path / "report.html").write_text(SPOKEN)
-    cached = cache_of(run.path) / "findings.html"  # what `folkmoot view` made
+    cached = cache_folder(run.path) / "findings.html"  # what `folkmoot view` made
     cached.parent.mkdir(parents=True)
     cached.write_text(SPOKEN)
     withdraw_command(str(run.path), "p_0002", yes=True)
     assert held(run.path, HIDDEN[0]) == held(study.parent / "cache", HIDDEN[0]) == []
-    assert withdrawals(run.path)[0].by == "researcher"
+    assert read_withdrawals(run.path)[0].author == "researcher"
     withdraw_command(str(run.path), "p_0002", yes=True)
     assert "has withdrawn from this run already" in capsys.readouterr().out
     with pytest.raises(InputError, match="no seat is called p_0001"):

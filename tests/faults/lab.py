@@ -13,8 +13,8 @@ from typing import Any
 
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.errors import StorageError
-from folkmoot.models.request import Message, Request
-from folkmoot.models.wire.openai_chat import encode
+from folkmoot.models.request import Message, ModelRequest
+from folkmoot.models.wire.openai_chat import encode_request
 from tests.default_signals import with_default_signals
 from tests.servers.answers import digest_of
 from tests.waiting import wait_until
@@ -38,7 +38,7 @@ async def protocol(session: Session) -> None:
             said = await scope.ask(who, f"Question {turn}?")
             scope.record("said", {"person": n, "turn": turn, "text": said})
 
-    await session.each(range(session.config.people), talk)
+    await session.map(range(session.config.people), talk)
 
 
 STUDY = Study(name="panel", title="A panel", config=Config, protocol=protocol)
@@ -137,8 +137,8 @@ def journaled(run: Path) -> Counter[str]:
     """How often each request (by the digest of its body on the wire) is in the journal."""
     try:
         with JournalReader(run / "journal.sqlite") as journal:
-            asked = Counter(_wire_digest(entry.request) for entry in journal.entries("ask"))
-            return asked + Counter(_embed_digest(e.request) for e in journal.entries("embed"))
+            asked = Counter(_wire_digest(entry.request) for entry in journal.read_entries("ask"))
+            return asked + Counter(_embed_digest(e.request) for e in journal.read_entries("embed"))
     except StorageError:  # there is none yet
         return Counter()
 
@@ -146,10 +146,10 @@ def journaled(run: Path) -> Counter[str]:
 def _wire_digest(request: Any) -> str:
     messages = tuple(Message(m["role"], m["content"]) for m in request["messages"])
     wire = request["model"].partition("/")[2]
-    sent = Request(
+    sent = ModelRequest(
         wire, messages, request["temperature"], request["max_tokens"], request.get("schema")
     )
-    return digest_of(encode(sent))
+    return digest_of(encode_request(sent))
 
 
 def _embed_digest(request: Any) -> str:

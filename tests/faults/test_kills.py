@@ -167,7 +167,7 @@ def for_ever() -> None:
 async def protocol(session: Session) -> None:
     await session.ask(Speaker("p"), "Well?")
     if session.config.how == "computes":
-        await session.at("a").compute(for_ever)
+        await session.child("a").compute(for_ever)
     elif session.config.how == "blocks":
         for_ever()
     while True:

@@ -20,29 +20,29 @@ DIARIES = (
 )
 
 
-class Config(coding.CodedConfig):
+class Config(coding.CodingStudyConfig):
     arm: str = "treated"
     book: str = BOOK
     diaries: tuple[str, ...] = DIARIES
     slots: dict[str, list[str]] = Field(default_factory=dict)
 
 
-def rule(text: coding.Text) -> list[coding.Coded]:
+def rule(text: coding.TextToCode) -> list[coding.AssignedCode]:
     """What a list of phrases makes of it."""
-    return [coding.Coded("too_dear", "expensive")] if "expensive" in text.text else []
+    return [coding.AssignedCode("too_dear", "expensive")] if "expensive" in text.text else []
 
 
 async def protocol(session: Session[Config]) -> None:
-    path = session.run_dir / "price.yaml"
+    path = session.run_folder / "price.yaml"
     path.write_text(session.config.book, "utf-8")
     slots = session.config.slots
     texts = [
-        coding.Text(
+        coding.TextToCode(
             f"{session.config.arm}/day{n}", said.replace("[bell]", "\a"), f"p_{n:04}", slots=slots
         )
         for n, said in enumerate(session.config.diaries)
     ]
-    codes = await coding.code(session, path, texts, rule=rule)
+    codes = await coding.code_texts(session, path, texts, rule=rule)
     session.record("outcome", {"coded": sum(map(len, codes.values())), "texts": len(codes)})
 
 

@@ -61,4 +61,4 @@ def checked(study: Path) -> str:
 
 def test_what_a_codebook_says_to_the_program_is_not_told_to_the_coder() -> None:
     book = coding.read_codebook(OPINION)
-    assert book.fixed and "fixed" not in book.yaml
+    assert book.fixed and "fixed" not in book.to_yaml

@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.errors import BudgetReached, InputError, StorageError
+from folkmoot.errors import BudgetReachedError, InputError, StorageError
 from folkmoot.kit import coding
-from folkmoot.kit.coding.post_hoc import code_afterwards
-from folkmoot.kit.coding.sheet import number_of, read_sheet, write_sheet
+from folkmoot.kit.coding.post_hoc import code_finished_run
+from folkmoot.kit.coding.sheet import anonymous_number, read_sheet, write_sheet
 from folkmoot.measures.agreement import krippendorff_alpha
-from folkmoot.storage.amendments import Amendment, amend, amendments
+from folkmoot.storage.amendments import Amendment, append_amendments, read_amendments
 from folkmoot.storage.run_folder import RunFolder
 from tests.kit.test_coding import FIRST, SECOND, by_words, coder, run
 from tests.servers.faults import FaultPlan
@@ -48,7 +48,9 @@ def journal(folder: RunFolder) -> bytes:
 
 def fill(path: Path, sheet: str, cells: dict[tuple[str, str], str], column: str) -> None:
     """Write into the column of the lines that are (text id, code or what it is said of)."""
-    cells = {(number_of("price", text), second): said for (text, second), said in cells.items()}
+    cells = {
+        (anonymous_number("price", text), second): said for (text, second), said in cells.items()
+    }
     book = load_workbook(path)
     rows = list(book[sheet].iter_rows())
     names = [c.value for c in rows[0]]
@@ -62,16 +64,16 @@ def fill(path: Path, sheet: str, cells: dict[tuple[str, str], str], column: str)
 
 def test_another_model_codes_a_finished_run_which_still_verifies(done: RunFolder) -> None:
     before = journal(done)
-    options = RunOptions(provider=coder(lambda text, _: by_words(text)[:1]))
-    code_afterwards(done, SECOND, options)
+    options = RunOptions(custom_provider=coder(lambda text, _: by_words(text)[:1]))
+    code_finished_run(done, SECOND, options)
     assert journal(done) == before
     again = RunFolder(done.path)
-    read = coding.codings(again)["price"]
-    assert [(c.name, len(c.codes)) for c in read.coders if c.by == "coder"] == [
+    read = coding.read_codings(again)["price"]
+    assert [(c.name, len(c.codes)) for c in read.coders if c.coder_role == "coder"] == [
         (FIRST, 4),
         (SECOND, 4),
     ]
-    assert read.coder is not None and read.coder.name == FIRST
+    assert read.primary_coder is not None and read.primary_coder.name == FIRST
     assert "α = " in read.note
     code, said = cli("verify", done.path)
     assert code == 0, said
@@ -81,15 +83,15 @@ def test_another_model_codes_a_finished_run_which_still_verifies(done: RunFolder
 def test_only_the_sample_can_be_coded_afterwards(tmp_path: Path) -> None:
     done = run(tmp_path, coding={"sample": 2})
     second = coder(by_words)
-    code_afterwards(done.folder, SECOND, RunOptions(provider=second), sample=True)
+    code_finished_run(done.folder, SECOND, RunOptions(custom_provider=second), sample=True)
     assert second.calls == 2
 
 
 def test_a_run_that_was_not_coded_is_coded_afterwards(tmp_path: Path) -> None:
     done = run(tmp_path, coding=False)
-    code_afterwards(done.folder, FIRST, RunOptions(provider=coder(by_words)))
-    read = coding.codings(RunFolder(done.path))["price"]
-    assert read.supports and read.of("treated/day0") == {"too_dear": "too expensive"}
+    code_finished_run(done.folder, FIRST, RunOptions(custom_provider=coder(by_words)))
+    read = coding.read_codings(RunFolder(done.path))["price"]
+    assert read.supports_findings and read.codes_of("treated/day0") == {"too_dear": "too expensive"}
 
 
 @pytest.mark.parametrize("name", [FIRST, "gpt-4o"])
@@ -105,20 +107,20 @@ def test_a_coding_that_ran_out_of_money_is_resumed_by_the_same_command(
 
     def stops(text: str, request: Any) -> Any:
         if provider.calls + first.calls > 2:
-            raise BudgetReached("used up")
+            raise BudgetReachedError("used up")
         return by_words(text)
 
     first = coder(stops)
-    with pytest.raises(BudgetReached):
-        code_afterwards(done, SECOND, RunOptions(provider=first, concurrency=1))
-    assert not amendments(done.path)
-    code_afterwards(done, SECOND, RunOptions(provider=provider))
+    with pytest.raises(BudgetReachedError):
+        code_finished_run(done, SECOND, RunOptions(custom_provider=first, concurrency=1))
+    assert not read_amendments(done.path)
+    code_finished_run(done, SECOND, RunOptions(custom_provider=provider))
     assert provider.calls == 2
-    assert [a.kind for a in amendments(done.path)] == ["coding"]
+    assert [a.kind for a in read_amendments(done.path)] == ["coding"]
 
 
 def test_a_coding_that_was_changed_afterwards_is_found(done: RunFolder) -> None:
-    code_afterwards(done, SECOND, RunOptions(provider=coder(by_words)))
+    code_finished_run(done, SECOND, RunOptions(custom_provider=coder(by_words)))
     table = next((done.path / "codings").rglob("codes.csv"))
     table.write_text(table.read_text().replace("too_dear", "fair"))
     code, said = cli("verify", done.path)
@@ -144,8 +146,8 @@ def test_a_person_corrects_the_coder_on_a_sheet(tmp_path: Path, done: RunFolder)
     code, said = cli("codes", done.path, "--read", sheet, "--by", "Ann")
     assert code == 0, said
     assert "4 amendments by Ann" in said
-    read = coding.codings(RunFolder(done.path))["price"]
-    assert {t: set(c) for t in read.texts if (c := read.of(t)) is not None} == {
+    read = coding.read_codings(RunFolder(done.path))["price"]
+    assert {t: set(c) for t in read.texts if (c := read.codes_of(t)) is not None} == {
         "treated/day0": {"too_dear"},
         "treated/day1": {"too_dear"},
         "treated/day2": {"fair"},
@@ -169,12 +171,14 @@ def test_a_person_codes_the_sample_blind_and_alpha_is_told(tmp_path: Path, done:
     said = {("treated/day0", ""): "too_dear", ("treated/day1", ""): "too_dear; fair"}
     fill(sheet, "sample", {**said, ("treated/day2", ""): "none"}, "your_codes")
     assert len(read_sheet(done, sheet, "Ann")) == 3
-    read = coding.codings(RunFolder(done.path))["price"]
-    person = next(c for c in read.coders if c.by == "person")
+    read = coding.read_codings(RunFolder(done.path))["price"]
+    person = next(c for c in read.coders if c.coder_role == "person")
     assert set(person.codes) == {"treated/day0", "treated/day1", "treated/day2"}
     # 6 units, 5 of 12 given, one disagreement: 1 − 11·2/(2·5·7).
-    assert read.agreement(person).value == pytest.approx(1 - 22 / 70)
-    assert read.by_text["treated/day1"].keys() == {("{}", "fair")}, "a blind code corrects nothing"
+    assert read.agreement_with(person).value == pytest.approx(1 - 22 / 70)
+    assert read.codes_by_text["treated/day1"].keys() == {("{}", "fair")}, (
+        "a blind code corrects nothing"
+    )
 
 
 DECIDED = """
@@ -208,13 +212,19 @@ def test_a_person_codes_what_is_said_of_several_things(tmp_path: Path) -> None:
     cells = {("treated/day1", of[what]): code for what, code in said.items()}
     fill(sheet, "sample", {**cells, ("treated/day1", of["rum", "Bo"]): "never"}, "your_codes")
     read_sheet(done, sheet, "Ann")
-    read = coding.codings(RunFolder(done.path))["price"]
-    assert read.said_of("treated/day1")[0] == ({"what": "tea", "who": "Ann"}, "gets", "one")
-    person = next(c for c in read.coders if c.by == "person")
+    read = coding.read_codings(RunFolder(done.path))["price"]
+    assert read.codes_with_target("treated/day1")[0] == (
+        {"what": "tea", "who": "Ann"},
+        "gets",
+        "one",
+    )
+    person = next(c for c in read.coders if c.coder_role == "person")
     # Codes in order: gets 2/2, gets 2/2, later/later, later/never, by Krippendorff's formula.
     expected = krippendorff_alpha([[0, 0, 1, 1], [0, 0, 1, 2]], "ordinal")
-    assert read.agreement(person).value == pytest.approx(expected)
-    assert read.agreement(person).clusters == 1, "the units of one text are no independent texts"
+    assert read.agreement_with(person).value == pytest.approx(expected)
+    assert read.agreement_with(person).clusters == 1, (
+        "the units of one text are no independent texts"
+    )
 
 
 def test_a_correction_of_other_words_than_those_there_now_counts_for_nothing(
@@ -224,13 +234,15 @@ def test_a_correction_of_other_words_than_those_there_now_counts_for_nothing(
     write_sheet(done, sheet, blind=False)
     fill(sheet, "codes", {("treated/day1", "fair"): "too_dear"}, "corrected")
     read_sheet(done, sheet, "Ann")
-    assert coding.codings(RunFolder(done.path))["price"].one("treated/day1") == "too_dear"
+    assert (
+        coding.read_codings(RunFolder(done.path))["price"].single_code("treated/day1") == "too_dear"
+    )
     study = tmp_path / "diary.yaml"
     said = ["It’s too expensive.", "Good value, once more!", "Hm.", "Hm."]
     study.write_text(f"{study.read_text()}diaries: {json.dumps(said, ensure_ascii=False)}\n")
     folkmoot.run(study, provider=coder(by_words), out=done.path, accept_changes=True)
-    read = coding.codings(RunFolder(done.path))["price"]
-    assert read.one("treated/day1") == "fair" and read.kept == (0, 0)
+    read = coding.read_codings(RunFolder(done.path))["price"]
+    assert read.single_code("treated/day1") == "fair" and read.confirmed_counts == (0, 0)
 
 
 def test_who_saw_the_codes_does_not_code_blind(tmp_path: Path, done: RunFolder) -> None:
@@ -251,7 +263,7 @@ def test_mistakes_on_a_sheet_are_told_with_their_cell(tmp_path: Path, done: RunF
     fill(sheet, "codes", {("treated/day0", "too_dear"): "too_deer"}, "corrected")
     code, said = cli("codes", done.path, "--read", sheet, "--by", "Ann")
     assert code == 2 and "codes.xlsx:codes!" in said and "did you mean too_dear?" in said
-    assert not amendments(done.path)
+    assert not read_amendments(done.path)
 
 
 @pytest.mark.parametrize("content", [b"", b"no workbook"], ids=["empty", "text"])
@@ -271,24 +283,24 @@ def test_words_of_a_model_are_no_formula_on_the_sheet(tmp_path: Path) -> None:
 
 
 def test_an_amendment_file_changed_by_hand_is_found_and_not_added_to(done: RunFolder) -> None:
-    amend(done.path, [Amendment("code", "Ann", "now", {"codebook": "price"})])
+    append_amendments(done.path, [Amendment("code", "Ann", "now", {"codebook": "price"})])
     path = done.path / "amendments.jsonl"
     path.write_text(path.read_text().replace("Ann", "Bob"))
     code, said = cli("verify", done.path)
     assert code == 4 and "amendments.jsonl was changed by hand" in said
     with pytest.raises(StorageError, match="changed by hand"):
-        amend(done.path, [Amendment("code", "Ann", "now")])
+        append_amendments(done.path, [Amendment("code", "Ann", "now")])
     path.unlink()
     assert cli("verify", done.path)[0] == 4
 
 
 def test_amendments_that_a_killed_process_did_not_name_do_not_count(done: RunFolder) -> None:
     path = done.path / "amendments.jsonl"
-    path.write_text(Amendment("code", "Ann", "now").line() + "\n")
-    assert amendments(done.path) == []
+    path.write_text(Amendment("code", "Ann", "now").to_json_line() + "\n")
+    assert read_amendments(done.path) == []
     assert "counts for nothing" in cli("verify", done.path)[1]
-    amend(done.path, [Amendment("code", "Bob", "now")])
-    assert [a.by for a in amendments(done.path)] == ["Bob"]
+    append_amendments(done.path, [Amendment("code", "Bob", "now")])
+    assert [a.author for a in read_amendments(done.path)] == ["Bob"]
     assert cli("verify", done.path)[0] == 0
 
 
@@ -300,21 +312,21 @@ def test_what_is_amended_is_read_back(
     (folder / "manifest.json").write_text("{}")
     made = [Amendment("note", by, "now", {"text": a, "other": [b]}) for by, a, b in said]
     for each in made:
-        amend(folder, [each])
-    assert amendments(folder) == made
+        append_amendments(folder, [each])
+    assert read_amendments(folder) == made
 
 
 def test_amendments_outlive_a_resume(tmp_path: Path, done: RunFolder) -> None:
-    amend(done.path, [Amendment("note", "Ann", "now")])
+    append_amendments(done.path, [Amendment("note", "Ann", "now")])
     folkmoot.run(tmp_path / "diary.yaml", provider=coder(by_words), out=done.path)
-    assert [a.by for a in amendments(done.path)] == ["Ann"]
+    assert [a.author for a in read_amendments(done.path)] == ["Ann"]
 
 
 def test_an_unfinished_run_is_not_coded(tmp_path: Path, done: RunFolder) -> None:
     manifest = json.loads((done.path / "manifest.json").read_text())
     (done.path / "manifest.json").write_text(json.dumps({**manifest, "outcome": "paused"}))
     with pytest.raises(InputError, match="not finished"):
-        code_afterwards(RunFolder(done.path), SECOND, RunOptions(provider=coder(by_words)))
+        code_finished_run(RunFolder(done.path), SECOND, RunOptions(custom_provider=coder(by_words)))
 
 
 def test_the_report_says_who_coded_and_how_well(done: RunFolder) -> None:
@@ -342,8 +354,8 @@ def test_a_coding_over_http_asks_before_it_sends_words_where_a_run_folder_says(
         assert not server.model.counts["calls"] and not server.model.log
         code, said = cli("codes", done.path, "--coder", "openai/reader", "--trust")
         assert code == 0, said
-        read = coding.codings(RunFolder(done.path))["price"]
-        assert read.supports and len(read.by_text) == 4
+        read = coding.read_codings(RunFolder(done.path))["price"]
+        assert read.supports_findings and len(read.codes_by_text) == 4
         monkeypatch.setenv("FOLKMOOT_TRUST", "1")
         assert cli("verify", done.path)[0] == 0
 

@@ -13,26 +13,26 @@ import pytest
 import folkmoot
 from folkmoot.errors import InputError, ProtocolError, RefusedError
 from folkmoot.kit import coding
-from folkmoot.kit.coding.coder import unique
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.kit.coding.coder import require_unique_texts
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from tests.kit.diary import DIARIES, STUDY
 
 FIRST, SECOND = "openai/gpt-4o", "anthropic/claude-haiku-4.5"
 Codes = list[dict[str, Any]]
 
 
-def coder(codes: Callable[[str, Request], Codes]) -> Scripted:
+def coder(codes: Callable[[str, ModelRequest], Codes]) -> ScriptedProvider:
     """A model that codes the text of a request so."""
 
-    def answer(request: Request, address: str) -> str:
+    def answer(request: ModelRequest, address: str) -> str:
         text = next(m.content for m in request.messages if m.role == "user")
         return json.dumps({"codes": codes(text, request)})
 
-    return Scripted(answer, keep=True)
+    return ScriptedProvider(answer, keep_requests=True)
 
 
-def by_words(text: str, _request: Request | None = None) -> Codes:
+def by_words(text: str, _request: ModelRequest | None = None) -> Codes:
     """The codes of someone who reads well."""
     found = []
     if "xpensive" in text:
@@ -42,7 +42,7 @@ def by_words(text: str, _request: Request | None = None) -> Codes:
     return found
 
 
-def run(tmp_path: Path, provider: Scripted | None = None, **settings: Any) -> folkmoot.Run:
+def run(tmp_path: Path, provider: ScriptedProvider | None = None, **settings: Any) -> folkmoot.Run:
     settings = {"models": {"coder": FIRST}, **settings}
     return folkmoot.run(STUDY, settings, provider=provider or coder(by_words), out=tmp_path / "run")
 
@@ -61,10 +61,10 @@ def test_a_text_gets_its_codes_with_the_quotes_that_justify_them(tmp_path: Path)
         ("treated/day3", "too_dear"),
         ("treated/day3", "fair"),
     }
-    read = coding.codings(done.folder)["price"]
-    assert read.of("treated/day0") == {"too_dear": "too expensive"}
-    assert read.of("treated/day2") == {}
-    assert read.supports
+    read = coding.read_codings(done.folder)["price"]
+    assert read.codes_of("treated/day0") == {"too_dear": "too expensive"}
+    assert read.codes_of("treated/day2") == {}
+    assert read.supports_findings
 
 
 def test_the_coder_sees_the_text_and_the_codebook_and_nothing_that_tells_the_arm(
@@ -104,22 +104,22 @@ def test_a_quote_that_is_not_in_the_text_is_refused_asked_again_and_then_dropped
     assert len(again) == len(DIARIES)
     assert "worth every penny" in again[0].messages[-1].content
     # A text whose only code was refused has no answer; it does not count as one without codes.
-    assert coding.codings(done.folder)["price"].of("treated/day2") is None
+    assert coding.read_codings(done.folder)["price"].codes_of("treated/day2") is None
 
 
 def test_a_quote_put_right_on_the_second_try_counts(tmp_path: Path) -> None:
-    def answer(request: Request, address: str) -> str:
+    def answer(request: ModelRequest, address: str) -> str:
         text = next(m.content for m in request.messages if m.role == "user")
         codes = by_words(text) if address.endswith("r1") else [{"code": "fair", "quote": "never"}]
         return json.dumps({"codes": codes})
 
-    done = run(tmp_path, Scripted(answer))
+    done = run(tmp_path, ScriptedProvider(answer))
     assert codes_by(done) == codes_by(run(tmp_path / "other"))
     assert done.table("answers")["reasks"].to_list() == [1] * len(DIARIES)
 
 
 def test_a_second_coder_codes_the_sealed_sample_and_alpha_is_known(tmp_path: Path) -> None:
-    def two(text: str, request: Request) -> Codes:
+    def two(text: str, request: ModelRequest) -> Codes:
         codes = by_words(text)
         return [c for c in codes if c["code"] != "fair"] if request.model == SECOND else codes
 
@@ -131,12 +131,12 @@ def test_a_second_coder_codes_the_sealed_sample_and_alpha_is_known(tmp_path: Pat
         ("treated/day2", "(none)"),
         ("treated/day3", "too_dear"),
     }
-    read = coding.codings(done.folder)["price"]
-    second = next(c for c in read.coders if c.by == "second_coder")
+    read = coding.read_codings(done.folder)["price"]
+    second = next(c for c in read.coders if c.coder_role == "second_coder")
     assert second.name == SECOND
     # 8 units (4 texts, 2 codes), 4 + 2 given of 16; 2 disagreements: 1 − 15·(2·2)/(2·6·10) = .5.
-    assert read.agreement(second).value == pytest.approx(0.5)
-    assert read.agreement(second, "too_dear").value == pytest.approx(1.0)
+    assert read.agreement_with(second).value == pytest.approx(0.5)
+    assert read.agreement_with(second, "too_dear").value == pytest.approx(1.0)
     assert "α = 0.50" in read.note and SECOND in read.note
 
     # A smaller sample: its texts are fixed in the plan, and only they are asked for twice.
@@ -173,16 +173,18 @@ def test_one_model_in_every_seat_leaves_no_second_coder(tmp_path: Path) -> None:
     done = folkmoot.run(STUDY, settings, model="synthetic", out=tmp_path / "run")
     assert not codes_by(done, "second_coder")
     assert "there is no second coder" in done.folder.text("run.log")
-    assert "how reliable the codes are is not known" in coding.codings(done.folder)["price"].note
+    assert (
+        "how reliable the codes are is not known" in coding.read_codings(done.folder)["price"].note
+    )
 
 
 def test_a_phrase_rule_is_compared_and_never_used(tmp_path: Path) -> None:
     nobody = coder(lambda text, _: [])
     done = run(tmp_path, nobody)
     assert codes_by(done, "rule") >= {("treated/day0", "too_dear"), ("treated/day3", "too_dear")}
-    read = coding.codings(done.folder)["price"]
-    assert not any(read.by_text.values())
-    found = coding.finding(done.folder)
+    read = coding.read_codings(done.folder)["price"]
+    assert not any(read.codes_by_text.values())
+    found = coding.coding_finding(done.folder)
     assert found is not None
     rule = next(r for r in found.grid.rows if r[1] == "rule")
     alpha = dict(zip(found.grid.columns, rule, strict=True))["alpha"]
@@ -191,12 +193,12 @@ def test_a_phrase_rule_is_compared_and_never_used(tmp_path: Path) -> None:
 
 def test_codes_of_the_embedded_coder_are_marked_and_support_no_finding(tmp_path: Path) -> None:
     done = folkmoot.run(STUDY, {}, model="synthetic", out=tmp_path / "run")
-    read = coding.codings(done.folder)["price"]
-    assert read.of("treated/day0") == {"too_dear": "Honestly, it’s far too expensive for me."}
-    assert read.of("treated/day2") == {}
+    read = coding.read_codings(done.folder)["price"]
+    assert read.codes_of("treated/day0") == {"too_dear": "Honestly, it’s far too expensive for me."}
+    assert read.codes_of("treated/day2") == {}
     assert set(done.table("codes").filter(by="coder")["coder_kind"]) == {"embedded"}
-    assert not read.supports and "support no finding" in read.note
-    assert done.folder.synthetic
+    assert not read.supports_findings and "support no finding" in read.note
+    assert done.folder.is_synthetic
     assert done.table("answers")["reasks"].sum() == 0
 
 
@@ -206,8 +208,8 @@ def test_with_coding_off_the_texts_are_kept_and_nobody_is_asked(tmp_path: Path) 
     assert not provider.calls
     assert done.table("texts")["text"].to_list() == list(DIARIES)
     assert not codes_by(done)
-    read = coding.codings(done.folder)["price"]
-    assert not read.supports and read.one("treated/day0") is None
+    read = coding.read_codings(done.folder)["price"]
+    assert not read.supports_findings and read.single_code("treated/day0") is None
 
 
 def test_an_empty_text_is_not_coded_and_says_so(tmp_path: Path) -> None:
@@ -243,7 +245,7 @@ def test_a_mistake_in_a_codebook_is_told_with_its_line(tmp_path: Path) -> None:
 
 
 def test_a_text_that_the_model_will_not_read_is_missing_with_its_reason(tmp_path: Path) -> None:
-    def refuses(text: str, _request: Request) -> Codes:
+    def refuses(text: str, _request: ModelRequest) -> Codes:
         if "dog" in text:
             raise RefusedError("too long for me", reason="too_long")
         return by_words(text)
@@ -251,7 +253,7 @@ def test_a_text_that_the_model_will_not_read_is_missing_with_its_reason(tmp_path
     done = run(tmp_path, coder(refuses))
     row = done.table("codes").filter(text_id="treated/day2", by="coder").row(0, named=True)
     assert row["code"] is None and row["refused"] == "too_long"
-    assert coding.codings(done.folder)["price"].of("treated/day2") is None
+    assert coding.read_codings(done.folder)["price"].codes_of("treated/day2") is None
 
 
 def test_coders_are_asked_at_temperature_zero(tmp_path: Path) -> None:
@@ -263,14 +265,14 @@ def test_coders_are_asked_at_temperature_zero(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "texts",
     [
-        [coding.Text("a", "Hm."), coding.Text("a", "Oh.")],
-        [coding.Text("a", "Hm.")],
+        [coding.TextToCode("a", "Hm."), coding.TextToCode("a", "Oh.")],
+        [coding.TextToCode("a", "Hm.")],
     ],
     ids=["duplicate id", "no values"],
 )
-def test_texts_that_could_not_be_told_apart_are_refused(texts: list[coding.Text]) -> None:
+def test_texts_that_could_not_be_told_apart_are_refused(texts: list[coding.TextToCode]) -> None:
     slots = {} if len(texts) == 2 else {"who": "of whom"}
     codes = (coding.Code(name="yes", definition="Yes."),)
     book = coding.Codebook(name="b", question="?", slots=slots, codes=codes)
     with pytest.raises(ProtocolError, match="coding by b"):
-        unique(texts, book)
+        require_unique_texts(texts, book)

@@ -14,18 +14,18 @@ import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.seats.seat_manager import Chair, Question, seats_in
-from folkmoot.engine.seats.withdrawal import find_personal_texts, withdraw
+from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState, read_seats
+from folkmoot.engine.seats.withdrawal import find_personal_texts, withdraw_texts
 from folkmoot.engine.settings.controls import shipped_questions
-from folkmoot.engine.study.study import registered
-from folkmoot.errors import BudgetReached, InputError
+from folkmoot.engine.study.study import registered_studies
+from folkmoot.errors import BudgetReachedError, InputError
 from folkmoot.kit.controls.asking import run_controls
 from folkmoot.kit.controls.conversations import find_decisions
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.tables import AS_DESIGNED, NEGATIVE, RETEST
 from folkmoot.measures.drift import Answers, measure_drift
 from folkmoot.randomness import generator
-from folkmoot.storage.findings import Cell, Finding
+from folkmoot.storage.findings import Finding, TableCell
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 from tests.contract.small import SMALL, people_of, small_study
 from tests.engine.test_seats import by_hand
@@ -62,29 +62,29 @@ def controlled(run: RunFolder, **settings: object) -> dict[str, Finding]:
     return {finding.key: finding for finding in control_findings(run)}
 
 
-def records(finding: Finding) -> list[Mapping[str, Cell]]:
+def records(finding: Finding) -> list[Mapping[str, TableCell]]:
     return [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
 
 
-@pytest.mark.parametrize("study", sorted(registered()))
+@pytest.mark.parametrize("study", sorted(registered_studies()))
 def test_controls_continue_the_very_conversation_and_leave_the_run_as_it_was(
     study: str, tmp_path: Path
 ) -> None:
     run = small(study, tmp_path)
     before = (run.path / JOURNAL).read_bytes()
-    tables = {name: run.table(name) for name in run.tables()}
+    tables = {name: run.read_table(name) for name in run.table_names()}
     done = run_controls(run, {"participants": 2}, RunOptions())
     assert (run.path / JOURNAL).read_bytes() == before
-    assert all(RunFolder(run.path).table(name).equals(own) for name, own in tables.items())
-    asked = done.table("control_answers")
+    assert all(RunFolder(run.path).read_table(name).equals(own) for name, own in tables.items())
+    asked = done.read_table("control_answers")
     assert asked.filter(control=NEGATIVE).height >= 2 * len(shipped_questions("en"))
     with (
         JournalReader(run.path / JOURNAL) as made,
         JournalReader(done.path / JOURNAL) as controls,
     ):
         for row in asked.filter(control=NEGATIVE).iter_rows(named=True):
-            decided = made.at(made.tries(row["decision_address"])[-1])
-            control = controls.at(row["address"])
+            decided = made.entry_at(made.tries(row["decision_address"])[-1])
+            control = controls.entry_at(row["address"])
             assert decided is not None and control is not None
             *known, reply, question = control.request["messages"]
             assert known == decided.request["messages"]
@@ -92,20 +92,20 @@ def test_controls_continue_the_very_conversation_and_leave_the_run_as_it_was(
             assert question["role"] == "user" and control.model_asked == decided.model_asked
     ended = CliRunner().invoke(app, ["verify", str(run.path)])
     assert ended.exit_code == 0, ended.output
-    assert "unattributed" not in done.table("provenance")["kind"]
+    assert "unattributed" not in done.read_table("provenance")["kind"]
 
 
 def test_a_retest_is_the_decision_without_its_answer(tmp_path: Path) -> None:
     run = pilot(tmp_path / "a")
     done = run_controls(run, {"participants": 5, "negative": False}, RunOptions())
-    rows = done.table("control_answers").filter(pl.col("control") != AS_DESIGNED)
+    rows = done.read_table("control_answers").filter(pl.col("control") != AS_DESIGNED)
     assert rows["control"].unique().to_list() == [RETEST]
     with (
         JournalReader(run.path / JOURNAL) as made,
         JournalReader(done.path / JOURNAL) as controls,
     ):
         for row in rows.iter_rows(named=True):
-            again, first = controls.at(row["address"]), made.at(row["decision_address"])
+            again, first = controls.entry_at(row["address"]), made.entry_at(row["decision_address"])
             assert again is not None and first is not None
             assert again.request["messages"] == first.request["messages"]
             assert row["expected"] == first.reply
@@ -133,20 +133,20 @@ def test_an_unstable_model_is_unreliable(tmp_path: Path) -> None:
 
 def test_controls_that_stopped_go_on_and_are_made_once(tmp_path: Path) -> None:
     run = pilot(tmp_path / "a")
-    with pytest.raises(BudgetReached):
+    with pytest.raises(BudgetReachedError):
         run_controls(run, {"participants": 3}, RunOptions(), budget_calls=10)
     assert control_findings(run) == []
     done = run_controls(run, {"participants": 3}, RunOptions())
     whole = pilot(tmp_path / "b")
     other = run_controls(whole, {"participants": 3}, RunOptions())
-    assert done.table("control_answers").equals(other.table("control_answers"))
+    assert done.read_table("control_answers").equals(other.read_table("control_answers"))
     with pytest.raises(InputError, match="has controls already"):
         run_controls(run, {}, RunOptions())
 
 
 def test_the_same_participants_are_asked_before_and_after(tmp_path: Path) -> None:
     run = pilot(tmp_path / "a")
-    asked = run_controls(run, {"participants": 7}, RunOptions()).table("control_answers")
+    asked = run_controls(run, {"participants": 7}, RunOptions()).read_table("control_answers")
     people = asked.group_by("condition", "moment").agg(pl.col("participant_id").unique().sort())
     by = {(c, m): tuple(p) for c, m, p in people.iter_rows()}
     assert by["acp", "first"] == by["acp", "final"] and len(by["acp", "final"]) == 7
@@ -158,7 +158,7 @@ def test_questions_of_ones_own_and_in_german(tmp_path: Path) -> None:
     asked = run_controls(
         run, {"participants": 2, "negative": [own], "language": "de"}, RunOptions()
     )
-    table = asked.table("control_answers").filter(control=NEGATIVE)
+    table = asked.read_table("control_answers").filter(control=NEGATIVE)
     assert table["question"].unique().to_list() == ["shoes"]
     assert table["number"].is_between(30, 50).all()
     german, english = shipped_questions("de"), shipped_questions("en")
@@ -240,7 +240,7 @@ def test_controls_go_with_a_person_who_withdraws_and_can_be_asked_again(tmp_path
     path = small_study("focus_group", tmp_path)
     people = people_of("focus_group")
 
-    def answer(_chair: Chair, question: Question) -> str:
+    def answer(_chair: SeatState, question: PendingQuestion) -> str:
         return people.reply(question.request, question.address).text
 
     seat = ("seats.count=1", "seats.as=persona")
@@ -248,8 +248,8 @@ def test_controls_go_with_a_person_who_withdraws_and_can_be_asked_again(tmp_path
         path, out=tmp_path / "run", model="synthetic", overrides=seat, host=by_hand(answer)
     ).folder
     run_controls(run, {"participants": 2}, RunOptions())
-    (place,) = seats_in(run.path)
-    withdraw(run, find_personal_texts(run, place), "Ann")
+    (place,) = read_seats(run.path)
+    withdraw_texts(run, find_personal_texts(run, place), "Ann")
     assert not (run.path / CONTROLS).exists() and control_findings(run) == []
     ended = CliRunner().invoke(app, ["verify", str(run.path)])
     assert "difference" not in ended.output and "controls is gone" not in ended.output

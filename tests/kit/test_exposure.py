@@ -19,19 +19,19 @@ from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.engine.study.strict_answers import COUNTED
 from folkmoot.kit.exposure import (
-    ELSEWHERE,
-    MISNAMED,
-    OWN,
+    FOREIGN_WORDS,
+    MISATTRIBUTED_WORDS,
+    OWN_WORDS,
     Decision,
-    Exposure,
     ExposureRow,
-    differences,
-    exposure,
-    in_prompts,
+    ExposureTable,
+    describe_deviations,
+    exposure_finding,
+    kinds_shown_to,
 )
 from folkmoot.kit.sources import count_unattributed_characters
-from folkmoot.models.scripted import Scripted
-from folkmoot.provenance import Source, SourcedText, join, quote
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.provenance import Source, SourcedText, join_texts, quote_value
 from folkmoot.report.document.html import write_report
 from folkmoot.storage.run_folder import RunFolder
 
@@ -46,12 +46,12 @@ def label(source: Source) -> str:
 
 def votes_at_tables(run: RunFolder) -> Iterator[Decision]:
     """Everybody votes with all in view that was said at their own table."""
-    said = run.table("utterances").filter("public")
+    said = run.read_table("utterances").filter("public")
     for table, who in ((table, who) for table, people in PEOPLE.items() for who in people):
         ids = said.filter(scope=table)["utterance_id"].to_list()
         own = [id for id in ids if f"/{who}/" in f"/{id}/"]
         others = [id for id in ids if id not in own]
-        shows = {"statements": others, OWN: own}
+        shows = {"statements": others, OWN_WORDS: own}
         yield Decision(f"{table}/{who}/vote/ask0", who, table, "vote", shows, (f"{table}/",))
 
 
@@ -65,17 +65,19 @@ async def hold_tables(
     said = {}
     for table, people in PEOPLE.items():
         for who in people:
-            scope = session.at(table, who)
+            scope = session.child(table, who)
             if private:
                 scope.say(Speaker(who), await scope.ask(Speaker(who), "Think."), public=False)
             text = await scope.ask(Speaker(who), "Speak.")
-            said[who] = session.at(table).say(Speaker(who), text, address=scope.address)
+            said[who] = session.child(table).say(Speaker(who), text, address=scope.address)
     for table, people in PEOPLE.items():
         for who in people:
-            texts = [said[speaker].quoted for speaker in shown.get(who, people)]
-            prompt = join("\n", map(str, texts) if plain else texts)
-            asked = session.at(table, who, "vote")
-            await asked.ask(Speaker(who), prompt, answer=Choice(("Yes", "No")), about="the bridge")
+            texts = [said[speaker].quoted_text for speaker in shown.get(who, people)]
+            prompt = join_texts("\n", map(str, texts) if plain else texts)
+            asked = session.child(table, who, "vote")
+            await asked.ask(
+                Speaker(who), prompt, answer_type=Choice(("Yes", "No")), about="the bridge"
+            )
 
 
 def talk(folder: Path, shown: Shown, says: str = "No.", **more: bool) -> Run:
@@ -84,10 +86,10 @@ def talk(folder: Path, shown: Shown, says: str = "No.", **more: bool) -> Run:
         "Tables",
         StudyConfig,
         partial(hold_tables, shown=shown, **more),
-        afterwards=Exposure(votes_at_tables, label),
+        derived_tables=ExposureTable(votes_at_tables, label),
         tables=(ExposureRow,),
     )
-    replies = Scripted(lambda _request, address: "No" if "/vote/" in address else says)
+    replies = ScriptedProvider(lambda _request, address: "No" if "/vote/" in address else says)
     return folkmoot.run(study, {}, out=folder / "run", provider=replies)
 
 
@@ -103,10 +105,14 @@ def stood(done: Run, who: str) -> dict[str, list[str]]:
 
 def test_texts_of_one_word_that_all_say_are_told_apart(tmp_path: Path) -> None:
     done = talk(tmp_path, {"bob": ["ann", "bob", "cleo"], "dan": ["dan"]})
-    assert stood(done, "ann") == {OWN: ["ann"], "statements": ["bob"]}
-    assert stood(done, "bob") == {OWN: ["bob"], "statements": ["ann"], ELSEWHERE: ["cleo"]}
-    assert stood(done, "dan") == {OWN: ["dan"]}
-    assert set(differences(done.folder)) == {
+    assert stood(done, "ann") == {OWN_WORDS: ["ann"], "statements": ["bob"]}
+    assert stood(done, "bob") == {
+        OWN_WORDS: ["bob"],
+        "statements": ["ann"],
+        FOREIGN_WORDS: ["cleo"],
+    }
+    assert stood(done, "dan") == {OWN_WORDS: ["dan"]}
+    assert set(describe_deviations(done.folder)) == {
         "here, vote: words from elsewhere should not stand in the prompt and did in 1 of 2.",
         "there, vote: statements should stand in the prompt and did not in 1 of 2.",
     }
@@ -117,7 +123,8 @@ def test_what_stood_without_its_source_did_not_stand(tmp_path: Path) -> None:
     counted = count_unattributed_characters(done.folder)
     assert len([address for address in counted if "/vote/" in address]) == 4
     assert all(
-        "should stand in the prompt and did not" in said for said in differences(done.folder)
+        "should stand in the prompt and did not" in said
+        for said in describe_deviations(done.folder)
     )
 
 
@@ -125,13 +132,13 @@ def test_a_private_thought_may_be_what_another_says_aloud(tmp_path: Path) -> Non
     """The same words, thought by everybody and said by everybody."""
     done = talk(tmp_path, {}, private=True, says="My shop lives off the lorries that stop.")
     assert not done.table("utterances")["public"].all()
-    assert differences(done.folder) == []
+    assert describe_deviations(done.folder) == []
 
 
 def test_words_under_another_speakers_name_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = Utterance.quoted.fget
+    right = Utterance.quoted_text.fget
     assert right is not None
 
     def swap(said: Utterance) -> str:
@@ -139,21 +146,21 @@ def test_words_under_another_speakers_name_are_told(
         quoted: str = right(said._replace(speaker_id="bob") if is_ann else said)
         return quoted
 
-    monkeypatch.setattr(Utterance, "quoted", property(swap))
+    monkeypatch.setattr(Utterance, "quoted_text", property(swap))
     done = talk(tmp_path, {})
-    assert stood(done, "bob")[MISNAMED] == ["ann"]
-    assert MISNAMED not in stood(done, "dan")
+    assert stood(done, "bob")[MISATTRIBUTED_WORDS] == ["ann"]
+    assert MISATTRIBUTED_WORDS not in stood(done, "dan")
 
 
 # --- a small study that claims more than it shows ------------------------------------------------
 
 
 def arms(run: RunFolder) -> dict[str, str]:
-    return dict(run.table("people").select("participant_id", "condition").iter_rows())
+    return dict(run.read_table("people").select("participant_id", "condition").iter_rows())
 
 
-LEAFLET = [quote(f"Page {n}.", "material", f"study.leaflet.{n}") for n in (1, 2)]
-SPEECH = [quote("My shop!", "material", "study.speech")]
+LEAFLET = [quote_value(f"Page {n}.", "material", f"study.leaflet.{n}") for n in (1, 2)]
+SPEECH = [quote_value("My shop!", "material", "study.speech")]
 
 
 def label_material(source: Source) -> str:
@@ -171,7 +178,7 @@ def votes(run: RunFolder) -> list[Decision]:
         Decision(
             address, who, of[who], "vote", design[of[who]], ("study.leaflet.1", "study.speech")
         )
-        for address, who in run.table("answers").select("address", "speaker_id").iter_rows()
+        for address, who in run.read_table("answers").select("address", "speaker_id").iter_rows()
     ]
 
 
@@ -179,23 +186,25 @@ def study(*, shows: dict[str, list[str]], **more: object) -> Study:
     async def protocol(session: Session) -> None:
         for n in range(4):
             who, arm = f"p{n}", "reads" if n % 2 else "hears"
-            prompt = join("\n\n", [*shows[arm], SourcedText("For or against?")])
-            await session.at(who).ask(Speaker(who), prompt, answer=Choice(("for", "against")))
+            prompt = join_texts("\n\n", [*shows[arm], SourcedText("For or against?")])
+            await session.child(who).ask(
+                Speaker(who), prompt, answer_type=Choice(("for", "against"))
+            )
             session.record("people", {"participant_id": who, "condition": arm})
 
-    design = {"afterwards": Exposure(votes, label_material), "tables": (ExposureRow,), **more}
+    design = {"afterwards": ExposureTable(votes, label_material), "tables": (ExposureRow,), **more}
     return Study(
         name="bridge",
         title="A bridge",
         config=StudyConfig,
         protocol=protocol,
-        findings=lambda run: [f for f in [exposure(run)] if f],
+        findings=lambda run: [f for f in [exposure_finding(run)] if f],
         **design,  # type: ignore[arg-type]
     )
 
 
 def run(folder: Path, study: Study) -> Run:
-    return folkmoot.run(study, {}, out=folder / "run", provider=Scripted(lambda *_: "for"))
+    return folkmoot.run(study, {}, out=folder / "run", provider=ScriptedProvider(lambda *_: "for"))
 
 
 def exposure_findings(done: Run) -> list[Finding]:
@@ -214,10 +223,10 @@ def test_the_matrix_is_clean_where_prompts_hold_what_the_design_says(tmp_path: P
         ("hears", "vote", "0 %", "100 %"),
         ("reads", "vote", "100 %", "0 %"),
     )
-    assert (finding.alarms, finding.headline, differences(done.folder)) == ((), False, [])
-    assert in_prompts(done.folder, "p1") == {"vote": ["leaflet"]}
+    assert (finding.alarms, finding.headline, describe_deviations(done.folder)) == ((), False, [])
+    assert kinds_shown_to(done.folder, "p1") == {"vote": ["leaflet"]}
     assert done.folder.codebook()["exposure"]["columns"]["share"]["meaning"]
-    assert verify_run(done.folder, done.study).consistent
+    assert verify_run(done.folder, done.study).is_consistent
 
 
 def test_a_design_that_the_prompts_do_not_keep_is_shouted_and_stays_a_run(tmp_path: Path) -> None:
@@ -231,7 +240,7 @@ def test_a_design_that_the_prompts_do_not_keep_is_shouted_and_stays_a_run(tmp_pa
     assert finding.headline
     assert ("reads", "vote", "0 %, not 100 %", "0 %") in finding.grid.rows
     assert done.manifest["outcome"] == "done" and not done.unusable
-    assert verify_run(done.folder, claims).consistent
+    assert verify_run(done.folder, claims).is_consistent
 
 
 def test_of_texts_that_are_shown_every_one_must_stand(tmp_path: Path) -> None:
@@ -255,7 +264,7 @@ def test_a_declaration_that_fails_costs_the_whole_table_and_not_the_run(
         yield from votes(run)[:2]
         raise KeyError("transcripts")
 
-    done = run(tmp_path, study(shows=AS_CLAIMED, afterwards=Exposure(broken, label_material)))
+    done = run(tmp_path, study(shows=AS_CLAIMED, afterwards=ExposureTable(broken, label_material)))
     assert done.manifest["outcome"] == "done" and done.table("exposure").is_empty()
     assert exposure_findings(done) == []
     assert "KeyError('transcripts')" in done.folder.text("run.log")

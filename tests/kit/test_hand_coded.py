@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import folkmoot.studies
-from folkmoot.conversation.sentiment import tone
-from folkmoot.conversation.transcript import EMPTY, Speaker, build_messages
+from folkmoot.conversation.sentiment import sentiment_score
+from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, build_messages
 from folkmoot.kit import coding
-from folkmoot.kit.coding.coder import Codes, quote_text, system_prompt
-from folkmoot.models.request import Request
+from folkmoot.kit.coding.coder import CodesAnswer, build_coder_prompt, quote_text
+from folkmoot.models.request import ModelRequest
 from folkmoot.respondent.replies.coder import codes_of
 from folkmoot.studies.negotiation.decision import theory_words
 
@@ -46,7 +46,7 @@ EMPTY_TALK = {
     "restated": (10, 0.76, 2),
 }
 Codings = Mapping[str, Mapping[tuple[str, str], str]]
-Texts = dict[str, tuple[coding.Text, list[str | list[str]]]]
+Texts = dict[str, tuple[coding.TextToCode, list[str | list[str]]]]
 
 
 def texts(name: str, folder: Path = HAND) -> Texts:
@@ -54,8 +54,8 @@ def texts(name: str, folder: Path = HAND) -> Texts:
     found = {}
     for number, line in enumerate((folder / f"{name}.jsonl").read_text("utf-8").splitlines()):
         row = json.loads(line)
-        text = coding.Text(
-            str(number), row["text"], about=row.get("about", {}), slots=row.get("slots", {})
+        text = coding.TextToCode(
+            str(number), row["text"], context=row.get("about", {}), slots=row.get("slots", {})
         )
         found[text.id] = (text, row["codes"])
     return found
@@ -74,32 +74,36 @@ def by_hand(name: str, some: Texts | None = None) -> Codings:
 
 
 def by(
-    name: str, coder: Callable[[coding.Codebook, coding.Text], str], some: Texts | None = None
+    name: str, coder: Callable[[coding.Codebook, coding.TextToCode], str], some: Texts | None = None
 ) -> Codings:
     """What a coder's replies come to, by the reader of replies; unreadable ones are left out."""
     found = {}
     for text, _ in (texts(name) if some is None else some).values():
-        kept = Codes(BOOKS[name], text).salvage(coder(BOOKS[name], text))
+        kept = CodesAnswer(BOOKS[name], text).salvage_reply(coder(BOOKS[name], text))
         codes = kept.value if kept else ()
-        good = {(json.dumps(dict(c.of)), c.code): c.quote for c in codes if not c.refused}
+        good = {
+            (json.dumps(dict(c.slots)), c.code): c.quote for c in codes if not c.rejection_reason
+        }
         if good or not codes:
             found[text.id] = good
     return found
 
 
-def embedded(book: coding.Codebook, text: coding.Text) -> str:
+def embedded(book: coding.Codebook, text: coding.TextToCode) -> str:
     text = quote_text(book, text)
     asked = build_messages(
-        Speaker("coder", system=system_prompt(Codes(book, text))), EMPTY, text.text
+        Speaker("coder", system=build_coder_prompt(CodesAnswer(book, text))),
+        EMPTY_TRANSCRIPT,
+        text.text,
     )
-    schema = Codes(book, text).schema
-    return codes_of(Request("synthetic", asked.messages, schema=schema, spans=asked.spans))
+    schema = CodesAnswer(book, text).schema
+    return codes_of(ModelRequest("synthetic", asked.messages, schema=schema, spans=asked.spans))
 
 
 def alpha(name: str, codes: Codings, some: Texts | None = None) -> float:
-    hand = coding.Coder("coder", "hand", "person", by_hand(name, some))
-    other = coding.Coder("second_coder", "other", "model", codes)
-    return coding.Codings(BOOKS[name], {}, (hand,)).agreement(other).value
+    hand = coding.CoderResult("coder", "hand", "person", by_hand(name, some))
+    other = coding.CoderResult("second_coder", "other", "model", codes)
+    return coding.CodebookResults(BOOKS[name], {}, (hand,)).agreement_with(other).value
 
 
 def test_every_codebook_has_a_hundred_texts_of_people_coded_by_hand() -> None:
@@ -110,7 +114,7 @@ def test_every_codebook_has_a_hundred_texts_of_people_coded_by_hand() -> None:
         for text, codes in rows.values():
             assert text.text and set(text.slots) == set(book.slots)
             for code in codes:
-                assert (code if isinstance(code, str) else code[-1]) in book.names
+                assert (code if isinstance(code, str) else code[-1]) in book.code_names
             if book.choose == "one" and not book.slots:
                 assert len(codes) == 1
 
@@ -137,9 +141,9 @@ def test_alpha_of_the_list_of_theory_words_and_the_hand() -> None:
     book = coding.Codebook(
         name="impure", question="?", codes=(coding.Code(name="impure", definition="Impure."),)
     )
-    first = coding.Coder("coder", "hand", "person", hand)
-    second = coding.Coder("rule", "lexicon", "rule", rule)
-    found = coding.Codings(book, {}, (first,)).agreement(second).value
+    first = coding.CoderResult("coder", "hand", "person", hand)
+    second = coding.CoderResult("rule", "lexicon", "rule", rule)
+    found = coding.CodebookResults(book, {}, (first,)).agreement_with(second).value
     assert found < 0.2, "the list has become a coder: say so in the docs"
 
 
@@ -147,8 +151,8 @@ def test_alpha_of_a_lexicon_of_tone_and_the_hand() -> None:
     """Plain praise and blame of products: the one thing here that a list of words reads well."""
     codes = {}
     for text_id, (text, _) in texts("opinion").items():
-        step = sum(tone(text.text) < limit for limit in (0.6, 0.2, -0.2, -0.6))
-        codes[text_id] = {("{}", BOOKS["opinion"].names[step]): ""}
+        step = sum(sentiment_score(text.text) < limit for limit in (0.6, 0.2, -0.2, -0.6))
+        codes[text_id] = {("{}", BOOKS["opinion"].code_names[step]): ""}
     assert alpha("opinion", codes) == pytest.approx(0.64, abs=0.01)
 
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from folkmoot.kit.claims import claims_finding, say_claims
 from folkmoot.measures.inference.claims import Claim, Result, Side, judge_families
-from folkmoot.storage.findings import Intervals, cell_text
+from folkmoot.storage.findings import IntervalChart, format_cell
 
 CLAIM = Claim("t.changed", ("b", "a"), family="primary", outcome="changed")
 
 
 def side(hits: int, n: int, arm: str) -> Side:
-    return Side.of([i < hits for i in range(n)], [f"{arm}{i}" for i in range(n)])
+    return Side.from_values([i < hits for i in range(n)], [f"{arm}{i}" for i in range(n)])
 
 
 def results(*counts: tuple[int, str], n: int = 100) -> list[Result]:
@@ -43,7 +43,7 @@ def test_sentence_table_and_chart_hold_the_same_numbers() -> None:
     made = claims_finding(
         "d", "D", results((40, "primary"), (14, "primary"), (30, "exploratory")), axis="changed"
     )
-    assert made is not None and isinstance(made.chart, Intervals) and made.headline
+    assert made is not None and isinstance(made.chart, IntervalChart) and made.headline
     told = [dict(zip(made.grid.columns, row, strict=True)) for row in made.grid.rows]
     assert [cells["family"] for cells in told] == ["primary", "primary", "exploratory"]
     assert f"{told[2]['first']} − {told[2]['second']}" not in made.says
@@ -78,4 +78,4 @@ def test_claims_that_the_data_do_not_hold_make_no_finding() -> None:
 
 def test_differences_of_shares_are_in_points_in_tables_too() -> None:
     cells = [("difference_points", 0.127), ("low_points", -0.046), ("high_points", 0.0)]
-    assert [cell_text(value, name) for name, value in cells] == ["+12.7", "−4.6", "+0.0"]
+    assert [format_cell(value, name) for name, value in cells] == ["+12.7", "−4.6", "+0.0"]

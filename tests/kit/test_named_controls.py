@@ -9,16 +9,16 @@ import polars as pl
 import pytest
 
 import folkmoot
-from folkmoot.cli.study_files import rehearsal
+from folkmoot.cli.study_files import run_dry_run
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.runner import load
+from folkmoot.engine.run.runner import load_study_with_options
 from folkmoot.engine.study.study_file import load_study_file
-from folkmoot.errors import BudgetReached, InputError
+from folkmoot.errors import BudgetReachedError, InputError
 from folkmoot.kit.controls.asking import run_grid_with_controls
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.tables import AS_DESIGNED, ControlRow
-from folkmoot.report.comparison.pooled import pooled
+from folkmoot.report.comparison.pooled import pooled_findings
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
 from tests.contract.small import SMALL
 
@@ -43,7 +43,7 @@ def study(folder: Path, more: str = NAMED) -> Path:
 
 
 def answers_in(run: RunFolder) -> pl.DataFrame:
-    return RunFolder(run.path / CONTROLS).table(ControlRow.table)
+    return RunFolder(run.path / CONTROLS).read_table(ControlRow.table)
 
 
 def test_named_controls_are_asked_after_the_protocol_and_sealed_before(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_named_controls_are_asked_after_the_protocol_and_sealed_before(tmp_path:
 
 def test_an_estimate_prices_each_control_as_it_is_asked(tmp_path: Path) -> None:
     path = study(tmp_path)
-    total = rehearsal(load_study_file(path), "synthetic")
+    total = run_dry_run(load_study_file(path), "synthetic")
     lines = {s.stage: s.calls for s in total.stages if s.stage.startswith("controls: ")}
     run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
     made = answers_in(run).filter((pl.col("address") != "") & (pl.col("control") != AS_DESIGNED))
@@ -83,10 +83,10 @@ def test_a_budget_covers_the_run_and_its_controls(tmp_path: Path) -> None:
     whole = folkmoot.run(study(tmp_path), model="synthetic", out=tmp_path / "whole").folder
     own = int(whole.manifest["calls"])
     path = study(tmp_path / "b", f"{NAMED}budget_calls: {own + 20}\n")
-    with pytest.raises(BudgetReached):
+    with pytest.raises(BudgetReachedError):
         folkmoot.run(path, model="synthetic", out=tmp_path / "run")
     paused = RunFolder(tmp_path / "run")
-    assert paused.finished
+    assert paused.is_finished
     assert RunFolder(paused.path / CONTROLS).manifest["calls"] <= 20
     (finding,) = control_findings(paused)
     assert "not finished" in finding.title
@@ -101,7 +101,7 @@ def test_the_cells_of_a_grid_have_controls_of_their_own(tmp_path: Path) -> None:
     options = RunOptions(model="synthetic", out=tmp_path / "grid")
     axes = {"temperature": ["0.2", "0.9"]}
     grid = run_grid_with_controls(study(tmp_path), options, axes, 1)
-    runs = [run for _, run in grid.finished().values()]
+    runs = [run for _, run in grid.finished_cells().values()]
     assert len(runs) == 2 and all(answers_in(run).height for run in runs)
 
 
@@ -112,23 +112,23 @@ def test_stated_attributes_are_in_the_personas_of_participants_alone(tmp_path: P
     options = RunOptions(model="synthetic", out=tmp_path / "grid")
     axes = {"controls.confounders": ["none", "all"]}
     grid = run_grid_with_controls(path, options, axes, 1)
-    plain, stated = (run for _, run in grid.finished().values())
+    plain, stated = (run for _, run in grid.finished_cells().values())
     with JournalReader(plain.path / JOURNAL) as before, JournalReader(stated.path / JOURNAL) as now:
-        votes = plain.table("exposure").unique("decision", maintain_order=True)
+        votes = plain.read_table("exposure").unique("decision", maintain_order=True)
         for address in votes["address"].to_list():
-            was, told = before.at(address), now.at(address)
+            was, told = before.entry_at(address), now.entry_at(address)
             assert was is not None and told is not None
             systems = [entry.request["messages"][0]["content"] for entry in (was, told)]
             assert "siblings" not in systems[0] and "With which hand do you write?" in systems[1]
             lines = [line for line in systems[1].split("\n\n") if "With which hand" not in line]
             if address.startswith("initial_vote"):  # later prompts quote what was chosen
                 assert "\n\n".join(lines) == systems[0]
-    spans = stated.table("provenance").filter(pl.col("source_id").str.contains("confounders"))
+    spans = stated.read_table("provenance").filter(pl.col("source_id").str.contains("confounders"))
     assert set(spans["kind"]) == {"persona"} and "unattributed" not in set(spans["kind"])
-    asked = stated.lazy("answers").select("address", "speaker_id", "role").collect()
+    asked = stated.scan_table("answers").select("address", "speaker_id", "role").collect()
     held = spans.select("address").unique().join(asked, on="address", how="left")
     assert set(held["role"].drop_nulls()) == {"participant"}
-    found = {finding.key: finding for finding in pooled(grid)}["effect_and_drift"]
+    found = {finding.key: finding for finding in pooled_findings(grid)}["effect_and_drift"]
     rows = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
     drifts = {(row["contrast"], row["specification"]): row["drift_share"] for row in rows}
     changed = next(contrast for contrast, _ in drifts if "simple_passive: final" in str(contrast))
@@ -185,5 +185,7 @@ def test_questions_in_a_file_are_sealed_as_they_are(tmp_path: Path) -> None:
 )
 def test_mistakes_are_told_by_key(written: str, told: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
-        load(study(tmp_path, f"controls: {written}\n"), RunOptions(model="synthetic"))
+        load_study_with_options(
+            study(tmp_path, f"controls: {written}\n"), RunOptions(model="synthetic")
+        )
     assert told in str(caught.value) and "controls" in str(caught.value)

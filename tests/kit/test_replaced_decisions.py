@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import folkmoot
-from folkmoot.conversation.answer_types import Missing, Parsed, Unreadable
+from folkmoot.conversation.answer_types import Missing, ParsedAnswer, ParseFailure
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.forms import single_field_form
@@ -46,10 +46,10 @@ def requests(
 ) -> Iterator[tuple[Mapping[str, Any], list[str], list[str]]]:
     """Rows of a control with the messages of the decision as designed and as it was asked."""
     below = RunFolder(run.path / CONTROLS)
-    rows = below.table(ControlRow.table).filter(control=control)
+    rows = below.read_table(ControlRow.table).filter(control=control)
     with JournalReader(run.path / JOURNAL) as made, JournalReader(below.path / JOURNAL) as asked:
         for row in rows.filter(pl.col("missing").is_null()).iter_rows(named=True):
-            entries = made.at(row["decision_address"]), asked.at(row["address"])
+            entries = made.entry_at(row["decision_address"]), asked.entry_at(row["address"])
             texts = [
                 [m["content"] for m in entry.request["messages"]] for entry in entries if entry
             ]
@@ -63,7 +63,7 @@ def findings(run: RunFolder) -> dict[str, Finding]:
 def test_each_version_replaces_its_texts_and_no_others(tmp_path: Path) -> None:
     run = voted(tmp_path)
     personas = dict(run.rows("participants", "participant_id", "persona"))
-    summaries = run.table("summaries")["description"].drop_nulls().to_list()
+    summaries = run.read_table("summaries")["description"].drop_nulls().to_list()
     options = ["Park improvements", "Youth job training", "Safer streets"]
     seen = set()
     for row, before, after in requests(run, NO_PERSONA):
@@ -84,7 +84,7 @@ def test_each_version_replaces_its_texts_and_no_others(tmp_path: Path) -> None:
             page, turned = before[-1], after[-1]
             assert orders_of(page, summaries) == orders_of(turned, summaries, by_heading=True)
     below = RunFolder(run.path / CONTROLS)
-    assert "unattributed" not in below.table("provenance")["kind"]
+    assert "unattributed" not in below.read_table("provenance")["kind"]
 
 
 def orders_of(text: str, parts: list[str], *, by_heading: bool = False) -> list[str]:
@@ -97,7 +97,7 @@ def orders_of(text: str, parts: list[str], *, by_heading: bool = False) -> list[
 
 def test_a_text_that_was_replied_to_is_not_replaced(tmp_path: Path) -> None:
     run = voted(tmp_path)
-    table = RunFolder(run.path / CONTROLS).table(ControlRow.table)
+    table = RunFolder(run.path / CONTROLS).read_table(ControlRow.table)
     reasons = {
         (condition, moment, control): set(own["missing"])
         for (condition, moment, control), own in table.group_by("condition", "moment", "control")
@@ -131,11 +131,11 @@ def test_a_form_with_one_closed_field_is_read_without_its_study() -> None:
     number = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 10}, {"type": "null"}]}
     form = single_field_form({"properties": {"reason": {"type": "string"}, "score": number}})
     assert form is not None and form.name == "score"
-    read = form.parse('{"reason": "so", "score": 7}')
-    assert isinstance(read, Parsed) and read.value == 7
-    assert isinstance(form.parse('{"reason": "so", "score": 70}'), Unreadable)
-    assert isinstance(form.parse('{"reason": "so", "score": null}'), Missing)
-    assert isinstance(form.parse('{"declined": true}'), Missing)
-    assert isinstance(form.parse("seven"), Unreadable)
+    read = form.parse_reply('{"reason": "so", "score": 7}')
+    assert isinstance(read, ParsedAnswer) and read.value == 7
+    assert isinstance(form.parse_reply('{"reason": "so", "score": 70}'), ParseFailure)
+    assert isinstance(form.parse_reply('{"reason": "so", "score": null}'), Missing)
+    assert isinstance(form.parse_reply('{"declined": true}'), Missing)
+    assert isinstance(form.parse_reply("seven"), ParseFailure)
     two = {"a": {"type": "integer"}, "b": {"enum": ["x", "y"]}}
     assert single_field_form({"properties": two}) is None

@@ -10,10 +10,10 @@ from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.study.study import Study
 from folkmoot.kit import coding
-from folkmoot.kit.coding.post_hoc import code_afterwards
+from folkmoot.kit.coding.post_hoc import code_finished_run
 from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
-from folkmoot.models.scripted import Scripted
-from folkmoot.provenance import join
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.provenance import join_texts
 from folkmoot.storage.run_folder import RunFolder
 from tests.kit.diary import STUDY as DIARY
 
@@ -28,12 +28,12 @@ codes:
 """
 
 
-class Config(coding.CodedConfig):
+class Config(coding.CodingStudyConfig):
     dishes: tuple[str, ...] = ("Soup", 'Pie "à la mode"')
 
 
 async def protocol(session: Session[Config]) -> None:
-    path = session.run_dir / "stance.yaml"
+    path = session.run_folder / "stance.yaml"
     path.write_text(BOOK, "utf-8")
     turns = [
         session.say(Speaker(who), await session.ask(Speaker(who), "What do you like?", shows=()))
@@ -41,9 +41,11 @@ async def protocol(session: Session[Config]) -> None:
     ]
     about = {"the menu": "\n".join(session.config.dishes)}
     slots = {"dish": session.config.dishes}
-    talk = join("\n\n", (turn.text for turn in turns))
-    plain = coding.Text("plain", "I like soup, and I do not like pie.", "Bo", about, slots)
-    await coding.code(session, path, [coding.Text("talk", talk, None, about, slots), plain])
+    talk = join_texts("\n\n", (turn.text for turn in turns))
+    plain = coding.TextToCode("plain", "I like soup, and I do not like pie.", "Bo", about, slots)
+    await coding.code_texts(
+        session, path, [coding.TextToCode("talk", talk, None, about, slots), plain]
+    )
 
 
 STUDY = Study("menu", "Menus", Config, protocol, tables=coding.TABLES)
@@ -54,7 +56,9 @@ def answer(request: object, address: str) -> str:
 
 
 def test_what_a_coder_is_shown_is_recorded_where_its_source_says(tmp_path: Path) -> None:
-    done = folkmoot.run(STUDY, {"model": "openai/gpt-4o"}, provider=Scripted(answer), out=tmp_path)
+    done = folkmoot.run(
+        STUDY, {"model": "openai/gpt-4o"}, provider=ScriptedProvider(answer), out=tmp_path
+    )
     coded = done.table("provenance").filter(address="coding/stance/talk/ask0")
     assert set(coded["kind"]) == {"material", "utterance"}
     assert coded.filter(kind="utterance")["speaker"].to_list() == ["Ann", "Bo"]
@@ -71,10 +75,10 @@ def test_what_a_coder_is_shown_is_recorded_where_its_source_says(tmp_path: Path)
 def test_the_sources_of_a_coding_afterwards_are_in_the_run_that_is_coded(tmp_path: Path) -> None:
     settings = {"model": "synthetic", "coding": "off"}
     done = folkmoot.run(DIARY, settings, out=tmp_path / "run")
-    code_afterwards(done.folder, "synthetic", RunOptions())
+    code_finished_run(done.folder, "synthetic", RunOptions())
     coded = RunFolder(done.path / "codings" / "synthetic")
     assert count_unattributed_characters(coded) == {}
-    sources = set(coded.table("provenance")["source_id"])
+    sources = set(coded.read_table("provenance")["source_id"])
     texts = done.table("texts")
     assert sources == {
         "codebooks.text/price",

@@ -24,7 +24,7 @@ from folkmoot.measures.agreement import (
 from folkmoot.measures.diversity import (
     effective_number,
     effective_ratio,
-    evenness,
+    evenness_estimate,
     spread_of_ratings,
 )
 from folkmoot.measures.inference.clustered import (
@@ -40,7 +40,7 @@ from folkmoot.measures.inference.paired_votes import paired_shares
 from folkmoot.measures.inference.proportions import between, mover, newcombe, wilson
 from folkmoot.measures.inference.rectified import rectified_difference, rectified_mean
 from folkmoot.measures.inference.regression import logistic
-from folkmoot.measures.inference.specification_curve import _predict
+from folkmoot.measures.inference.specification_curve import _prediction_interval
 from folkmoot.measures.position import Shown, position_effects
 from folkmoot.randomness import generator
 
@@ -206,7 +206,7 @@ def share_of_clusters(groups: int, p: float, icc: float, *, two: bool = False) -
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
         y = alike(rng, of, p, icc)
         if two:
-            return clustered_difference(y, of % 2 == 0, of.tolist()).within(-1, 1), 0.0
+            return clustered_difference(y, of % 2 == 0, of.tolist()).clip_bounds(-1, 1), 0.0
         return clustered_share(y, of.tolist()), p
 
     return draw
@@ -425,7 +425,7 @@ def entropy_of(shares: Floats) -> float:
 def even(n: int, shares: list[float]) -> Case:
     p = np.array(shares)
     truth = entropy_of(p) / math.log(len(p))
-    return lambda rng: (evenness(rng.multinomial(n, p)), truth)
+    return lambda rng: (evenness_estimate(rng.multinomial(n, p)), truth)
 
 
 def numbers_alike(n: int, items: int) -> Case:
@@ -503,7 +503,7 @@ def next_specification(k: int, spread: float) -> Case:
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
         people = rng.normal()
         found = people + spread * rng.normal(size=k + 1) + rng.normal(size=k + 1)
-        low, high = _predict(found[:k])
+        low, high = _prediction_interval(found[:k])
         return Estimate(float(found[:k].mean()), low, high, 100), float(found[k])
 
     return draw

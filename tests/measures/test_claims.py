@@ -28,7 +28,7 @@ from folkmoot.measures.inference.specification_curve import Curve, specification
 def side(hits: int, n: int, name: str = "", units: int = 0) -> Side:
     """`hits` ones among `n`, each a unit of its own or spread over so many units."""
     named = [f"{name}{i % units if units else i}" for i in range(n)]
-    return Side.of([float(i < hits) for i in range(n)], named)
+    return Side.from_values([float(i < hits) for i in range(n)], named)
 
 
 def test_shares_of_different_people_are_compared_by_newcombe() -> None:
@@ -42,7 +42,7 @@ def test_the_same_people_in_both_arms_are_pairs() -> None:
     assert found.value == pytest.approx(0.3) and "paired" in found.method
     rng = np.random.default_rng(0)
     level = rng.normal(0, 10, 50)
-    pairs = (Side.of(level + 1 + rng.normal(0, 0.1, 50)), Side.of(level))
+    pairs = (Side.from_values(level + 1 + rng.normal(0, 0.1, 50)), Side.from_values(level))
     assert estimate_difference(*pairs, "mean").excludes_zero
 
 
@@ -81,7 +81,7 @@ def drawn_sides(kind: str, paired: bool, per_unit: int, seed: int) -> tuple[Side
 
 def tells(result: Result) -> str:
     """What the printed p says of no difference: "yes", "no", or nothing."""
-    found = re.search(r"p (<|=) (\.\d+|1)", result.numbers)
+    found = re.search(r"p (<|=) (\.\d+|1)", result.format_numbers)
     return "" if found is None else "yes" if float(found[2]) < 0.05 else "no"
 
 
@@ -110,7 +110,7 @@ def test_verdict_p_and_interval_never_contradict_each_other(
             claim = replace(claim, margin=0.2)
         claims[claim] = drawn_sides(kind, paired, per_unit, seed)
     for result in judge_families(list(claims), lambda c: (c, *claims[c])):
-        e, apart, says = result.estimate, tells(result), result.concluded
+        e, apart, says = result.estimate, tells(result), result.describe_conclusion
         if not e.has_interval:
             assert result.why or e.p == 1.0
             continue
@@ -123,7 +123,7 @@ def test_verdict_p_and_interval_never_contradict_each_other(
         if family == "primary":
             assert (apart == "yes") == e.excludes_zero, says
         elif e.excludes_zero and apart == "no":
-            assert "by itself" in result.numbers, says
+            assert "by itself" in result.format_numbers, says
         if result.claim.direction == "different":
             assert (result.verdict == "supported") == (apart == "yes"), says
         if result.verdict == "supported":
@@ -139,14 +139,14 @@ def arms_with(rng: np.random.Generator, how: str, shift: float, other: np.ndarra
     names = [f"p{i}" for i in range(60)]
     if how == "paired share":  # some of those who do not show it in the second arm do in the first
         first = np.maximum(other, rng.random(60) < shift / 0.6)
-        return [Side.of(first, names), Side.of(other, names)]
+        return [Side.from_values(first, names), Side.from_values(other, names)]
     if how == "share":
         first = rng.random(60) < 0.4 + shift
-        return [Side.of(first, [f"a{n}" for n in names]), Side.of(other, names)]
+        return [Side.from_values(first, [f"a{n}" for n in names]), Side.from_values(other, names)]
     groups = [str(i // 6) for i in range(60)] if how == "clusters" else names
     common = rng.normal(0, 0.3, 10).repeat(6) if how == "clusters" else 0.0
     first = shift + common + rng.normal(size=60)
-    return [Side.of(first, [f"a{g}" for g in groups]), Side.of(other, groups)]
+    return [Side.from_values(first, [f"a{g}" for g in groups]), Side.from_values(other, groups)]
 
 
 def held_together(how: str, draws: int) -> int:
@@ -193,8 +193,8 @@ def test_too_few_degrees_of_freedom_are_no_test_and_the_report_says_so() -> None
         Side(np.zeros(66), tuple(units), subjects=tuple(range(66))),
     )
     result = evaluate(Claim("t.c", ("x", "y"), "mean", family="primary"), *sides)
-    assert not result.tested and not result.estimate.has_interval
-    assert "degrees of freedom, fewer than four" in result.concluded
+    assert not result.is_tested and not result.estimate.has_interval
+    assert "degrees of freedom, fewer than four" in result.describe_conclusion
     assert "not tested" in result.verdict
 
 
@@ -210,7 +210,7 @@ def over_specifications(
         noisy = 0.7 * liking + 0.7 * rng.normal(size=(2, people))
         hits = noisy < np.array([[-0.25 + effect], [-0.25]])
         arms = (
-            Side.of(row.astype(float), [f"{name}{i}" for i in range(people)])
+            Side.from_values(row.astype(float), [f"{name}{i}" for i in range(people)])
             for name, row in zip("ab", hits, strict=True)
         )
         sides[f"s{number}"] = tuple(arms)
@@ -221,29 +221,33 @@ MORE = Claim("x", ("a", "b"), direction="greater")
 
 
 def test_a_strong_effect_is_robust_and_a_refuted_direction_is_not() -> None:
-    assert over_specifications(1.0, MORE).word == "robust"
-    assert over_specifications(-1.0, MORE).word == "fragile"
+    assert over_specifications(1.0, MORE).robustness_word == "robust"
+    assert over_specifications(-1.0, MORE).robustness_word == "fragile"
     beyond = Claim("x", ("a", "b"), direction="greater", margin=0.6)
-    assert over_specifications(1.0, beyond).word == "fragile"
+    assert over_specifications(1.0, beyond).robustness_word == "fragile"
 
 
 def test_an_equivalence_that_all_specifications_support_is_robust() -> None:
     claim = Claim("x", ("a", "b"), direction="equivalent", margin=0.15)
-    assert over_specifications(0.0, claim, people=2_000).word == "robust"
-    assert over_specifications(1.0, claim, people=2_000).word == "fragile"
+    assert over_specifications(0.0, claim, people=2_000).robustness_word == "robust"
+    assert over_specifications(1.0, claim, people=2_000).robustness_word == "fragile"
 
 
 @pytest.mark.parametrize("direction", ["greater", "different"])
 def test_noise_is_rarely_robust(direction: str) -> None:
     claim = Claim("x", ("a", "b"), direction=direction)  # type: ignore[arg-type]
-    words = [over_specifications(0.0, claim, 30, seed).word for seed in range(100)]
+    words = [over_specifications(0.0, claim, 30, seed).robustness_word for seed in range(100)]
     assert words.count("robust") <= 7
 
 
 def test_identical_specifications_count_once() -> None:
     same = (side(40, 100, "a"), side(10, 100, "b"))
     curve = specification_curve(MORE, {"one": same, "again": same})
-    assert (len(curve.estimates), curve.merged, curve.word) == (1, 1, "one specification")
+    assert (len(curve.estimates), curve.merged, curve.robustness_word) == (
+        1,
+        1,
+        "one specification",
+    )
 
 
 def test_a_further_specification_is_predicted_from_the_spread() -> None:

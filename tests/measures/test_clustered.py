@@ -107,7 +107,7 @@ def test_one_cluster_has_no_interval():
 def test_fewer_than_five_clusters_are_shown_one_by_one():
     after, before = [2.0, 3.0, 5.0, 4.0], [1.0, 1.0, 2.0, 0.0]
     found = paired_difference(after, before, list("abcd"))
-    assert (found.value, found.units) == (2.5, 4)
+    assert (found.value, found.unit_count) == (2.5, 4)
     assert not found.has_interval and math.isnan(found.low) and math.isnan(found.p)
     assert found.each == (1.0, 2.0, 3.0, 4.0)
     assert clustered_mean([1.0, 3.0, 7.0], list("aab")).each == (2.0, 7.0)

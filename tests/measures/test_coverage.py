@@ -17,7 +17,7 @@ from folkmoot.measures.agreement import (
     krippendorff_alpha,
     krippendorff_interval,
 )
-from folkmoot.measures.diversity import effective_ratio, evenness, spread_of_ratings
+from folkmoot.measures.diversity import effective_ratio, evenness_estimate, spread_of_ratings
 from folkmoot.measures.inference.proportions import newcombe, wilson
 from tests.measures.coverage import ABOVE_97, CASES, cover, estimator
 
@@ -87,15 +87,15 @@ def test_evenness_is_the_jackknife_over_people() -> None:
     others = [entropy(votes[:n] + votes[n + 1 :]) for n in range(30)]
     middle, error = left_out(others, entropy(votes))
     reach = t.ppf(0.975, 29) * math.sqrt(error**2 + 3 / (2 * 30**2))
-    e = evenness([12, 8, 5, 5])
+    e = evenness_estimate([12, 8, 5, 5])
     assert e.value == pytest.approx(middle / math.log(4))
     assert e.low == pytest.approx((middle - reach) / math.log(4))
     assert e.high == pytest.approx(min(1, (middle + reach) / math.log(4)))
-    assert not evenness([9, 5, 5]).has_interval
+    assert not evenness_estimate([9, 5, 5]).has_interval
 
 
 def test_the_evenness_of_a_few_dissenters_has_exact_bounds() -> None:
-    e = evenness([97, 2, 1, 0, 0])
+    e = evenness_estimate([97, 2, 1, 0, 0])
     low, high = proportion_confint(3, 100, method="beta")
     for bound, share in ((e.low, low), (e.high, high)):
         spread = share * math.log(4) if bound == e.high else 0.0

@@ -11,18 +11,18 @@ import pytest
 
 from folkmoot.measures.diagnostics import (
     acquiescence,
-    cut,
+    check_answers,
+    check_cut_replies,
+    check_sycophancy,
     instability,
     looks_like_refusal,
     malformed,
-    of_answers,
     off_list,
     over_length,
     position_bias,
     refusals,
     shrinking_numbers,
     shrinking_variance,
-    sycophancy,
     yes_share,
 )
 from folkmoot.measures.position import Shown
@@ -148,10 +148,10 @@ def test_malformed_and_off_list_look_at_their_own_kinds():
 
 def test_a_single_cut_reply_is_flagged_and_silence_about_it_is_not_a_pass():
     whole = [row(finish="stop") for _ in range(99)]
-    assert cut(whole).verdict == "passed"
-    assert cut([*whole, row("text", finish="length")]).verdict == "failed"
-    assert cut([*whole, row("text", finish="length:model")]).verdict == "failed"
-    assert cut([row(finish="unknown"), row()]).verdict == "not known"
+    assert check_cut_replies(whole).verdict == "passed"
+    assert check_cut_replies([*whole, row("text", finish="length")]).verdict == "failed"
+    assert check_cut_replies([*whole, row("text", finish="length:model")]).verdict == "failed"
+    assert check_cut_replies([row(finish="unknown"), row()]).verdict == "not known"
 
 
 def test_over_length_of_choices_and_of_texts():
@@ -266,22 +266,22 @@ def test_of_answers_reads_the_table_of_any_study():
         for i in range(6_000)
         for shown in [OPTION_NAMES if i % 2 else OPTION_NAMES[::-1]]
     ]
-    found = {c.key: c for c in of_answers(rows)}
+    found = {c.key: c for c in check_answers(rows)}
     assert found["off_list"].verdict == "passed"
     assert found["position_bias"].verdict == "passed"
     assert found["malformed"].verdict == "not known"
     always_first = [{**r, "value": json.loads(r["options"])[0]} for r in rows[:60]]
-    biased = {c.key: c for c in of_answers(always_first)}["position_bias"]
+    biased = {c.key: c for c in check_answers(always_first)}["position_bias"]
     assert biased.verdict == "failed"
 
 
 def test_sycophancy():
-    assert sycophancy((40, 100), (7, 100)).verdict == "failed"
-    assert sycophancy((9, 100), (7, 100)).verdict != "failed"
-    assert sycophancy(None, (7, 100), yielded=(90, 100)).verdict == "failed"
-    assert sycophancy(None, None, ["No."] * 30, yielded=(30, 100)).verdict != "failed"
-    assert sycophancy(None, None, ["You're right, I agree."] * 30).verdict == "failed"
-    assert sycophancy(None, None).verdict == "not known"
+    assert check_sycophancy((40, 100), (7, 100)).verdict == "failed"
+    assert check_sycophancy((9, 100), (7, 100)).verdict != "failed"
+    assert check_sycophancy(None, (7, 100), yielded=(90, 100)).verdict == "failed"
+    assert check_sycophancy(None, None, ["No."] * 30, yielded=(30, 100)).verdict != "failed"
+    assert check_sycophancy(None, None, ["You're right, I agree."] * 30).verdict == "failed"
+    assert check_sycophancy(None, None).verdict == "not known"
 
 
 def test_the_spread_of_votes_is_judged_on_both_sides():

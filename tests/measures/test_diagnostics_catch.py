@@ -20,6 +20,7 @@ from folkmoot import Choice, Json, Missing, Number, Session, Speaker, Study, Stu
 from folkmoot.measures.diagnostics import (
     Check,
     acquiescence,
+    check_sycophancy,
     instability,
     malformed,
     off_list,
@@ -27,11 +28,10 @@ from folkmoot.measures.diagnostics import (
     position_bias,
     refusals,
     shrinking_numbers,
-    sycophancy,
 )
 from folkmoot.measures.position import Shown
 from folkmoot.measures.retest import Repeat
-from folkmoot.provenance import quote
+from folkmoot.provenance import quote_value
 
 PEOPLE = 40
 OPTIONS = ("A covered market", "Free evening buses", "A public swimming pool")
@@ -54,7 +54,7 @@ async def questionnaire(session: Session) -> None:
         order = tuple(OPTIONS[int(i)] for i in scope.rng.permutation(3))
         listed = "\n".join(f"{k}. {o}" for k, o in enumerate(order, 1))
         card = f"You are a {JOBS[int(n) % len(JOBS)]} who lives at number {n} of the street."
-        persona = quote(card, "persona", f"residents.card/{n}", n)
+        persona = quote_value(card, "persona", f"residents.card/{n}", n)
         topic = (
             f"The town decides what to build.\n\nThe options are:\n{listed}\n\nStay in character."
         )
@@ -89,7 +89,7 @@ async def questionnaire(session: Session) -> None:
         session_row["why"] = str(why)
         scope.record("votes", session_row)
 
-    await session.each([str(n) for n in range(PEOPLE)], one)
+    await session.map([str(n) for n in range(PEOPLE)], one)
 
 
 STUDY = Study("questionnaire", "A questionnaire", StudyConfig, questionnaire)
@@ -146,7 +146,7 @@ CHECKS = {
     "instability": lambda s: instability(asked_again(s)),
     "position_bias": lambda s: position_bias(orders(s)),
     "acquiescence": agreement,
-    "sycophancy": lambda s: sycophancy(moved(s, "pushed"), moved(s, "second")),
+    "sycophancy": lambda s: check_sycophancy(moved(s, "pushed"), moved(s, "second")),
     "shrinking_variance": lambda s: shrinking_numbers(
         s.votes.select(f"item{k}" for k in range(len(ITEMS))).to_numpy().astype(float), 0, 10
     ),

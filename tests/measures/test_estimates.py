@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from folkmoot.measures.inference.estimates import dollars
+from folkmoot.measures.inference.estimates import format_dollars
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from folkmoot.measures.inference.estimates import dollars
     ],
 )
 def test_money_is_never_zero_when_it_is_unknown_or_small(cost: float | None, said: str) -> None:
-    assert dollars(cost) == said
+    assert format_dollars(cost) == said

@@ -78,7 +78,7 @@ def test_transition_table_counts_and_refuses_strangers():
 def test_moves_towards():
     found = moves_towards("aaaab", "abcab", "bbbba", options=3)
     assert (found.to_target, found.elsewhere, found.stayed) == (1, 1, 3)
-    assert found.moved == 2
+    assert found.moved_count == 2
     assert found.by_chance == 1.0
 
 

@@ -43,7 +43,7 @@ def test_each_verdict_in_each_direction_has_a_phrase_that_says_no_more() -> None
 
 def result(first: int, second: int, claim: Claim, n: int = 100) -> Result:
     sides = [
-        Side.of([i < hits for i in range(n)], [f"{arm}{i}" for i in range(n)])
+        Side.from_values([i < hits for i in range(n)], [f"{arm}{i}" for i in range(n)])
         for arm, hits in (("a", first), ("b", second))
     ]
     return evaluate(claim, sides[0], sides[1])
@@ -64,11 +64,13 @@ def result(first: int, second: int, claim: Claim, n: int = 100) -> Result:
 )
 def test_phrases(hits: tuple[int, int], direction: Direction, margin: float, says: str) -> None:
     claim = Claim("t.c", ("x", "y"), direction=direction, margin=margin, family="primary")
-    assert result(*hits, claim).phrase == says
+    assert result(*hits, claim).verdict_phrase == says
 
 
 def test_too_few_units_are_called_not_tested() -> None:
-    assert result(2, 1, Claim("t.c", ("x", "y"), family="primary"), n=4).phrase == "not tested"
+    assert (
+        result(2, 1, Claim("t.c", ("x", "y"), family="primary"), n=4).verdict_phrase == "not tested"
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from folkmoot.errors import FatalModelError, QuotaError, TransientError
-from folkmoot.models.request import Message, ProviderSettings, Request
-from folkmoot.models.wire.anthropic_messages import decode, encode, provider
+from folkmoot.models.request import Message, ModelRequest, ProviderSettings
+from folkmoot.models.wire.anthropic_messages import decode_reply, encode_request, provider
 from folkmoot.models.wire.capabilities import Capabilities
 from tests.servers.faults import FaultPlan
 from tests.servers.model_server import ModelServer
@@ -24,30 +24,32 @@ SCHEMA = {"type": "object", "properties": {"choice": {"type": "string"}}, "requi
 
 
 def test_the_system_prompt_stands_apart_and_a_limit_is_always_there() -> None:
-    body = encode(Request("claude-haiku-4-5", ASKED, temperature=0.2))
+    body = encode_request(ModelRequest("claude-haiku-4-5", ASKED, temperature=0.2))
     assert body["system"] == "You are Ann."
     assert [m["role"] for m in body["messages"]] == ["user", "assistant", "user"]
     assert body["max_tokens"] > 0 and body["temperature"] == 0.2
 
 
 def test_a_conversation_never_begins_with_the_assistant() -> None:
-    body = encode(Request("m", (Message("assistant", "I said."), Message("user", "And?"))))
+    body = encode_request(
+        ModelRequest("m", (Message("assistant", "I said."), Message("user", "And?")))
+    )
     assert [m["role"] for m in body["messages"]] == ["user", "assistant", "user"]
 
 
 def test_a_system_message_that_is_not_taken_stands_in_one_place_only() -> None:
     free = {"type": "object", "properties": {"m": {"type": "object"}}}
-    for request in (Request("m", ASKED), Request("m", ASKED, schema=free)):
-        body = encode(request, Capabilities(system=False))
+    for request in (ModelRequest("m", ASKED), ModelRequest("m", ASKED, schema=free)):
+        body = encode_request(request, Capabilities(system=False))
         assert "system" not in body
         assert body["messages"][0]["content"].startswith("You are Ann.\n\n")
 
 
 def test_a_free_form_mapping_is_asked_for_by_the_prompt() -> None:
     free = {"type": "object", "properties": {"m": {"type": "object"}}}
-    body = encode(Request("m", ASKED, schema=free))
+    body = encode_request(ModelRequest("m", ASKED, schema=free))
     assert "output_config" not in body and "JSON schema" in str(body["messages"][-1]["content"])
-    assert "output_config" in encode(Request("m", ASKED, schema=SCHEMA))
+    assert "output_config" in encode_request(ModelRequest("m", ASKED, schema=SCHEMA))
 
 
 def test_a_reply() -> None:
@@ -64,10 +66,10 @@ def test_a_reply() -> None:
         "anthropic-ratelimit-requests-remaining": "49",
         "anthropic-ratelimit-requests-reset": "2001-01-01T00:00:00Z",
     }
-    reply = decode(200, headers, json.dumps(data).encode())
+    reply = decode_reply(200, headers, json.dumps(data).encode())
     assert (reply.text, reply.finish, reply.request_id) == ("Yes", "length", "msg_1")
     assert (reply.usage.input_tokens, reply.usage.cached_tokens) == (12, 7)
-    assert reply.hints == {
+    assert reply.rate_limit_hints == {
         "requests_limit": 50,
         "requests_remaining": 49,
         "requests_reset": 0.0,  # a time that has passed
@@ -76,15 +78,15 @@ def test_a_reply() -> None:
 
 def test_a_refusal_is_an_outcome() -> None:
     data = {"content": [], "stop_reason": "refusal"}
-    assert decode(200, {}, json.dumps(data).encode()).finish == "refused:refused"
+    assert decode_reply(200, {}, json.dumps(data).encode()).finish == "refused:refused"
 
 
 def test_an_empty_account_and_an_overload_are_told_apart() -> None:
     body = {"error": {"type": "invalid_request_error", "message": "Your credit balance is too low"}}
     with pytest.raises(QuotaError):
-        decode(400, {}, json.dumps(body).encode())
+        decode_reply(400, {}, json.dumps(body).encode())
     with pytest.raises(TransientError):
-        decode(529, {}, b'{"error": {"type": "overloaded_error", "message": "Overloaded"}}')
+        decode_reply(529, {}, b'{"error": {"type": "overloaded_error", "message": "Overloaded"}}')
 
 
 async def test_against_the_server() -> None:
@@ -92,14 +94,14 @@ async def test_against_the_server() -> None:
     async with TestServer(server.app()) as running:
         url = str(running.make_url("/"))
         model = provider(ProviderSettings(base_url=url, api_key="right"))
-        request = Request("m", ASKED, schema=SCHEMA)
-        replies = [await model.complete(request, address="a") for _ in range(2)]
+        request = ModelRequest("m", ASKED, schema=SCHEMA)
+        replies = [await model.complete_request(request, address="a") for _ in range(2)]
         assert replies[0].text == replies[1].text != ""
         assert server.counts["format_refused"] == 1
         with pytest.raises(FatalModelError, match="embedding_model"):
-            await model.embed("m", ["a"], address="a")
+            await model.embed_texts("m", ["a"], address="a")
         await model.close()
         wrong = provider(ProviderSettings(base_url=url, api_key="wrong"))
         with pytest.raises(FatalModelError, match="key"):
-            await wrong.complete(request, address="a")
+            await wrong.complete_request(request, address="a")
         await wrong.close()

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from folkmoot import EMPTY, Run, Session, Speaker, Study, StudyConfig, Utterance, run
+from folkmoot import EMPTY_TRANSCRIPT, Run, Session, Speaker, Study, StudyConfig, Utterance, run
 from folkmoot.conversation.prompts import Prompt, PromptLibrary
 from folkmoot.conversation.transcript import build_messages
 from folkmoot.engine.journal.journal import JournalReader
-from folkmoot.engine.run.dry_run import rehearsed
+from folkmoot.engine.run.dry_run import estimate_run
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.runner import from_python, load, run_study
-from folkmoot.models.catalog import resolve
-from folkmoot.models.prices import rate_for
-from folkmoot.models.request import Message, Request, Usage
+from folkmoot.engine.run.runner import load_study_with_options, run_study, study_from_settings
+from folkmoot.models.catalog import resolve_model
+from folkmoot.models.prices import find_price
+from folkmoot.models.request import Message, ModelRequest, Usage
 from folkmoot.models.wire import anthropic_messages, openai_chat
-from folkmoot.report.document.trust import trust
+from folkmoot.report.document.trust import build_trust_section
 from folkmoot.storage.run_folder import JOURNAL
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -35,13 +35,13 @@ PEOPLE, TURNS = 3, 4
 
 async def dialogues(session: Session) -> None:
     async def one(scope: Any, number: int) -> None:
-        who, heard = Speaker(f"p{number}", system=f"{number}: {LONG}"), EMPTY
+        who, heard = Speaker(f"p{number}", system=f"{number}: {LONG}"), EMPTY_TRANSCRIPT
         for turn in range(TURNS):
             asked = f"Turn {turn}: what do you say?"
             said = await scope.ask(who, asked, heard=heard)
             heard = heard + Utterance("", asked) + Utterance(who.id, said)
 
-    await session.each(range(PEOPLE), one)
+    await session.map(range(PEOPLE), one)
 
 
 STUDY = Study(name="dialogues", title="Dialogues", config=StudyConfig, protocol=dialogues)
@@ -49,10 +49,10 @@ STUDY = Study(name="dialogues", title="Dialogues", config=StudyConfig, protocol=
 
 async def talk(session: Session) -> None:
     """Three hear each other; the prompts to them are no part of the conversation."""
-    heard = EMPTY
+    heard = EMPTY_TRANSCRIPT
     for turn in range(12):
         who = Speaker(f"p{turn % 3}", system=f"{turn % 3}: {LONG}")
-        said = await session.at(f"turn{turn}").ask(who, f"{turn}: {LONG}. Go on.", heard=heard)
+        said = await session.child(f"turn{turn}").ask(who, f"{turn}: {LONG}. Go on.", history=heard)
         heard = heard + Utterance(who.id, f"{said} {LONG}")
 
 
@@ -120,13 +120,15 @@ def _unmarked(body: dict[str, Any]) -> list[tuple[str, str]]:
 
 def test_a_single_question_is_not_written_into_a_cache() -> None:
     asked = (Message("system", LONG), Message("user", "Park or pool?"))
-    body = anthropic_messages.encode(Request("claude-haiku-4-5", asked))
+    body = anthropic_messages.encode_request(ModelRequest("claude-haiku-4-5", asked))
     assert "cache_control" not in json.dumps(body)
 
 
 @pytest.mark.parametrize("model", ["gpt-oss-120b", "llama-3", "Qwen/Qwen3", "kimi-k2"])
 def test_servers_of_others_are_sent_no_key_of_openais_cache(model: str) -> None:
-    assert "prompt_cache_key" not in openai_chat.encode(Request(model, (Message("user", "?"),)))
+    assert "prompt_cache_key" not in openai_chat.encode_request(
+        ModelRequest(model, (Message("user", "?"),))
+    )
 
 
 @pytest.mark.parametrize("model", ["openai/gpt-4o", "anthropic/claude-haiku-4-5"])
@@ -142,13 +144,13 @@ def test_a_server_that_knows_no_cache_is_asked_without(
 
 
 def test_tokens_of_the_cache_are_priced_as_such() -> None:
-    claude = rate_for(resolve("claude-haiku-4.5"))
+    claude = find_price(resolve_model("claude-haiku-4.5"))
     assert claude is not None
     plain = claude.cost(Usage(10_000, 0, 0))
     assert claude.cost(Usage(10_000, 0, 10_000)) == pytest.approx(0.1 * plain)  # type: ignore[operator]
     assert claude.cost(Usage(10_000, 0, 0, 10_000)) == pytest.approx(1.25 * plain)  # type: ignore[operator]
     assert claude.cost(Usage(40_000, 0, 0, 40_000)) == pytest.approx(5 * plain)  # type: ignore[operator]
-    half = claude.batched()
+    half = claude.batch_price()
     assert half.cost(Usage(10_000, 0, 10_000)) == pytest.approx(0.05 * plain)  # type: ignore[operator]
 
 
@@ -158,12 +160,14 @@ def test_what_goes_into_openais_cache_is_priced_as_such(model: str, dearer: floa
     said = {"choices": [{"message": {"content": "Yes"}, "finish_reason": "stop"}]}
     details = {"prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 4_000}}
     plain, written = (
-        openai_chat.decode(200, {}, json.dumps({**said, "usage": {**counts, **more}}).encode())
+        openai_chat.decode_reply(
+            200, {}, json.dumps({**said, "usage": {**counts, **more}}).encode()
+        )
         for more in ({}, details)
     )
-    rate = rate_for(resolve(f"openai/{model}"))
+    rate = find_price(resolve_model(f"openai/{model}"))
     assert rate is not None
-    for priced in (rate, rate.batched()):
+    for priced in (rate, rate.batch_price()):
         out = 10 * priced.share * priced.output_usd
         before, after = priced.cost(plain.usage), priced.cost(written.usage)
         assert before is not None and after is not None
@@ -180,7 +184,7 @@ def test_the_report_names_the_share_that_came_from_the_cache(
     decode = openai_chat.read_json
     monkeypatch.setattr(openai_chat, "read_json", lambda body: with_cached(decode(body)))
     _, done = bodies("openai/gpt-4o", tmp_path / "run", monkeypatch)
-    (row,) = trust(done.folder, STUDY).models.rows
+    (row,) = build_trust_section(done.folder, STUDY).models.rows
     assert "50%" in row
     asked, said = done.manifest["input_tokens"], done.manifest["output_tokens"]
     # Half of the input costs half: $2.50 and $1.25 a million, and $10 for what is said.
@@ -189,18 +193,18 @@ def test_the_report_names_the_share_that_came_from_the_cache(
 
 
 def test_the_estimate_counts_what_begins_an_earlier_prompt() -> None:
-    found = from_python(STUDY, {"model": "openai/gpt-4o"}, RunOptions())
-    total = rehearsed(found, None)
-    share = total.repeated["openai/gpt-4o"] / total.input_tokens
+    found = study_from_settings(STUDY, {"model": "openai/gpt-4o"}, RunOptions())
+    total = estimate_run(found, None)
+    share = total.cacheable_tokens_by_model["openai/gpt-4o"] / total.input_tokens
     assert (TURNS - 1) / TURNS - 0.02 < share < (TURNS - 1) / TURNS
 
 
 def test_a_participants_dialogue_in_a_study_begins_as_the_turn_before(tmp_path: Path) -> None:
     options = RunOptions(model="synthetic", limit=4, out=tmp_path / "run")
-    run_study(load(EXAMPLES / "cross_pollination.yaml", options), options)
+    run_study(load_study_with_options(EXAMPLES / "cross_pollination.yaml", options), options)
     dialogues: dict[str, list[list[tuple[str, str]]]] = {}
     with JournalReader(tmp_path / "run" / JOURNAL) as journal:
-        for entry in journal.under("adversarial_dialogue/"):
+        for entry in journal.entries_with_prefix("adversarial_dialogue/"):
             if ".r" not in entry.address:  # a re-ask is the end of its own conversation
                 messages = [(m["role"], m["content"]) for m in entry.request["messages"]]
                 speaker = f"{entry.address.split('/')[1]}: {messages[0][1]}"
@@ -281,7 +285,9 @@ def test_a_transcript_that_goes_on_is_read_from_the_cache(
         server.model.between = between
         own = (*small, f"endpoints.anthropic={server.url}")
         options = RunOptions("anthropic/claude-sonnet-4-5", tmp_path / "run", overrides=own)
-        run_study(load(EXAMPLES / f"{study}.yaml", replace(options, limit=1)), options)
+        run_study(
+            load_study_with_options(EXAMPLES / f"{study}.yaml", replace(options, limit=1)), options
+        )
     # Of what repeats: the share of all depends on how often a study asks in a fresh conversation.
     assert cache.read > cache.repeated / 2
     assert cache.price < 1
@@ -327,14 +333,14 @@ def test_marks_leave_nothing_in_the_text_and_say_where_they_stood(
         (tmp_path / folder / "talk.md").write_text(WITH_MARKS)
     (tmp_path / "shipped" / "plain.md").write_text(WITH_MARKS.replace("{{ cache -}}\n", ""))
     library = PromptLibrary(tmp_path / "shipped", tmp_path / "own" if own else None)
-    assert library.check() == []
+    assert library.find_problems() == []
     for heard in ([], ["Yes."], ["Yes.", "No."]):
-        prompt = library.render("talk", heard=heard, who="Ann")
-        assert prompt == library.render("plain", heard=heard, who="Ann")
+        prompt = library.render_prompt("talk", heard=heard, who="Ann")
+        assert prompt == library.render_prompt("plain", heard=heard, who="Ann")
         assert isinstance(prompt, Prompt)
-        ends = [prompt[:end] for end in prompt.begins]
+        ends = [prompt[:end] for end in prompt.cache_breakpoints]
         assert ends[0] == "" and len(ends) == 1 + len(heard)
         assert all(end.endswith(f"{said}\n\n") for end, said in zip(ends[1:], heard, strict=True))
         assert build_messages(
-            Speaker("a", system="You."), EMPTY, prompt
-        ).cache_breakpoints == tuple(len("You.") + end for end in prompt.begins)
+            Speaker("a", system="You."), EMPTY_TRANSCRIPT, prompt
+        ).cache_breakpoints == tuple(len("You.") + end for end in prompt.cache_breakpoints)

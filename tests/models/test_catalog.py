@@ -9,9 +9,9 @@ import pytest
 
 from folkmoot.errors import InputError
 from folkmoot.models import catalog
-from folkmoot.models.catalog import CALL_LLM_MODELS, KNOWN, open_provider, resolve
+from folkmoot.models.catalog import CALL_LLM_MODELS, KNOWN_MODELS, open_provider, resolve_model
 from folkmoot.models.request import ProviderSettings
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.registry import PROVIDERS
 
 WORKBOOK_MODELS = (
@@ -49,34 +49,40 @@ WORKBOOK_MODELS = (
     ],
 )
 def test_names(name: str, provider: str, wire: str, url: str) -> None:
-    spec = resolve(name, environ={})
+    spec = resolve_model(name, environ={})
     assert (spec.provider, spec.wire_model, spec.base_url) == (provider, wire, url)
     assert "/" in spec.name and spec.key_needed
 
 
 def test_bare_and_full_names_mean_the_same() -> None:
-    for bare, (vendor, _) in KNOWN.items():
-        assert resolve(bare, environ={}) == resolve(f"{vendor}/{bare}", environ={})
+    for bare, (vendor, _) in KNOWN_MODELS.items():
+        assert resolve_model(bare, environ={}) == resolve_model(f"{vendor}/{bare}", environ={})
 
 
 @pytest.mark.parametrize("name", [*WORKBOOK_MODELS.split(), *CALL_LLM_MODELS])
 def test_the_models_of_the_sources_are_known(name: str) -> None:
-    assert resolve(name, environ={}).key_env
+    assert resolve_model(name, environ={}).key_env
 
 
 def test_a_base_url_moves_a_model_and_frees_it_of_the_key() -> None:
-    by_variable = resolve("exaone-4.0", environ={"EXAONE_BASE_URL": "http://gpu:8000/v1/"})
+    by_variable = resolve_model("exaone-4.0", environ={"EXAONE_BASE_URL": "http://gpu:8000/v1/"})
     assert (by_variable.base_url, by_variable.key_needed) == ("http://gpu:8000/v1", False)
     for key in ("exaone-4.0", "exaone/LGAI-EXAONE/EXAONE-4.0-32B", "exaone"):
-        moved = resolve("exaone-4.0", {key: "http://mine/v1"}, {"EXAONE_BASE_URL": "http://other"})
+        moved = resolve_model(
+            "exaone-4.0", {key: "http://mine/v1"}, {"EXAONE_BASE_URL": "http://other"}
+        )
         assert moved.base_url == "http://mine/v1"
-    assert resolve("gpt-4o", {"exaone-4.0": "http://mine/v1"}, {}).base_url != "http://mine/v1"
+    assert (
+        resolve_model("gpt-4o", {"exaone-4.0": "http://mine/v1"}, {}).base_url != "http://mine/v1"
+    )
 
 
 def test_a_hosted_endpoint_needs_its_url() -> None:
     with pytest.raises(InputError, match="endpoint"):
-        resolve("hf-inference", environ={})
-    spec = resolve("hf-inference", {"hf-inference": "https://x.endpoints.huggingface.cloud"}, {})
+        resolve_model("hf-inference", environ={})
+    spec = resolve_model(
+        "hf-inference", {"hf-inference": "https://x.endpoints.huggingface.cloud"}, {}
+    )
     assert spec.base_url == "https://x.endpoints.huggingface.cloud/v1"
 
 
@@ -92,27 +98,27 @@ def test_a_hosted_endpoint_needs_its_url() -> None:
 )
 def test_a_wrong_name_is_told_the_likely_ones(wrong: str, right: str) -> None:
     with pytest.raises(InputError) as caught:
-        resolve(wrong, environ={})
+        resolve_model(wrong, environ={})
     assert right in str(caught.value) and wrong.partition("/")[0] in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["", "openai/", "  "])
 def test_no_name_is_an_error(name: str) -> None:
     with pytest.raises(InputError):
-        resolve(name, environ={})
+        resolve_model(name, environ={})
 
 
 def test_the_embedded_respondent_is_local_and_needs_nothing() -> None:
-    spec = resolve("synthetic", environ={})
+    spec = resolve_model("synthetic", environ={})
     assert spec.local and not spec.key_needed and spec.base_url is None
 
 
 def test_a_third_partys_provider_is_found_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = Scripted(lambda request, address: "yes")
+    mine = ScriptedProvider(lambda request, address: "yes")
     point = EntryPoint("acme", "acme:provider", PROVIDERS)
     monkeypatch.setattr(EntryPoint, "load", lambda self: lambda settings: mine)
-    monkeypatch.setattr(catalog, "installed", lambda group: {"acme": point})
-    spec = resolve("acme/rocket-1", environ={})
+    monkeypatch.setattr(catalog, "installed_entry_points", lambda group: {"acme": point})
+    spec = resolve_model("acme/rocket-1", environ={})
     assert (spec.provider, spec.wire_model, spec.key_env) == (
         "acme",
         "rocket-1",
@@ -123,5 +129,7 @@ def test_a_third_partys_provider_is_found_by_entry_point(monkeypatch: pytest.Mon
 
 def test_the_wire_providers_are_registered() -> None:
     for name in ("gpt-4o", "gemini-3-flash", "claude-haiku-4.5"):
-        provider: Any = open_provider(resolve(name, environ={}), ProviderSettings(api_key="k"))
-        assert callable(provider.complete)
+        provider: Any = open_provider(
+            resolve_model(name, environ={}), ProviderSettings(api_key="k")
+        )
+        assert callable(provider.complete_request)

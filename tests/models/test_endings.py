@@ -10,30 +10,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.errors import ModelError, RateLimited, TransientError
-from folkmoot.models.request import Reply, without_thoughts
+from folkmoot.errors import ModelError, RateLimitedError, TransientError
+from folkmoot.models.request import Completion, strip_reasoning
 from folkmoot.models.wire import anthropic_messages, gemini, openai_chat
 
 
-def openai(finish: object, text: str = "Yes", **more: object) -> Reply:
+def openai(finish: object, text: str = "Yes", **more: object) -> Completion:
     choice = {"message": {"content": text}, "finish_reason": finish, **more}
-    return openai_chat.decode(200, {}, json.dumps({"choices": [choice]}).encode())
+    return openai_chat.decode_reply(200, {}, json.dumps({"choices": [choice]}).encode())
 
 
-def anthropic(finish: object, text: str = "Yes") -> Reply:
+def anthropic(finish: object, text: str = "Yes") -> Completion:
     data = {"content": [{"type": "text", "text": text}], "stop_reason": finish}
-    return anthropic_messages.decode(200, {}, json.dumps(data).encode())
+    return anthropic_messages.decode_reply(200, {}, json.dumps(data).encode())
 
 
-def google(finish: object, text: str = "Yes") -> Reply:
+def google(finish: object, text: str = "Yes") -> Completion:
     candidate = {"content": {"parts": [{"text": text}]}, "finishReason": finish}
-    return gemini.decode(200, {}, json.dumps({"candidates": [candidate]}).encode())
+    return gemini.decode_reply(200, {}, json.dumps({"candidates": [candidate]}).encode())
 
 
 # https://platform.openai.com/docs/api-reference/chat/object, platform.claude.com/docs/en/
 # build-with-claude/handling-stop-reasons, ai.google.dev/api/generate-content#FinishReason; and
 # DeepSeek, Mistral, Zhipu, OpenRouter, vLLM, text-generation-inference in OpenAI's format.
-ENDS: list[tuple[Callable[..., Reply], object, str]] = [
+ENDS: list[tuple[Callable[..., Completion], object, str]] = [
     (openai, "stop", "stop"),
     (openai, "eos", "stop"),
     (openai, "eos_token", "stop"),
@@ -66,19 +66,21 @@ ENDS: list[tuple[Callable[..., Reply], object, str]] = [
 
 
 @pytest.mark.parametrize(("wire", "word", "finish"), ENDS)
-def test_a_reply_says_how_it_ended(wire: Callable[..., Reply], word: object, finish: str) -> None:
+def test_a_reply_says_how_it_ended(
+    wire: Callable[..., Completion], word: object, finish: str
+) -> None:
     reply = wire(word)
     assert (reply.text, reply.finish) == ("Yes", finish)
 
 
 def test_a_field_that_is_not_there_is_unknown() -> None:
     bare = {"choices": [{"message": {"content": "Yes"}}]}
-    assert openai_chat.decode(200, {}, json.dumps(bare).encode()).finish == "unknown"
+    assert openai_chat.decode_reply(200, {}, json.dumps(bare).encode()).finish == "unknown"
     claude = {"content": [{"type": "text", "text": "Yes"}]}
-    assert anthropic_messages.decode(200, {}, json.dumps(claude).encode()).finish == "unknown"
+    assert anthropic_messages.decode_reply(200, {}, json.dumps(claude).encode()).finish == "unknown"
     google = {"candidates": [{"content": {"parts": [{"text": "Yes"}]}}]}
-    assert gemini.decode(200, {}, json.dumps(google).encode()).finish == "unknown"
-    assert Reply("Yes").finish == "unknown"  # of a provider that does not say
+    assert gemini.decode_reply(200, {}, json.dumps(google).encode()).finish == "unknown"
+    assert Completion("Yes").finish == "unknown"  # of a provider that does not say
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,7 @@ def test_a_field_that_is_not_there_is_unknown() -> None:
 )
 @pytest.mark.parametrize("wire", [openai, anthropic, google])
 def test_a_vendor_that_failed_while_it_wrote_is_asked_again(
-    wire: Callable[..., Reply], word: str
+    wire: Callable[..., Completion], word: str
 ) -> None:
     with pytest.raises(TransientError, match="upstream"):
         wire(word, "Half an answ")
@@ -100,7 +102,7 @@ def test_a_vendor_that_failed_while_it_wrote_is_asked_again(
     ("error", "kind"),
     [
         ({"code": 502, "message": "Provider disconnected"}, TransientError),
-        ({"code": "429", "message": "slow down"}, RateLimited),
+        ({"code": "429", "message": "slow down"}, RateLimitedError),
         ({"code": 400, "message": "Provider returned error"}, TransientError),
         ({"code": "server_error", "message": "oops"}, TransientError),
         ("something broke", TransientError),
@@ -115,13 +117,13 @@ def test_an_error_beside_empty_choices_is_an_error() -> None:
     for choices in ([], None, [{"message": {"content": "Half"}, "finish_reason": "stop"}]):
         body = {"choices": choices, "error": {"code": 503, "message": "overloaded"}}
         with pytest.raises(TransientError, match="overloaded"):
-            openai_chat.decode(200, {}, json.dumps(body).encode())
+            openai_chat.decode_reply(200, {}, json.dumps(body).encode())
     overloaded = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     with pytest.raises(TransientError, match="Overloaded"):
-        anthropic_messages.decode(200, {}, json.dumps(overloaded).encode())
+        anthropic_messages.decode_reply(200, {}, json.dumps(overloaded).encode())
     limited = {"error": {"code": 429, "message": "RESOURCE_EXHAUSTED"}}
-    with pytest.raises(RateLimited):
-        gemini.decode(200, {}, json.dumps(limited).encode())
+    with pytest.raises(RateLimitedError):
+        gemini.decode_reply(200, {}, json.dumps(limited).encode())
 
 
 @pytest.mark.parametrize("wire", [openai, anthropic, google])
@@ -141,7 +143,7 @@ def test_an_error_beside_empty_choices_is_an_error() -> None:
         ("I think so.", "I think so."),
     ],
 )
-def test_thoughts_are_dropped(wire: Callable[..., Reply], sent: str, text: str) -> None:
+def test_thoughts_are_dropped(wire: Callable[..., Completion], sent: str, text: str) -> None:
     assert wire("stop", sent).text == text
 
 
@@ -150,30 +152,33 @@ def test_what_stands_after_the_thoughts_is_kept(thoughts: str, said: str) -> Non
     if "think" in (thoughts + said).lower():
         return
     for sent in (f"<think>{thoughts}</think>{said}", f"{thoughts}</think>{said}"):
-        assert without_thoughts(sent) == said.strip()
-    assert without_thoughts(said) == said
+        assert strip_reasoning(sent) == said.strip()
+    assert strip_reasoning(said) == said
 
 
 def test_a_part_without_text_says_nothing() -> None:
     parts = [{"type": "text", "text": None}]
     claude = {"content": parts, "stop_reason": "end_turn"}
-    assert anthropic_messages.decode(200, {}, json.dumps(claude).encode()).text == ""
+    assert anthropic_messages.decode_reply(200, {}, json.dumps(claude).encode()).text == ""
     google = {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]}
-    assert gemini.decode(200, {}, json.dumps(google).encode()).text == ""
+    assert gemini.decode_reply(200, {}, json.dumps(google).encode()).text == ""
     for content, text in ((parts, ""), ({"text": "Yes"}, "Yes"), ({}, "")):
         choice = {"message": {"content": content}, "finish_reason": "stop"}
-        assert openai_chat.decode(200, {}, json.dumps({"choices": [choice]}).encode()).text == text
+        assert (
+            openai_chat.decode_reply(200, {}, json.dumps({"choices": [choice]}).encode()).text
+            == text
+        )
 
 
 def test_a_reply_of_no_tokens_was_not_counted() -> None:
     for text, tokens in (("Yes", None), ("", 0)):
         usage = {"prompt_tokens": 9, "completion_tokens": 0}
         chat = {"choices": [{"message": {"content": text}}], "usage": usage}
-        got = openai_chat.decode(200, {}, json.dumps(chat).encode()).usage
+        got = openai_chat.decode_reply(200, {}, json.dumps(chat).encode()).usage
         assert (got.input_tokens, got.output_tokens) == (9, tokens)
         usage = {"input_tokens": 9, "output_tokens": 0}
         claude = {"content": [{"type": "text", "text": text}], "usage": usage}
-        got = anthropic_messages.decode(200, {}, json.dumps(claude).encode()).usage
+        got = anthropic_messages.decode_reply(200, {}, json.dumps(claude).encode()).usage
         assert (got.input_tokens, got.output_tokens) == (9, tokens)
 
 
@@ -190,9 +195,9 @@ def test_no_discount_on_more_than_was_sent() -> None:
     cached = {"cached_tokens": 500}
     usage = {"prompt_tokens": 50, "completion_tokens": 5, "prompt_tokens_details": cached}
     chat = {"choices": [{"message": {"content": "Yes"}}], "usage": usage}
-    got = openai_chat.decode(200, {}, json.dumps(chat).encode()).usage
+    got = openai_chat.decode_reply(200, {}, json.dumps(chat).encode()).usage
     assert (got.input_tokens, got.cached_tokens) == (50, None)
     counts = {"promptTokenCount": 50, "candidatesTokenCount": 5, "cachedContentTokenCount": 500}
     google = {"candidates": [{"content": {"parts": []}}], "usageMetadata": counts}
-    got = gemini.decode(200, {}, json.dumps(google).encode()).usage
+    got = gemini.decode_reply(200, {}, json.dumps(google).encode()).usage
     assert (got.input_tokens, got.cached_tokens) == (50, None)

@@ -13,12 +13,12 @@ from aiohttp import web
 
 from folkmoot import Session, Speaker, Study, StudyConfig, run
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.runner import from_python, providers_of
-from folkmoot.engine.study.consent import sending
+from folkmoot.engine.run.runner import create_router, study_from_settings
+from folkmoot.engine.study.consent import describe_destinations
 from folkmoot.errors import FatalModelError, FolkmootError, InputError, TransientError
-from folkmoot.models.endpoints import opened, servers_of
-from folkmoot.models.load_balancer import Spread
-from folkmoot.models.request import Message, Reply, Request
+from folkmoot.models.endpoints import parse_servers, resolve_server
+from folkmoot.models.load_balancer import LoadBalancer
+from folkmoot.models.request import Completion, Message, ModelRequest
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
@@ -29,7 +29,7 @@ async def ask(session: Session) -> None:
     async def one(scope: Any, number: int) -> None:
         await scope.ask(Speaker(f"p{number}"), f"Question {number}?")
 
-    await session.each(range(12), one)
+    await session.map(range(12), one)
 
 
 STUDY = Study(name="ask", title="Ask", config=StudyConfig, protocol=ask)
@@ -115,7 +115,9 @@ def test_doors_of_other_clouds_are_asked_as_they_want_and_keys_stay_out_of_the_f
         assert "not-for-others" not in str(request.headers)
     for file in (tmp_path / "run").rglob("*"):
         assert not file.is_file() or SECRET.encode() not in file.read_bytes(), file
-    assert SECRET not in repr(providers_of(from_python(STUDY, values, RunOptions()), RunOptions()))
+    assert SECRET not in repr(
+        create_router(study_from_settings(STUDY, values, RunOptions()), RunOptions())
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +137,7 @@ def test_doors_of_other_clouds_are_asked_as_they_want_and_keys_stay_out_of_the_f
 )
 def test_a_mistake_in_an_address_is_named(address: Any, message: str) -> None:
     with pytest.raises(InputError) as caught:
-        from_python(STUDY, {"endpoints": {"openai/m": address}}, RunOptions())
+        study_from_settings(STUDY, {"endpoints": {"openai/m": address}}, RunOptions())
     assert message in str(caught.value)
 
 
@@ -163,8 +165,8 @@ def test_every_server_and_every_key_that_goes_there_is_asked_about(
     monkeypatch.setenv("DOOR_KEY", SECRET)
     there = {"url": "https://two.example/v1", "headers": {"api-key": "${DOOR_KEY}"}}
     values = {"model": "openai/m", "endpoints": {"openai/m": ["https://one.example/v1", there]}}
-    found = from_python(STUDY, values, RunOptions())
-    wishes = sending(found.config, providers_of(found, RunOptions(key="k")))
+    found = study_from_settings(STUDY, values, RunOptions())
+    wishes = describe_destinations(found.config, create_router(found, RunOptions(key="k")))
     assert wishes == [
         "sends your profiles and the key given with --key to https://one.example/v1",
         "sends your profiles and the key DOOR_KEY to https://two.example/v1",
@@ -177,8 +179,8 @@ def test_variables_are_filled_in_where_they_stand() -> None:
         "query": {"v": "a b", "k": "${K}&"},
         "headers": {"x": "-${K}-"},
     }
-    (server,) = servers_of(address)
-    there = opened(server, {"K": "long/secret"})
+    (server,) = parse_servers(address)
+    there = resolve_server(server, {"K": "long/secret"})
     assert there.url == "https://h/v1?v=a%20b&k=long/secret%26"
     assert there.headers == {"x": "-long/secret-"}
     assert "long/secret" in there.secrets
@@ -200,31 +202,31 @@ class Server:
         self.name, self.error = name, error
         self.go = asyncio.Event()
 
-    async def complete(self, request: Request, *, address: str) -> Reply:
+    async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
         if self.error is not None:
             raise self.error
         await self.go.wait()
-        return Reply(self.name)
+        return Completion(self.name)
 
-    async def embed(self, model: str, texts: Any, *, address: str) -> Any:
+    async def embed_texts(self, model: str, texts: Any, *, address: str) -> Any:
         raise NotImplementedError
 
     async def close(self) -> None:
         pass
 
 
-QUESTION = Request("m", (Message("user", "?"),))
+QUESTION = ModelRequest("m", (Message("user", "?"),))
 
 
 async def test_the_server_with_the_least_to_do_is_asked_next() -> None:
     servers = [Server("a"), Server("b"), Server("c")]
-    spread = Spread(servers)
-    calls = [asyncio.ensure_future(spread.complete(QUESTION, address="")) for _ in range(9)]
+    spread = LoadBalancer(servers)
+    calls = [asyncio.ensure_future(spread.complete_request(QUESTION, address="")) for _ in range(9)]
     await asyncio.sleep(0)
     servers[1].go.set()  # b is quick: all further calls are its own
     assert [(await call).text for call in calls[1::3]] == ["b", "b", "b"]
     for _ in range(20):
-        more = await spread.complete(QUESTION, address="")
+        more = await spread.complete_request(QUESTION, address="")
         assert more.text == "b"
     for server in servers:
         server.go.set()
@@ -234,24 +236,24 @@ async def test_the_server_with_the_least_to_do_is_asked_next() -> None:
 async def test_a_dead_server_is_left_alone_and_does_not_end_the_run() -> None:
     dead, alive = Server("dead", FatalModelError("no model server was reached")), Server("alive")
     alive.go.set()
-    spread = Spread([dead, alive])
+    spread = LoadBalancer([dead, alive])
     failed = 0
     for _ in range(200):
         try:
-            await spread.complete(QUESTION, address="")
+            await spread.complete_request(QUESTION, address="")
         except TransientError:
             failed += 1
     assert 0 < failed < 12  # tried again now and then
     dead.error = None
     dead.go.set()
-    said = [(await spread.complete(QUESTION, address="")).text for _ in range(1_000)]
+    said = [(await spread.complete_request(QUESTION, address="")).text for _ in range(1_000)]
     assert "dead" in said  # it is back
 
 
 async def test_where_no_server_can_be_reached_the_run_stops() -> None:
     servers = [Server(name, FatalModelError("no model server was reached")) for name in "ab"]
-    spread = Spread(servers)
+    spread = LoadBalancer(servers)
     with pytest.raises(TransientError):
-        await spread.complete(QUESTION, address="")
+        await spread.complete_request(QUESTION, address="")
     with pytest.raises(FatalModelError):
-        await spread.complete(QUESTION, address="")
+        await spread.complete_request(QUESTION, address="")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from aiohttp.test_utils import TestServer
 
-from folkmoot.errors import FatalModelError, QuotaError, RateLimited
-from folkmoot.models.request import Message, ProviderSettings, Request
-from folkmoot.models.wire.gemini import decode, encode, provider
+from folkmoot.errors import FatalModelError, QuotaError, RateLimitedError
+from folkmoot.models.request import Message, ModelRequest, ProviderSettings
+from folkmoot.models.wire.gemini import decode_reply, encode_request, provider
 from tests.servers.answers import vector
 from tests.servers.faults import FaultPlan
 from tests.servers.model_server import ModelServer
@@ -29,7 +29,9 @@ SCHEMA = {
 
 
 def test_memory_becomes_user_and_model_turns() -> None:
-    body = encode(Request("gemini-3-flash-preview", ASKED, temperature=0.5, max_tokens=10))
+    body = encode_request(
+        ModelRequest("gemini-3-flash-preview", ASKED, temperature=0.5, max_tokens=10)
+    )
     assert body["contents"] == [
         {"role": "user", "parts": [{"text": "One?"}]},
         {"role": "model", "parts": [{"text": "Two."}]},
@@ -41,7 +43,7 @@ def test_memory_becomes_user_and_model_turns() -> None:
 
 
 def test_a_schema_is_sent_without_references() -> None:
-    config = encode(Request("m", ASKED, schema=SCHEMA))["generationConfig"]
+    config = encode_request(ModelRequest("m", ASKED, schema=SCHEMA))["generationConfig"]
     assert config["responseJsonSchema"]["properties"]["vote"]["enum"] == ["yes", "no"]
     assert "$ref" not in json.dumps(config)
 
@@ -60,7 +62,7 @@ def test_replies_without_thoughts_and_with_all_that_is_paid() -> None:
             "thoughtsTokenCount": 9,
         },
     }
-    reply = decode(200, {}, json.dumps(data).encode())
+    reply = decode_reply(200, {}, json.dumps(data).encode())
     assert (reply.text, reply.usage.output_tokens) == ("Yes", 10)
 
 
@@ -73,7 +75,7 @@ def test_replies_without_thoughts_and_with_all_that_is_paid() -> None:
     ],
 )
 def test_blocked_prompts_and_replies_are_outcomes(data: object) -> None:
-    assert decode(200, {}, json.dumps(data).encode()).finish == "refused:filtered"
+    assert decode_reply(200, {}, json.dumps(data).encode()).finish == "refused:filtered"
 
 
 def test_a_minute_and_a_day_of_quota_are_different_things() -> None:
@@ -86,17 +88,17 @@ def test_a_minute_and_a_day_of_quota_are_different_things() -> None:
         error = {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": message}
         return json.dumps({"error": {**error, "details": details}}).encode()
 
-    with pytest.raises(RateLimited) as caught:
-        decode(429, {}, answer("GenerateRequestsPerMinutePerProjectPerModel"))
+    with pytest.raises(RateLimitedError) as caught:
+        decode_reply(429, {}, answer("GenerateRequestsPerMinutePerProjectPerModel"))
     assert caught.value.retry_after == 7.0
     with pytest.raises(QuotaError):
-        decode(429, {}, answer("GenerateRequestsPerDayPerProjectPerModel"))
+        decode_reply(429, {}, answer("GenerateRequestsPerDayPerProjectPerModel"))
 
 
 def test_a_bad_key_comes_as_a_400() -> None:
     error = {"error": {"code": 400, "message": "API key not valid. Please pass a valid API key."}}
     with pytest.raises(FatalModelError, match="rejected the key"):
-        decode(400, {}, json.dumps(error).encode())
+        decode_reply(400, {}, json.dumps(error).encode())
 
 
 async def test_against_the_server() -> None:
@@ -104,9 +106,9 @@ async def test_against_the_server() -> None:
     async with TestServer(server.app()) as running:
         url = str(running.make_url("/"))
         model = provider(ProviderSettings(base_url=url, api_key="k"))
-        reply = await model.complete(Request("m", ASKED, schema=SCHEMA), address="a")
+        reply = await model.complete_request(ModelRequest("m", ASKED, schema=SCHEMA), address="a")
         assert reply.text.startswith("reply-") and reply.model_served == "m-served"
-        vectors, _ = await model.embed("e", ["a", "b"], address="a")
+        vectors, _ = await model.embed_texts("e", ["a", "b"], address="a")
         np.testing.assert_allclose(vectors, [vector("a"), vector("b")], rtol=1e-6)
         await model.close()
     assert server.counts["format_refused"] == 1

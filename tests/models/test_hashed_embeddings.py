@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkmoot.models.local.hashed_embeddings import DIMENSIONS, embed, idf
+from folkmoot.models.local.hashed_embeddings import DIMENSIONS, embed_texts, word_weight
 
 TEXTS = [
     "Buses at night bring cleaners and nurses home.",
@@ -20,7 +20,7 @@ TOP, LARGEST = 278, 0.5065
 
 
 def test_rows_are_unit_vectors_of_the_stated_size() -> None:
-    rows = embed(TEXTS)
+    rows = embed_texts(TEXTS)
     assert rows.shape == (4, DIMENSIONS)
     assert rows.dtype == np.float32
     assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
@@ -28,39 +28,39 @@ def test_rows_are_unit_vectors_of_the_stated_size() -> None:
 
 @pytest.mark.parametrize("text", ["", "   ", "...", "the of and"])
 def test_a_text_without_content_words_is_the_zero_vector(text: str) -> None:
-    assert not embed([text]).any()
+    assert not embed_texts([text]).any()
 
 
 @given(st.lists(st.text(max_size=80), min_size=1, max_size=5), st.integers(0, 4))
 @settings(max_examples=60, deadline=None)
 def test_a_vector_does_not_depend_on_the_batch(texts: list[str], at: int) -> None:
     at %= len(texts)
-    assert np.array_equal(embed(texts)[at], embed([texts[at]])[0])
+    assert np.array_equal(embed_texts(texts)[at], embed_texts([texts[at]])[0])
 
 
 def test_texts_on_one_topic_are_nearer_than_texts_on_two() -> None:
-    rows = embed(TEXTS)
+    rows = embed_texts(TEXTS)
     near, far = rows[0] @ rows[1], max(rows[0] @ rows[2], rows[0] @ rows[3])
     assert near > far + 0.3
 
 
 def test_inflected_words_are_near_by_their_character_grams() -> None:
-    rows = embed(["gardening", "gardeners", "plumbing"])
+    rows = embed_texts(["gardening", "gardeners", "plumbing"])
     assert rows[0] @ rows[1] > rows[0] @ rows[2] + 0.1
 
 
 def test_case_and_apostrophes_do_not_matter() -> None:
-    a, b = embed(["The Neighbour’s Garden", "the neighbour's garden"])
+    a, b = embed_texts(["The Neighbour’s Garden", "the neighbour's garden"])
     assert np.allclose(a, b)
 
 
 def test_stop_words_weigh_nothing_and_long_words_more() -> None:
-    assert idf("the") == 0
-    assert 0 < idf("people") < idf("tax") < idf("maintenance")
+    assert word_weight("the") == 0
+    assert 0 < word_weight("people") < word_weight("tax") < word_weight("maintenance")
 
 
 def test_the_vector_of_a_text_is_fixed_for_good() -> None:
     # A change of the table or of the hashing moves every stored embedding: let it be deliberate.
-    row = embed(["dignity for lonely neighbours"])[0]
+    row = embed_texts(["dignity for lonely neighbours"])[0]
     assert int(np.argmax(np.abs(row))) == TOP
     assert float(np.abs(row).max()) == pytest.approx(LARGEST, abs=1e-4)

@@ -13,12 +13,12 @@ from folkmoot.errors import (
     ModelError,
     NotFoundError,
     QuotaError,
-    RateLimited,
+    RateLimitedError,
     RefusedError,
     RejectedError,
     TransientError,
 )
-from folkmoot.models.wire.http_client import failure, retry_after_seconds
+from folkmoot.models.wire.http_client import error_from_response, retry_after_seconds
 
 CASES: list[tuple[int, dict[str, object], type[ModelError]]] = [
     (401, {"message": "Incorrect API key"}, FatalModelError),
@@ -31,7 +31,7 @@ CASES: list[tuple[int, dict[str, object], type[ModelError]]] = [
     (400, {"message": "x", "status": "PERMISSION_DENIED"}, FatalModelError),
     (400, {"message": "acme/x-9 is not a valid model ID"}, FatalModelError),
     (400, {"message": "The model `x-9` does not exist or is not available"}, FatalModelError),
-    (429, {"message": "Rate limit", "code": "rate_limit_exceeded"}, RateLimited),
+    (429, {"message": "Rate limit", "code": "rate_limit_exceeded"}, RateLimitedError),
     (429, {"message": "no credit", "code": "insufficient_quota"}, QuotaError),
     (429, {"message": "x", "type": "exceeded_current_quota_error"}, QuotaError),
     (402, {"message": "Insufficient Balance"}, QuotaError),
@@ -52,14 +52,14 @@ CASES: list[tuple[int, dict[str, object], type[ModelError]]] = [
 
 @pytest.mark.parametrize(("status", "error", "kind"), CASES)
 def test_every_kind_of_error(status: int, error: dict[str, object], kind: type[ModelError]) -> None:
-    found = failure(status, {}, json.dumps({"error": error}).encode())
+    found = error_from_response(status, {}, json.dumps({"error": error}).encode())
     assert type(found) is kind
     assert str(error.get("message", status)) in str(found)
 
 
 def test_refusals_say_why() -> None:
-    too_long = failure(400, {}, b'{"error": {"code": "context_length_exceeded"}}')
-    filtered = failure(400, {}, b'{"error": {"code": "content_filter"}}')
+    too_long = error_from_response(400, {}, b'{"error": {"code": "context_length_exceeded"}}')
+    filtered = error_from_response(400, {}, b'{"error": {"code": "content_filter"}}')
     assert isinstance(too_long, RefusedError) and too_long.reason == "too_long"
     assert isinstance(filtered, RefusedError) and filtered.reason == "filtered"
 
@@ -94,7 +94,7 @@ def test_refusals_say_why() -> None:
 def test_a_prompt_that_is_too_long_is_known_in_the_words_of_every_server(
     said: dict[str, object],
 ) -> None:
-    found = failure(400, {}, json.dumps({"error": said}).encode())
+    found = error_from_response(400, {}, json.dumps({"error": said}).encode())
     assert isinstance(found, RefusedError) and found.reason == "too_long"
 
 
@@ -107,13 +107,13 @@ def test_a_prompt_that_is_too_long_is_known_in_the_words_of_every_server(
     ],
 )
 def test_a_setting_that_is_too_large_is_no_prompt_that_is_too_long(said: str) -> None:
-    found = failure(400, {}, json.dumps({"error": {"message": said}}).encode())
+    found = error_from_response(400, {}, json.dumps({"error": {"message": said}}).encode())
     assert isinstance(found, RejectedError)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>Bad gateway</html>", b'{"detail": "no"}', b"[1]"])
 def test_errors_of_any_shape_are_understood(body: bytes) -> None:
-    assert isinstance(failure(502, {}, body), TransientError)
+    assert isinstance(error_from_response(502, {}, body), TransientError)
 
 
 def test_waits_are_read_in_all_their_forms() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from folkmoot.models.catalog import reads_text_alone, resolve
-from folkmoot.models.images import images_in, placed, shown_in
-from folkmoot.models.request import Message, Request
+from folkmoot.models.catalog import is_text_only, resolve_model
+from folkmoot.models.images import find_image_references, images_in_messages, split_messages
+from folkmoot.models.request import Message, ModelRequest
 from folkmoot.models.wire import anthropic_messages, gemini, openai_chat
 from folkmoot.models.wire.capabilities import Capabilities
 
@@ -38,7 +38,7 @@ DATA = "data:image/png;base64,iVBORw0KGgo="
     ],
 )
 def test_which_words_of_a_text_are_images(text: str, urls: list[str]) -> None:
-    assert [image.url for image in images_in(text)] == urls
+    assert [image.url for image in find_image_references(text)] == urls
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def test_which_words_of_a_text_are_images(text: str, urls: list[str]) -> None:
 )
 def test_a_long_text_is_searched_quickly(text: str) -> None:
     """In steps that grow with the text and not with its square; otherwise this takes minutes."""
-    assert len(images_in(text[:100_000])) <= 1
+    assert len(find_image_references(text[:100_000])) <= 1
 
 
-def sent(*messages: Message, images: tuple[str, ...] = ()) -> Request:
-    shown = images or tuple(i.words for m in messages for i in images_in(m.content))
-    return Request("m", messages, images=shown)
+def sent(*messages: Message, images: tuple[str, ...] = ()) -> ModelRequest:
+    shown = images or tuple(i.words for m in messages for i in find_image_references(m.content))
+    return ModelRequest("m", messages, images=shown)
 
 
 BOTH = sent(
@@ -63,7 +63,7 @@ BOTH = sent(
 
 
 def test_openai_takes_image_url_parts() -> None:
-    messages = openai_chat.encode(BOTH)["messages"]
+    messages = openai_chat.encode_request(BOTH)["messages"]
     assert messages == [
         {"role": "system", "content": "You are Ann."},
         {
@@ -81,7 +81,7 @@ def test_openai_takes_image_url_parts() -> None:
 
 
 def test_anthropic_takes_url_sources() -> None:
-    body = anthropic_messages.encode(BOTH, Capabilities(cache=False))
+    body = anthropic_messages.encode_request(BOTH, Capabilities(accepts_cache_control=False))
     assert body["system"] == "You are Ann."
     assert body["messages"][0]["content"] == [
         {"type": "text", "text": "First [image 1]"},
@@ -95,7 +95,7 @@ def test_anthropic_takes_url_sources() -> None:
 
 
 def test_gemini_takes_file_data_with_its_type_where_the_address_tells_it() -> None:
-    body = gemini.encode(sent(Message("user", f"{PARK} ![](https://example.org/7) Which?")))
+    body = gemini.encode_request(sent(Message("user", f"{PARK} ![](https://example.org/7) Which?")))
     assert body["contents"][0]["parts"] == [
         {"text": "[image 1]"},
         {"fileData": {"fileUri": PARK, "mimeType": "image/jpeg"}},
@@ -107,15 +107,15 @@ def test_gemini_takes_file_data_with_its_type_where_the_address_tells_it() -> No
 
 def test_an_image_that_is_its_own_address_goes_as_bytes() -> None:
     request = sent(Message("user", f"See {DATA}"))
-    image = openai_chat.encode(request)["messages"][0]["content"][1]
+    image = openai_chat.encode_request(request)["messages"][0]["content"][1]
     assert image == {"type": "image_url", "image_url": {"url": DATA}}
-    image = anthropic_messages.encode(request)["messages"][0]["content"][1]
+    image = anthropic_messages.encode_request(request)["messages"][0]["content"][1]
     assert image["source"] == {
         "type": "base64",
         "media_type": "image/png",
         "data": "iVBORw0KGgo=",
     }
-    part = gemini.encode(request)["contents"][0]["parts"][1]
+    part = gemini.encode_request(request)["contents"][0]["parts"][1]
     assert part == {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
 
 
@@ -154,14 +154,17 @@ def test_addresses_that_nobody_called_images_stay_words(wire: Any) -> None:
 
 def test_only_what_stands_in_the_messages_is_sent() -> None:
     messages = [Message("user", f"See {PLAN}"), Message("assistant", PARK)]
-    assert shown_in({PLAN, PARK}, messages) == (PLAN,)
-    assert placed(messages, ()) == [(m, [(m.content, None)]) for m in messages]
+    assert images_in_messages({PLAN, PARK}, messages) == (PLAN,)
+    assert split_messages(messages, ()) == [(m, [(m.content, None)]) for m in messages]
 
 
 def test_an_image_changes_the_fingerprint_and_text_alone_does_not() -> None:
     words = (Message("user", f"See {PLAN}"),)
-    assert Request("m", words).fingerprint() != Request("m", words, images=(PLAN,)).fingerprint()
-    assert "images" not in Request("m", words).to_json()
+    assert (
+        ModelRequest("m", words).fingerprint()
+        != ModelRequest("m", words, images=(PLAN,)).fingerprint()
+    )
+    assert "images" not in ModelRequest("m", words).to_json()
 
 
 @pytest.mark.parametrize(
@@ -175,4 +178,4 @@ def test_an_image_changes_the_fingerprint_and_text_alone_does_not() -> None:
     ],
 )
 def test_models_that_are_known_to_take_no_images(model: str, blind: bool) -> None:
-    assert reads_text_alone(resolve(model)) is blind
+    assert is_text_only(resolve_model(model)) is blind

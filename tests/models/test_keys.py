@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from folkmoot.engine.calls.model_routing import Providers
+from folkmoot.engine.calls.model_routing import ModelRouter
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import InputError
 from folkmoot.models.api_keys import (
-    HIDDEN,
-    environment,
+    REDACTED_KEY,
     find_key,
-    key_for,
-    scrub,
+    load_environment,
+    redact_keys,
+    resolve_key,
 )
 from folkmoot.models.call_llm import call_llm, try_models
-from folkmoot.models.catalog import resolve
+from folkmoot.models.catalog import resolve_model
 from folkmoot.models.request import ProviderSettings
-from folkmoot.models.urls import refuse_unencrypted, unencrypted_host
-from folkmoot.models.wire.http_client import Wire
+from folkmoot.models.urls import find_unencrypted_host, require_encryption
+from folkmoot.models.wire.http_client import HttpClient
 
-OPENAI = resolve("gpt-4o", environ={})
+OPENAI = resolve_model("gpt-4o", environ={})
 KEYS = {"OPENAI_API_KEY": "from-here"}
 
 
@@ -38,11 +38,11 @@ def test_the_nearest_env_file_is_read_and_the_environment_wins(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("MOONSHOT_API_KEY", raising=False)
     monkeypatch.delenv("ANTHROPIC", raising=False)
-    found = environment(inner)
+    found = load_environment(inner)
     assert (found["OPENAI_API_KEY"], found["EXAONE"]) == ("near", "plain")
     assert "MOONSHOT_API_KEY" not in found and "ANTHROPIC" not in found
     monkeypatch.setenv("OPENAI_API_KEY", "set")
-    assert environment(inner)["OPENAI_API_KEY"] == "set"
+    assert load_environment(inner)["OPENAI_API_KEY"] == "set"
 
 
 @pytest.mark.parametrize(
@@ -63,20 +63,23 @@ def test_the_nearest_env_file_is_read_and_the_environment_wins(
     ],
 )
 def test_the_variables_of_each_model(model: str, variable: str) -> None:
-    spec = resolve(model, environ={})
+    spec = resolve_model(model, environ={})
     assert find_key(spec, {variable: " k "}) == (variable, "k")
     assert find_key(spec, {"OTHER_API_KEY": "k"}) is None
 
 
 def test_an_explicit_key_comes_first() -> None:
-    assert key_for(OPENAI, "given", KEYS) == "given"
-    assert key_for(OPENAI, None, KEYS) == "from-here"
+    assert resolve_key(OPENAI, "given", KEYS) == "given"
+    assert resolve_key(OPENAI, None, KEYS) == "from-here"
 
 
 def test_a_missing_key_is_named_with_the_mend() -> None:
     with pytest.raises(InputError, match=r"OPENAI_API_KEY.*\.env.*synthetic"):
-        key_for(OPENAI, None, {})
-    assert key_for(resolve("gpt-4o", {"gpt-4o": "http://localhost/v1"}, {}), None, {}) is None
+        resolve_key(OPENAI, None, {})
+    assert (
+        resolve_key(resolve_model("gpt-4o", {"gpt-4o": "http://localhost/v1"}, {}), None, {})
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,18 +93,21 @@ def test_a_missing_key_is_named_with_the_mend() -> None:
     ],
 )
 def test_what_looks_like_a_key_is_removed(key: str) -> None:
-    text = scrub(f"header {key}, url ?key={key}&x=1, Authorization: Bearer {key}")
-    assert key not in text and "x=1" in text and HIDDEN in text
+    text = redact_keys(f"header {key}, url ?key={key}&x=1, Authorization: Bearer {key}")
+    assert key not in text and "x=1" in text and REDACTED_KEY in text
 
 
 def test_known_keys_are_removed_whatever_they_look_like(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACME_API_KEY", "plain-words-only")
-    assert scrub("say plain-words-only and secret!", ["secret!"]) == f"say {HIDDEN} and {HIDDEN}"
+    assert (
+        redact_keys("say plain-words-only and secret!", ["secret!"])
+        == f"say {REDACTED_KEY} and {REDACTED_KEY}"
+    )
 
 
 def test_ordinary_texts_stay_as_they_are() -> None:
     text = "A task-force on risk-sharing met; sk-learn was used. Key points follow."
-    assert scrub(text) == text
+    assert redact_keys(text) == text
 
 
 class Names:
@@ -148,8 +154,8 @@ def test_a_key_may_go_over_http_to_this_machine_and_private_networks(
 ) -> None:
     names = Names(gpu_box=["10.0.0.7", "fd00::7"], **{"lab.local": ["192.168.0.9"]})
     monkeypatch.setattr(socket, "getaddrinfo", names)
-    assert unencrypted_host(url) is None
-    refuse_unencrypted("secret", url)
+    assert find_unencrypted_host(url) is None
+    require_encryption("secret", url)
 
 
 @pytest.mark.parametrize(
@@ -176,12 +182,12 @@ def test_a_key_never_goes_over_http_to_a_host_of_others(
 ) -> None:
     names = Names(half=["10.0.0.1", "8.8.8.8"], **{"134744072": ["8.8.8.8"]})
     monkeypatch.setattr(socket, "getaddrinfo", names)
-    assert unencrypted_host(url) == host
+    assert find_unencrypted_host(url) == host
     with pytest.raises(InputError, match=r"unencrypted.*https://") as caught:
-        refuse_unencrypted("secret-key", url, "openai/m")
+        require_encryption("secret-key", url, "openai/m")
     assert host in str(caught.value) and "openai/m" in str(caught.value)
     assert "secret-key" not in str(caught.value)
-    refuse_unencrypted(None, url)  # a server that needs no key is nobody's secret
+    require_encryption(None, url)  # a server that needs no key is nobody's secret
     assert "api.example.org" not in names.asked  # such a name is not even looked up
 
 
@@ -191,8 +197,8 @@ def test_a_key_never_goes_over_http_to_a_host_of_others(
 )
 def test_a_key_within_the_url_is_a_key(url: str) -> None:
     with pytest.raises(InputError, match="unencrypted"):
-        refuse_unencrypted(None, url)
-    refuse_unencrypted(None, "http://example.org/v1?api-version=2024-10-21")
+        require_encryption(None, url)
+    require_encryption(None, "http://example.org/v1?api-version=2024-10-21")
 
 
 @pytest.mark.parametrize("seat", ["model", "embedding_model", "models"])
@@ -203,15 +209,15 @@ def test_every_model_of_a_study_is_checked_before_anything_is_sent(seat: str) ->
         named["model"] = "openai/near"
         named[seat] = "openai/far" if seat == "embedding_model" else {"moderator": "openai/far"}
     config = StudyConfig(endpoints={**far, "openai/near": "http://127.0.0.1:1/v1"}, **named)
-    Providers(config, None).check(embeds=True)  # no key, nothing to keep
+    ModelRouter(config, None).check_models(uses_embeddings=True)  # no key, nothing to keep
     with pytest.raises(InputError, match=r"openai/far.*api\.example\.org"):
-        Providers(config, None, key="a-key").check(embeds=True)
+        ModelRouter(config, None, key="a-key").check_models(uses_embeddings=True)
 
 
 def test_the_wire_and_single_calls_refuse_it_too() -> None:
     far = "http://api.example.org/v1"
     with pytest.raises(InputError, match="unencrypted"):
-        Wire(far, {"Authorization": "Bearer k"}, ProviderSettings(far, "k"))
+        HttpClient(far, {"Authorization": "Bearer k"}, ProviderSettings(far, "k"))
     with pytest.raises(InputError, match="unencrypted"):
         call_llm("gpt-4o", [], "Hello", base_url=far, api_key="k")
 

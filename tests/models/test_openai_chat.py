@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from aiohttp.test_utils import TestServer
 
-from folkmoot.errors import FatalModelError, QuotaError, RateLimited, TransientError
-from folkmoot.models.request import Message, ProviderSettings, Request
+from folkmoot.errors import FatalModelError, QuotaError, RateLimitedError, TransientError
+from folkmoot.models.request import Message, ModelRequest, ProviderSettings
 from folkmoot.models.wire.capabilities import JSON_MODE, PROMPT, Capabilities
 from folkmoot.models.wire.openai_chat import (
-    decode,
     decode_embeddings,
-    encode,
-    first_capabilities,
+    decode_reply,
+    default_capabilities,
+    encode_request,
     provider,
 )
 from tests.servers.answers import vector
@@ -36,7 +36,7 @@ def ok(message: object, **more: object) -> bytes:
 
 
 def test_body_of_a_plain_request() -> None:
-    body = encode(Request("gpt-4o", ASKED, temperature=0.7, max_tokens=50))
+    body = encode_request(ModelRequest("gpt-4o", ASKED, temperature=0.7, max_tokens=50))
     assert body == {
         "model": "gpt-4o",
         "messages": [
@@ -51,31 +51,31 @@ def test_body_of_a_plain_request() -> None:
 
 @pytest.mark.parametrize("model", ["gpt-5-mini", "o3", "o1-pro", "openai/gpt-5.2"])
 def test_reasoning_models_get_no_temperature_and_room_for_thoughts(model: str) -> None:
-    body = encode(Request(model, ASKED, temperature=0.7, max_tokens=50))
+    body = encode_request(ModelRequest(model, ASKED, temperature=0.7, max_tokens=50))
     assert "temperature" not in body and "max_tokens" not in body
     assert body["max_completion_tokens"] > 50
 
 
 @pytest.mark.parametrize("model", ["gpt-4o", "gpt-4.1-mini", "gpt-5-chat-latest", "kimi-k2-0905"])
 def test_other_models_keep_their_temperature(model: str) -> None:
-    assert encode(Request(model, ASKED, temperature=0.0))["temperature"] == 0.0
-    assert first_capabilities(model) == Capabilities()
+    assert encode_request(ModelRequest(model, ASKED, temperature=0.0))["temperature"] == 0.0
+    assert default_capabilities(model) == Capabilities()
 
 
 def test_structured_answers_step_down_from_schema_to_json_mode_to_the_prompt() -> None:
-    request = Request("m", ASKED, schema=SCHEMA)
-    by_schema = encode(request)
+    request = ModelRequest("m", ASKED, schema=SCHEMA)
+    by_schema = encode_request(request)
     sent = by_schema["response_format"]["json_schema"]
     assert sent["strict"] is True and sent["schema"]["required"] == ["choice", "why"]
     assert sent["schema"]["additionalProperties"] is False
-    assert by_schema["messages"] == encode(Request("m", ASKED))["messages"]
-    by_mode = encode(request, Capabilities(mode=JSON_MODE))
+    assert by_schema["messages"] == encode_request(ModelRequest("m", ASKED))["messages"]
+    by_mode = encode_request(request, Capabilities(structured_output_mode=JSON_MODE))
     assert by_mode["response_format"] == {"type": "json_object"}
-    by_prompt = encode(request, Capabilities(mode=PROMPT))
+    by_prompt = encode_request(request, Capabilities(structured_output_mode=PROMPT))
     assert "response_format" not in by_prompt
     for body in (by_mode, by_prompt):
         assert '"choice"' in body["messages"][-1]["content"]
-    assert request == Request("m", ASKED, schema=SCHEMA)
+    assert request == ModelRequest("m", ASKED, schema=SCHEMA)
 
 
 def test_a_reply_with_its_usage_and_hints() -> None:
@@ -91,7 +91,7 @@ def test_a_reply_with_its_usage_and_hints() -> None:
         "x-ratelimit-reset-tokens": "6m1.5s",
     }
     body = ok({"content": "Yes"}, usage=usage, model="gpt-4o-2024", id="c1")
-    reply = decode(200, headers, body)
+    reply = decode_reply(200, headers, body)
     assert (reply.text, reply.finish, reply.model_served, reply.request_id) == (
         "Yes",
         "stop",
@@ -103,7 +103,7 @@ def test_a_reply_with_its_usage_and_hints() -> None:
         3,
         8,
     )
-    assert reply.hints == {
+    assert reply.rate_limit_hints == {
         "requests_limit": 500,
         "requests_remaining": 499,
         "requests_reset": 0.12,
@@ -112,16 +112,16 @@ def test_a_reply_with_its_usage_and_hints() -> None:
 
 
 def test_a_refusal_and_a_filter_are_outcomes_with_their_reason() -> None:
-    said = decode(200, {}, ok({"content": None, "refusal": "I can't."}))
+    said = decode_reply(200, {}, ok({"content": None, "refusal": "I can't."}))
     assert (said.text, said.finish) == ("I can't.", "refused:refused")
     body = {"choices": [{"message": {"content": "par"}, "finish_reason": "content_filter"}]}
-    assert decode(200, {}, json.dumps(body).encode()).finish == "refused:filtered"
+    assert decode_reply(200, {}, json.dumps(body).encode()).finish == "refused:filtered"
 
 
 def test_thoughts_left_in_the_reply_are_no_part_of_the_answer() -> None:
-    assert decode(200, {}, ok({"content": "<think>No? Yes.</think>\n\nYes"})).text == "Yes"
+    assert decode_reply(200, {}, ok({"content": "<think>No? Yes.</think>\n\nYes"})).text == "Yes"
     parts = [{"type": "text", "text": "Y"}, {"type": "text", "text": "es"}]
-    assert decode(200, {}, ok({"content": parts})).text == "Yes"
+    assert decode_reply(200, {}, ok({"content": parts})).text == "Yes"
 
 
 @pytest.mark.parametrize(
@@ -129,13 +129,13 @@ def test_thoughts_left_in_the_reply_are_no_part_of_the_answer() -> None:
 )
 def test_broken_bodies_are_worth_another_try(body: bytes) -> None:
     with pytest.raises(TransientError):
-        decode(200, {}, body)
+        decode_reply(200, {}, body)
 
 
 def test_an_error_inside_a_200_is_an_error() -> None:
     body = json.dumps({"error": {"code": 429, "message": "slow down"}}).encode()
-    with pytest.raises(RateLimited):
-        decode(200, {}, body)
+    with pytest.raises(RateLimitedError):
+        decode_reply(200, {}, body)
 
 
 def test_embeddings_come_back_in_the_order_of_the_texts() -> None:
@@ -151,9 +151,9 @@ async def test_what_an_endpoint_refuses_is_remembered() -> None:
     server = ModelServer(FaultPlan(schema="refuse", no_temperature=True), 0.0, "hash")
     async with TestServer(server.app()) as running:
         model = provider(ProviderSettings(base_url=str(running.make_url("/v1"))))
-        request = Request("m", ASKED, temperature=0.5, schema=SCHEMA)
+        request = ModelRequest("m", ASKED, temperature=0.5, schema=SCHEMA)
         for _ in range(3):
-            assert (await model.complete(request, address="a")).text
+            assert (await model.complete_request(request, address="a")).text
         await model.close()
     assert server.counts["received"] == 2 + 3  # one lesson each, then never again
     assert server.counts["answered"] == 3
@@ -165,7 +165,7 @@ async def test_embeddings_go_out_in_batches() -> None:
     texts = [f"text {i}" for i in range(250)]
     async with TestServer(server.app()) as running:
         model = provider(ProviderSettings(base_url=str(running.make_url("/v1"))))
-        vectors, _ = await model.embed("e", texts, address="a")
+        vectors, _ = await model.embed_texts("e", texts, address="a")
         await model.close()
     assert (server.counts["received"], server.counts["largest_batch"]) == (5, 50)
     np.testing.assert_allclose(vectors, [vector(t) for t in texts], rtol=1e-6)
@@ -177,15 +177,15 @@ async def test_time_outs_are_transient_and_so_is_a_port_that_closes() -> None:
         url = str(running.make_url("/v1"))
         model = provider(ProviderSettings(base_url=url, timeout=0.1))
         with pytest.raises(TransientError, match=r"within 0\.1 s"):
-            await model.complete(Request("m", ASKED), address="a")
+            await model.complete_request(ModelRequest("m", ASKED), address="a")
         await model.close()
     never = provider(ProviderSettings(base_url=url))
     with pytest.raises(FatalModelError, match="no model server was reached"):
-        await never.complete(Request("m", ASKED), address="a")
+        await never.complete_request(ModelRequest("m", ASKED), address="a")
     await never.close()
-    gone = provider(ProviderSettings(base_url=url, reached={url.removesuffix("/v1")}))
+    gone = provider(ProviderSettings(base_url=url, reached_hosts={url.removesuffix("/v1")}))
     with pytest.raises(TransientError, match="connection failed"):
-        await gone.complete(Request("m", ASKED), address="a")
+        await gone.complete_request(ModelRequest("m", ASKED), address="a")
     await gone.close()
 
 
@@ -204,7 +204,7 @@ async def test_no_error_holds_the_key() -> None:
             url = str(running.make_url("/v1"))
             model = provider(ProviderSettings(base_url=url, api_key=key))
             try:
-                await model.complete(Request("m", ASKED), address="a")
+                await model.complete_request(ModelRequest("m", ASKED), address="a")
             except Exception as error:
                 return error
             finally:

@@ -6,8 +6,8 @@ import pytest
 from genai_prices import Usage as PricedUsage
 from genai_prices import calc_price
 
-from folkmoot.models.catalog import resolve
-from folkmoot.models.prices import cost_of, rate_for
+from folkmoot.models.catalog import resolve_model
+from folkmoot.models.prices import estimate_cost, find_price
 from folkmoot.models.request import Usage
 
 
@@ -17,8 +17,8 @@ from folkmoot.models.request import Usage
 )
 @pytest.mark.parametrize("tokens", [(1, 1, 0), (812, 93, 512), (19_000, 4, 0), (300_000, 900, 0)])
 def test_costs_are_those_of_the_library(name: str, tokens: tuple[int, int, int]) -> None:
-    spec = resolve(name, environ={})
-    rate = rate_for(spec)
+    spec = resolve_model(name, environ={})
+    rate = find_price(spec)
     assert rate is not None
     asked, said, cached = tokens
     exact = calc_price(
@@ -35,19 +35,19 @@ def test_costs_are_those_of_the_library(name: str, tokens: tuple[int, int, int])
 def test_the_dearest_is_that_of_tokens_read_or_written(
     name: str, tokens: tuple[int, int], batch: bool
 ) -> None:
-    rate = rate_for(resolve(name, environ={}))
+    rate = find_price(resolve_model(name, environ={}))
     assert rate is not None
-    rate = rate.batched() if batch else rate
+    rate = rate.batch_price() if batch else rate
     read, written = (rate.cost(Usage(*tokens, 0, n)) for n in (0, tokens[0]))
-    assert rate.dearest(*tokens) == pytest.approx(max(read or 0.0, written or 0.0), rel=1e-12)
+    assert rate.max_cost_usd(*tokens) == pytest.approx(max(read or 0.0, written or 0.0), rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["exaone-4.0", "openai/some-local-llama", "ollama/llama3"])
 def test_an_unknown_price_is_none_and_not_zero(name: str) -> None:
-    spec = resolve(name, environ={})
-    assert rate_for(spec) is None
-    assert cost_of(spec, 1000, 1000) is None
+    spec = resolve_model(name, environ={})
+    assert find_price(spec) is None
+    assert estimate_cost(spec, 1000, 1000) is None
 
 
 def test_what_runs_here_is_free() -> None:
-    assert cost_of(resolve("synthetic", environ={}), 10**9, 10**9) == 0.0
+    assert estimate_cost(resolve_model("synthetic", environ={}), 10**9, 10**9) == 0.0

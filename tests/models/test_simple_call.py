@@ -12,7 +12,7 @@ import pytest
 
 from folkmoot.errors import FatalModelError, InputError, TransientError
 from folkmoot.models import call_llm as simple_call
-from folkmoot.models.call_llm import call_llm, list_models, messages_from, try_models
+from folkmoot.models.call_llm import build_messages, call_llm, list_models, try_models
 from folkmoot.models.request import Message
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -28,21 +28,21 @@ def server() -> Iterator[ServerThread]:
 
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(simple_call, "BASE_SECONDS", 0.001)
+    monkeypatch.setattr(simple_call, "BASE_BACKOFF_SECONDS", 0.001)
     monkeypatch.chdir(tmp_path)
     for name in ("OPENAI_API_KEY", "OPENAI", "MOONSHOT_API_KEY", "MOONSHOT", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
 
 
 def test_memory_is_said_before_the_question() -> None:
-    assert messages_from(MEMORY, "Three?", "Be Ann.") == (
+    assert build_messages(MEMORY, "Three?", "Be Ann.") == (
         Message("system", "Be Ann."),
         Message("user", "One?"),
         Message("assistant", "Two."),
         Message("user", "Three?"),
     )
     with pytest.raises(InputError, match="memory entry 2"):
-        messages_from([*MEMORY, {"question": "x"}], "y")
+        build_messages([*MEMORY, {"question": "x"}], "y")
 
 
 @pytest.mark.parametrize(

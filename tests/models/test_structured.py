@@ -6,14 +6,14 @@ import jsonschema
 import pytest
 from pydantic import BaseModel
 
-from folkmoot.models.request import Message, Request
+from folkmoot.models.request import Message, ModelRequest
 from folkmoot.models.wire.capabilities import (
     Capabilities,
-    Learnt,
-    closed_schema,
-    concede,
-    inlined_schema,
-    messages_of,
+    CapabilityCache,
+    adapt_messages,
+    close_schema,
+    inline_schema,
+    reduce_capabilities,
 )
 
 MODES = ("schema", "json", "prompt")
@@ -31,11 +31,11 @@ class Outer(BaseModel):
 
 
 SCHEMA = Outer.model_json_schema()
-REQUEST = Request("m", (Message("user", "Hi"),), temperature=0.3, max_tokens=5, schema=SCHEMA)
+REQUEST = ModelRequest("m", (Message("user", "Hi"),), temperature=0.3, max_tokens=5, schema=SCHEMA)
 
 
 def test_a_closed_schema_admits_what_the_model_admits_in_full() -> None:
-    closed, strict = closed_schema(SCHEMA)
+    closed, strict = close_schema(SCHEMA)
     assert strict
     full = Outer(default="a", inner=[Inner(level=1)], note=None).model_dump()
     jsonschema.validate(full, closed)
@@ -49,11 +49,11 @@ def test_a_free_form_mapping_cannot_be_closed() -> None:
     class Free(BaseModel):
         scores: dict[str, int]
 
-    assert not closed_schema(Free.model_json_schema())[1]
+    assert not close_schema(Free.model_json_schema())[1]
 
 
 def test_references_are_put_in_place() -> None:
-    flat = inlined_schema(SCHEMA)
+    flat = inline_schema(SCHEMA)
     assert "$defs" not in flat
     assert flat["properties"]["inner"]["items"]["properties"]["level"]["type"] == "integer"
 
@@ -68,13 +68,13 @@ def test_references_are_put_in_place() -> None:
     ],
 )
 def test_a_complaint_about_the_format_steps_down_one_mode(said: str) -> None:
-    first = concede(Capabilities(), REQUEST, said, MODES)
-    assert first == Capabilities(mode="json")
-    second = concede(first, REQUEST, said, MODES)
-    assert second == Capabilities(mode="prompt")
-    assert concede(second, REQUEST, said, MODES) is None
-    plain = Request("m", REQUEST.messages)
-    assert concede(Capabilities(), plain, said, MODES) is None
+    first = reduce_capabilities(Capabilities(), REQUEST, said, MODES)
+    assert first == Capabilities(structured_output_mode="json")
+    second = reduce_capabilities(first, REQUEST, said, MODES)
+    assert second == Capabilities(structured_output_mode="prompt")
+    assert reduce_capabilities(second, REQUEST, said, MODES) is None
+    plain = ModelRequest("m", REQUEST.messages)
+    assert reduce_capabilities(Capabilities(), plain, said, MODES) is None
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,12 @@ def test_a_complaint_about_the_format_steps_down_one_mode(said: str) -> None:
     [
         (
             "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens'.",
-            Capabilities(completion_tokens=True),
+            Capabilities(uses_max_completion_tokens=True),
         ),
-        ("Unsupported value: 'temperature' does not support 0.3", Capabilities(temperature=False)),
+        (
+            "Unsupported value: 'temperature' does not support 0.3",
+            Capabilities(accepts_temperature=False),
+        ),
         ("This model does not support the system role", Capabilities(system=False)),
         ("temperature must be at most 2", None),
         # The type of an error says nothing of what it is about.
@@ -94,7 +97,12 @@ def test_a_complaint_about_the_format_steps_down_one_mode(said: str) -> None:
     ],
 )
 def test_other_complaints(said: str, expected: Capabilities | None) -> None:
-    assert concede(Capabilities(), Request("m", REQUEST.messages, 0.3, 5), said, MODES) == expected
+    assert (
+        reduce_capabilities(
+            Capabilities(), ModelRequest("m", REQUEST.messages, 0.3, 5), said, MODES
+        )
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,9 +129,9 @@ def test_other_complaints(said: str, expected: Capabilities | None) -> None:
     ],
 )
 def test_a_server_that_takes_no_system_message_is_conceded(said: str) -> None:
-    plain = Request("m", (Message("system", "Be Ann."), Message("user", "Hi")))
-    assert concede(Capabilities(), plain, said, MODES) == Capabilities(system=False)
-    assert concede(Capabilities(system=False), plain, said, MODES) is None
+    plain = ModelRequest("m", (Message("system", "Be Ann."), Message("user", "Hi")))
+    assert reduce_capabilities(Capabilities(), plain, said, MODES) == Capabilities(system=False)
+    assert reduce_capabilities(Capabilities(system=False), plain, said, MODES) is None
 
 
 @pytest.mark.parametrize(
@@ -137,40 +145,42 @@ def test_a_server_that_takes_no_system_message_is_conceded(said: str) -> None:
     ],
 )
 def test_other_complaints_leave_the_system_message_where_it_is(said: str) -> None:
-    plain = Request("m", (Message("system", "Be Ann."), Message("user", "Hi")))
-    assert concede(Capabilities(), plain, said, MODES) is None
+    plain = ModelRequest("m", (Message("system", "Be Ann."), Message("user", "Hi")))
+    assert reduce_capabilities(Capabilities(), plain, said, MODES) is None
 
 
 def test_of_failures_of_the_server_only_the_chat_template_is_learnt_from() -> None:
-    learnt = Learnt(lambda _: Capabilities(), MODES)
-    plain = Request("m", (Message("system", "Be Ann."), Message("user", "Hi")), 0.5)
-    used = learnt.of(plain)
-    assert not learnt.learn(plain, used, b"temperature is not supported", 500)
-    assert not learnt.learn(plain, used, b"System role not supported", 401)
-    assert learnt.learn(plain, used, b"System role not supported", 500)
-    assert not learnt.of(plain).system
+    learnt = CapabilityCache(lambda _: Capabilities(), MODES)
+    plain = ModelRequest("m", (Message("system", "Be Ann."), Message("user", "Hi")), 0.5)
+    used = learnt.get(plain)
+    assert not learnt.update_from_error(plain, used, b"temperature is not supported", 500)
+    assert not learnt.update_from_error(plain, used, b"System role not supported", 401)
+    assert learnt.update_from_error(plain, used, b"System role not supported", 500)
+    assert not learnt.get(plain).system
 
 
 def test_two_calls_with_the_same_complaint_step_down_once() -> None:
-    learnt = Learnt(lambda _: Capabilities(), MODES)
-    used = learnt.of(REQUEST)
-    assert learnt.learn(REQUEST, used, b"response_format not supported")
-    assert learnt.learn(REQUEST, used, b"response_format not supported")  # sent at the same time
-    assert learnt.of(REQUEST).mode == "json"
-    assert learnt.of(Request("other", REQUEST.messages)).mode == "schema"
+    learnt = CapabilityCache(lambda _: Capabilities(), MODES)
+    used = learnt.get(REQUEST)
+    assert learnt.update_from_error(REQUEST, used, b"response_format not supported")
+    assert learnt.update_from_error(
+        REQUEST, used, b"response_format not supported"
+    )  # sent at the same time
+    assert learnt.get(REQUEST).structured_output_mode == "json"
+    assert learnt.get(ModelRequest("other", REQUEST.messages)).structured_output_mode == "schema"
     assert len(learnt.notes) == 1
 
 
 def test_a_system_prompt_that_is_not_taken_goes_before_the_first_question() -> None:
-    request = Request("m", (Message("system", "Be Ann."), Message("user", "Hi")))
-    assert messages_of(request, Capabilities(system=False)) == [Message("user", "Be Ann.\n\nHi")]
+    request = ModelRequest("m", (Message("system", "Be Ann."), Message("user", "Hi")))
+    assert adapt_messages(request, Capabilities(system=False)) == [Message("user", "Be Ann.\n\nHi")]
 
 
 def test_a_temperature_that_is_known_to_be_refused_is_said_once() -> None:
-    learnt = Learnt(lambda _: Capabilities(temperature=False), MODES)
+    learnt = CapabilityCache(lambda _: Capabilities(accepts_temperature=False), MODES)
     for _ in range(3):
-        assert not learnt.of(REQUEST).temperature
+        assert not learnt.get(REQUEST).accepts_temperature
     assert len(learnt.notes) == 1 and "temperature" in learnt.notes[0]
-    quiet = Learnt(lambda _: Capabilities(temperature=False), MODES)
-    quiet.of(Request("m", REQUEST.messages))
+    quiet = CapabilityCache(lambda _: Capabilities(accepts_temperature=False), MODES)
+    quiet.get(ModelRequest("m", REQUEST.messages))
     assert not quiet.notes

@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from folkmoot.models.catalog import HOSTED, resolve
-from folkmoot.models.request import Message, Provider, ProviderSettings, Request
-from folkmoot.models.urls import join_url, with_version
+from folkmoot.models.catalog import HUGGING_FACE_VENDOR, resolve_model
+from folkmoot.models.request import Message, ModelRequest, Provider, ProviderSettings
+from folkmoot.models.urls import ensure_version, join_url
 from folkmoot.models.wire import anthropic_messages, gemini, openai_chat
 from tests.servers.faults import FaultPlan
 from tests.servers.model_server import ModelServer
@@ -32,11 +32,11 @@ def test_a_path_comes_before_the_query(base: str, whole: str) -> None:
 
 
 def test_a_version_is_added_where_none_is() -> None:
-    assert with_version("https://h/?a=b", "/v1") == "https://h/v1?a=b"
-    assert with_version("https://h/v1beta/?a=b", "/v1") == "https://h/v1beta/?a=b"
-    assert with_version("https://h/v4", "/v1") == "https://h/v4"
-    assert with_version("http://[::1", "/v1") == "http://[::1"
-    spec = resolve(HOSTED, {HOSTED: "https://h.example/x?a=b"}, {})
+    assert ensure_version("https://h/?a=b", "/v1") == "https://h/v1?a=b"
+    assert ensure_version("https://h/v1beta/?a=b", "/v1") == "https://h/v1beta/?a=b"
+    assert ensure_version("https://h/v4", "/v1") == "https://h/v4"
+    assert ensure_version("http://[::1", "/v1") == "http://[::1"
+    spec = resolve_model(HUGGING_FACE_VENDOR, {HUGGING_FACE_VENDOR: "https://h.example/x?a=b"}, {})
     assert spec.base_url == "https://h.example/x/v1?a=b"
 
 
@@ -63,8 +63,8 @@ async def test_every_format_works_with_a_query(
     app.middlewares.append(note)  # type: ignore[arg-type]
     async with TestServer(app) as running:
         model = provider(ProviderSettings(str(running.make_url("")).rstrip("/") + tail))
-        reply = await model.complete(
-            Request("m", (Message("user", "Hello"),), max_tokens=9), address="a"
+        reply = await model.complete_request(
+            ModelRequest("m", (Message("user", "Hello"),), max_tokens=9), address="a"
         )
         await model.close()
     assert reply.text.startswith("reply-") and asked == ["2024-10-21"]

@@ -25,7 +25,7 @@ from folkmoot.errors import FatalModelError, InputError
 from folkmoot.measures.clusters import labels_at
 from folkmoot.models.local import hashed_embeddings, word_vectors
 from folkmoot.models.local.word_vectors import DIMENSIONS, WordVectors
-from folkmoot.models.request import FloatArray, Message, Request
+from folkmoot.models.request import FloatArray, Message, ModelRequest
 
 MODEL = WordVectors()
 # Four matters, said in words that are not shared.
@@ -58,12 +58,12 @@ SENTENCES = {
 
 
 def embed(texts: Sequence[str]) -> FloatArray:
-    return asyncio.run(MODEL.embed("wordllama", texts, address="a"))[0]
+    return asyncio.run(MODEL.embed_texts("wordllama", texts, address="a"))[0]
 
 
 def test_rows_are_unit_vectors_and_the_tokens_are_counted() -> None:
     rows, usage = asyncio.run(
-        MODEL.embed("wordllama", ["Night bus", "", "Cars race past"], address="a")
+        MODEL.embed_texts("wordllama", ["Night bus", "", "Cars race past"], address="a")
     )
     assert rows.shape == (3, DIMENSIONS) and rows.dtype == np.float32
     assert np.allclose(np.linalg.norm(rows, axis=1), [1, 0, 1], atol=1e-6)
@@ -78,36 +78,36 @@ def test_a_vector_does_not_depend_on_the_batch(texts: list[str], at: int) -> Non
 
 
 def test_they_are_those_of_the_package_s_own_code() -> None:
-    vectors, tokenizer = word_vectors._load()
-    file = word_vectors.file_of(word_vectors.VECTORS[0])
+    vectors, tokenizer = word_vectors._load_vectors()
+    file = word_vectors.find_package_file(word_vectors.VECTOR_FILE[0])
     assert np.array_equal(vectors, load_file(file)["embedding.weight"])
     own = WordLlamaInference(vectors, Config.l2_supercat, tokenizer)
     texts = [text for said in SENTENCES.values() for text in said]
-    assert np.allclose(embed(texts), own.embed(texts, norm=True), atol=1e-5)
+    assert np.allclose(embed(texts), own.embed_texts(texts, norm=True), atol=1e-5)
 
 
 def test_matters_are_told_apart_where_the_words_differ() -> None:
     texts = [text for said in SENTENCES.values() for text in said]
     topics = [topic for topic, said in SENTENCES.items() for _ in said]
-    by_hash = _agreement(hashed_embeddings.embed, texts, topics)
+    by_hash = _agreement(hashed_embeddings.embed_texts, texts, topics)
     assert _agreement(embed, texts, topics) > max(0.5, by_hash + 0.3)
 
 
 def test_it_answers_nothing() -> None:
-    asked = Request("wordllama", (Message("user", "Name one fruit."),))
+    asked = ModelRequest("wordllama", (Message("user", "Name one fruit."),))
     with pytest.raises(FatalModelError, match="answers nothing"):
-        asyncio.run(MODEL.complete(asked, address="a"))
+        asyncio.run(MODEL.complete_request(asked, address="a"))
 
 
 def test_other_files_of_that_name_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, *_ in (word_vectors.VECTORS, word_vectors.TOKENS):
+    for name, *_ in (word_vectors.VECTOR_FILE, word_vectors.TOKEN_FILE):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("{}")
-    monkeypatch.setattr(word_vectors, "file_of", tmp_path.joinpath)
+    monkeypatch.setattr(word_vectors, "find_package_file", tmp_path.joinpath)
     with pytest.raises(InputError, match="other word vectors") as refused:
-        asyncio.run(WordVectors().embed("wordllama", ["a"], address="a"))
+        asyncio.run(WordVectors().embed_texts("wordllama", ["a"], address="a"))
     assert f"pip install {word_vectors.PACKAGE}" in str(refused.value)
 
 
@@ -130,7 +130,9 @@ def test_topics_of_real_questions_are_found_better_than_by_the_hash() -> None:
     often = Counter(q["topic"] for q in asked)
     kept = [q for q in asked if often[q["topic"]] >= 4]
     texts, topics = [q["question"] for q in kept], [q["topic"] for q in kept]
-    vectors, hashed = (_agreement(how, texts, topics) for how in (embed, hashed_embeddings.embed))
+    vectors, hashed = (
+        _agreement(how, texts, topics) for how in (embed, hashed_embeddings.embed_texts)
+    )
     print(f"topics: word vectors {vectors:.2f}, hash {hashed:.2f}")
     assert vectors > 0.6 and vectors > hashed + 0.2
 
@@ -151,7 +153,7 @@ def test_who_votes_alike_on_statements_is_not_seen_in_their_words(name: str) -> 
         a, b = votes[both, one], votes[both, other]
         if both.sum() >= 20 and a.std() and b.std():
             pairs.append((one, other, abs(np.corrcoef(a, b)[0, 1])))
-    for how in (embed, hashed_embeddings.embed):
+    for how in (embed, hashed_embeddings.embed_texts):
         near = how(texts) @ how(texts).T
         alike = np.corrcoef(
             [(near[one, other], agreed) for one, other, agreed in pairs], rowvar=False
@@ -162,10 +164,10 @@ def test_who_votes_alike_on_statements_is_not_seen_in_their_words(name: str) -> 
 
 async def test_vectors_are_let_go_with_the_run() -> None:
     model = WordVectors()
-    vector, _ = await model.embed("wordllama", ["a park"], address="a")
+    vector, _ = await model.embed_texts("wordllama", ["a park"], address="a")
     assert model._loaded is not None
     held = weakref.ref(model._loaded[0])
     await model.close()
     assert held() is None
-    again, _ = await model.embed("wordllama", ["a park"], address="a")
+    again, _ = await model.embed_texts("wordllama", ["a park"], address="a")
     assert (again == vector).all()

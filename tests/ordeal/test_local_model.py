@@ -108,9 +108,9 @@ def ordeal(study: str, settings: dict[str, Any] | None, folder: Path, **more: An
     assert (told is not None) == bool(lost)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalModel, "_start", None)  # a replay asks nobody
+        patch.setattr(LocalModel, "_start_server", None)  # a replay asks nobody
         again = play()
-    for name in run.folder.tables():
+    for name in run.folder.table_names():
         assert again.table(name).equals(run.table(name)), name
 
 
@@ -137,7 +137,7 @@ def last_replies(run: Run) -> dict[str, str]:
     """The reply that each answer was read from: of the last try, the longer one if there is one."""
     found: dict[str, tuple[int, bool, str]] = {}
     with JournalReader(run.path / "journal.sqlite") as journal:
-        for entry in journal.entries("ask"):
+        for entry in journal.read_entries("ask"):
             parts = re.fullmatch(r"(.*?)(?:\.r(\d+))?(\.long)?", entry.address)
             assert parts is not None
             tried = (int(parts[2] or 0), bool(parts[3] and entry.reply.strip()), entry.reply)

@@ -16,9 +16,9 @@ import pytest
 from jinja2 import meta, nodes
 
 import folkmoot
-from folkmoot.conversation.prompts import environment, read_source
-from folkmoot.engine.study.study import find_study, registered
-from folkmoot.kit.exposure import differences
+from folkmoot.conversation.prompts import create_environment, read_source
+from folkmoot.engine.study.study import find_study, registered_studies
+from folkmoot.kit.exposure import describe_deviations
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group.findings import LIKELY
 from tests.contract.small import small_study
@@ -30,7 +30,7 @@ from tests.studies.workbook import test_workbook_planted as workbook
 
 HERE = Path(__file__).parent
 STYLES = ("plain", "formal", "terse")
-STUDIES = tuple(registered())
+STUDIES = tuple(registered_studies())
 SEEDS = range(1, 21)
 MUTE_SEEDS = range(1, 6)
 SHARE = 0.03
@@ -46,7 +46,7 @@ def shipped(study: str) -> Path:
 def variables(path: Path) -> set[str]:
     """What a prompt takes from outside, and the fields it reads of that."""
     files = {p.stem: p for p in path.parent.glob("*.md")}
-    tree = environment().parse(read_source(path.stem, files))
+    tree = create_environment().parse(read_source(path.stem, files))
     fields = {n.attr for n in tree.find_all(nodes.Getattr)} - {"get", "index", "last"}
     return meta.find_undeclared_variables(tree) | fields
 
@@ -66,7 +66,7 @@ def reasks(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], int]:
 
     @cache
     def of(study: str) -> int:
-        answers = small(study, tmp_path_factory.mktemp(study)).table("answers")
+        answers = small(study, tmp_path_factory.mktemp(study)).read_table("answers")
         return int(answers["reasks"].sum())
 
     return of
@@ -83,10 +83,10 @@ def test_other_words_are_read_and_stand_where_the_design_wants_them(
     study: str, style: str, tmp_path: Path, reasks: Callable[[str], int]
 ) -> None:
     run = small(study, tmp_path, overrides=(f"prompts={HERE / study / style}",))
-    answers = run.table("answers")
+    answers = run.read_table("answers")
     assert answers["missing"].is_null().all()
     assert answers["reasks"].sum() <= reasks(study)
-    assert differences(run) == []
+    assert describe_deviations(run) == []
 
 
 # --- sizes ----------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ Effects = Mapping[str, float]
 
 def of_cross_pollination(folder: Path, seed: int, prompts: Path) -> Effects:
     run = cross_pollination.pilot(folder, 300, seed, prompts=str(prompts))
-    rows = run.json("summary.json")["by_condition"]
+    rows = run.read_json("summary.json")["by_condition"]
     rate = {c: float(rows[c]["position_changed_rate"]) for c in rows}
     return {c: rate[c] - rate["simple_voting"] for c in rate if c != "simple_voting"}
 
@@ -134,7 +134,7 @@ def of_focus_group(folder: Path, seed: int, prompts: Path) -> Effects:
         )
 
     two = play("two", focus_group.TWO, 38)
-    after = two.table("intents").filter(when="after")
+    after = two.read_table("intents").filter(when="after")
     buys = {s: (after.filter(stimulus=s)["score"] >= LIKELY).to_numpy() for s in ("good", "bad")}
     shares = focus_group.demand(play("ladder", focus_group.LADDER, 12))
     pull = focus_group.beyond_alone(play("mixed", focus_group.MIXED, 12)).beyond_alone.value

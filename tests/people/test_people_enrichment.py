@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import pytest
 from pydantic import ValidationError
 
-from folkmoot.conversation.answer_types import Answer, Missing, Unreadable
+from folkmoot.conversation.answer_types import AnswerType, Missing, ParseFailure
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.errors import InputError
-from folkmoot.people import Demographics, enrich
-from folkmoot.people.enrichment import SCALES, key_of, portrait
+from folkmoot.people import Demographics, enrich_persona
+from folkmoot.people.enrichment import SCALES, clean_portrait, key_of
 
 T = TypeVar("T")
 
@@ -41,12 +41,17 @@ class Script:
         self.rows.append(row)
 
     async def ask(
-        self, who: Speaker, prompt: str, *, answer: Answer[T] | None = None, about: str = ""
+        self,
+        speaker: Speaker,
+        prompt: str,
+        *,
+        answer_type: AnswerType[T] | None = None,
+        about: str = "",
     ) -> T | Missing:
-        assert who.id == "recruiter" and answer is not None and about
+        assert speaker.id == "recruiter" and answer_type is not None and about
         self.prompts.append(prompt)
-        parsed = answer.parse(self.replies.pop(0))
-        return Missing("unparsed") if isinstance(parsed, Unreadable) else parsed.value
+        parsed = answer_type.parse_reply(self.replies.pop(0))
+        return Missing("unparsed") if isinstance(parsed, ParseFailure) else parsed.value
 
 
 def as_json(**changes: Any) -> str:
@@ -72,7 +77,7 @@ def test_values_off_the_scales_are_refused(change: dict[str, Any]) -> None:
 
 async def test_two_calls_make_a_persona() -> None:
     script = Script(as_json(), "You are Nora, who runs\na small agency.")
-    nora = await enrich("A marketer who loves trains", script, persona_id="p_1")
+    nora = await enrich_persona("A marketer who loves trains", script, persona_id="p_1")
     assert not isinstance(nora, Missing)
     assert (nora.id, nora.base) == ("p_1", "A marketer who loves trains")
     assert nora.text == "Nora, who runs a small agency."
@@ -94,7 +99,7 @@ async def test_two_calls_make_a_persona() -> None:
 
 async def test_a_missing_answer_is_handed_on_and_the_second_call_is_spared() -> None:
     script = Script("no idea")
-    assert isinstance(await enrich("A clown", script), Missing)
+    assert isinstance(await enrich_persona("A clown", script), Missing)
     assert len(script.prompts) == 1
     (row,) = script.rows
     assert row["base_persona"] == "A clown" and row["age"] is None
@@ -103,15 +108,15 @@ async def test_a_missing_answer_is_handed_on_and_the_second_call_is_spared() -> 
 async def test_prompts_can_be_replaced(tmp_path: Path) -> None:
     (tmp_path / "demographics.md").write_text("Who is {{ base_persona }}?")
     script = Script(as_json(), "a clown.")
-    await enrich("A clown", script, prompts=tmp_path)
+    await enrich_persona("A clown", script, prompts=tmp_path)
     assert script.prompts[0] == "Who is A clown?"
 
 
 async def test_an_unknown_variable_in_a_prompt_of_ones_own_is_refused(tmp_path: Path) -> None:
     (tmp_path / "demographics.md").write_text("Who is {{ nobody }}?")
     with pytest.raises(InputError, match="nobody"):
-        await enrich("A clown", Script(as_json()), prompts=tmp_path)
+        await enrich_persona("A clown", Script(as_json()), prompts=tmp_path)
 
 
 def test_a_portrait_follows_the_words_you_are() -> None:
-    assert portrait('"You are a  baker\n who sings."') == "a baker who sings."
+    assert clean_portrait('"You are a  baker\n who sings."') == "a baker who sings."

@@ -14,19 +14,19 @@ import pytest
 from folkmoot.errors import InputError
 from folkmoot.people import Persona
 from folkmoot.people.sources.grounded import TRAITS, PersonaGenerator, Profile, character, joint
-from folkmoot.people.sources.grounded.attributes import published
+from folkmoot.people.sources.grounded.attributes import published_correlations
 from folkmoot.people.sources.grounded.generator import check_quotas
-from folkmoot.people.sources.grounded.population import band_of, fifth
+from folkmoot.people.sources.grounded.population import band_of, income_fifth
 from folkmoot.people.sources.names import name_book
 from folkmoot.randomness import generator
 
 N = 3000
-DATA = joint.data()
+DATA = joint.us_figures()
 
 
 @pytest.fixture(scope="module")
 def people() -> list[Profile]:
-    return PersonaGenerator().generate(N, generator(11, ("grounded",)))
+    return PersonaGenerator().generate_profiles(N, generator(11, ("grounded",)))
 
 
 def close(count: int, share: float, n: int = N) -> bool:
@@ -47,7 +47,7 @@ def test_published_marginals(people: list[Profile]) -> None:
 
 def test_people_are_drawn_from_the_joint_table(people: list[Profile]) -> None:
     """Pairs and triples of attributes come as often as in the packaged people."""
-    frame = joint.people()
+    frame = joint.sample_people()
     for keys in (
         ("sex", "occupation"),
         ("sex", "education", "race"),
@@ -61,13 +61,13 @@ def test_people_are_drawn_from_the_joint_table(people: list[Profile]) -> None:
 
 
 def with_fifths(frame: pl.DataFrame) -> list[dict[str, Any]]:
-    return [{**r, "income": fifth(r["income_usd"])} for r in frame.iter_rows(named=True)]
+    return [{**r, "income": income_fifth(r["income_usd"])} for r in frame.iter_rows(named=True)]
 
 
 def test_traits_have_the_published_correlations(people: list[Profile]) -> None:
     scores = np.array([[getattr(p.traits, t) for t in TRAITS] for p in people], dtype=float)
     found = np.corrcoef(scores.T)
-    wanted = published()
+    wanted = published_correlations()
     for i, j in combinations(range(len(TRAITS)), 2):
         assert found[i, j] == pytest.approx(wanted[i, j], abs=0.07), (TRAITS[i], TRAITS[j])
     assert scores.mean(axis=0) == pytest.approx(np.full(5, 50), abs=2)
@@ -79,14 +79,14 @@ def test_traits_differ_by_sex_and_age_as_published(people: list[Profile]) -> Non
     women = [p for p in people if p.sex == "F"]
     men = [p for p in people if p.sex == "M"]
     for trait, d in DATA["ocean"]["women_minus_men"].items():
-        gap = np.mean([p.traits.z(trait) for p in women]) - np.mean(
-            [p.traits.z(trait) for p in men]
+        gap = np.mean([p.traits.standard_score(trait) for p in women]) - np.mean(
+            [p.traits.standard_score(trait) for p in men]
         )
         assert gap == pytest.approx(d, abs=0.19), trait
     for sex, group in (("F", women), ("M", men)):
         ages = np.array([p.age for p in group], dtype=float)
         for trait, slope in DATA["ocean"]["per_decade"][sex].items():
-            fitted = np.polyfit(ages / 10, [p.traits.z(trait) for p in group], 1)[0]
+            fitted = np.polyfit(ages / 10, [p.traits.standard_score(trait) for p in group], 1)[0]
             assert fitted == pytest.approx(slope, abs=0.07), (sex, trait)
 
 
@@ -97,7 +97,7 @@ def test_vals_follow_resources_and_motivation(people: list[Profile]) -> None:
             return float(np.mean(np.log([p.income_usd for p in group])))
         if of == "age":
             return float(np.mean([p.age for p in group]))
-        return float(np.mean([p.traits.z(of) for p in group]))
+        return float(np.mean([p.traits.standard_score(of) for p in group]))
 
     counts = Counter(p.vals for p in people)
     assert len(counts) == 8
@@ -113,16 +113,19 @@ def test_vals_follow_resources_and_motivation(people: list[Profile]) -> None:
 def test_opinion_depends_on_openness_price_and_engagement(people: list[Profile]) -> None:
     valence = [p.opinion.valence for p in people if p.opinion]
     for key, sign in (("openness", 1), ("price_sensitivity", -1), ("engagement", 1)):
-        values = [p.traits.z(key) if key in TRAITS else getattr(p.consumer, key) for p in people]
+        values = [
+            p.traits.standard_score(key) if key in TRAITS else getattr(p.consumer, key)
+            for p in people
+        ]
         assert sign * np.corrcoef(values, valence)[0, 1] > 0.25, key
     assert min(valence) >= -1 and max(valence) <= 1
     assert abs(np.mean(valence)) < 0.05
-    eager = PersonaGenerator(appeal=0.5).generate(300, generator(1, ("x",)))
+    eager = PersonaGenerator(appeal=0.5).generate_profiles(300, generator(1, ("x",)))
     assert np.mean([p.opinion.valence for p in eager if p.opinion]) > 0.3
 
 
 def test_the_sentence_of_an_opinion_has_the_sign_of_its_valence(people: list[Profile]) -> None:
-    stock = character.words()["opinion"]
+    stock = character.load_wordings()["opinion"]
     sentences = {band: {s for theme in v.values() for s in theme} for band, v in stock.items()}
     for p in people:
         assert p.opinion is not None
@@ -134,9 +137,9 @@ def test_the_sentence_of_an_opinion_has_the_sign_of_its_valence(people: list[Pro
 
 def test_same_seed_same_people_and_one_more_shifts_nobody() -> None:
     engine = PersonaGenerator()
-    first = engine.generate(20, generator(5, ("g",)))
-    assert first == engine.generate(20, generator(5, ("g",)))
-    assert first != engine.generate(20, generator(6, ("g",)))
+    first = engine.generate_profiles(20, generator(5, ("g",)))
+    assert first == engine.generate_profiles(20, generator(5, ("g",)))
+    assert first != engine.generate_profiles(20, generator(6, ("g",)))
     fixed = engine.from_profiles([{"age": 30, "sex": "F"}] * 3, generator(5, ("g",)))
     other = engine.from_profiles(
         [{"age": 30, "sex": "F", "occupation": "clown"}] * 3, generator(5, ("g",))
@@ -147,7 +150,7 @@ def test_same_seed_same_people_and_one_more_shifts_nobody() -> None:
 def test_names_are_unique_and_of_the_sex_and_cohort() -> None:
     book = name_book()
     for seed in range(60):
-        group = PersonaGenerator().generate(12, generator(seed, ("names",)))
+        group = PersonaGenerator().generate_profiles(12, generator(seed, ("names",)))
         assert len({p.first_name for p in group}) == len(group)
         for p in group:
             given, family = p.name.split(" ", 1)
@@ -160,7 +163,7 @@ def test_quotas_are_filled_exactly() -> None:
         "sex": {"F": 5, "M": 3},
         "age": {"18-34": 0.5, "35-64": 0.25, "65+": 0.25},
     }
-    group = PersonaGenerator().generate(8, generator(3, ("q",)), quotas)
+    group = PersonaGenerator().generate_profiles(8, generator(3, ("q",)), quotas)
     assert Counter(p.sex for p in group) == {"F": 5, "M": 3}
     assert sorted(sum(a <= p.age <= b for p in group) for a, b in ((18, 34), (35, 64), (65, 99)))
     assert sum(p.age <= 34 for p in group) == 4
@@ -169,7 +172,7 @@ def test_quotas_are_filled_exactly() -> None:
 
 def test_impossible_quotas_are_refused_by_name() -> None:
     with pytest.raises(InputError, match="quotas"):
-        PersonaGenerator().generate(
+        PersonaGenerator().generate_profiles(
             2, generator(1, ()), {"education": {"Doctorate": 1}, "age": {"18-20": 1}}
         )
     keys = [
@@ -246,26 +249,26 @@ def test_what_is_not_known_fits_what_is() -> None:
 
 
 def test_race_is_told_where_it_is_drawn_or_known_and_never_made_up() -> None:
-    drawn = PersonaGenerator().generate(40, generator(8, ()))
+    drawn = PersonaGenerator().generate_profiles(40, generator(8, ()))
     assert {p.race for p in drawn} <= {"White", "Black", "Asian", "Hispanic", "Other"}
     for p in drawn:
-        said = character.circumstances(p)
+        said = character.describe_circumstances(p)
         words = {"Asian": "You are an Asian ", "White": "You are a white "}
         assert p.race not in words or said.startswith(words[p.race])
-        assert p.demographics()["race"] == p.race
+        assert p.shared_demographics()["race"] == p.race
     known, told = PersonaGenerator().from_profiles(
         [{"age": 40}, {"age": 40, "race": "black"}], generator(8, ())
     )
-    assert known.race == "" and "race" not in known.demographics()
-    assert told.race == "Black" and "a Black " in character.circumstances(told)
+    assert known.race == "" and "race" not in known.shared_demographics()
+    assert told.race == "Black" and "a Black " in character.describe_circumstances(told)
 
 
 def test_descriptions_hold_no_score_and_no_name_of_a_trait(people: list[Profile]) -> None:
     for p in people:
         said = " ".join(
             (
-                character.description(p),
-                character.manner(p.voice),
+                character.describe_profile(p),
+                character.describe_manner(p.voice),
                 character.category_engagement(p, "meal kits"),
             )
         )
@@ -285,8 +288,8 @@ def test_five_bands_differ() -> None:
 
 def test_profiles_travel_in_personas() -> None:
     engine = PersonaGenerator()
-    (one,) = engine.generate(1, generator(9, ("p",)))
-    persona = one.to_persona(character.description(one))
-    assert Profile.of(Persona.from_json(persona.to_json())) == one
-    assert Profile.of(Persona("x", "somebody")) is None
+    (one,) = engine.generate_profiles(1, generator(9, ("p",)))
+    persona = one.to_persona(character.describe_profile(one))
+    assert Profile.from_persona(Persona.from_json(persona.to_json())) == one
+    assert Profile.from_persona(Persona("x", "somebody")) is None
     assert persona.demographics["occupation"] == one.occupation

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
 from folkmoot.people.sources.grounded import PersonaGenerator, joint
-from folkmoot.people.sources.grounded.population import fifth
-from folkmoot.people.sources.grounded.raking import Margin, rake
+from folkmoot.people.sources.grounded.population import income_fifth
+from folkmoot.people.sources.grounded.raking import RakingMargin, rake_table
 from folkmoot.randomness import generator
 
 DOCS = Path(__file__).parents[2] / "docs" / "personas.md"
@@ -26,7 +26,7 @@ DEGREES = ("Bachelor's degree", "Master's degree", "Doctorate")
 
 @pytest.fixture(scope="module")
 def people() -> pl.DataFrame:
-    return joint.people()
+    return joint.sample_people()
 
 
 def share(people: pl.DataFrame, of: pl.Expr, among: pl.Expr) -> float:
@@ -48,7 +48,9 @@ def test_raking_gives_the_known_answer() -> None:
     """Deming and Stephan's own two-way case: the odds ratio of the seed is kept."""
     seed = np.array([[40.0, 30.0], [35.0, 50.0]])
     rows, columns = np.array([0.5, 0.5]), np.array([0.6, 0.4])
-    table = rake(seed, [Margin("rows", (0,), rows), Margin("columns", (1,), columns)])
+    table = rake_table(
+        seed, [RakingMargin("rows", (0,), rows), RakingMargin("columns", (1,), columns)]
+    )
     assert table.sum(1) == pytest.approx(rows) and table.sum(0) == pytest.approx(columns)
     odds = table[0, 0] * table[1, 1] / (table[0, 1] * table[1, 0])
     assert odds == pytest.approx(40 * 50 / (30 * 35))
@@ -62,9 +64,9 @@ def test_raking_gives_the_known_answer() -> None:
 )
 def test_margins_in_any_order_of_axes_hold(seed: Any, by_two: Any, merged: Any) -> None:
     """Also of a part of the table, and of merged levels."""
-    two = Margin("two", (1, 0), by_two / by_two.sum())
-    part = Margin("part", (2,), merged / merged.sum(), {1: slice(1, None)}, {2: (0, 1, 1, 0)})
-    table = rake(seed, [part, two])
+    two = RakingMargin("two", (1, 0), by_two / by_two.sum())
+    part = RakingMargin("part", (2,), merged / merged.sum(), {1: slice(1, None)}, {2: (0, 1, 1, 0)})
+    table = rake_table(seed, [part, two])
     assert np.transpose(table.sum(2)) == pytest.approx(two.wanted, abs=1e-4)
     inside = table[:, 1:].sum((0, 1))
     found = np.array([inside[0] + inside[3], inside[1] + inside[2]]) / inside.sum()
@@ -74,7 +76,7 @@ def test_margins_in_any_order_of_axes_hold(seed: Any, by_two: Any, merged: Any) 
 def test_the_fit_is_within_a_point_and_shown_in_the_docs() -> None:
     """Margins contradict each other a little (other years, other populations)."""
     text = DOCS.read_text()
-    for name, cells, largest, mean in joint.fit():
+    for name, cells, largest, mean in joint.fit_to_margins():
         assert largest < 1, name
         assert f"| {name} | {cells} | {largest:.2f} | {mean:.2f} |" in text, (name, largest, mean)
 
@@ -97,7 +99,9 @@ def test_the_fit_is_within_a_point_and_shown_in_the_docs() -> None:
 def test_every_occupation_has_its_published_people(column: str, axis: int, level: int) -> None:
     """In a hundred of those who work in it; of ages, of those of 20 and over."""
     frame = pl.read_csv(Path(joint.__file__).with_name("us_occupations.csv").read_bytes())
-    table = joint.jobs().table[:, :, 1:] if axis == 2 else joint.jobs().table
+    table = (
+        joint.raked_occupations().table[:, :, 1:] if axis == 2 else joint.raked_occupations().table
+    )
     of_job = np.moveaxis(table, axis, 1).sum(axis=(2, 3, 4))
     found = 100 * of_job[:, level - (axis == 2)] / of_job.sum(axis=1)
     wanted = frame[column].to_numpy()
@@ -146,7 +150,7 @@ def test_nobody_is_too_young_for_a_degree_or_for_being_in_charge(people: pl.Data
 
 def test_degrees_follow_race_sex_and_age(people: pl.DataFrame) -> None:
     degree, adult = col("education").is_in(DEGREES), col("age") >= 25
-    wanted = joint.data()["degrees_by_race"]["shares"]
+    wanted = joint.us_figures()["degrees_by_race"]["shares"]
     for race, per_cent in wanted.items():
         got = 100 * share(people, degree, adult & (col("race") == race))
         assert got == pytest.approx(per_cent, abs=4), race
@@ -167,14 +171,14 @@ def test_households_have_the_published_incomes(people: pl.DataFrame) -> None:
     """Fifths and median of households: each person counts for its part of the household."""
     weights = 1 / people["adults"].to_numpy()
     incomes = people["income_usd"].to_numpy()
-    terms = joint.data()["household_income"]
+    terms = joint.us_figures()["household_income"]
     edges = [0, *terms["fifths"], np.inf]
     for low, high in itertools.pairwise(edges):
         inside = (incomes > low) & (incomes <= high)
         assert weights[inside].sum() / weights.sum() == pytest.approx(0.2, abs=0.004)
     below = weights[incomes <= terms["median"]].sum() / weights.sum()
     assert below == pytest.approx(0.5, abs=0.004)
-    assert fifth(29_000) == "Low income" and fifth(153_001) == "High income"
+    assert income_fifth(29_000) == "Low income" and income_fifth(153_001) == "High income"
 
 
 def test_who_is_at_work_earns_more_than_who_is_not(people: pl.DataFrame) -> None:
@@ -197,7 +201,7 @@ def test_a_retirement_income_depends_on_the_former_occupation(people: pl.DataFra
     rich = retired("physician", "software developer", "chief executive", "lawyer")
     poor = retired("cashier", "housekeeper", "childcare worker", "personal care aide")
     assert 2 < rich / poor < 6
-    published = joint.data()["other_income"]["retired"]
+    published = joint.us_figures()["other_income"]["retired"]
     for sex, dollars in published.items():
         found = median(
             people, "own_income_usd", (col("activity") == "retired") & (col("sex") == sex)
@@ -224,7 +228,7 @@ def test_no_homemaker_lives_alone_and_who_does_has_something_to_live_on(
 
 
 def test_the_page_counts_the_sources_that_were_not_opened() -> None:
-    kinds = Counter(source["status"] for source in joint.data()["sources"].values())
+    kinds = Counter(source["status"] for source in joint.us_figures()["sources"].values())
     page = DOCS.read_text("utf-8")
     opened, unverified, ours = (kinds[kind] for kind in ("opened", "unverified", "assumed"))
     assert (
@@ -232,7 +236,7 @@ def test_the_page_counts_the_sources_that_were_not_opened() -> None:
         f"and {ours} is an assumption of ours"
     ) in " ".join(page.split())
     rows = dict(re.findall(r"^\| .* \| `(\w+)` \| \d+ \| (\w+) \|$", page, re.MULTILINE))
-    known = joint.data()["sources"]
+    known = joint.us_figures()["sources"]
     assert all(known[name]["status"] == status for name, status in rows.items())
 
 
@@ -263,9 +267,9 @@ def test_couples_have_more_than_those_who_live_alone(people: pl.DataFrame) -> No
 
 
 def test_the_same_people_always() -> None:
-    first = joint.people()
-    joint.people.cache_clear()
-    assert joint.people().equals(first)
+    first = joint.sample_people()
+    joint.sample_people.cache_clear()
+    assert joint.sample_people().equals(first)
 
 
 # --- sources -------------------------------------------------------------------------------------
@@ -279,7 +283,7 @@ def figures_with_sources(node: Any, path: str = "") -> list[tuple[str, str]]:
 
 
 def test_every_demographic_figure_has_a_source_with_a_year_and_a_status() -> None:
-    data = joint.data()
+    data = joint.us_figures()
     sources = data["sources"]
     for name, source in sources.items():
         assert source["status"] in ("opened", "unverified", "assumed"), name
@@ -297,5 +301,5 @@ def test_every_demographic_figure_has_a_source_with_a_year_and_a_status() -> Non
 
 def test_the_docs_mark_the_same_figures_as_unverified() -> None:
     text = re.sub(r"\s+", " ", DOCS.read_text())
-    for name, source in joint.data()["sources"].items():
+    for name, source in joint.us_figures()["sources"].items():
         assert f"| `{name}` | {source['year']} | {source['status']} |" in text, name

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from folkmoot.errors import InputError
-from folkmoot.people.sources import find_maker, makers
+from folkmoot.people.sources import find_persona_source, installed_sources
 
 
-@pytest.mark.parametrize("name", sorted(makers()))
+@pytest.mark.parametrize("name", sorted(installed_sources()))
 def test_every_registered_source_makes_different_people_reproducibly(name: str) -> None:
-    make = find_maker(name)
+    make = find_persona_source(name)
     people = make(30, np.random.default_rng(1))
     assert len({p.text for p in people}) == 30
     assert [p.text for p in make(30, np.random.default_rng(1))] == [p.text for p in people]
@@ -20,4 +20,4 @@ def test_every_registered_source_makes_different_people_reproducibly(name: str) 
 
 def test_an_unknown_source_is_named_with_those_there_are() -> None:
     with pytest.raises(InputError, match=r"'nobody'.*grounded, quota"):
-        find_maker("nobody")
+        find_persona_source("nobody")

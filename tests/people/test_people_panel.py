@@ -33,32 +33,36 @@ def weighted(folder: Path) -> Path:
 
 def test_people_come_by_weight_and_nobody_twice(tmp_path: Path) -> None:
     panel = read_panel(weighted(tmp_path))
-    first = Counter(i < 50 for seed in range(300) for i in panel.sample(1, generator(seed, ("p",))))
+    first = Counter(
+        i < 50 for seed in range(300) for i in panel.sample_rows(1, generator(seed, ("p",)))
+    )
     assert first[True] / 300 == pytest.approx(0.9, abs=0.06)
-    chosen = panel.sample(100, generator(1, ("p",)))
+    chosen = panel.sample_rows(100, generator(1, ("p",)))
     assert sorted(chosen) == list(range(100))
-    again = Counter(panel.sample(250, generator(1, ("p",))))
+    again = Counter(panel.sample_rows(250, generator(1, ("p",))))
     assert set(again.values()) == {2, 3}
 
 
 def test_who_weighs_nothing_never_comes(tmp_path: Path) -> None:
     panel = read_panel(written(tmp_path, "age,weight", "30,0", "40,2", "50,1"))
-    assert set(panel.sample(20, generator(3, ()))) == {1, 2}
+    assert set(panel.sample_rows(20, generator(3, ()))) == {1, 2}
 
 
 def test_what_the_panel_says_is_kept_and_the_rest_fits(tmp_path: Path) -> None:
-    people = PersonaGenerator(panel=read_panel(weighted(tmp_path))).generate(40, generator(2, ()))
+    people = PersonaGenerator(panel=read_panel(weighted(tmp_path))).generate_profiles(
+        40, generator(2, ())
+    )
     assert {p.occupation for p in people} == {"weaver"}
     assert all(20 <= p.age < 70 and p.race == "" for p in people)
     assert len({p.name for p in people}) == 40
-    assert people == PersonaGenerator(panel=read_panel(weighted(tmp_path))).generate(
+    assert people == PersonaGenerator(panel=read_panel(weighted(tmp_path))).generate_profiles(
         40, generator(2, ())
     )
 
 
 def test_quotas_hold_over_a_panel(tmp_path: Path) -> None:
     engine = PersonaGenerator(panel=read_panel(weighted(tmp_path)))
-    people = engine.generate(10, generator(2, ()), {"sex": {"F": 8, "M": 2}})
+    people = engine.generate_profiles(10, generator(2, ()), {"sex": {"F": 8, "M": 2}})
     assert Counter(p.sex for p in people) == {"F": 8, "M": 2}
     assert {p.occupation for p in people} == {"weaver"}
 
@@ -88,7 +92,9 @@ def test_a_complete_table_of_another_country_gets_nothing_american(tmp_path: Pat
     other = "Luis Rojas,61,M,High school,Low income,minero,solo,Calama,urban,liberal"
     path = written(tmp_path, f"{HEAD},country,weight", f"{row},Chile,2", f"{other},Chile,1")
     panel = read_panel(path)
-    people = {p.name: p for p in PersonaGenerator(panel=panel).generate(2, generator(1, ()))}
+    people = {
+        p.name: p for p in PersonaGenerator(panel=panel).generate_profiles(2, generator(1, ()))
+    }
     amaya = people["Amaya Soto"]
     for key, value in zip(HEAD.split(","), row.split(","), strict=True):
         assert str(getattr(amaya, key)) == value

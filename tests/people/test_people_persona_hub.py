@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from folkmoot.errors import InputError
-from folkmoot.people.sources.persona_hub import cache_path, fetch, is_english, sample
+from folkmoot.people.sources.persona_hub import cache_path, fetch_file, is_english, sample_lines
 from folkmoot.randomness import generator
 
 FOREIGN = [
@@ -53,7 +53,7 @@ def mixed(tmp_path: Path) -> Path:
 
 
 def test_broken_foreign_and_repeated_lines_are_counted_and_left_out(mixed: Path) -> None:
-    lines, reading = sample(mixed, 60, generator(1, ("hub",)))
+    lines, reading = sample_lines(mixed, 60, generator(1, ("hub",)))
     assert len(set(lines)) == 60
     assert all(line.startswith("A teacher") for line in lines)
     assert (reading.lines, reading.broken) == (71, 6)
@@ -64,7 +64,7 @@ def test_broken_foreign_and_repeated_lines_are_counted_and_left_out(mixed: Path)
 
 def test_too_few_usable_lines_says_how_many_there_are(mixed: Path) -> None:
     with pytest.raises(InputError, match="61 personas are needed, 60 are usable"):
-        sample(mixed, 61, generator(1, ("hub",)))
+        sample_lines(mixed, 61, generator(1, ("hub",)))
 
 
 def test_language_not_alphabet_decides() -> None:
@@ -73,12 +73,12 @@ def test_language_not_alphabet_decides() -> None:
 
 
 def test_same_seed_same_lines_and_excluded_ones_never_come(mixed: Path) -> None:
-    first, _ = sample(mixed, 20, generator(5, ("hub",)))
-    again, _ = sample(mixed, 20, generator(5, ("hub",)))
-    other, _ = sample(mixed, 20, generator(6, ("hub",)))
+    first, _ = sample_lines(mixed, 20, generator(5, ("hub",)))
+    again, _ = sample_lines(mixed, 20, generator(5, ("hub",)))
+    other, _ = sample_lines(mixed, 20, generator(6, ("hub",)))
     assert first == again
     assert set(first) != set(other)
-    rest, _ = sample(mixed, 40, generator(5, ("hub",)), exclude={x.casefold() for x in first})
+    rest, _ = sample_lines(mixed, 40, generator(5, ("hub",)), exclude={x.casefold() for x in first})
     assert not set(first) & set(rest)
 
 
@@ -86,7 +86,7 @@ def test_every_line_is_as_likely(tmp_path: Path) -> None:
     path = write(tmp_path / "h.jsonl", [persona(f"gardener number {i}") for i in range(10)])
     seen = Counter[str]()
     for seed in range(800):
-        lines, _ = sample(path, 3, generator(seed, ("hub",)), english_only=False)
+        lines, _ = sample_lines(path, 3, generator(seed, ("hub",)), english_only=False)
         seen.update(lines)
     assert len(seen) == 10
     for count in seen.values():
@@ -95,16 +95,16 @@ def test_every_line_is_as_likely(tmp_path: Path) -> None:
 
 def test_mending_a_broken_line_moves_no_other(tmp_path: Path) -> None:
     lines = [persona(f"A nurse on ward number {i}") for i in range(50)]
-    whole, _ = sample(write(tmp_path / "a.jsonl", lines), 10, generator(3, ("h",)))
+    whole, _ = sample_lines(write(tmp_path / "a.jsonl", lines), 10, generator(3, ("h",)))
     lines[49] = "{broken"
-    cut, _ = sample(write(tmp_path / "b.jsonl", lines), 10, generator(3, ("h",)))
+    cut, _ = sample_lines(write(tmp_path / "b.jsonl", lines), 10, generator(3, ("h",)))
     kept = [x for x in whole if not x.endswith(" 49")]
     assert cut[: len(kept)] == kept
 
 
 def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nowhere\.jsonl"):
-        sample(tmp_path / "nowhere.jsonl", 1, generator(1, ()))
+        sample_lines(tmp_path / "nowhere.jsonl", 1, generator(1, ()))
 
 
 class Hub:
@@ -148,13 +148,13 @@ async def hub() -> AsyncIterator[tuple[Hub, str]]:
 async def test_fetch_reports_progress_and_caches(hub: tuple[Hub, str], tmp_path: Path) -> None:
     server, url = hub
     seen: list[tuple[int, int | None]] = []
-    path = await fetch(url, cache_dir=tmp_path, progress=lambda a, b: seen.append((a, b)))
+    path = await fetch_file(url, cache_dir=tmp_path, progress=lambda a, b: seen.append((a, b)))
     assert path.read_bytes() == server.body
     assert seen[-1] == (len(server.body), len(server.body))
     assert [a for a, _ in seen] == sorted(a for a, _ in seen)
-    assert await fetch(url, cache_dir=tmp_path) == path
+    assert await fetch_file(url, cache_dir=tmp_path) == path
     assert server.hits == 1
-    await fetch(url, cache_dir=tmp_path, refresh=True)
+    await fetch_file(url, cache_dir=tmp_path, refresh=True)
     assert server.hits == 2
 
 
@@ -165,11 +165,11 @@ async def test_a_failed_fetch_leaves_nothing_and_says_the_ways_out(
     server, url = hub
     server.cut, server.status = fault == "cut", 404 if fault == "404" else 200
     with pytest.raises(InputError, match="quota"):
-        await fetch(url, cache_dir=tmp_path)
+        await fetch_file(url, cache_dir=tmp_path)
     assert not cache_path(url, tmp_path).exists()
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_nobody_listening_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot download"):
-        await fetch("http://127.0.0.1:9/x.jsonl", cache_dir=tmp_path)
+        await fetch_file("http://127.0.0.1:9/x.jsonl", cache_dir=tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from folkmoot.errors import InputError
-from folkmoot.people import Persona, Pool, migrate, pool_target, select
+from folkmoot.people import Persona, Pool, draw_personas, migrate_personas, target_pool_size
 from folkmoot.randomness import generator
 
 
@@ -26,9 +26,9 @@ def person(i: int, **more: object) -> Persona:
 
 def test_round_trip_order_and_ids(tmp_path: Path) -> None:
     pool = Pool(tmp_path / "data" / "personas.json")
-    assert pool.load() == []
-    assert pool.add([person(i, shoe=i) for i in range(7)]) == 7
-    back = pool.load()
+    assert pool.load_personas() == []
+    assert pool.add_personas([person(i, shoe=i) for i in range(7)]) == 7
+    back = pool.load_personas()
     assert [p.base for p in back] == [f"A baker number {i}" for i in range(7)]
     assert len({p.id for p in back}) == 7
     assert back[3].extra == {"shoe": 3}
@@ -37,35 +37,39 @@ def test_round_trip_order_and_ids(tmp_path: Path) -> None:
 
 def test_the_same_base_line_is_the_same_person(tmp_path: Path) -> None:
     pool = Pool(tmp_path / "p.json")
-    pool.add([person(1)])
+    pool.add_personas([person(1)])
     twin = Persona(id="", text="Somebody else.", base="a baker  NUMBER 1.")
-    assert pool.add([twin, person(2)]) == 1
-    assert [p.text for p in pool.load()] == ["Person 1, a baker.", "Person 2, a baker."]
+    assert pool.add_personas([twin, person(2)]) == 1
+    assert [p.text for p in pool.load_personas()] == ["Person 1, a baker.", "Person 2, a baker."]
 
 
 def test_target_and_lacking(tmp_path: Path) -> None:
-    assert [pool_target(n) for n in (0, 1, 10, 1200)] == [0, 2, 15, 1800]
+    assert [target_pool_size(n) for n in (0, 1, 10, 1200)] == [0, 2, 15, 1800]
     pool = Pool(tmp_path / "p.json")
-    pool.add(person(i) for i in range(10))
-    assert pool.lacking(10) == 5
-    assert pool.lacking(4) == 0
+    pool.add_personas(person(i) for i in range(10))
+    assert pool.missing_count(10) == 5
+    assert pool.missing_count(4) == 0
 
 
 def test_selection_is_without_repeats_seeded_and_refuses_too_many() -> None:
     people = [person(i) for i in range(30)]
-    drawn = select(people, 20, generator(1, ("x",)))
+    drawn = draw_personas(people, 20, generator(1, ("x",)))
     assert len({p.base for p in drawn}) == 20
-    assert drawn == select(people, 20, generator(1, ("x",)))
-    assert drawn != select(people, 20, generator(2, ("x",)))
+    assert drawn == draw_personas(people, 20, generator(1, ("x",)))
+    assert drawn != draw_personas(people, 20, generator(2, ("x",)))
     with pytest.raises(InputError, match="31 are needed, 30"):
-        select(people, 31, generator(1, ("x",)))
+        draw_personas(people, 31, generator(1, ("x",)))
 
 
 def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     pool = Pool(tmp_path / "p.json")
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda k: pool.add(person(i) for i in range(k, k + 10)), range(0, 80, 5)))
-    people = pool.load()
+        list(
+            threads.map(
+                lambda k: pool.add_personas(person(i) for i in range(k, k + 10)), range(0, 80, 5)
+            )
+        )
+    people = pool.load_personas()
     assert {p.base for p in people} == {f"A baker number {i}" for i in range(85)}
     assert len({p.id for p in people}) == len(people) == 85
 
@@ -84,7 +88,7 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
 def test_what_is_no_pool_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "p.json"
     path.write_bytes(content)
-    for act in (Pool(path).load, lambda: Pool(path).add([person(1)])):
+    for act in (Pool(path).load_personas, lambda: Pool(path).add_personas([person(1)])):
         with pytest.raises(InputError, match="not a persona pool"):
             act()
     assert path.read_bytes() == content
@@ -92,10 +96,10 @@ def test_what_is_no_pool_is_refused_and_left_alone(tmp_path: Path, content: byte
 
 def test_a_failed_write_leaves_the_pool_as_it_was(tmp_path: Path) -> None:
     pool = Pool(tmp_path / "p.json")
-    pool.add([person(1)])
+    pool.add_personas([person(1)])
     before = pool.path.read_bytes()
     with pytest.raises(TypeError):
-        pool.add([person(2, impossible=object())])
+        pool.add_personas([person(2, impossible=object())])
     assert pool.path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir() if not p.name.startswith(".")] == ["p.json"]
 
@@ -119,12 +123,12 @@ def test_migration_takes_each_person_once(tmp_path: Path) -> None:
         (tmp_path / name / "participants.json").write_text(json.dumps({"participants": rows}))
     (tmp_path / "empty").mkdir()
     pool = Pool(tmp_path / "personas.json")
-    pool.add([person(1)])
-    report = migrate([tmp_path / n for n in ("one", "two", "empty")], pool)
+    pool.add_personas([person(1)])
+    report = migrate_personas([tmp_path / n for n in ("one", "two", "empty")], pool)
     assert (report.added, report.known, report.unfit, report.runs) == (2, 2, 1, 2)
     assert "participants.json" in str(report.problems[0])
-    people = pool.load()
+    people = pool.load_personas()
     assert [p.base for p in people] == [f"A baker number {i}" for i in (1, 2, 3)]
     assert people[1].text == "a baker of forty, number 2"
     assert people[1].demographics["occupation"] == "baker"
-    assert migrate([tmp_path / "one"], pool).added == 0
+    assert migrate_personas([tmp_path / "one"], pool).added == 0

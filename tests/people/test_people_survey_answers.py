@@ -93,7 +93,7 @@ def test_a_nonbinary_person_is_told_as_one_and_named_from_both_lists() -> None:
     rows = [{"sex": "nonbinary", "age": 30} for _ in range(40)]
     people = PersonaGenerator().from_profiles(rows, generator(1, ()))
     assert {p.sex for p in people} == {"X"}
-    assert all("You are a nonbinary person" in character.circumstances(p) for p in people)
+    assert all("You are a nonbinary person" in character.describe_circumstances(p) for p in people)
     women, men = (
         {p.first_name for p in PersonaGenerator().from_profiles(
             [{"sex": sex, "age": 30} for _ in range(150)], generator(2, ())

@@ -9,7 +9,7 @@ import pytest
 
 from folkmoot.errors import InputError
 from folkmoot.people.sources import table
-from folkmoot.people.sources.table import read
+from folkmoot.people.sources.table import read_personas
 
 ROWS = {
     "ID": ["a", "b"],
@@ -30,7 +30,7 @@ def test_the_same_people_from_every_format(tmp_path: Path, kind: str) -> None:
         "parquet": lambda: frame.write_parquet(path),
         "jsonl": lambda: frame.write_ndjson(path),
     }[kind]()
-    ann, bo = read(path)
+    ann, bo = read_personas(path)
     assert (ann.id, ann.name, ann.demographics["age"], ann.extra) == (
         "a", "Ann Lee", 41, {"shoe_size": 38},
     )  # fmt: skip
@@ -42,7 +42,7 @@ def test_the_same_people_from_every_format(tmp_path: Path, kind: str) -> None:
 def test_own_description_and_column_names(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_text('WHO,YEARS\n"You are a shy poet.",33\n')
-    (poet,) = read(path, {"text": "WHO", "age": "YEARS"})
+    (poet,) = read_personas(path, {"text": "WHO", "age": "YEARS"})
     assert poet.text == "a shy poet."
     assert poet.demographics == {"age": 33}
 
@@ -53,21 +53,21 @@ def test_demographics_are_known_by_the_names_that_surveys_give_them(tmp_path: Pa
     path.write_text(
         "Gender,Politics,ideology,Household Income,ethnicity\nfemale,liberal,left,9000,X\n"
     )
-    (ann,) = read(path)
+    (ann,) = read_personas(path)
     assert ann.demographics == {"sex": "female", "political_leaning": "liberal", "income": 9000}
     assert ann.extra == {"ideology": "left", "race": "X"}  # the first of two is the one
     path.write_text("gender,sex\nfluid,F\n")
-    (ann,) = read(path)
+    (ann,) = read_personas(path)
     assert (ann.demographics, ann.extra) == ({"sex": "F"}, {"gender": "fluid"})
     path.write_text("gender,age\nfluid,30\n")
-    assert read(path)[0].text == "a 30-year-old person. Sex: fluid."
+    assert read_personas(path)[0].text == "a 30-year-old person. Sex: fluid."
 
 
 def test_faults_name_the_line(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_text("id,age\nx,30\nx,31\n,\n")
     with pytest.raises(InputError) as caught:
-        read(path)
+        read_personas(path)
     assert [(p.where, p.key) for p in caught.value.problems] == [("3", "id"), ("4", "")]
 
 
@@ -76,7 +76,7 @@ def test_unreadable_files_are_refused(tmp_path: Path, name: str) -> None:
     if not name.startswith("none"):
         (tmp_path / name).write_text("a")
     with pytest.raises(InputError, match=name.replace(".", r"\.")):
-        read(tmp_path / name)
+        read_personas(tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,14 @@ def test_a_table_that_would_be_misread_describes_nobody(
 ) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(InputError) as caught:
-        read(tmp_path / name)
+        read_personas(tmp_path / name)
     assert said in str(caught.value)
 
 
 def test_cells_stay_as_they_stand(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_text("id,text,zip,version,children\n007,Ann,01234,1.10,2\n7,Bo,98765,1.1,\n")
-    ann, bo = read(path)
+    ann, bo = read_personas(path)
     assert (ann.id, bo.id) == ("007", "7")
     assert ann.extra == {"zip": "01234", "version": "1.10", "children": 2}
     assert bo.extra == {"zip": "98765", "version": "1.1"}
@@ -115,7 +115,7 @@ def test_unknown_columns_are_named_with_those_there_are(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="columns: a, b"):
-        read(path, {"age": "c"})
+        read_personas(path, {"age": "c"})
 
 
 def test_a_table_that_unpacks_without_end_is_refused_unread(
@@ -126,7 +126,7 @@ def test_a_table_that_unpacks_without_end_is_refused_unread(
     assert path.stat().st_size < 100_000
     monkeypatch.setattr(table.pl, "read_parquet", None)  # nothing may be unpacked
     with pytest.raises(InputError, match="1,000,001 rows, the limit is 1,000,000"):
-        read(path)
+        read_personas(path)
 
 
 def test_one_long_text_in_every_row_is_refused(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_one_long_text_in_every_row_is_refused(tmp_path: Path) -> None:
     texts = pl.repeat("x" * 1_000_000, 250, eager=True)
     pl.DataFrame({"text": texts}).write_parquet(path)
     with pytest.raises(InputError, match="more than 200,000,000 characters up to here"):
-        read(path)
+        read_personas(path)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
@@ -146,4 +146,4 @@ def test_a_table_of_too_many_columns_is_refused(
     wide = pl.DataFrame({f"c{k}": [1] for k in range(51)})
     {"csv": wide.write_csv, "parquet": wide.write_parquet, "jsonl": wide.write_ndjson}[kind](path)
     with pytest.raises(InputError, match="51 columns, the limit is 50"):
-        read(path)
+        read_personas(path)

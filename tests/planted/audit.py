@@ -13,7 +13,7 @@ from typing import Any
 from sklearn.metrics import adjusted_rand_score
 
 from folkmoot.engine.journal.journal import Journal
-from folkmoot.respondent.mind.persona import meet
+from folkmoot.respondent.mind.persona import persona_from_text
 from folkmoot.storage.run_folder import RunFolder
 from tests.planted.mirror import Exposure, true_rates
 
@@ -33,8 +33,8 @@ class Audit:
 
     def __init__(self, run: RunFolder) -> None:
         self.run = run
-        self.people: list[dict[str, Any]] = run.json("participants.json")["participants"]
-        self.clusters: list[dict[str, Any]] = run.json("cluster_embeddings.json")["clusters"]
+        self.people: list[dict[str, Any]] = run.read_json("participants.json")["participants"]
+        self.clusters: list[dict[str, Any]] = run.read_json("cluster_embeddings.json")["clusters"]
         self.options: list[str] = run.config["topic"]["options"]
 
     @cached_property
@@ -43,12 +43,12 @@ class Audit:
         with Journal(self.run.path / "journal.sqlite") as journal:
             return {
                 e.address: "\n".join(m["content"] for m in e.request["messages"])
-                for e in journal.entries("ask")
+                for e in journal.read_entries("ask")
             }
 
     def rates(self) -> dict[str, float]:
         """Share that changed, by condition, as summary.json has it."""
-        rows = self.run.json("summary.json")["by_condition"]
+        rows = self.run.read_json("summary.json")["by_condition"]
         return {c: float(rows[c]["position_changed_rate"]) for c in EXPOSED}
 
     def truth(self) -> dict[str, float]:
@@ -73,7 +73,7 @@ class Audit:
         scores = []
         for option in self.options:
             own = [p for p in self.people if p["cluster_id"] and p["initial_choice"] == option]
-            camps = [meet(p["enriched_persona"], seed).camp for p in own]
+            camps = [persona_from_text(p["enriched_persona"], seed).camp for p in own]
             scores.append(adjusted_rand_score(camps, [p["cluster_id"] for p in own]))
         return sum(scores) / len(scores)
 

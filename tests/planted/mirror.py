@@ -10,11 +10,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from folkmoot.respondent.mind.knobs import Knobs
+from folkmoot.respondent.mind.knobs import RespondentSettings
 from folkmoot.respondent.mind.lexicon import MIXTURES, Counts
-from folkmoot.respondent.mind.mind import moved
-from folkmoot.respondent.mind.persona import Persona, meet
-from folkmoot.respondent.mind.reading import Dose
+from folkmoot.respondent.mind.mind import apply_persuasion
+from folkmoot.respondent.mind.persona import PersonaTraits, persona_from_text
+from folkmoot.respondent.mind.reading import ExposureDose
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ def true_rates(
     option for which was argued; left out, all options but the one held. Arguments for an
     option come from the camps of those who hold it.
     """
-    knobs = Knobs.of(settings or {})
-    people = [meet(text, seed) for text in personas]
+    knobs = RespondentSettings.from_mapping(settings or {})
+    people = [persona_from_text(text, seed) for text in personas]
     crowd = _crowd(people, options, knobs)
     rates = []
     for who, opponent in zip(people, against or [None] * len(people), strict=True):
@@ -56,21 +56,21 @@ def true_rates(
             argued = [o for o in rivals if opponent in (None, o)]
             words = dict.fromkeys(rivals, exposure.read)
             words |= {o: max(exposure.read, exposure.argued) for o in argued}
-            dose = Dose(
+            dose = ExposureDose(
                 {o: _words(crowd[o], n) for o, n in words.items() if n},
                 dict.fromkeys(argued, exposure.turns),
                 exposure.interviewed,
             )
-            stays += p * _shares(moved(first, options, dose, who, knobs), knobs)[at]
+            stays += p * _shares(apply_persuasion(first, options, dose, who, knobs), knobs)[at]
         rates.append(1.0 - stays)
     return rates
 
 
-def _first(who: Persona, options: Sequence[str], knobs: Knobs) -> list[float]:
-    return [who.taste(o, 1 - 0.8 * knobs.shrinking_variance) for o in options]
+def _first(who: PersonaTraits, options: Sequence[str], knobs: RespondentSettings) -> list[float]:
+    return [who.option_taste(o, 1 - 0.8 * knobs.shrinking_variance) for o in options]
 
 
-def _shares(u: Sequence[float], knobs: Knobs) -> list[float]:
+def _shares(u: Sequence[float], knobs: RespondentSettings) -> list[float]:
     """Choice probabilities: argmax of u + β[place] + σ·Gumbel is a softmax of u/σ."""
     shown = list(u)
     if 1 <= knobs.position <= len(shown):
@@ -82,7 +82,7 @@ def _shares(u: Sequence[float], knobs: Knobs) -> list[float]:
 
 
 def _crowd(
-    people: Sequence[Persona], options: Sequence[str], knobs: Knobs
+    people: Sequence[PersonaTraits], options: Sequence[str], knobs: RespondentSettings
 ) -> dict[str, list[float]]:
     """Mean camp shares of the reasons of those who hold each option."""
     sums = {o: [1e-9] * 3 for o in options}

@@ -173,7 +173,7 @@ def false_alarms(study: str, reports: int) -> int:
 def test_all_primary_claims_of_a_null_report_can_be_tested(study: str) -> None:
     for seed in range(3):
         found = primary_results(study, claims_of_example(study), seed)
-        assert found and all(r.tested for r in found), [r.why for r in found]
+        assert found and all(r.is_tested for r in found), [r.why for r in found]
 
 
 @pytest.mark.nightly(part="truths")
@@ -192,7 +192,7 @@ def grid(rng: Rng, people: int, specifications: int, effect: float) -> dict[str,
         own = rng.normal(0, 1, people)
         rows = own + rng.normal(0, 1, (specifications, people)) + effect * (arm == 0)
         names = [f"{arm}/{n}" for n in range(people)]
-        arms.append([Side.of(row, names) for row in rows])
+        arms.append([Side.from_values(row, names) for row in rows])
     return {f"wording {n}": pair for n, pair in enumerate(zip(*arms, strict=True))}
 
 
@@ -205,7 +205,9 @@ def robust_grids(claim: Claim, grids: int, people: int, effect: float = 0.0) -> 
     found = 0
     for seed in range(grids):
         rng = generator(seed, ("null grids", claim.direction, str(people)))
-        found += specification_curve(claim, grid(rng, people, 12, effect)).word == "robust"
+        found += (
+            specification_curve(claim, grid(rng, people, 12, effect)).robustness_word == "robust"
+        )
     return found
 
 

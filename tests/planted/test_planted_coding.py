@@ -22,7 +22,7 @@ from tests.studies.town_hall import test_planted_hall as town_hall
 
 def codes(run: RunFolder, codebook: str) -> pl.DataFrame:
     """What the coder found: a row for each text and code."""
-    return run.table("codes").filter(codebook=codebook, by="coder")
+    return run.read_table("codes").filter(codebook=codebook, by="coder")
 
 
 def test_a_good_and_a_bad_product_are_told_apart_by_what_people_say(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_chair_who_names_people_has_their_concerns_answered(tmp_path: Path) ->
     levels without one by .14 at most."""
     run = town_hall.hold(tmp_path, ["quiet", "again", "chaired"], sets=4, coding="on").folder
     met = codes(run, "concern").filter(pl.col("code").is_in(["understood", "answered"]))
-    texts = run.table("texts").filter(codebook="concern")["text_id"]
+    texts = run.read_table("texts").filter(codebook="concern")["text_id"]
     voiced, heard = (Counter(map(level, some)) for some in (texts, set(met["text_id"])))
     share = {name: heard[name] / n for name, n in voiced.items()}
     gain = share["chaired"] - (share["quiet"] + share["again"]) / 2
@@ -82,7 +82,7 @@ def own_wish(run: RunFolder) -> float:
         if row["code"] in ("chosen", "later", "fallback") and (of := json.loads(row["of"]))
     }
     got = []
-    wishes = run.table("preferences").group_by("group_id", "topic", maintain_order=True)
+    wishes = run.read_table("preferences").group_by("group_id", "topic", maintain_order=True)
     for (group, topic), rows in wishes:
         first = {row["member_name"]: named_first(row) for row in rows.iter_rows(named=True)}
         common = Counter(first.values()).most_common(1)[0][0]
@@ -102,7 +102,7 @@ def named_first(row: dict[str, str]) -> str:
 
 def test_who_read_the_other_side_can_give_its_reasons(tmp_path: Path) -> None:
     run = pilot(tmp_path, 20, restatement=True, coding="on")
-    arms = run.table("participants").select("participant_id", "condition")
+    arms = run.read_table("participants").select("participant_id", "condition")
     found = codes(run, "restated").join(arms, on="participant_id")
     share = dict(found.group_by("condition").agg((pl.col("code") == "restated").mean()).iter_rows())
     assert share.pop("simple_voting") < 0.2

@@ -13,23 +13,29 @@ import pytest
 from scipy.stats import binom
 
 import folkmoot
-from folkmoot.conversation.transcript import EMPTY, Speaker, build_messages
-from folkmoot.kit.exposure import MISNAMED
+from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, build_messages
+from folkmoot.kit.exposure import MISATTRIBUTED_WORDS
 from folkmoot.measures.inference.clustered import paired_difference
-from folkmoot.models.request import ProviderSettings, Request, RespondentHints, StudyPart
+from folkmoot.models.request import ModelRequest, ProviderSettings, RespondentHints, StudyPart
 from folkmoot.people.sources.grounded import Profile
-from folkmoot.provenance import join
+from folkmoot.provenance import join_texts
 from folkmoot.respondent import Respondent
-from folkmoot.respondent.mind.reading import read
+from folkmoot.respondent.mind.reading import read_prompt
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY, sycophancy
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript
 from folkmoot.studies.focus_group.findings import LIKELY
 from folkmoot.studies.focus_group.participants import Participant
-from folkmoot.studies.focus_group.respondent import PART, opinion, sentences, views, words
+from folkmoot.studies.focus_group.respondent import (
+    PART,
+    form_opinion,
+    load_wordings,
+    sentence_views,
+    split_sentences,
+)
 from folkmoot.studies.focus_group.tables import read_talk
-from folkmoot.studies.focus_group.talk.table import Talk
+from folkmoot.studies.focus_group.talk.table import TableDiscussion
 
 GOOD = "It is simple and quick. Tested and reliable for ten years. Results are crisp and fresh."
 BAD = (
@@ -109,7 +115,7 @@ def play(
 def true_positions(run: RunFolder, stimulus: int = 0, price: str | None = None) -> list[float]:
     """Where the very people of a run stand by the respondent's own model, without any prompt."""
     config = DiscussionConfig.model_validate(run.config)
-    on = config.on(config.concepts[stimulus])
+    on = config.for_stimulus(config.concepts[stimulus])
     settings = ProviderSettings(seed=config.random_seed or 0, study=StudyPart(PART, config))
     respondent = Respondent(settings)
     found = []
@@ -117,19 +123,23 @@ def true_positions(run: RunFolder, stimulus: int = 0, price: str | None = None) 
         for raw in people:
             who = Participant(Profile.model_validate(raw), on)
             texts = who.texts
-            told = join("\n", texts.description(who.id, who.description).values())
+            told = join_texts("\n", texts.description(who.id, who.description).values())
             ladder = {str(rung): rung for rung in texts.ladder}
             cost = ladder[price] if price else texts.price
-            asked = join("\n\n", filter(None, (texts.concept, texts.material, cost)))
-            messages, _, spans = build_messages(Speaker(who.id, system=told), EMPTY, asked)
+            asked = join_texts("\n\n", filter(None, (texts.concept, texts.material, cost)))
+            messages, _, spans = build_messages(
+                Speaker(who.id, system=told), EMPTY_TRANSCRIPT, asked
+            )
             hints = RespondentHints("participant", kind="json", speaker=who.id)
-            request = Request("synthetic", messages, asked=hints, spans=spans)
-            found.append(opinion(respondent.mind(read(request), "truth")).position)
+            request = ModelRequest("synthetic", messages, asked=hints, spans=spans)
+            found.append(
+                form_opinion(respondent.build_mind(read_prompt(request), "truth")).bounded_position
+            )
     return found
 
 
 def stated(run: RunFolder, stimulus: str, when: str = "before") -> pl.Series:
-    table = run.table("statements")
+    table = run.read_table("statements")
     return table.filter((pl.col("stimulus") == stimulus) & (pl.col("when") == when))["position"]
 
 
@@ -141,7 +151,7 @@ def gap(run: RunFolder, when: str = "before") -> float:
 
 def demand(run: RunFolder, when: str = "before") -> list[float]:
     """The share that would buy, by price of the ladder."""
-    asked = run.table("intents").filter((pl.col("when") == when) & pl.col("ladder"))
+    asked = run.read_table("intents").filter((pl.col("when") == when) & pl.col("ladder"))
     return [
         float((asked.filter(pl.col("price") == price)["score"] >= LIKELY).mean() or 0)  # type: ignore[arg-type]
         for price in LADDER["prices"]
@@ -156,7 +166,7 @@ def exposed(run: RunFolder) -> str:
 def beyond_alone(run: RunFolder) -> sycophancy.Check:
     paths = sorted((run.path / "groups").glob("*/transcript.json"))
     talks = [DiscussionTranscript.model_validate_json(p.read_text("utf-8")) for p in paths]
-    return sycophancy.of(talks)
+    return sycophancy.check_transcripts(talks)
 
 
 # --- a good and a bad stimulus -------------------------------------------------------------------
@@ -220,9 +230,9 @@ MIXED = {**ONE, "control": "alone", "questions_per_phase": 3}
 
 def test_a_group_pulls_and_without_persuasion_it_does_not(tmp_path: Path) -> None:
     pulled = beyond_alone(play(tmp_path / "a", MIXED, groups=14))
-    assert pulled.beyond_alone.value > 0.03 and "People gave in" in pulled.reading()
+    assert pulled.beyond_alone.value > 0.03 and "People gave in" in pulled.describe_check()
     null = beyond_alone(play(tmp_path / "b", MIXED, respondent={"persuasion": 0}))
-    assert abs(null.beyond_alone.value) < 0.03 and "gave in" not in null.reading()
+    assert abs(null.beyond_alone.value) < 0.03 and "gave in" not in null.describe_check()
 
 
 def null_checks(folder: Path, seeds: Iterable[int]) -> list[sycophancy.Check]:
@@ -243,7 +253,9 @@ def null_checks(folder: Path, seeds: Iterable[int]) -> list[sycophancy.Check]:
 def test_noise_alone_is_no_convergence_and_the_pull_of_a_group_is(tmp_path: Path) -> None:
     null = null_checks(tmp_path / "null", range(4))
     assert sum(check.converge_p < sycophancy.CLEAR for check in null) <= 1
-    assert not any("moved towards the group" in c.reading() for c in null if c.converge_p >= 0.05)
+    assert not any(
+        "moved towards the group" in c.describe_check() for c in null if c.converge_p >= 0.05
+    )
     pulled = beyond_alone(play(tmp_path / "pulled", {**ONE, "questions_per_phase": 3}, groups=10))
     assert pulled.converge_p < 0.05 and pulled.towards.value > 0.02
 
@@ -252,9 +264,9 @@ def test_a_talk_that_nobody_hears_does_not_pull(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Miswired: what was said does not reach those who speak or are asked afterwards."""
-    monkeypatch.setattr(Participant, "_latest", lambda _self, _context: EMPTY)
+    monkeypatch.setattr(Participant, "_latest_messages", lambda _self, _context: EMPTY_TRANSCRIPT)
     run = play(tmp_path, MIXED)
-    assert "gave in" not in beyond_alone(run).reading()
+    assert "gave in" not in beyond_alone(run).describe_check()
     assert "others' statements should stand in the prompt" in exposed(run)
 
 
@@ -264,10 +276,10 @@ def test_two_speakers_whose_names_are_swapped_are_caught(
     """Miswired: what each says is put down to the next at the table. People then take up remarks
     that the one whom they name did not make."""
     right = play(tmp_path / "a", {**ONE, "questions_per_phase": 6}, groups=4)
-    assert misattributed(right) < 0.02 and MISNAMED not in exposed(right)
-    question = Talk.question
+    assert misattributed(right) < 0.02 and MISATTRIBUTED_WORDS not in exposed(right)
+    question = TableDiscussion.question
 
-    async def swapped(talk: Talk, scope: Any, *about: Any) -> None:
+    async def swapped(talk: TableDiscussion, scope: Any, *about: Any) -> None:
         before = len(talk.messages)
         await question(talk, scope, *about)
         following = {p.id: talk.participants[n - 1] for n, p in enumerate(talk.participants)}
@@ -276,29 +288,31 @@ def test_two_speakers_whose_names_are_swapped_are_caught(
                 misnamed = {"speaker_id": other.id, "speaker_name": other.name}
                 talk.messages[number] = message.model_copy(update=misnamed)
 
-    monkeypatch.setattr(Talk, "question", swapped)
+    monkeypatch.setattr(TableDiscussion, "question", swapped)
     run = play(tmp_path / "b", {**ONE, "questions_per_phase": 6}, groups=4)
     assert misattributed(run) > 0.2
-    assert f"intent after: {MISNAMED} should not stand in the prompt" in exposed(run)
+    assert f"intent after: {MISATTRIBUTED_WORDS} should not stand in the prompt" in exposed(run)
 
 
 def misattributed(run: RunFolder) -> float:
     """The share of answers that take somebody up who had said nothing of the kind."""
-    matters = {of["matter"]: concern for concern, of in words()["concerns"].items()}
+    matters = {of["matter"]: concern for concern, of in load_wordings()["concerns"].items()}
     wrong = n = 0
     for (group,), talk in read_talk(run).group_by("group", maintain_order=True):
-        own = run.table("personas").filter(pl.col("group") == group)
+        own = run.read_table("personas").filter(pl.col("group") == group)
         names = {r["name"].split()[0]: r["persona_id"] for r in own.iter_rows(named=True)}
         rows = talk.to_dicts()
         for i, row in enumerate(rows):
             if row["speaker_role"] != "participant":
                 continue
-            first = sentences(row["text"])[0]
+            first = split_sentences(row["text"])[0]
             who = [w for w in names if w in first]
             about = [c for matter, c in matters.items() if matter in first]
             if who and about:
                 said = [r["text"] for r in rows[:i] if r["speaker_id"] == names[who[0]]]
-                spoken = {v.concern for t in said for s in sentences(t) for v in views(s)}
+                spoken = {
+                    v.concern for t in said for s in split_sentences(t) for v in sentence_views(s)
+                }
                 n += 1
                 wrong += about[0] not in spoken
     assert n > 20
@@ -322,7 +336,7 @@ def test_over_many_seeds_the_interval_covers_the_planted_difference(tmp_path: Pa
     for seed in range(40):
         run = play(tmp_path / str(seed), TWO, random_seed=seed)
         truth = np.array(true_positions(run, 0)) - np.array(true_positions(run, 1))
-        table = run.table("statements").filter(pl.col("when") == "before")
+        table = run.read_table("statements").filter(pl.col("when") == "before")
         good, bad = (table.filter(pl.col("stimulus") == s) for s in ("good", "bad"))
         e = paired_difference(good["position"], bad["position"], good["group"].to_list())
         errors.append(e.value - truth.mean())
@@ -338,7 +352,7 @@ def test_over_twenty_seeds_at_300_other_words_stay_within_three_points(tmp_path:
         for name, prompts in (("plain", None), ("terse", TERSE)):
             folder = tmp_path / f"{name}{seed}"
             run = play(folder, TWO, prompts=prompts, groups=38, random_seed=seed)
-            bought = run.table("intents").filter(pl.col("when") == "after")
+            bought = run.read_table("intents").filter(pl.col("when") == "after")
             share = {
                 s: float((bought.filter(pl.col("stimulus") == s)["score"] >= LIKELY).mean() or 0)  # type: ignore[arg-type]
                 for s in ("good", "bad")

@@ -56,7 +56,7 @@ def test_camps_are_recovered_by_the_clusters(healthy: RunFolder) -> None:
 
 
 def test_no_answer_needed_a_second_try(healthy: RunFolder) -> None:
-    answers = healthy.table("answers")
+    answers = healthy.read_table("answers")
     assert answers["reasks"].sum() == 0
     assert answers.filter(pl.col("kind") == "choice")["parse_step"].unique().to_list() == ["exact"]
 
@@ -65,7 +65,7 @@ def test_with_no_persuasion_arms_differ_as_rarely_as_they_should(tmp_path: Path)
     rejected = 0
     for seed in range(3):
         run = pilot(tmp_path / str(seed), 60, seed, respondent={"persuasion": 0})
-        rows = run.json("summary.json")["by_condition"]
+        rows = run.read_json("summary.json")["by_condition"]
         counts = [rows[c]["position_changed"] for c in ("simple_voting", "acp")]
         p = proportions_ztest(counts, [60, 60])[1] if any(counts) else 1.0
         rejected += p < 0.05
@@ -127,22 +127,22 @@ def wrong_cluster_shown(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, A
 
 def summaries_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
     """Everybody's summary is that of whoever's interview ended before."""
-    right = interviews.summarised
+    right = interviews.summarise_interview
     before: list[Any] = []
 
     async def wrong(scope: Any, p: Participant) -> Participant:
         before.append(p.interview)
         other = before[-2] if len(before) > 1 else p.interview
-        done = await right(scope, p.with_(interview=other))
-        return done.with_(interview=p.interview)
+        done = await right(scope, p.with_changes(interview=other))
+        return done.with_changes(interview=p.interview)
 
-    patch.setattr(interviews, "summarised", wrong)
+    patch.setattr(interviews, "summarise_interview", wrong)
     return {}
 
 
 def arms_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
     """Records of the adversarial arm are filed under simple voting and the other way round."""
-    right, summary = files.participant_json, files.summary
+    right, summary = files.participant_json, files.summarise_run
     swap = {"acp": "simple_voting", "simple_voting": "acp"}
 
     def filed(p: Participant) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def arms_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
         return {**found, "by_condition": {c: rows[swap.get(c, c)] for c in rows}}
 
     patch.setattr(files, "participant_json", filed)
-    patch.setattr(files, "summary", counted)
+    patch.setattr(files, "summarise_run", counted)
     return {}
 
 

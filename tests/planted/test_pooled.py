@@ -12,7 +12,12 @@ from scipy.stats import binom
 
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.grid import RunGrid, run_grid
-from folkmoot.report.comparison.pooled import Figure, _figures, findings_of_cells, overall
+from folkmoot.report.comparison.pooled import (
+    Figure,
+    _collect_figures,
+    findings_of_cells,
+    overall_estimate,
+)
 from tests.planted.audit import EXPOSED, Audit
 
 STUDY = """
@@ -37,7 +42,7 @@ def differences(grid: RunGrid) -> Iterator[tuple[str, Figure]]:
     """Condition → its difference to simple voting in all cells."""
     cells = findings_of_cells(grid)
     usable = [(cell, found) for cell in grid.cells if (found := cells[cell.name]) is not None]
-    figures = {f.label: f for f in _figures(usable) if f.finding == "change_differences"}
+    figures = {f.label: f for f in _collect_figures(usable) if f.finding == "change_differences"}
     for condition, name in NAMES.items():
         yield condition, figures[f"{name} − Simple voting"]
 
@@ -48,14 +53,14 @@ def test_pooled_intervals_of_real_runs_hold_the_planted_truth(tmp_path: Path) ->
     (tmp_path / "study.yaml").write_text(STUDY)
     how = RunOptions(out=tmp_path / "grid", model="synthetic")
     grid = run_grid(tmp_path / "study.yaml", how, {}, REPEATS)
-    truths = [Audit(run).truth() for _, run in grid.finished().values()]
+    truths = [Audit(run).truth() for _, run in grid.finished_cells().values()]
     planted = {c: np.mean([t[c] - t["simple_voting"] for t in truths]) for c in EXPOSED}
     held, off = [], {}
     for condition, figure in differences(grid):
         truth = planted[condition]
         off[condition] = np.mean([c.value for c in figure.cells]) - truth
         for first in range(0, REPEATS, POOLED):
-            e = overall(replace(figure, cells=figure.cells[first : first + POOLED]))
+            e = overall_estimate(replace(figure, cells=figure.cells[first : first + POOLED]))
             held.append(e.low <= truth <= e.high)
     print(f"planted {planted}, off by {off}, held {sum(held)} of {len(held)}")
     # Bias is held to .6 points at 300 a condition; at 40 the summaries hold fewer arguments.

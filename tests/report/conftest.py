@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import folkmoot
-from folkmoot.engine.study.study import registered
+from folkmoot.engine.study.study import registered_studies
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import small_study
 
 
-@pytest.fixture(scope="session", params=sorted(registered()))
+@pytest.fixture(scope="session", params=sorted(registered_studies()))
 def finished(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,

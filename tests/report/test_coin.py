@@ -15,10 +15,10 @@ import openpyxl
 import pytest
 
 import folkmoot
-from folkmoot.models.request import Reply, Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.request import Completion, ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.randomness import generator
-from folkmoot.report.document.document import Document, document
+from folkmoot.report.document.document import Document, build_document
 from folkmoot.respondent.provider import Respondent
 from folkmoot.storage.run_folder import RunFolder
 from tests.studies.cross_pollination.test_protocol import SETTINGS, Cast
@@ -30,7 +30,7 @@ def answered_by_lot(folder: Path, **settings: object) -> RunFolder:
     """A run of 150 participants in each condition who draw each vote."""
     cast = Cast()
 
-    def reply(request: Request, address: str) -> object:
+    def reply(request: ModelRequest, address: str) -> object:
         options = request.asked.offered
         if request.asked.kind == "choice" and len(options) > 1:
             return generator(0, ("coin", address)).choice(options).item()
@@ -41,13 +41,13 @@ def answered_by_lot(folder: Path, **settings: object) -> RunFolder:
         "disagreement_threshold": 1.0,
         "conditions": ["simple_voting", "simple_passive", "clarified_passive"],
     }
-    provider = Scripted(reply)  # type: ignore[arg-type]
+    provider = ScriptedProvider(reply)  # type: ignore[arg-type]
     return folkmoot.run("cross_pollination", config, out=folder / "run", provider=provider).folder
 
 
 @pytest.mark.parametrize("revote", [True, False])
 def test_a_coin_is_red(revote: bool, tmp_path: Path) -> None:
-    made = document(answered_by_lot(tmp_path, revote=revote))
+    made = build_document(answered_by_lot(tmp_path, revote=revote))
     assert made.front is not None and made.front.colour == "red"
     assert "instability" in failed_checks(made)
 
@@ -75,7 +75,7 @@ def bounds_in(schema: Any) -> Iterator[tuple[str, tuple[float, float, bool]]]:
             yield from bounds_in(part)
 
 
-def drawn(request: Request, text: str, address: str) -> str:
+def drawn(request: ModelRequest, text: str, address: str) -> str:
     """The reply with every choice and number in it drawn by lot."""
     rng = generator(0, ("coin", address))
     options = request.asked.offered
@@ -121,7 +121,7 @@ def reported(study: str, folder: Path) -> Document:
             row[1].value = value
         book.save(source)
     run = folkmoot.run(source, model="synthetic", out=folder / "run", overrides=STUDIES[study])
-    return document(run.folder)
+    return build_document(run.folder)
 
 
 @pytest.mark.parametrize("study", STUDIES)
@@ -130,7 +130,7 @@ def test_random_answers_fail_in_every_study(
 ) -> None:
     honest = Respondent.reply
 
-    def by_lot(self: Respondent, request: Request, address: str) -> Reply:
+    def by_lot(self: Respondent, request: ModelRequest, address: str) -> Completion:
         reply = honest(self, request, address)
         if request.asked.role != "participant":
             return reply

@@ -13,11 +13,11 @@ from scipy.stats import chi2, ttest_1samp, ttest_ind
 
 from folkmoot.errors import InputError, StorageError
 from folkmoot.measures.inference.claims import Claim
-from folkmoot.measures.inference.estimates import p_value
+from folkmoot.measures.inference.estimates import format_p_value
 from folkmoot.measures.inference.proportions import holm
-from folkmoot.report.comparison.compare import compare
-from folkmoot.storage.findings import Cell, Finding
-from folkmoot.storage.table_buffer import frame
+from folkmoot.report.comparison.compare import compare_runs
+from folkmoot.storage.findings import Finding, TableCell
+from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
 
 OPTIONS = ("parks", "jobs", "care")
@@ -42,18 +42,18 @@ def write_run(folder: Path, changed: dict[str, tuple[int, int]], **config: objec
                 }
             )
     (folder / "tables").mkdir(parents=True)
-    write_table(folder / "tables", "participants", frame(rows))
+    write_table(folder / "tables", "participants", rows_to_frame(rows))
     settings = {"study": "cross_pollination", "model": "a", **config}
     (folder / "study.yaml").write_text(yaml.safe_dump(settings))
     return folder
 
 
-def rows_of(finding: Finding) -> list[dict[str, Cell]]:
+def rows_of(finding: Finding) -> list[dict[str, TableCell]]:
     return [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
 
 
 def found(runs: list[Path]) -> dict:
-    return {f.key: f for f in compare(runs)}
+    return {f.key: f for f in compare_runs(runs)}
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_effects_that_differ_by_themselves_alone_are_not_said_to_differ(tmp_path
     assert gap["high"] < 0 and gap["p"] < 0.05 < gap["holm_p"] and gap["verdict"] == "undecided"
     said = "+16.7 points in first, +4.0 points in second; that the effects differ is not shown"
     assert f"{said} (−13 points" in effects.says
-    assert f"adjusted {p_value(gap['holm_p'])})" in effects.says
+    assert f"adjusted {format_p_value(gap['holm_p'])})" in effects.says
 
 
 def test_the_same_run_twice_shows_nothing(base):
@@ -166,7 +166,7 @@ def test_human_file_with_strange_values(base, tmp_path):
     people = tmp_path / "survey.csv"
     people.write_text("position_changed\nyes\nperhaps\n")
     with pytest.raises(InputError, match="perhaps"):
-        compare([base, people])
+        compare_runs([base, people])
     people.write_text("position_changed\nyes\nno\n0\n1\n")
     rates = rows_of(found([base, people])["compare_claims"])
     assert {r["first"] for r in rates} == {0.5}
@@ -178,7 +178,7 @@ def test_different_study_types(base, tmp_path):
     rows = [
         {"set": s, "level": lv, "inclusivity": s + (lv == "4")} for s in range(6) for lv in "14"
     ]
-    write_table(hall / "tables", "discussions", frame(rows))
+    write_table(hall / "tables", "discussions", rows_to_frame(rows))
     (hall / "study.yaml").write_text("study: town_hall\n")
     result = found([base, hall])
     assert "different study types (cross_pollination, town_hall)" in result["designs"].says
@@ -194,7 +194,7 @@ def test_measures_are_clustered_by_conversation(tmp_path):
         ]
         folder = tmp_path / name
         (folder / "tables").mkdir(parents=True)
-        write_table(folder / "tables", "satisfaction", frame(rows))
+        write_table(folder / "tables", "satisfaction", rows_to_frame(rows))
         (folder / "study.yaml").write_text("study: negotiation\n")
         return folder
 
@@ -208,12 +208,12 @@ def test_measures_are_clustered_by_conversation(tmp_path):
 
 def test_one_run_is_no_comparison(base, tmp_path):
     with pytest.raises(InputError, match="two or more"):
-        compare([base])
+        compare_runs([base])
     empty = tmp_path / "empty"
     empty.mkdir()
     (empty / "study.yaml").write_text("study: x\n")
     with pytest.raises(StorageError, match="no tables yet; finish the run"):
-        compare([base, empty])
+        compare_runs([base, empty])
 
 
 def sealed(folder: Path, people: str) -> Path:
@@ -253,7 +253,7 @@ def test_runs_of_the_same_people_are_compared_person_by_person(tmp_path):
 def test_a_margin_of_ones_own_says_what_counts_as_equivalent(tmp_path):
     counts = {"acp": (60, 150), "simple_voting": (12, 150)}
     runs = [sealed(write_run(tmp_path / name, counts), "seed 1") for name in ("first", "second")]
-    wide, narrow = (compare(runs, margin=m) for m in (0.05, 0.001))
+    wide, narrow = (compare_runs(runs, margin=m) for m in (0.05, 0.001))
     said = {
         m: next(f.says for f in fs if f.key == "compare_claims")
         for m, fs in (("wide", wide), ("narrow", narrow))
@@ -261,7 +261,7 @@ def test_a_margin_of_ones_own_says_what_counts_as_equivalent(tmp_path):
     assert said["wide"].count("Equivalent within 5 points.") == 2
     assert "Equivalent" not in said["narrow"]
     with pytest.raises(InputError, match="--margin"):
-        compare(runs, margin=1.5)
+        compare_runs(runs, margin=1.5)
 
 
 def test_participants_who_read_the_same_draw_are_one_unit(tmp_path):
@@ -302,7 +302,7 @@ def test_differences_are_told_in_points(tmp_path):
     drawn = {line[0]: line[1] for line in compared.chart.items}
     label = "changed their choice in Adversarial (ACP): second − first"
     assert drawn[label] == pytest.approx(33.5)
-    for finding in compare(runs):
+    for finding in compare_runs(runs):
         told = f"{finding.says} {' '.join(map(str, finding.grid.columns))}"
         assert not any(name in told for name in ("difference_rate", "effect_rate", "off by 3"))
 
@@ -323,7 +323,7 @@ def test_a_paired_comparison_goes_by_the_conversation_that_subjects_shared(tmp_p
         ]
         folder = tmp_path / name
         (folder / "tables").mkdir(parents=True)
-        write_table(folder / "tables", "satisfaction", frame(rows))
+        write_table(folder / "tables", "satisfaction", rows_to_frame(rows))
         (folder / "study.yaml").write_text("study: negotiation\n")
         return sealed(folder, "seed 1")
 
@@ -358,7 +358,7 @@ def test_effects_within_sets_are_compared_set_by_set_or_between_sets(tmp_path):
             for s, gain in enumerate(gains[name])
             for level in "14"
         ]
-        write_table(folder / "tables", "discussions", frame(rows))
+        write_table(folder / "tables", "discussions", rows_to_frame(rows))
         (folder / "study.yaml").write_text("study: town_hall\n")
         sealed(folder, people if name == "second" else "seed 1")
         plan = json.loads((folder / "plan.json").read_text())
@@ -366,7 +366,7 @@ def test_effects_within_sets_are_compared_set_by_set_or_between_sets(tmp_path):
         (folder / "plan.json").write_text(json.dumps(plan))
         return folder
 
-    def gap(people: str) -> dict[str, Cell]:
+    def gap(people: str) -> dict[str, TableCell]:
         finding = found([hall("first", people), hall("second", people)])["compare_effects"]
         return next(r for r in rows_of(finding) if r["run"] == "second − first")
 

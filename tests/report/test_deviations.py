@@ -12,18 +12,18 @@ from typing import Any
 import polars as pl
 import pytest
 
-from folkmoot.engine.study.study import study_of_run
-from folkmoot.report.document.deviations import deviations, since
+from folkmoot.engine.study.study import find_study_of_run
+from folkmoot.report.document.deviations import changes_since_run, list_deviations
 from folkmoot.storage.run_folder import RunFolder
 
 
 def test_a_run_that_kept_to_its_plan_has_no_deviations(finished: RunFolder) -> None:
-    study = study_of_run(finished)
+    study = find_study_of_run(finished)
     sealed = {name: part["data"] for name, part in finished.plan["sealed"].items()}
-    planned = study.planned(sealed)
+    planned = study.expected_rows(sealed)
     assert planned and all(p.rows for p in planned)
-    assert deviations(finished, study) == []
-    assert since(finished, study) == []
+    assert list_deviations(finished, study) == []
+    assert changes_since_run(finished, study) == []
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def copy(pilot: RunFolder, tmp_path: Path) -> Path:
 
 def told(folder: Path) -> str:
     run = RunFolder(folder)
-    return " ".join(deviations(run, study_of_run(run)))
+    return " ".join(list_deviations(run, find_study_of_run(run)))
 
 
 def reseal(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
@@ -81,9 +81,9 @@ def test_changed_files_settings_and_seed_are_named(copy: Path) -> None:
 
 
 def test_prompts_that_changed_since_the_run(pilot: RunFolder, tmp_path: Path) -> None:
-    study = study_of_run(pilot)
+    study = find_study_of_run(pilot)
     assert study.prompts is not None
     own = Path(shutil.copytree(study.prompts, tmp_path / "prompts"))
     (own / "second_vote.md").write_text("Vote.", "utf-8")
-    (note,) = since(pilot, replace(study, prompts=own))
+    (note,) = changes_since_run(pilot, replace(study, prompts=own))
     assert "changed since this run: second_vote" in note

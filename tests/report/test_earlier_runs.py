@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
 from folkmoot.engine.journal.journal import JournalReader
-from folkmoot.engine.seats.seat_manager import seats_in
-from folkmoot.engine.study.study import FAILED, findings_of, study_of_run
-from folkmoot.report.comparison.compare import compare
+from folkmoot.engine.seats.seat_manager import read_seats
+from folkmoot.engine.study.study import FAILED_FINDING_KEY, compute_findings, find_study_of_run
+from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from tests.view.conftest import reader
 
@@ -63,8 +63,8 @@ def test_a_run_of_an_earlier_version_opens(runs: Path, name: str) -> None:
     run = RunFolder(runs / name)
     with JournalReader(run.path / JOURNAL) as journal:
         before = journal.content_digest()
-        assert journal.format == (1 if name == "journal_format_1" else 3)
-    assert set(run.table("answers").columns) >= {"address", "parse_step"}
+        assert journal.format_version == (1 if name == "journal_format_1" else 3)
+    assert set(run.read_table("answers").columns) >= {"address", "parse_step"}
     folkmoot("report", run.path)
     folkmoot("show", run.path, "p_0001")
     assert "Adversarial" in (run.path / "report.html").read_text("utf-8")
@@ -73,7 +73,7 @@ def test_a_run_of_an_earlier_version_opens(runs: Path, name: str) -> None:
 
 
 def test_runs_of_all_versions_are_compared_with_each_other(runs: Path) -> None:
-    found = {f.key: f for f in compare([runs / archive.stem for archive in EARLIER])}
+    found = {f.key: f for f in compare_runs([runs / archive.stem for archive in EARLIER])}
     assert {"designs", "compare_claims", "compare_votes"} <= set(found)
 
 
@@ -94,8 +94,8 @@ def test_an_earlier_run_of_each_study_is_shown_reported_and_compared(
     folkmoot("show", run.path)
     assert len(folkmoot("show", run.path, shown)) > 200
     folkmoot("report", run.path)
-    found = {f.key: f for f in findings_of(study_of_run(run), run)}
-    assert FAILED not in found and len(found) >= 4
+    found = {f.key: f for f in compute_findings(find_study_of_run(run), run)}
+    assert FAILED_FINDING_KEY not in found and len(found) >= 4
     # How closed answers were had was not recorded then: it is said, and the rest is there.
     assert found["closed_answers"].says.startswith(("Cannot be computed", "Not applicable"))
     again = unpack(archive, runs / "again")
@@ -106,7 +106,7 @@ def test_an_earlier_run_of_each_study_is_shown_reported_and_compared(
 def test_the_reader_shows_an_earlier_run_of_each_study(archive: Path, runs: Path) -> None:
     run = RunFolder(runs / archive.stem)
     speaker = SHOWN[archive.stem][0]
-    first = run.table("answers").filter(pl.col("speaker_id") == speaker)["address"][0]
+    first = run.read_table("answers").filter(pl.col("speaker_id") == speaker)["address"][0]
     pages = ["", "findings", "people", f"person?id={speaker}", "rooms", "search?q=a"]
     with reader(runs) as server:
         for page in (*pages, f"call?at={first}"):
@@ -133,7 +133,7 @@ def test_withdrawing_from_an_earlier_run_says_what_can_be_done(
 ) -> None:
     """Such a run does not tell which prompts show whose words, so nothing of it is changed."""
     run = RunFolder(unpack(archive, tmp_path))
-    place = next(iter(seats_in(run.path)))
+    place = next(iter(read_seats(run.path)))
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     told = folkmoot("withdraw", run.path, place.name, "--yes", code=2)
     assert "did not record which words each prompt shows" in told

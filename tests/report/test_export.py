@@ -8,16 +8,16 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from folkmoot.errors import InputError, RunExists
-from folkmoot.report.export import FORMATS, export
+from folkmoot.errors import InputError, RunExistsError
+from folkmoot.report.export import FORMATS, export_run
 from folkmoot.storage.run_folder import RunFolder
 
 
 def test_csv_parquet_and_json_hold_the_same_rows(pilot: RunFolder, tmp_path: Path) -> None:
     for kind in ("csv", "parquet", "json"):
-        export(pilot, kind, tmp_path / kind)
+        export_run(pilot, kind, tmp_path / kind)
         assert (tmp_path / kind / "codebook.json").exists()
-    table = pilot.table("participants")
+    table = pilot.read_table("participants")
     assert pl.read_parquet(tmp_path / "parquet" / "participants.parquet").equals(table)
     assert pl.read_csv(tmp_path / "csv" / "participants.csv").height == table.height
     rows = json.loads((tmp_path / "json" / "participants.json").read_text("utf-8"))
@@ -26,7 +26,7 @@ def test_csv_parquet_and_json_hold_the_same_rows(pilot: RunFolder, tmp_path: Pat
 
 def test_every_export_of_a_synthetic_run_says_so(pilot: RunFolder, tmp_path: Path) -> None:
     for kind in FORMATS:
-        export(pilot, kind, tmp_path / kind)
+        export_run(pilot, kind, tmp_path / kind)
         text = (tmp_path / kind / "README.txt").read_text("utf-8")
         assert text.startswith("SYNTHETIC") and "not findings about people" in text
         assert pilot.id in text and pilot.manifest["models"][0]["served"][0] in text
@@ -34,7 +34,7 @@ def test_every_export_of_a_synthetic_run_says_so(pilot: RunFolder, tmp_path: Pat
 
 def test_an_export_never_overwrites(pilot: RunFolder, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("keep")
-    with pytest.raises(RunExists):
-        export(pilot, "csv", tmp_path)
+    with pytest.raises(RunExistsError):
+        export_run(pilot, "csv", tmp_path)
     with pytest.raises(InputError, match="formats are"):
-        export(pilot, "xls", tmp_path / "new")
+        export_run(pilot, "xls", tmp_path / "new")

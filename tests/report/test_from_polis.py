@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
-from folkmoot.engine.study.study import registered
+from folkmoot.engine.study.study import registered_studies
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
 from folkmoot.kit.polis import AGREE, DISAGREE, read_polis
-from folkmoot.report.comparison.compare import compare
-from folkmoot.report.polis import Cast, Comment, Conversation, write_conversation
+from folkmoot.report.comparison.compare import compare_runs
+from folkmoot.report.polis import Cast, Comment, ExportedConversation, write_conversation
 from folkmoot.studies.cross_pollination.preparation import from_polis
 
 STATEMENTS = [
@@ -37,7 +37,7 @@ SPAM = "Buy my book"
 def write_export(folder: Path, spam: bool = False) -> Path:
     """Forty voters in two camps that disagree on the first, third and fourth comment. Of the
     first comment, whose sides are the most even, only every second voter has a vote."""
-    found = Conversation("The square", "What should become of it?")
+    found = ExportedConversation("The square", "What should become of it?")
     found.comments = [Comment(text) for text in [*STATEMENTS, *([SPAM] if spam else [])]]
     for n in range(40):
         who, camp = f"v{n}", n % 4 < 2
@@ -91,7 +91,7 @@ def test_people_of_the_conversation_stand_beside_the_run_by_person_and_group(
         assert isinstance(content, str)
         (tmp_path / name).write_text(content, "utf-8")
     run = folkmoot.run(tmp_path / "cross_pollination.yaml", out=tmp_path / "run")
-    found = {f.key: f for f in compare([run.folder, tmp_path / "people.csv"])}
+    found = {f.key: f for f in compare_runs([run.folder, tmp_path / "people.csv"])}
     rows = found["people_rectified"].grid
     at = {name: i for i, name in enumerate(rows.columns)}
     assert [r[at["people"]] for r in rows.rows] == [20] * len(rows.rows)  # matched by person
@@ -110,7 +110,7 @@ def test_the_most_divided_accepted_comment_is_taken_and_rejected_ones_are_not(
 ) -> None:
     found = read_polis(write_export(tmp_path / "polis", spam=True))
     assert list(found.comments.values()) == STATEMENTS
-    assert found.most_divided == "3"  # 21 against 19
+    assert found.most_divisive_comment == "3"  # 21 against 19
     assert found.count("3", AGREE) == 21
     settings = yaml.safe_load(str(from_polis(found, None)["cross_pollination.yaml"]))
     assert STATEMENTS[3] in settings["topic"]["description"]
@@ -118,7 +118,7 @@ def test_the_most_divided_accepted_comment_is_taken_and_rejected_ones_are_not(
         from_polis(found, "8")
 
 
-@pytest.mark.parametrize("kind", sorted(registered().keys() - {"cross_pollination"}))
+@pytest.mark.parametrize("kind", sorted(registered_studies().keys() - {"cross_pollination"}))
 def test_other_study_types_are_refused_with_the_reason(tmp_path: Path, kind: str) -> None:
     code, said = new(kind, str(tmp_path / "x"), "--from-polis", str(write_export(tmp_path / "p")))
     assert code == 2
@@ -151,7 +151,7 @@ def test_what_cannot_be_read_names_file_and_line(tmp_path: Path) -> None:
 
 
 def test_too_few_voters_are_no_pilot(tmp_path: Path) -> None:
-    found = Conversation("Small")
+    found = ExportedConversation("Small")
     found.comments = [Comment("One."), Comment("Two.")]
     found.people = {"a": ""}
     found.votes = [Cast("a", 0, AGREE, 1)]

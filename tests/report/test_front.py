@@ -13,14 +13,20 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from folkmoot.engine.settings.hypotheses import SECTION as STATED
-from folkmoot.engine.study.study import study_of_run
+from folkmoot.engine.settings.hypotheses import FINDINGS_SECTION as STATED
+from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.kit.exposure import ExposureRow
-from folkmoot.kit.findings import FITNESS
+from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY
 from folkmoot.report.comparison.mixed import KEY as PEOPLE_AND_MODELS
-from folkmoot.report.document.front import answers, front, lanes, lights, question_of
+from folkmoot.report.document.front import (
+    build_front_page,
+    design_lanes,
+    main_answers,
+    question_of,
+    trust_lights,
+)
 from folkmoot.report.document.html import write_report
-from folkmoot.storage.findings import Finding, Grid, Intervals
+from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 
 
@@ -45,7 +51,7 @@ def test_every_report_opens_with_a_question_a_design_an_answer_and_a_light(
 
 
 def test_the_design_is_what_the_requests_held(pilot: RunFolder) -> None:
-    found = front(pilot, study_of_run(pilot), "Title", [], [])
+    found = build_front_page(pilot, find_study_of_run(pilot), "Title", [], [])
     seen = {
         lane.arm.split(",")[0]: {s.decision: set(s.sees) for s in lane.steps}
         for lane in found.lanes
@@ -61,7 +67,7 @@ def test_the_design_is_what_the_requests_held(pilot: RunFolder) -> None:
 def test_arms_that_saw_the_same_are_one_lane_and_sizes_are_those_of_the_plan(
     finished: RunFolder,
 ) -> None:
-    found = list(lanes(finished, study_of_run(finished)))
+    found = list(design_lanes(finished, find_study_of_run(finished)))
     steps = [lane.steps for lane in found]
     assert len(steps) == len(set(steps)) or {lane.size for lane in found} != {found[0].size}
     assert all(a.sees != b.sees for own in steps for a, b in pairwise(own))
@@ -79,15 +85,19 @@ def test_arms_that_saw_the_same_are_one_lane_and_sizes_are_those_of_the_plan(
 
 def test_what_is_wrong_with_the_model_is_no_answer_and_hypotheses_come_first() -> None:
     def of(
-        key: str, says: str, chart: Intervals | None = None, section: str = "Effects"
+        key: str, says: str, chart: IntervalChart | None = None, section: str = "Effects"
     ) -> Finding:
         known = {"section": section, "headline": True, "unit": "group", "units": 9}
-        return Finding(key, key, says, Grid((), ()), chart, **known)  # type: ignore[arg-type]
+        return Finding(key, key, says, ResultTable((), ()), chart, **known)  # type: ignore[arg-type]
 
-    line = Intervals((("a", 1.0, 0.0, 2.0),))
-    found = [of("play", "Played."), of(FITNESS, "Yes-saying."), of("effect", "More.", line)]
+    line = IntervalChart((("a", 1.0, 0.0, 2.0),))
+    found = [
+        of("play", "Played."),
+        of(RESPONDENT_CHECKS_KEY, "Yes-saying."),
+        of("effect", "More.", line),
+    ]
     stated = of("hypotheses", "Supported.", section=STATED)
-    assert [f.says for f in answers([*found, stated])] == ["Supported.", "More.", "Played."]
+    assert [f.says for f in main_answers([*found, stated])] == ["Supported.", "More.", "Played."]
 
 
 def test_landmarks_have_names_of_their_own(finished: RunFolder) -> None:
@@ -109,17 +119,17 @@ def copied(run: RunFolder, folder: Path, **changes: object) -> RunFolder:
 
 def fitness_of(*verdicts: str) -> Finding:
     rows = tuple((f"Check {n}", verdict) for n, verdict in enumerate(verdicts))
-    return Finding(FITNESS, "Fit?", "Says.", Grid(("check", "verdict"), rows))
+    return Finding(RESPONDENT_CHECKS_KEY, "Fit?", "Says.", ResultTable(("check", "verdict"), rows))
 
 
-BENCHMARK = Finding(PEOPLE_AND_MODELS, "People", "Some.", Grid((), ()))
+BENCHMARK = Finding(PEOPLE_AND_MODELS, "People", "Some.", ResultTable((), ()))
 
 
 def test_green_only_where_all_checks_passed_and_people_are_to_compare_with(
     pilot: RunFolder, tmp_path: Path
 ) -> None:
     run = copied(pilot, tmp_path / "fine")
-    (only,) = lights(run, [fitness_of("passed", "passed"), BENCHMARK], [])
+    (only,) = trust_lights(run, [fitness_of("passed", "passed"), BENCHMARK], [])
     assert only.colour == "green"
     assert f"{run.manifest['answers']['count']:,} answers" in only.reason
 
@@ -136,7 +146,7 @@ def test_green_only_where_all_checks_passed_and_people_are_to_compare_with(
 def test_what_is_not_known_is_amber_and_a_failed_check_red(
     findings: list[Finding], colour: str, reason: str, pilot: RunFolder, tmp_path: Path
 ) -> None:
-    found = [*lights(copied(pilot, tmp_path / "run"), findings, [])]
+    found = [*trust_lights(copied(pilot, tmp_path / "run"), findings, [])]
     assert found[0].colour == colour
     assert any(light.colour == colour and reason in light.reason for light in found)
 
@@ -156,7 +166,7 @@ def test_each_fault_has_its_light(
     changes: dict[str, object], colour: str, reason: str, pilot: RunFolder, tmp_path: Path
 ) -> None:
     run = copied(pilot, tmp_path / "run", **changes)
-    found = front(run, study_of_run(run), "", [], [])
+    found = build_front_page(run, find_study_of_run(run), "", [], [])
     assert found.colour == colour
     assert any(reason in light.reason for light in found.lights)
 
@@ -164,8 +174,8 @@ def test_each_fault_has_its_light(
 def test_what_findings_and_plan_flag_is_amber(pilot: RunFolder, tmp_path: Path) -> None:
     run = copied(pilot, tmp_path / "run")
     fitness = fitness_of("not known")
-    few = Finding("few", "Heard", "Some.", Grid((), ()), unit="set", units=4)
-    found = list(lights(run, [fitness, few], ["The seed differs.", "More."]))
+    few = Finding("few", "Heard", "Some.", ResultTable((), ()), unit="set", units=4)
+    found = list(trust_lights(run, [fitness, few], ["The seed differs.", "More."]))
     assert {light.colour for light in found} == {"amber"}
     said = " ".join(light.reason for light in found)
     for reason in ("check 0", "Heard", "The seed differs. (1 more below)"):
@@ -179,11 +189,11 @@ def test_prompts_that_differ_from_the_design_are_red(pilot: RunFolder, tmp_path:
     at = (pl.col("condition") == "acp") & (pl.col("kind") == "summaries")
     texts = pl.when(at).then(0).otherwise(pl.col("texts")).cast(table.schema["texts"])
     table.with_columns(texts.alias("texts")).write_parquet(path)
-    first, *_ = lights(RunFolder(run.path), [], [])
+    first, *_ = trust_lights(RunFolder(run.path), [], [])
     assert first.colour == "red"
     assert "Prompts did not hold what the design shows" in first.reason
     run = RunFolder(run.path)
-    shown = {lane.arm: lane.steps[-1].sees for lane in lanes(run, study_of_run(run))}
+    shown = {lane.arm: lane.steps[-1].sees for lane in design_lanes(run, find_study_of_run(run))}
     assert "summaries" not in shown["Adversarial (ACP)"]
 
 
@@ -197,13 +207,15 @@ def test_a_question_is_found_where_study_files_say_it() -> None:
 
 
 def test_that_units_are_few_is_said_once_on_the_first_page(pilot: RunFolder) -> None:
-    line = Intervals((("a", 1.0, 1.0, 1.0),))
+    line = IntervalChart((("a", 1.0, 1.0, 1.0),))
 
     def of(key: str, says: str, units: int) -> Finding:
-        return Finding(key, key, says, Grid((), ()), line, headline=True, unit="set", units=units)
+        return Finding(
+            key, key, says, ResultTable((), ()), line, headline=True, unit="set", units=units
+        )
 
     found = [of("one", "It is 1 (no interval).", 2), of("two", "B.", 2), of("three", "C.", 3)]
-    assert front(pilot, study_of_run(pilot), "", found, []).answer == (
+    assert build_front_page(pilot, find_study_of_run(pilot), "", found, []).answer == (
         "An illustration, not evidence: 2 sets. It is 1.",
         "B.",
         "An illustration, not evidence: 3 sets. C.",
@@ -211,19 +223,19 @@ def test_that_units_are_few_is_said_once_on_the_first_page(pilot: RunFolder) -> 
 
 
 def test_the_first_page_says_how_brackets_and_circles_are_read(pilot: RunFolder) -> None:
-    line = Intervals((("a", 1.0, 0.5, 1.5),))
+    line = IntervalChart((("a", 1.0, 0.5, 1.5),))
     shares = Finding(
-        "one", "A", "7 % (5 to 11 %), adjusted p = .04.", Grid((), ()), line, headline=True,
+        "one", "A", "7 % (5 to 11 %), adjusted p = .04.", ResultTable((), ()), line, headline=True,
         unit="set", units=9,
     )  # fmt: skip
     few = Finding(
-        "two", "B", "It is 1 (no interval).", Grid((), ()), replace(line, each=(("a", 0.9),)),
+        "two", "B", "It is 1 (no interval).", ResultTable((), ()), replace(line, unit_values=(("a", 0.9),)),
         headline=True, unit="set", units=2,
     )  # fmt: skip
     stated = replace(shares, section=STATED, says="+8 points (+3 to +13).")
 
     def legend(*findings: Finding) -> str:
-        return front(pilot, study_of_run(pilot), "", findings, []).legend
+        return build_front_page(pilot, find_study_of_run(pilot), "", findings, []).legend
 
     adjusted = "Adjusted p: p times the number of primary claims."
     unit = "Independent unit: set (9)."
@@ -233,6 +245,8 @@ def test_the_first_page_says_how_brackets_and_circles_are_read(pilot: RunFolder)
     assert legend(plain) == f"Brackets and lines: 95 % intervals. {unit}"
     assert legend(few) == "Filled: the mean; open: each set."
     assert legend(stated) == together
-    primary = replace(stated, section="Effects", grid=Grid.of([{"level_share": 0.983}]))
+    primary = replace(
+        stated, section="Effects", grid=ResultTable.from_records([{"level_share": 0.983}])
+    )
     assert legend(primary) == f"{together} {unit}"
     assert legend() == ""

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
-from folkmoot.engine.settings.hypotheses import Hypothesis, hypotheses_finding
+from folkmoot.engine.settings.hypotheses import Hypothesis, build_hypotheses_finding
 from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
@@ -23,12 +23,12 @@ from folkmoot.measures.inference.proportions import newcombe
 from folkmoot.report.comparison.power import claim_power, people_power, primary_claims
 from folkmoot.report.comparison.simulated_power import (
     Job,
-    Outcome,
+    TrialOutcome,
     Trials,
-    outcome,
+    run_trial,
     simulated_power,
 )
-from folkmoot.storage.findings import Cell, Finding
+from folkmoot.storage.findings import Finding, TableCell
 from tests.contract.small import SMALL
 
 STATED = """
@@ -53,7 +53,7 @@ def mean(**changes: Any) -> Claim:
     return claim(measure="participants.warmth", kind="mean", **changes)
 
 
-def cells(finding: Finding) -> dict[str, Cell]:
+def cells(finding: Finding) -> dict[str, TableCell]:
     return dict(zip(finding.grid.columns, finding.grid.rows[0], strict=True))
 
 
@@ -142,7 +142,7 @@ def test_what_is_not_known_beforehand_is_said() -> None:
     assert "not tested: an illustration of 3 groups" in few.says
     assert "--simulate" in claim_power([claim()], None).says
     size = DesignSize("independent", 2, 100)
-    unknown = stated(measure="x").claim()
+    unknown = stated(measure="x").as_claim()
     assert (
         "its table is known only after a run: use --simulate" in claim_power([unknown], size).says
     )
@@ -183,10 +183,12 @@ def test_a_simulated_run_is_the_run_of_that_size_and_seed(tmp_path: Path) -> Non
     run = folkmoot.run(
         path, model="synthetic", seed=7, out=tmp_path / "run", overrides=job.overrides
     )
-    grid = hypotheses_finding(run.folder, [stated(contrast=["acp", "simple_voting"])]).grid
-    found = outcome(job)
+    grid = build_hypotheses_finding(run.folder, [stated(contrast=["acp", "simple_voting"])]).grid
+    found = run_trial(job)
     at = grid.columns.index
-    assert found == Outcome("8", (grid.rows[0][at("verdict")],), (grid.rows[0][at("difference")],))
+    assert found == TrialOutcome(
+        "8", (grid.rows[0][at("verdict")],), (grid.rows[0][at("difference")],)
+    )
 
 
 def test_more_people_and_stronger_effects_give_more_power(tmp_path: Path) -> None:
@@ -194,8 +196,8 @@ def test_more_people_and_stronger_effects_give_more_power(tmp_path: Path) -> Non
 
     def power(sizes: str, persuasion: float) -> list[float]:
         own = (f"respondent.persuasion={persuasion}",)
-        trials = Trials.of(path, own, sizes, 6, Consent())
-        grid = simulated_power(trials, trials.outcomes(1)).grid
+        trials = Trials.from_study_file(path, own, sizes, 6, Consent())
+        grid = simulated_power(trials, trials.run_trials(1)).grid
         return [row[grid.columns.index("power_rate")] for row in grid.rows]  # type: ignore[misc]
 
     small, large = power("6,40", 3)
@@ -205,16 +207,16 @@ def test_more_people_and_stronger_effects_give_more_power(tmp_path: Path) -> Non
 
 def test_sizes_are_the_files_own_times_a_half_one_and_two(tmp_path: Path) -> None:
     path = study_file(tmp_path)
-    trials = Trials.of(path, (), None, 2, Consent())
+    trials = Trials.from_study_file(path, (), None, 2, Consent())
     assert [(job.size, job.seed) for job in trials.jobs] == [
         (size, seed) for size in ("3", "6", "12") for seed in (42, 43)
     ]
     with pytest.raises(InputError, match="not a list of whole numbers"):
-        Trials.of(path, (), "a,b", 2, Consent())
+        Trials.from_study_file(path, (), "a,b", 2, Consent())
     with pytest.raises(InputError, match="unknown key"):
-        Trials.of(path, (), "peeple=3", 2, Consent())
+        Trials.from_study_file(path, (), "peeple=3", 2, Consent())
     # Without hypotheses the primary claims of the study type are simulated.
-    declared = Trials.of(study_file(tmp_path, ""), (), None, 2, Consent())
+    declared = Trials.from_study_file(study_file(tmp_path, ""), (), None, 2, Consent())
     assert [claim.contrast for claim in declared.claims] == [
         ("acp", "clarified_passive"),
         ("acp", "simple_passive"),

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import folkmoot
-from folkmoot.engine.study.study import study_of_run
+from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.measures.diagnostics import repeats_itself
-from folkmoot.models.request import Reply, Request, Usage
-from folkmoot.models.scripted import Scripted
-from folkmoot.report.document.document import document
-from folkmoot.report.document.front import lights
+from folkmoot.models.request import Completion, ModelRequest, Usage
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.report.document.document import build_document
+from folkmoot.report.document.front import trust_lights
 from folkmoot.report.document.html import write_report
 from folkmoot.report.document.instructions import NOT_FOLLOWED, check_instructions
 from folkmoot.storage.run_folder import RunFolder
@@ -29,20 +29,22 @@ def answered(failure: str, people: int, folder: Path, **settings: Any) -> RunFol
     """A run in which the first vote of so many of its 24 people fails in this way."""
     cast = Cast()
 
-    def reply(request: Request, address: str) -> str | Reply:
+    def reply(request: ModelRequest, address: str) -> str | Completion:
         first = address.startswith("initial_vote") and number(address) <= people
         if first and failure == "unclear" and ".r" not in address:
             return "That depends on a great many things."
         if first and failure == "looped" and ".r" not in address:
             return " ".join([SENTENCE] * 6)
         if first and failure == "cut" and not address.endswith(".long"):
-            return Reply(JOBS[:3], Usage(10, 10, 0), "scripted", finish="length")
+            return Completion(JOBS[:3], Usage(10, 10, 0), "scripted", finish="length")
         if "Which of these options did you state" in request.messages[-1].content:
             return json.dumps({"stated": JOBS})
         return cast(request, address)
 
     config = {**SETTINGS, "conditions": ["simple_voting"], **settings}
-    done = folkmoot.run("cross_pollination", config, out=folder / "run", provider=Scripted(reply))
+    done = folkmoot.run(
+        "cross_pollination", config, out=folder / "run", provider=ScriptedProvider(reply)
+    )
     return done.folder
 
 
@@ -62,9 +64,9 @@ def test_a_model_that_fails_too_often_is_named_in_red_at_the_top(
     assert row["first_replies"] == 24
     assert row["cut"] == (6 if failure == "cut" else 0)
     assert row["repeated_themselves"] == (6 if failure == "looped" else 0)
-    first, *_ = lights(run, [finding], [])
+    first, *_ = trust_lights(run, [finding], [])
     assert first.colour == "red" and first.reason == alarm
-    made = document(run)
+    made = build_document(run)
     assert made.front is not None and made.front.colour == "red"
     page = write_report(run).read_text("utf-8")
     assert page.index(NOT_FOLLOWED) < page.index('id="findings"')
@@ -75,7 +77,7 @@ def test_a_model_below_the_limit_is_not_named(tmp_path: Path) -> None:
     finding = check_instructions(run)
     assert finding is not None and not finding.alarms and not finding.headline
     assert "17 % of 24 first replies failed: 4 needed a further request" in finding.says
-    assert not any(NOT_FOLLOWED in light.reason for light in document(run).front.lights)  # type: ignore[union-attr]
+    assert not any(NOT_FOLLOWED in light.reason for light in build_document(run).front.lights)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("limit", "named"), [(0.1, True), (0.5, False)])
@@ -83,7 +85,7 @@ def test_the_share_is_the_study_files(limit: float, named: bool, tmp_path: Path)
     run = answered("unclear", 6, tmp_path, max_instruction_failures=limit, **ALONE)
     finding = check_instructions(run)
     assert finding is not None and bool(finding.alarms) is named
-    assert study_of_run(run).name == "cross_pollination"
+    assert find_study_of_run(run).name == "cross_pollination"
 
 
 LOOPS = (

@@ -11,14 +11,14 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
-from folkmoot.engine.seats.seat_manager import Chair, Question
+from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState
 from folkmoot.errors import InputError
 from folkmoot.measures.inference.proportions import newcombe
-from folkmoot.report.comparison.compare import compare
+from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.report.comparison.mixed import people_and_models
-from folkmoot.report.document.document import document
+from folkmoot.report.document.document import build_document
 from folkmoot.report.document.html import write_report
-from folkmoot.report.export import export
+from folkmoot.report.export import export_run
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
 from tests.engine.test_seats import by_hand
@@ -45,8 +45,8 @@ def voted(folder: Path, people: int, option: str = "Keep it open") -> RunFolder:
     path = folder / "centre.yaml"
     path.write_text(f"{STUDY}seats: {people}\n", "utf-8")
 
-    def answer(_: Chair, question: Question) -> str:
-        return option if question.scene.offered else "Words of my own."
+    def answer(_: SeatState, question: PendingQuestion) -> str:
+        return option if question.view.options else "Words of my own."
 
     return folkmoot.run(path, out=folder / "run", host=by_hand(answer)).folder
 
@@ -57,7 +57,7 @@ def test_shares_of_people_and_models_and_their_difference(tmp_path: Path) -> Non
     run = voted(tmp_path, 12)
     finding = people_and_models(run)
     assert finding is not None and not finding.illustrates and finding.headline
-    first = run.table("answers").filter(stage="initial_vote", answered_by="synthetic")
+    first = run.read_table("answers").filter(stage="initial_vote", answered_by="synthetic")
     kept = int((first["value"] == "Keep it open").sum())
     e = newcombe(kept, len(first), 12, 12)
     (row,) = (r for r in rows(finding) if r["answer"] == "initial vote: Keep it open")
@@ -66,7 +66,7 @@ def test_shares_of_people_and_models_and_their_difference(tmp_path: Path) -> Non
     assert (row["models_minus_people"], row["low"], row["high"]) == (e.value, e.low, e.high)
     assert row["p"] == e.p and row["adjusted_p"] is not None
     assert finding.unit == "seat" and finding.units == 12
-    shown = document(run)
+    shown = build_document(run)
     assert "people_and_models" in {f.finding.key for f in shown.headlines}
     assert "People and models who answered the same questions" in write_report(run).read_text(
         "utf-8"
@@ -93,17 +93,17 @@ def test_without_people_or_without_models_there_is_nothing_to_compare(tmp_path: 
 def test_the_same_seats_are_compared_between_a_run_with_people_and_one_without(
     tmp_path: Path,
 ) -> None:
-    """`compare` puts people's votes beside what models said in the same seats, and corrects the
-    simulation by them."""
+    """`compare_runs` puts people's votes beside what models said in the same seats, and corrects
+    the simulation by them."""
     for name in ("mixed", "models"):
         (tmp_path / name).mkdir()
     mixed = voted(tmp_path / "mixed", 12)
     path = tmp_path / "models" / "centre.yaml"
     path.write_text(STUDY, "utf-8")
     models = folkmoot.run(path, out=tmp_path / "models" / "run").folder
-    found = {f.key: f for f in compare([models, mixed])}
+    found = {f.key: f for f in compare_runs([models, mixed])}
     (row,) = (r for r in rows(found["people_calibration"]) if r["measure"] == "initial choice")
-    votes = models.table("participants")["initial_choice"].drop_nulls()
+    votes = models.read_table("participants")["initial_choice"].drop_nulls()
     assert row["off"] == pytest.approx((votes == "Close it").mean())
     corrected = {str(row["measure"]): row for row in rows(found["people_rectified"])}
     assert corrected.keys() == {"initial_choice: Close it", "initial_choice: Keep it open"}
@@ -118,11 +118,11 @@ def test_ids_of_links_leave_a_run_only_when_told_to(tmp_path: Path) -> None:
     names = run.plan["sealed"]["seats"]["data"]
     kept = {names[0]: {"PROLIFIC_PID": "5f3a"}, names[1]: {"PROLIFIC_PID": "=1+1"}}
     with pytest.raises(InputError, match="holds no ids of people"):
-        export(run, "csv", tmp_path / "none", with_ids=True)
+        export_run(run, "csv", tmp_path / "none", with_ids=True)
     assert not (tmp_path / "none").exists()
     (run.path / "people.json").write_text(json.dumps(kept), "utf-8")
     for to in ("csv", "parquet", "json"):
-        export(run, to, tmp_path / to)
+        export_run(run, to, tmp_path / to)
         held = [p for p in (tmp_path / to).rglob("*") if p.is_file() and b"5f3a" in p.read_bytes()]
         assert held == [] and not (tmp_path / to / "people.csv").exists()
     called = CliRunner().invoke(

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
 from folkmoot.measures.inference.proportions import holm, newcombe
-from folkmoot.report.comparison.compare import compare
-from folkmoot.storage.table_buffer import frame
+from folkmoot.report.comparison.compare import compare_runs
+from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
 
 ARMS = ("simple_voting", "acp")
@@ -40,7 +40,7 @@ def world(seed: int, n: int = 300) -> tuple[list[dict], list[dict]]:
 
 def written(folder: Path, people: list[dict], simulated: list[dict]) -> tuple[Path, Path]:
     (folder / "run" / "tables").mkdir(parents=True)
-    write_table(folder / "run" / "tables", "participants", frame(simulated))
+    write_table(folder / "run" / "tables", "participants", rows_to_frame(simulated))
     (folder / "run" / "study.yaml").write_text("study: cross_pollination\n")
     names = {"participant_id": "participant", "condition": "arm", "initial_choice": "first"}
     table = pl.DataFrame(people).drop("status", "position_changed")
@@ -54,7 +54,7 @@ def test_a_few_people_correct_the_simulation(tmp_path: Path) -> None:
         everybody, simulated = world(seed)
         asked = everybody[:100]
         run, file = written(tmp_path / str(seed), asked, simulated)
-        found = {f.key: f for f in compare([run, file])}
+        found = {f.key: f for f in compare_runs([run, file])}
         for row in found["people_rectified"].grid.rows:
             at = dict(zip(found["people_rectified"].grid.columns, row, strict=True))
             truth = 0.35 if at["arm"] == "Adversarial (ACP)" else 0.25
@@ -73,7 +73,7 @@ def test_a_few_people_correct_the_simulation(tmp_path: Path) -> None:
 def test_the_gap_of_the_simulation_is_what_it_is(tmp_path: Path) -> None:
     everybody, simulated = world(1)
     run, file = written(tmp_path, everybody, simulated)
-    found = {f.key: f for f in compare([run, file])}
+    found = {f.key: f for f in compare_runs([run, file])}
     grid = found["people_calibration"].grid
     rows = {(r[0], r[1]): dict(zip(grid.columns, r, strict=True)) for r in grid.rows}
     for arm, name in (("acp", "Adversarial (ACP)"), ("simple_voting", "Simple voting")):
@@ -109,7 +109,7 @@ def test_people_who_match_nobody_are_another_sample(tmp_path: Path) -> None:
     everybody, simulated = world(2)
     strangers = [{**row, "participant_id": f"x{i}"} for i, row in enumerate(everybody)]
     run, file = written(tmp_path, strangers, simulated)
-    keys = {f.key for f in compare([run, file])}
+    keys = {f.key for f in compare_runs([run, file])}
     assert "people_rectified" not in keys
     assert {"people_calibration", "compare_claims"} <= keys
 
@@ -125,7 +125,7 @@ def test_few_people_who_all_say_the_same_correct_nothing(tmp_path: Path) -> None
     everybody, simulated = world(4)
     kept = {"position_changed": False, "final_choice": "Parks"}
     run, file = written(tmp_path, [{**r, **kept} for r in everybody[:20]], simulated)
-    found = {f.key: f for f in compare([run, file])}["people_rectified"]
+    found = {f.key: f for f in compare_runs([run, file])}["people_rectified"]
     for row in found.grid.rows:
         at = dict(zip(found.grid.columns, row, strict=True))
         assert at["corrected"] == 0 and at["high"] > 0.15
@@ -142,7 +142,7 @@ def test_ids_and_choices_that_look_like_numbers_are_text(tmp_path: Path) -> None
                 "2" if row["position_changed"] else "1",
             )
     run, file = written(tmp_path, everybody[:100], simulated)
-    found = {f.key: f for f in compare([run, file])}
+    found = {f.key: f for f in compare_runs([run, file])}
     assert found["people_rectified"].grid.rows  # 0007 is matched with 0007
     assert "1 is one" not in found["designs"].says
 
@@ -150,14 +150,14 @@ def test_ids_and_choices_that_look_like_numbers_are_text(tmp_path: Path) -> None
 def test_spaces_around_a_choice_are_no_change(tmp_path: Path) -> None:
     run, file = written(tmp_path, *world(6))
     file.write_text("arm,first,last\n" + "acp,Parks, Parks \n" * 10)
-    grid = {f.key: f for f in compare([run, file])}["compare_claims"].grid
+    grid = {f.key: f for f in compare_runs([run, file])}["compare_claims"].grid
     assert [r[grid.columns.index("first")] for r in grid.rows] == [0.0]
 
 
 def test_what_no_run_knows_is_said(tmp_path: Path) -> None:
     run, file = written(tmp_path, *world(7))
     file.write_text("arm,first,last\n" + "control,1,2\nacp,2,2\n" * 10)
-    says = {f.key: f for f in compare([run, file])}["designs"].says
+    says = {f.key: f for f in compare_runs([run, file])}["designs"].says
     assert "arms that no run has, which are left out: control." in says
     assert "No choice in people is one of a run (1 and 2)" in says
 
@@ -194,13 +194,13 @@ def test_files_of_people_that_cannot_be_meant(tmp_path: Path, text: str, why: st
     run, file = written(tmp_path, people, [{**row, "exchanges": 2} for row in simulated])
     file.write_text(text)
     with pytest.raises(InputError, match=re.escape(why)):
-        compare([run, file])
+        compare_runs([run, file])
 
 
 def test_one_person_is_compared_and_not_tested(tmp_path: Path) -> None:
     run, file = written(tmp_path, *world(9))
     file.write_text("participant,arm,first,last\np_0001,acp,Parks,Jobs\n")
-    found = {f.key: f for f in compare([run, file])}
+    found = {f.key: f for f in compare_runs([run, file])}
     assert "of too few people for a test" in found["compare_claims"].says
     grid = found["compare_claims"].grid
     (row,) = (dict(zip(grid.columns, r, strict=True)) for r in grid.rows)
@@ -211,7 +211,7 @@ def test_one_person_is_compared_and_not_tested(tmp_path: Path) -> None:
 def test_what_r_and_pandas_write_for_unknown_is_unknown(tmp_path: Path) -> None:
     run, file = written(tmp_path, *world(10))
     file.write_text("arm,status,first,last\n" + "NA,x,Parks,NA\n" * 4 + "NA,x,Parks,Jobs\n" * 6)
-    grid = {f.key: f for f in compare([run, file])}["compare_claims"].grid
+    grid = {f.key: f for f in compare_runs([run, file])}["compare_claims"].grid
     rows = [dict(zip(grid.columns, r, strict=True)) for r in grid.rows]
     assert {r["first"] for r in rows} == {1.0}
     assert {r["units"] for r in rows} == {150 + 6}

@@ -1,4 +1,4 @@
-"""`compare RUN --people FILE` for every study type, by the measures of its claims."""
+"""`compare_runs RUN --people FILE` for every study type, by the measures of its claims."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
-from folkmoot.report.comparison.compare import compare
-from folkmoot.storage.findings import Cell, Finding
+from folkmoot.report.comparison.compare import compare_runs
+from folkmoot.storage.findings import Finding, TableCell
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import small_study
 
@@ -32,7 +32,7 @@ class Case:
 
 
 def votes(run: RunFolder) -> pl.DataFrame:
-    table = run.table("participants").filter(status="complete")
+    table = run.read_table("participants").filter(status="complete")
     return table.select(
         participant="participant_id", arm="condition", first="initial_choice", last="final_choice"
     )
@@ -40,25 +40,25 @@ def votes(run: RunFolder) -> pl.DataFrame:
 
 def talk(run: RunFolder) -> pl.DataFrame:
     keys = ["group", "stimulus", "persona_id", "when"]
-    said = run.table("statements").filter(pl.col("when").is_in(["before", "after"]))
-    scores = run.table("intents").filter(~pl.col("ladder")).select(*keys, "score")
+    said = run.read_table("statements").filter(pl.col("when").is_in(["before", "after"]))
+    scores = run.read_table("intents").filter(~pl.col("ladder")).select(*keys, "score")
     both = said.select(*keys, pl.col("position") + SHIFT).join(scores, on=keys)
     return both.rename({"persona_id": "participant"})
 
 
 def groups(run: RunFolder) -> pl.DataFrame:
     shifted = pl.col("satisfaction", "lowest_satisfaction") + SHIFT
-    return run.table("measures").select("group_id", "condition", shifted)
+    return run.read_table("measures").select("group_id", "condition", shifted)
 
 
 def halls(run: RunFolder) -> pl.DataFrame:
     gap = pl.col("gap_weighted_inclusivity_score") + SHIFT
-    return run.table("discussions").select("set", pl.col("level").alias("arm"), gap)
+    return run.read_table("discussions").select("set", pl.col("level").alias("arm"), gap)
 
 
 def sessions(run: RunFolder) -> pl.DataFrame:
     """A column for each variable, as a survey program writes them."""
-    own = run.table("computed").filter(pl.col("name").str.starts_with("payoff_"))
+    own = run.read_table("computed").filter(pl.col("name").str.starts_with("payoff_"))
     keys = ["session", "treatment", "participant_id"]
     wide = own.select(*keys, "name", pl.col("number") + SHIFT)
     return wide.pivot("name", index=keys, values="number").rename({"participant_id": "participant"})
@@ -105,7 +105,7 @@ def compared(
     return case, out, file
 
 
-def rows(finding: Finding) -> list[dict[str, Cell]]:
+def rows(finding: Finding) -> list[dict[str, TableCell]]:
     return [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
 
 
@@ -113,7 +113,7 @@ def test_each_measure_of_the_claims_is_compared_by_its_unit(
     compared: tuple[Case, Path, Path],
 ) -> None:
     case, run, file = compared
-    found = {f.key: f for f in compare([run, file])}
+    found = {f.key: f for f in compare_runs([run, file])}
     told = rows(found["compare_claims"])
     assert {row["measure"] for row in told} == {*case.measures}
     for row in told:
@@ -158,7 +158,7 @@ def test_a_number_that_is_none_is_told_with_column_and_line(
     wrong = tmp_path / "wrong.csv"
     wrong.write_text("\n".join(lines), "utf-8")
     with pytest.raises(InputError, match=rf"wrong\.csv, line 4, {column}: .*'plenty'"):
-        compare([run, wrong])
+        compare_runs([run, wrong])
 
 
 def test_a_file_without_any_measure_names_those_of_the_run(
@@ -168,7 +168,7 @@ def test_a_file_without_any_measure_names_those_of_the_run(
     file = tmp_path / "other.csv"
     file.write_text("participant,shoe_size\n1,40\n2,41\n", "utf-8")
     with pytest.raises(InputError, match="no column is a measure of the run"):
-        compare([run, file])
+        compare_runs([run, file])
 
 
 def test_concepts_must_be_told_apart(tmp_path: Path, compared: tuple[Case, Path, Path]) -> None:
@@ -178,7 +178,7 @@ def test_concepts_must_be_told_apart(tmp_path: Path, compared: tuple[Case, Path,
     mixed = tmp_path / "mixed.csv"
     pl.read_csv(file).filter(stimulus="oven").drop("stimulus").write_csv(mixed)
     with pytest.raises(InputError, match="position needs a column stimulus"):
-        compare([run, mixed])
+        compare_runs([run, mixed])
 
 
 def test_the_page_names_the_columns_of_these_files(compared: tuple[Case, Path, Path]) -> None:
@@ -198,7 +198,7 @@ def test_a_run_beside_itself_differs_in_nothing_within_subjects(
     case, run, _ = compared
     shown = CliRunner().invoke(app, ["compare", str(run), str(run)], env={"COLUMNS": "220"})
     assert shown.exit_code == 0, shown.output
-    told = rows({f.key: f for f in compare([run, run])}["compare_claims"])
+    told = rows({f.key: f for f in compare_runs([run, run])}["compare_claims"])
     assert {*case.measures} <= {row["measure"] for row in told}
     for row in told:
         assert (row["difference"], row["unit"], row["paired"]) == (0.0, case.unit, True)

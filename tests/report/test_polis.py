@@ -17,10 +17,16 @@ from sklearn.metrics import adjusted_rand_score
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.errors import InputError
 from folkmoot.measures.clusters import opinion_groups
-from folkmoot.report.export import export
-from folkmoot.report.polis import Cast, Comment, Conversation, write_conversation, write_polis
+from folkmoot.report.export import export_run
+from folkmoot.report.polis import (
+    Cast,
+    Comment,
+    ExportedConversation,
+    write_conversation,
+    write_polis,
+)
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.table_buffer import frame
+from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
 
 COMMENTS = [
@@ -41,7 +47,7 @@ def read(path: Path) -> list[list[str]]:
 
 
 def test_the_fields_are_those_of_polis(tmp_path: Path) -> None:
-    said = Conversation("Bread, or roses?", 'Two lines:\nand "quotes"')
+    said = ExportedConversation("Bread, or roses?", 'Two lines:\nand "quotes"')
     said.comments = [Comment("Bread, first", "b", 1_400_000_000_000), Comment("Roses")]
     said.people = {"a": "", "b": "", "c": ""}
     said.votes = [
@@ -82,8 +88,8 @@ def test_the_fields_are_those_of_polis(tmp_path: Path) -> None:
 def test_a_choice_among_options_is_one_agreement_and_nothing_else(
     pilot: RunFolder, tmp_path: Path
 ) -> None:
-    export(pilot, "polis", tmp_path / "polis")
-    people = pilot.table("participants").filter(pl.col("initial_choice").is_not_null())
+    export_run(pilot, "polis", tmp_path / "polis")
+    people = pilot.read_table("participants").filter(pl.col("initial_choice").is_not_null())
     votes = pl.read_csv(tmp_path / "polis" / "votes.csv")
     assert votes["vote"].to_list() == [1] * people.height
     comments = dict(
@@ -95,7 +101,7 @@ def test_a_choice_among_options_is_one_agreement_and_nothing_else(
     assert comments == {o: people.filter(last == o).height for o in comments}
     # The times are those of the calls in which the choices were made.
     with JournalReader(pilot.path / "journal.sqlite") as journal:
-        called = {int(1000 * journal.asked_at(address)) for address in journal.addresses()}
+        called = {int(1000 * journal.call_time(address)) for address in journal.list_addresses()}
     assert set(votes["timestamp"]) <= called and votes["timestamp"].n_unique() > 1
     # Polis forgets who they were and what they chose at first: a file of its own keeps it.
     known = pl.read_csv(tmp_path / "polis" / "participants.csv")
@@ -109,7 +115,7 @@ def test_a_study_of_ones_own_may_name_its_options_nowhere(topic: object, tmp_pat
     rows = [("a", "Parks", "Jobs"), ("b", None, "Jobs"), ("c", "Parks", None), ("d", None, None)]
     columns = ("participant_id", "initial_choice", "final_choice")
     (tmp_path / "run" / "tables").mkdir(parents=True)
-    table = frame(dict(zip(columns, row, strict=True)) for row in rows)
+    table = rows_to_frame(dict(zip(columns, row, strict=True)) for row in rows)
     write_table(tmp_path / "run" / "tables", "participants", table)
     (tmp_path / "run" / "study.yaml").write_text(yaml.safe_dump({"study": "own", "topic": topic}))
     write_polis(RunFolder(tmp_path / "run"), tmp_path / "out")
@@ -122,22 +128,22 @@ def test_each_discussion_of_a_town_hall_is_a_conversation(
     small_run: Callable[[str], Path], tmp_path: Path
 ) -> None:
     held = RunFolder(small_run("town_hall"))
-    export(held, "polis", tmp_path / "polis")
-    for (name,), items in held.table("items").group_by(["discussion_id"], maintain_order=True):
+    export_run(held, "polis", tmp_path / "polis")
+    for (name,), items in held.read_table("items").group_by(["discussion_id"], maintain_order=True):
         folder = tmp_path / "polis" / str(name)
         comments = pl.read_csv(folder / "comments.csv")
         assert comments["comment-body"].to_list() == items["text"].to_list()
         assert comments["agrees"].to_list() == items["yes"].to_list()
         assert comments["disagrees"].to_list() == items["no"].to_list()
         assert comments["author-id"].min() >= 0
-        votes = held.table("votes").filter(pl.col("discussion_id") == name)
+        votes = held.read_table("votes").filter(pl.col("discussion_id") == name)
         cast = votes.filter(pl.col("vote").is_in(["yes", "no", "abstain"])).height
         assert pl.read_csv(folder / "votes.csv").height == cast
 
 
 def test_a_study_without_votes_is_refused(small_run: Callable[[str], Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no votes that fit"):
-        export(RunFolder(small_run("focus_group")), "polis", tmp_path / "polis")
+        export_run(RunFolder(small_run("focus_group")), "polis", tmp_path / "polis")
 
 
 def test_two_camps_are_two_groups_and_one_opinion_is_none() -> None:
@@ -174,7 +180,7 @@ def test_real_conversations_come_out_as_they_went_in(tmp_path: Path) -> None:
         assert read(folder / "comments.csv")[0] == COMMENTS
         assert header[:6] == PARTICIPANTS
         assert list(summary) == SUMMARY
-        said = Conversation(summary["topic"], summary["conversation-description"])
+        said = ExportedConversation(summary["topic"], summary["conversation-description"])
         said.comments = [
             Comment(row[7], row[3], int(row[0])) for row in map(comments.__getitem__, header[6:])
         ]

@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def size_of(example: str, *overrides: str) -> DesignSize | None:
     found = load_study_file(EXAMPLES / example, overrides)
-    return found.study.size(found.config, found.folder)
+    return found.study.size(found.config, found.study_folder)
 
 
 def pilot(per: int) -> DesignSize | None:

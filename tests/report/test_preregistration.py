@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.engine.session.plan import digest_registration
-from folkmoot.engine.study.study import registered
-from folkmoot.errors import RunPaused
+from folkmoot.engine.study.study import registered_studies
+from folkmoot.errors import RunPausedError
 from folkmoot.report.document.html import write_report
-from folkmoot.report.document.trust import trust
+from folkmoot.report.document.trust import build_trust_section
 from folkmoot.report.preregistration import registration_of_run
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import small_study
@@ -60,7 +60,7 @@ def fields_of(text: str) -> dict[str, str]:
     return dict(zip(parts[::2], (part.strip() for part in parts[1::2]), strict=True))
 
 
-@pytest.mark.parametrize("study", sorted(registered()))
+@pytest.mark.parametrize("study", sorted(registered_studies()))
 def test_the_run_of_a_preregistered_study_seals_the_plan_of_that_digest(
     study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,7 +166,7 @@ def test_both_versions_of_what_deviated_are_told_in_full(tmp_path: Path) -> None
     was["data"]["settings"]["random_seed"] = 41
     plan["changes"].append({"name": "design", "was": was})
     (run.path / "plan.json").write_text(json.dumps(plan), "utf-8")
-    told = trust(RunFolder(run.path), run.study).versions
+    told = build_trust_section(RunFolder(run.path), run.study).versions
     rows = {row[0]: row[1:] for row in told.rows}
     assert rows["design.settings.random_seed"] == ("41", "42")
     assert rows["study.yaml.topic.description"] == (f"Before {words}.", f"After {words}.")
@@ -181,7 +181,7 @@ def test_a_claim_that_was_sealed_otherwise_is_a_deviation_in_both_versions(tmp_p
     plan["sealed"]["claims"]["data"][0]["margin"] = 0.5
     assert digest_registration(plan) != before  # whatever the hash beside it says
     (run.path / "plan.json").write_text(json.dumps(plan), "utf-8")
-    told = trust(RunFolder(run.path), run.study)
+    told = build_trust_section(RunFolder(run.path), run.study)
     assert any("1 claim of this report is stated otherwise" in d for d in told.deviations)
     assert ("claims[1].margin", "0.5", "0.0") in told.versions.rows
 
@@ -191,7 +191,7 @@ def test_a_resume_keeps_the_claims_as_they_were_sealed(tmp_path: Path) -> None:
     path = small_study("cross_pollination", tmp_path)
     for name, change in (("none", None), ("other", 0.5)):
         out = tmp_path / name
-        with pytest.raises(RunPaused):
+        with pytest.raises(RunPausedError):
             folkmoot.run(path, model="synthetic", out=out, overrides=("budget_calls=30",))
         plan = json.loads((out / "plan.json").read_text("utf-8"))
         if change is None:

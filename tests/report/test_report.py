@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from pypdf import PdfReader
 
-from folkmoot.engine.study.study import study_of_run
+from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.errors import StorageError
-from folkmoot.report.document.document import document
+from folkmoot.report.document.document import build_document
 from folkmoot.report.document.html import write_report
 from folkmoot.report.document.pdf import write_pdf
-from folkmoot.report.document.trust import trust
-from folkmoot.storage.findings import Grid
+from folkmoot.report.document.trust import build_trust_section
+from folkmoot.storage.findings import ResultTable
 from folkmoot.storage.run_folder import RunFolder
 
 
@@ -26,7 +26,7 @@ def test_every_study_type_gets_a_page_that_asks_nothing_of_the_network(
 ) -> None:
     page = write_report(finished).read_text("utf-8")
     assert not re.search(r"""(?:src|href)=["'](?!#)|@import|url\(|<script""", page)
-    for finding in study_of_run(finished).findings(finished):
+    for finding in find_study_of_run(finished).findings(finished):
         assert finding.says, f"{finding.key} says nothing in words"
         assert f'id="{finding.key}"' in page
 
@@ -39,7 +39,7 @@ def test_whether_the_model_is_fit_is_asked_once(finished: RunFolder) -> None:
 
 
 def test_the_effect_of_the_place_in_a_list_is_one_figure(finished: RunFolder) -> None:
-    doc = document(finished)
+    doc = build_document(finished)
     findings = [f.finding for f in (*doc.headlines, *(f for s in doc.sections for f in s.figures))]
     rows = [
         (f, dict(zip(f.grid.columns, row, strict=True))) for f in findings for row in f.grid.rows
@@ -113,7 +113,7 @@ def test_text_copied_from_the_pdf_holds_no_letters_of_the_mark_and_no_narrow_col
     assert "Red: Answered by the embedded respondent" in pages[0]  # whole, and told in grey too
     # Primary claims have intervals at a level of their own, which their table names.
     assert "Brackets and lines: intervals; those" in pages[0]
-    own = max(pilot.table("participants")["individual_summary"].drop_nulls(), key=len)
+    own = max(pilot.read_table("participants")["individual_summary"].drop_nulls(), key=len)
     words = own.split()[:4]
     assert any(" ".join(words) in " ".join(text.split()) for text in pages)
     # What somebody said stands in lines of a dozen words, not one below another.
@@ -124,11 +124,11 @@ def test_text_copied_from_the_pdf_holds_no_letters_of_the_mark_and_no_narrow_col
 def test_letters_of_a_wide_table_can_be_read(pilot: RunFolder, tmp_path: Path) -> None:
     """A table of 21 columns stands in parts: no letter is smaller than 7.5 points, all columns are
     there, and none leaves the page."""
-    doc = document(pilot)
+    doc = build_document(pilot)
     columns = ("level", *(f"measure_{n}_rate" for n in range(20)))
     rows = tuple((f"Level {n}", *(n / 100 for _ in columns[1:])) for n in range(3))
     first = doc.headlines[0]
-    wide = replace(first, finding=replace(first.finding, grid=Grid(columns, rows)))
+    wide = replace(first, finding=replace(first.finding, grid=ResultTable(columns, rows)))
     path = write_pdf(replace(doc, headlines=(wide, *doc.headlines[1:])), tmp_path / "report.pdf")
     sizes: set[float] = set()
     told = ""
@@ -167,7 +167,7 @@ def test_the_checklist_tells_the_embedded_respondent_a_local_model_and_a_vendor_
         facts = json.loads((folder / "manifest.json").read_text("utf-8"))
         facts["models"] = [{**facts["models"][0], "asked": m, "served": [m]} for m in models]
         (folder / "manifest.json").write_text(json.dumps(facts))
-        rows = trust(RunFolder(folder), study_of_run(pilot)).checklist.rows
+        rows = build_trust_section(RunFolder(folder), find_study_of_run(pilot)).checklist.rows
         assert len(rows) == 14 + 8
         assert [row[0] for row in rows].count("optional") == 8
         return {str(row[1]): str(row[2]) for row in rows}

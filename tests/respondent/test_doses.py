@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.models.request import Message, RespondentHints
-from folkmoot.provenance import Source, SourcedText, Span, quote
-from folkmoot.respondent import general
-from folkmoot.respondent.mind.persona import meet
-from folkmoot.respondent.mind.reading import arguments, read
+from folkmoot.provenance import Source, SourcedText, Span, quote_value
+from folkmoot.respondent import general_lexicon
+from folkmoot.respondent.mind.persona import persona_from_text
+from folkmoot.respondent.mind.reading import argument_counts, read_prompt
 from tests.planted.mirror import Exposure, true_rates
 from tests.respondent.town import (
     CARE,
@@ -53,7 +53,7 @@ def test_a_plain_re_ask_flips_about_seven_and_a_half_percent_and_none_without_no
 
 def test_a_word_speaks_for_the_option_named_before_it_else_for_the_first_named_after() -> None:
     text = f"{CARE} is {MARKET.upper()}. It is {PRUDENCE}. With free  evening buses, {ENTERPRISE}."
-    found = arguments(text, OPTIONS, general())
+    found = argument_counts(text, OPTIONS, general_lexicon())
     assert found[MARKET][0] > 0 and found[MARKET][1] > 0 and found[MARKET][2] == 0
     assert found[BUSES][:2] == (0, 0) and found[BUSES][2] > 0
     assert POOL not in found
@@ -68,7 +68,7 @@ def test_a_word_speaks_for_the_option_named_before_it_else_for_the_first_named_a
     ],
 )
 def test_one_argument_word_is_chance_and_names_are_no_arguments(text: str) -> None:
-    assert arguments(text, OPTIONS, general()) == {}
+    assert argument_counts(text, OPTIONS, general_lexicon()) == {}
 
 
 PUT = [f"With {BUSES} there would be {CARE}.", f"{BUSES} means {PRUDENCE}. Does it not?"]
@@ -79,42 +79,51 @@ TURNS = (PUT[0], OWN[0], PUT[1], OWN[1])
 def written_out(order: list[int], labels: tuple[str, str]) -> SourcedText:
     """A dialogue in a prompt, its turns in any order under any labels."""
     said = list(talk(1, *TURNS))
-    return prompt(*(prompt(labels[k % 2], said[k].quoted, "\n") for k in order), FINAL)
+    return prompt(*(prompt(labels[k % 2], said[k].quoted_text, "\n") for k in order), FINAL)
 
 
 @given(st.permutations(range(4)))
 def test_a_dialogue_is_known_by_its_sources_in_any_order_and_as_messages(order: list[int]) -> None:
-    spoken = Town().mind(1, *TURNS, held=MARKET).dose
+    spoken = Town().mind(1, *TURNS, held=MARKET).exposure_dose
     assert spoken.turns == {BUSES: 2}
     assert set(spoken.arguments) == {BUSES} and not spoken.interviewed
     for labels in (("Moderator: ", "You: "), ("", "")):
-        assert Town().mind(1, held=MARKET, asked=written_out(order, labels)).dose == spoken
+        assert Town().mind(1, held=MARKET, asked=written_out(order, labels)).exposure_dose == spoken
 
 
 def test_the_same_words_without_a_source_are_instructions_and_move_nobody() -> None:
     bare = prompt(str(written_out([0, 1, 2, 3], ("", ""))), str(page()), FINAL)
-    assert Town().mind(1, held=MARKET, asked=bare).dose == Town().mind(1, held=MARKET).dose
+    assert (
+        Town().mind(1, held=MARKET, asked=bare).exposure_dose
+        == Town().mind(1, held=MARKET).exposure_dose
+    )
 
 
 def test_an_interview_and_a_dialogue_beside_each_other_are_two_conversations() -> None:
     dialogue = list(talk(1, *TURNS))
     interview = list(talk(1, "Why?", OWN[0], at="interview"))
     mixed = [dialogue[0], interview[1], dialogue[2], dialogue[1], interview[0], dialogue[3]]
-    shown = prompt(*(u.quoted for u in mixed), FINAL)
-    dose = Town().mind(1, held=MARKET, asked=shown).dose
+    shown = prompt(*(u.quoted_text for u in mixed), FINAL)
+    dose = Town().mind(1, held=MARKET, asked=shown).exposure_dose
     assert dose.turns == {BUSES: 2} and dose.interviewed
 
 
 def test_an_interview_is_no_exposure_and_makes_what_is_read_weigh_more() -> None:
     said = ("Why?", f"I chose {MARKET} for {CARE}. {POOL} would mean {PRUDENCE}.")
     silent = Town().mind(1, *said, held=MARKET)
-    assert silent.dose.arguments == {} and silent.dose.interviewed
-    assert silent.utilities() == silent.tastes()
+    assert silent.exposure_dose.arguments == {} and silent.exposure_dose.interviewed
+    assert silent.option_utilities() == silent.initial_utilities()
     read_only = Town().mind(1, held=MARKET, asked=read_page())
     both = Town().mind(1, *said, held=MARKET, asked=read_page())
-    assert both.dose.arguments == read_only.dose.arguments
-    assert both.opinion(BUSES) > read_only.opinion(BUSES) > read_only.tastes()[1]
-    assert read_only.opinion(MARKET) == read_only.tastes()[0]  # one's own side is no news
+    assert both.exposure_dose.arguments == read_only.exposure_dose.arguments
+    assert (
+        both.opinion_of_option(BUSES)
+        > read_only.opinion_of_option(BUSES)
+        > read_only.initial_utilities()[1]
+    )
+    assert (
+        read_only.opinion_of_option(MARKET) == read_only.initial_utilities()[0]
+    )  # one's own side is no news
 
 
 @given(st.permutations(OPTIONS), st.integers(0, 40))
@@ -122,7 +131,7 @@ def test_the_order_in_which_arguments_stand_moves_nobody_differently(
     order: list[str], n: int
 ) -> None:
     one, other = (Town().mind(n, held=MARKET, asked=read_page(o)) for o in (OPTIONS, order))
-    assert one.utilities() == other.utilities()
+    assert one.option_utilities() == other.option_utilities()
 
 
 def test_each_of_reading_an_interview_and_a_dialogue_adds_to_the_others() -> None:
@@ -160,10 +169,10 @@ def test_reading_moves_people_unless_persuasion_is_zero(
 def test_reasons_of_one_camp_move_that_camp_most() -> None:
     town = Town(6)
     first = first_votes(town)
-    told = [quote(f"{o} means {CARE}.", "summary", f"clusters.text/{o}") for o in OPTIONS]
+    told = [quote_value(f"{o} means {CARE}.", "summary", f"clusters.text/{o}") for o in OPTIONS]
     moved, size = [0, 0, 0], [0, 0, 0]
     for n, held in first.items():
-        camp = meet(persona(n), 6).camp
+        camp = persona_from_text(persona(n), 6).camp
         size[camp] += 1
         moved[camp] += town.vote(n, held=held, at="again", asked=prompt(*told, FINAL)) != held
     rates = [m / s for m, s in zip(moved, size, strict=True)]
@@ -171,13 +180,13 @@ def test_reasons_of_one_camp_move_that_camp_most() -> None:
 
 
 def test_a_person_is_one_in_all_prompts_and_follows_from_the_persona_passages_alone() -> None:
-    lines = [quote("Ann is a cook.", "persona", "people.job/a", "a")]
-    lines.append(quote("She has two sons.", "persona", "people.family/a", "a"))
-    other = quote("Bo is a roofer.", "persona", "people.job/b", "b")
+    lines = [quote_value("Ann is a cook.", "persona", "people.job/a", "a")]
+    lines.append(quote_value("She has two sons.", "persona", "people.family/a", "a"))
+    other = quote_value("Bo is a roofer.", "persona", "people.job/b", "b")
 
     def who(system: str) -> str:
         request = Town().request(RespondentHints("participant", speaker="a"), system, "Well?")
-        return Town().model.mind(read(request), "a").who.key
+        return Town().model.build_mind(read_prompt(request), "a").who.key
 
     mixed = prompt("Listen. ", lines[1], " Vote!", lines[0], "And now ", other)
     assert who(prompt(*lines)) == who(mixed)
@@ -188,11 +197,11 @@ def test_a_person_is_one_in_all_prompts_and_follows_from_the_persona_passages_al
 
 def test_the_option_held_is_the_last_one_chosen_else_the_one_liked_best() -> None:
     liked = Town().mind(1)
-    assert liked.held == OPTIONS[max(range(3), key=liked.tastes().__getitem__)]
-    assert {Town().mind(1, held=o).held for o in OPTIONS} == set(OPTIONS)
-    later = quote(POOL, "answer", "second/1/ask0", "p1")
-    theirs = quote(BUSES, "answer", "second/2/ask0", "p2")
-    assert Town().mind(1, held=MARKET, asked=prompt(later, theirs, FINAL)).held == POOL
+    assert liked.current_option == OPTIONS[max(range(3), key=liked.initial_utilities().__getitem__)]
+    assert {Town().mind(1, held=o).current_option for o in OPTIONS} == set(OPTIONS)
+    later = quote_value(POOL, "answer", "second/1/ask0", "p1")
+    theirs = quote_value(BUSES, "answer", "second/2/ask0", "p2")
+    assert Town().mind(1, held=MARKET, asked=prompt(later, theirs, FINAL)).current_option == POOL
 
 
 def test_a_reply_depends_on_seed_address_and_text_only() -> None:
@@ -209,7 +218,7 @@ def test_a_re_ask_is_answered_as_what_it_repeats_and_is_no_talk() -> None:
     back = (Message("assistant", "I like them all."), Message("user", "Not that. One of them!"))
     given_back = Span(0, len(back[0].content), Source("reply", "a", "p1"), len(first.messages))
     again = replace(first, messages=(*first.messages, *back), spans=(*first.spans, given_back))
-    minds = [town.model.mind(read(r), at) for r, at in ((first, "a"), (again, "a.r1"))]
+    minds = [town.model.build_mind(read_prompt(r), at) for r, at in ((first, "a"), (again, "a.r1"))]
     assert minds[0].reading.about == minds[1].reading.about
-    assert minds[0].dose == minds[1].dose
-    assert minds[0].utilities() == minds[1].utilities()
+    assert minds[0].exposure_dose == minds[1].exposure_dose
+    assert minds[0].option_utilities() == minds[1].option_utilities()

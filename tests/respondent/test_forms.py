@@ -17,20 +17,22 @@ from pydantic import BaseModel, Field
 import folkmoot
 from folkmoot.conversation.answer_types import Json
 from folkmoot.models.request import (
-    NOT_MOVED,
-    NOT_READ,
+    FINISH_UNMOVED,
+    FINISH_UNREAD,
+    Completion,
     ProviderSettings,
-    Reply,
     RespondentHints,
 )
-from folkmoot.provenance import Kind, SourcedText, quote
+from folkmoot.provenance import Kind, SourcedText, quote_value
 from folkmoot.respondent import Respondent
 from tests.respondent.town import Town, prompt
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def ask(n: int, about: str, *shown: object, at: str = "a", seed: int = 3, **hints: Any) -> Reply:
+def ask(
+    n: int, about: str, *shown: object, at: str = "a", seed: int = 3, **hints: Any
+) -> Completion:
     """The reply of person `n` to a question about a matter, with texts beside it."""
     schema, knobs = hints.pop("schema", None), hints.pop("knobs", {})
     known = RespondentHints(about=about, speaker=f"p{n}", **hints)
@@ -41,7 +43,7 @@ def ask(n: int, about: str, *shown: object, at: str = "a", seed: int = 3, **hint
 
 def person(n: int) -> SourcedText:
     card = f"You are number {n} of the long street, with a life of your own."
-    return quote(card, "persona", f"people.text/{n}", f"p{n}")
+    return quote_value(card, "persona", f"people.text/{n}", f"p{n}")
 
 
 class Grounds(BaseModel):
@@ -99,7 +101,7 @@ def numbers(about: str, low: float, high: float, *shown: object, at: str = "a") 
     """What 150 people say."""
     hints = {"kind": "number", "offered": (f"{low:g}", f"{high:g}")}
     given = [ask(n, about, *shown, at=at, **hints) for n in range(150)]
-    assert {reply.finish for reply in given} <= {"stop", NOT_MOVED}
+    assert {reply.finish for reply in given} <= {"stop", FINISH_UNMOVED}
     return [float(reply.text) for reply in given]
 
 
@@ -148,7 +150,9 @@ def test_instructions_are_not_read() -> None:
 
 @pytest.mark.parametrize("kind", ["utterance", "material", "summary", "value"])
 def test_what_is_shown_beside_the_question_does_not_make_another_person(kind: Kind) -> None:
-    shown = quote("Four of them fear floods, and who pays for them? Tom: Nothing.", kind, "x.y/1")
+    shown = quote_value(
+        "Four of them fear floods, and who pays for them? Tom: Nothing.", kind, "x.y/1"
+    )
     alone, beside = numbers(DAM, 0, 100), numbers(DAM, 0, 100, shown, at="b")
     assert r(alone, beside) > 0.85
 
@@ -174,21 +178,21 @@ def test_an_argument_moves_a_rating_and_a_text_on_nothing_does_not(
 
     base, ended = mean()
     assert ended == {"stop"}
-    moved, ended = mean(quote(speech, "material", "study.speech"))
+    moved, ended = mean(quote_value(speech, "material", "study.speech"))
     assert least < moved - base < most and ended == {"stop"}
-    same, ended = mean(quote(chat, "material", "study.chat"))
-    assert same == base and ended == {NOT_MOVED}
+    same, ended = mean(quote_value(chat, "material", "study.chat"))
+    assert same == base and ended == {FINISH_UNMOVED}
     assert mean(speech) == (base, {"stop"})  # as an instruction
 
 
 def test_a_number_without_bounds_says_that_it_was_not_read() -> None:
-    assert ask(1, "How many?", kind="number").finish == NOT_READ
+    assert ask(1, "How many?", kind="number").finish == FINISH_UNREAD
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_people_speak_for_one_of_the_option_passages_whatever_their_order(reverse: bool) -> None:
     fruit = ("Apple tart", "Plum cake", "Cherry pie")
-    shown = [quote(f, "option", "study.options") for f in fruit]
+    shown = [quote_value(f, "option", "study.options") for f in fruit]
     for n in range(20):
         said = ask(n, "What to bake?", *(shown[::-1] if reverse else shown), kind="text").text
         held = [f for f in fruit if f in said]
@@ -217,11 +221,11 @@ def test_answers_that_have_no_relation_to_the_material_are_counted_in_the_runs_n
     (tmp_path / "coding.py").write_text(CODING, "utf-8")
     (tmp_path / "s.yaml").write_text("study: ./coding.py\n", "utf-8")
     run = folkmoot.run(tmp_path / "s.yaml", model="synthetic", out=tmp_path / "run", trust=True)
-    assert run.table("answers")["finish"].to_list() == [NOT_READ] * 3
-    assert "3 answers were given by form alone" in run.folder.synthetic_note
-    assert "coder" in run.folder.synthetic_note
+    assert run.table("answers")["finish"].to_list() == [FINISH_UNREAD] * 3
+    assert "3 answers were given by form alone" in run.folder.provenance_note
+    assert "coder" in run.folder.provenance_note
     again = folkmoot.run(tmp_path / "s.yaml", model="synthetic", out=tmp_path / "run", trust=True)
-    assert again.folder.synthetic_note == run.folder.synthetic_note
+    assert again.folder.provenance_note == run.folder.provenance_note
 
 
 CODING = """
@@ -233,7 +237,7 @@ class Code(BaseModel):
 async def protocol(session: Session[StudyConfig]) -> None:
     for n in range(3):
         coder = Speaker("coder", role="coder")
-        await session.ask(coder, f"Code this text: a dog {n}.", answer=Json(Code))
+        await session.ask(coder, f"Code this text: a dog {n}.", answer_type=Json(Code))
 
 STUDY = Study("coding", "Coding", StudyConfig, protocol)
 """
@@ -248,7 +252,7 @@ async def protocol(session: Session[StudyConfig]) -> None:
         more = {"about": "the bridge", "shows": (speech,)} if n else {}
         who = Speaker(f"p{n}", system=f"You are number {n}.")
         prompt = f"{speech} Build the bridge? 0 to 999."
-        await session.ask(who, prompt, answer=Number(0, 999), **more)
+        await session.ask(who, prompt, answer_type=Number(0, 999), **more)
 
 STUDY = Study("plain", "Plain", StudyConfig, protocol)
 """
@@ -265,7 +269,7 @@ def test_prompts_without_sources_are_read_as_one_text_and_the_note_of_the_run_sa
         out = tmp_path / f"run{len(settings)}"
         (tmp_path / "s.yaml").write_text(json.dumps(changes), "utf-8")
         run = folkmoot.run(tmp_path / "s.yaml", model="synthetic", out=out, trust=True)
-        assert "3 prompts hold text without a recorded source" in run.folder.synthetic_note
+        assert "3 prompts hold text without a recorded source" in run.folder.provenance_note
         return [float(x) for x in run.table("answers")["value"]]
 
     assert all(map(float.__gt__, estimates(), estimates(persuasion=0)))

@@ -7,17 +7,31 @@ import json
 import numpy as np
 import pytest
 
-from folkmoot.conversation.answer_types import Parsed
+from folkmoot.conversation.answer_types import ParsedAnswer
 from folkmoot.conversation.choices import Choice
 from folkmoot.errors import InputError
-from folkmoot.models.request import CUT, Message, ProviderSettings, Request, RespondentHints
-from folkmoot.respondent import MODEL_SERVED, PATHOLOGIES, Knobs, Respondent, planted
+from folkmoot.models.request import (
+    FINISH_LENGTH,
+    Message,
+    ModelRequest,
+    ProviderSettings,
+    RespondentHints,
+)
+from folkmoot.respondent import (
+    MODEL_SERVED,
+    PATHOLOGIES,
+    Respondent,
+    RespondentSettings,
+    planted_effects,
+)
 from tests.respondent.town import CARE, OPTIONS, Town, system
 
 
 def test_planted_states_the_effect_sizes_in_force() -> None:
-    told = planted({"kappa_read": 1, "factor_addressed": 4, "persuasion": 0.5, "refusals": 0.1})
-    factor = Knobs().factor_interviewed
+    told = planted_effects(
+        {"kappa_read": 1, "factor_addressed": 4, "persuasion": 0.5, "refusals": 0.1}
+    )
+    factor = RespondentSettings().factor_interviewed
     assert told["kappa"] == {
         "read": 0.5,
         "read_after_interview": 0.5 * factor,
@@ -25,7 +39,7 @@ def test_planted_states_the_effect_sizes_in_force() -> None:
     }
     assert told["pathologies"] == {"refusals": 0.1}
     assert "SYNTHETIC" in told["notice"]
-    assert planted()["pathologies"] == {}
+    assert planted_effects()["pathologies"] == {}
 
 
 @pytest.mark.parametrize(
@@ -42,24 +56,24 @@ def test_planted_states_the_effect_sizes_in_force() -> None:
 )
 def test_a_wrong_setting_is_named_with_its_mend(options: dict[str, object], says: str) -> None:
     with pytest.raises(InputError, match=r"respondent\.") as caught:
-        Knobs.of(options)
+        RespondentSettings.from_mapping(options)
     assert says in str(caught.value)
 
 
 def test_all_wrong_settings_are_listed_at_once() -> None:
     with pytest.raises(InputError) as caught:
-        Knobs.of({"refusals": 2, "nonsense": 1})
+        RespondentSettings.from_mapping({"refusals": 2, "nonsense": 1})
     assert len(caught.value.problems) == 2
 
 
 def test_all_pathologies_are_off_by_default_and_none_is_missing_from_the_list() -> None:
     others = {"kappa_read", "factor_interviewed", "factor_addressed", "persuasion", "noise"}
-    assert set(PATHOLOGIES) == set(Knobs.model_fields) - others - {"position"}
-    assert not any(getattr(Knobs(), name) for name in PATHOLOGIES)
+    assert set(PATHOLOGIES) == set(RespondentSettings.model_fields) - others - {"position"}
+    assert not any(getattr(RespondentSettings(), name) for name in PATHOLOGIES)
 
 
 def test_every_reply_is_marked_and_counts_tokens() -> None:
-    request = Request("x", (Message("user", "Well, what do you say to that?"),))
+    request = ModelRequest("x", (Message("user", "Well, what do you say to that?"),))
     reply = Respondent(ProviderSettings()).reply(request, "a")
     assert reply.model_served == MODEL_SERVED and MODEL_SERVED.endswith(" SYNTHETIC")
     assert reply.usage.input_tokens and reply.usage.output_tokens
@@ -74,7 +88,7 @@ def share(knobs: dict[str, float], what: str, n: int = 300) -> float:
         found += {
             "first": text == OPTIONS[0],
             "listed": text in OPTIONS,
-            "read": isinstance(Choice(OPTIONS).parse(text), Parsed),
+            "read": isinstance(Choice(OPTIONS).parse_reply(text), ParsedAnswer),
             "long": len(text) > 200,
         }[what]
     return found / n
@@ -111,7 +125,11 @@ def test_a_cut_reply_ends_in_the_middle_and_says_so() -> None:
     request = Town().request(RespondentHints("participant"), "You are Ann.", "Why?")
     whole = Town().model.reply(request, "a")
     cut = Town(0, {"cut": 1}).model.reply(request, "a")
-    assert cut.finish == CUT and whole.text.startswith(cut.text) and len(cut.text) < len(whole.text)
+    assert (
+        cut.finish == FINISH_LENGTH
+        and whole.text.startswith(cut.text)
+        and len(cut.text) < len(whole.text)
+    )
 
 
 def changed(knobs: dict[str, float], *turns: str, to: str = "") -> float:

@@ -10,11 +10,11 @@ import pytest
 from folkmoot.conversation.answer_types import Json
 from folkmoot.models.request import ProviderSettings, RespondentHints
 from folkmoot.people.enrichment import Demographics, demographics_prompt, enrichment_prompt
-from folkmoot.provenance import SourcedText, quote
-from folkmoot.respondent import Respondent, general
+from folkmoot.provenance import SourcedText, quote_value
+from folkmoot.respondent import Respondent, general_lexicon
 from folkmoot.respondent.mind.lexicon import MIXTURES
-from folkmoot.respondent.mind.persona import meet
-from folkmoot.respondent.mind.reading import phrases
+from folkmoot.respondent.mind.persona import persona_from_text
+from folkmoot.respondent.mind.reading import argument_phrases
 from tests.respondent.town import (
     CARE,
     ENTERPRISE,
@@ -33,8 +33,8 @@ MARKET, BUSES, POOL = OPTIONS
 
 
 def test_argument_phrases_carry_words_of_their_own_camp_alone() -> None:
-    book = general()
-    for phrase, camp in book.phrases.items():
+    book = general_lexicon()
+    for phrase, camp in book.phrase_camps.items():
         words = [book.camp_of[w] for w in book.any_word.findall(phrase)]
         assert words and set(words) == {camp}, phrase
 
@@ -43,10 +43,12 @@ def test_people_speak_in_the_mixture_of_their_camp_and_for_the_option_they_hold(
     town, told = Town(2), [np.zeros(3) for _ in range(3)]
     for n in range(200):
         said = town.says(n, BUSES, "Why?")
-        found = phrases(said, OPTIONS, general())
+        found = argument_phrases(said, OPTIONS, general_lexicon())
         assert set(found) == {BUSES}, said
         for phrase, times in found[BUSES].items():
-            told[meet(persona(n), 2).camp][general().phrases[phrase]] += times
+            told[persona_from_text(persona(n), 2).camp][general_lexicon().phrase_camps[phrase]] += (
+                times
+            )
     for camp in range(3):
         assert np.abs(told[camp] / told[camp].sum() - MIXTURES[camp]).max() < 0.06
 
@@ -63,8 +65,8 @@ def test_an_interview_does_not_repeat_itself() -> None:
 
 def lead(chosen: str, opposed: str, shown: str = "") -> SourcedText:
     """What a moderator is told: the page, the options, the two that stand by themselves."""
-    theirs = quote(chosen, "answer", "first/p0/ask0", "p0")
-    other = quote(opposed, "value", "opposition.option/p0")
+    theirs = quote_value(chosen, "answer", "first/p0/ask0", "p0")
+    other = quote_value(opposed, "value", "opposition.option/p0")
     return prompt("Zu ", shown, "\n\n", listed(), '\n\nVebo "', theirs, '". Nu "', other, '".')
 
 
@@ -74,14 +76,14 @@ def test_who_leads_challenges_with_the_words_shown_for_the_option_that_is_single
         told, at = lead(MARKET, BUSES, shown), f"{n}"
         said = [town.leads(told, at=at)]
         said.append(town.leads(told, said[0], f"I want {MARKET}: {CARE}.", at=at))
-        both = phrases(said[0], OPTIONS, general())
+        both = argument_phrases(said[0], OPTIONS, general_lexicon())
         assert set(both) == {MARKET, BUSES}
-        assert set(phrases(said[1], OPTIONS, general())) == {BUSES}
-        given = phrases(shown, OPTIONS, general())
+        assert set(argument_phrases(said[1], OPTIONS, general_lexicon())) == {BUSES}
+        given = argument_phrases(shown, OPTIONS, general_lexicon())
         assert all(
             p in given[o]
             for text in said
-            for o, ps in phrases(text, OPTIONS, general()).items()
+            for o, ps in argument_phrases(text, OPTIONS, general_lexicon()).items()
             for p in ps
         )
 
@@ -91,13 +93,13 @@ def test_the_option_to_argue_for_can_be_told_by_what_is_asked_about() -> None:
     town = Town(5)
     request = town.request(hints, prompt(page(), "\n\n", listed()), prompt("Begin."))
     said = town.model.reply(request, "a").text
-    assert set(phrases(said, OPTIONS, general())) == {MARKET, POOL}
+    assert set(argument_phrases(said, OPTIONS, general_lexicon())) == {MARKET, POOL}
 
 
 def test_who_was_shown_nothing_has_no_arguments() -> None:
     for n in range(30):
         said = Town(6).leads(lead(MARKET, BUSES), at=f"{n}")
-        assert not phrases(said, OPTIONS, general()) and said.endswith("?")
+        assert not argument_phrases(said, OPTIONS, general_lexicon()) and said.endswith("?")
 
 
 def test_the_signal_of_the_answer_is_given_after_a_few_turns() -> None:
@@ -116,18 +118,20 @@ def test_the_signal_of_the_answer_is_given_after_a_few_turns() -> None:
 
 def test_a_summary_binds_the_reasons_to_the_options_for_which_they_were_given() -> None:
     said = [f"What of {POOL}?", f"I want {MARKET}, it is {CARE}. But {BUSES}: {PRUDENCE}."]
-    shown = prompt("Gabo. ", listed(), *(u.quoted for u in talk(0, *said)))
+    shown = prompt("Gabo. ", listed(), *(u.quoted_text for u in talk(0, *said)))
     hints = RespondentHints("summarizer", kind="text", speaker="summarizer")
     town = Town(8)
     summary = town.model.reply(town.request(hints, "", shown), "s").text
-    told, found = (phrases(t, OPTIONS, general()) for t in (" ".join(said), summary))
+    told, found = (
+        argument_phrases(t, OPTIONS, general_lexicon()) for t in (" ".join(said), summary)
+    )
     assert {o: set(p) for o, p in found.items()} == {o: set(p) for o, p in told.items()}
     assert " I " not in summary
 
 
 def test_the_judge_finds_the_option_with_the_most_foreign_reasons() -> None:
     texts = {MARKET: CARE, BUSES: CARE, POOL: ENTERPRISE}
-    shown = prompt(*(quote(f"{o}: {t}.", "summary", f"s.text/{o}") for o, t in texts.items()))
+    shown = prompt(*(quote_value(f"{o}: {t}.", "summary", f"s.text/{o}") for o, t in texts.items()))
     town = Town(9)
     for about, found in (("", POOL), (POOL, MARKET)):
         hints = RespondentHints("judge", "choice", OPTIONS, about=about, speaker="judge")
@@ -137,7 +141,9 @@ def test_the_judge_finds_the_option_with_the_most_foreign_reasons() -> None:
 def test_agreeable_people_are_easier_to_move_and_stubborn_ones_harder() -> None:
     def mean(manner: str) -> float:
         return float(
-            np.mean([meet(f"Person {n}, {manner}.", 1).susceptibility for n in range(300)])
+            np.mean(
+                [persona_from_text(f"Person {n}, {manner}.", 1).susceptibility for n in range(300)]
+            )
         )
 
     assert mean("open-minded") > mean("tall") + 0.05 > mean("stubborn") + 0.1
@@ -156,7 +162,7 @@ def test_agreeable_people_are_easier_to_move_and_stubborn_ones_harder() -> None:
     ],
 )
 def test_people_know_what_to_call_themselves(text: str, calling: str) -> None:
-    assert meet(text, 1).calling == calling
+    assert persona_from_text(text, 1).calling == calling
 
 
 LINE = "A retired chemist and grandmother who keeps bees in a small village"
@@ -178,7 +184,7 @@ def test_a_line_becomes_a_persona_with_fitting_demographics() -> None:
 
 def test_people_talk_about_the_matter_and_not_about_what_one_does_with_it() -> None:
     about = "How do you look at it: who needs to mend dykes? Explain it to a friend. It worries me."
-    theme = quote("We talk about mending the dykes of the marsh.", "material", "study.theme")
+    theme = quote_value("We talk about mending the dykes of the marsh.", "material", "study.theme")
     for n in range(40):
         said = talk_about(n, about, theme)
         assert any(word in said for word in ("dykes", "mending", "marsh"))
@@ -187,7 +193,7 @@ def test_people_talk_about_the_matter_and_not_about_what_one_does_with_it() -> N
 
 
 def test_a_follow_up_without_a_matter_of_its_own_keeps_to_the_theme_of_the_talk() -> None:
-    theme = quote("Mending the dykes of the marsh: whose task?", "material", "study.theme")
+    theme = quote_value("Mending the dykes of the marsh: whose task?", "material", "study.theme")
     said = [talk_about(n, "What worries you most about it?", theme) for n in range(30)]
     assert all("dykes" in s or "marsh" in s or "mending" in s.casefold() for s in said)
 

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance, build_messages
-from folkmoot.models.request import ProviderSettings, Request, RespondentHints, StudyPart
-from folkmoot.provenance import Quoted, SourcedText, concatenate, join, quote
-from folkmoot.respondent import Mind, Part, Respondent
-from folkmoot.respondent.mind.reading import read
+from folkmoot.models.request import ModelRequest, ProviderSettings, RespondentHints, StudyPart
+from folkmoot.provenance import Quoted, SourcedText, concatenate_texts, join_texts, quote_value
+from folkmoot.respondent import Respondent, RespondentPart, SimulatedRespondent
+from folkmoot.respondent.mind.reading import read_prompt
 
 OPTIONS = ("A covered market", "Free evening buses", "A public swimming pool")
 JOBS = (
@@ -29,7 +29,7 @@ MODERATOR = "moderator"
 
 def prompt(*parts: object) -> SourcedText:
     """A prompt as templates make them: plain strings are instructions."""
-    return concatenate(parts, plain=None)
+    return concatenate_texts(parts, plain=None)
 
 
 def persona(n: int) -> str:
@@ -37,15 +37,21 @@ def persona(n: int) -> str:
 
 
 def card(n: int) -> Quoted:
-    return Quoted(persona(n), quote(persona(n), "persona", f"people.text/{n}", f"p{n}").source)
+    return Quoted(
+        persona(n), quote_value(persona(n), "persona", f"people.text/{n}", f"p{n}").source
+    )
 
 
 def listed(options: Sequence[str] = OPTIONS) -> SourcedText:
-    return join("\n", (prompt("- ", quote(o, "option", "study.options")) for o in options))
+    return join_texts(
+        "\n", (prompt("- ", quote_value(o, "option", "study.options")) for o in options)
+    )
 
 
 def system(n: int, held: str = "", options: tuple[str, ...] = OPTIONS) -> SourcedText:
-    before = prompt('\n\nBefore, it was "', quote(held, "answer", f"first/{n}/ask0", f"p{n}"), '".')
+    before = prompt(
+        '\n\nBefore, it was "', quote_value(held, "answer", f"first/{n}/ask0", f"p{n}"), '".'
+    )
     head = prompt("You are ", card(n), "\n\nThe town has a legacy. What shall it build?\n\n")
     return prompt(head, listed(options), before if held else "")
 
@@ -53,7 +59,9 @@ def system(n: int, held: str = "", options: tuple[str, ...] = OPTIONS) -> Source
 def page(of: Sequence[str] = OPTIONS) -> SourcedText:
     """What others think of the options, each for the reasons of all camps."""
     told = {o: f"{o}: its friends name {CARE}, {PRUDENCE}, {ENTERPRISE}." for o in of}
-    return join("\n\n", (quote(t, "summary", f"clusters.text/{o}") for o, t in told.items()))
+    return join_texts(
+        "\n\n", (quote_value(t, "summary", f"clusters.text/{o}") for o, t in told.items())
+    )
 
 
 def read_page(of: Sequence[str] = OPTIONS) -> SourcedText:
@@ -81,7 +89,7 @@ class Town:
     knobs: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        part = Part(names=lambda config: config.options)
+        part = RespondentPart(option_names=lambda config: config.options)
         study = StudyPart(part, SimpleNamespace(options=OPTIONS))
         settings = ProviderSettings(seed=self.seed, options=dict(self.knobs), study=study)
         self.model = Respondent(settings)
@@ -93,10 +101,10 @@ class Town:
         asked: str = "",
         heard: Transcript | None = None,
         **more: Any,
-    ) -> Request:
+    ) -> ModelRequest:
         speaker = Speaker(hints.speaker, role=hints.role, system=told)
         built = build_messages(speaker, heard or Transcript(), prompt(asked))
-        return Request("synthetic/x", built.messages, asked=hints, spans=built.spans, **more)
+        return ModelRequest("synthetic/x", built.messages, asked=hints, spans=built.spans, **more)
 
     def voting(
         self,
@@ -105,7 +113,7 @@ class Town:
         held: str = "",
         options: tuple[str, ...] = OPTIONS,
         asked: str = FINAL,
-    ) -> Request:
+    ) -> ModelRequest:
         hints = RespondentHints("participant", kind="choice", offered=options, speaker=f"p{n}")
         return self.request(hints, system(n, held, options), asked, talk(n, *turns))
 
@@ -124,6 +132,6 @@ class Town:
         heard = Transcript((Utterance("", prompt("Begin.")),)) + talk(0, *turns)
         return self.model.reply(self.request(hints, told, "", heard), f"{at}/{len(turns)}").text
 
-    def mind(self, n: int, *turns: str, **how: Any) -> Mind:
+    def mind(self, n: int, *turns: str, **how: Any) -> SimulatedRespondent:
         """The mind of somebody at a vote."""
-        return self.model.mind(read(self.voting(n, *turns, **how)), "x")
+        return self.model.build_mind(read_prompt(self.voting(n, *turns, **how)), "x")

@@ -6,8 +6,8 @@ import hashlib
 import json
 from typing import Any
 
-from folkmoot.models.catalog import open_provider, resolve
-from folkmoot.models.request import Message, Provider, ProviderSettings, Request
+from folkmoot.models.catalog import open_provider, resolve_model
+from folkmoot.models.request import Message, ModelRequest, Provider, ProviderSettings
 
 
 def digest_of(body: Any) -> str:
@@ -35,7 +35,7 @@ class RespondentAnswers:
     """Answers as the embedded respondent would, each request thought over once."""
 
     def __init__(self, seed: int = 0) -> None:
-        spec = resolve("synthetic")
+        spec = resolve_model("synthetic")
         self._provider: Provider = open_provider(spec, ProviderSettings(seed=seed))
         self._known: dict[str, str] = {}
 
@@ -46,8 +46,8 @@ class RespondentAnswers:
 
     async def _think(self, messages: list[dict[str, str]], schema: Any, digest: str) -> str:
         said = tuple(Message(m["role"], m["content"]) for m in messages)  # type: ignore[arg-type]
-        request = Request("synthetic", said, schema=schema)
-        return (await self._provider.complete(request, address=digest)).text
+        request = ModelRequest("synthetic", said, schema=schema)
+        return (await self._provider.complete_request(request, address=digest)).text
 
 
 def example(schema: dict[str, Any], definitions: dict[str, Any]) -> Any:

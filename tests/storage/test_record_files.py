@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from folkmoot import files
 from folkmoot.errors import StorageError
 from folkmoot.storage.json_files import (
-    dumps,
-    plain,
-    read_items,
+    format_json,
+    iterate_list,
+    iterate_vectors,
     read_json,
-    read_vectors,
+    to_json_types,
     write_json,
     write_text,
 )
@@ -32,16 +32,18 @@ VALUES = json_values(st.integers())
 
 @given(VALUES)
 def test_json_is_read_back_as_it_was(value: object) -> None:
-    assert json.loads(dumps(value)) == value
-    assert plain(value) == value
+    assert json.loads(format_json(value)) == value
+    assert to_json_types(value) == value
 
 
 @given(st.dictionaries(st.text(max_size=5), VALUES, max_size=4))
 def test_a_file_written_piece_by_piece_is_laid_out_as_a_whole(value: dict[str, object]) -> None:
     """The members of members are written one at a time; nobody can tell."""
-    assert dumps({"whole": [value]}).count("\n") == dumps({"whole": iter([value])}).count("\n")
-    within = dumps([value]).split("\n")[1:-2]
-    assert [line[2:] for line in within] == dumps(value).split("\n")[:-1]
+    assert format_json({"whole": [value]}).count("\n") == format_json(
+        {"whole": iter([value])}
+    ).count("\n")
+    within = format_json([value]).split("\n")[1:-2]
+    assert [line[2:] for line in within] == format_json(value).split("\n")[:-1]
 
 
 def test_a_list_that_comes_item_by_item_is_never_whole_in_memory(tmp_path: Path) -> None:
@@ -70,7 +72,7 @@ def test_a_list_that_comes_item_by_item_is_never_whole_in_memory(tmp_path: Path)
 
 def test_text_of_many_pieces_takes_no_more_memory_than_a_few_times_its_length() -> None:
     tracemalloc.start()
-    text = dumps({"people": {f"p_{n}": "x" for n in range(3000)}})
+    text = format_json({"people": {f"p_{n}": "x" for n in range(3000)}})
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 20 * len(text)
@@ -79,15 +81,15 @@ def test_text_of_many_pieces_takes_no_more_memory_than_a_few_times_its_length() 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=30))
 def test_floats_of_32_bits_come_back_as_they_were_and_are_short(values: list[float]) -> None:
     array = np.array(values, dtype=np.float32)
-    text = dumps({"v": array})
+    text = format_json({"v": array})
     assert np.array_equal(np.array(json.loads(text)["v"], dtype=np.float32), array)
-    assert plain(array) == json.loads(text)["v"]
-    assert dumps(np.array([0.1], dtype=np.float32)) == "[0.1]\n"
-    assert [plain(v) for v in array] == [float(str(v)) for v in array]
+    assert to_json_types(array) == json.loads(text)["v"]
+    assert format_json(np.array([0.1], dtype=np.float32)) == "[0.1]\n"
+    assert [to_json_types(v) for v in array] == [float(str(v)) for v in array]
 
 
 def test_vectors_stand_on_one_line_and_keys_keep_their_order() -> None:
-    text = dumps({"b": np.array([0.1, 0.25], dtype=np.float32), "a": [{"x": 1}], "c": {}})
+    text = format_json({"b": np.array([0.1, 0.25], dtype=np.float32), "a": [{"x": 1}], "c": {}})
     assert text == (
         '{\n  "b": [0.1,0.25],\n  "a": [\n    {\n      "x": 1\n    }\n  ],\n  "c": {}\n}\n'
     )
@@ -97,31 +99,31 @@ def test_vectors_are_read_back_by_name_however_the_file_is_laid_out(tmp_path: Pa
     vectors = {"p_1": np.array([0.1, -2, 3e-8], np.float32), 'p "2"': np.zeros(3, np.float32)}
     content = {"head": {"p_0": [9]}, "embeddings": vectors, "tail": {"p_3": [1]}}
     write_json(tmp_path / "ours.json", content)
-    (tmp_path / "other.json").write_text(json.dumps(plain(content)))
+    (tmp_path / "other.json").write_text(json.dumps(to_json_types(content)))
     for name in ("ours.json", "other.json"):
-        found = read_vectors(tmp_path / name, "embeddings")
+        found = iterate_vectors(tmp_path / name, "embeddings")
         assert list(found) == list(vectors)
         assert all(np.array_equal(found[who], vectors[who]) for who in vectors)
     (tmp_path / "broken.json").write_text('{\n  "embeddings": {\n    "p_1": [0.1,\n')
     with pytest.raises(StorageError, match=r"broken\.json"):
-        read_vectors(tmp_path / "broken.json", "embeddings")
+        iterate_vectors(tmp_path / "broken.json", "embeddings")
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), np.float32("nan")])
 def test_nan_is_refused_with_its_place(bad: float) -> None:
     with pytest.raises(ValueError, match=r"\$\.a\[1\]"):
-        dumps({"a": [1, bad, "x"]})
+        format_json({"a": [1, bad, "x"]})
     with pytest.raises(ValueError, match=r"\$\.a"):
-        dumps({"a": np.array([bad])})
+        format_json({"a": np.array([bad])})
     with pytest.raises(ValueError, match=r"\$\.a"):
-        plain({"a": bad})
+        to_json_types({"a": bad})
 
 
 def test_what_json_has_no_word_for_is_refused() -> None:
     with pytest.raises(TypeError, match=r"\$\.a: set"):
-        dumps({"a": {1}})
+        format_json({"a": {1}})
     with pytest.raises(TypeError, match="a key must be text"):
-        dumps({(1, 2): 3})
+        format_json({(1, 2): 3})
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
@@ -177,19 +179,19 @@ def test_items_are_read_back_however_the_file_is_laid_out(tmp_path: Path) -> Non
     path = tmp_path / "a.json"
     items = [{"id": "a", "said": ["}", {"x": []}]}, {"id": "b"}, {}]
     write_json(path, {"people": items, "none": [], "more": [{"id": "c"}]})
-    assert [list(read_items(path, m)) for m in ("people", "none", "more")] == [
+    assert [list(iterate_list(path, m)) for m in ("people", "none", "more")] == [
         items,
         [],
         [{"id": "c"}],
     ]
     path.write_text('{"people": [{"id": "a"}]}')
-    assert [*read_items(path, "people")] == [{"id": "a"}] and [*read_items(path, "no")] == []
+    assert [*iterate_list(path, "people")] == [{"id": "a"}] and [*iterate_list(path, "no")] == []
     path.write_text('{\n  "people": [\n    {\n   "id"\n    }\n  ]\n}\n')
     with pytest.raises(StorageError, match=r"a\.json: cannot be read"):
-        list(read_items(path, "people"))
+        list(iterate_list(path, "people"))
 
 
 def test_a_file_that_is_a_list_is_laid_out_as_any(tmp_path: Path) -> None:
     for items in ([{"a": [1, {"b": 2}]}, 3, "x"], []):
         write_json(tmp_path / "a.json", iter(items))
-        assert (tmp_path / "a.json").read_text("utf-8") == dumps(items)
+        assert (tmp_path / "a.json").read_text("utf-8") == format_json(items)

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import polars as pl
 
-from folkmoot.storage.json_files import dumps
+from folkmoot.storage.json_files import format_json
 from folkmoot.storage.manifest import (
-    ModelUse,
+    ModelUsage,
     RunFacts,
+    build_manifest,
     direct_dependencies,
     file_hashes,
-    manifest,
-    software,
+    software_versions,
 )
 
 
-def facts(models: dict[str, ModelUse] | None = None, synthetic: tuple[str, ...] = ()) -> RunFacts:
+def facts(models: dict[str, ModelUsage] | None = None, synthetic: tuple[str, ...] = ()) -> RunFacts:
     return RunFacts(
         run_id="r1",
         study="mine",
@@ -32,11 +32,11 @@ def facts(models: dict[str, ModelUse] | None = None, synthetic: tuple[str, ...] 
 
 
 def test_totals_add_up_over_models() -> None:
-    data = manifest(
+    data = build_manifest(
         facts(
             {
-                "a": ModelUse(3, 0, 30, 6, 0, 0.5, served={"a-1"}),
-                "b": ModelUse(2, 0, 20, 4, 0, 0.25),
+                "a": ModelUsage(3, 0, 30, 6, 0, 0.5, served_models={"a-1"}),
+                "b": ModelUsage(2, 0, 20, 4, 0, 0.25),
             }
         ),
         {},
@@ -45,19 +45,28 @@ def test_totals_add_up_over_models() -> None:
     assert data["cost_usd"] == 0.75
     assert data["cost_unknown_for"] == []
     assert "mark" not in data
-    dumps(data)
+    format_json(data)
 
 
 def test_an_unknown_price_is_unknown_and_not_zero() -> None:
-    assert manifest(facts({"a": ModelUse(calls=1, unpriced=1)}), {})["cost_usd"] is None
-    mixed = manifest(
-        facts({"a": ModelUse(calls=1, unpriced=1), "b": ModelUse(calls=1, cost_usd=0.5)}), {}
+    assert (
+        build_manifest(facts({"a": ModelUsage(calls=1, calls_without_price=1)}), {})["cost_usd"]
+        is None
+    )
+    mixed = build_manifest(
+        facts(
+            {
+                "a": ModelUsage(calls=1, calls_without_price=1),
+                "b": ModelUsage(calls=1, cost_usd=0.5),
+            }
+        ),
+        {},
     )
     assert (mixed["cost_usd"], mixed["cost_unknown_for"]) == (0.5, ["a"])
 
 
 def test_the_mark_stands_on_everything_synthetic() -> None:
-    data = manifest(facts(synthetic=("participant",)), {})
+    data = build_manifest(facts(synthetic=("participant",)), {})
     assert data["mark"] == "SYNTHETIC"
     assert "no evidence" in data["note"]
 
@@ -70,7 +79,7 @@ def test_parse_steps_are_shares_and_missing_answers_have_reasons() -> None:
             "reasks": [0, 0, 1, 2],
         }
     )
-    read = manifest(facts(), {"answers": answers.lazy()})["answers"]
+    read = build_manifest(facts(), {"answers": answers.lazy()})["answers"]
     assert read == {
         "count": 4,
         "parse_steps": {"exact": 0.5, "missing": 0.25, "named": 0.25},
@@ -83,7 +92,7 @@ def test_software_names_every_direct_dependency() -> None:
     names = direct_dependencies("folkmoot")
     assert "pydantic" in names
     assert "pytest" not in names
-    assert software()["packages"]["pydantic"] != "not installed"
+    assert software_versions()["packages"]["pydantic"] != "not installed"
     assert direct_dependencies("no-such-package") == []
 
 

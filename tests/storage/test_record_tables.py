@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from folkmoot.errors import ProtocolError
-from folkmoot.storage.table_buffer import frame
-from folkmoot.storage.tables import codebook, write_table
+from folkmoot.storage.table_buffer import rows_to_frame
+from folkmoot.storage.tables import build_codebook, write_table
 
 ROWS = [
     {"id": "p_1", "age": 30, "score": 1, "ok": True, "note": None},
@@ -20,7 +20,7 @@ ROWS = [
 
 
 def test_columns_are_the_union_in_order_of_first_mention() -> None:
-    data = frame(ROWS)
+    data = rows_to_frame(ROWS)
     assert data.columns == ["id", "age", "score", "ok", "note", "tags", "share", "count"]
     assert data.schema["age"] == pl.Int64
     assert data.schema["score"] == pl.Float64
@@ -29,39 +29,39 @@ def test_columns_are_the_union_in_order_of_first_mention() -> None:
     assert data["score"].to_list() == [1.0, 2.5, None]
     assert data["tags"].to_list() == [None, '["a", "b"]', None]
     assert data["count"].to_list() == [None, None, 7]
-    assert frame([]).shape == (0, 0)
+    assert rows_to_frame([]).shape == (0, 0)
 
 
 def test_a_text_drawn_by_numpy_is_text() -> None:
     arm = np.random.default_rng(1).choice(["shown", "not shown"])
-    assert frame([{"arm": arm}, {"arm": "shown"}]).schema["arm"] == pl.String
+    assert rows_to_frame([{"arm": arm}, {"arm": "shown"}]).schema["arm"] == pl.String
 
 
 def test_a_column_that_mixes_text_and_numbers_is_a_bug_of_the_study() -> None:
     with pytest.raises(ProtocolError, match="table votes, column value: int and str"):
-        frame([{"value": 1}, {"value": "one"}], "votes")
+        rows_to_frame([{"value": 1}, {"value": "one"}], "votes")
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        write_table(tmp_path / name, "t", frame(ROWS))
+        write_table(tmp_path / name, "t", rows_to_frame(ROWS))
     for file in ("t.parquet", "t.csv"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
-    assert pl.read_parquet(tmp_path / "a" / "t.parquet").equals(frame(ROWS))
+    assert pl.read_parquet(tmp_path / "a" / "t.parquet").equals(rows_to_frame(ROWS))
     assert (tmp_path / "a" / "t.csv").read_text().splitlines()[1].startswith("p_1,30,1.0,true,,")
 
 
 def test_text_with_commas_quotes_and_lines_survives_csv(tmp_path: Path) -> None:
     said = 'a, "b"\nc; é —'
-    write_table(tmp_path, "t", frame([{"text": said}]))
+    write_table(tmp_path, "t", rows_to_frame([{"text": said}]))
     assert pl.read_csv(tmp_path / "t.csv")["text"].to_list() == [said]
 
 
 def test_the_codebook_says_type_meaning_missing_and_levels() -> None:
     rows = [{"address": f"a/{k}", "n": k, "arm": "acp" if k % 3 else "simple"} for k in range(30)]
     rows.append({"address": "a/30"})
-    book = codebook(
-        {"votes": frame(rows).lazy()},
+    book = build_codebook(
+        {"votes": rows_to_frame(rows).lazy()},
         {"n": "how many", "arm": "wrong", "votes": {"arm": "arm of the design"}},
     )["votes"]
     assert book["rows"] == 31

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from folkmoot.errors import ProtocolError, StorageError
 from folkmoot.storage import table_buffer as module
-from folkmoot.storage.table_buffer import Place, Recording, RowFile, frame, read_recordings
+from folkmoot.storage.table_buffer import (
+    RowFile,
+    RowOrder,
+    TableBuffer,
+    read_recordings,
+    rows_to_frame,
+)
 from folkmoot.storage.tables import write_table
 
 
@@ -37,21 +43,21 @@ def told(rows: list[dict[str, object]], columns: list[str]) -> list[dict[str, ob
 def test_a_recording_is_what_its_rows_are_however_they_came(
     turned: bool, spooled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "HELD", 100)
-    monkeypatch.setattr(module, "GROUP", 1000)
-    rows, place = rows_of_several_shapes(2700), Place()
-    coming = [(row, place.next()) for row in rows]
+    monkeypatch.setattr(module, "MAX_ROWS_IN_MEMORY", 100)
+    monkeypatch.setattr(module, "FRAME_ROWS", 1000)
+    rows, place = rows_of_several_shapes(2700), RowOrder()
+    coming = [(row, place.next_key()) for row in rows]
     file = RowFile(tmp_path)
-    recording = Recording("t", file if spooled else None)
+    recording = TableBuffer("t", file if spooled else None)
     for row, key in reversed(coming) if turned else coming:
-        recording.add(row, key)
+        recording.add_row(row, key)
     assert (file.path.is_file() == spooled and len(recording.waiting) < 100) or not spooled
-    data = recording.table().lazy().collect()
+    data = recording.to_frame().lazy().collect()
     assert data.columns == list(dict.fromkeys(c for row in rows for c in row))
     kinds = {"n": pl.Int64(), "half": pl.Float64(), "who": pl.String(), "said": pl.String()}
     assert data.dtypes == [kinds.get(c, pl.Boolean()) for c in data.columns]
     assert data.to_dicts() == told(rows, data.columns)
-    file.remove()
+    file.remove_file()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -59,29 +65,29 @@ def test_a_table_of_many_groups_has_the_bytes_of_the_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Written group by group, with the types that only later groups tell."""
-    monkeypatch.setattr(module, "HELD", 100)
-    monkeypatch.setattr(module, "GROUP", 500)
+    monkeypatch.setattr(module, "MAX_ROWS_IN_MEMORY", 100)
+    monkeypatch.setattr(module, "FRAME_ROWS", 500)
     rows = [
         {"n": i, "late": None if i < 1200 else i / 4, "=text": f"=SUM({i})"} for i in range(1300)
     ]
-    recording = Recording("t", RowFile(tmp_path))
+    recording = TableBuffer("t", RowFile(tmp_path))
     for row in rows:
-        recording.add(row)
-    table = recording.table()
+        recording.add_row(row)
+    table = recording.to_frame()
     assert isinstance(table, pl.LazyFrame)
     write_table(tmp_path / "groups", "t", table)
-    write_table(tmp_path / "whole", "t", frame(rows))
+    write_table(tmp_path / "whole", "t", rows_to_frame(rows))
     csv = (tmp_path / "groups" / "t.csv").read_bytes()
     assert csv == (tmp_path / "whole" / "t.csv").read_bytes() and b"'=SUM(0)" in csv
-    assert pl.read_parquet(tmp_path / "groups" / "t.parquet").equals(frame(rows))
+    assert pl.read_parquet(tmp_path / "groups" / "t.parquet").equals(rows_to_frame(rows))
 
 
 @given(st.lists(st.lists(st.integers(0, 70_000), max_size=5), max_size=30, unique_by=tuple))
 def test_keys_compare_as_places_do(paths: list[list[int]]) -> None:
     def key(path: list[int]) -> bytes:
-        place = Place()
+        place = RowOrder()
         for number in path:
-            place = Place(place.part(number))
+            place = RowOrder(place.key_of(number))
         return place.key
 
     assert sorted(paths) == sorted(paths, key=key)
@@ -90,75 +96,75 @@ def test_keys_compare_as_places_do(paths: list[list[int]]) -> None:
 def test_cells_that_wait_on_the_disk_come_back_as_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "HELD", 2)
+    monkeypatch.setattr(module, "MAX_ROWS_IN_MEMORY", 2)
     rows = [
         {"text": "é\n\x00 ☃", "whole": -(2**63), "part": 0.1, "yes": True},
         {"text": None, "whole": 2**63 - 1, "part": 1.0, "yes": None},
         {"text": "", "whole": None, "part": float("nan"), "yes": False},
     ]
     file = RowFile(tmp_path)
-    recording = Recording("t", file)
+    recording = TableBuffer("t", file)
     for row in rows:
-        recording.add(row)
+        recording.add_row(row)
     rows[2]["part"] = None
-    assert recording.table().lazy().collect().to_dicts() == rows
-    file.remove()
+    assert recording.to_frame().lazy().collect().to_dicts() == rows
+    file.remove_file()
 
 
 def test_what_is_declared_settles_what_the_cells_do_not_tell() -> None:
-    recording = Recording("t", None, {"empty": "bool", "whole": "float", "text": "int"})
-    recording.add({"empty": None, "whole": 1, "text": "a"})
-    schema = recording.table().collect_schema()
+    recording = TableBuffer("t", None, {"empty": "bool", "whole": "float", "text": "int"})
+    recording.add_row({"empty": None, "whole": 1, "text": "a"})
+    schema = recording.to_frame().collect_schema()
     assert list(schema.dtypes()) == [pl.Boolean(), pl.Float64(), pl.String()]
-    nothing = Recording("t", None, {"empty": "bool"}).table().lazy().collect()
+    nothing = TableBuffer("t", None, {"empty": "bool"}).to_frame().lazy().collect()
     assert nothing.schema == {"empty": pl.Boolean()} and nothing.height == 0
 
 
 def test_a_recorded_row_stays_as_it_was_when_recorded() -> None:
-    recording, tags = Recording(), ["a"]
+    recording, tags = TableBuffer(), ["a"]
     row: dict[str, object] = {"tags": tags, "n": 1}
-    recording.add(row)
+    recording.add_row(row)
     tags.append("b")
     row["n"] = 2
-    assert recording.table().lazy().collect().to_dicts() == [{"tags": '["a"]', "n": 1}]
+    assert recording.to_frame().lazy().collect().to_dicts() == [{"tags": '["a"]', "n": 1}]
 
 
 def test_kinds_that_differ_only_after_many_rows_are_seen_at_the_end() -> None:
-    recording = Recording("votes")
+    recording = TableBuffer("votes")
     for i in range(1000):
-        recording.add({"value": i})
-    recording.add({"value": "one"})
+        recording.add_row({"value": i})
+    recording.add_row({"value": "one"})
     with pytest.raises(ProtocolError, match="table votes, column value: int and str"):
-        recording.table()
+        recording.to_frame()
 
 
 def test_a_disk_that_takes_no_more_rows_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "HELD", 1)
+    monkeypatch.setattr(module, "MAX_ROWS_IN_MEMORY", 1)
     with pytest.raises(StorageError, match=r"\.rows\.db.*--resume"):
-        Recording("t", RowFile(tmp_path / "missing")).add({"a": 1})
+        TableBuffer("t", RowFile(tmp_path / "missing")).add_row({"a": 1})
 
 
 def test_another_process_reads_the_rows_so_far(tmp_path: Path) -> None:
     file = RowFile(tmp_path)
-    votes = Recording("votes", file, {"share": "float"})
-    texts, place = Recording("texts", file), Place()
-    keys = [place.next() for _ in range(4)]
+    votes = TableBuffer("votes", file, {"share": "float"})
+    texts, place = TableBuffer("texts", file), RowOrder()
+    keys = [place.next_key() for _ in range(4)]
     for number in (3, 1):
-        votes.add({"n": number, "share": 1}, keys[number])
-    texts.add({"text": "a"})
+        votes.add_row({"n": number, "share": 1}, keys[number])
+    texts.add_row({"text": "a"})
     assert read_recordings(tmp_path) == {}
-    file.write([votes, texts])
-    votes.add({"n": 2, "share": 2, "late": True}, keys[2])  # not written yet
+    file.write_rows([votes, texts])
+    votes.add_row({"n": 2, "share": 2, "late": True}, keys[2])  # not written yet
     seen = read_recordings(tmp_path)
     assert list(seen) == ["texts", "votes"]
-    so_far = seen["votes"].table().lazy().collect()
+    so_far = seen["votes"].to_frame().lazy().collect()
     assert so_far.to_dicts() == [{"n": 1, "share": 1.0}, {"n": 3, "share": 1.0}]
-    file.write([votes, texts])
-    found = read_recordings(tmp_path)["votes"].table().lazy().collect()
-    assert found.equals(votes.table().lazy().collect()) and found["late"].to_list()[1] is True
-    file.remove()
+    file.write_rows([votes, texts])
+    found = read_recordings(tmp_path)["votes"].to_frame().lazy().collect()
+    assert found.equals(votes.to_frame().lazy().collect()) and found["late"].to_list()[1] is True
+    file.remove_file()
     assert read_recordings(tmp_path) == {} and list(tmp_path.iterdir()) == []
 
 

@@ -10,7 +10,7 @@ import polars as pl
 
 import folkmoot
 from folkmoot import Row, Session, Study, StudyConfig, column
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.scripted import ScriptedProvider
 
 
 class Placed(Row):
@@ -34,8 +34,8 @@ def test_a_row_declares_its_columns_and_what_they_mean() -> None:
         *(("round", "int"), ("who", "text"), ("choice", "text")),
         *(("weight", "float"), ("seen", "text"), ("kept", "bool")),
     ]
-    assert Vote.meanings()["who"] == "who it was"
-    assert "round" not in Vote.meanings()
+    assert Vote.column_meanings()["who"] == "who it was"
+    assert "round" not in Vote.column_meanings()
 
 
 def test_tables_and_codebook_come_from_the_class_with_rows_or_without(tmp_path: Path) -> None:
@@ -43,7 +43,9 @@ def test_tables_and_codebook_come_from_the_class_with_rows_or_without(tmp_path: 
         session.record(Vote(round=1, who="ann", choice=None, weight=2, seen=["a", "b"]))
 
     study = Study("trial", "Trial", StudyConfig, protocol, tables=(Vote, Withdrawal))
-    run = folkmoot.run(study, {}, out=tmp_path / "run", provider=Scripted(lambda r, a: "yes"))
+    run = folkmoot.run(
+        study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda r, a: "yes")
+    )
     votes, withdrawals = run.table("votes"), run.table("withdrawals")
     assert votes.columns == list(Vote.columns())
     assert votes.row(0) == (1, "ann", None, 2, '["a", "b"]', True)

@@ -9,16 +9,16 @@ import pytest
 
 from folkmoot.errors import StorageError
 from folkmoot.storage.json_files import write_json
-from folkmoot.storage.run_folder import RunFolder, Streamed
-from folkmoot.storage.table_buffer import frame
+from folkmoot.storage.run_folder import RowStream, RunFolder
+from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     path = tmp_path / "pilot_001"
-    write_table(path / "tables", "votes", frame([{"id": "p_1"}]))
-    write_table(path / "tables", "answers", frame([{"id": "p_1"}]))
+    write_table(path / "tables", "votes", rows_to_frame([{"id": "p_1"}]))
+    write_table(path / "tables", "answers", rows_to_frame([{"id": "p_1"}]))
     write_json(path / "manifest.json", {"study": "mine", "outcome": "done", "synthetic": True})
     write_json(path / "plan.json", {"sealed": {}})
     write_json(path / "summary.json", {"total": 3})
@@ -29,23 +29,28 @@ def folder(tmp_path: Path) -> Path:
 
 def test_everything_of_a_finished_run_is_there(folder: Path) -> None:
     run = RunFolder(folder)
-    assert (run.id, run.study, run.finished, run.synthetic) == ("pilot_001", "mine", True, True)
-    assert run.tables() == ["answers", "votes"]
-    assert run.table("votes")["id"].to_list() == ["p_1"]
-    assert run.json("summary.json") == {"total": 3}
+    assert (run.id, run.study, run.is_finished, run.is_synthetic) == (
+        "pilot_001",
+        "mine",
+        True,
+        True,
+    )
+    assert run.table_names() == ["answers", "votes"]
+    assert run.read_table("votes")["id"].to_list() == ["p_1"]
+    assert run.read_json("summary.json") == {"total": 3}
     assert run.text("notes.md") == "é"
     assert run.config["option"] == "no"
-    assert run.has("summary.json")
+    assert run.has_file("summary.json")
     assert not run.has_table("nothing")
 
 
 def test_a_run_that_is_not_finished_says_so(folder: Path) -> None:
     (folder / "manifest.json").unlink()
     run = RunFolder(folder)
-    assert not run.finished
+    assert not run.is_finished
     assert run.study == "mine"
     with pytest.raises(StorageError, match="no table nothing; tables: answers, votes"):
-        run.table("nothing")
+        run.read_table("nothing")
 
 
 def test_what_is_no_run_folder_is_refused(tmp_path: Path, folder: Path) -> None:
@@ -55,32 +60,32 @@ def test_what_is_no_run_folder_is_refused(tmp_path: Path, folder: Path) -> None:
         RunFolder(tmp_path)
     (folder / "tables" / "votes.parquet").write_bytes(b"broken")
     with pytest.raises(StorageError, match=r"votes\.parquet: cannot be read"):
-        RunFolder(folder).table("votes")
+        RunFolder(folder).read_table("votes")
     with pytest.raises(StorageError, match=r"other\.json: no such file"):
-        RunFolder(folder).json("other.json")
+        RunFolder(folder).read_json("other.json")
 
 
 def test_columns_of_an_earlier_version_have_their_present_names(folder: Path) -> None:
-    write_table(folder / "tables", "answers", frame([{"id": "p_1", "rung": "exact"}]))
+    write_table(folder / "tables", "answers", rows_to_frame([{"id": "p_1", "rung": "exact"}]))
     write_json(folder / "manifest.json", {"study": "mine", "answers": {"rungs": {"exact": 1.0}}})
     run = RunFolder(folder)
-    assert run.table("answers")["parse_step"].to_list() == ["exact"]
+    assert run.read_table("answers")["parse_step"].to_list() == ["exact"]
     assert run.manifest["answers"] == {"parse_steps": {"exact": 1.0}}
 
 
 def test_a_large_table_is_read_part_by_part_as_often_as_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("folkmoot.storage.run_folder.AT_ONCE", 7)
+    monkeypatch.setattr("folkmoot.storage.run_folder.ROWS_PER_BATCH", 7)
     (tmp_path / "plan.json").write_text("{}")
     rows = [{"n": n, "half": n / 2, "text": f"said {n}"} for n in range(50)]
-    write_table(tmp_path / "tables", "votes", frame(rows))
+    write_table(tmp_path / "tables", "votes", rows_to_frame(rows))
     run = RunFolder(tmp_path)
     assert list(run.rows("votes", "text", "n")) == [(r["text"], r["n"]) for r in rows]
-    streamed = Streamed(run.lazy("votes"))
+    streamed = RowStream(run.scan_table("votes"))
     assert len(streamed) == 50 and list(streamed) == list(streamed) == rows
     with pytest.raises(StorageError, match=r"no table ballots; tables: votes"):
-        run.lazy("ballots")
+        run.scan_table("ballots")
 
 
 def test_a_small_table_that_would_fill_the_memory_is_refused(folder: Path) -> None:
@@ -89,8 +94,8 @@ def test_a_small_table_that_would_fill_the_memory_is_refused(folder: Path) -> No
     path = folder / "tables" / "votes.parquet"
     wide.write_parquet(path, compression="zstd")
     assert path.stat().st_size < 100_000
-    for read in (RunFolder(folder).table, RunFolder(folder).lazy):
+    for read in (RunFolder(folder).read_table, RunFolder(folder).scan_table):
         with pytest.raises(StorageError, match="4,000,000 rows in"):
             read("votes")
     wide.head(1_000_000).write_parquet(path)
-    assert RunFolder(folder).table("votes").height == 1_000_000
+    assert RunFolder(folder).read_table("votes").height == 1_000_000

@@ -12,11 +12,11 @@ import yaml
 
 from folkmoot.measures.diversity import effective_number
 from folkmoot.measures.inference.regression import logistic
-from folkmoot.storage.findings import Finding, Flow, Intervals, Points
+from folkmoot.storage.findings import AlluvialChart, Finding, IntervalChart, ScatterChart
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.table_buffer import frame
+from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
-from folkmoot.studies.cross_pollination.findings import findings
+from folkmoot.studies.cross_pollination.findings import compute_findings
 
 PARKS, JOBS, CARE = OPTIONS = ("Parks", "Jobs", "Care")
 CLARIFIED = ("clarified_passive", "acp")
@@ -90,7 +90,7 @@ class Pilot:
             ("utterances", self.utterances),
         ):
             if rows:
-                write_table(self.folder / "tables", name, frame(rows))
+                write_table(self.folder / "tables", name, rows_to_frame(rows))
         (self.folder / "study.yaml").write_text(yaml.safe_dump(self.config))
         (self.folder / "checkpoint.json").write_text(json.dumps(self.summary))
         (self.folder / "individual_embeddings.json").write_text(
@@ -99,7 +99,7 @@ class Pilot:
         return RunFolder(self.folder)
 
     def found(self) -> dict[str, Finding]:
-        return {f.key: f for f in findings(self.run())}
+        return {f.key: f for f in compute_findings(self.run())}
 
 
 STILL = {(PARKS, PARKS): 30, (JOBS, JOBS): 30, (CARE, CARE): 30}
@@ -137,7 +137,7 @@ def test_headline_rates(pilot):
     assert column(f, "low_rate")["Simple passive"] == pytest.approx(0.0552291, abs=1e-6)
     assert column(f, "high_rate")["Simple passive"] == pytest.approx(0.1743657, abs=1e-6)
     assert "Simple passive: 10 of 100 changed, 10.0 % (6 to 17 %)" in f.says
-    assert isinstance(f.chart, Intervals)
+    assert isinstance(f.chart, IntervalChart)
 
 
 def test_votes_before_and_after(pilot):
@@ -169,7 +169,7 @@ def test_differences_and_floor(pilot):
 def test_moves(pilot):
     found = pilot.found()
     flow = found["transitions"].chart
-    assert isinstance(flow, Flow)
+    assert isinstance(flow, AlluvialChart)
     assert ("Adversarial (ACP)", PARKS, JOBS, 32) in flow.links
     assert sum(n for *_, n in flow.links) == 100 + 100 + 100 + 130
     says = found["towards_opposition"].says
@@ -228,7 +228,7 @@ def test_losses_are_bounded(tmp_path):
         p.add("acp", PARKS, None, status="failed", error_message="final vote: unparsed")
     f = p.found()["attrition"]
     assert "20 participants who should have voted twice did not" in f.says
-    assert isinstance(f.chart, Intervals)
+    assert isinstance(f.chart, IntervalChart)
     ((name, *bounds),) = f.chart.items
     assert name == "Adversarial (ACP) − Simple voting"
     assert bounds == pytest.approx([0.15, 0.1, 0.3])
@@ -359,7 +359,7 @@ def test_clusters_that_hold(tmp_path):
     assert column(quality, "stability")["Parks"] == pytest.approx(1.0)
     assert column(quality, "silhouette")["Parks"] > 0.8
     chart = found["cluster_map"].chart
-    assert isinstance(chart, Points)
+    assert isinstance(chart, ScatterChart)
     assert len(chart.items) == 40
     words = found["cluster_words"].grid
     assert len(words.rows) == 6

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from folkmoot.authoring.template import study_file_template
-from folkmoot.engine.settings.yaml_tree import read_tree
-from folkmoot.engine.study.study import find_study, registered
+from folkmoot.engine.settings.yaml_tree import parse_yaml
+from folkmoot.engine.study.study import find_study, registered_studies
 from folkmoot.errors import Problem
 from folkmoot.studio.fields import change_rows, make_form, place_problems, read_form, walk_fields
 from folkmoot.studio.study_text import change_values
@@ -32,7 +32,7 @@ text: |
 
 
 def values_of(text: str) -> Any:
-    return read_tree(text, "").value
+    return parse_yaml(text, "").value
 
 
 def changed_lines(before: str, after: str) -> list[str]:
@@ -101,7 +101,7 @@ def test_unusual_files_hold_what_was_wanted(text: str) -> None:
     assert values_of(change_values(text, wanted)) == wanted
 
 
-@pytest.mark.parametrize("kind", sorted(set(registered()) - {"workbook"}))
+@pytest.mark.parametrize("kind", sorted(set(registered_studies()) - {"workbook"}))
 def test_fields_of_a_form_can_be_set_and_taken_back(kind: str) -> None:
     study = find_study(kind)
     template = study_file_template(study)

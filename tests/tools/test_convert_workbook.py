@@ -12,10 +12,10 @@ from openpyxl import load_workbook
 
 import folkmoot
 from folkmoot.errors import InputError
-from folkmoot.kit.exposure import differences
+from folkmoot.kit.exposure import describe_deviations
 from folkmoot.studies.workbook import STUDY
 from folkmoot.studies.workbook.config import Workbook
-from folkmoot.studies.workbook.preparation import load, notes
+from folkmoot.studies.workbook.preparation import config_advisories, load_workbook_config
 from tests.helpers_provenance import assert_every_text_has_its_source
 from tests.studies.workbook.conftest import read_in_this_process  # noqa: F401
 from tests.studies.workbook.test_workbook_mutations import mutate
@@ -120,7 +120,7 @@ def same(one: Workbook, other: Workbook) -> bool:
 
 def test_the_archive_layout_is_converted_and_runs(tmp_path: Path) -> None:
     path, guesses = converted(archive(), tmp_path)
-    workbook = load(path).workbook
+    workbook = load_workbook_config(path).workbook
     by_name = {t.var_name: t for t in workbook.tasks}
     assert [t.type for t in workbook.tasks] == [
         *("context", *["private_question"] * 5, "discussion", "discussion", "private_question")
@@ -203,9 +203,9 @@ def test_a_workbook_without_format_response_is_converted_and_runs(tmp_path: Path
 @pytest.mark.parametrize("make", [good, older, shorter, random_assignment])
 def test_what_runs_already_says_the_same_afterwards(tmp_path: Path, make: Any) -> None:
     path, guesses = converted(make(), tmp_path)
-    assert same(load(path).workbook, load(tmp_path / "old.xlsx").workbook) == (
-        make is not random_assignment
-    )
+    assert same(
+        load_workbook_config(path).workbook, load_workbook_config(tmp_path / "old.xlsx").workbook
+    ) == (make is not random_assignment)
     assert len(guesses) == (make is random_assignment)
 
 
@@ -213,7 +213,7 @@ def test_the_short_layout_keeps_its_own_rules_where_columns_are_added(tmp_path: 
     book = shorter()
     book["prompt"] = [row[:-1] for row in book["prompt"]]
     path, _ = converted(book, tmp_path)
-    workbook = load(path).workbook
+    workbook = load_workbook_config(path).workbook
     assert workbook.layout == "short" and not workbook.settings.reveal_private
     assert workbook.treatments[0].extra == {"mood": "quiet"}
 
@@ -253,7 +253,7 @@ def test_nothing_is_left_out_of_the_new_workbook_without_a_word(tmp_path: Path) 
     for words in ("treatments!E2: 'a remark'", "agent_profiles!E1", "'colour red'", "scratch"):
         assert len([g for g in guesses if words in g]) == 1, guesses
     assert any("agent_roles!C1: the column colour" in g for g in guesses)
-    assert any("an answer" in row for row in load(path).workbook.profiles.rows)
+    assert any("an answer" in row for row in load_workbook_config(path).workbook.profiles.rows)
 
 
 def test_texts_stay_texts(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_texts_stay_texts(tmp_path: Path) -> None:
     opened.save(old)
     data, _ = convert(old)
     (tmp_path / "new.xlsx").write_bytes(data)
-    rows = load(tmp_path / "new.xlsx").workbook.profiles.rows
+    rows = load_workbook_config(tmp_path / "new.xlsx").workbook.profiles.rows
     assert rows[0][:2] == ("007", "3.10") and rows[1][1] == "=SUM, she said"
 
 
@@ -284,7 +284,7 @@ def test_damaged_workbooks_are_converted_or_refused_in_words(tmp_path: Path) -> 
         try:
             data, _ = convert(path)
             (tmp_path / "new.xlsx").write_bytes(data)
-            assert notes(load(tmp_path / "new.xlsx"))
+            assert config_advisories(load_workbook_config(tmp_path / "new.xlsx"))
             loaded += 1
         except InputError as error:
             assert all(p.message for p in error.problems)
@@ -303,13 +303,13 @@ def test_workbooks_of_others_run_as_they_are_or_converted(tmp_path: Path) -> Non
     for old in sorted(Path(os.environ["FOLKMOOT_WORKBOOKS"]).glob("*.xlsx")):
         path = old
         try:
-            load(old)
+            load_workbook_config(old)
         except InputError:
             data, _ = convert(old)
             path = tmp_path / old.name
             path.write_bytes(data)
         try:
-            load(path)
+            load_workbook_config(path)
         except InputError as error:
             assert any("there is no respondent" in p.message for p in error.problems), old
             continue
@@ -327,4 +327,4 @@ def test_every_text_in_the_prompts_of_a_converted_workbook_has_its_source(
     new.write_bytes(data)
     run = play(new, tmp_path / "played", limit=2)
     assert_every_text_has_its_source(run, STUDY)
-    assert differences(run) == []
+    assert describe_deviations(run) == []

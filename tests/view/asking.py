@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from folkmoot.conversation.answer_types import Answer
+from folkmoot.conversation.answer_types import AnswerType
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance, build_messages
-from folkmoot.engine.seats.seat_manager import Chair, Desk, Question, Scene
-from folkmoot.engine.seats.seats import Playable, Seats
-from folkmoot.models.request import Json, Request
+from folkmoot.engine.seats.seat_manager import PendingQuestion, QuestionView, SeatManager, SeatState
+from folkmoot.engine.seats.seats import Seat, SeatSettings
+from folkmoot.models.request import JsonObject, ModelRequest
 from folkmoot.view import seat
 
 SAID = (
@@ -24,19 +24,19 @@ SAID = (
 
 
 def asking(
-    desk: Desk,
-    chair: Chair,
+    desk: SeatManager,
+    chair: SeatState,
     prompt: str,
     form: str,
     offered: tuple[str, ...] = (),
     *,
     said: tuple[Utterance, ...] = SAID,
     system: str = "You are Ines, a baker in the old town. You have two children.",
-    schema: Json | None = None,
+    schema: JsonObject | None = None,
     images: tuple[str, ...] = (),
     problem: str = "",
-    wanted: Answer[Any] | None = None,
-) -> Question:
+    wanted: AnswerType[Any] | None = None,
+) -> PendingQuestion:
     """A question that is put to the person in this seat. What `wanted` cannot read, or else
     everything where there is a `problem`, is sent back."""
 
@@ -45,22 +45,22 @@ def asking(
 
     who = Speaker(chair.place.id, "Me", system=system)
     messages = build_messages(who, Transcript(said), prompt).messages
-    request = Request("human", messages, schema=schema, images=images)
+    request = ModelRequest("human", messages, schema=schema, images=images)
     address = f"talk/{chair.place.id}/ask{len(desk._scenes)}"
-    scene = Scene(who, said, prompt, form, offered, len(messages), problem_with)
-    desk.expect(chair.place, address, scene)
-    return desk.put(address, request)
+    scene = QuestionView(who, said, prompt, form, offered, len(messages), problem_with)
+    desk.register_question(chair.place, address, scene)
+    return desk.enqueue(address, request)
 
 
-def ask_text(desk: Desk, chair: Chair, prompt: str) -> Question:
+def ask_text(desk: SeatManager, chair: SeatState, prompt: str) -> PendingQuestion:
     """A question in free words."""
     return asking(desk, chair, prompt, "text")
 
 
 @asynccontextmanager
 async def served(
-    folder: Path, settings: Seats, *places: Playable
-) -> AsyncIterator[tuple[Desk, dict[str, str]]]:
+    folder: Path, settings: SeatSettings, *places: Seat
+) -> AsyncIterator[tuple[SeatManager, dict[str, str]]]:
     """A desk whose pages are served, and the links to them."""
     links: dict[str, str] = {}
 
@@ -68,6 +68,6 @@ async def served(
         name, _, link = line.removeprefix("Seat ").partition(": ")
         links[name] = link
 
-    desk = Desk(places, settings, folder, ("openai/gpt-4o",), clock=lambda: 0.0)
-    async with seat.host(say=say, linger=0)(desk):
+    desk = SeatManager(places, settings, folder, ("openai/gpt-4o",), clock=lambda: 0.0)
+    async with seat.build_seat_host(say=say, linger=0)(desk):
         yield desk, links

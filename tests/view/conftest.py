@@ -11,10 +11,10 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from folkmoot.engine.study.study import registered
+from folkmoot.engine.study.study import registered_studies
 from folkmoot.view.pages import Reader
 from folkmoot.view.run_list import Shelf
-from folkmoot.view.site import Guard, site
+from folkmoot.view.site import Guard, create_app
 from tests.servers.pages import Answer, PageServer
 from tests.waiting import wait_until
 
@@ -37,7 +37,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def outputs(tmp_path_factory: pytest.TempPathFactory, small_run: Callable[[str], Path]) -> Path:
     """A folder with a finished run of each study type, under its type's name."""
     folder = tmp_path_factory.mktemp("view")
-    for name in sorted(registered()):
+    for name in sorted(registered_studies()):
         shutil.copytree(small_run(name), folder / "outputs" / name)
     return folder / "outputs"
 
@@ -52,7 +52,7 @@ def copy(outputs: Path, tmp_path: Path) -> Path:
 
 def reader(folder: Path, guard: Guard | None = None) -> PageServer:
     """The reader over a folder."""
-    return PageServer(site(Reader(Shelf(folder)).routes(), guard or Guard()))
+    return PageServer(create_app(Reader(Shelf(folder)).page_routes(), guard or Guard()))
 
 
 def found_in(server: PageServer, run: str, query: str) -> str:

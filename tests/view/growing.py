@@ -14,8 +14,8 @@ from pathlib import Path
 import polars as pl
 
 from folkmoot.engine.journal.journal import JournalReader
-from folkmoot.engine.journal.journal_file import COLUMNS, open_file
-from folkmoot.engine.session.folder_access import HOLDER
+from folkmoot.engine.journal.journal_file import COLUMNS, open_for_writing
+from folkmoot.engine.session.folder_access import HOLDER_FILE
 from folkmoot.provenance import Source, Span
 from folkmoot.storage.provenance_table import PROVENANCE, pack_spans
 from folkmoot.storage.run_folder import (
@@ -25,11 +25,11 @@ from folkmoot.storage.run_folder import (
     LOG_LINES,
     MANIFEST,
     PLAN,
-    STUDY_FILE,
+    STUDY_FILE_NAME,
     TABLES,
     RunFolder,
 )
-from folkmoot.storage.table_buffer import Recording, RowFile
+from folkmoot.storage.table_buffer import RowFile, TableBuffer
 
 CELLS = ", ".join(("number", *COLUMNS, "content", "seal"))
 
@@ -45,19 +45,19 @@ class Growing:
 
     def hold(self) -> None:
         who = {"pid": os.getpid(), "host": socket.gethostname(), "since": "2026-01-01T00:00:00Z"}
-        (self.folder / HOLDER).write_text(json.dumps(who))
+        (self.folder / HOLDER_FILE).write_text(json.dumps(who))
 
     def let_go(self) -> None:
-        (self.folder / HOLDER).unlink()
+        (self.folder / HOLDER_FILE).unlink()
 
     def begin(self, *names: str) -> None:
         """Its files up to the first call, or some of them."""
-        for name in names or (STUDY_FILE, LOG, LOG_LINES, PLAN):
+        for name in names or (STUDY_FILE_NAME, LOG, LOG_LINES, PLAN):
             shutil.copy(self.finished / name, self.folder / name)
 
     def journal(self, rows: int) -> int:
         """As many of the rows as that in its journal; how many the finished one has."""
-        with closing(open_file(self.folder / JOURNAL)) as db, db:
+        with closing(open_for_writing(self.folder / JOURNAL)) as db, db:
             db.execute("ATTACH ? AS whole", (str(self.finished / JOURNAL),))
             db.execute("INSERT OR IGNORE INTO texts SELECT hash, text FROM whole.texts")
             db.execute(
@@ -70,22 +70,22 @@ class Growing:
     def record(self) -> None:
         """The rows that its process has recorded of these replies."""
         with JournalReader(self.folder / JOURNAL) as journal:
-            done = journal.addresses()
+            done = journal.list_addresses()
         run, file = RunFolder(self.finished), RowFile(self.folder)
-        recordings = [Recording(name, file) for name in ("answers", "utterances", PROVENANCE)]
+        recordings = [TableBuffer(name, file) for name in ("answers", "utterances", PROVENANCE)]
         for recording in recordings:
-            rows = run.table(recording.name)
+            rows = run.read_table(recording.name)
             if "address" in rows.columns:
                 rows = rows.filter(pl.col("address").is_in([*done, ""]))
             for row in _packed(rows) if recording.name == PROVENANCE else rows.to_dicts():
-                recording.add(row)
-        file.write(recordings)
+                recording.add_row(row)
+        file.write_rows(recordings)
         file.close()
 
     def life(self) -> Iterator[str]:
         """Its states, one after another; each by name."""
         yield "nothing"
-        for name in (STUDY_FILE, LOG, LOG_LINES):
+        for name in (STUDY_FILE_NAME, LOG, LOG_LINES):
             self.begin(name)
             yield name
         (self.folder / JOURNAL).touch()
@@ -114,7 +114,7 @@ class Growing:
         for name in (CODEBOOK, MANIFEST):
             shutil.copy(self.finished / name, self.folder / name)
             yield name
-        RowFile(self.folder).remove()
+        RowFile(self.folder).remove_file()
         self.let_go()
         yield "its end"
 

@@ -6,8 +6,8 @@ import json
 
 from folkmoot import Choice, Speaker, Study, StudyConfig
 from folkmoot.engine.session.session import Scope, Session
-from folkmoot.models.request import Request
-from folkmoot.storage.findings import Finding, Grid
+from folkmoot.models.request import ModelRequest
+from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.rows import Row
 from folkmoot.storage.run_folder import RunFolder
 
@@ -45,7 +45,7 @@ async def protocol(session: Session[Config]) -> None:
 
     async def one(scope: Scope, who: str) -> None:
         speaker = Speaker(who, BAD, "participant", f"You are {BAD}.")
-        choice = await scope.ask(speaker, BAD, answer=Choice([BAD, "no"]))
+        choice = await scope.ask(speaker, BAD, answer_type=Choice([BAD, "no"]))
         said = await scope.ask(speaker, BAD)
         about = {"group": ROOM, "name": BAD}
         scope.record(Participant(participant_id=who, condition=BAD, persona=BAD * 3, **about))
@@ -56,10 +56,10 @@ async def protocol(session: Session[Config]) -> None:
         )
         scope.record("votes", {"group": ROOM, "participant_id": who, "vote": str(choice)})
 
-    await session.at(ROOM).each([WHO, "plain"], one)
+    await session.child(ROOM).map([WHO, "plain"], one)
 
 
-def answer(request: Request, address: str) -> str:
+def answer(request: ModelRequest, address: str) -> str:
     if address.endswith("ask0"):
         return BAD
     return json.dumps({BAD: BAD}) if "plain" in address else BAD
@@ -67,8 +67,8 @@ def answer(request: Request, address: str) -> str:
 
 def findings(_run: RunFolder) -> list[Finding]:
     return [
-        Finding("bad", BAD, BAD, Grid((BAD,), ((BAD,),), BAD), notes=(BAD,), headline=True),
-        Finding("alarm", BAD, BAD, Grid((), ()), headline=True, alarms=(BAD,)),
+        Finding("bad", BAD, BAD, ResultTable((BAD,), ((BAD,),), BAD), notes=(BAD,), headline=True),
+        Finding("alarm", BAD, BAD, ResultTable((), ()), headline=True, alarms=(BAD,)),
     ]
 
 

@@ -12,27 +12,27 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import folkmoot
-from folkmoot.engine.seats.seat_manager import Desk
+from folkmoot.engine.seats.seat_manager import SeatManager
 from folkmoot.view import seat
 
 
 def main(study: str, out: str, late: str) -> None:
-    serving = seat.host(say=lambda line: print(line, flush=True))
+    serving = seat.build_seat_host(say=lambda line: print(line, flush=True))
 
-    async def use_up_time(desk: Desk) -> None:
+    async def use_up_time(desk: SeatManager) -> None:
         while True:
             await asyncio.sleep(0.05)
             with suppress(OSError):
                 name = Path(late).read_text()
                 for chair in desk:
-                    question = desk.shown(chair)
+                    question = desk.current_question(chair)
                     if chair.place.name == name and question is not None:
                         question.left = 0.0
-                        desk.tick()
+                        desk.advance_clock()
                         Path(late).unlink()
 
     @asynccontextmanager
-    async def host(desk: Desk) -> AsyncIterator[None]:
+    async def host(desk: SeatManager) -> AsyncIterator[None]:
         async with serving(desk):
             task = asyncio.ensure_future(use_up_time(desk))
             yield

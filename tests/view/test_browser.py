@@ -18,9 +18,9 @@ from playwright.sync_api import Browser, Page, expect
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from folkmoot.engine.study.study import registered
+from folkmoot.engine.study.study import registered_studies
 from folkmoot.storage.run_folder import MANIFEST, RunFolder
-from folkmoot.view.site import Guard, site
+from folkmoot.view.site import Guard, create_app
 from tests.servers.pages import PageServer
 from tests.view.conftest import found_in, reader
 from tests.view.growing import Growing
@@ -99,13 +99,13 @@ def test_the_call_behind_an_utterance_opens_in_place(open_page: Page, served: Pa
 
 def prompt_with_most_sources(run: RunFolder) -> str:
     """The address of a call with texts of many kinds, other speakers' among them."""
-    spans = run.table("provenance").filter(pl.col("message").count().over("address") < 60)
+    spans = run.read_table("provenance").filter(pl.col("message").count().over("address") < 60)
     said = (pl.col("kind") == "utterance").any()
     calls = spans.group_by("address").agg(pl.col("kind").n_unique(), said.alias("said"))
     return str(calls.sort("said", "kind", "address", descending=[True, True, False])["address"][0])
 
 
-@pytest.mark.parametrize("study", sorted(registered()))
+@pytest.mark.parametrize("study", sorted(registered_studies()))
 def test_a_prompt_by_source_is_accessible_and_leads_to_a_reply(
     open_page: Page, outputs: Path, served: PageServer, study: str
 ) -> None:
@@ -123,8 +123,8 @@ def test_a_prompt_by_source_is_accessible_and_leads_to_a_reply(
     open_page.keyboard.press("Enter")
     expect(open_page.locator("main p > code").first).to_have_text(target)
     run = RunFolder(outputs / study)
-    recorded = [*run.table("utterances").filter(address=target)["text"]]
-    recorded += [*run.table("answers").filter(address=target)["value"]]
+    recorded = [*run.read_table("utterances").filter(address=target)["text"]]
+    recorded += [*run.read_table("answers").filter(address=target)["value"]]
     assert any(words.split("\n")[0] in text for text in recorded if text)
 
 
@@ -212,7 +212,7 @@ def test_a_link_with_its_token_opens_from_another_sites_page(
     with reader(outputs, Guard(token="secret")) as server:
         link = f"{server.url}/run/town_hall/-/rooms?token=secret"
         there = Route("/", lambda _: HTMLResponse(f'<a href="{link}">your runs</a>'))
-        with PageServer(site([there], Guard())) as mail:
+        with PageServer(create_app([there], Guard())) as mail:
             page = browser.new_page()
             page.goto(mail.url.replace("127.0.0.1", "localhost"))  # another site than 127.0.0.1
             page.get_by_role("link", name="your runs").click()

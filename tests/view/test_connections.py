@@ -20,11 +20,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from folkmoot.engine.seats.seat_manager import Desk
-from folkmoot.engine.seats.seats import Playable, Seats
+from folkmoot.engine.seats.seat_manager import SeatManager
+from folkmoot.engine.seats.seats import Seat, SeatSettings
 from folkmoot.view.connections import ConnectionLimits, group_of, trust_connection
-from folkmoot.view.seat import app
-from folkmoot.view.site import MAX_FORM_BYTES, Guard, site
+from folkmoot.view.seat import create_seat_app
+from folkmoot.view.site import MAX_FORM_BYTES, Guard, create_app
 from tests.servers.pages import PageServer
 from tests.view.asking import ask_text, served
 from tests.waiting import wait_until
@@ -82,7 +82,7 @@ async def plain(request: Request) -> Response:
 async def never(request: Request) -> Response:
     if request.query_params.get("token") == "valid":
         trust_connection(request.scope)
-        await asyncio.to_thread(request.app.state.go_on.wait, 60)
+        await asyncio.to_thread(request.app.state.go_on.seconds_until, 60)
     else:
         await request.body()
         await request.receive()  # until the connection ends
@@ -91,7 +91,7 @@ async def never(request: Request) -> Response:
 
 def small_app() -> Starlette:
     routes = [Route("/", plain, methods=["GET", "POST"]), Route("/never", never)]
-    made = site(routes, Guard(methods=frozenset({"GET", "POST"}), links_hold_tokens=True))
+    made = create_app(routes, Guard(methods=frozenset({"GET", "POST"}), links_hold_tokens=True))
     made.state.go_on = threading.Event()
     return made
 
@@ -185,8 +185,10 @@ def test_whoever_has_a_token_may_wait_for_an_answer() -> None:
 def test_nothing_is_logged_for_mistakes_of_visitors(
     tmp_path: Path, sent: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    desk = Desk([Playable("p_1")], Seats(), tmp_path)
-    pages = app(desk, Guard(methods=frozenset({"GET", "HEAD", "POST"}), links_hold_tokens=True))
+    desk = SeatManager([Seat("p_1")], SeatSettings(), tmp_path)
+    pages = create_seat_app(
+        desk, Guard(methods=frozenset({"GET", "HEAD", "POST"}), links_hold_tokens=True)
+    )
     with PageServer(pages) as server:
         for _ in range(20):
             with strangers(server.port, sent, 1) as (mistaken,):
@@ -203,8 +205,8 @@ async def test_a_hundred_seats_behind_one_address_go_on_among_strangers(
 ) -> None:
     """Half-sent requests of each kind from the address of the seats, as many as the limit and
     more; each person comes, is asked, answers, and sees the end."""
-    places = [Playable(f"p_{n}") for n in range(100)]
-    async with served(tmp_path, Seats(), *places) as (desk, links):
+    places = [Seat(f"p_{n}") for n in range(100)]
+    async with served(tmp_path, SeatSettings(), *places) as (desk, links):
         port = urlsplit(links["p_0"]).port or 0
         bad = (HALF_HEAD, HALF_BODY % b"/seat/x/answer", HALF_BODY % b"/seat/x/agree")
         with ExitStack() as stack:
@@ -223,7 +225,7 @@ async def test_a_hundred_seats_behind_one_address_go_on_among_strangers(
                         visitor.post(f"{links[name]}/answer", data=form, allow_redirects=False)
                     )
                     assert (await question.reply).text == "Calm streets."
-                    desk.take_back(question, stored=True)
+                    desk.withdraw_question(question, stored=True)
                     async with await sending as reply:
                         assert reply.status == 303
                     async with visitor.get(f"{links[name]}/news") as reply:
@@ -234,8 +236,10 @@ async def test_a_hundred_seats_behind_one_address_go_on_among_strangers(
 
 
 def test_a_form_that_is_too_long_or_does_not_say_is_not_read(tmp_path: Path) -> None:
-    desk = Desk([Playable("p_1")], Seats(), tmp_path)
-    pages = app(desk, Guard(methods=frozenset({"GET", "HEAD", "POST"}), links_hold_tokens=True))
+    desk = SeatManager([Seat("p_1")], SeatSettings(), tmp_path)
+    pages = create_seat_app(
+        desk, Guard(methods=frozenset({"GET", "HEAD", "POST"}), links_hold_tokens=True)
+    )
     with PageServer(pages) as server:
         for length in (str(MAX_FORM_BYTES + 1), "9" * 30, "-1"):
             asked = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)

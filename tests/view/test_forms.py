@@ -92,7 +92,7 @@ class Vote(BaseModel):
     other: float | None = None
 
 
-def labels(form: forms.Field) -> list[str]:
+def labels(form: forms.FormField) -> list[str]:
     return [label for label, _ in form.ways_out]
 
 

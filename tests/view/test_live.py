@@ -28,10 +28,10 @@ from folkmoot.storage.run_folder import (
     RunSoFar,
 )
 from folkmoot.storage.table_buffer import read_recordings
-from folkmoot.view.people import KEY, frame, people_of
-from folkmoot.view.person import person
-from folkmoot.view.rooms import in_room, room_columns, rooms
-from folkmoot.view.talk import drawer
+from folkmoot.view.people import KEY, people_frame, people_of
+from folkmoot.view.person import find_person
+from folkmoot.view.rooms import find_rooms, in_room, room_columns
+from folkmoot.view.talk import call_drawer
 from tests.servers.pages import PageServer
 from tests.view import tea
 from tests.view.conftest import found_in, reader
@@ -70,7 +70,7 @@ def recorded(folder: Path) -> int:
     """How many answers another process could read."""
     try:
         found = read_recordings(folder).get("answers")
-        return 0 if found is None else found.table().lazy().collect().height
+        return 0 if found is None else found.to_frame().lazy().collect().height
     except StorageError:  # it is being made
         return 0
 
@@ -185,10 +185,10 @@ def test_participants_pages_are_the_same_before_the_tables_are_written(
 ) -> None:
     finished = RunFolder(outputs / study)
     now = without_tables(finished, tmp_path / "x")
-    keys = frame(finished, people_of(finished)).select(KEY).collect()[KEY].to_list()
+    keys = people_frame(finished, people_of(finished)).select(KEY).collect()[KEY].to_list()
     for key in keys[:: max(1, len(keys) // 4)]:
-        known = {s.address for s in person(finished, key).talk if s.own}
-        assert {s.address for s in person(now, key).talk if s.own} == known, key
+        known = {s.address for s in find_person(finished, key).talk if s.own}
+        assert {s.address for s in find_person(now, key).talk if s.own} == known, key
 
 
 @pytest.mark.parametrize("study", ROOMS_OF)
@@ -199,14 +199,14 @@ def test_a_room_is_the_same_before_the_tables_are_written(
     now = without_tables(finished, tmp_path / "x")
     columns = room_columns(now)
     assert isinstance(now, RunSoFar) and columns == room_columns(finished)
-    assert rooms(now, columns) == rooms(finished, columns) != []
+    assert find_rooms(now, columns) == find_rooms(finished, columns) != []
     with JournalReader(now.path / JOURNAL) as journal:
-        for room in rooms(now, columns)[:3]:
+        for room in find_rooms(now, columns)[:3]:
             then, already = (in_room(r, journal, columns, room.key, {}) for r in (finished, now))
             # To whom a speaker responds is told when a study records it.
             assert [replace(line, reactions=()) for line in then] == already
             address = next(line.address for line in already if line.address)
-            assert drawer(now, journal, address) == drawer(finished, journal, address)
+            assert call_drawer(now, journal, address) == call_drawer(finished, journal, address)
 
 
 def test_an_open_room_moves_but_not_under_who_reads_in_it(

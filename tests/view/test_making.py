@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 import folkmoot
-from folkmoot.errors import RunPaused
-from folkmoot.report.document.front import Lane, Step
+from folkmoot.errors import RunPausedError
+from folkmoot.report.document.front import DesignLane, Step
 from folkmoot.storage.run_folder import MANIFEST, TABLES, RunFolder
 from folkmoot.view.making import make
 from folkmoot.view.overview import FINDINGS
-from folkmoot.view.run_list import standing
-from folkmoot.view.site import environment
+from folkmoot.view.run_list import run_standing
+from folkmoot.view.site import template_environment
 from tests.contract.small import small_study
 from tests.view.conftest import found_in, made_in, reader
 from tests.view.test_pages import Page
@@ -62,13 +62,13 @@ def test_a_deviation_from_the_plan_is_told(outputs: Path, tmp_path: Path) -> Non
 def paused(tmp_path: Path) -> Path:
     source = small_study("cross_pollination", tmp_path)
     folder = tmp_path / "outputs" / "paused"
-    with pytest.raises(RunPaused):
+    with pytest.raises(RunPausedError):
         folkmoot.run(source, model="synthetic", out=folder, overrides=("budget_calls=100",))
     return folder
 
 
 def test_a_paused_run_is_partial_and_can_be_read(paused: Path, tmp_path: Path) -> None:
-    found = standing(paused, "paused")
+    found = run_standing(paused, "paused")
     assert found.state == "paused" and "budget" in found.why
     text = made(paused, tmp_path)
     assert "the run is paused, figures cover 0 of 36 participants" in text
@@ -116,7 +116,7 @@ def test_while_findings_are_made_the_rest_of_the_page_is_there(
         finally:
             ended.set()
 
-    monkeypatch.setattr("folkmoot.view.overview._make", long)
+    monkeypatch.setattr("folkmoot.view.overview._make_overview", long)
     monkeypatch.setenv("XDG_CACHE_HOME", str(outputs.parent / "fresh"))
     with reader(outputs) as server:
         waiting = threading.Thread(target=server.get, args=("/run/town_hall/-/findings",))
@@ -132,9 +132,12 @@ def test_while_findings_are_made_the_rest_of_the_page_is_there(
 
 
 def test_an_arm_in_which_nobody_is_asked_says_so() -> None:
-    lanes = [Lane("C1, C2", "5 groups each", ()), Lane("C3", "", (Step("decision", ("wishes",)),))]
+    lanes = [
+        DesignLane("C1, C2", "5 groups each", ()),
+        DesignLane("C3", "", (Step("decision", ("wishes",)),)),
+    ]
     macro = '{% import "_parts.html.j2" as parts %}{{ parts.lanes(lanes, true) }}'
-    drawn = environment().from_string(macro).render(lanes=lanes)
+    drawn = template_environment().from_string(macro).render(lanes=lanes)
     first, second = drawn.split("<li>")[1:]
     assert "nothing is asked of participants" in first and "wishes" not in first
     assert "nothing is asked" not in second and "wishes" in second

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import folkmoot
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import RunFolder
 from tests.servers.pages import PageServer
 from tests.view import hostile
@@ -87,7 +87,7 @@ def hostile_run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     code = folder / "hostile.py"
     shutil.copy(Path(hostile.__file__), code)
     (folder / "study.yaml").write_text("study: ./hostile.py\n", "utf-8")
-    model = Scripted(hostile.answer)
+    model = ScriptedProvider(hostile.answer)
     return folkmoot.run(
         folder / "study.yaml", provider=model, out=folder / "outputs" / "bad 'run'", trust=True
     ).folder

@@ -15,10 +15,10 @@ import pytest
 import folkmoot
 from folkmoot import Session, Speaker, Study, StudyConfig
 from folkmoot.engine.journal.journal import JournalReader
-from folkmoot.models.scripted import Scripted
-from folkmoot.storage.run_folder import JOURNAL, cache_of
-from folkmoot.view.overview import made_of
-from folkmoot.view.search import INDEX, _expression, _marked
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.storage.run_folder import JOURNAL, cache_folder
+from folkmoot.view.overview import open_overview_cache
+from folkmoot.view.search import INDEX, _mark_matches, _query_expression
 from tests.servers.pages import PageServer
 from tests.view.conftest import found_in, reader
 
@@ -31,7 +31,9 @@ def count(page: str) -> int:
 
 def test_as_many_replies_are_found_as_the_journal_holds(copy: Path) -> None:
     with JournalReader(copy / JOURNAL) as journal:
-        replies = [e.reply for e in journal.entries("ask") if not e.address.startswith("coding/")]
+        replies = [
+            e.reply for e in journal.read_entries("ask") if not e.address.startswith("coding/")
+        ]
     with reader(copy.parent) as server:
         for word in ("price", "oven", "agree", "Moderator"):
             own = re.compile(rf"\b{word}", re.IGNORECASE)
@@ -84,7 +86,7 @@ def test_what_was_withdrawn_is_not_found_and_not_in_the_index(copy: Path) -> Non
         db.close()
         (copy / "amendments.jsonl").write_text("{}\n")
         assert before > 0 and count(found_in(server, "copy", "oven")) == 0
-    assert b"oven" not in (cache_of(copy) / INDEX).read_bytes()
+    assert b"oven" not in (cache_folder(copy) / INDEX).read_bytes()
 
 
 def everywhere(server: PageServer, query: str) -> str:
@@ -126,7 +128,9 @@ async def protocol(session: Session[StudyConfig]) -> None:
 def test_what_comes_after_the_last_words_and_half_characters_do_not_stop_it(
     tmp_path: Path,
 ) -> None:
-    model = Scripted(lambda _request, _address: '{"said": "half \\ud83d a wombat", "none": null}')
+    model = ScriptedProvider(
+        lambda _request, _address: '{"said": "half \\ud83d a wombat", "none": null}'
+    )
     study = Study("half", "Half", StudyConfig, protocol)
     folkmoot.run(study, {}, provider=model, out=tmp_path / "outputs" / "half")
     with reader(tmp_path / "outputs") as server:
@@ -136,15 +140,15 @@ def test_what_comes_after_the_last_words_and_half_characters_do_not_stop_it(
 
 
 def test_the_cache_is_outside_the_run_and_for_its_owner_alone(copy: Path) -> None:
-    folder = made_of(copy)
+    folder = open_overview_cache(copy)
     assert not folder.is_relative_to(copy) and folder.stat().st_mode & 0o077 == 0
 
 
 def test_the_last_word_may_be_a_beginning() -> None:
-    assert _expression('street "saf') == '"street" "saf"*'
-    assert _expression("") == _expression('"" * -') == ""
+    assert _query_expression('street "saf') == '"street" "saf"*'
+    assert _query_expression("") == _query_expression('"" * -') == ""
 
 
 def test_words_are_marked_and_the_rest_is_text() -> None:
-    marked = str(_marked("a <b>park</b> of parks", "park"))
+    marked = str(_mark_matches("a <b>park</b> of parks", "park"))
     assert marked == "a &lt;b&gt;<mark>park</mark>&lt;/b&gt; of <mark>parks</mark>"

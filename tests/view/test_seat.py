@@ -24,8 +24,8 @@ from playwright.async_api import Error as PlaywrightError
 import folkmoot
 from folkmoot import Run
 from folkmoot.engine.journal.journal import JournalReader
-from folkmoot.engine.seats.seat_manager import Desk
-from folkmoot.models.catalog import HUMAN
+from folkmoot.engine.seats.seat_manager import SeatManager
+from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view import seat
 from tests.default_signals import with_default_signals
@@ -75,17 +75,17 @@ class Table:
 
     def __init__(self, study: Path, out: Path, *seats: str, **options: object) -> None:
         self.links: dict[str, str] = {}
-        self.desk: Desk | None = None
+        self.desk: SeatManager | None = None
         self.now = 0.0
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        serving = seat.host(say=self._say)
+        serving = seat.build_seat_host(say=self._say)
 
         @asynccontextmanager
-        async def host(desk: Desk) -> AsyncIterator[None]:
+        async def host(desk: SeatManager) -> AsyncIterator[None]:
             self.desk, self._loop = desk, asyncio.get_running_loop()
             desk.clock = lambda: self.now
-            desk.tick()
+            desk.advance_clock()
             async with serving(desk):
                 self._ready.set()
                 yield
@@ -113,10 +113,10 @@ class Table:
         def tick() -> None:
             assert self.desk is not None
             (chair,) = (c for c in self.desk if c.place.name == name)
-            question = self.desk.shown(chair)
+            question = self.desk.current_question(chair)
             if question is not None:
                 question.left = 0.0
-            self.desk.tick()
+            self.desk.advance_clock()
             passed.set()
 
         assert self._loop is not None
@@ -192,11 +192,11 @@ def votes(tmp_path: Path) -> Path:
 def others_words(run: Path) -> list[str]:
     """Sentences that models said, which the one person in a run was never sent."""
     with JournalReader(run / "journal.sqlite") as journal:
-        asked = list(journal.entries("ask"))
+        asked = list(journal.read_entries("ask"))
     seen = "\n".join(
-        m["content"] for e in asked if e.model_asked == HUMAN for m in e.request["messages"]
+        m["content"] for e in asked if e.model_asked == HUMAN_MODEL for m in e.request["messages"]
     )
-    others = (e.reply for e in asked if e.model_asked != HUMAN)
+    others = (e.reply for e in asked if e.model_asked != HUMAN_MODEL)
     said = [s for reply in others for s in re.split(r"(?<=[.!?])\s", reply)]
     return [s for s in said if len(s.split()) > 5 and s not in seen]
 
@@ -236,7 +236,7 @@ async def test_from_vote_to_vote_in_the_adversarial_arm(votes: Path) -> None:
     with JournalReader(run.path / "journal.sqlite") as journal:
         sent = [
             m["content"]
-            for e in journal.entries("ask")
+            for e in journal.read_entries("ask")
             if e.address in set(mine["address"])
             for m in e.request["messages"]
         ]
@@ -299,7 +299,7 @@ async def test_three_people_in_a_focus_group(tmp_path: Path) -> None:
     assert set(by[3]["missing"]) == {"withdrawn"}
     assert by[4]["missing"].null_count() == by[4].height
     with JournalReader(run.path / "journal.sqlite") as journal:
-        everything = json.dumps([[e.reply, dict(e.request)] for e in journal.entries("ask")])
+        everything = json.dumps([[e.reply, dict(e.request)] for e in journal.read_entries("ask")])
     assert "porcelain" not in everything and OPINION in everything
 
 
@@ -353,7 +353,7 @@ async def test_an_answer_that_was_sent_survives_kill_9_and_the_link_stays(votes:
         process.send_signal(signal.SIGKILL)
         process.wait()
         with JournalReader(out / "journal.sqlite") as journal:
-            (kept,) = (e for e in journal.entries("ask") if e.model_asked == "human")
+            (kept,) = (e for e in journal.read_entries("ask") if e.model_asked == "human")
         assert kept.reply == chosen
         process, again = start("--resume")
         assert again == link
@@ -623,15 +623,15 @@ async def test_three_people_sit_through_a_crash_a_reload_a_time_limit_and_a_with
         await asyncio.to_thread(table.process.wait, 120)
     run = RunFolder(table.out)
     assert table.process.returncode == 0 and done == {"kill": True, "late": True}
-    answers = run.table("answers").filter(answered_by="human")
+    answers = run.read_table("answers").filter(answered_by="human")
     by = {n: answers.filter(speaker_id=n.split("/")[1]) for n in names}
     one, two, three = (by[n] for n in names)
     assert one["missing"].null_count() == one.height > 3
     assert two["missing"].drop_nulls().to_list() == ["timed out"]
     assert set(three["missing"]) == {"withdrawn"}
     with JournalReader(run.path / "journal.sqlite") as journal:
-        asked = [e.address for e in journal.entries("ask") if e.model_asked == "human"]
+        asked = [e.address for e in journal.read_entries("ask") if e.model_asked == "human"]
         assert len(asked) == len(set(asked))
-        everything = json.dumps([[e.reply, dict(e.request)] for e in journal.entries("ask")])
+        everything = json.dumps([[e.reply, dict(e.request)] for e in journal.read_entries("ask")])
     assert "porcelain" not in everything and OPINION in everything
     assert len(seen[names[0]]) == one.height  # every answer was sent once, and kept

@@ -18,8 +18,14 @@ import folkmoot
 from folkmoot import Choice, Json, Missing, Scope, Session, Speaker, Study, StudyConfig
 from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, NONE_OF_THESE, with_ways_out
 from folkmoot.conversation.choices import Number
-from folkmoot.engine.seats.seat_manager import CLOSED, WITHDRAWN, Chair, Desk, Question
-from folkmoot.engine.seats.seats import OwnCard, Playable, Seats
+from folkmoot.engine.seats.seat_manager import (
+    SEAT_CLOSED,
+    WITHDRAWN,
+    PendingQuestion,
+    SeatManager,
+    SeatState,
+)
+from folkmoot.engine.seats.seats import Seat, SeatSettings, SelfDescription
 from folkmoot.view import seat
 from folkmoot.view.seat import ANSWERED, GONE_ON, NOT_TICKED, STALE
 from tests.view.asking import asking, served
@@ -28,13 +34,13 @@ from tests.view.test_seat import changed, chromium, shows
 
 in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 OPTIONS = ("Close the centre", "Keep it open")
-Put = Callable[[Desk, Chair], Question]
+Put = Callable[[SeatManager, SeatState], PendingQuestion]
 KINDS: dict[str, Put] = {
     "choice": lambda desk, chair: asking(desk, chair, "Which?", "choice", OPTIONS),
     "number": lambda desk, chair: asking(desk, chair, "How sure?", "number", ("0", "100")),
     "text": lambda desk, chair: asking(desk, chair, "Why?", "text"),
     "own card": lambda desk, chair: asking(
-        desk, chair, "Who are you?", "json", schema=OwnCard.model_json_schema()
+        desk, chair, "Who are you?", "json", schema=SelfDescription.model_json_schema()
     ),
 }
 SENT = {
@@ -45,10 +51,10 @@ SENT = {
 }
 
 
-def put(desk: Desk, chair: Chair, kind: str) -> Question:
+def put(desk: SeatManager, chair: SeatState, kind: str) -> PendingQuestion:
     """A question whose answer is on the disk as soon as it is given."""
     question = KINDS[kind](desk, chair)
-    question.reply.add_done_callback(lambda _: desk.take_back(question, stored=True))
+    question.reply.add_done_callback(lambda _: desk.withdraw_question(question, stored=True))
     return question
 
 
@@ -65,9 +71,12 @@ async def fill(page: Page, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_double_click_answers_one_question(tmp_path: Path, kind: str) -> None:
     """Whatever comes next, the second click answers nothing that the person has not seen."""
-    async with chromium() as browser, served(tmp_path, Seats(), Playable("p_1")) as (desk, links):
+    async with (
+        chromium() as browser,
+        served(tmp_path, SeatSettings(), Seat("p_1")) as (desk, links),
+    ):
         (chair,) = desk
-        desk.agree(chair)
+        desk.record_consent(chair)
         page = await browser.new_page(viewport={"width": 800, "height": 900})
         for following, milliseconds in zip(KINDS, (0, 150, 250, 400), strict=True):
             first = put(desk, chair, kind)
@@ -85,14 +94,17 @@ async def test_a_double_click_answers_one_question(tmp_path: Path, kind: str) ->
             assert first.reply.done() and await shows(page) == second.id
             assert not second.reply.done()
             assert await page.locator("form.answer :checked").count() == 0
-            desk.take_back(second, stored=True)
+            desk.withdraw_question(second, stored=True)
 
 
 @in_a_browser
 async def test_a_double_click_withdraws_nobody_and_closes_no_seat(tmp_path: Path) -> None:
-    async with chromium() as browser, served(tmp_path, Seats(), Playable("p_1")) as (desk, links):
+    async with (
+        chromium() as browser,
+        served(tmp_path, SeatSettings(), Seat("p_1")) as (desk, links),
+    ):
         (chair,) = desk
-        desk.agree(chair)
+        desk.record_consent(chair)
         page = await browser.new_page()
         overview = links["All seats, for you alone"]
         for link, name in ((links["p_1"], "Leave and withdraw"), (overview, "Close")):
@@ -110,11 +122,13 @@ async def test_a_double_click_withdraws_nobody_and_closes_no_seat(tmp_path: Path
 
 
 @asynccontextmanager
-async def two_seats(folder: Path) -> AsyncIterator[tuple[Desk, list[Chair], dict[str, str]]]:
-    async with served(folder, Seats(), Playable("p_1"), Playable("p_2")) as (desk, links):
+async def two_seats(
+    folder: Path,
+) -> AsyncIterator[tuple[SeatManager, list[SeatState], dict[str, str]]]:
+    async with served(folder, SeatSettings(), Seat("p_1"), Seat("p_2")) as (desk, links):
         chairs = list(desk)
         for chair in chairs:
-            desk.agree(chair)
+            desk.record_consent(chair)
         yield desk, chairs, links
 
 
@@ -152,7 +166,7 @@ async def test_a_form_of_another_question_is_refused(tmp_path: Path, kind: str) 
         assert not now.reply.done()
         assert (await send(visitor, link, {"question": now.id, **declined}))[0] == 303
         assert now.reply.result().finish == f"refused:{DECLINED}"
-        desk.end(other, CLOSED)
+        desk.close_seat(other, SEAT_CLOSED)
         status, page = await send(visitor, links["p_2"] + "/answer", {"question": theirs.id})
         assert status == 409 and "This seat is closed" in page
 
@@ -168,7 +182,7 @@ async def test_the_first_of_two_answers_counts(tmp_path: Path) -> None:
             second = asyncio.ensure_future(send(visitor, links["p_1"] + "/answer", late))
             async with visitor.get(links["p_1"]) as reply:  # what was sent before has come
                 assert reply.status == 200
-            desk.take_back(question, stored=True)
+            desk.withdraw_question(question, stored=True)
             assert (await first)[0] == 303
             status, page = await second
             assert status == 409 and (ANSWERED in page or STALE in page)
@@ -205,7 +219,7 @@ async def test_what_cannot_be_undone_is_asked_for_and_refused_where_it_is_stale(
                 status, page = await send(visitor, link, sent)
                 assert status == 409 and says in page and chair.ended == ""
             assert (await send(visitor, link, {**await state(), **sure}))[0] == 303
-            assert chair.ended == (WITHDRAWN if what == "leave" else CLOSED)
+            assert chair.ended == (WITHDRAWN if what == "leave" else SEAT_CLOSED)
 
 
 class Opinion(BaseModel):
@@ -220,11 +234,11 @@ async def protocol(session: Session[StudyConfig]) -> None:
             Choice(OPTIONS), Choice(OPTIONS), Choice([*OPTIONS, "None of these"]),
             Number(0, 100), Number(0, 100), Json(Opinion, may_decline=True), Json(Opinion),
         ):  # fmt: skip
-            got = await scope.ask(speaker, "Well?", answer=answer)
+            got = await scope.ask(speaker, "Well?", answer_type=answer)
             said = got.reason if isinstance(got, Missing) else str(got)
             scope.record("got", {"participant_id": who, "said": said})
 
-    await session.at("vote").each(["p_1", "p_2"], one)
+    await session.child("vote").map(["p_1", "p_2"], one)
 
 
 @in_a_browser
@@ -244,7 +258,7 @@ async def test_people_have_ways_out_of_closed_answers(tmp_path: Path) -> None:
     running = asyncio.ensure_future(
         asyncio.to_thread(
             folkmoot.run, study, {}, out=tmp_path / "run", seats=("p_1",),
-            host=seat.host(say=say), model="synthetic",
+            host=seat.build_seat_host(say=say), model="synthetic",
         )
     )  # fmt: skip
     steps = [
@@ -303,13 +317,15 @@ async def test_a_refusal_speaks_to_people(tmp_path: Path) -> None:
             (asking(desk, chair, "?", "number", ("1", "7"), wanted=whole), {"a": "1.5"}),
             (asking(desk, chair, "?", "number", ("1", "7"), wanted=whole), {"a": "x"}),
             (
-                asking(desk, chair, "?", "json", wanted=Json(OwnCard), schema=BOUNDED),
+                asking(desk, chair, "?", "json", wanted=Json(SelfDescription), schema=BOUNDED),
                 {"a.agree_level": "9"},
             ),
             (asking(desk, chair, "?", "json", schema=BOUNDED), {"a.full_statement": "no"}),
             (asking(desk, chair, "?", "json", schema=BOUNDED), {"a.agree_level": "one"}),
             (
-                asking(desk, chair, "?", "json", wanted=Json(OwnCard), schema=json.loads("{}")),
+                asking(
+                    desk, chair, "?", "json", wanted=Json(SelfDescription), schema=json.loads("{}")
+                ),
                 {"a": '{"age": 9}'},
             ),
             (asking(desk, chair, "?", "choice", OPTIONS, wanted=Choice(OPTIONS)), {"a": "7"}),
@@ -322,4 +338,4 @@ async def test_a_refusal_speaks_to_people(tmp_path: Path) -> None:
                 assert status == 422 and told, told
                 for word in ("Reply", "reply", "JSON", "object", "schema", "Input", "type", "_"):
                     assert word not in told, told
-                desk.take_back(question, stored=True)
+                desk.withdraw_question(question, stored=True)

@@ -11,9 +11,9 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
 from folkmoot.conversation.transcript import Utterance
-from folkmoot.engine.seats.seat_manager import CLOSED, WITHDRAWN
-from folkmoot.engine.seats.seats import Playable, Seats
-from folkmoot.models.request import Json
+from folkmoot.engine.seats.seat_manager import SEAT_CLOSED, WITHDRAWN
+from folkmoot.engine.seats.seats import Seat, SeatSettings
+from folkmoot.models.request import JsonObject
 from folkmoot.view.seat import NOT_TICKED
 from tests.view.asking import asking, served
 from tests.view.conftest import CHROMIUM
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this ma
 SHOTS = os.environ.get("FOLKMOOT_SCREENSHOTS")
 BAD = "<img src=x onerror=alert(1)><script>alert(2)</script>{{ 7 * 7 }}\u202e</textarea>"
 OPTIONS = ("Close the centre to cars", "Keep it open, with fewer parking places", "Neither")
-FORM: Json = {
+FORM: JsonObject = {
     "title": "Turn",
     "type": "object",
     "properties": {
@@ -56,8 +56,8 @@ async def no_markup(page: Page, alerts: list[str]) -> None:
 
 async def test_hostile_words_are_words_in_every_place(tmp_path: Path) -> None:
     """Whoever wrote it: the study, its settings, another participant, or the person."""
-    settings = Seats(consent=BAD, debriefing=BAD, completion_code=BAD)
-    bad_form: Json = {
+    settings = SeatSettings(consent=BAD, debriefing=BAD, completion_code=BAD)
+    bad_form: JsonObject = {
         "title": BAD,
         "type": "object",
         "properties": {
@@ -67,7 +67,7 @@ async def test_hostile_words_are_words_in_every_place(tmp_path: Path) -> None:
         "required": [BAD],
     }
     alerts: list[str] = []
-    place = Playable("p_1", condition=BAD)
+    place = Seat("p_1", condition=BAD)
     async with chromium() as browser, served(tmp_path, settings, place) as (desk, links):
         page = await browser.new_page()
         page.on("dialog", lambda dialog: alerts.append(dialog.message))
@@ -76,7 +76,7 @@ async def test_hostile_words_are_words_in_every_place(tmp_path: Path) -> None:
         await page.goto(links["p_1"] + f"?PROLIFIC_PID={'a' * 300}<b>")
         await no_markup(page, alerts)
         await expect(page.locator("main")).to_contain_text("vendors process it: openai/gpt-4o.")
-        desk.agree(chair)
+        desk.record_consent(chair)
         said = tuple(Utterance(who, BAD, BAD) for who in ("A", "B", "p_1"))
         kinds = (("text", (), None), ("choice", (BAD, "x"), None), ("json", (), bad_form))
         for kind, offered, schema in kinds:
@@ -94,10 +94,10 @@ async def test_hostile_words_are_words_in_every_place(tmp_path: Path) -> None:
             await page.get_by_role("alert").wait_for()  # the form with what was sent, and why not
             await no_markup(page, alerts)
             await page.goto("about:blank")  # a page that is open follows the desk by itself
-            desk.take_back(question, stored=True)
+            desk.withdraw_question(question, stored=True)
         await page.goto(links["All seats, for you alone"])
         await no_markup(page, alerts)
-        desk.end(chair, "done")
+        desk.close_seat(chair, "done")
         await page.goto(links["p_1"])
         await no_markup(page, alerts)
         assert await page.locator("strong.code").text_content() == BAD.replace("\u202e", "")
@@ -123,10 +123,10 @@ async def test_a_picture_is_shown_and_nothing_else_is_loaded(tmp_path: Path) -> 
     port = server.sockets[0].getsockname()[1]
     shown, other = f"http://127.0.0.1:{port}/plan,1.png", f"http://127.0.0.1:{port}/other.png"
     said = (Utterance("A", f"Look at ![this]({other})", "Mara"),)
-    timed = Seats(minutes=3)
-    async with chromium() as browser, served(tmp_path, timed, Playable("p_1")) as (desk, links):
+    timed = SeatSettings(minutes=3)
+    async with chromium() as browser, served(tmp_path, timed, Seat("p_1")) as (desk, links):
         (chair,) = desk
-        desk.agree(chair)
+        desk.record_consent(chair)
         put = asking(
             desk, chair, f"Here is the plan: {shown} Well?", "text", said=said, images=(shown,)
         )
@@ -153,20 +153,20 @@ async def test_a_picture_is_shown_and_nothing_else_is_loaded(tmp_path: Path) -> 
 
 async def test_the_overview_moves_by_itself(tmp_path: Path) -> None:
     """Who comes, is asked, answers and leaves is seen without a reload, until nobody is left."""
-    places = (Playable("p_1"), Playable("p_2", condition="acp"))
-    async with chromium() as browser, served(tmp_path, Seats(), *places) as (desk, links):
+    places = (Seat("p_1"), Seat("p_2", condition="acp"))
+    async with chromium() as browser, served(tmp_path, SeatSettings(), *places) as (desk, links):
         one, two = desk
         page = await browser.new_page()
         await page.goto(links["All seats, for you alone"])
         rows = page.locator("tbody tr")
         await expect(rows.nth(0)).to_contain_text("not here yet")
-        desk.agree(one)
+        desk.record_consent(one)
         await expect(rows.nth(0)).to_contain_text("waits")
         question = asking(desk, one, "Well?", "text")
         await expect(rows.nth(0)).to_contain_text("is asked")
         handed_in = asyncio.ensure_future(desk.answer(one, question, "Well."))
         await expect(rows.nth(0).locator("td").nth(2)).to_have_text("1")
-        desk.take_back(question, stored=True)
+        desk.withdraw_question(question, stored=True)
         assert await handed_in
         await rows.nth(1).get_by_role("link", name="Close").click()
         await page.get_by_role("button", name="Close the seat").click()
@@ -174,14 +174,14 @@ async def test_the_overview_moves_by_itself(tmp_path: Path) -> None:
         assert two.ended == ""
         await page.get_by_role("checkbox").check()
         await page.get_by_role("button", name="Close the seat").click()
-        await expect(rows.nth(1)).to_contain_text(CLOSED)
-        desk.end(one, WITHDRAWN)
+        await expect(rows.nth(1)).to_contain_text(SEAT_CLOSED)
+        desk.close_seat(one, WITHDRAWN)
         await expect(rows.nth(0)).to_contain_text(WITHDRAWN)
-        assert two.ended == CLOSED
+        assert two.ended == SEAT_CLOSED
 
 
 async def test_a_link_that_was_guessed_is_no_seat(tmp_path: Path) -> None:
-    async with chromium() as browser, served(tmp_path, Seats(), Playable("p_1")) as (_, links):
+    async with chromium() as browser, served(tmp_path, SeatSettings(), Seat("p_1")) as (_, links):
         page = await browser.new_page()
         link = links["p_1"]
         for wrong in (link[:-1], link + "x", link.replace("/seat/", "/seats/")):
@@ -195,19 +195,22 @@ async def test_a_link_that_was_guessed_is_no_seat(tmp_path: Path) -> None:
 async def test_a_draft_outlives_a_run_that_starts_again_and_no_answer(tmp_path: Path) -> None:
     """While the run replays what it knows people wait; then the same question comes with what was
     typed. Another question, and the end, clear it."""
-    async with chromium() as browser, served(tmp_path, Seats(), Playable("p_1")) as (desk, links):
+    async with (
+        chromium() as browser,
+        served(tmp_path, SeatSettings(), Seat("p_1")) as (desk, links),
+    ):
         (chair,) = desk
-        desk.agree(chair)
+        desk.record_consent(chair)
         page = await browser.new_page()
         question = asking(desk, chair, "Well?", "text")
         await page.goto(links["p_1"])
         box = page.locator("form.answer textarea")
         await box.fill("Half a thou")
-        desk.take_back(question, stored=False)
+        desk.withdraw_question(question, stored=False)
         await page.get_by_role("heading", name="Please wait").wait_for()
-        again = desk.put(question.address, question.request)
+        again = desk.enqueue(question.address, question.request)
         await expect(box).to_have_value("Half a thou")
-        desk.take_back(again, stored=True)
+        desk.withdraw_question(again, stored=True)
         await page.get_by_role("heading", name="Please wait").wait_for()
         asking(desk, chair, "And then?", "text")
         await expect(box).to_have_value("")
@@ -215,7 +218,7 @@ async def test_a_draft_outlives_a_run_that_starts_again_and_no_answer(tmp_path: 
         await page.wait_for_load_state()  # the page's script clears before that
         assert "Half a thou" not in await page.evaluate(kept)
         await box.fill("Half a word")
-        desk.end(chair, "done")
+        desk.close_seat(chair, "done")
         await page.get_by_role("heading", name="Thank you").wait_for()
         await page.wait_for_load_state()
         assert await page.evaluate(kept) == ""
@@ -224,14 +227,14 @@ async def test_a_draft_outlives_a_run_that_starts_again_and_no_answer(tmp_path: 
 @pytest.mark.nightly(part="pages")  # forty-four looks with axe
 async def test_every_page_of_a_seat_fits_and_is_for_everybody(tmp_path: Path) -> None:
     """axe finds nothing and nothing is wider than the screen: phone and desk, light and dark."""
-    settings = Seats(
+    settings = SeatSettings(
         consent="We study how people decide together.\n\nIt takes about 20 minutes.",
         debriefing="The others at the table were language models. Write to us with questions.",
         completion_code="C17XPQ",
         minutes=3,
     )
     folder = Path(SHOTS) if SHOTS else tmp_path
-    async with chromium() as browser, served(tmp_path, settings, Playable("p_1")) as (desk, links):
+    async with chromium() as browser, served(tmp_path, settings, Seat("p_1")) as (desk, links):
         (chair,) = desk
         page = await browser.new_page()
 
@@ -250,7 +253,7 @@ async def test_every_page_of_a_seat_fits_and_is_for_everybody(tmp_path: Path) ->
             await page.goto("about:blank")  # a page that is open follows the desk by itself
 
         await look("welcome")
-        desk.agree(chair)
+        desk.record_consent(chair)
         await look("waiting")
         asked = {
             "text": ("What would change in your street?", (), None),
@@ -261,14 +264,14 @@ async def test_every_page_of_a_seat_fits_and_is_for_everybody(tmp_path: Path) ->
         for kind, (prompt, offered, schema) in asked.items():
             question = asking(desk, chair, prompt, kind, offered, schema=schema)
             await look(kind)
-            desk.take_back(question, stored=True)
+            desk.withdraw_question(question, stored=True)
         question = asking(desk, chair, "One line on what matters most.", "text")
         question.left = 20.0
         await look("nudge")
         await look("leave", links["p_1"] + "/leave")
         await look("overview", links["All seats, for you alone"])
         await look("close", f"{links['All seats, for you alone']}/close?seat=p_1")
-        desk.end(chair, "done")
+        desk.close_seat(chair, "done")
         await look("end")
         chair.ended = WITHDRAWN
         await look("withdrawn")

@@ -14,11 +14,19 @@ import pytest
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.provenance import Source, Span
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
-from folkmoot.view.people import KEY, count_of, frame, matching, names_in, people_of, table_of
-from folkmoot.view.person import person
-from folkmoot.view.rooms import in_room, room_columns, rooms
+from folkmoot.view.people import (
+    KEY,
+    count_of,
+    filter_rows,
+    names_in,
+    people_frame,
+    people_of,
+    table_of,
+)
+from folkmoot.view.person import find_person
+from folkmoot.view.rooms import find_rooms, in_room, room_columns
 from folkmoot.view.sources import split_by_source
-from folkmoot.view.talk import asked, base_of, drawer, fields_of, place_of
+from folkmoot.view.talk import base_of, call_drawer, fields_of, hints_by_address, place_of
 from tests.view.conftest import reader
 
 ROOMS = {
@@ -41,10 +49,10 @@ def test_every_utterance_has_the_call_of_its_address(outputs: Path, study: str) 
     run = RunFolder(outputs / study)
     columns = room_columns(run)
     assert columns == ROOMS[study]
-    table = run.table("utterances")
-    answers = run.table("answers")
+    table = run.read_table("utterances")
+    answers = run.read_table("answers")
     with JournalReader(run.path / JOURNAL) as journal:
-        for room in rooms(run, columns):
+        for room in find_rooms(run, columns):
             lines = in_room(run, journal, columns, room.key, names_in(run, room.key))
             same = [pl.col(c).cast(pl.String) == v for c, v in zip(columns, room.key, strict=True)]
             rows = table.filter(*same)
@@ -65,7 +73,7 @@ def test_every_utterance_has_the_call_of_its_address(outputs: Path, study: str) 
             } == {*known.select("address", "speaker_id").iter_rows()}
             for line in lines:
                 assert line.prescribed == (line.address == "")
-                assert not line.address or drawer(run, journal, line.address) is not None
+                assert not line.address or call_drawer(run, journal, line.address) is not None
 
 
 def _room_of(run: Path, key: str, private: str = "&private=1") -> list[str]:
@@ -94,12 +102,12 @@ def test_a_silent_public_turn_is_public_and_a_private_thought_is_private(copy: P
 
 def test_a_prompt_is_drawn_by_source_and_leads_to_the_replies_in_it(outputs: Path) -> None:
     run = RunFolder(outputs / "cross_pollination")
-    spans = run.table("provenance")
+    spans = run.read_table("provenance")
     address = spans.filter(kind="utterance")["address"][-1]
     own = spans.filter(address=address)
     with reader(outputs) as server, JournalReader(run.path / JOURNAL) as journal:
         page = server.get(f"/run/cross_pollination/-/call?at={address}").text
-        found = drawer(run, journal, address)
+        found = call_drawer(run, journal, address)
         assert found is not None
         entry, prompt = found.tries[-1]
         for message, (role, pieces) in zip(entry.request["messages"], prompt.messages, strict=True):
@@ -154,15 +162,15 @@ def test_sources_in_sources_are_drawn_inside_and_out() -> None:
 def test_every_answer_of_a_participant_is_on_one_persons_page(outputs: Path, study: str) -> None:
     run = RunFolder(outputs / study)
     people = people_of(run)
-    assert people.keys == PEOPLE[study]
-    answers = run.table("answers").filter(role="participant")
+    assert people.key_columns == PEOPLE[study]
+    answers = run.read_table("answers").filter(role="participant")
     shared = answers.filter(speaker_id="session")  # level 1: one call speaks for all
     wanted = set(answers["address"]) - set(shared["address"])
     found: list[str] = []
-    keys = frame(run, people).select(KEY).collect()[KEY].to_list()
+    keys = people_frame(run, people).select(KEY).collect()[KEY].to_list()
     assert len(set(keys)) == len(keys) == count_of(run)
     for key in keys:
-        found += [said.address for said in person(run, key).talk if said.own]
+        found += [said.address for said in find_person(run, key).talk if said.own]
     assert set(found) == wanted
     if study != "negotiation":  # a preference is stated once for all conditions
         assert len(found) == len(wanted)
@@ -170,12 +178,12 @@ def test_every_answer_of_a_participant_is_on_one_persons_page(outputs: Path, stu
 
 def test_a_decision_has_its_outcome_and_what_stood_in_the_prompt(outputs: Path) -> None:
     run = RunFolder(outputs / "cross_pollination")
-    for row in run.table("participants").to_dicts():
-        found = person(run, row["participant_id"])
+    for row in run.read_table("participants").to_dicts():
+        found = find_person(run, row["participant_id"])
         first, last = found.decisions[0], found.decisions[-1]
         assert (first.outcome, last.outcome) == (row["initial_choice"], row["final_choice"])
         kinds = {s.kind for s in last.shown if s.texts}
-        exposure = run.table("exposure").filter(address=last.address)
+        exposure = run.read_table("exposure").filter(address=last.address)
         assert kinds == set(exposure.filter(pl.col("texts") > 0)["kind"])
         assert not any(s.wrong for d in found.decisions for s in d.shown)
 
@@ -191,7 +199,7 @@ def test_who_refers_to_whom_is_told_by_name_round_by_round(outputs: Path) -> Non
         for whom in many
     }
     names = {line.speaker_id: line.speaker for line in lines}
-    rows = run.table("references").filter(pl.col("discussion_id") == "set01_lv4").to_dicts()
+    rows = run.read_table("references").filter(pl.col("discussion_id") == "set01_lv4").to_dicts()
     assert (
         told
         == {
@@ -222,10 +230,10 @@ def test_a_column_that_was_renamed_is_read_in_older_runs(outputs: Path, tmp_path
     run = tmp_path / "run"
     (run / "tables").mkdir(parents=True)
     (run / "plan.json").write_text(json.dumps({}))
-    table = RunFolder(outputs / "town_hall").table("answers").rename({"parse_step": "rung"})
+    table = RunFolder(outputs / "town_hall").read_table("answers").rename({"parse_step": "rung"})
     table.write_parquet(run / "tables" / "answers.parquet")
     address = table["address"][0]
-    assert asked(RunFolder(run), [address])[address].parse_step == table["rung"][0]
+    assert hints_by_address(RunFolder(run), [address])[address].parse_step == table["rung"][0]
 
 
 @pytest.mark.parametrize(
@@ -242,7 +250,7 @@ def test_a_query_means_what_it_says(query: str, rows: list[int]) -> None:
         "none": [None, None, None],
     }  # fmt: skip
     frame_ = pl.LazyFrame(data, schema_overrides={"none": pl.String}).with_row_index("at")
-    assert matching(frame_, query).collect()["at"].to_list() == rows
+    assert filter_rows(frame_, query).collect()["at"].to_list() == rows
 
 
 def test_pages_of_the_table_hold_everybody_once(outputs: Path) -> None:
@@ -256,7 +264,7 @@ def test_pages_of_the_table_hold_everybody_once(outputs: Path) -> None:
 
 def test_who_has_such_a_row_in_another_table_is_found(outputs: Path) -> None:
     run = RunFolder(outputs / "town_hall")
-    rounds = run.table("rounds")
+    rounds = run.read_table("rounds")
     stance = rounds["overall_stance"][0]
     having = rounds.filter(pl.col("overall_stance") == stance)
     wanted = {f"{d}/{a}" for d, a in having.select("discussion_id", "agent_id").iter_rows()}
@@ -270,7 +278,7 @@ def test_who_has_such_a_row_in_another_table_is_found(outputs: Path) -> None:
 
 def test_people_are_sorted_by_the_mean_of_their_rows(outputs: Path) -> None:
     run = RunFolder(outputs / "focus_group")
-    means = run.table("intents").group_by("group", "persona_id").agg(pl.col("score").mean())
+    means = run.read_table("intents").group_by("group", "persona_id").agg(pl.col("score").mean())
     wanted = {f"{group}/{who}": mean for group, who, mean in means.iter_rows()}
     found = table_of(run, "", "-intents.score", 0, 1000)
     assert {key: row["intents.score"] for key, row in found.rows} == pytest.approx(wanted)

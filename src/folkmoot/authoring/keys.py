@@ -67,18 +67,18 @@ def walk_keys(keys: tuple[Key, ...], above: str = "") -> Iterator[tuple[str, Key
 def _keys_in(node: Mapping[str, Any], definitions: Mapping[str, Node]) -> tuple[Key, ...]:
     required = node.get("required", ())
     return tuple(
-        _key(name, below, definitions, required=name in required)
+        _build_key(name, below, definitions, required=name in required)
         for name, below in node.get("properties", {}).items()
     )
 
 
-def _key(name: str, node: Node, definitions: Mapping[str, Node], *, required: bool) -> Key:
+def _build_key(name: str, node: Node, definitions: Mapping[str, Node], *, required: bool) -> Key:
     variants = list(variants_of(node, definitions))
     examples = node.get("examples") or [UNSET]
-    nesting, inner = _inside(variants, definitions)
+    nesting, inner = _nested_keys(variants, definitions)
     return Key(
         name,
-        UNSET if required else _default(node, nesting, inner),
+        UNSET if required else _default_value(node, nesting, inner),
         examples[0],
         _describe_values(variants, definitions),
         with_unit(node.get("description", ""), node.get(UNIT, "")),
@@ -88,7 +88,7 @@ def _key(name: str, node: Node, definitions: Mapping[str, Node], *, required: bo
     )
 
 
-def _default(node: Node, nesting: Nesting, inner: tuple[Key, ...]) -> Any:
+def _default_value(node: Node, nesting: Nesting, inner: tuple[Key, ...]) -> Any:
     """The default; where a factory makes it, an empty list or the defaults of the keys inside."""
     if "default" in node:
         return node["default"]
@@ -98,7 +98,7 @@ def _default(node: Node, nesting: Nesting, inner: tuple[Key, ...]) -> Any:
     return {key.name: key.default for key in inner if not key.required}
 
 
-def _inside(
+def _nested_keys(
     variants: list[Node], definitions: Mapping[str, Node]
 ) -> tuple[Nesting, tuple[Key, ...]]:
     """The keys inside of the first alternative that has any."""
@@ -119,11 +119,13 @@ def _inside(
 
 def _describe_values(variants: list[Node], definitions: Mapping[str, Node]) -> str:
     """The values that a key takes, in words."""
-    words = [_describe(node, definitions) for node in variants if node.get("enum") != SWITCH_WORDS]
+    words = [
+        _describe_type(node, definitions) for node in variants if node.get("enum") != SWITCH_WORDS
+    ]
     return " or ".join(dict.fromkeys(word for word in words if word))
 
 
-def _describe(node: Node, definitions: Mapping[str, Node]) -> str:
+def _describe_type(node: Node, definitions: Mapping[str, Node]) -> str:
     if "const" in node:
         return f"`{node['const']}`"
     if "enum" in node:
@@ -135,7 +137,7 @@ def _describe(node: Node, definitions: Mapping[str, Node]) -> str:
         return "`true`, `false`"
     if kind in ("integer", "number"):
         noun = "whole number" if kind == "integer" else "number"
-        return " ".join(filter(None, (noun, _bounds(node))))
+        return " ".join(filter(None, (noun, _describe_bounds(node))))
     if kind == "array":
         return _describe_list(node, definitions)
     return "group of keys" if kind == "object" else "text"
@@ -153,7 +155,7 @@ def _describe_list(node: Node, definitions: Mapping[str, Node]) -> str:
     return f"list of {count}{' or '.join(words.get(one, one) for one in inner)}"
 
 
-def _bounds(node: Node) -> str:
+def _describe_bounds(node: Node) -> str:
     low, high = node.get("minimum"), node.get("maximum")
     above, below = node.get("exclusiveMinimum"), node.get("exclusiveMaximum")
     if low is not None and high is not None:

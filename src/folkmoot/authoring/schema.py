@@ -14,11 +14,13 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from folkmoot.engine.study.study import Study, registered
+from folkmoot.engine.study.study import Study, registered_studies
 from folkmoot.field_notes import ESSENTIAL, UNIT
 
 DIALECT = GenerateJsonSchema.schema_dialect
-SWITCH_WORDS = [f(word) for word in ("yes", "no", "on", "off") for f in (str.lower, str.title)]
+SWITCH_WORDS = [
+    function(word) for word in ("yes", "no", "on", "off") for function in (str.lower, str.title)
+]
 
 Node = dict[str, Any]  # a JSON Schema or a part of one
 
@@ -54,7 +56,9 @@ def study_file_schema(study: Study) -> Node:
         node.pop(ESSENTIAL, None)
         if unit := node.pop(UNIT, ""):
             node["description"] = with_unit(node.get("description", ""), unit)
-    if study.name in registered():  # else the file names the Python file that defines the type
+    if (
+        study.name in registered_studies()
+    ):  # else the file names the Python file that defines the type
         made["properties"]["study"] |= {"enum": [study.name]}
     return {"$schema": DIALECT, **made, "title": f"Folkmoot study file: {study.title}"}
 

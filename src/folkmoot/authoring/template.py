@@ -52,7 +52,9 @@ def study_file_template(study: Study, named: str = "") -> str:
     )
     rest = [key for key in keys if key not in essential]
     parts = {"": essential, "Further settings": [key for key in rest if key.name not in shared]}
-    parts |= {title: [k for k in rest if k.name in names] for title, names in sections.items()}
+    parts |= {
+        title: [key for key in rest if key.name in names] for title, names in sections.items()
+    }
     text = _BEGINNING.format(
         schema=schema_file_name(study), title=study.title, file=study_file_name(study)
     )
@@ -69,9 +71,9 @@ def new_files(study: Study, named: str = "") -> dict[str, str | bytes]:
     """The files of a new study: the study file with its JSON Schema, and those that the study type
     brings. A type that reads files of another kind, or brings a study file, has no template here.
     """
-    more = study.template()
+    more = study.template_files()
     name = study_file_name(study)
-    if study.load is not None or name in more:
+    if study.load_config is not None or name in more:
         return more
     return {
         name: study_file_template(study, named),
@@ -121,7 +123,7 @@ def _lines_of(key: Key, shown: Any, *, active: bool, start: str = "") -> Iterato
     elif key.inner and key.nesting == "list" and isinstance(value, list) and value:
         yield _Line(head, note, active)
         for number, entry in enumerate(value):
-            inner = key.inner if number == 0 else [k for k in key.inner if k.name in entry]
+            inner = key.inner if number == 0 else [key for key in key.inner if key.name in entry]
             yield from _group_lines(inner, entry, active=active, start=below, dash=True)
     elif isinstance(value, str) and "\n" in value:
         yield _Line(f"{head} |", note, active)

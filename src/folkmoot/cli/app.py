@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from folkmoot.cli.console import guarded
+from folkmoot.cli.console import with_error_handling
 from folkmoot.cli.options import (
     POOL,
     BatchOpt,
@@ -44,7 +44,7 @@ personas = typer.Typer(
 app.add_typer(personas)
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
@@ -53,9 +53,12 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def _root(
+def _root_options(
     _show_version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     pass
@@ -68,7 +71,7 @@ EXIT_CODES = (
 
 
 @app.command(epilog=EXIT_CODES)
-@guarded
+@with_error_handling
 def run(
     study: Annotated[
         Path | None, typer.Argument(help="Study file (YAML or workbook).", show_default=False)
@@ -191,7 +194,7 @@ def run(
 
 
 @app.command("try")
-@guarded
+@with_error_handling
 def try_(
     study: StudyArg,
     seat: Annotated[
@@ -212,7 +215,7 @@ def try_(
 
 
 @app.command()
-@guarded
+@with_error_handling
 def withdraw(
     run: RunArg,
     seat: Annotated[
@@ -239,7 +242,7 @@ def _one_file(study: Path | None, config: Path | None) -> Path:
 
 
 @app.command()
-@guarded
+@with_error_handling
 def check(
     study: StudyArg,
     model: ModelOpt = None,
@@ -261,7 +264,7 @@ def check(
 
 
 @app.command()
-@guarded
+@with_error_handling
 def new(
     kind: Annotated[
         str | None, typer.Argument(help="Study type; omit it to list all.", show_default=False)
@@ -301,7 +304,7 @@ def new(
 
 
 @app.command()
-@guarded
+@with_error_handling
 def schema(
     kind: Annotated[
         str | None, typer.Argument(help="Study type; omit it for all.", show_default=False)
@@ -317,7 +320,7 @@ def schema(
 
 
 @app.command()
-@guarded
+@with_error_handling
 def show(
     run: RunArg,
     id: Annotated[
@@ -341,7 +344,7 @@ def show(
 
 
 @app.command(epilog=EXIT_CODES)
-@guarded
+@with_error_handling
 def fork(
     run: RunArg,
     address: Annotated[
@@ -377,7 +380,7 @@ def fork(
     """Repeat a run with one reply changed: ask only what depends on it, take over the rest."""
     from folkmoot.cli.fork import fork_command
     from folkmoot.engine.run.execution import RunOptions
-    from folkmoot.engine.run.fork import Replacement
+    from folkmoot.engine.run.fork import ReplyReplacement
 
     options = RunOptions(out=out, concurrency=concurrency, budget=budget, key=key)
     if resume:
@@ -388,11 +391,13 @@ def fork(
     if address is None:
         hint = f"folkmoot show {run} ID --addresses lists them"
         raise InputError(Problem("name the address of a reply", hint=hint))
-    fork_command(run, address, Replacement(say, drop, model), options, trust=trust, repeats=repeats)
+    fork_command(
+        run, address, ReplyReplacement(say, drop, model), options, trust=trust, repeats=repeats
+    )
 
 
 @app.command()
-@guarded
+@with_error_handling
 def verify(
     run: RunArg,
     digest: Annotated[
@@ -415,7 +420,7 @@ def verify(
 
 
 @app.command()
-@guarded
+@with_error_handling
 def models(
     names: Annotated[
         list[str] | None,
@@ -438,7 +443,7 @@ def models(
 
 
 @app.command()
-@guarded
+@with_error_handling
 def report(
     run: RunArg,
     pdf: Annotated[bool, typer.Option("--pdf", help="Also write a PDF.")] = False,
@@ -450,7 +455,7 @@ def report(
 
 
 @app.command("controls", epilog=EXIT_CODES)
-@guarded
+@with_error_handling
 def control_run(
     run: RunArg,
     participants: Annotated[
@@ -500,7 +505,7 @@ def control_run(
 
 
 @app.command("codes", epilog=EXIT_CODES)
-@guarded
+@with_error_handling
 def code_texts(
     run: RunArg,
     coder: Annotated[
@@ -549,7 +554,7 @@ def code_texts(
 
 
 @app.command()
-@guarded
+@with_error_handling
 def export(
     run: RunArg,
     to: Annotated[str, typer.Option("--to", help="Format: csv, parquet, json or polis.")] = "csv",
@@ -568,7 +573,7 @@ def export(
 
 
 @app.command()
-@guarded
+@with_error_handling
 def compare(
     runs: Annotated[
         list[str],
@@ -591,7 +596,7 @@ def compare(
 
 
 @app.command()
-@guarded
+@with_error_handling
 def plan(
     study: StudyArg,
     out: Annotated[
@@ -608,7 +613,7 @@ def plan(
 ) -> None:
     """Write the preregistration of a study, with the digest of the plan that its run will seal."""
     from folkmoot.cli.results import plan_command
-    from folkmoot.cli.study_files import consent
+    from folkmoot.cli.study_files import ask_consent
     from folkmoot.engine.run.execution import RunOptions
 
     options = RunOptions(
@@ -617,13 +622,13 @@ def plan(
         limit=limit,
         budget=budget,
         seed=seed,
-        consent=consent(study, trust),
+        consent=ask_consent(study, trust),
     )
     plan_command(study, options, out, pdf=pdf)
 
 
 @app.command()
-@guarded
+@with_error_handling
 def power(
     study: StudyArg,
     set_: SetOpt = None,
@@ -674,7 +679,7 @@ def power(
 
 
 @app.command()
-@guarded
+@with_error_handling
 def view(
     folder: Annotated[
         Path | None,
@@ -697,7 +702,7 @@ def view(
 
 
 @app.command()
-@guarded
+@with_error_handling
 def studio(
     folder: Annotated[
         Path | None,
@@ -720,7 +725,7 @@ def studio(
 
 
 @personas.command("fetch")
-@guarded
+@with_error_handling
 def personas_fetch(
     url: Annotated[str | None, typer.Option("--url", help="Download from this address.")] = None,
     refresh: Annotated[bool, typer.Option("--refresh", help="Download again.")] = False,
@@ -732,9 +737,9 @@ def personas_fetch(
 
 
 @personas.command("build")
-@guarded
+@with_error_handling
 def personas_build(
-    n: Annotated[int, typer.Argument(min=1, help="How many personas to create.")],
+    count: Annotated[int, typer.Argument(min=1, help="How many personas to create.")],
     source: Annotated[
         str, typer.Option("--source", help="Source: quota, grounded, table or persona_hub.")
     ] = "quota",
@@ -749,11 +754,11 @@ def personas_build(
     """Create personas and add them to the pool."""
     from folkmoot.cli.personas import build_command
 
-    build_command(n, source, file, pool, model, 42 if seed is None else seed, key)
+    build_command(count, source, file, pool, model, 42 if seed is None else seed, key)
 
 
 @personas.command("migrate")
-@guarded
+@with_error_handling
 def personas_migrate(
     runs: Annotated[
         list[Path] | None, typer.Argument(help="Run folders; omit them for all under outputs/.")
@@ -767,7 +772,7 @@ def personas_migrate(
 
 
 @personas.command("list")
-@guarded
+@with_error_handling
 def personas_list(
     pool: PoolOpt = POOL,
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many to list.")] = 20,

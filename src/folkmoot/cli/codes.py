@@ -7,56 +7,58 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from folkmoot.cli.console import end_now, err, out, warn
+from folkmoot.cli.console import end_now, error_console, output_console, print_warning
 from folkmoot.cli.results import find_run
 from folkmoot.cli.run import KEY_WARNING, TerminalProgress
-from folkmoot.cli.study_files import consent
+from folkmoot.cli.study_files import ask_consent
 from folkmoot.cli.tables import print_findings
-from folkmoot.engine.run.event_loop import Stopper
+from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.errors import InputError, Problem
-from folkmoot.kit.coding import finding
-from folkmoot.kit.coding.post_hoc import code_afterwards
+from folkmoot.kit.coding import coding_finding
+from folkmoot.kit.coding.post_hoc import code_finished_run
 from folkmoot.kit.coding.sheet import read_sheet, write_sheet
-from folkmoot.measures.inference.estimates import plural
-from folkmoot.storage.run_folder import STUDY_FILE, RunFolder
+from folkmoot.measures.inference.estimates import format_count
+from folkmoot.storage.run_folder import STUDY_FILE_NAME, RunFolder
 
 
 def show_command(name: str) -> None:
     """Print who coded what, and how far coders agree."""
-    _print(find_run(name))
+    _print_finding(find_run(name))
 
 
 def code_command(name: str, coder: str, options: RunOptions, *, sample: bool, trust: bool) -> None:
     """Let a model code the texts of a finished run; a coding that stopped is resumed."""
     run = find_run(name)
     if options.key:
-        warn(KEY_WARNING)
-    progress = TerminalProgress(err())
-    allowed = consent(run.path / STUDY_FILE, trust)
+        print_warning(KEY_WARNING)
+    progress = TerminalProgress(error_console())
+    allowed = ask_consent(run.path / STUDY_FILE_NAME, trust)
     options = replace(options, progress=progress, consent=allowed)
     with progress:
-        code_afterwards(run, coder, options, sample=sample, stopper=Stopper(end_now))
-    _print(RunFolder(run.path))
+        code_finished_run(run, coder, options, sample=sample, stopper=RunStopper(end_now))
+    _print_finding(RunFolder(run.path))
 
 
 def sheet_command(name: str, path: Path, *, blind: bool) -> None:
     """Write a sheet for a person."""
     lines = write_sheet(find_run(name), path, blind=blind)
-    out().print(f"wrote {escape(str(path))} ({plural(lines, 'line')})", soft_wrap=True)
+    output_console().print(
+        f"wrote {escape(str(path))} ({format_count(lines, 'line')})", soft_wrap=True
+    )
 
 
 def read_command(name: str, path: Path, by: str) -> None:
     """Read a person's sheet into the run."""
     run = find_run(name)
     new = read_sheet(run, path, by)
-    out().print(f"{plural(len(new), 'amendment')} by {escape(by)}", soft_wrap=True)
-    _print(RunFolder(run.path))
+    output_console().print(f"{format_count(len(new), 'amendment')} by {escape(by)}", soft_wrap=True)
+    _print_finding(RunFolder(run.path))
 
 
-def _print(run: RunFolder) -> None:
-    found = finding(run)
+def _print_finding(run: RunFolder) -> None:
+    found = coding_finding(run)
     if found is None:
         hint = "only a study with codebooks records them"
         raise InputError(Problem(f"{run.path}: there are no texts to code", hint=hint))
-    print_findings(out(), [found])
+    print_findings(output_console(), [found])

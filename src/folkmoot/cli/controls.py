@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from folkmoot.cli.console import end_now, err, out, warn
+from folkmoot.cli.console import end_now, error_console, output_console, print_warning
 from folkmoot.cli.results import find_run
 from folkmoot.cli.run import KEY_WARNING, TerminalProgress
-from folkmoot.cli.study_files import consent
+from folkmoot.cli.study_files import ask_consent
 from folkmoot.cli.tables import print_findings
-from folkmoot.engine.run.event_loop import Stopper
+from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.kit.controls.asking import run_controls
 from folkmoot.kit.controls.findings import LONG, control_findings
-from folkmoot.storage.run_folder import STUDY_FILE, RunFolder
+from folkmoot.storage.run_folder import STUDY_FILE_NAME, RunFolder
 
 
 def controls_command(
@@ -24,10 +24,12 @@ def controls_command(
     resumed."""
     run = find_run(name)
     if options.key:
-        warn(KEY_WARNING)
-    progress = TerminalProgress(err())
-    options = replace(options, progress=progress, consent=consent(run.path / STUDY_FILE, trust))
+        print_warning(KEY_WARNING)
+    progress = TerminalProgress(error_console())
+    options = replace(
+        options, progress=progress, consent=ask_consent(run.path / STUDY_FILE_NAME, trust)
+    )
     with progress:
-        run_controls(run, settings, options, Stopper(end_now))
+        run_controls(run, settings, options, RunStopper(end_now))
     found = control_findings(RunFolder(run.path))
-    print_findings(out(), [finding for finding in found if finding.key not in LONG])
+    print_findings(output_console(), [finding for finding in found if finding.key not in LONG])

@@ -8,26 +8,32 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from folkmoot.cli.console import clean, end_now, err, out, warn
+from folkmoot.cli.console import (
+    end_now,
+    error_console,
+    output_console,
+    print_warning,
+    remove_control_characters,
+)
 from folkmoot.cli.results import find_grid, find_run
 from folkmoot.cli.run import KEY_WARNING, TerminalProgress, print_results
-from folkmoot.cli.study_files import consent
+from folkmoot.cli.study_files import ask_consent
 from folkmoot.cli.tables import print_findings, synthetic_panel
-from folkmoot.engine.run.event_loop import Stopper
+from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.fork import Replacement, fork_change, fork_run, resume_fork
+from folkmoot.engine.run.fork import ReplyReplacement, fork_change, fork_run, resume_fork
 from folkmoot.engine.run.fork_repeats import repeat_fork, resume_repeats
 from folkmoot.engine.run.grid import RunGrid
-from folkmoot.engine.study.study import study_of_run
-from folkmoot.errors import NothingUsable
-from folkmoot.measures.inference.estimates import plural
-from folkmoot.storage.run_folder import STUDY_FILE
+from folkmoot.engine.study.study import find_study_of_run
+from folkmoot.errors import NothingUsableError
+from folkmoot.measures.inference.estimates import format_count
+from folkmoot.storage.run_folder import STUDY_FILE_NAME
 
 
 def fork_command(
     name: str,
     address: str | None,
-    replacement: Replacement | None,
+    replacement: ReplyReplacement | None,
     options: RunOptions,
     *,
     trust: bool,
@@ -40,47 +46,54 @@ def fork_command(
         return
     run = find_run(name)
     if options.key:
-        warn(KEY_WARNING)
-    progress = TerminalProgress(err())
-    options = replace(options, progress=progress, consent=consent(run.path / STUDY_FILE, trust))
+        print_warning(KEY_WARNING)
+    progress = TerminalProgress(error_console())
+    options = replace(
+        options, progress=progress, consent=ask_consent(run.path / STUDY_FILE_NAME, trust)
+    )
     if repeats is not None and address is not None and replacement is not None:
         with progress:
-            grid = repeat_fork(run, address, replacement, repeats, options, Stopper(end_now))
+            grid = repeat_fork(run, address, replacement, repeats, options, RunStopper(end_now))
         _print_repeats(grid)
         return
     with progress:
         if address is None or replacement is None:
-            done = resume_fork(run, options, Stopper(end_now))
+            done = resume_fork(run, options, RunStopper(end_now))
         else:
-            done = fork_run(run, address, replacement, options, Stopper(end_now))
-    print_results(study_of_run(done), done, out())
+            done = fork_run(run, address, replacement, options, RunStopper(end_now))
+    print_results(find_study_of_run(done), done, output_console())
     change, told = fork_change(done), done.manifest["fork"]
     assert change is not None
-    out().print(
-        f"\n[bold]A fork of {escape(clean(change.run_id))}[/] at {escape(clean(change.address))}: "
-        f"{plural(told['asked'], 'call')} asked, {told['taken_over']:,} taken over\n"
+    output_console().print(
+        f"\n[bold]A fork of {escape(remove_control_characters(change.run_id))}[/] at "
+        f"{escape(remove_control_characters(change.address))}: "
+        f"{format_count(told['asked'], 'call')} asked, {told['taken_over']:,} taken over\n"
         f"Both talks side by side   folkmoot compare "
         f"{escape(os.path.normpath(done.path / change.run))} {escape(str(done.path))}",
         soft_wrap=True,
     )
-    if done.unusable:
-        raise NothingUsable(f"the fork has finished, but nothing is usable: {done.unusable}")
+    if done.unusable_reason:
+        raise NothingUsableError(
+            f"the fork has finished, but nothing is usable: {done.unusable_reason}"
+        )
 
 
 def _repeats_command(folder: Path, options: RunOptions, *, trust: bool) -> None:
-    progress = TerminalProgress(err())
-    cells = (folder / "cells").glob(f"*/{STUDY_FILE}")
-    asked = consent(next(cells, folder / STUDY_FILE), trust)
+    progress = TerminalProgress(error_console())
+    cells = (folder / "cells").glob(f"*/{STUDY_FILE_NAME}")
+    asked = ask_consent(next(cells, folder / STUDY_FILE_NAME), trust)
     with progress:
         grid = resume_repeats(folder, replace(options, progress=progress, consent=asked))
     _print_repeats(grid)
 
 
 def _print_repeats(grid: RunGrid) -> None:
-    from folkmoot.report.comparison.pooled import pooled
+    from folkmoot.report.comparison.pooled import pooled_findings
 
-    if any(run.synthetic for _, run in grid.finished().values()):
-        out().print(synthetic_panel())
-    print_findings(out(), [f for f in pooled(grid) if f.headline])
+    if any(run.is_synthetic for _, run in grid.finished_cells().values()):
+        output_console().print(synthetic_panel())
+    print_findings(
+        output_console(), [finding for finding in pooled_findings(grid) if finding.headline]
+    )
     where = escape(str(grid.path))
-    out().print(f"\n[bold]{where}[/]\nWrite the report      folkmoot report {where}")
+    output_console().print(f"\n[bold]{where}[/]\nWrite the report      folkmoot report {where}")

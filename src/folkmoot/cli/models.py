@@ -10,13 +10,30 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from folkmoot.cli.console import clean, err, out, warn
+from folkmoot.cli.console import (
+    error_console,
+    output_console,
+    print_warning,
+    remove_control_characters,
+)
 from folkmoot.cli.run import KEY_WARNING
 from folkmoot.errors import EXIT_INPUT, FolkmootError, InputError
-from folkmoot.models.api_keys import scrub
-from folkmoot.models.call_llm import EVERYDAY, ModelListing, call_llm, list_models, try_models
-from folkmoot.models.catalog import KNOWN, LOCAL, ON_THIS_MACHINE, VENDORS, resolve
-from folkmoot.models.prices import rate_for
+from folkmoot.models.api_keys import redact_keys
+from folkmoot.models.call_llm import (
+    DEFAULT_LISTED_MODELS,
+    ModelListing,
+    call_llm,
+    list_models,
+    try_models,
+)
+from folkmoot.models.catalog import (
+    KNOWN_MODELS,
+    LOCAL_MODEL,
+    SYNTHETIC_MODEL,
+    VENDORS,
+    resolve_model,
+)
+from folkmoot.models.prices import find_price
 
 QUESTION = "Which is larger, the sun or the moon? Answer with one word."
 
@@ -29,14 +46,18 @@ def models_command(
     if base_url and not names:
         raise InputError("--base-url needs the name of a model, e.g. openai/my-model")
     if key:
-        warn(KEY_WARNING)
+        print_warning(KEY_WARNING)
     if trying and len(names) == 1:
         _ask_one(names[0], key, base_url)
     elif trying:
-        err().print("[dim]Making one small call to each model whose key is set …[/]")
-        _print_tried(try_models(names or EVERYDAY, endpoints))
+        error_console().print("[dim]Making one small call to each model whose key is set …[/]")
+        _print_tried(try_models(names or DEFAULT_LISTED_MODELS, endpoints))
     else:
-        _print_list(list_models(names or tuple(dict.fromkeys((*EVERYDAY, *KNOWN))), endpoints))
+        _print_list(
+            list_models(
+                names or tuple(dict.fromkeys((*DEFAULT_LISTED_MODELS, *KNOWN_MODELS))), endpoints
+            )
+        )
 
 
 def _print_list(listed: Sequence[ModelListing]) -> None:
@@ -46,8 +67,8 @@ def _print_list(listed: Sequence[ModelListing]) -> None:
     table.add_column("$ out", justify="right")
     table.add_column("key")
     for one in listed:
-        table.add_row(escape(one.name), *_price(one), _key(one))
-    console = out()
+        table.add_row(escape(one.name), *_format_price(one), _format_key_state(one))
+    console = output_console()
     console.print(table)
     console.print("$: US dollars per million tokens. All others are [bold]provider/model[/], with:")
     console.print("  " + ", ".join(VENDORS))
@@ -64,30 +85,30 @@ def _print_tried(tried: Sequence[ModelListing]) -> None:
     table.add_column("asked at", overflow="fold")
     table.add_column("result", overflow="fold")
     for one in tried:
-        table.add_row(escape(one.name), escape(one.base_url), _result(one))
-    out().print(table)
+        table.add_row(escape(one.name), escape(one.base_url), _format_result(one))
+    output_console().print(table)
     if any(one.ok is False for one in tried):
         raise typer.Exit(EXIT_INPUT)
 
 
-def _result(one: ModelListing) -> Text:
+def _format_result(one: ModelListing) -> Text:
     if one.ok is None:
         return Text(f"not tried: {one.error or f'{one.key_variable} is not set'}", style="dim")
     if one.ok:
         return Text(f"answers, {one.latency_s or 0:.2f} s", style="green")
-    return Text(clean(scrub(one.error)), style="red")
+    return Text(remove_control_characters(redact_keys(one.error)), style="red")
 
 
-def _price(one: ModelListing) -> tuple[str, str]:
-    rate = rate_for(resolve(one.canonical))
+def _format_price(one: ModelListing) -> tuple[str, str]:
+    rate = find_price(resolve_model(one.canonical))
     if rate is None:
         return "unknown", "unknown"
-    if resolve(one.canonical).provider in (LOCAL, ON_THIS_MACHINE):
+    if resolve_model(one.canonical).provider in (SYNTHETIC_MODEL, LOCAL_MODEL):
         return "0", "0"
     return f"{rate.input_usd * 1e6:,.2f}", f"{rate.output_usd * 1e6:,.2f}"
 
 
-def _key(one: ModelListing) -> str:
+def _format_key_state(one: ModelListing) -> str:
     if one.key_set:
         return f"[green]{escape(one.key_variable)} is set[/]"
     if one.usable:
@@ -98,13 +119,16 @@ def _key(one: ModelListing) -> str:
 
 
 def _ask_one(name: str, key: str | None, base_url: str | None) -> None:
-    console = out()
+    console = output_console()
     console.print(f"[dim]Asking {escape(name)}:[/] {escape(QUESTION)}", soft_wrap=True)
     try:
         text = call_llm(name, [], QUESTION, base_url=base_url, api_key=key)
     except InputError:
         raise
     except FolkmootError as error:
-        console.print(f"[red]{escape(clean(scrub(str(error), [key])))}[/]", soft_wrap=True)
+        console.print(
+            f"[red]{escape(remove_control_characters(redact_keys(str(error), [key])))}[/]",
+            soft_wrap=True,
+        )
         raise typer.Exit(EXIT_INPUT) from error
-    console.print(f"[bold]{escape(clean(text))}[/]")
+    console.print(f"[bold]{escape(remove_control_characters(text))}[/]")

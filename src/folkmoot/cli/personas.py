@@ -11,27 +11,32 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
-from folkmoot.cli.console import clean, err, out, warn
+from folkmoot.cli.console import (
+    error_console,
+    output_console,
+    print_warning,
+    remove_control_characters,
+)
 from folkmoot.cli.run import KEY_WARNING, TerminalProgress
 from folkmoot.cli.study_files import print_models_note
 from folkmoot.cli.tables import GridView
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.runner import from_python, run_study
+from folkmoot.engine.run.runner import run_study, study_from_settings
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import InputError
-from folkmoot.hints import shortened
+from folkmoot.hints import shorten
 from folkmoot.kit.base_personas import BasePersonaRow
-from folkmoot.people.enrichment import enrich, key_of
+from folkmoot.people.enrichment import enrich_persona, key_of
 from folkmoot.people.persona import Persona
-from folkmoot.people.pool import Pool, migrate
-from folkmoot.people.sources import find_maker, makers, persona_hub, table
+from folkmoot.people.pool import Pool, migrate_personas
+from folkmoot.people.sources import find_persona_source, installed_sources, persona_hub, table
 from folkmoot.people.sources.grounded import PersonaGenerator
 from folkmoot.people.sources.grounded.panel import read_panel
 from folkmoot.randomness import digest, generator
-from folkmoot.storage.findings import Grid
+from folkmoot.storage.findings import ResultTable
 from folkmoot.storage.run_folder import OUTPUTS
 
 PEOPLE = "personas.json"
@@ -48,23 +53,25 @@ def run_name(lines: Sequence[str]) -> str:
     return f"personas-{digest(*lines, size=5).hex()}"
 
 
-async def build(session: Session) -> None:
+async def build_personas(session: Session) -> None:
     """Two calls for each line; a persona that cannot be created is left out with a warning."""
     config = session.config
     assert isinstance(config, BuildConfig)
 
-    async def one(scope: Scope, line: str) -> Persona | Missing:
-        return await enrich(line, scope)
+    async def build_persona(scope: Scope, line: str) -> Persona | Missing:
+        return await enrich_persona(line, scope)
 
     lines = list(dict.fromkeys(config.lines))
-    found = await session.at("enrichment").each(lines, one, key=key_of)
+    found = await session.child("enrichment").map(lines, build_persona, key=key_of)
     people = [p for p in found.values() if isinstance(p, Persona)]
     if len(people) < len(lines):
         session.warn(f"{len(lines) - len(people)} of {len(lines)} could not be created")
-    session.write_json(PEOPLE, {"personas": [p.to_json() for p in people]})
+    session.write_json(PEOPLE, {"personas": [persona.to_json() for persona in people]})
 
 
-BUILD = Study("personas", "Personas from base lines", BuildConfig, build, tables=(BasePersonaRow,))
+BUILD = Study(
+    "personas", "Personas from base lines", BuildConfig, build_personas, tables=(BasePersonaRow,)
+)
 
 
 def fetch_command(url: str | None, refresh: bool) -> None:
@@ -72,17 +79,21 @@ def fetch_command(url: str | None, refresh: bool) -> None:
     address = url or persona_hub.URL
     cached = persona_hub.cache_path(address)
     if cached.is_file() and not refresh:
-        out().print(f"already downloaded: {escape(str(cached))} (--refresh downloads it again)")
+        output_console().print(
+            f"already downloaded: {escape(str(cached))} (--refresh downloads it again)"
+        )
         return
-    console = err()
-    console.print(f"downloading {escape(clean(address))}", soft_wrap=True)
+    console = error_console()
+    console.print(f"downloading {escape(remove_control_characters(address))}", soft_wrap=True)
     with Progress(BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=console) as bar:
-        path = asyncio.run(persona_hub.fetch(address, progress=_shown(bar), refresh=refresh))
-    out().print(f"wrote {escape(str(path))}", soft_wrap=True)
+        path = asyncio.run(
+            persona_hub.fetch_file(address, progress=_progress_callback(bar), refresh=refresh)
+        )
+    output_console().print(f"wrote {escape(str(path))}", soft_wrap=True)
 
 
 def build_command(
-    n: int,
+    count: int,
     source: str,
     file: Path | None,
     pool_path: Path,
@@ -94,36 +105,36 @@ def build_command(
     pool = Pool(pool_path)
     if source == "grounded" and file is not None:
         people = PersonaGenerator(panel=read_panel(file)).personas(
-            n, generator(seed, ("personas", source))
+            count, generator(seed, ("personas", source))
         )
-    elif source in makers():
-        people = find_maker(source)(n, generator(seed, ("personas", source)))
+    elif source in installed_sources():
+        people = find_persona_source(source)(count, generator(seed, ("personas", source)))
     elif source == "table":
-        people = _from_table(file, n)
+        people = _from_table(file, count)
     elif source == "persona_hub":
         if key:
-            warn(KEY_WARNING)
-        people = _enriched(n, file, pool, model, seed, key)
+            print_warning(KEY_WARNING)
+        people = _create_enriched_personas(count, file, pool, model, seed, key)
     else:
-        known = ", ".join([*makers(), "persona_hub", "table"])
+        known = ", ".join([*installed_sources(), "persona_hub", "table"])
         raise InputError(f"--source {source}: must be one of {known}")
-    added = pool.add(people)
-    out().print(
+    added = pool.add_personas(people)
+    output_console().print(
         f"{added:,} added to {escape(str(pool_path))}, {len(people) - added:,} already in it, "
-        f"{len(pool.load()):,} in total",
+        f"{len(pool.load_personas()):,} in total",
         soft_wrap=True,
     )
 
 
 def migrate_command(folders: list[Path], pool_path: Path) -> None:
     """Add the personas of earlier runs to the pool."""
-    runs = folders or sorted(p.parent for p in OUTPUTS.glob("*/participants.json"))
+    runs = folders or sorted(path.parent for path in OUTPUTS.glob("*/participants.json"))
     if not runs:
         raise InputError("no run under outputs/ has a participants.json; name a run folder")
-    result = migrate(runs, Pool(pool_path))
+    result = migrate_personas(runs, Pool(pool_path))
     for problem in result.problems:
-        warn(str(problem))
-    out().print(
+        print_warning(str(problem))
+    output_console().print(
         f"Runs read: {result.runs:,}. "
         f"Personas added to {escape(str(pool_path))}: {result.added:,}; "
         f"already in it: {result.known:,}; unusable records: {result.unfit:,}",
@@ -133,68 +144,74 @@ def migrate_command(folders: list[Path], pool_path: Path) -> None:
 
 def list_command(pool_path: Path, limit: int) -> None:
     """Print the pool: how many, from where, and the first few."""
-    people = Pool(pool_path).load()
-    console = out()
+    people = Pool(pool_path).load_personas()
+    console = output_console()
     if not people:
         console.print(
             f"{escape(str(pool_path))} is empty; `folkmoot personas build 100` adds people"
         )
         return
     _print_people(console, people, limit)
-    sources = {s: sum(p.source == s for p in people) for s in sorted({p.source for p in people})}
+    sources = {
+        text: sum(persona.source == text for persona in people)
+        for text in sorted({persona.source for persona in people})
+    }
     counted = ", ".join(
         f"{count:,} from {source or 'unknown'}" for source, count in sources.items()
     )
-    console.print(f"{len(people):,} in {escape(str(pool_path))}: {escape(clean(counted))}")
+    console.print(
+        f"{len(people):,} in {escape(str(pool_path))}: {escape(remove_control_characters(counted))}"
+    )
 
 
 def _print_people(console: Console, people: list[Persona], limit: int) -> None:
     rows = [
         (
-            p.id,
-            str(p.demographics.get("age", "")),
-            str(p.demographics.get("sex", "")),
-            p.source,
-            shortened(p.text, 90),
+            persona.id,
+            str(persona.demographics.get("age", "")),
+            str(persona.demographics.get("sex", "")),
+            persona.source,
+            shorten(persona.text, 90),
         )
-        for p in people[:limit]
+        for persona in people[:limit]
     ]
     console.print(
-        GridView(Grid(("id", "age", "sex", "source", "description"), tuple(rows))), crop=False
+        GridView(ResultTable(("id", "age", "sex", "source", "description"), tuple(rows))),
+        crop=False,
     )
 
 
-def _shown(bar: Progress) -> Callable[[int, int | None], None]:
+def _progress_callback(bar: Progress) -> Callable[[int, int | None], None]:
     task = bar.add_task("downloading", total=None)
 
-    def show(done: int, total: int | None) -> None:
+    def update_progress(done: int, total: int | None) -> None:
         bar.update(task, completed=done, total=total)
 
-    return show
+    return update_progress
 
 
-def _from_table(file: Path | None, n: int) -> list[Persona]:
+def _from_table(file: Path | None, count: int) -> list[Persona]:
     if file is None:
         raise InputError("--source table needs --file with a CSV, Parquet or JSONL of profiles")
-    people = table.read(file)
-    if len(people) < n:
-        warn(f"{file} holds {len(people):,} profiles, fewer than the {n:,} asked for")
-    return people[:n]
+    people = table.read_personas(file)
+    if len(people) < count:
+        print_warning(f"{file} holds {len(people):,} profiles, fewer than the {count:,} asked for")
+    return people[:count]
 
 
-def _enriched(
-    n: int, file: Path | None, pool: Pool, model: str | None, seed: int, key: str | None
+def _create_enriched_personas(
+    count: int, file: Path | None, pool: Pool, model: str | None, seed: int, key: str | None
 ) -> list[Persona]:
     """Base lines, each made a whole person by two calls; a run of its own, so it can resume."""
-    path = file if file is not None else asyncio.run(persona_hub.fetch())
-    known = [p.key for p in pool.load()]
-    lines, reading = persona_hub.sample(
-        path, n, generator(seed, ("personas", "lines")), exclude=known
+    path = file if file is not None else asyncio.run(persona_hub.fetch_file())
+    known = [persona.key for persona in pool.load_personas()]
+    lines, reading = persona_hub.sample_lines(
+        path, count, generator(seed, ("personas", "lines")), exclude=known
     )
     if reading.broken:
-        warn(f"{path}: {reading}")
+        print_warning(f"{path}: {reading}")
     out_folder = OUTPUTS / run_name(lines)
-    with TerminalProgress(err()) as progress:
+    with TerminalProgress(error_console()) as progress:
         options = RunOptions(
             model=model,
             out=out_folder,
@@ -203,7 +220,7 @@ def _enriched(
             seed=seed,
             progress=progress,
         )
-        found = from_python(BUILD, {"lines": lines}, options)
-        print_models_note(err(), found)
+        found = study_from_settings(BUILD, {"lines": lines}, options)
+        print_models_note(error_console(), found)
         run = run_study(found, options)
-    return [Persona.from_json(row) for row in run.json(PEOPLE)["personas"]]
+    return [Persona.from_json(row) for row in run.read_json(PEOPLE)["personas"]]

@@ -10,34 +10,39 @@ import typer
 from rich.markup import escape
 from rich.progress import track
 
-from folkmoot.cli.console import clean, err, out, warn
-from folkmoot.cli.study_files import consent
+from folkmoot.cli.console import (
+    error_console,
+    output_console,
+    print_warning,
+    remove_control_characters,
+)
+from folkmoot.cli.study_files import ask_consent
 from folkmoot.cli.tables import print_findings, synthetic_panel
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.run.execution import RunOptions, money_in
 from folkmoot.engine.run.grid import RunGrid, cell_folder, is_grid, read_grid
 from folkmoot.engine.run.repair import plan_repair, repair_journal
-from folkmoot.engine.run.runner import load
+from folkmoot.engine.run.runner import load_study_with_options
 from folkmoot.engine.run.verify import verify_run
-from folkmoot.engine.seats.seat_manager import seats_in
+from folkmoot.engine.seats.seat_manager import read_seats
 from folkmoot.engine.seats.withdrawal import (
     describe_texts,
     find_personal_texts,
     finish_withdrawal,
-    withdraw,
-    withdrawals,
+    read_withdrawals,
+    withdraw_texts,
 )
-from folkmoot.engine.session.folder_access import held_folder, is_held, open_run
-from folkmoot.engine.study.study import complete_parts, study_of_run
+from folkmoot.engine.session.folder_access import is_held, lock_folder, open_run
+from folkmoot.engine.study.study import complete_parts, find_study_of_run
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError
 from folkmoot.kit.coding.post_hoc import verify_codings
 from folkmoot.kit.controls.asking import verify_controls
-from folkmoot.kit.exposure import differences
-from folkmoot.measures.inference.estimates import dollars, plural
+from folkmoot.kit.exposure import describe_deviations
+from folkmoot.measures.inference.estimates import format_count, format_dollars
 from folkmoot.storage.json_files import write_content, write_text
 from folkmoot.storage.partial_run import PartialRun
-from folkmoot.storage.run_folder import JOURNAL, OUTPUTS, STUDY_FILE, RunFolder, RunSoFar
+from folkmoot.storage.run_folder import JOURNAL, OUTPUTS, STUDY_FILE_NAME, RunFolder, RunSoFar
 
 MOST_IDS = 12
 
@@ -64,11 +69,15 @@ def find_grid(name: str) -> RunGrid | None:
 
 def show_grid(grid: RunGrid) -> None:
     """Print the cells of a grid and how far each is."""
-    out().print(f"[bold]{escape(str(grid.path))}[/] · {plural(len(grid.cells), 'cell')}")
+    output_console().print(
+        f"[bold]{escape(str(grid.path))}[/] · {format_count(len(grid.cells), 'cell')}"
+    )
     for cell in grid.cells:
         run = grid.run(cell)
         state = "not started" if run is None else run.manifest.get("outcome", "unfinished")
-        out().print(f"  {escape(cell.name)}  [dim]seed {cell.seed} · {state}[/]", soft_wrap=True)
+        output_console().print(
+            f"  {escape(cell.name)}  [dim]seed {cell.seed} · {state}[/]", soft_wrap=True
+        )
 
 
 def verify_command(name: str, digest: str | None) -> None:
@@ -79,40 +88,40 @@ def verify_command(name: str, digest: str | None) -> None:
     grid = find_grid(name)
     if grid is not None and digest is not None:
         raise InputError("--digest: is of one run; name a cell of the grid")
-    runs = [find_run(name)] if grid is None else [run for _, run in grid.finished().values()]
-    consistent = [_verify(run, digest or "") for run in runs]
+    runs = [find_run(name)] if grid is None else [run for _, run in grid.finished_cells().values()]
+    consistent = [_print_verification(run, digest or "") for run in runs]
     if not all(consistent):
         raise typer.Exit(EXIT_DIFFERS)
 
 
-def _verify(run: RunFolder, digest: str) -> bool:
+def _print_verification(run: RunFolder, digest: str) -> bool:
     found = verify_run(run, published=digest)
     for folder, below in (*verify_codings(run), *verify_controls(run)):
-        found.differences += [f"{folder}: {d}" for d in below.differences]
+        found.differences += [f"{folder}: {difference}" for difference in below.differences]
         found.not_compared += [f"{folder}: {d}" for d in below.not_compared]
-    console = out()
+    console = output_console()
     for title, lines in (
-        (f"[red]{plural(len(found.differences), 'difference')}:[/]", found.differences),
+        (f"[red]{format_count(len(found.differences), 'difference')}:[/]", found.differences),
         ("[yellow]Not compared:[/]", found.not_compared),
-        ("Amended since the run:", found.amended),
+        ("Amended since the run:", found.amendments),
         ("Note:", found.notes),
     ):
         if lines:
             console.print(title)
         for line in lines:
-            console.print(f"  {escape(clean(line))}", soft_wrap=True)
-    for line in differences(run):
-        console.print(f"[bold red]{escape(clean(line))}[/]", soft_wrap=True)
+            console.print(f"  {escape(remove_control_characters(line))}", soft_wrap=True)
+    for line in describe_deviations(run):
+        console.print(f"[bold red]{escape(remove_control_characters(line))}[/]", soft_wrap=True)
     compared = ", ".join(
         (
-            plural(found.entries, "journal entry", "journal entries"),
-            plural(found.tables, "table"),
-            plural(found.files, "file"),
+            format_count(found.entries, "journal entry", "journal entries"),
+            format_count(found.tables, "table"),
+            format_count(found.files, "file"),
         )
     )
     said = "Compared"
-    if found.consistent:
-        said = "[green]Verified[/]" if found.verified else "[green]Consistent[/]"
+    if found.is_consistent:
+        said = "[green]Verified[/]" if found.is_verified else "[green]Consistent[/]"
     console.print(f"{said}: {escape(str(run.path))}, {compared}.", soft_wrap=True)
     if found.content_digest:
         console.print(f"Content digest: {found.content_digest}", soft_wrap=True)
@@ -120,43 +129,44 @@ def _verify(run: RunFolder, digest: str) -> bool:
         console.print(f"Record digest:  {found.record_digest}", soft_wrap=True)
     if not found.differences and not is_held(run.path) and (told := money_in(run.path)):
         console.print(escape(told), soft_wrap=True)
-    if found.consistent and not found.verified:
+    if found.is_consistent and not found.is_verified:
         console.print(
             "Nothing in the folder contradicts anything else in it. Who can change the folder can "
             "change its digests too: compare with a published one by --digest.",
             soft_wrap=True,
         )
-    if found.verified and digest.strip().lower() == found.content_digest:
+    if found.is_verified and digest.strip().lower() == found.content_digest:
         console.print(
             "The content digest is of requests and replies. Usage, cost, times and the plan are in "
             "the record digest alone.",
             soft_wrap=True,
         )
-    return found.consistent
+    return found.is_consistent
 
 
 def repair_command(name: str, yes: bool) -> None:
     """Tell what is damaged and what asking again may cost; set it aside when that is agreed to."""
     run = find_run(name)
-    with held_folder(run.path):
+    with lock_folder(run.path):
         plan = plan_repair(run)
-        console = out()
+        console = output_console()
         if not plan.problems:
             console.print(f"{escape(str(run.path))}: nothing in {JOURNAL} is damaged.")
             return
         for problem in plan.problems:
-            console.print(f"  {escape(clean(problem))}", soft_wrap=True)
+            console.print(f"  {escape(remove_control_characters(problem))}", soft_wrap=True)
         console.print(
-            f"{plural(plan.damaged_entries, 'answer')} would be set aside and asked again: "
-            f"{_cost(plan.damaged_usd, 'about ')}. Every later request that differs because of "
-            f"them is asked again too: at most {plural(plan.max_later_calls, 'call')}, "
-            f"{_cost(plan.max_later_usd, 'at most ')}.",
+            f"{format_count(plan.damaged_entries, 'answer')} would be set aside and asked again: "
+            f"{_describe_cost(plan.damaged_usd, 'about ')}. Every later request that differs "
+            "because of "
+            f"them is asked again too: at most {format_count(plan.max_later_calls, 'call')}, "
+            f"{_describe_cost(plan.max_later_usd, 'at most ')}.",
             soft_wrap=True,
         )
         if not yes and not typer.confirm("Set the damaged answers aside?", err=True):
             raise typer.Exit(EXIT_DIFFERS)
         kept = repair_journal(run, plan, "researcher")
-    study = run.manifest.get("study_file") or STUDY_FILE
+    study = run.manifest.get("study_file") or STUDY_FILE_NAME
     again = f"folkmoot run {run.path / str(study)} --out {run.path} --resume"
     console.print(
         f"Set aside; the old journal is kept in {kept.name}. Ask again: {escape(again)}",
@@ -164,36 +174,36 @@ def repair_command(name: str, yes: bool) -> None:
     )
 
 
-def _cost(usd: float | None, bound: str) -> str:
-    return "at an unknown cost" if usd is None else f"{bound}{dollars(usd)}"
+def _describe_cost(usd: float | None, bound: str) -> str:
+    return "at an unknown cost" if usd is None else f"{bound}{format_dollars(usd)}"
 
 
 def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
     """List what a participant wrote and who quoted it, and delete it when that is agreed to."""
     run = find_run(name)
-    with held_folder(run.path):
+    with lock_folder(run.path):
         if finish_withdrawal(run.path):
-            out().print("A withdrawal that was interrupted is now complete.")
-        seats = tuple(seats_in(run.path))
+            output_console().print("A withdrawal that was interrupted is now complete.")
+        seats = tuple(read_seats(run.path))
         places = [place for place in seats if seat in (place.name, place.id)]
         if len(places) != 1:
             names = ", ".join(place.name for place in places or seats) or "none"
             raise InputError(
                 Problem(f"{run.path}: no seat is called {seat}", hint=f"seats: {names}")
             )
-        if places[0].name in {known.data["seat"] for known in withdrawals(run.path)}:
-            out().print(f"{escape(places[0].name)} has withdrawn from this run already.")
+        if places[0].name in {known.data["seat"] for known in read_withdrawals(run.path)}:
+            output_console().print(f"{escape(places[0].name)} has withdrawn from this run already.")
             return
         found = find_personal_texts(run, places[0])
         for line in describe_texts(found):
-            out().print(escape(clean(line)), soft_wrap=True)
+            output_console().print(escape(remove_control_characters(line)), soft_wrap=True)
         if not yes and not sys.stdin.isatty():
-            out().print("Nothing was deleted. Give --yes to delete all of this.")
+            output_console().print("Nothing was deleted. Give --yes to delete all of this.")
             raise typer.Exit(EXIT_DIFFERS)
         if not yes and not typer.confirm("Delete all of this for good?", err=True):
             raise typer.Exit(EXIT_DIFFERS)
-        withdraw(run, found, "researcher")
-    out().print(
+        withdraw_texts(run, found, "researcher")
+    output_console().print(
         f"The words of {escape(places[0].name)} are gone. Reports and exports were deleted with "
         "them: write them again.",
         soft_wrap=True,
@@ -208,10 +218,10 @@ def report_command(name: str, pdf: bool) -> None:
     if grid is not None:
         if pdf:
             raise InputError("a grid has no PDF; each of its cells can have one")
-        out().print(f"wrote {escape(str(write_grid_report(grid)))}", soft_wrap=True)
+        output_console().print(f"wrote {escape(str(write_grid_report(grid)))}", soft_wrap=True)
         return
     run = open_run(find_run(name).path)
-    study = study_of_run(run)
+    study = find_study_of_run(run)
     covered = complete_parts(study, run)
     path = write_report(covered, pdf=pdf)
     if isinstance(covered, PartialRun) and isinstance(run, RunSoFar) and covered.parts.complete:
@@ -219,56 +229,56 @@ def report_command(name: str, pdf: bool) -> None:
             for file, content in study.derived(covered, journal):
                 write_content(run.path / file, content)
     if covered.partial:
-        warn(covered.partial)
-    out().print(f"wrote {escape(str(path))}", soft_wrap=True)
+        print_warning(covered.partial)
+    output_console().print(f"wrote {escape(str(path))}", soft_wrap=True)
 
 
 def export_command(name: str, to: str, target: Path | None, *, with_ids: bool = False) -> None:
     """Write a run's data in another format and print the path."""
-    from folkmoot.report.export import export
+    from folkmoot.report.export import export_run
 
     run = find_run(name)
     folder = target if target is not None else run.path / f"export-{to}"
-    export(run, to, folder, with_ids=with_ids)
-    out().print(f"wrote {escape(str(folder))}", soft_wrap=True)
+    export_run(run, to, folder, with_ids=with_ids)
+    output_console().print(f"wrote {escape(str(folder))}", soft_wrap=True)
 
 
 def compare_command(names: Sequence[str], margin: float) -> None:
     """Print what differs between runs."""
-    from folkmoot.report.comparison.compare import compare
+    from folkmoot.report.comparison.compare import compare_runs
 
     if len(names) < 2:
         raise InputError("compare needs at least two runs, or a run and a file of answers")
     # A file holds the answers of people, to put beside those of a model.
     runs = [Path(name) if Path(name).is_file() else find_run(name) for name in names]
-    if any(isinstance(run, RunFolder) and run.synthetic for run in runs):
-        out().print(synthetic_panel())
+    if any(isinstance(run, RunFolder) and run.is_synthetic for run in runs):
+        output_console().print(synthetic_panel())
     for run in runs:
         if isinstance(run, RunFolder) and run.partial:
-            warn(f"{run.id}: {run.partial}")
-    print_findings(out(), compare(runs, margin))
+            print_warning(f"{run.id}: {run.partial}")
+    print_findings(output_console(), compare_runs(runs, margin))
 
 
 def plan_command(path: Path, options: RunOptions, target: Path | None, *, pdf: bool) -> None:
     """Write the preregistration of a study and print its path and the digest of its plan."""
-    from folkmoot.report.preregistration import as_markdown, preregister
+    from folkmoot.report.preregistration import as_markdown, build_preregistration
 
-    text = preregister(load(path, options), options)
+    text = build_preregistration(load_study_with_options(path, options), options)
     target = Path(f"{path.stem}_preregistration.md") if target is None else target
     content = as_markdown(text)
     if target.exists() and target.read_text("utf-8", "replace") != content:
         hint = "name another with --out, or move it"
         raise InputError(Problem("holds another text", str(target), hint=hint))
     write_text(target, content)
-    out().print(f"wrote {escape(str(target))}", soft_wrap=True)
+    output_console().print(f"wrote {escape(str(target))}", soft_wrap=True)
     if pdf:
         from folkmoot.report.document.pdf import write_registration_pdf
 
         written = write_registration_pdf(text, target.with_suffix(".pdf"))
-        out().print(f"wrote {escape(str(written))}", soft_wrap=True)
+        output_console().print(f"wrote {escape(str(written))}", soft_wrap=True)
     if text.note:
-        warn(text.note)
-    out().print(f"Digest of the sealed plan: {text.digest}", soft_wrap=True)
+        print_warning(text.note)
+    output_console().print(f"Digest of the sealed plan: {text.digest}", soft_wrap=True)
 
 
 def power_command(
@@ -277,15 +287,15 @@ def power_command(
     """Print the smallest effect that this design can detect, and what its claims need."""
     from folkmoot.report.comparison.power import power_of
 
-    found = load_study_file(path, overrides, consent=consent(path))
-    print_findings(out(), power_of(found, iccs, width))
+    found = load_study_file(path, overrides, consent=ask_consent(path))
+    print_findings(output_console(), power_of(found, iccs, width))
 
 
 def simulate_command(path: Path, overrides: tuple[str, ...], sizes: str | None, runs: int) -> None:
     """Print how often the embedded respondent's runs of this study support its primary claims."""
     from folkmoot.report.comparison.simulated_power import Trials, simulated_power
 
-    trials = Trials.of(path, overrides, sizes, runs, consent(path))
-    err().print(f"{plural(len(trials.jobs), 'run')} of the embedded respondent")
-    done = track(trials.outcomes(), "simulating", len(trials.jobs), console=err())
-    print_findings(out(), [simulated_power(trials, done)])
+    trials = Trials.from_study_file(path, overrides, sizes, runs, ask_consent(path))
+    error_console().print(f"{format_count(len(trials.jobs), 'run')} of the embedded respondent")
+    done = track(trials.run_trials(), "simulating", len(trials.jobs), console=error_console())
+    print_findings(output_console(), [simulated_power(trials, done)])

@@ -20,43 +20,50 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from folkmoot.cli.console import clean, end_now, err, out, safe, warn
-from folkmoot.cli.study_files import consent, print_models_note, rehearsal
+from folkmoot.cli.console import (
+    clean_and_redact,
+    end_now,
+    error_console,
+    output_console,
+    print_warning,
+    remove_control_characters,
+)
+from folkmoot.cli.study_files import ask_consent, print_models_note, run_dry_run
 from folkmoot.cli.tables import print_findings, synthetic_panel
 from folkmoot.engine.calls.progress import (
     CallRetried,
     Event,
     Notice,
     Preflight,
+    ProgressTally,
     RunEnded,
     RunStarted,
     StageTally,
-    Tally,
-    describe,
-    duration,
-    pace,
+    format_duration,
+    format_event,
+    format_rate,
 )
-from folkmoot.engine.run.event_loop import Stopper
+from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.forecast import Forecast
-from folkmoot.engine.run.grid import axes_of, is_grid
+from folkmoot.engine.run.grid import is_grid, parse_axes
 from folkmoot.engine.run.runner import (
+    apply_seats,
     check_models,
-    folder_of,
-    load,
-    providers_of,
+    create_router,
+    load_study_with_options,
+    run_folder_path,
     run_study,
-    seated,
 )
-from folkmoot.engine.study.study import Study, findings_of
+from folkmoot.engine.study.study import Study, compute_findings
 from folkmoot.engine.study.study_file import StudyFile
-from folkmoot.errors import InputError, NothingUsable
+from folkmoot.errors import InputError, NothingUsableError
 from folkmoot.kit.controls.asking import run_grid_with_controls, run_with_controls
 from folkmoot.kit.controls.findings import control_findings
-from folkmoot.measures.inference.estimates import dollars, plural
-from folkmoot.models.catalog import HUMAN, LOCAL, is_local, resolve
-from folkmoot.models.prices import FREE, cost_of, rate_for
-from folkmoot.models.request import Request
+from folkmoot.measures.inference.estimates import format_count, format_dollars
+from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL, is_synthetic, resolve_model
+from folkmoot.models.prices import FREE_PRICE, estimate_cost, find_price
+from folkmoot.models.request import ModelRequest
 from folkmoot.storage.manifest import POSSIBLY_PAID, describe_possibly_paid
 from folkmoot.storage.run_folder import (
     CODEBOOK,
@@ -67,7 +74,7 @@ from folkmoot.storage.run_folder import (
     PEOPLE,
     PLAN,
     SEATS,
-    STUDY_FILE,
+    STUDY_FILE_NAME,
     RunFolder,
 )
 
@@ -90,12 +97,15 @@ class TerminalProgress:
         self._every = every
         self._clock = clock
         self._last = clock()
-        self.tally = Tally(clock)
+        self.tally = ProgressTally(clock)
         self.forecast: Forecast | None = None  # of the cost, where there is an estimate
         self._live: Live | None = None
         if console.is_terminal:
             self._live = Live(
-                console=console, get_renderable=self.view, refresh_per_second=4, transient=True
+                console=console,
+                get_renderable=self.render_progress,
+                refresh_per_second=4,
+                transient=True,
             )
 
     def __enter__(self) -> TerminalProgress:
@@ -117,32 +127,34 @@ class TerminalProgress:
         self.tally(event)
         if self.forecast is not None:
             self.forecast(event)
-        text, level = describe(event)
+        text, level = format_event(event)
         if isinstance(event, Preflight):
             with suppress(OSError):
                 self._console.print(_preflight_table(event))
-                if told := self._forecast():
+                if told := self._describe_forecast():
                     self._console.print(f"By its replies the run will cost {told}", soft_wrap=True)
         worth = isinstance(event, (RunStarted, Notice)) or self._live is None or level != "info"
         if isinstance(event, (CallRetried, RunEnded)):
             worth = False  # retries can be thousands; the caller reports the end
         if worth and text:
-            self._print(text, level)
+            self._print_line(text, level)
         elif self._live is None and self._clock() - self._last >= self._every:
-            told = self._forecast()
-            self._print(self.tally.line() + (f" · forecast {told}" if told else ""), "info")
+            told = self._describe_forecast()
+            self._print_line(
+                self.tally.format_line() + (f" · forecast {told}" if told else ""), "info"
+            )
 
-    def _forecast(self) -> str:
+    def _describe_forecast(self) -> str:
         """What the whole run will cost, in words; empty where that is not known."""
         cost = self.forecast.cost() if self.forecast is not None else None
         return f"about {cost}" if cost is not None else ""
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print a line for the user alone: it goes into no log."""
         with suppress(OSError):
             self._console.print(escape(text), soft_wrap=True)
 
-    def view(self) -> RenderableType:
+    def render_progress(self) -> RenderableType:
         """The live table: a line for each stage, then calls, cost and missing answers."""
         table = Table.grid(padding=(0, 2))
         for _ in range(2):
@@ -150,31 +162,37 @@ class TerminalProgress:
         table.add_column(justify="right")
         table.add_column(justify="right")
         for stage in list(self.tally.stages.values())[-SHOWN_STAGES:]:
-            table.add_row(*self._row(stage))
-        return Group(table, Text("\n".join([*self._models(), self._footer()]), style="dim"))
+            table.add_row(*self._stage_row(stage))
+        return Group(
+            table, Text("\n".join([*self._describe_models(), self._footer_line()]), style="dim")
+        )
 
-    def _models(self) -> list[str]:
+    def _describe_models(self) -> list[str]:
         """A line for each model, where there are several."""
         used = self.tally.models
         if len(used) < 2:
             return []
-        return [f"{clean(name)}: {use.line()}" for name, use in used.items()]
+        return [
+            f"{remove_control_characters(name)}: {use.format_line()}" for name, use in used.items()
+        ]
 
-    def _row(self, stage: StageTally) -> tuple[RenderableType, ...]:
-        name = Text(clean(stage.name), style="" if stage.over else "bold")
+    def _stage_row(self, stage: StageTally) -> tuple[RenderableType, ...]:
+        name = Text(remove_control_characters(stage.name), style="" if stage.is_done else "bold")
         count = f"{stage.done:,}" + (f"/{stage.total:,}" if stage.total is not None else "")
         bar = ProgressBar(
             total=stage.total, completed=stage.done, width=BAR_WIDTH, pulse=stage.total is None
         )
         eta = stage.eta_seconds(self._clock())
-        left = "done" if stage.over else f"{duration(eta)} left" if eta is not None else ""
+        left = (
+            "done" if stage.is_done else f"{format_duration(eta)} left" if eta is not None else ""
+        )
         return name, bar, Text(count), Text(left, style="dim")
 
-    def _footer(self) -> str:
+    def _footer_line(self) -> str:
         tally = self.tally
-        elapsed = duration(self._clock() - tally.started)
-        parts = [f"{tally.calls:,} calls", pace(tally.rate), tally.all.cost, elapsed]
-        if told := self._forecast():
+        elapsed = format_duration(self._clock() - tally.started)
+        parts = [f"{tally.calls:,} calls", format_rate(tally.rate), tally.total.cost, elapsed]
+        if told := self._describe_forecast():
             parts.append(f"forecast {told}")
         if tally.replayed:
             parts.append(f"{tally.replayed:,} replayed")
@@ -183,10 +201,10 @@ class TerminalProgress:
         parts.append(f"{tally.missing:,} without an answer")
         return " · ".join(parts)
 
-    def _print(self, text: str, level: str) -> None:
+    def _print_line(self, text: str, level: str) -> None:
         self._last = self._clock()
         style = STYLES[level]
-        line = f"{datetime.now():%H:%M:%S} {escape(safe(text))}"
+        line = f"{datetime.now():%H:%M:%S} {escape(clean_and_redact(text))}"
         with suppress(OSError):  # if the terminal is gone, the run continues
             self._console.print(f"[{style}]{line}[/]" if style else line, soft_wrap=True)
 
@@ -195,13 +213,13 @@ def _preflight_table(event: Preflight) -> Table:
     heads = ("model", "role", "answer", "schema", "system", "temperature", "usage", "ended", "read")
     table = Table(*heads, "cost", "problem", title="Preflight", box=SIMPLE_HEAD, pad_edge=False)
     for call in event.calls:
-        cells = [escape(safe(str(getattr(call, head)))) for head in heads]
-        told = f"[red]{escape(safe(call.problem))}[/]" if call.problem else ""
-        table.add_row(*cells, dollars(call.cost_usd), told)
+        cells = [escape(clean_and_redact(str(getattr(call, head)))) for head in heads]
+        told = f"[red]{escape(clean_and_redact(call.problem))}[/]" if call.problem else ""
+        table.add_row(*cells, format_dollars(call.cost_usd), told)
     return table
 
 
-RECORD = (STUDY_FILE, PLAN, CODEBOOK, MANIFEST, JOURNAL, LOG)
+RECORD = (STUDY_FILE_NAME, PLAN, CODEBOOK, MANIFEST, JOURNAL, LOG)
 
 KEY_WARNING = (
     "--key leaves the key in your shell's history and in the process list; the environment "
@@ -230,81 +248,93 @@ def run_command(
 ) -> None:
     """Run a study file and print its findings. `preflight` None: where the estimate is high."""
     if options.key:
-        warn(KEY_WARNING)
-    progress = TerminalProgress(err())
-    options = replace(options, progress=progress, consent=consent(path, trust))
-    found = load(path, options)
-    if options.resume and is_grid(folder_of(found, options)):
+        print_warning(KEY_WARNING)
+    progress = TerminalProgress(error_console())
+    options = replace(options, progress=progress, consent=ask_consent(path, trust))
+    found = load_study_with_options(path, options)
+    if options.resume and is_grid(run_folder_path(found, options)):
         grid_command(path, options, (), None, trust, preflight)
         return
-    print_models_note(err(), found)
+    print_models_note(error_console(), found)
     check_models(found, options)  # before the dry run: a missing key is no matter of seconds
     for note in found.study.notes(found.config):
-        err().print(f"[cyan]Note:[/] {escape(clean(note))}", soft_wrap=True)
+        error_console().print(
+            f"[cyan]Note:[/] {escape(remove_control_characters(note))}", soft_wrap=True
+        )
     wanted = False if preflight is None and options.resume else preflight
-    (asked,) = _samples([(found, options)], wanted)
-    options = replace(options, preflight=asked)
+    (asked,) = _preflight_requests([(found, options)], wanted)
+    options = replace(options, preflight_requests=asked)
     if found.config.seats is not None:
-        from folkmoot.view.seat import host
+        from folkmoot.view.seat import build_seat_host
 
-        served = host(
+        served = build_seat_host(
             address=serving.address,
             port=serving.port,
             public_url=serving.public_url,
-            say=progress.say,
+            say=progress.print_line,
         )
-        options = replace(options, host=served)
+        options = replace(options, seat_host=served)
     with progress:
-        done = run_with_controls(found, options, Stopper(end_now))
-    print_results(found.study, done, out())
-    if done.unusable:
-        raise NothingUsable(f"the run has finished, but nothing in it is usable: {done.unusable}")
+        done = run_with_controls(found, options, RunStopper(end_now))
+    print_results(found.study, done, output_console())
+    if done.unusable_reason:
+        raise NothingUsableError(
+            f"the run has finished, but nothing in it is usable: {done.unusable_reason}"
+        )
 
 
 def try_command(
     path: Path, options: RunOptions, trust: bool, serving: Serving, seat: str | None
 ) -> None:
     """Seat the user alone in one participant's place, among embedded respondents."""
-    from folkmoot.view.seat import host
+    from folkmoot.view.seat import build_seat_host
 
-    progress = TerminalProgress(err())
+    progress = TerminalProgress(error_console())
     scratch = Path(tempfile.mkdtemp(prefix="folkmoot-try-"))
-    options = replace(options, model=LOCAL, out=scratch / "run", consent=consent(path, trust))
-    found = load(path, replace(options, progress=progress))
-    config = found.study.rehearsal(found.config, scratch)
-    places = found.study.places(config, found.folder)
-    name = seat or next((p.name for p in places if not p.closed), "")
+    options = replace(
+        options, model=SYNTHETIC_MODEL, out=scratch / "run", consent=ask_consent(path, trust)
+    )
+    found = load_study_with_options(path, replace(options, progress=progress))
+    config = found.study.dry_run_config(found.config, scratch)
+    places = found.study.seats(config, found.study_folder)
+    name = seat or next((seat.name for seat in places if not seat.closed_reason), "")
     if not name and not places:
         raise InputError(f"{path}: name the participant whose place you take, with --seat")
-    found = seated(replace(found, config=config), [name or places[0].name])
-    served = host(address=serving.address, port=serving.port, say=progress.say)
+    found = apply_seats(replace(found, config=config), [name or places[0].name])
+    served = build_seat_host(address=serving.address, port=serving.port, say=progress.print_line)
     with progress:
-        run_study(found, replace(options, host=served, progress=progress), Stopper(end_now))
+        run_study(found, replace(options, seat_host=served, progress=progress), RunStopper(end_now))
     where = escape(str(scratch / "run"))
-    out().print(f"Your answers   folkmoot show {where}", soft_wrap=True)
+    output_console().print(f"Your answers   folkmoot show {where}", soft_wrap=True)
 
 
-def _samples(
+def _preflight_requests(
     runs: Sequence[tuple[StudyFile, RunOptions]], wanted: bool | None, repeats: int = 1
-) -> list[tuple[Request, ...]]:
+) -> list[tuple[ModelRequest, ...]]:
     """The requests of a preflight of these runs, each of which is repeated so often; none where
     nothing is paid or it would not be worth it."""
-    if wanted is False or not (wanted or any(_paid(*run) for run in runs)):
+    if wanted is False or not (wanted or any(_costs_money(*run) for run in runs)):
         return [()] * len(runs)
     cost, found = 0.0, []
     for file, options in runs:
-        total = rehearsal(file, options.model or file.override)
+        total = run_dry_run(file, options.model or file.override)
         if isinstance(options.progress, TerminalProgress) and len(runs) == repeats == 1:
             options.progress.forecast = Forecast(total, partial(_price_of, file))
-        paid = {name: resolve(name, file.config.endpoints) for name in total.models}
-        cost += sum(cost_of(paid[name], *tokens) or 0.0 for name, tokens in total.models.items())
-        asked = (one for one in total.samples if not is_local(one.model) and one.model != HUMAN)
+        paid = {name: resolve_model(name, file.config.endpoints) for name in total.models}
+        cost += sum(
+            estimate_cost(paid[name], *tokens) or 0.0 for name, tokens in total.models.items()
+        )
+        asked = (
+            one
+            for one in total.sample_requests
+            if not is_synthetic(one.model) and one.model != HUMAN_MODEL
+        )
         found.append(tuple(asked))
     if wanted is None and cost * repeats <= PREFLIGHT_ABOVE:
         return [()] * len(runs)
     if wanted is None:
-        err().print(
-            f"The run may cost about {dollars(cost * repeats)}: a preflight comes first "
+        error_console().print(
+            f"The run may cost about {format_dollars(cost * repeats)}: a preflight comes first "
             "(--no-preflight skips it)",
             soft_wrap=True,
         )
@@ -312,12 +342,15 @@ def _samples(
 
 
 def _price_of(found: StudyFile, model: str, sent: float, said: float) -> float | None:
-    return cost_of(resolve(model, found.config.endpoints), round(sent), round(said))
+    return estimate_cost(resolve_model(model, found.config.endpoints), round(sent), round(said))
 
 
-def _paid(found: StudyFile, options: RunOptions) -> bool:
-    names = providers_of(found, options).named()
-    return any(rate_for(resolve(n, found.config.endpoints)) not in (None, FREE) for n in names)
+def _costs_money(found: StudyFile, options: RunOptions) -> bool:
+    names = create_router(found, options).list_models()
+    return any(
+        find_price(resolve_model(name, found.config.endpoints)) not in (None, FREE_PRICE)
+        for name in names
+    )
 
 
 def grid_command(
@@ -330,71 +363,86 @@ def grid_command(
 ) -> None:
     """Run a study once for each cell of a grid and print what they found together. `preflight`
     None: where the estimate is high and a cell of the first repeat is new."""
-    from folkmoot.report.comparison.pooled import pooled
+    from folkmoot.report.comparison.pooled import pooled_findings
 
     if options.key:
-        warn(KEY_WARNING)
-    progress = TerminalProgress(err())
-    options = replace(options, progress=progress, consent=consent(path, trust))
+        print_warning(KEY_WARNING)
+    progress = TerminalProgress(error_console())
+    options = replace(options, progress=progress, consent=ask_consent(path, trust))
 
-    def samples(
+    def collect_preflight_requests(
         runs: Sequence[tuple[StudyFile, RunOptions]], repeats: int, new: bool
-    ) -> list[tuple[Request, ...]]:
-        print_models_note(err(), runs[0][0])
-        return _samples(runs, preflight if new or preflight is not None else False, repeats)
+    ) -> list[tuple[ModelRequest, ...]]:
+        print_models_note(error_console(), runs[0][0])
+        return _preflight_requests(
+            runs, preflight if new or preflight is not None else False, repeats
+        )
 
     with progress:
         grid = run_grid_with_controls(
-            path, options, axes_of(given), repeats, Stopper(end_now), samples
+            path,
+            options,
+            parse_axes(given),
+            repeats,
+            RunStopper(end_now),
+            collect_preflight_requests,
         )
-    runs = [run for _, run in grid.finished().values()]
-    if any(run.synthetic for run in runs):
-        out().print(synthetic_panel())
-    print_findings(out(), [f for f in pooled(grid) if f.headline])
+    runs = [run for _, run in grid.finished_cells().values()]
+    if any(run.is_synthetic for run in runs):
+        output_console().print(synthetic_panel())
+    print_findings(
+        output_console(), [finding for finding in pooled_findings(grid) if finding.headline]
+    )
     where = escape(str(grid.path))
-    out().print(
+    output_console().print(
         f"\n[bold]{where}[/]\n  cells/   a run folder for each of {len(grid.cells)} cells\n"
         f"\nWrite the report      folkmoot report {where}",
         soft_wrap=True,
     )
-    if runs and all(run.unusable for run in runs):
-        raise NothingUsable(f"all cells have finished, but nothing is usable: {runs[0].unusable}")
+    if runs and all(run.unusable_reason for run in runs):
+        raise NothingUsableError(
+            f"all cells have finished, but nothing is usable: {runs[0].unusable_reason}"
+        )
 
 
 def print_results(study: Study, run: RunFolder, console: Console) -> None:
     """Headline findings, the mark of planted data, the cost, and where the files are."""
     if run.mark:
         effects = run.manifest.get("planted")
-        console.print(synthetic_panel(effects, run.synthetic_note, run.mark))
-    shown = [*findings_of(study, run), *control_findings(run)]
-    print_findings(console, [f for f in shown if f.headline])
-    console.print(_summary(run), soft_wrap=True)
-    for told in filter(None, (_unread(run), _cut(run))):
+        console.print(synthetic_panel(effects, run.provenance_note, run.mark))
+    shown = [*compute_findings(study, run), *control_findings(run)]
+    print_findings(console, [finding for finding in shown if finding.headline])
+    console.print(_summarise_folder(run), soft_wrap=True)
+    for told in filter(None, (_describe_missing_answers(run), _describe_cut_replies(run))):
         console.print(f"[yellow]{escape(told)}[/]", soft_wrap=True)
-    console.print("\n".join(_files(run)), soft_wrap=True)
+    console.print("\n".join(_list_files(run)), soft_wrap=True)
 
 
-def _summary(folder: RunFolder) -> str:
+def _summarise_folder(folder: RunFolder) -> str:
     facts = folder.manifest
-    names = ", ".join(m["asked"] for m in facts.get("models", []) if _answered(m, facts))
+    names = ", ".join(m["asked"] for m in facts.get("models", []) if _has_answered(m, facts))
     unknown = facts.get("cost_unknown_for") or []
     cost = facts.get("cost_usd")
-    money = dollars(cost)
+    money = format_dollars(cost)
     if unknown and cost is not None:
         money += f" and the unknown cost of {', '.join(unknown)}"
     if broken := facts.get("broken_replies"):
         most = broken.get("max_usd")
-        bound = "" if most is None else f", for at most {dollars(most)}"
-        count = plural(broken["count"], "reply that broke off", "replies that broke off")
+        bound = "" if most is None else f", for at most {format_dollars(most)}"
+        count = format_count(broken["count"], "reply that broke off", "replies that broke off")
         money += f" ({count} may have been billed{bound})"
     if possible := facts.get(POSSIBLY_PAID):
         money += f", {describe_possibly_paid(possible['calls'], possible['max_usd'])}"
     parts = [f"{facts.get('calls', 0):,} calls", names, money]
-    parts.append(duration(float(facts.get("wall_seconds", 0.0))))
-    return "[dim]" + escape(clean(" · ".join(p for p in parts if p))) + "[/]"
+    parts.append(format_duration(float(facts.get("wall_seconds", 0.0))))
+    return (
+        "[dim]"
+        + escape(remove_control_characters(" · ".join(part for part in parts if part)))
+        + "[/]"
+    )
 
 
-def _unread(folder: RunFolder) -> str:
+def _describe_missing_answers(folder: RunFolder) -> str:
     """How many answers are missing, had to be clarified or are a protocol's minimal one; empty for
     none."""
     told = folder.manifest.get("answers", {})
@@ -405,22 +453,24 @@ def _unread(folder: RunFolder) -> str:
     )
     says = []
     if lost := sum(missing.values()):
-        reasons = ", ".join(f"{reason}: {n:,}" for reason, n in missing.items())
-        says.append(f"{lost:,} of {plural(count, 'answer')} missing ({reasons}).")
+        reasons = ", ".join(f"{reason}: {name:,}" for reason, name in missing.items())
+        says.append(f"{lost:,} of {format_count(count, 'answer')} missing ({reasons}).")
     if clarified:
         says.append(
-            f"{clarified:,} of {plural(count, 'answer')} could be read only after the speaker was "
+            f"{clarified:,} of {format_count(count, 'answer')} could be read only after the "
+            "speaker was "
             "asked which option the first reply stated: `clarified` under `how`."
         )
     if minimal:
         says.append(
-            f"{minimal:,} of {plural(count, 'answer')} could not be read; the protocol's minimal "
+            f"{minimal:,} of {format_count(count, 'answer')} could not be read; the protocol's "
+            "minimal "
             "one stands in the tables, with `minimal` under `parse_step`."
         )
     return " ".join(says)
 
 
-def _cut(folder: RunFolder) -> str:
+def _describe_cut_replies(folder: RunFolder) -> str:
     """Replies that the token limit cut and what asking for them again took; empty for none."""
     told = folder.manifest.get("cut_replies", {})
     cut, calls, cost = told.get("kept", 0), told.get("calls", 0), told.get("cost_usd")
@@ -428,26 +478,33 @@ def _cut(folder: RunFolder) -> str:
         return ""
     limit = folder.config.get("max_tokens")
     why = "the token limit" + (f" (max_tokens: {limit})" if limit else "")
-    says = f"{plural(max(cut, calls), 'reply was', 'replies were')} cut by {why}."
+    says = f"{format_count(max(cut, calls), 'reply was', 'replies were')} cut by {why}."
     if calls:
-        says += f" {plural(calls, 'call')} ({dollars(cost)}) asked again with twice the limit."
+        says += (
+            f" {format_count(calls, 'call')} ({format_dollars(cost)}) asked again with twice the "
+            "limit."
+        )
     if not cut:
         return f"{says} None remained cut."
     return f"{says} {cut:,} remained cut: the column `finish` of the table answers is `length`."
 
 
-def _answered(model: Mapping[str, object], facts: Mapping[str, object]) -> bool:
+def _has_answered(model: Mapping[str, object], facts: Mapping[str, object]) -> bool:
     """Whether a model said something; one that only made embeddings did not."""
     only_embeds = model["asked"] == facts.get("embedding_model") and not model.get("output_tokens")
     return bool(model.get("calls")) and not only_embeds
 
 
-def _files(folder: RunFolder) -> list[str]:
-    own = [p.name for p in sorted(folder.path.iterdir()) if p.suffix in (".json", ".jsonl", ".csv")]
+def _list_files(folder: RunFolder) -> list[str]:
+    own = [
+        path.name
+        for path in sorted(folder.path.iterdir())
+        if path.suffix in (".json", ".jsonl", ".csv")
+    ]
     own = [name for name in own if name not in (*RECORD, LOG_LINES, SEATS, PEOPLE)]
     where = escape(str(folder.path))
     rows = {
-        "tables/": ", ".join(folder.tables()) + " (.parquet and .csv)",
+        "tables/": ", ".join(folder.table_names()) + " (.parquet and .csv)",
         "results": ", ".join(own),
         "record": ", ".join(RECORD),
     }

@@ -3,7 +3,7 @@ with the source of each text.
 
 An id is the key of a conversation (`set01_lv4`, `family_01/C4`) or of a participant (`p_0001`,
 `set01_lv4/A17`), the id of another speaker, or the address of a call. What only one study type
-knows is added by its `Study.show`, which may also know further ids.
+knows is added by its `Study.render_run`, which may also know further ids.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from polars.exceptions import PolarsError
 from rich.text import Text
 from starlette.exceptions import HTTPException
 
-from folkmoot.cli.console import clean, out, warn
+from folkmoot.cli.console import output_console, print_warning, remove_control_characters
 from folkmoot.cli.results import find_grid, find_run, show_grid
 from folkmoot.cli.tables import synthetic_panel
-from folkmoot.engine.journal.journal import JournalReader, name_in
+from folkmoot.engine.journal.journal import JournalReader, unescape_address_part
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.engine.session.folder_access import open_run
-from folkmoot.engine.study.study import study_of_run
+from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.errors import InputError, Problem, StorageError
-from folkmoot.hints import shortened
-from folkmoot.measures.inference.estimates import plural
-from folkmoot.storage.findings import cell_text, heading
+from folkmoot.hints import shorten
+from folkmoot.measures.inference.estimates import format_count
+from folkmoot.storage.findings import column_heading, format_cell
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.view.people import names_in, people_of, table_of
-from folkmoot.view.person import person
-from folkmoot.view.rooms import Line, Room, in_room, room_columns, rooms, spoken_at, spoken_by
+from folkmoot.view.person import find_person
+from folkmoot.view.rooms import Line, Room, find_rooms, in_room, room_columns, spoken_at, spoken_by
 from folkmoot.view.sources import Legend, Piece, Sourced
-from folkmoot.view.talk import Drawer, base_of, drawer, is_within, place_of
+from folkmoot.view.talk import Drawer, base_of, call_drawer, is_within, place_of
 
 MAX_LISTED = 40  # conversations, or participants, of an overview
 MAX_CELLS = 4  # of a participant in an overview
@@ -57,26 +57,28 @@ def show_command(
         show_grid(grid)
         return
     run = open_run(find_run(name).path)
-    console = out()
+    console = output_console()
     if run.mark:
-        console.print(synthetic_panel(note=run.synthetic_note, mark=run.mark))
+        console.print(synthetic_panel(note=run.provenance_note, mark=run.mark))
     # Text for other programs keeps its lines.
     if prompts and addresses:
         raise InputError("give one of --prompts and --addresses")
-    lines = list_addresses(run, who) if addresses else show(run, who, prompts=prompts)
+    lines = list_addresses(run, who) if addresses else render_run_lines(run, who, prompts=prompts)
     for line in lines:
         console.print(line, soft_wrap=not console.is_terminal)
 
 
-def show(run: RunFolder, who: str | None = None, *, prompts: bool = False) -> Iterator[Text]:
+def render_run_lines(
+    run: RunFolder, who: str | None = None, *, prompts: bool = False
+) -> Iterator[Text]:
     """The lines of `folkmoot show`. Raises InputError for an id that the run does not have."""
     if prompts and who is None:
         raise InputError("--prompts: name a participant, a conversation or an address")
     try:
         if prompts:
-            yield from _prompts(run, who or "")
+            yield from _render_prompts(run, who or "")
         elif who is None:
-            yield from _overview(run)
+            yield from _render_overview(run)
         else:
             yield from _show_id(run, who)
     except PolarsError as error:
@@ -86,8 +88,8 @@ def show(run: RunFolder, who: str | None = None, *, prompts: bool = False) -> It
 def list_addresses(run: RunFolder, who: str | None = None) -> Iterator[Text]:
     """Each question of a run, of a conversation or of a speaker: its address, who was asked, and
     what was said; where several speak in one reply, the id of each utterance."""
-    with _journal(run) as journal:
-        wanted = set(_addresses(run, journal, who)) if who is not None else None
+    with _open_journal(run) as journal:
+        wanted = set(_find_addresses(run, journal, who)) if who is not None else None
         if wanted is not None and not wanted:
             next(_show_id(run, who or ""), None)  # raises an error if there is no such id
     if not run.has_table("answers"):
@@ -102,59 +104,68 @@ def list_addresses(run: RunFolder, who: str | None = None) -> Iterator[Text]:
             own = said.get(address) or [(address, speaker, recorded or "")]
             for name, by, text in own:
                 shown = name if len(own) > 1 else address
-                yield _line((shown, "bold"), f"  {by}: ", (shortened(text), "dim"))
+                yield _join_line((shown, "bold"), f"  {by}: ", (shorten(text), "dim"))
 
 
 # --- a run ---------------------------------------------------------------------------------------
 
 
-def _overview(run: RunFolder) -> Iterator[Text]:
-    state = "" if run.finished else " · not finished"
-    yield _line((run.id, "bold"), f" · {run.study}{state}")
-    _journal(run).close()
-    tables = (f"{name} {run.table(name).height:,}" for name in run.tables())
-    yield _line((f"Tables: {', '.join(tables) or 'none yet'}", "dim"))
+def _render_overview(run: RunFolder) -> Iterator[Text]:
+    state = "" if run.is_finished else " · not finished"
+    yield _join_line((run.id, "bold"), f" · {run.study}{state}")
+    _open_journal(run).close()
+    tables = (f"{name} {run.read_table(name).height:,}" for name in run.table_names())
+    yield _join_line((f"Tables: {', '.join(tables) or 'none yet'}", "dim"))
     columns = room_columns(run)
-    found = rooms(run, columns) if columns else []
+    found = find_rooms(run, columns) if columns else []
     if found:
-        yield from _title(f"Conversations ({len(found):,})")
+        yield from _render_title(f"Conversations ({len(found):,})")
     for room in found[:MAX_LISTED]:
-        said = f"{plural(room.utterances, 'utterance')} by {plural(room.speakers, 'speaker')}"
-        yield _line(("/".join(room.key), "bold"), f"  {said}")
-    yield from _more(len(found))
+        said = (
+            f"{format_count(room.utterances, 'utterance')} by "
+            f"{format_count(room.speakers, 'speaker')}"
+        )
+        yield _join_line(("/".join(room.key), "bold"), f"  {said}")
+    yield from _render_remaining_count(len(found))
     people = table_of(run, "", "", 0, MAX_LISTED)
     if people.rows:
-        yield from _title(f"Participants ({people.all:,})")
-    named = {*people_of(run).keys, "status"}
-    shown = [c for c in people.columns if c not in named][:MAX_CELLS]
+        yield from _render_title(f"Participants ({people.all:,})")
+    named = {*people_of(run).key_columns, "status"}
+    shown = [column for column in people.columns if column not in named][:MAX_CELLS]
     for key, row in people.rows:
-        cells = (f"{heading(c)} {cell_text(row[c], c)}" for c in shown if row[c] is not None)
+        cells = (
+            f"{column_heading(column)} {format_cell(row[column], column)}"
+            for column in shown
+            if row[column] is not None
+        )
         status = row.get("status") or "complete"
         problem = "" if status == "complete" else f"  {status}"
-        yield _line((name_in(key), "bold"), f"  {', '.join(cells)}", (problem, "red"))
-    yield from _more(people.all)
-    yield from _additions(run, ())
+        yield _join_line(
+            (unescape_address_part(key), "bold"), f"  {', '.join(cells)}", (problem, "red")
+        )
+    yield from _render_remaining_count(people.all)
+    yield from _render_study_additions(run, ())
     example = "/".join(found[0].key) if found else people.rows[0][0] if people.rows else "ID"
-    yield _line((f"\nRead one: folkmoot show {run.path} {example}", "dim"))
+    yield _join_line((f"\nRead one: folkmoot show {run.path} {example}", "dim"))
 
 
-def _more(count: int) -> Iterator[Text]:
+def _render_remaining_count(count: int) -> Iterator[Text]:
     if count > MAX_LISTED:
-        yield _line((f"… and {count - MAX_LISTED:,} more", "dim"))
+        yield _join_line((f"… and {count - MAX_LISTED:,} more", "dim"))
 
 
-def _additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text]:
+def _render_study_additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text]:
     """What the study type adds. A run that has not ended may lack the files for it."""
     try:
-        study = study_of_run(run)
+        study = find_study_of_run(run)
     except InputError as error:
-        warn(f"{error} Shown without it.")
+        print_warning(f"{error} Shown without it.")
         return
     try:
-        for line in study.show(run, key):
-            yield Text.from_markup(clean(line))
+        for line in study.render_run(run, key):
+            yield Text.from_markup(remove_control_characters(line))
     except StorageError:
-        if run.finished:
+        if run.is_finished:
             raise
 
 
@@ -163,90 +174,96 @@ def _additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text]:
 
 def _show_id(run: RunFolder, who: str) -> Iterator[Text]:
     """The lines for one id: a call, a conversation, or a participant."""
-    with _journal(run) as journal:
-        if drawer(run, journal, who) is not None:
-            yield from _prompts(run, who)
+    with _open_journal(run) as journal:
+        if call_drawer(run, journal, who) is not None:
+            yield from _render_prompts(run, who)
         elif room := _find_room(run, who):
-            yield from _conversation(run, room, journal)
+            yield from _render_conversation(run, room, journal)
         else:
-            yield from _participant(run, who)
+            yield from _render_participant(run, who)
 
 
-def _conversation(run: RunFolder, room: Room, journal: JournalReader) -> Iterator[Text]:
+def _render_conversation(run: RunFolder, room: Room, journal: JournalReader) -> Iterator[Text]:
     lines = in_room(run, journal, room_columns(run), room.key, names_in(run, room.key))
     private = sum(line.private for line in lines)
-    yield _line((room.title, "bold"))
-    yield from _talk(lines)
-    yield from _additions(run, room.key)
-    hint = f"{plural(private, 'private text')}: see each participant. " if private else ""
-    yield _line((f"\n{hint}Prompts by source: add --prompts", "dim"))
+    yield _join_line((room.title, "bold"))
+    yield from _render_utterances(lines)
+    yield from _render_study_additions(run, room.key)
+    hint = f"{format_count(private, 'private text')}: see each participant. " if private else ""
+    yield _join_line((f"\n{hint}Prompts by source: add --prompts", "dim"))
 
 
 def _find_room(run: RunFolder, who: str) -> Room | None:
     """The conversation that an id names; the first one of those that it begins."""
     wanted, columns = f"{who.casefold()}/", room_columns(run)
-    found = rooms(run, columns) if columns else []
-    return next((r for r in found if f"{'/'.join(r.key)}/".casefold().startswith(wanted)), None)
+    found = find_rooms(run, columns) if columns else []
+    return next(
+        (room for room in found if f"{'/'.join(room.key)}/".casefold().startswith(wanted)), None
+    )
 
 
-def _talk(lines: Sequence[Line]) -> Iterator[Text]:
+def _render_utterances(lines: Sequence[Line]) -> Iterator[Text]:
     speakers = dict.fromkeys(line.speaker_id for line in lines if not line.leads)
     styles = {who: SPEAKER_STYLES[n % len(SPEAKER_STYLES)] for n, who in enumerate(speakers)}
     heard = (line for line in lines if not line.private)
     for part, said in groupby(heard, key=lambda line: line.part):
-        yield from _title(_sentence(part) or "Talk")
+        yield from _render_title(_sentence_case(part) or "Talk")
         for line in said:
-            kinds = [f"{heading(kind)} {', '.join(whom)}" for kind, whom in line.reactions]
+            kinds = [f"{column_heading(kind)} {', '.join(whom)}" for kind, whom in line.reactions]
             notes = "; ".join((*line.notes, *kinds))
             turn = f"{line.turn:>3} " if line.turn else ""
             speaker = f"{line.speaker}: ", f"bold {styles.get(line.speaker_id, '')}"
-            yield _line((turn, "dim"), speaker, line.text, (f" ({notes})" if notes else "", "dim"))
+            yield _join_line(
+                (turn, "dim"), speaker, line.text, (f" ({notes})" if notes else "", "dim")
+            )
 
 
-def _participant(run: RunFolder, who: str) -> Iterator[Text]:
-    parts = [name_in(part) for part in who.split("/")]
+def _render_participant(run: RunFolder, who: str) -> Iterator[Text]:
+    parts = [unescape_address_part(part) for part in who.split("/")]
     try:
-        found = person(run, who)
+        found = find_person(run, who)
     except HTTPException:
-        own = list(_additions(run, parts))  # a study type may know ids of its own
+        own = list(_render_study_additions(run, parts))  # a study type may know ids of its own
         if not own:
-            raise _unknown(run, who) from None
+            raise _unknown_id_error(run, who) from None
         yield from own
         return
-    parts = [name_in(part) for part in found.key.split("/")]
-    yield _line((found.name, "bold"), f" · {'/'.join(parts)}" if found.name != who else "")
-    facts = (f"{heading(name)} {cell_text(value, name)}" for name, value in found.facts)
-    yield _line((", ".join(facts), "dim"))
+    parts = [unescape_address_part(part) for part in found.key.split("/")]
+    yield _join_line((found.name, "bold"), f" · {'/'.join(parts)}" if found.name != who else "")
+    facts = (f"{column_heading(name)} {format_cell(value, name)}" for name, value in found.facts)
+    yield _join_line((", ".join(facts), "dim"))
     for name, text in found.texts:
-        yield _line((f"{heading(name)}: {text}", "dim"))
+        yield _join_line((f"{column_heading(name)}: {text}", "dim"))
     for place, said in groupby(found.talk, key=lambda said: said.place):
-        yield from _title(_sentence(place) or "Asked")
+        yield from _render_title(_sentence_case(place) or "Asked")
         for reply in said:
             style = "bold" if reply.own else "bold cyan"
-            fields = "".join(f"\n  {heading(name)}: {value}" for name, value in reply.fields)
-            missing = f" (no answer: {heading(reply.missing)})" if reply.missing else ""
+            fields = "".join(f"\n  {column_heading(name)}: {value}" for name, value in reply.fields)
+            missing = f" (no answer: {column_heading(reply.missing)})" if reply.missing else ""
             words = f" {reply.text}" if reply.text else fields
-            yield _line((f"{reply.speaker}:", style), words, (missing, "red"))
+            yield _join_line((f"{reply.speaker}:", style), words, (missing, "red"))
     if found.decisions:
-        yield from _title("Decisions")
+        yield from _render_title("Decisions")
     for decision in found.decisions:
         outcome = decision.outcome or "none"
         short = outcome if len(outcome) <= MAX_OUTCOME else "see the reply above"
-        yield _line(f"{heading(decision.name)}: ", (short, "bold"))
+        yield _join_line(f"{column_heading(decision.name)}: ", (short, "bold"))
         held = (f"{shown.kind} ({shown.texts})" for shown in decision.shown if shown.texts)
         if decision.shown:
-            yield _line((f"  in the prompt: {', '.join(held) or 'none of the texts'}", "dim"))
+            yield _join_line((f"  in the prompt: {', '.join(held) or 'none of the texts'}", "dim"))
         for shown in decision.shown:
             if shown.wrong:
-                yield _line((f"  not as designed: {shown.kind}", "red"))
-    yield from _additions(run, parts)
-    yield _line(("\nPrompts by source: add --prompts", "dim"))
+                yield _join_line((f"  not as designed: {shown.kind}", "red"))
+    yield from _render_study_additions(run, parts)
+    yield _join_line(("\nPrompts by source: add --prompts", "dim"))
 
 
-def _unknown(run: RunFolder, who: str) -> InputError:
+def _unknown_id_error(run: RunFolder, who: str) -> InputError:
     columns = room_columns(run)
-    known = ["/".join(r.key) for r in rooms(run, columns)[:MAX_HINTED]] if columns else []
-    keys = [name_in(key) for key, _ in table_of(run, "", "", 0, MAX_HINTED).rows]
+    known = (
+        ["/".join(room.key) for room in find_rooms(run, columns)[:MAX_HINTED]] if columns else []
+    )
+    keys = [unescape_address_part(key) for key, _ in table_of(run, "", "", 0, MAX_HINTED).rows]
     hint = f"ids: {', '.join((*known, *keys))}, …"
     return InputError(Problem(f"{run.path}: {who} is not in this run", hint=hint))
 
@@ -254,53 +271,55 @@ def _unknown(run: RunFolder, who: str) -> InputError:
 # --- prompts by source ---------------------------------------------------------------------------
 
 
-def _prompts(run: RunFolder, who: str) -> Iterator[Text]:
-    with _journal(run) as journal:
-        addresses = _addresses(run, journal, who)
-        for call in filter(None, (drawer(run, journal, address) for address in addresses)):
-            yield from _call(call)
+def _render_prompts(run: RunFolder, who: str) -> Iterator[Text]:
+    with _open_journal(run) as journal:
+        addresses = _find_addresses(run, journal, who)
+        for call in filter(None, (call_drawer(run, journal, address) for address in addresses)):
+            yield from _render_call(call)
     if not addresses:
         next(_show_id(run, who), None)  # raises an error if there is no such id
-        yield _line(f"{who}: no model was asked, so there are no prompts")
+        yield _join_line(f"{who}: no model was asked, so there are no prompts")
 
 
-def _addresses(run: RunFolder, journal: JournalReader, who: str) -> list[str]:
+def _find_addresses(run: RunFolder, journal: JournalReader, who: str) -> list[str]:
     """The calls of a conversation, those of one speaker, or the one at an address."""
-    if journal.at(base_of(who), whole=False) is not None:
+    if journal.entry_at(base_of(who), expand_texts=False) is not None:
         return [who]
     empty = pl.LazyFrame(schema={"address": pl.String, "speaker_id": pl.String})
-    asked = run.lazy("answers") if run.has_table("answers") else empty
+    asked = run.scan_table("answers") if run.has_table("answers") else empty
     if room := _find_room(run, who):
         found, within = spoken_at(run, room), [*room.key]
     else:
-        *within, speaker = [name_in(part) for part in who.split("/")]
+        *within, speaker = [unescape_address_part(part) for part in who.split("/")]
         asked = asked.filter(pl.col("speaker_id") == speaker)
         # A shared session answers for several participants.
         found = {a for a in spoken_by(run, speaker) if is_within(a, within)}
     found.update(a for a in asked.select("address").collect()["address"] if is_within(a, within))
-    entries = {a: entry for a in found if (entry := journal.at(a, whole=False)) is not None}
+    entries = {
+        a: entry for a in found if (entry := journal.entry_at(a, expand_texts=False)) is not None
+    }
     return sorted(entries, key=lambda a: (entries[a].started_at, a))
 
 
-def _call(call: Drawer) -> Iterator[Text]:
+def _render_call(call: Drawer) -> Iterator[Text]:
     speaker = call.asked.speaker if call.asked else ""
     place = place_of(call.address, [speaker])
     title = " · ".join(filter(None, (place, speaker)))
     for entry, prompt in call.tries:
-        yield _line((f"\n{title}", "bold"), f"  {entry.address}")
+        yield _join_line((f"\n{title}", "bold"), f"  {entry.address}")
         if prompt.legend is None:
-            yield _line(("This run has recorded no sources of this prompt.", "dim"))
+            yield _join_line(("This run has recorded no sources of this prompt.", "dim"))
         else:
-            yield from _legend(prompt, prompt.legend)
+            yield from _render_legend(prompt, prompt.legend)
         for role, pieces in prompt.messages:
-            yield _line((f"{role}:", "underline"))
-            yield _tagged(pieces, prompt.legend)
+            yield _join_line((f"{role}:", "underline"))
+            yield _tag_pieces(pieces, prompt.legend)
         reply = entry.reply or f"(no answer: {entry.finish})"
-        yield _line(("reply:", "underline"))
-        yield _line((reply, "bold"))
+        yield _join_line(("reply:", "underline"))
+        yield _join_line((reply, "bold"))
 
 
-def _legend(prompt: Sourced, legend: Legend) -> Iterator[Text]:
+def _render_legend(prompt: Sourced, legend: Legend) -> Iterator[Text]:
     """Each source with its key and the ids of its texts. Text without a key is ours."""
     ids: dict[str, dict[str, None]] = {label.key: {} for label in legend.labels.values()}
     for _, pieces in prompt.messages:
@@ -311,24 +330,29 @@ def _legend(prompt: Sourced, legend: Legend) -> Iterator[Text]:
         known = [id for id in ids[label.key] if id]
         more = f", … {len(known) - MAX_IDS} more" if len(known) > MAX_IDS else ""
         listed = f": {', '.join(known[:MAX_IDS])}{more}" if known else ""
-        yield _line((f"  [{label.key}] {label.name}", _style(label.style)), (listed, "dim"))
-    yield _line(("  without a key: instructions of the study", "dim"))
+        yield _join_line(
+            (f"  [{label.key}] {label.name}", _terminal_style(label.style)), (listed, "dim")
+        )
+    yield _join_line(("  without a key: instructions of the study", "dim"))
 
 
-def _tagged(pieces: Iterable[Piece], legend: Legend | None) -> Text:
+def _tag_pieces(pieces: Iterable[Piece], legend: Legend | None) -> Text:
     """A message with the key of each source before and after its texts: `[P]…[/P]`."""
     text = Text()
     for piece in pieces:
         labels = {span: legend.label(span.source) for span in piece.spans} if legend else {}
         for span in piece.opened if labels else ():
-            text.append(f"[{labels[span].key}]", f"dim {_style(labels[span].style)}")
-        text.append(clean(piece.text), _style(labels[piece.spans[-1]].style) if labels else "")
+            text.append(f"[{labels[span].key}]", f"dim {_terminal_style(labels[span].style)}")
+        text.append(
+            remove_control_characters(piece.text),
+            _terminal_style(labels[piece.spans[-1]].style) if labels else "",
+        )
         for span in reversed(piece.closed) if labels else ():
-            text.append(f"[/{labels[span].key}]", f"dim {_style(labels[span].style)}")
+            text.append(f"[/{labels[span].key}]", f"dim {_terminal_style(labels[span].style)}")
     return text
 
 
-def _style(style: str) -> str:
+def _terminal_style(style: str) -> str:
     """The style in the terminal of a class of `view.css`."""
     if style.startswith("speech c"):
         return SPEAKER_STYLES[int(style.removeprefix("speech c")) % len(SPEAKER_STYLES)]
@@ -338,24 +362,29 @@ def _style(style: str) -> str:
 # --- lines ---------------------------------------------------------------------------------------
 
 
-def _line(*parts: str | tuple[str, str]) -> Text:
+def _join_line(*parts: str | tuple[str, str]) -> Text:
     """One line of parts, each a text or a text with its style."""
-    cleaned = ((clean(p), "") if isinstance(p, str) else (clean(p[0]), p[1]) for p in parts)
+    cleaned = (
+        (remove_control_characters(part), "")
+        if isinstance(part, str)
+        else (remove_control_characters(part[0]), part[1])
+        for part in parts
+    )
     return Text.assemble(*cleaned)
 
 
-def _sentence(name: str) -> str:
+def _sentence_case(name: str) -> str:
     """A recorded name as a title: ids in it keep their letters."""
-    words = heading(name)
+    words = column_heading(name)
     return words[:1].upper() + words[1:]
 
 
-def _title(words: str) -> Iterator[Text]:
+def _render_title(words: str) -> Iterator[Text]:
     yield Text()
-    yield Text(clean(words), "underline")
+    yield Text(remove_control_characters(words), "underline")
 
 
-def _journal(run: RunFolder) -> JournalReader:
+def _open_journal(run: RunFolder) -> JournalReader:
     path = run.path / JOURNAL
     if not path.exists():
         raise StorageError(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from folkmoot.cli.console import err, out
+from folkmoot.cli.console import error_console, output_console
 from folkmoot.studio.serving import serve_studio
 
 
@@ -18,8 +18,8 @@ def studio_command(folder: Path | None, host: str, port: int, is_opened: bool) -
 
     def tell(address: str) -> None:
         where = escape(str(path.resolve()))
-        out().print(f"The studio of {where} is at {escape(address)}", soft_wrap=True)
-        err().print("[dim]Ctrl-C ends it. Runs that it started go on.[/]")
+        output_console().print(f"The studio of {where} is at {escape(address)}", soft_wrap=True)
+        error_console().print("[dim]Ctrl-C ends it. Runs that it started go on.[/]")
         if is_opened:
             webbrowser.open(address)
 

@@ -16,48 +16,60 @@ from rich.table import Table
 
 from folkmoot.authoring.schema import schema_file_name, schema_text
 from folkmoot.authoring.template import new_files
-from folkmoot.cli.console import clean, err, out, resume_line, safe, warn
+from folkmoot.cli.console import (
+    clean_and_redact,
+    error_console,
+    output_console,
+    print_warning,
+    remove_control_characters,
+    resume_line,
+)
 from folkmoot.cli.tables import GridView
-from folkmoot.engine.calls.model_routing import blind, unpriced
-from folkmoot.engine.calls.progress import duration
+from folkmoot.engine.calls.model_routing import image_problems, price_problems
+from folkmoot.engine.calls.progress import format_duration
 from folkmoot.engine.run.dry_run import (
     ASSUMED_LATENCY,
     SYNTHETIC_LATENCY,
-    Estimate,
+    RunEstimate,
     TokenRange,
-    rehearsed,
+    estimate_run,
 )
 from folkmoot.engine.run.execution import RunOptions, money_in
 from folkmoot.engine.run.model_choice import choose_models
-from folkmoot.engine.run.runner import folder_of, providers_of
+from folkmoot.engine.run.runner import create_router, run_folder_path
 from folkmoot.engine.run.study_language import describe_language
 from folkmoot.engine.session.folder_access import is_held
-from folkmoot.engine.settings.author_errors import mistake_of
-from folkmoot.engine.study.consent import Consent, loading, model_files, sending
-from folkmoot.engine.study.study import code_of, find_study, installed_studies
+from folkmoot.engine.settings.author_errors import find_author_error
+from folkmoot.engine.study.consent import (
+    Consent,
+    describe_destinations,
+    describe_model_loading,
+    model_files,
+)
+from folkmoot.engine.study.study import find_study, load_installed_studies, study_code_path
 from folkmoot.engine.study.study_file import StudyFile, load_study_file
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.files import write_bytes
 from folkmoot.kit.controls.pricing import add_controls
 from folkmoot.kit.polis import read_polis
-from folkmoot.measures.inference.estimates import dollars, plural
+from folkmoot.measures.inference.estimates import format_count, format_dollars
 from folkmoot.models.api_keys import find_key
-from folkmoot.models.catalog import LOCAL, ON_THIS_MACHINE, ModelSpec, resolve
-from folkmoot.models.prices import cost_of, takes_batches
+from folkmoot.models.catalog import LOCAL_MODEL, SYNTHETIC_MODEL, ModelSpec, resolve_model
+from folkmoot.models.prices import estimate_cost, supports_batches
 from folkmoot.models.wire.batches import PROMISED_HOURS
-from folkmoot.storage.findings import Grid
+from folkmoot.storage.findings import ResultTable
 from folkmoot.storage.run_folder import OUTPUTS
 
 EXAMPLES = "examples"  # `folkmoot new examples` writes them instead of a study type's template
 EXAMPLE_SUFFIXES = (".yaml", ".csv", ".py", ".xlsx", ".ipynb")
 
 
-def consent(path: Path, given: bool = False) -> Consent:
+def ask_consent(path: Path, given: bool = False) -> Consent:
     """The user's consent to what this study file does: `--trust`, or the answer to a question."""
-    return Consent(given, _agreed if sys.stdin.isatty() else None, _line(path))
+    return Consent(given, _confirm_trust if sys.stdin.isatty() else None, _trust_command(path))
 
 
-def _line(path: Path) -> str:
+def _trust_command(path: Path) -> str:
     """This command with `--trust`, or `check` with it where the command has no such option."""
     words = sys.argv[1:]
     if words[:1] not in (["run"], ["check"]):
@@ -66,9 +78,11 @@ def _line(path: Path) -> str:
     return line if "--resume" in words else line.removesuffix(" --resume")
 
 
-def _agreed(sentences: Sequence[str]) -> bool:
+def _confirm_trust(sentences: Sequence[str]) -> bool:
     for sentence in sentences:
-        err().print(f"[yellow]Caution:[/] {escape(safe(sentence))}", soft_wrap=True)
+        error_console().print(
+            f"[yellow]Caution:[/] {escape(clean_and_redact(sentence))}", soft_wrap=True
+        )
     try:
         return typer.confirm("Do you trust it?", err=True)
     except typer.Abort:  # end of input
@@ -79,11 +93,13 @@ def check_command(
     path: Path, model: str | None, overrides: tuple[str, ...], trust: bool, preview: bool
 ) -> None:
     """Print what a run of this file would do. Raises as `print_check` does."""
-    agreed = consent(path, trust)
+    agreed = ask_consent(path, trust)
     options = RunOptions(model=model, overrides=overrides)
     found = load_study_file(path, overrides, models=model is None, consent=agreed)
-    found = choose_models(found, options, folder_of(found, options))
-    print_check(out(), found, options, consent=agreed if trust else None, preview=preview)
+    found = choose_models(found, options, run_folder_path(found, options))
+    print_check(
+        output_console(), found, options, consent=agreed if trust else None, preview=preview
+    )
 
 
 def print_check(
@@ -93,48 +109,51 @@ def print_check(
     *,
     consent: Consent | None = None,
     preview: bool = False,
-) -> Estimate:
+) -> RunEstimate:
     """Print what a run of this study would do, and return the estimate.
 
     With `consent`, what the file may do is agreed to as for a run; without it, it is listed alone.
     Raises InputError with every mistake, those that only the dry run shows included.
     """
     path, model, overrides = found.path, options.model, options.overrides
-    providers = providers_of(found, options)
-    wishes = sending(found.config, providers, overrides)
+    providers = create_router(found, options)
+    wishes = describe_destinations(found.config, providers, overrides)
     typed = (*overrides, f"model={model}")
-    wishes += map(loading, model_files(providers, typed))
-    providers.refuse_unencrypted()
-    names = list(dict.fromkeys(providers.named()))
-    specs = [resolve(name, found.config.endpoints) for name in names]
-    images = found.study.images(found.config)
-    if problems := blind(found.config, names, images, str(path)):
+    wishes += map(describe_model_loading, model_files(providers, typed))
+    providers.require_encryption()
+    names = list(dict.fromkeys(providers.list_models()))
+    specs = [resolve_model(name, found.config.endpoints) for name in names]
+    images = found.study.image_locations(found.config)
+    if problems := image_problems(found.config, names, images, str(path)):
         raise InputError(problems)
     for spec in specs:
-        if spec.provider == ON_THIS_MACHINE:
-            providers.open(spec.name)  # raises where what it needs is not installed
-    if problems := unpriced(found.config, names):
+        if spec.provider == LOCAL_MODEL:
+            providers.open_provider(spec.name)  # raises where what it needs is not installed
+    if problems := price_problems(found.config, names):
         raise InputError(problems)
     if preview and found.study.preview is None:
         raise InputError(f"--preview: the study type {found.study.name} has none")
-    embeds = [providers.embedding_model(str(path))] if found.study.embeds else []
-    embedding = [resolve(name, found.config.endpoints) for name in embeds]
+    embeds = [providers.embedding_model(str(path))] if found.study.uses_embeddings else []
+    embedding = [resolve_model(name, found.config.endpoints) for name in embeds]
     if consent is not None:
-        consent.require_sending(path, found.config, providers, overrides)
+        consent.require_network_access(path, found.config, providers, overrides)
         consent.require_model_files(path, providers, typed)
     print_models_note(console, found)
     for wish in wishes:
-        console.print(f"[yellow]Caution:[/] this file {escape(clean(wish))}", soft_wrap=True)
+        console.print(
+            f"[yellow]Caution:[/] this file {escape(remove_control_characters(wish))}",
+            soft_wrap=True,
+        )
     if language := describe_language(found, providers):
         console.print(f"[yellow]Language:[/] {escape(language)}", soft_wrap=True)
     _print_missing_keys(console, [*specs, *embedding])
-    total = rehearsal(found, model, embeds[0] if embeds else LOCAL)
+    total = run_dry_run(found, model, embeds[0] if embeds else SYNTHETIC_MODEL)
     console.print(
         f"[green]No mistakes[/] in {escape(str(path))} ({escape(found.study.title)})",
         soft_wrap=True,
     )
     for note in found.study.notes(found.config):
-        console.print(f"[cyan]Note:[/] {escape(clean(note))}", soft_wrap=True)
+        console.print(f"[cyan]Note:[/] {escape(remove_control_characters(note))}", soft_wrap=True)
     if preview:
         _print_preview(console, found)
     _print_estimate(console, found, total, specs, embedding)
@@ -144,7 +163,7 @@ def print_check(
 def print_models_note(console: Console, found: StudyFile) -> None:
     """Print what the user should read first about the choice of models, if anything."""
     if found.models_note:
-        note = escape(clean(found.models_note))
+        note = escape(remove_control_characters(found.models_note))
         console.print(f"[yellow]Models:[/] {note}", soft_wrap=True)
 
 
@@ -161,70 +180,90 @@ def _print_missing_keys(console: Console, specs: Sequence[ModelSpec]) -> None:
 def _print_preview(console: Console, found: StudyFile) -> None:
     """Print prompts as they would be sent, each under a line that says whose it is."""
     assert found.study.preview is not None
-    for one in found.study.preview(found.config, found.prompts()):
-        console.print(f"[bold cyan]{escape(clean(one.title))}[/]", soft_wrap=True)
+    for one in found.study.preview(found.config, found.prompt_library()):
+        console.print(
+            f"[bold cyan]{escape(remove_control_characters(one.title))}[/]", soft_wrap=True
+        )
         for role, text in one.messages:
-            console.print(f"[bold]{role}[/]\n{escape(clean(text))}\n", soft_wrap=True)
+            console.print(
+                f"[bold]{role}[/]\n{escape(remove_control_characters(text))}\n", soft_wrap=True
+            )
         for image in one.images:
-            console.print(f"[cyan]Sent as an image:[/] {escape(clean(image))}", soft_wrap=True)
+            console.print(
+                f"[cyan]Sent as an image:[/] {escape(remove_control_characters(image))}",
+                soft_wrap=True,
+            )
         if one.note:
-            console.print(f"[cyan]Note:[/] {escape(clean(one.note))}", soft_wrap=True)
+            console.print(
+                f"[cyan]Note:[/] {escape(remove_control_characters(one.note))}", soft_wrap=True
+            )
         console.print()
 
 
 def _print_estimate(
     console: Console,
     found: StudyFile,
-    total: Estimate,
+    total: RunEstimate,
     specs: Sequence[ModelSpec],
     embedding: Sequence[ModelSpec],
 ) -> None:
     config = found.config
     local = all(spec.local for spec in specs)
     stages = total.stages
-    seconds = total.seconds(
+    seconds = total.duration_seconds(
         concurrency=1 if local else config.concurrency,
         spacing=0.0 if local else config.api_sleep_seconds,
         latency=SYNTHETIC_LATENCY if local else ASSUMED_LATENCY,
     )
     if stages:
-        console.print("", GridView(_grid(total)), "", sep="\n", crop=False)
-    console.print(f"Model     {escape(clean(', '.join(spec.name for spec in specs)))}")
+        console.print("", GridView(_stage_table(total)), "", sep="\n", crop=False)
+    console.print(
+        f"Model     {escape(remove_control_characters(', '.join(spec.name for spec in specs)))}"
+    )
     for spec in embedding:
-        console.print(f"Embedding {escape(clean(spec.name))}")
+        console.print(f"Embedding {escape(remove_control_characters(spec.name))}")
     if stages:
-        console.print(f"Calls     {_calls(total)}", soft_wrap=True)
+        console.print(f"Calls     {_describe_calls(total)}", soft_wrap=True)
         if total.input_range and total.output_range:
-            both = (_between(total.input_range, "in"), _between(total.output_range, "out"))
+            both = (
+                _describe_token_range(total.input_range, "in"),
+                _describe_token_range(total.output_range, "out"),
+            )
             console.print(f"Tokens    {', '.join(both)}", soft_wrap=True)
         directly = " if asked directly" if config.batch else ""
-        console.print(f"Cost      {escape(_cost(total, specs, found))}{directly}", soft_wrap=True)
-        if told := _cached(total, found):
+        console.print(
+            f"Cost      {escape(_describe_run_cost(total, specs, found))}{directly}", soft_wrap=True
+        )
+        if told := _describe_cache_savings(total, found):
             console.print(f"Cache     {escape(told)}", soft_wrap=True)
-        if any(map(takes_batches, specs)):
+        if any(map(supports_batches, specs)):
             console.print(f"Batches   {escape(_by_batches(total, specs, found))}", soft_wrap=True)
-        if any(spec.provider == ON_THIS_MACHINE for spec in specs):
+        if any(spec.provider == LOCAL_MODEL for spec in specs):
             console.print("Time      unknown: this machine's processor computes every reply")
-        elif not config.batch or not _large(total, found):
-            console.print(f"Time      about {duration(seconds)}{_pace(found, local)}")
+        elif not config.batch or not _batch_wave_sizes(total, found):
+            console.print(
+                f"Time      about {format_duration(seconds)}{_describe_pace(found, local)}"
+            )
     else:
         console.print("Calls     unknown (a rehearsal with the embedded respondent made none)")
     folder = OUTPUTS / found.run_id
-    console.print(f"Folder    {escape(clean(str(folder)))}")
+    console.print(f"Folder    {escape(remove_control_characters(str(folder)))}")
     with suppress(StorageError):  # `run` and `verify` say what is wrong with the journal there
         if not is_held(folder) and (told := money_in(folder)):
             console.print(f"So far    {escape(told)}", soft_wrap=True)
 
 
-def rehearsal(found: StudyFile, model: str | None, embedding: str = LOCAL) -> Estimate:
+def run_dry_run(
+    found: StudyFile, model: str | None, embedding: str = SYNTHETIC_MODEL
+) -> RunEstimate:
     """What a dry run counts. Raises what a mistake in a study of the user's own raises, and
     InputError where the dry run fails in another way: the run would fail, too, and have paid."""
     try:
-        return add_controls(rehearsed(found, model, embedding), found, model)
+        return add_controls(estimate_run(found, model, embedding), found, model)
     except (InputError, StorageError):
         raise
     except Exception as error:
-        if mistake_of(error) is not None:  # the command line names its file and line
+        if find_author_error(error) is not None:  # the command line names its file and line
             raise
         raise InputError(
             Problem(
@@ -236,7 +275,7 @@ def rehearsal(found: StudyFile, model: str | None, embedding: str = LOCAL) -> Es
         ) from error
 
 
-def _calls(total: Estimate) -> str:
+def _describe_calls(total: RunEstimate) -> str:
     """How many calls, and how that is known."""
     low, high = total.calls_range or (total.calls, total.calls)
     text = f"about {total.calls:,}"
@@ -251,75 +290,86 @@ def _calls(total: Estimate) -> str:
     return text
 
 
-def _between(tokens: TokenRange, which: str) -> str:
+def _describe_token_range(tokens: TokenRange, which: str) -> str:
     """A range of tokens: replies may be as short as the dry run's or longer."""
     middle = (tokens.low + tokens.high) // 2
     return f"about {middle:,} {which} ({tokens.low:,} to {tokens.high:,})"
 
 
-def _cached(total: Estimate, found: StudyFile) -> str:
+def _describe_cache_savings(total: RunEstimate, found: StudyFile) -> str:
     """What the vendors' caches may save: of prompts whose beginning was sent before."""
-    repeated = sum(total.repeated.values())
+    repeated = sum(total.cacheable_tokens_by_model.values())
     saved = 0.0
-    for name, again in total.repeated.items():
-        spec = resolve(name, found.config.endpoints)
-        saved += (cost_of(spec, again, 0) or 0.0) - (cost_of(spec, again, 0, again) or 0.0)
+    for name, again in total.cacheable_tokens_by_model.items():
+        spec = resolve_model(name, found.config.endpoints)
+        saved += (estimate_cost(spec, again, 0) or 0.0) - (
+            estimate_cost(spec, again, 0, again) or 0.0
+        )
     if not repeated or not saved or not total.input_tokens:
         return ""
     share = repeated / total.input_tokens
     return (
-        f"up to {dollars(saved)} less: {share:.0%} of the input tokens repeat the beginning of an "
+        f"up to {format_dollars(saved)} less: {share:.0%} of the input tokens repeat the beginning "
+        "of an "
         "earlier prompt and cost less while the vendor still has it"
     )
 
 
-def _by_batches(total: Estimate, specs: Sequence[ModelSpec], found: StudyFile) -> str:
+def _by_batches(total: RunEstimate, specs: Sequence[ModelSpec], found: StudyFile) -> str:
     """What the run costs by batches, in how many waves, and when it ends at the latest."""
-    config, large = found.config, _large(total, found)
-    cost = _cost(total, specs, found, batch=True)
+    config, large = found.config, _batch_wave_sizes(total, found)
+    cost = _describe_run_cost(total, specs, found, batch=True)
     days = (
-        f"each promised within {PROMISED_HOURS} h, all within {plural(len(large), 'day')}; re-asks "
+        f"each promised within {PROMISED_HOURS} h, all within {format_count(len(large), 'day')}; "
+        "re-asks "
         "take further waves"
     )
     if config.batch != "auto":
-        return f"{cost} (--batch): {plural(len(large), 'wave')} of calls, {days}"
+        return f"{cost} (--batch): {format_count(len(large), 'wave')} of calls, {days}"
     enough = f"of at least {config.batch_at_least:,} calls (batch: auto)"
     if not large:
         return f"none: no wave {enough}"
     return (
-        f"{sum(large):,} of {sum(total.waves):,} calls, in {plural(len(large), 'wave')} {enough}, "
+        f"{sum(large):,} of {sum(total.batch_wave_sizes):,} calls, in "
+        f"{format_count(len(large), 'wave')} {enough}, "
         f"{days}; {cost} if all went so"
     )
 
 
-def _large(total: Estimate, found: StudyFile) -> list[int]:
+def _batch_wave_sizes(total: RunEstimate, found: StudyFile) -> list[int]:
     """The waves of calls that go by batches, or would with --batch."""
     least = found.config.batch_at_least if found.config.batch == "auto" else 1
-    return [calls for calls in total.waves if calls >= least]
+    return [calls for calls in total.batch_wave_sizes if calls >= least]
 
 
-def _cost(
-    total: Estimate, specs: Sequence[ModelSpec], found: StudyFile, *, batch: bool = False
+def _describe_run_cost(
+    total: RunEstimate, specs: Sequence[ModelSpec], found: StudyFile, *, batch: bool = False
 ) -> str:
     """What the run costs, by the models that answer."""
     costs: dict[str, float | None] = {}
-    embeds = {name for name in total.models if resolve(name, found.config.endpoints) not in specs}
+    embeds = {
+        name for name in total.models if resolve_model(name, found.config.endpoints) not in specs
+    }
     for name, tokens in total.models.items():
-        spec = resolve(name, found.config.endpoints)
-        costs[spec.name] = cost_of(spec, *tokens, batch=batch and name not in embeds)
+        spec = resolve_model(name, found.config.endpoints)
+        costs[spec.name] = estimate_cost(spec, *tokens, batch=batch and name not in embeds)
     known = {name: cost for name, cost in costs.items() if cost is not None}
     unknown = [name for name in costs if name not in known]
     tail = f"; the price of {', '.join(unknown)} is unknown" if unknown else ""
     if not known:
         return "unknown (no price is known)"
-    parts = ", ".join(f"{name} {dollars(cost)}" for name, cost in known.items() if cost)
+    parts = ", ".join(f"{name} {format_dollars(cost)}" for name, cost in known.items() if cost)
     several = f" ({parts})" if parts.count("$") > 1 else ""
     low, high = total.cost_range(sum(known.values()))
-    between = f" ({dollars(low)} to {dollars(high)}, by how long replies are)" if high else ""
-    return f"about {dollars(sum(known.values()))}{several}{between}{tail}"
+    between = (
+        f" ({format_dollars(low)} to {format_dollars(high)}, by how long replies are)"
+        if high
+        else ""
+    )
+    return f"about {format_dollars(sum(known.values()))}{several}{between}{tail}"
 
 
-def _pace(found: StudyFile, local: bool) -> str:
+def _describe_pace(found: StudyFile, local: bool) -> str:
     if local:
         return ""
     spacing = found.config.api_sleep_seconds
@@ -328,12 +378,18 @@ def _pace(found: StudyFile, local: bool) -> str:
     return f" (at {ASSUMED_LATENCY:g} s a reply, {found.config.concurrency} at once)"
 
 
-def _grid(total: Estimate) -> Grid:
+def _stage_table(total: RunEstimate) -> ResultTable:
     rows: list[tuple[str, int, int, int]] = [
-        (s.stage, s.calls, s.input_tokens, s.output_tokens) for s in total.stages
+        (
+            stage_estimate.stage,
+            stage_estimate.calls,
+            stage_estimate.input_tokens,
+            stage_estimate.output_tokens,
+        )
+        for stage_estimate in total.stages
     ]
     rows.append(("total", total.calls, total.input_tokens, total.output_tokens))
-    return Grid(("stage", "calls", "input tokens", "output tokens"), tuple(rows))
+    return ResultTable(("stage", "calls", "input tokens", "output tokens"), tuple(rows))
 
 
 def new_command(kind: str | None, folder: Path | None) -> None:
@@ -346,7 +402,7 @@ def new_command(kind: str | None, folder: Path | None) -> None:
         return
     study = find_study(kind)
     folder = folder or Path()
-    code = code_of(kind)
+    code = study_code_path(kind)
     named = Path(os.path.relpath(code, folder)).as_posix() if code else study.name
     _write_new(new_files(study, named), folder)
 
@@ -359,11 +415,11 @@ def read_examples() -> dict[str, bytes]:
     package = Path(__file__).parents[1]
     carried = package / "shipped"
     root = carried if carried.is_dir() else package.parents[1]
-    files = sorted(f for name in (EXAMPLES, "config") for f in (root / name).rglob("*"))
+    files = sorted(path for name in (EXAMPLES, "config") for path in (root / name).rglob("*"))
     found = {
-        f.relative_to(root).as_posix(): f.read_bytes()
-        for f in files
-        if f.is_file() and f.suffix in EXAMPLE_SUFFIXES
+        file.relative_to(root).as_posix(): file.read_bytes()
+        for file in files
+        if file.is_file() and file.suffix in EXAMPLE_SUFFIXES
     }
     if not found:
         raise InputError(f"this installation carries no examples (looked in {root})")
@@ -373,18 +429,18 @@ def read_examples() -> dict[str, bytes]:
 def schema_command(kind: str | None, folder: Path | None) -> None:
     """Write the JSON Schema of one study type, or of all. Schemas of an earlier version are
     replaced, since they are made from the study types alone."""
-    studies = installed_studies()[0] if kind is None else [find_study(kind)]
+    studies = load_installed_studies()[0] if kind is None else [find_study(kind)]
     for study in studies:
         path = (folder or Path()) / schema_file_name(study)
         write_bytes(path, schema_text(study).encode())
-        out().print(f"wrote {escape(str(path))}", soft_wrap=True)
+        output_console().print(f"wrote {escape(str(path))}", soft_wrap=True)
 
 
 def polis_command(kind: str, folder: Path | None, polis: Path, statement: str | None) -> None:
     """Write a study made from a Polis conversation. Existing files are never overwritten."""
     study = find_study(kind)
     if study.from_polis is None:
-        able = [s.name for s in installed_studies()[0] if s.from_polis is not None]
+        able = [study.name for study in load_installed_studies()[0] if study.from_polis is not None]
         raise InputError(
             f"--from-polis: participants of the study type {study.name} do not vote on statements "
             f"given beforehand; {', '.join(able)} can be made of a Polis conversation"
@@ -404,25 +460,30 @@ def _write_new(files: Mapping[str, str | bytes], folder: Path) -> None:
     there = [name for name in files if (folder / name).exists()]
     if there:
         raise InputError(
-            [Problem("already exists", str(folder / n), hint="name another folder") for n in there]
+            [
+                Problem("already exists", str(folder / name), hint="name another folder")
+                for name in there
+            ]
         )
-    console = out()
+    console = output_console()
     for name, content in files.items():
         data = content.encode() if isinstance(content, str) else content
         write_bytes(folder / name, data)
         console.print(f"wrote {escape(str(folder / name))}", soft_wrap=True)
-    first = next((n for n in files if n.endswith((".yaml", ".yml", ".xlsx"))), next(iter(files)))
+    first = next(
+        (file for file in files if file.endswith((".yaml", ".yml", ".xlsx"))), next(iter(files))
+    )
     path = escape(str(folder / first))
     console.print(f"\nCheck it: folkmoot check {path}\nRun it:   folkmoot run {path}")
 
 
 def _list_kinds() -> None:
-    studies, problems = installed_studies()
+    studies, problems = load_installed_studies()
     table = Table.grid(padding=(0, 3))
     for study in studies:
-        table.add_row(escape(study.name), escape(clean(study.title)))
-    out().print(table)
-    out().print("\nStart with one: folkmoot new KIND [FOLDER]")
-    out().print("All examples of the documentation: folkmoot new examples [FOLDER]")
+        table.add_row(escape(study.name), escape(remove_control_characters(study.title)))
+    output_console().print(table)
+    output_console().print("\nStart with one: folkmoot new KIND [FOLDER]")
+    output_console().print("All examples of the documentation: folkmoot new examples [FOLDER]")
     for problem in problems:
-        warn(str(problem))
+        print_warning(str(problem))

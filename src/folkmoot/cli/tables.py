@@ -19,8 +19,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from folkmoot.cli.console import clean
-from folkmoot.storage.findings import Finding, Grid, cell_text, heading, is_number
+from folkmoot.cli.console import remove_control_characters
+from folkmoot.storage.findings import Finding, ResultTable, column_heading, format_cell, is_number
 from folkmoot.storage.manifest import SYNTHETIC_MARK, SYNTHETIC_NOTE
 
 MOST_ROWS = 40
@@ -30,14 +30,14 @@ NAME_WIDTH, SENTENCE_WIDTH = 9, 24
 
 def finding_view(finding: Finding) -> RenderableType:
     """Print a finding: title, sentence, numbers, caveats."""
-    parts: list[RenderableType] = [Text(clean(finding.title), style="bold")]
+    parts: list[RenderableType] = [Text(remove_control_characters(finding.title), style="bold")]
     if finding.says:
-        parts.append(Text(clean(finding.says)))
-    parts += [Text(clean(alarm), style="bold red") for alarm in finding.alarms]
+        parts.append(Text(remove_control_characters(finding.says)))
+    parts += [Text(remove_control_characters(alarm), style="bold red") for alarm in finding.alarms]
     if finding.grid.rows:
         parts += [Text(""), GridView(finding.grid), Text("")]
     notes = filter(None, (finding.independent, *finding.notes))
-    parts += [Text(clean(note), style="dim") for note in notes]
+    parts += [Text(remove_control_characters(note), style="dim") for note in notes]
     return Group(*parts, Text(""))
 
 
@@ -53,9 +53,9 @@ class GridView:
     A table that has too many columns for the terminal is printed row by row, a value in a line.
     """
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: ResultTable) -> None:
         self.grid = grid
-        self.columns = _columns(grid)
+        self.columns = _format_columns(grid)
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         width = sum(_readable_width(cells) + 1 for _, cells, _ in self.columns)
@@ -65,7 +65,7 @@ class GridView:
             yield from self._as_records()
         left = len(self.grid.rows) - MOST_ROWS
         below = [f"… and {left} more"] if left > 0 else []
-        below += [clean(self.grid.caption)] if self.grid.caption else []
+        below += [remove_control_characters(self.grid.caption)] if self.grid.caption else []
         yield from (Text(line, style="dim") for line in below)
 
     def _as_table(self) -> Table:
@@ -85,7 +85,9 @@ class GridView:
         for first, *rest in zip(*(cells for _, cells, _ in self.columns), strict=True):
             yield Text(first, style="bold")
             named = zip(titles[1:], rest, strict=True)
-            for title, cell in ((t, c) for t, c in named if c not in ("", "–")):
+            for title, cell in (
+                (text, column) for text, column in named if column not in ("", "–")
+            ):
                 yield Padding(Text(f"{title}: {cell}"), (0, 0, 0, 2))
 
 
@@ -95,11 +97,13 @@ def _readable_width(cells: Iterable[str]) -> int:
     return min(widest, SENTENCE_WIDTH if widest > 2 * SENTENCE_WIDTH else NAME_WIDTH)
 
 
-def _columns(grid: Grid) -> list[tuple[str, list[str], bool]]:
+def _format_columns(grid: ResultTable) -> list[tuple[str, list[str], bool]]:
     """(title, cells, whether they are numbers) of each column as it is printed."""
     columns: list[tuple[str, list[str], bool]] = []
     shown = {
-        name: [clean(cell_text(row[i], name)) for row in grid.rows[:MOST_ROWS]]
+        name: [
+            remove_control_characters(format_cell(row[i], name)) for row in grid.rows[:MOST_ROWS]
+        ]
         for i, name in enumerate(grid.columns)
     }
     names = iter(zip(grid.columns, [*grid.columns[1:], ""], strict=True))
@@ -108,14 +112,16 @@ def _columns(grid: Grid) -> list[tuple[str, list[str], bool]]:
         numeric = any(map(is_number, values))
         bound = numeric or all(value is None for value in values)
         if bound and "low" in name.split("_") and following == name.replace("low", "high"):
-            columns.append(("interval", list(map(_interval, shown[name], shown[following])), True))
+            columns.append(
+                ("interval", list(map(_format_interval, shown[name], shown[following])), True)
+            )
             next(names)
         else:
-            columns.append((clean(heading(name)), shown[name], numeric))
+            columns.append((remove_control_characters(column_heading(name)), shown[name], numeric))
     return columns
 
 
-def _interval(low: str, high: str) -> str:
+def _format_interval(low: str, high: str) -> str:
     if low.endswith(" %") and high.endswith(" %"):
         low = low.removesuffix(" %")
     return low if low == high == "–" else f"{low} to {high}"

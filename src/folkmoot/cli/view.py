@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from folkmoot.cli.console import err, out
+from folkmoot.cli.console import error_console, output_console
 from folkmoot.storage.run_folder import OUTPUTS
 from folkmoot.view.server import serve_reader
 
@@ -18,9 +18,9 @@ def view_command(folder: Path | None, host: str, port: int, token: bool) -> None
     if not path.exists() and (OUTPUTS / path).is_dir():
         path = OUTPUTS / path
 
-    def tell(address: str) -> None:
-        out().print(f"Reading {escape(str(path))} at {escape(address)}", soft_wrap=True)
-        err().print("[dim]Ctrl-C ends it. Nothing in the folder is changed.[/]")
+    def print_address(address: str) -> None:
+        output_console().print(f"Reading {escape(str(path))} at {escape(address)}", soft_wrap=True)
+        error_console().print("[dim]Ctrl-C ends it. Nothing in the folder is changed.[/]")
 
     with suppress(KeyboardInterrupt):  # the way in which it ends
-        serve_reader(path, host, port, token=token, tell=tell)
+        serve_reader(path, host, port, token=token, tell=print_address)

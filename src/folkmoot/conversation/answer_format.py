@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from folkmoot.json_text import Schema
-from folkmoot.provenance import SourcedText, concatenate, join
+from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 
 # A shorter description ("why", "yes") may be an honest answer.
 MIN_WORDS = 3
@@ -48,7 +48,7 @@ def describe_format(
     values with their sources, and other closed fields are then not listed but left to the prompt.
     """
     lines = _describe_object(schema, schema.get("$defs", {}), "", options)
-    return join("\n", lines)
+    return join_texts("\n", lines)
 
 
 def _describe_object(
@@ -60,7 +60,7 @@ def _describe_object(
         each = "each " if len(names) > 1 else ""
         described = _describe_field(field, inner, values)
         start = f"{indent}- {', '.join(names)}: {each}"
-        yield concatenate((start, described), plain=None)
+        yield concatenate_texts((start, described), plain=None)
         if "properties" in inner:
             yield from _describe_object(inner, definitions, indent + INDENT, options)
 
@@ -87,7 +87,7 @@ def _resolve(node: Schema, definitions: Schema) -> Schema:
         if "$ref" in node:
             node = definitions[node["$ref"].removeprefix("#/$defs/")]
         elif "anyOf" in node:
-            node = next(n for n in node["anyOf"] if n.get("type") != "null")
+            node = next(name for name in node["anyOf"] if name.get("type") != "null")
         elif isinstance(node.get("items"), dict):
             node = node["items"]
         else:
@@ -103,13 +103,13 @@ def _describe_field(node: Schema, inner: Schema, values: Sequence[object]) -> So
     if "properties" in inner:
         parts += [f"{each}an object with these keys:"]
     elif values:
-        listed = concatenate(_with_separator(", ", values), plain=None)
-        parts += [concatenate((f"{each}one of ", listed), plain=None)]
+        listed = concatenate_texts(_with_separator(", ", values), plain=None)
+        parts += [concatenate_texts((f"{each}one of ", listed), plain=None)]
     elif not parts[0]:
         parts += ["" if is_list else _describe_type(node, inner)]
     kept = [part for part in parts if part]
     shape = "a list: " if is_list and kept else "a list" if is_list else ""
-    return concatenate((shape, *_with_separator("; ", kept)), plain=None)
+    return concatenate_texts((shape, *_with_separator("; ", kept)), plain=None)
 
 
 def _with_separator(separator: str, parts: Sequence[object]) -> Iterator[object]:
@@ -124,7 +124,7 @@ def _describe_type(node: Schema, inner: Schema) -> str:
     named = TYPE_NAMES.get(str(inner.get("type")), "a value")
     low, high = inner.get("minimum"), inner.get("maximum")
     bounds = f" from {low} to {high}" if low is not None and high is not None else ""
-    may_be_null = any(n.get("type") == "null" for n in node.get("anyOf", ()))
+    may_be_null = any(name.get("type") == "null" for name in node.get("anyOf", ()))
     return f"{named}{bounds}{' or null' if may_be_null else ''}"
 
 
@@ -138,16 +138,16 @@ def drop_descriptions(
     dropped: list[DroppedDescription] = []
     if not schema:
         return value, ()
-    kept = _drop(value, schema, schema.get("$defs", {}), "", dropped)
+    kept = _drop_sentences(value, schema, schema.get("$defs", {}), "", dropped)
     return (kept if dropped else value), tuple(dropped)
 
 
-def _drop(
+def _drop_sentences(
     value: object, node: Schema, definitions: Schema, path: str, dropped: list[DroppedDescription]
 ) -> object:
     if isinstance(value, list):
         return [
-            _drop(entry, node, definitions, f"{path}.{number}", dropped)
+            _drop_sentences(entry, node, definitions, f"{path}.{number}", dropped)
             for number, entry in enumerate(value)
         ]
     if not isinstance(value, dict):
@@ -158,29 +158,29 @@ def _drop(
         where = f"{path}.{name}".removeprefix(".")
         field = fields.get(name, {})
         entries = entry if isinstance(entry, list) else [entry]
-        own = [e for e in entries if not _is_description(e, field, definitions)]
+        own = [entry for entry in entries if not _is_description(entry, field, definitions)]
         if len(own) < len(entries):
-            repeated = "; ".join(str(e) for e in entries if e not in own)
+            repeated = "; ".join(str(entry) for entry in entries if entry not in own)
             dropped.append(DroppedDescription(where, repeated))
             if own:
-                kept[name] = _drop(own, field, definitions, where, dropped)
+                kept[name] = _drop_sentences(own, field, definitions, where, dropped)
         else:
-            kept[name] = _drop(entry, field, definitions, where, dropped)
+            kept[name] = _drop_sentences(entry, field, definitions, where, dropped)
     return kept
 
 
 def _is_description(text: object, field: Schema, definitions: Schema) -> bool:
     if not field or not isinstance(text, str) or len(text) > MAX_CHARACTERS:
         return False
-    words = fold(text)
+    words = normalise_words(text)
     if len(words.split()) < MIN_WORDS:
         return False
     inner = _resolve(field, definitions)
     line = _describe_field(field, inner, inner.get("enum", ()))
     said_of_it = (str(field.get("description", "")), line)
-    return any(words == fold(description) for description in said_of_it)
+    return any(words == normalise_words(description) for description in said_of_it)
 
 
-def fold(text: str) -> str:
+def normalise_words(text: str) -> str:
     """Return the words of a text in lower case, without marks."""
     return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold()))

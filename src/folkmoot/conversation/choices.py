@@ -22,36 +22,36 @@ from folkmoot.conversation.answer_types import (
     NONE_OF_THESE,
     NUMBER,
     WAYS_OUT_OF_OPTIONS,
-    Answer,
+    AnswerType,
     ClarifyingAnswer,
     Json,
     Missing,
-    Parsed,
-    Unreadable,
+    ParsedAnswer,
+    ParseFailure,
     parse_way_out,
     pin_schema,
 )
 from folkmoot.conversation.reply_forms import (
-    LONGEST,
-    bare_forms,
-    carried_forms,
-    folded,
-    key,
+    MAX_REPLY_CHARACTERS,
+    comparison_key,
+    forms_in_phrases,
     label_forms,
+    normalise_text,
     number_forms,
+    undecorated_forms,
 )
 from folkmoot.json_text import Schema
-from folkmoot.provenance import SourcedText, concatenate, join
+from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 
 
-class Choice(Answer[str]):
+class Choice(AnswerType[str]):
     """One of the options, in the order in which the prompt lists them.
 
     The parse steps are exact, normalised, number (the option's number or letter in the list) and
     named (in a carrier phrase, in quotation marks, after its label, or alone in every line). What
-    fits two options fits none. A reply that is none of these is followed by one `clarification`,
-    in which the speaker says which option they stated. With `clarify=False` the question is asked
-    again in plain text instead, as often as the caller allows.
+    fits two options fits none. A reply that is none of these is followed by one
+    `clarifying_answer`, in which the speaker says which option they stated. With `clarify=False`
+    the question is asked again in plain text instead, as often as the caller allows.
 
     The replies `none_of_these` and `declined` are ways out, also as a first reply. Where the
     prompt lists the options without numbers (`labelled=False`), a bare number is no option.
@@ -61,89 +61,93 @@ class Choice(Answer[str]):
     kind = CHOICE
 
     def __init__(
-        self, options: Sequence[str], *, labelled: bool = True, clarify: bool = True
+        self, options: Sequence[str], *, with_labels: bool = True, clarify: bool = True
     ) -> None:
-        if isinstance(options, str) or not all(isinstance(o, str) for o in options):
+        if isinstance(options, str) or not all(isinstance(option, str) for option in options):
             raise TypeError('options are a list of texts: Choice(["Yes", "No"])')
         self.options = tuple(options)
-        self._labelled = labelled
+        self._labelled = with_labels
         self._clarify = clarify
-        self._index = _index(tuple(sorted(set(options))))
+        self._index = _build_index(tuple(sorted(set(options))))
 
     @property
-    def unclear(self) -> str:
+    def configuration_error(self) -> str:
         """Why nobody can choose, in words (options that cannot be told apart); else empty."""
         if not self.options:
             return "there are no options to choose from"
-        pairs = alike(self.options) if len(self._index.exact) < len(set(self.options)) else []
+        pairs = (
+            indistinguishable_pairs(self.options)
+            if len(self._index.exact) < len(set(self.options))
+            else []
+        )
         if not pairs:
             return ""
         first, second = (self.options[n] for n in pairs[0])
-        return f"the options {first!r} and {second!r} cannot be told apart: {NOT_COUNTED}"
+        return f"the options {first!r} and {second!r} cannot be told apart: {IGNORED_DIFFERENCES}"
 
     @property
     def listed_options(self) -> tuple[str, ...]:
         return self.options
 
     @property
-    def listing(self) -> str:
+    def formatted_options(self) -> str:
         """The options as a prompt should list them, one a line."""
-        return listed(self.options, labelled=self._labelled)
+        return format_option_list(self.options, with_labels=self._labelled)
 
     @property
-    def clarification(self) -> Clarification | None:
+    def clarifying_answer(self) -> Clarification | None:
         """The second and last request of a choice that could not be read."""
         return Clarification(self) if self._clarify else None
 
-    def parse(self, reply: str) -> Parsed[str] | Unreadable | Missing:
+    def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure | Missing:
         text = reply.strip()
         if text in self._index.exact:
-            return Parsed(text, "exact")
-        forms = carried_forms(text)
-        found = self._index.of(forms)
+            return ParsedAnswer(text, "exact")
+        forms = forms_in_phrases(text)
+        found = self._index.from_forms(forms)
         way_out = None if found else parse_way_out(text)
         if way_out is not None:
             return way_out
-        if len(found) == 1 and not self._mislabelled(forms, found):
-            bare = self._index.of(bare_forms(text))
-            return Parsed(next(iter(found)), "normalised" if bare == found else "named")
-        by_label = [] if found else self._by_label(text)
+        if len(found) == 1 and not self._has_wrong_label(forms, found):
+            bare = self._index.from_forms(undecorated_forms(text))
+            return ParsedAnswer(next(iter(found)), "normalised" if bare == found else "named")
+        by_label = [] if found else self._match_label(text)
         if len(by_label) == 1:
-            return Parsed(by_label[0], "number")
-        if (repeated := self._in_every_line(text)) is not None:
-            return Parsed(repeated, "named")
+            return ParsedAnswer(by_label[0], "number")
+        if (repeated := self._repeated_option(text)) is not None:
+            return ParsedAnswer(repeated, "named")
         if not found and (stated := self._in_quotation_marks(text)) is not None:
-            return Parsed(stated, "named")
+            return ParsedAnswer(stated, "named")
         what = "was empty" if not text else "was not one of the options and nothing else"
-        return Unreadable(
+        return ParseFailure(
             f"The reply {what}. Reply with exactly one of these, its exact text and nothing else:"
-            f"\n{self.listing}\nOr reply with {self.describe_ways_out()}."
+            f"\n{self.formatted_options}\nOr reply with {self.describe_ways_out()}."
         )
 
     @property
     def ways_out(self) -> tuple[str, ...]:
         """The ways out, but for those that are among the options themselves."""
-        options = {folded(option).replace(" ", "_") for option in self.options}
+        options = {normalise_text(option).replace(" ", "_") for option in self.options}
         return tuple(way for way in WAYS_OUT_OF_OPTIONS if way not in options)
 
     def describe_ways_out(self) -> str:
         """Return the ways out with their meaning, as a part of a sentence."""
         return " or ".join(f"{way} if you {_MEANING[way]}" for way in self.ways_out)
 
-    def mentioned(self, reply: str) -> frozenset[str]:
+    def find_mentioned_values(self, reply: str) -> frozenset[str]:
         """Return the options that a reply names anywhere, by their text or as `option 3`.
 
         An option that is part of a longer option counts only if it also occurs outside of that one.
         """
         if reply in self._index.exact:  # most replies: nothing has to be searched
             return frozenset((reply,))
-        text = key(folded(reply[:LONGEST_SEARCHED]))
+        text = comparison_key(normalise_text(reply[:LONGEST_SEARCHED]))
         found = set()
         for option in self._index.longest_first:
             text, count = _pattern_of(option).subn(" \0 ", text)
             if count:
                 found.add(option)
-        labels = self._listed() | self._index.own
+        labels = self._options_by_label() | self._index.own
         found |= {labels[label] for label in _BY_LABEL.findall(text) if label in labels}
         return frozenset(found)
 
@@ -153,48 +157,56 @@ class Choice(Answer[str]):
         No other option may be named, and the reply may not say no to anything: what remains in
         doubt is for the speaker to clarify.
         """
-        if len(text) > LONGEST:
+        if len(text) > MAX_REPLY_CHARACTERS:
             return None
-        mentioned = self.mentioned(text)
+        mentioned = self.find_mentioned_values(text)
         if len(mentioned) != 1:
             return None
         (option,) = mentioned
-        whole = key(folded(text))
+        whole = comparison_key(normalise_text(text))
         # The words of the option itself, as of "No change", say no to nothing.
         if _NEGATED.search(_pattern_of(option).sub(" ", whole)):
             return None
-        labels = [label for label, listed in self._listed().items() if listed == option]
+        labels = [label for label, listed in self._options_by_label().items() if listed == option]
         own = _pattern_of(option).pattern
         heads = "|".join(rf"\boption\s#?{label}\s?[:.)-]\W*{own}" for label in labels)
         quoted = rf"[\"'][\s*_]*{own}[\s*_.,!]*[\"']" + (f"|{heads}" if heads else "")
         return option if re.search(quoted, whole) else None
 
-    def _in_every_line(self, text: str) -> str | None:
+    def _repeated_option(self, text: str) -> str | None:
         """The option that each of several lines says alone: small models repeat themselves."""
-        if "\n" not in text or len(text) > LONGEST:
+        if "\n" not in text or len(text) > MAX_REPLY_CHARACTERS:
             return None
-        read = [self.parse(line) for line in {*text.splitlines()} if line.strip()]
-        said = {r.value if isinstance(r, Parsed) else None for r in read}
+        read = [self.parse_reply(line) for line in {*text.splitlines()} if line.strip()]
+        said = {r.value if isinstance(r, ParsedAnswer) else None for r in read}
         return said.pop() if len(said) == 1 else None
 
-    def _mislabelled(self, forms: Sequence[str], found: frozenset[str]) -> bool:
+    def _has_wrong_label(self, forms: Sequence[str], found: frozenset[str]) -> bool:
         """Whether a reply gives one option's text the label of another: which one is meant?
 
         A reply that starts with a 1 may be a list of one, which says nothing of the option's place.
         """
         list_of_one = re.match(r"\W*1\b", forms[0])
-        listed = {n: o for n, o in self._listed().items() if n != "1" or not list_of_one}
+        listed = {
+            name: option
+            for name, option in self._options_by_label().items()
+            if name != "1" or not list_of_one
+        }
         listed |= self._index.own
-        labels = (_GIVEN_LABEL.fullmatch(form) for form in forms)
-        return any(m and listed.get(m[1], next(iter(found))) not in found for m in labels)
+        labels = (_REPLY_LABEL.fullmatch(form) for form in forms)
+        return any(
+            label and listed.get(label[1], next(iter(found))) not in found for label in labels
+        )
 
-    def _by_label(self, text: str) -> list[str]:
-        labels = self._listed() | self._index.own
+    def _match_label(self, text: str) -> list[str]:
+        labels = self._options_by_label() | self._index.own
         found = (_LABEL.fullmatch(form) for form in label_forms(text))
-        return list(dict.fromkeys(labels[m[1]] for m in found if m and m[1] in labels))
+        return list(
+            dict.fromkeys(labels[match[1]] for match in found if match and match[1] in labels)
+        )
 
-    def _listed(self) -> dict[str, str]:
-        given = labels_of(self.options) if self._labelled else ()
+    def _options_by_label(self) -> dict[str, str]:
+        given = option_labels(self.options) if self._labelled else ()
         return dict(zip(given, self.options, strict=False))
 
 
@@ -230,17 +242,17 @@ class Clarification(ClarifyingAnswer[str]):
         """The question for a speaker after their reply."""
         return (
             "Which of these options did you state in your reply?\n"
-            f"{self.choice.listing}\n\n"
+            f"{self.choice.formatted_options}\n\n"
             'Reply with only the JSON object {"stated": …}, where … is the exact text of that '
             f"option, or {self.choice.describe_ways_out()}."
         )
 
-    def parse(self, reply: str) -> Parsed[str] | Unreadable | Missing:
+    def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure | Missing:
         """Return the option stated, or the way out."""
-        found = Json(_Stated).parse(reply)
-        text = found.value.stated if isinstance(found, Parsed) else reply
-        read = self.choice.parse(text)
-        return Parsed(read.value, "clarified") if isinstance(read, Parsed) else read
+        found = Json(_Stated).parse_reply(reply)
+        text = found.value.stated if isinstance(found, ParsedAnswer) else reply
+        read = self.choice.parse_reply(text)
+        return ParsedAnswer(read.value, "clarified") if isinstance(read, ParsedAnswer) else read
 
 
 class _Stated(BaseModel):
@@ -249,7 +261,7 @@ class _Stated(BaseModel):
     stated: str
 
 
-class _Index(NamedTuple):
+class _OptionIndex(NamedTuple):
     """Options by the forms of their text. `exact`: those whose own text means them alone."""
 
     by_form: dict[str, tuple[str, ...]]
@@ -257,25 +269,33 @@ class _Index(NamedTuple):
     exact: frozenset[str]
     longest_first: tuple[str, ...]
 
-    def of(self, forms: Sequence[str]) -> frozenset[str]:
-        return frozenset(o for form in forms for o in self.by_form.get(key(form), ()))
+    def from_forms(self, forms: Sequence[str]) -> frozenset[str]:
+        return frozenset(
+            option for form in forms for option in self.by_form.get(comparison_key(form), ())
+        )
 
 
 @lru_cache(maxsize=4096)
-def _index(options: tuple[str, ...]) -> _Index:
+def _build_index(options: tuple[str, ...]) -> _OptionIndex:
     by_form: dict[str, tuple[str, ...]] = {}
     for option in options:
-        for form in dict.fromkeys(key(f) for f in bare_forms(option)):
+        for form in dict.fromkeys(
+            comparison_key(field_name) for field_name in undecorated_forms(option)
+        ):
             by_form[form] = (*by_form.get(form, ()), option)
-    labelled = [_OWN_LABEL.fullmatch(folded(o)) for o in options]
-    own = {m[1]: o for m, o in zip(labelled, options, strict=True) if m}
-    longest = tuple(sorted(options, key=lambda option: -len(key(folded(option)))))
-    index = _Index(by_form, own if len(own) == len(options) else {}, frozenset(), longest)
-    exact = frozenset(o for o in options if index.of(carried_forms(o)) == {o})
+    labelled = [_OPTION_LABEL.fullmatch(normalise_text(option)) for option in options]
+    own = {match[1]: option for match, option in zip(labelled, options, strict=True) if match}
+    longest = tuple(
+        sorted(options, key=lambda option: -len(comparison_key(normalise_text(option))))
+    )
+    index = _OptionIndex(by_form, own if len(own) == len(options) else {}, frozenset(), longest)
+    exact = frozenset(
+        option for option in options if index.from_forms(forms_in_phrases(option)) == {option}
+    )
     return index._replace(exact=exact)
 
 
-def labels_of(options: Sequence[str]) -> tuple[str, ...]:
+def option_labels(options: Sequence[str]) -> tuple[str, ...]:
     """What the options are listed by: numbers; letters if an option looks like a number; nothing
     if an option begins or ends with such a letter."""
     return _labels_of(tuple(options))
@@ -283,26 +303,30 @@ def labels_of(options: Sequence[str]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _labels_of(options: tuple[str, ...]) -> tuple[str, ...]:
-    texts = [folded(o) for o in options]
-    if not any(_NUMERIC.search(t) or any(c.isnumeric() for c in t) for t in texts):
+    texts = [normalise_text(option) for option in options]
+    if not any(
+        _NUMERIC.search(text) or any(column.isnumeric() for column in text) for text in texts
+    ):
         return tuple(str(n) for n in range(1, len(options) + 1))
     letters = tuple("abcdefghijklmnopqrstuvwxyz"[: len(options)])
-    alone = {letter for t in texts for found in _LETTER.findall(t) for letter in found}
+    alone = {letter for text in texts for found in _LETTER.findall(text) for letter in found}
     return letters if len(letters) == len(options) and not alone & set(letters) else ()
 
 
-def listed(options: Sequence[str], *, labelled: bool = True) -> str:
+def format_option_list(options: Sequence[str], *, with_labels: bool = True) -> str:
     """The options one a line, each after its number or letter (a dash where it has none)."""
-    labels = labels_of(options) if labelled else ()
+    labels = option_labels(options) if with_labels else ()
     heads = [f"{label.upper()}." for label in labels] or ["-"] * len(options)
     lines = zip(heads, options, strict=True)
-    return join("\n", (concatenate((SourcedText(f"{head} "), option)) for head, option in lines))
+    return join_texts(
+        "\n", (concatenate_texts((SourcedText(f"{head} "), option)) for head, option in lines)
+    )
 
 
 @lru_cache(maxsize=4096)
 def _pattern_of(option: str) -> re.Pattern[str]:
     """The option's folded text where no letter or digit continues it on either side."""
-    return re.compile(rf"(?<!\w){re.escape(key(folded(option)))}(?!\w)")
+    return re.compile(rf"(?<!\w){re.escape(comparison_key(normalise_text(option)))}(?!\w)")
 
 
 _MEANING = {NONE_OF_THESE: "chose no single one of them", DECLINED: "declined to choose"}
@@ -356,14 +380,16 @@ _NEGATED = re.compile(
     r"नहीं|मत |विरोध|इनकार|इंकार|अस्वीकार|না|ไม่|คัดค้าน|ปฏิเสธ|งด|இல்லை|نہیں"
 )
 
-# For options that `alike` finds.
-NOT_COUNTED = "case, width, quotes, closing marks and listing numbers count for nothing in a reply"
+# For options that `indistinguishable_pairs` finds.
+IGNORED_DIFFERENCES = (
+    "case, width, quotes, closing marks and listing numbers count for nothing in a reply"
+)
 
 
-def alike(options: Sequence[str]) -> list[tuple[int, int]]:
+def indistinguishable_pairs(options: Sequence[str]) -> list[tuple[int, int]]:
     """Pairs of places (from 0) whose options cannot be told apart in a reply."""
-    index = _index(tuple(sorted(set(options))))
-    rivals = [index.of(carried_forms(option)) for option in options]
+    index = _build_index(tuple(sorted(set(options))))
+    rivals = [index.from_forms(forms_in_phrases(option)) for option in options]
     return [
         (first, second)
         for second, option in enumerate(options)
@@ -380,9 +406,9 @@ _LETTER = re.compile(r"^([a-z])(?![^\W\d_])|(?<![^\W\d_])([a-z])$")
 _LABEL = re.compile(
     r"(?:(?:option|choice|number|no\.|nr\.)\s?)?#?[(\[]?([1-9][0-9]{0,2}|[a-z])[)\]]?[.:]?"
 )
-_IN_FRONT = r"(?:option\s|choice\s)?[(\[#]?(\d{1,3}|[a-z])(?:[)\]][.:]?|[%s]|\s[-=])\s.+"
-_OWN_LABEL = re.compile(_IN_FRONT % ".:", re.DOTALL)
-_GIVEN_LABEL = re.compile(_IN_FRONT % ".:,", re.DOTALL)
+_LABEL_PREFIX = r"(?:option\s|choice\s)?[(\[#]?(\d{1,3}|[a-z])(?:[)\]][.:]?|[%s]|\s[-=])\s.+"
+_OPTION_LABEL = re.compile(_LABEL_PREFIX % ".:", re.DOTALL)
+_REPLY_LABEL = re.compile(_LABEL_PREFIX % ".:,", re.DOTALL)
 _PLAIN_NUMBER = re.compile(r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?")
 
 
@@ -391,7 +417,7 @@ OR = f" If you cannot answer, reply with {CANNOT_SAY}."
 
 
 @dataclass(frozen=True, slots=True)
-class Number(Answer[float]):
+class Number(AnswerType[float]):
     """A number within bounds (inclusive). `integer=True` refuses fractions.
 
     Read where the reply is one number, or a number alone in a carrier phrase; never out of prose.
@@ -404,56 +430,64 @@ class Number(Answer[float]):
     kind: str = NUMBER
 
     @property
-    def unclear(self) -> str:
+    def configuration_error(self) -> str:
         """Why no number fits, in words; else empty."""
         crossed = self.low is not None and self.high is not None and self.low > self.high
-        return f"no number is{self._bounds()}" if crossed else ""
+        return f"no number is{self._describe_bounds()}" if crossed else ""
 
     @property
-    def offered(self) -> tuple[str, ...]:
+    def offered_values(self) -> tuple[str, ...]:
         """The bounds, as far as there are any."""
         return tuple(f"{bound:g}" for bound in (self.low, self.high) if bound is not None)
 
-    def parse(self, reply: str) -> Parsed[float] | Unreadable | Missing:
+    def parse_reply(self, reply: str) -> ParsedAnswer[float] | ParseFailure | Missing:
         text = reply.strip()
         if (way_out := parse_way_out(text, (CANNOT_SAY, DECLINED))) is not None:
             return way_out
         bare, carried = number_forms(text)
-        found = dict.fromkeys(f for f in (*bare, *carried) if _PLAIN_NUMBER.fullmatch(f))
-        values = {float(f.replace(",", "")) for f in found}
-        if len(values) != 1 or any(self._ambiguous(f) for f in found):
-            return Unreadable(f"Reply with a single number{self._bounds()} and nothing else.{OR}")
+        found = dict.fromkeys(
+            field_name for field_name in (*bare, *carried) if _PLAIN_NUMBER.fullmatch(field_name)
+        )
+        values = {float(field_name.replace(",", "")) for field_name in found}
+        if len(values) != 1 or any(
+            self._has_ambiguous_separator(field_name) for field_name in found
+        ):
+            return ParseFailure(
+                f"Reply with a single number{self._describe_bounds()} and nothing else.{OR}"
+            )
         (value,), said = values, next(iter(found))
         if not math.isfinite(value):
-            return Unreadable(f"{said[:20]}… is no sensible number{self._bounds()}.{OR}")
+            return ParseFailure(f"{said[:20]}… is no sensible number{self._describe_bounds()}.{OR}")
         if self.integer and not value.is_integer():
-            return Unreadable(f"Reply with a whole number{self._bounds()} and nothing else.{OR}")
-        if not self._holds(value):
-            problem = f"{said} is out of range. Reply with a number{self._bounds()}.{OR}"
-            return Unreadable(problem)
+            return ParseFailure(
+                f"Reply with a whole number{self._describe_bounds()} and nothing else.{OR}"
+            )
+        if not self._within_bounds(value):
+            problem = f"{said} is out of range. Reply with a number{self._describe_bounds()}.{OR}"
+            return ParseFailure(problem)
         parse_step = "exact" if text == said else "normalised" if said in bare else "named"
-        return Parsed(value, parse_step)
+        return ParsedAnswer(value, parse_step)
 
-    def mentioned(self, reply: str) -> frozenset[float]:
+    def find_mentioned_values(self, reply: str) -> frozenset[float]:
         """Return the numbers within the bounds that a reply names anywhere."""
-        found = _ANY_NUMBER.findall(folded(reply[:LONGEST_SEARCHED]))
+        found = _ANY_NUMBER.findall(normalise_text(reply[:LONGEST_SEARCHED]))
         values = (float(number.replace(",", "")) for number in found)
-        return frozenset(value for value in values if self._holds(value))
+        return frozenset(value for value in values if self._within_bounds(value))
 
-    def _holds(self, value: float) -> bool:
+    def _within_bounds(self, value: float) -> bool:
         above = self.low is None or value >= self.low
         return above and (self.high is None or value <= self.high)
 
-    def _ambiguous(self, said: str) -> bool:
+    def _has_ambiguous_separator(self, said: str) -> bool:
         """Whether a dot may part thousands: `1.000`, or `1.250` where that many are allowed."""
         parts = re.fullmatch(r"[-+]?[1-9][0-9]{0,2}\.([0-9]{3})", said)
         if parts is None:
             return False
         thousands = float(said) * 1000
         known = self.low is not None and self.high is not None
-        return self._holds(thousands) and (known or self.integer or parts[1].endswith("0"))
+        return self._within_bounds(thousands) and (known or self.integer or parts[1].endswith("0"))
 
-    def _bounds(self) -> str:
+    def _describe_bounds(self) -> str:
         if self.low is not None and self.high is not None:
             return f" from {self.low:g} to {self.high:g}"
         if self.low is not None:

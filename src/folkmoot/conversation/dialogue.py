@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from folkmoot.conversation.answer_types import Missing, Text
-from folkmoot.conversation.reply_forms import own_part
-from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
+from folkmoot.conversation.reply_forms import text_before_other_speaker
+from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Transcript, Utterance
 
 
-class Conversation(Protocol):
+class SupportsConversation(Protocol):
     """What a dialogue needs of a scope."""
 
     @property
@@ -22,11 +22,11 @@ class Conversation(Protocol):
 
     async def ask(
         self,
-        who: Speaker,
+        speaker: Speaker,
         prompt: str,
         *,
-        answer: Text,
-        heard: Transcript = EMPTY,
+        answer_type: Text,
+        history: Transcript = EMPTY_TRANSCRIPT,
         about: str = "",
     ) -> Any: ...
 
@@ -45,16 +45,16 @@ class Agenda:
 
 
 @dataclass(frozen=True, slots=True)
-class Dialogue:
+class DialogueResult:
     """What was said, how it ended (`signal`, `limit` or `missing`), and who fell silent."""
 
     transcript: Transcript
     ended: str
     missing: Missing | None = None
-    silent: str = ""
+    silent_speaker: str = ""
 
 
-def is_signal(text: str, signal: str) -> bool:
+def contains_signal(text: str, signal: str) -> bool:
     """Whether a reply gives the signal, as people and models write it.
 
     It does when a sentence or line of it is the signal and nothing else (case, quotes, markdown and
@@ -64,14 +64,16 @@ def is_signal(text: str, signal: str) -> bool:
     negated, or announced for later it is not a signal, nor if a question follows.
     """
     sentences = [s for s in _SENTENCE.split(text.strip()) if re.search(r"\w", s)]
-    given = [n for n, s in enumerate(sentences) if _gives(s, signal)]
-    return bool(given) and not any(_ASKS.search(s) for s in sentences[given[0] :])
+    given = [n for n, sentence in enumerate(sentences) if _sentence_gives_signal(sentence, signal)]
+    return bool(given) and not any(
+        _QUESTION_MARK_PATTERN.search(sentence) for sentence in sentences[given[0] :]
+    )
 
 
 _SENTENCE = re.compile(r"\n+|(?<=[.!?…。！？])[\"'”’)\]*_`]*\s+")
-_ASKS = re.compile(r"[?？][\W_]*$")
+_QUESTION_MARK_PATTERN = re.compile(r"[?？][\W_]*$")
 _DECORATION = re.compile(r"^[\W_]+|[\W_]+$")
-_SET_OFF = re.compile(r"[,;:—–]|\s-+\s|\s[(\[{<*_]+(?=\w)")
+_CLAUSE_BREAK_PATTERN = re.compile(r"[,;:—–]|\s-+\s|\s[(\[{<*_]+(?=\w)")
 _LABEL = re.compile(r"[\W_]*(?:moderator|response|reply|answer|status|signal)[\W_]*", re.IGNORECASE)
 # "I am satisfied", "I'm now fully satisfied": the signal as the predicate of the whole sentence.
 _OF_ONESELF = re.compile(
@@ -80,15 +82,15 @@ _OF_ONESELF = re.compile(
     re.IGNORECASE,
 )
 # Before the signal these say that it is meant, denied or put off, and not given.
-_NOT_GIVEN = re.compile(
+_NEGATED_SIGNAL_PATTERN = re.compile(
     r"(?:n['’]t|\b(?:not|never|yet|am|is|are|be|being|i['’]m|you['’]re|fully|completely))[\W_]*$"
     r"|\b(?:will|would|shall|can|could|when|once|until|unless|if)\b|['’]ll\b",
     re.IGNORECASE,
 )
 
 
-def _gives(sentence: str, signal: str) -> bool:
-    if _ASKS.search(sentence):
+def _sentence_gives_signal(sentence: str, signal: str) -> bool:
+    if _QUESTION_MARK_PATTERN.search(sentence):
         return False
     bare = _DECORATION.sub("", sentence)
     if bare.casefold() == signal.casefold():
@@ -96,54 +98,58 @@ def _gives(sentence: str, signal: str) -> bool:
     of_oneself = _OF_ONESELF.match(bare)
     if of_oneself and bare[of_oneself.end() :].casefold() == signal.casefold():
         return True
-    marks = list(_SET_OFF.finditer(bare))
+    marks = list(_CLAUSE_BREAK_PATTERN.finditer(bare))
     if not marks:
         return False
     before, after = bare[: marks[-1].start()], _DECORATION.sub("", bare[marks[-1].end() :])
     if _LABEL.fullmatch(before):
         return after.casefold() == signal.casefold()
-    return after == signal and not _NOT_GIVEN.search(before)
+    return after == signal and not _NEGATED_SIGNAL_PATTERN.search(before)
 
 
-async def question_and_answer(
-    scope: Conversation,
-    asker: Speaker,
-    answerer: Speaker,
+async def interview(
+    scope: SupportsConversation,
+    interviewer: Speaker,
+    interviewee: Speaker,
     agenda: Agenda,
     **columns: Any,
-) -> Dialogue:
-    """Let `asker` question `answerer` until it gives the signal, or the agenda is done.
+) -> DialogueResult:
+    """Let `interviewer` question `interviewee` until it gives the signal, or the agenda is done.
 
     Each side knows its own system prompt and what was said here. Each utterance is recorded when it
     is made, with its `turn` from 1 and the study's own `columns` of the table `utterances`; a
     signal is none.
     """
-    said, about = EMPTY, agenda.about
-    told = EMPTY + Utterance("", agenda.opening)
+    said, about = EMPTY_TRANSCRIPT, agenda.about
+    told = EMPTY_TRANSCRIPT + Utterance("", agenda.opening)
 
-    def add(speaker: Speaker, text: str) -> Transcript:
+    def append_utterance(speaker: Speaker, text: str) -> Transcript:
         turn = len(said) + 1
         return said + scope.say(speaker, text, address=scope.address, turn=turn, **columns)
 
     for _ in range(agenda.max_exchanges):
         question = await scope.ask(
-            asker, "", heard=told + said, answer=Text(signal=agenda.signal), about=about
+            interviewer,
+            "",
+            history=told + said,
+            answer_type=Text(end_signal=agenda.signal),
+            about=about,
         )
         if isinstance(question, Missing):
-            return Dialogue(said, "missing", question, asker.role)
-        question = _own(question, asker, answerer)
-        if is_signal(question, agenda.signal):
-            return Dialogue(said, "signal")
-        said = add(asker, question)
-        reply = await scope.ask(answerer, "", heard=said, answer=Text(), about=about)
+            return DialogueResult(said, "missing", question, interviewer.role)
+        question = _own_words(question, interviewer, interviewee)
+        if contains_signal(question, agenda.signal):
+            return DialogueResult(said, "signal")
+        said = append_utterance(interviewer, question)
+        reply = await scope.ask(interviewee, "", history=said, answer_type=Text(), about=about)
         if isinstance(reply, Missing):
-            return Dialogue(said, "missing", reply, answerer.role)
-        said = add(answerer, _own(reply, answerer, asker))
-    return Dialogue(said, "limit")
+            return DialogueResult(said, "missing", reply, interviewee.role)
+        said = append_utterance(interviewee, _own_words(reply, interviewee, interviewer))
+    return DialogueResult(said, "limit")
 
 
-def _own(text: str, speaker: Speaker, other: Speaker) -> str:
+def _own_words(text: str, speaker: Speaker, other: Speaker) -> str:
     """Return the words of the speaker who was asked; all of a reply that is in the other's name
     from its start, since nothing tells which of them are the speaker's."""
     names = {other.name, other.role} - {speaker.name, speaker.role, ""}
-    return own_part(text, names) or text
+    return text_before_other_speaker(text, names) or text

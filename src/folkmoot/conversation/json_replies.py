@@ -8,12 +8,12 @@ from contextlib import suppress
 
 import json_repair
 
-MOST_UNCLOSED, LONGEST_REPAIRED = 50, 200_000
+MAX_UNCLOSED_BRACES, MAX_REPAIRABLE_CHARACTERS = 50, 200_000
 _WHOLE_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _LAST_NUMBER = re.compile(r"(?<=[\s:,\[])[-+]?\d[\d.eE+-]*\Z")
 
 
-def broken_off(reply: str) -> str:
+def close_cut_json(reply: str) -> str:
     """A reply in JSON that the token limit cut, so marked that the beginning of a value does not
     count as the value: of 1 it may have been 15, and "yes" may have gone on. A text that was cut
     ends in "…"; a number is left out."""
@@ -33,29 +33,32 @@ def json_candidates(reply: str, openings: str) -> list[tuple[str, object]]:
             continue
         # ValueError also for integers of thousands of digits.
         with suppress(ValueError, RecursionError):
-            found.append((parse_step, _sound(json.loads(text))))
-    starts = [reply.index(c) for c in openings if c in reply]
-    if starts and _repairable(reply):
+            found.append((parse_step, _remove_lone_surrogates(json.loads(text))))
+    starts = [reply.index(opening) for opening in openings if opening in reply]
+    if starts and _is_worth_repairing(reply):
         body = reply[min(starts) :]
-        if fenced and any(c in fenced[1] for c in openings):
+        if fenced and any(opening in fenced[1] for opening in openings):
             body = fenced[1]
         with suppress(ValueError, RecursionError):
-            found.append(("repaired", _sound(json_repair.loads(body))))
+            found.append(("repaired", _remove_lone_surrogates(json_repair.loads(body))))
     return found
 
 
-def _repairable(reply: str) -> bool:
+def _is_worth_repairing(reply: str) -> bool:
     """Whether repair is worth its time: thousands of open braces take seconds for nothing."""
     unclosed = reply.count("{") - reply.count("}") + reply.count("[") - reply.count("]")
-    return unclosed <= MOST_UNCLOSED and len(reply) <= LONGEST_REPAIRED
+    return unclosed <= MAX_UNCLOSED_BRACES and len(reply) <= MAX_REPAIRABLE_CHARACTERS
 
 
-def _sound(value: object) -> object:
+def _remove_lone_surrogates(value: object) -> object:
     """The value without lone surrogates, which may come in as escapes."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, list):
-        return [_sound(v) for v in value]
+        return [_remove_lone_surrogates(value) for value in value]
     if isinstance(value, dict):
-        return {str(_sound(k)): _sound(v) for k, v in value.items()}
+        return {
+            str(_remove_lone_surrogates(key)): _remove_lone_surrogates(value)
+            for key, value in value.items()
+        }
     return value

@@ -26,7 +26,7 @@ UNREADABLE = "unreadable"  # kind of the repair of what was left out
 
 _MARKS = ".'\"“”!,* "
 _SWITCHES = {"true": True, "yes": True, "false": False, "no": False}
-_NOTHING = ("", "none", "null", "n/a", "n_a", "nothing", "neither", "no_stance", "unknown")
+_EMPTY_CELL = ("", "none", "null", "n/a", "n_a", "nothing", "neither", "no_stance", "unknown")
 _UNITS = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
     *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"),
@@ -105,7 +105,7 @@ def read_list(raw: object) -> list[object]:
         lines = [line for line in raw.splitlines() if line.strip()]
         if len(lines) > 1 and all(map(_BULLET.match, lines)):
             return [_BULLET.sub("", line).strip() for line in lines]
-        return [] if fold_option(raw) in _NOTHING else [raw]
+        return [] if fold_option(raw) in _EMPTY_CELL else [raw]
     return [] if raw is None else [raw]
 
 
@@ -130,11 +130,11 @@ def mend_fields(
     changed = False
     for detail, path in places:
         if path and detail["type"] != "missing":
-            raw = _get(mended, path)
+            raw = _value_at_path(mended, path)
             read = _read_again(detail, raw, _field_at(model, path), ways_out)
             if read is not _UNREAD:
-                _put(mended, path, read)
-                note(_dotted(path), "spelling", raw, read)
+                _set_value_at_path(mended, path, read)
+                note(_format_path(path), "spelling", raw, read)
                 changed = True
     if changed:
         return mended
@@ -149,7 +149,7 @@ def _read_again(
 ) -> Any:
     """Another reading of a value by what was wanted, or `_UNREAD`."""
     wanted = detail["type"]
-    means_nothing = isinstance(raw, str) and fold_option(raw) in (*_NOTHING, *ways_out)
+    means_nothing = isinstance(raw, str) and fold_option(raw) in (*_EMPTY_CELL, *ways_out)
     if field is not None and _may_be_null(field) and means_nothing:
         return None
     if wanted in ("literal_error", "enum"):
@@ -178,16 +178,16 @@ def _leave_out(
     """Drop what is at a path, or the nearest around it that may be left out; whether any may."""
     for end in range(len(path), 0, -1):
         place = path[:end]
-        field, raw = _field_at(model, place), _get(value, place)
+        field, raw = _field_at(model, place), _value_at_path(value, place)
         if isinstance(place[-1], int) or (field is not None and _has_empty_default(field)):
             if raw is _UNREAD:
                 continue
-            _get(value, place[:-1]).pop(place[-1])
+            _value_at_path(value, place[:-1]).pop(place[-1])
         elif salvage and field is not None and _may_be_null(field) and raw is not None:
-            _put(value, place, None)
+            _set_value_at_path(value, place, None)
         else:
             continue
-        note(_dotted(place), UNREADABLE, "" if raw is _UNREAD else raw, "")
+        note(_format_path(place), UNREADABLE, "" if raw is _UNREAD else raw, "")
         return True
     return False
 
@@ -232,14 +232,14 @@ def _path_in(value: Any, loc: Sequence[str | int]) -> _Path:
     """The part of pydantic's location that is in the value, without the names of alternatives."""
     path: list[str | int] = []
     for step in loc:
-        below = _get(value, (step,))
+        below = _value_at_path(value, (step,))
         if below is not _UNREAD:
             path.append(step)
             value = below
     return tuple(path)
 
 
-def _get(value: Any, path: _Path) -> Any:
+def _value_at_path(value: Any, path: _Path) -> Any:
     for step in path:
         inside = isinstance(value, dict) and step in value
         if not inside and not (
@@ -250,9 +250,9 @@ def _get(value: Any, path: _Path) -> Any:
     return value
 
 
-def _put(value: Any, path: _Path, new: object) -> None:
-    _get(value, path[:-1])[path[-1]] = new
+def _set_value_at_path(value: Any, path: _Path, new: object) -> None:
+    _value_at_path(value, path[:-1])[path[-1]] = new
 
 
-def _dotted(path: _Path) -> str:
+def _format_path(path: _Path) -> str:
     return ".".join(map(str, path)) or "object"

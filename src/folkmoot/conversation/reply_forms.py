@@ -10,8 +10,8 @@ import re
 import unicodedata
 from collections.abc import Collection, Sequence
 
-LONGEST = 2_000  # characters; a longer reply is never a bare option
-MOST_FORMS = 100
+MAX_REPLY_CHARACTERS = 2_000  # characters; a longer reply is never a bare option
+MAX_FORMS = 100
 
 _QUOTES = str.maketrans(
     {
@@ -28,7 +28,7 @@ _HYPHENATED = re.compile(r"(?<=[^\W\d])[-_](?=[^\W\d])")
 _UNIT = re.compile(r"\s*([%‰$€£¥])\s*")
 
 
-def folded(text: str) -> str:
+def normalise_text(text: str) -> str:
     """Case, width, quotes, dashes and spaces folded; a line's end stays one. Symbols stay."""
     text = _BESIDE_DIGIT.sub(" ", text.translate(_QUOTES))
     text = unicodedata.normalize("NFKC", text).casefold()
@@ -37,13 +37,13 @@ def folded(text: str) -> str:
     return re.sub(r"[^\S\n]+", " ", text).strip()
 
 
-def key(form: str) -> str:
+def comparison_key(form: str) -> str:
     """The same text for forms that mean the same: `10 %` and `10%`, `street-safety`."""
     return _UNIT.sub(r"\1", _HYPHENATED.sub(" ", form))
 
 
 # Decoration. Each pattern matches a whole form; its last group is the form without it.
-_DRESS = (
+_DECORATION_CHARACTERS = (
     r"(.*[^.!])(?:\.|!+)",
     r'"(.+)"',
     r"'(.+)'",
@@ -71,7 +71,7 @@ _INLINE = re.compile(r"(?<![\w*_`])(\*{1,3}|_{1,3}|`)(?=[^\s*_`])(.*?[^\s*_`])\1
 # Carrier phrases: a closed list of ways to say one choice and nothing else; the last group is it.
 # Nothing here negates, looks back ("I chose"), ranks ("my second choice") or sets an intensity
 # ("definitely"), which can tell two options apart.
-_LEAD = (
+_PHRASE_PREFIX = (
     r"(?:(?:ok|okay|sure|well|hm+|so|thus|therefore|honestly|personally|in the end|on balance|"
     r"overall|all things considered|for me|in my (?:opinion|view)|thank you|thanks|"
     r"after (?:some|much|careful) (?:thought|thinking|consideration|reflection)|"
@@ -85,7 +85,7 @@ _MY = (
     r"my (?:final |own |honest |first |top )?"
     r"(?:vote|choice|answer|pick|selection|preference|decision)"
 )
-_CARRIERS = (
+_OPTION_PHRASE_PATTERNS = (
     rf"i{_WOULD}{_STILL} (?:choose|pick|select|prefer|vote for|vote|go for|go with|opt for|take|"
     r"decide on|decide for|settle on|stick with|stick to|stay with|support|favou?r):?\s(.+)",
     # Asked to "answer as this person would".
@@ -115,57 +115,61 @@ _NUMBER_CARRIERS = (
 )
 
 
-def _compiled(patterns: Sequence[str], lead: str = "") -> tuple[re.Pattern[str], ...]:
+def _compile_patterns(patterns: Sequence[str], lead: str = "") -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(lead + pattern, re.DOTALL) for pattern in patterns)
 
 
-_DECORATIONS = _compiled((*_DRESS, *_LABELLED))
-_OPTION_PHRASES = _compiled(_CARRIERS, _LEAD)
-_PLAIN_DECORATIONS = _compiled(_DRESS)
-_NUMBER_PHRASES = _compiled((*_CARRIERS, *_NUMBER_CARRIERS), _LEAD)
+_DECORATIONS = _compile_patterns((*_DECORATION_CHARACTERS, *_LABELLED))
+_OPTION_PHRASES = _compile_patterns(_OPTION_PHRASE_PATTERNS, _PHRASE_PREFIX)
+_PLAIN_DECORATIONS = _compile_patterns(_DECORATION_CHARACTERS)
+_NUMBER_PHRASES = _compile_patterns((*_OPTION_PHRASE_PATTERNS, *_NUMBER_CARRIERS), _PHRASE_PREFIX)
 
 
-def bare_forms(text: str) -> list[str]:
+def undecorated_forms(text: str) -> list[str]:
     """A folded text, then its forms without decoration and listing number."""
-    return _closure(text, _DECORATIONS)
+    return _expand_forms(text, _DECORATIONS)
 
 
-def carried_forms(text: str) -> list[str]:
+def forms_in_phrases(text: str) -> list[str]:
     """The bare forms, and those alone inside a carrier phrase."""
-    return _closure(text, (*_DECORATIONS, *_OPTION_PHRASES))
+    return _expand_forms(text, (*_DECORATIONS, *_OPTION_PHRASES))
 
 
 def label_forms(text: str) -> list[str]:
     """The forms that may be a bare listing number: none is taken off (`Option 1, 2` is not 2)."""
-    return _closure(text, (*_PLAIN_DECORATIONS, *_OPTION_PHRASES))
+    return _expand_forms(text, (*_PLAIN_DECORATIONS, *_OPTION_PHRASES))
 
 
 def number_forms(text: str) -> tuple[list[str], list[str]]:
     """(bare, carried) forms of a reply that should be one number."""
-    bare = _closure(text, _PLAIN_DECORATIONS)
-    return bare, _closure(text, (*_PLAIN_DECORATIONS, *_NUMBER_PHRASES))
+    bare = _expand_forms(text, _PLAIN_DECORATIONS)
+    return bare, _expand_forms(text, (*_PLAIN_DECORATIONS, *_NUMBER_PHRASES))
 
 
-def _closure(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
+def _expand_forms(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
     """The folded text and all that the patterns make of it; nothing if there are too many."""
-    whole = folded(text)
+    whole = normalise_text(text)
     found = [whole] if whole else []
-    if len(text) > LONGEST:
+    if len(text) > MAX_REPLY_CHARACTERS:
         return found
     for form in found:
         matches = (pattern.fullmatch(form) for pattern in patterns)
-        shorter = [next(g for g in reversed(m.groups()) if g is not None) for m in matches if m]
+        shorter = [
+            next(g for g in reversed(match.groups()) if g is not None) for match in matches if match
+        ]
         for less in (*shorter, _INLINE.sub(r"\2", form)):
             if less.strip() and less.strip() not in found:
                 found.append(less.strip())
-        if len(found) > MOST_FORMS:
+        if len(found) > MAX_FORMS:
             return []
     return found
 
 
-def own_part(text: str, others: Collection[str]) -> str:
+def text_before_other_speaker(text: str, others: Collection[str]) -> str:
     """The text up to where it goes on as somebody else's: a line that begins with "Other:"."""
-    names = "|".join(re.escape(part) for n in others for part in {n, n.partition(" ")[0]})
+    names = "|".join(
+        re.escape(part) for other in others for part in {other, other.partition(" ")[0]}
+    )
     if not names:
         return text
     return re.split(rf"(?im)^[\s*]*(?:{names})[\s*]*(?:\([^)\n]*\)[\s*]*)?:", text)[0].strip()

@@ -8,21 +8,21 @@ from importlib.metadata import version
 from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 
 
-def tone(text: str) -> float:
+def sentiment_score(text: str) -> float:
     """VADER's compound score, from −1 (negative) to 1, to three places.
 
     Hutto & Gilbert (2014), VADER: a parsimonious rule-based model for sentiment analysis of social
     media text. ICWSM 8.
     """
-    return round(float(_analyzer().polarity_scores(text)["compound"]), 3)
+    return round(float(_sentiment_analyzer().polarity_scores(text)["compound"]), 3)
 
 
 @cache
-def lexicon() -> str:
-    """Name and version of the lexicon behind `tone`."""
+def lexicon_version() -> str:
+    """Name and version of the lexicon behind `sentiment_score`."""
     return f"vader {version('vaderSentiment')}"
 
 
 @cache
-def _analyzer() -> SentimentIntensityAnalyzer:
+def _sentiment_analyzer() -> SentimentIntensityAnalyzer:
     return SentimentIntensityAnalyzer()

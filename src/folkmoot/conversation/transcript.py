@@ -71,7 +71,7 @@ class Utterance(NamedTuple):
         return Source("utterance", "", self.speaker_id)
 
     @property
-    def quoted(self) -> Quoted:
+    def quoted_text(self) -> Quoted:
         """The text for use in prompts, which knows who said it and where."""
         return Quoted(self.text, self.source)
 
@@ -100,16 +100,18 @@ class Transcript:
     def __bool__(self) -> bool:
         return bool(self.utterances)
 
-    def by(self, speaker_id: str) -> Transcript:
+    def by_speaker(self, speaker_id: str) -> Transcript:
         """Only what this speaker said."""
-        return Transcript(tuple(u for u in self.utterances if u.speaker_id == speaker_id))
+        return Transcript(
+            tuple(utterance for utterance in self.utterances if utterance.speaker_id == speaker_id)
+        )
 
-    def last(self, n: int) -> Transcript:
+    def last(self, count: int) -> Transcript:
         """The n most recent utterances."""
-        return Transcript(self.utterances[-n:] if n > 0 else ())
+        return Transcript(self.utterances[-count:] if count > 0 else ())
 
     def to_source_json(self) -> list[dict[str, str]]:
-        return [u.to_source_json() for u in self.utterances]
+        return [utterance.to_source_json() for utterance in self.utterances]
 
     def to_rows(self, *, stage: str | None = None, **shared: Any) -> list[dict[str, Any]]:
         """One record per utterance, `turn` counted from 1, with the shared columns added.
@@ -120,25 +122,25 @@ class Transcript:
             {
                 **shared,
                 "turn": turn,
-                "stage": u.stage if stage is None else stage,
-                "round": u.round,
-                "speaker_id": u.speaker_id,
-                "speaker_name": u.name,
-                "speaker_role": u.role,
-                "text": u.text,
-                "missing": u.missing,
-                "finish": u.finish,
+                "stage": utterance.stage if stage is None else stage,
+                "round": utterance.round,
+                "speaker_id": utterance.speaker_id,
+                "speaker_name": utterance.name,
+                "speaker_role": utterance.role,
+                "text": utterance.text,
+                "missing": utterance.missing,
+                "finish": utterance.finish,
             }
-            for turn, u in enumerate(self.utterances, start=1)
+            for turn, utterance in enumerate(self.utterances, start=1)
         ]
 
 
-EMPTY = Transcript()
+EMPTY_TRANSCRIPT = Transcript()
 
 
-def how_ended(asker: object) -> str | None:
+def last_finish_reason(scope: object) -> str | None:
     """How the last reply ended that a scope asked for; None for an asker that does not say."""
-    found = getattr(asker, "finish", None)
+    found = getattr(scope, "finish", None)
     return found if isinstance(found, str) else None
 
 
@@ -169,44 +171,50 @@ def build_messages(
     `shows` are texts that stand in a prompt which was written without a template. Raises ValueError
     if one of them does not.
     """
-    said = [u for u in history.utterances if u.missing is None]
-    several = len({u.speaker_id for u in said} - {"", speaker.id}) > 1
+    said = [utterance for utterance in history.utterances if utterance.missing is None]
+    several = len({utterance.speaker_id for utterance in said} - {"", speaker.id}) > 1
     contents: list[list[str]] = []
     roles: list[Role] = []
     spans: list[Span] = []
     at = 0  # characters in the message that is being written
-    length, ends = len(speaker.system), list(_begins(speaker.system))
+    length, ends = len(speaker.system), list(_breakpoints_in(speaker.system))
     if speaker.system:
         roles.append("system")
         contents.append([str(speaker.system)])
         spans += _spans_of_prompt(speaker.system)
     asked = Utterance("", _with_shown(speaker, prompt, shows) if shows else prompt)
-    for u in (*said, asked):
-        role: Role = "assistant" if u.speaker_id == speaker.id != "" else "user"
-        named = several and role == "user" and u.speaker_id
-        label = f"{u.name or u.speaker_id}: " if named else ""
-        if not label and not u.text:
+    for utterance in (*said, asked):
+        role: Role = "assistant" if utterance.speaker_id == speaker.id != "" else "user"
+        named = several and role == "user" and utterance.speaker_id
+        label = f"{utterance.name or utterance.speaker_id}: " if named else ""
+        if not label and not utterance.text:
             continue
         if said:
             ends.append(length)
         if roles and roles[-1] == role:
             at += 2
-            contents[-1] += ("\n\n", label, u.text)
+            contents[-1] += ("\n\n", label, utterance.text)
             length += 2
         else:
             roles.append(role)
-            contents.append([label, u.text])
+            contents.append([label, utterance.text])
             at = 0
         at += len(label)
         message = len(roles) - 1
-        own = _spans_of_utterance(u) if u.speaker_id else _spans_of_prompt(u.text)
-        spans += [span.shift(at, message) for span in own]
-        at += len(u.text)
-        length += len(label) + len(u.text)
-    ends += (length - len(prompt) + end for end in _begins(prompt))
-    if any(not u.speaker_id for u in said):
+        own = (
+            _spans_of_utterance(utterance)
+            if utterance.speaker_id
+            else _spans_of_prompt(utterance.text)
+        )
+        spans += [span.shift_span(at, message) for span in own]
+        at += len(utterance.text)
+        length += len(label) + len(utterance.text)
+    ends += (length - len(prompt) + end for end in _breakpoints_in(prompt))
+    if any(not utterance.speaker_id for utterance in said):
         ends.append(length)
-    messages = (Message(r, "".join(c)) for r, c in zip(roles, contents, strict=True))
+    messages = (
+        Message(role, "".join(content)) for role, content in zip(roles, contents, strict=True)
+    )
     return BuiltMessages(tuple(messages), tuple(dict.fromkeys(ends)), tuple(spans))
 
 
@@ -216,7 +224,9 @@ def _spans_of_utterance(utterance: Utterance) -> tuple[Span, ...]:
     known = source_of(text)
     if known is not None and known[:3] == utterance.source[:3]:
         return spans_of(text)  # as `Scope.say` gave it, or an answer
-    inner = (s for s in spans_of(text) if s.source.kind not in ("unattributed", "utterance"))
+    inner = (
+        span for span in spans_of(text) if span.source.kind not in ("unattributed", "utterance")
+    )
     return (Span(0, len(text), utterance.source), *inner) if text else ()
 
 
@@ -236,8 +246,8 @@ def _with_shown(speaker: Speaker, prompt: str, shows: Sequence[str]) -> str:
         raise ValueError(f"shows: {error} does not stand in the prompt of {speaker.id}") from None
     known = (*spans_of(prompt), *spans)
     rest = () if isinstance(prompt, SourcedText) else cover_rest(len(prompt), spans)
-    return Prompt(prompt, sorted((*known, *rest)), _begins(prompt))
+    return Prompt(prompt, sorted((*known, *rest)), _breakpoints_in(prompt))
 
 
-def _begins(text: str) -> tuple[int, ...]:
-    return text.begins if isinstance(text, Prompt) else ()
+def _breakpoints_in(text: str) -> tuple[int, ...]:
+    return text.cache_breakpoints if isinstance(text, Prompt) else ()

@@ -16,5 +16,5 @@ def calls_within(journal: JournalReader, scope: str) -> list[dict[str, object]]:
     return [
         {"address": entry.address, "model": entry.model_served, "at": entry.started_at}
         | {took: getattr(entry, took) for took in TOOK}
-        for entry in journal.within(scope)
+        for entry in journal.entries_in_scope(scope)
     ]

@@ -18,11 +18,11 @@ from pydantic import BaseModel
 
 from folkmoot.engine.settings.claims import read_declared
 from folkmoot.engine.settings.hypotheses import evaluate_declared
-from folkmoot.kit.findings import Row, cells, intervals, listed
+from folkmoot.kit.findings import Row, estimate_cells, interval_chart, join_clauses
 from folkmoot.measures.inference.claims import Claim, Result
-from folkmoot.measures.inference.estimates import known, plural
+from folkmoot.measures.inference.estimates import finite_or_none, format_count
 from folkmoot.measures.wording import ESTIMATES, EXPLORATORY
-from folkmoot.storage.findings import Finding, Grid, Intervals
+from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 
 Config = TypeVar("Config", bound=BaseModel)
@@ -45,44 +45,44 @@ def read_results(
 def claim_rows(results: Sequence[Result]) -> list[Row]:
     """The rows of a table of claims. Shares and means do not stand in one table."""
     rows: list[Row] = []
-    for r in results:
-        suffix = "_points" if r.claim.kind == "share" else ""
-        first, second = r.claim.arms
-        about: Row = {"first": first, "second": second, "family": r.claim.family}
-        rows.append(about | result_cells(r, f"difference{suffix}", suffix))
+    for result in results:
+        suffix = "_points" if result.claim.kind == "share" else ""
+        first, second = result.claim.arm_labels
+        about: Row = {"first": first, "second": second, "family": result.claim.family}
+        rows.append(about | result_cells(result, f"difference{suffix}", suffix))
     return rows
 
 
 def result_cells(result: Result, name: str, suffix: str = "") -> Row:
     """The cells of a result: the difference under `name`, its interval and level, and both p."""
     return {
-        **cells(result.estimate, name, suffix),
+        **estimate_cells(result.estimate, name, suffix),
         "level_share": result.level if result.estimate.has_interval else None,
-        "p": known(result.estimate.p),
-        "adjusted_p": known(result.p),
+        "p": finite_or_none(result.estimate.p),
+        "adjusted_p": finite_or_none(result.p),
     }
 
 
-def claim_lines(results: Sequence[Result], axis: str) -> Intervals | None:
+def claim_lines(results: Sequence[Result], axis: str) -> IntervalChart | None:
     """The chart of claims, one line a contrast: of the primary ones, where there are some."""
-    primary = [r for r in results if r.claim.family == "primary"]
-    lines = {r.claim.line: r.estimate for r in primary or results}
-    share = any(r.claim.kind == "share" for r in results)
-    return intervals(lines, axis, zero=0.0, percent=share)
+    primary = [result for result in results if result.claim.family == "primary"]
+    lines = {result.claim.contrast_label: result.estimate for result in primary or results}
+    share = any(result.claim.kind == "share" for result in results)
+    return interval_chart(lines, axis, zero=0.0, percent=share)
 
 
 def say_claims(results: Sequence[Result], about: str = "") -> str:
     """Primary claims with what may be said of them, and how many others are in the table: beside a
     conclusion, an estimate without one would be taken for a result. Where none is primary, the
     estimates of the first `SAID`. `about`: what is compared, in words."""
-    primary = [r for r in results if r.claim.family == "primary"]
-    others = [r for r in results if r.claim.family != "primary"]
+    primary = [result for result in results if result.claim.family == "primary"]
+    others = [result for result in results if result.claim.family != "primary"]
     if primary:
-        counted = plural(len(others), "exploratory estimate")
+        counted = format_count(len(others), "exploratory estimate")
         more = f" The table also has {counted}, without a conclusion." if others else ""
-        return f"{f'{about}: ' if about else ''}{listed(r.concluded for r in primary)}{more}"
+        return f"{f'{about}: ' if about else ''}{join_clauses(result.describe_conclusion for result in primary)}{more}"
     more = f" and {len(others) - SAID} more in the table" * (len(others) > SAID)
-    told = f"{ESTIMATES} {'; '.join(r.estimated for r in others[:SAID])}{more}."
+    told = f"{ESTIMATES} {'; '.join(result.describe_estimate for result in others[:SAID])}{more}."
     return f"{about}. {told}" if about else told
 
 
@@ -99,20 +99,20 @@ def claims_finding(
 
     `more`: the section, and the independent unit where it is not that of the claims.
     """
-    held = [r for r in results if r.counts != (0, 0)]
+    held = [result for result in results if result.counts != (0, 0)]
     if not held:
         return None
-    primary = any(r.claim.family == "primary" for r in held)
+    primary = any(result.claim.family == "primary" for result in held)
     basis: dict[str, Any] = {
         "unit": held[0].claim.unit,
-        "units": max(r.estimate.units for r in held),
+        "units": max(result.estimate.unit_count for result in held),
     }
     return Finding(
         key,
         title,
         # The title is not beside it on a first page, so the sentence names the measure.
         say_claims(held, f"{axis[0].upper()}{axis[1:]}"),
-        Grid.of(claim_rows(held), f"First minus second{_methods(held)}."),
+        ResultTable.from_records(claim_rows(held), f"First minus second{_describe_methods(held)}."),
         claim_lines(held, axis),
         notes=(LEVELS, *([] if primary else [EXPLORATORY]), *notes),
         headline=primary,
@@ -120,7 +120,11 @@ def claims_finding(
     )
 
 
-def _methods(results: Sequence[Result]) -> str:
+def _describe_methods(results: Sequence[Result]) -> str:
     """The methods of the intervals in brackets, without degrees of freedom."""
-    methods = [r.estimate.method.partition(",")[0] for r in results if r.estimate.has_interval]
+    methods = [
+        result.estimate.method.partition(",")[0]
+        for result in results
+        if result.estimate.has_interval
+    ]
     return f"; intervals: {', '.join(dict.fromkeys(filter(None, methods)))}" if methods else ""

@@ -2,8 +2,8 @@
 
 The engine records whose texts stand in each request (`folkmoot.provenance`). A study says which
 questions are decisions and which sources its design shows there (`Decision`), and what it calls the
-kinds of its sources (`label`). So the table `exposure` can disagree with what the code and the docs
-claim.
+kinds of its sources (`label`). So the table `exposure_finding` can disagree with what the code and
+the docs claim.
 
     STUDY = Study(…, tables=(…, ExposureRow), afterwards=Exposure(decisions, label))
 """
@@ -19,16 +19,16 @@ import polars as pl
 
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.seats.utterances import UTTERANCES
-from folkmoot.measures.inference.estimates import percent
+from folkmoot.measures.inference.estimates import format_percent
 from folkmoot.provenance import Source
-from folkmoot.storage.findings import Finding, Grid, Heat
+from folkmoot.storage.findings import Finding, Heatmap, ResultTable
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
 
-OWN = "own words"
-ELSEWHERE = "words from elsewhere"  # of a conversation or person whose texts are not for it
-MISNAMED = "words under another's name"
+OWN_WORDS = "own words"
+FOREIGN_WORDS = "words from elsewhere"  # of a conversation or person whose texts are not for it
+MISATTRIBUTED_WORDS = "words under another's name"
 # What the tables hold of so many decisions is in memory at the same time, some 20 MB. Fewer would
 # cost time, because the tables are gone through for each part.
 DECISIONS_AT_ONCE = 1_000
@@ -38,18 +38,18 @@ DECISIONS_AT_ONCE = 1_000
 class Decision:
     """A question that decides something, at its address in the journal.
 
-    `shows`: label → ids of the sources that the design shows here, every one of them. With no ids
-    none may stand. A label that is not named is reported and not checked. `within`: further ids
-    that may stand here, or beginnings of ids that end in `/`; a text of a label that is in neither
-    is from elsewhere. `unit`: the id of what is independent of others, such as the group in which
-    several people talk; empty: the participant.
+    `expected_kinds`: label → ids of the sources that the design shows here, every one of them. With
+    no ids none may stand. A label that is not named is reported and not checked. `within`: further
+    ids that may stand here, or beginnings of ids that end in `/`; a text of a label that is in
+    neither is from elsewhere. `unit`: the id of what is independent of others, such as the group in
+    which several people talk; empty: the participant.
     """
 
     address: str
     participant_id: str
     condition: str
     name: str
-    shows: Mapping[str, Collection[str]] = field(default_factory=dict)
+    expected_kinds: Mapping[str, Collection[str]] = field(default_factory=dict)
     within: Collection[str] = ()
     unit: str = ""
 
@@ -85,8 +85,8 @@ Label = Callable[[Source], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Exposure:
-    """`Study.afterwards` of a study that says its decisions.
+class ExposureTable:
+    """`Study.derived_tables` of a study that says its decisions.
 
     `label` gives what the study calls the kind of a source, empty for one that is nobody's exposure
     (a figure, an option that everybody has before them). `own`: the label of the participant's own
@@ -95,7 +95,7 @@ class Exposure:
 
     decisions: Decisions
     label: Label
-    own: str = OWN
+    own: str = OWN_WORDS
 
     def __call__(
         self, run: RunFolder, _journal: JournalReader, _prompts: Mapping[str, str]
@@ -104,7 +104,7 @@ class Exposure:
         while part := list(islice(decisions, DECISIONS_AT_ONCE)):
             recorded = _read_recorded(run, [decision.address for decision in part])
             for decision in part:
-                yield from _rows(decision, recorded, self)
+                yield from _exposure_rows(decision, recorded, self)
 
 
 class _Recorded(NamedTuple):
@@ -149,7 +149,7 @@ def _rows_where(
     does not have the table."""
     if not run.has_table(table):
         return iter(())
-    rows = run.lazy(table).filter(pl.col(key).is_in([*values]))
+    rows = run.scan_table(table).filter(pl.col(key).is_in([*values]))
     return rows.select(key, *columns).collect().iter_rows()
 
 
@@ -171,9 +171,11 @@ def _is_said(source: Source) -> bool:
     return source.kind in ("utterance", "answer")
 
 
-def _rows(decision: Decision, recorded: _Recorded, design: Exposure) -> Iterator[ExposureRow]:
+def _exposure_rows(
+    decision: Decision, recorded: _Recorded, design: ExposureTable
+) -> Iterator[ExposureRow]:
     """A row for every kind that the design names here, and for others of which a text stood."""
-    by_kind: dict[str, dict[str, None]] = {kind: {} for kind in decision.shows}
+    by_kind: dict[str, dict[str, None]] = {kind: {} for kind in decision.expected_kinds}
     asked = recorded.asked.get(decision.address)
     for source in recorded.sources.get(decision.address, ()):
         own = source.speaker == decision.participant_id and _is_said(source)
@@ -182,11 +184,11 @@ def _rows(decision: Decision, recorded: _Recorded, design: Exposure) -> Iterator
             by_kind.setdefault(kind, {})[source.id] = None
         speaker = recorded.speakers.get(source.id, source.speaker)
         if source.kind == "utterance" and speaker != source.speaker:
-            by_kind.setdefault(MISNAMED, {})[source.id] = None
+            by_kind.setdefault(MISATTRIBUTED_WORDS, {})[source.id] = None
     for kind, found in by_kind.items():
-        wanted = decision.shows.get(kind)
+        wanted = decision.expected_kinds.get(kind)
         missing = set(wanted or ()) - found.keys()
-        never = kind in (ELSEWHERE, MISNAMED)
+        never = kind in (FOREIGN_WORDS, MISATTRIBUTED_WORDS)
         yield ExposureRow(
             participant_id=decision.participant_id,
             condition=decision.condition,
@@ -204,8 +206,8 @@ def _rows(decision: Decision, recorded: _Recorded, design: Exposure) -> Iterator
 def _kind_of(decision: Decision, source: Source, kind: str) -> str:
     if not kind:
         return ""
-    expected = any(source.id in ids for ids in decision.shows.values())
-    return kind if expected or _is_within(source.id, decision.within) else ELSEWHERE
+    expected = any(source.id in ids for ids in decision.expected_kinds.values())
+    return kind if expected or _is_within(source.id, decision.within) else FOREIGN_WORDS
 
 
 def _is_within(id: str, within: Collection[str]) -> bool:
@@ -215,95 +217,114 @@ def _is_within(id: str, within: Collection[str]) -> bool:
 # --- what the table says -------------------------------------------------------------------------
 
 
-class _Cell(NamedTuple):
+class _ExposureCell(NamedTuple):
     """A kind at a decision of an arm: in how many prompts it stood, should have, stood in part
     where all of it should have."""
 
     condition: str
     decision: str
     kind: str
-    stood: int
+    shown_count: int
     expected: int
     missing: int
-    unwanted: int
-    partly: int
-    least: float | None
+    unexpected_count: int
+    partial_count: int
+    smallest_share: float | None
     decisions: int
 
     @property
-    def shown(self) -> str:
+    def describe_share(self) -> str:
         """The share of prompts, and what it should be where it is not."""
-        share = percent(self.stood / self.decisions)
-        if self.missing or self.unwanted:
-            return f"{share}, not {percent(self.expected / self.decisions)}"
-        return f"{share}, in part" if self.partly else share
+        share = format_percent(self.shown_count / self.decisions)
+        if self.missing or self.unexpected_count:
+            return f"{share}, not {format_percent(self.expected / self.decisions)}"
+        return f"{share}, in part" if self.partial_count else share
 
     @property
-    def differences(self) -> Iterator[str]:
+    def describe_deviations(self) -> Iterator[str]:
         what = f"{self.condition}, {self.decision}: {self.kind}"
         if self.missing:
             yield (
                 f"{what} should stand in the prompt and did not in {self.missing:,} of "
                 f"{self.decisions:,}."
             )
-        if self.partly:
-            least = percent(min(self.least or 0, 0.99))
+        if self.partial_count:
+            least = format_percent(min(self.smallest_share or 0, 0.99))
             yield (
-                f"{what} should stand in the prompt in full and stood in part in {self.partly:,} "
+                f"{what} should stand in the prompt in full and stood in part in "
+                f"{self.partial_count:,} "
                 f"of {self.decisions:,} (at the least {least} of its texts)."
             )
-        if self.unwanted:
+        if self.unexpected_count:
             yield (
-                f"{what} should not stand in the prompt and did in {self.unwanted:,} of "
+                f"{what} should not stand in the prompt and did in {self.unexpected_count:,} of "
                 f"{self.decisions:,}."
             )
 
 
-def differences(run: RunFolder) -> list[str]:
+def describe_deviations(run: RunFolder) -> list[str]:
     """Where what stood in the prompts is not what the design shows, a sentence for each arm,
     decision and kind; empty where they agree or nothing was recorded."""
-    return [said for cell in _cells(run) for said in cell.differences]
+    return [said for cell in _exposure_cells(run) for said in cell.describe_deviations]
 
 
-def in_prompts(run: RunFolder, participant_id: str) -> dict[str, list[str]]:
+def kinds_shown_to(run: RunFolder, participant_id: str) -> dict[str, list[str]]:
     """Decision → the kinds of text that stood in its prompt, for one participant."""
     if not run.has_table(ExposureRow.table):
         return {}
-    own = run.lazy(ExposureRow.table).filter(participant_id=participant_id).collect()
+    own = run.scan_table(ExposureRow.table).filter(participant_id=participant_id).collect()
     stood: dict[str, list[str]] = {name: [] for name in own["decision"]}
     for row in own.filter(pl.col("texts") > 0).iter_rows(named=True):
         stood[row["decision"]].append(row["kind"])
     return stood
 
 
-def exposure(run: RunFolder) -> Finding | None:
+def exposure_finding(run: RunFolder) -> Finding | None:
     """The matrix of arms and kinds: the share of decisions in whose prompt a text of the kind
     stood. None for a run without the table, or without decisions."""
     if not run.has_table(ExposureRow.table):
         return None
     title = "What stood in the prompts"
-    cells = _cells(run)
+    cells = _exposure_cells(run)
     if not cells:
         return None
-    kinds = list(dict.fromkeys(c.kind for c in cells))
-    arms = list(dict.fromkeys((c.condition, c.decision) for c in cells))
-    at = {(c.condition, c.decision, c.kind): c for c in cells}
-    alarms = tuple(differences(run))
+    kinds = list(dict.fromkeys(exposure_cell.kind for exposure_cell in cells))
+    arms = list(
+        dict.fromkeys((exposure_cell.condition, exposure_cell.decision) for exposure_cell in cells)
+    )
+    at = {
+        (exposure_cell.condition, exposure_cell.decision, exposure_cell.kind): exposure_cell
+        for exposure_cell in cells
+    }
+    alarms = tuple(describe_deviations(run))
     return Finding(
         "exposure",
         title,
         "The engine records whose texts stand in each request when it is made. "
         f"{'They are not' if alarms else 'They are'} as the design says.",
-        Grid(
+        ResultTable(
             ("condition", "decision", *kinds),
             tuple(
-                (*arm, *(at[*arm, k].shown if (*arm, k) in at else None for k in kinds))
+                (
+                    *arm,
+                    *(
+                        at[*arm, kind].describe_share if (*arm, kind) in at else None
+                        for kind in kinds
+                    ),
+                )
                 for arm in arms
             ),
             "Share of decisions in whose prompt a text of the kind stood.",
         ),
-        Heat(
-            tuple((f"{c.condition}: {c.decision}", c.kind, c.stood / c.decisions) for c in cells),
+        Heatmap(
+            tuple(
+                (
+                    f"{exposure_cell.condition}: {exposure_cell.decision}",
+                    exposure_cell.kind,
+                    exposure_cell.shown_count / exposure_cell.decisions,
+                )
+                for exposure_cell in cells
+            ),
             row="arm",
             column="kind of text",
             unit="share of decisions",
@@ -314,13 +335,13 @@ def exposure(run: RunFolder) -> Finding | None:
     )
 
 
-def _cells(run: RunFolder) -> list[_Cell]:
+def _exposure_cells(run: RunFolder) -> list[_ExposureCell]:
     """In the order of the table."""
     if not run.has_table(ExposureRow.table):
         return []
     stood, expected = pl.col("texts") > 0, pl.col("expected")
     part = expected & stood & (pl.col("share") < 1)
-    table = run.lazy(ExposureRow.table)
+    table = run.scan_table(ExposureRow.table)
     asked = table.group_by("condition", "decision").agg(
         decisions=pl.struct("participant_id", "address").n_unique()
     )
@@ -333,4 +354,4 @@ def _cells(run: RunFolder) -> list[_Cell]:
         least=pl.col("share").filter(part).min(),
     )
     joined = counted.join(asked, on=["condition", "decision"], maintain_order="left")
-    return [_Cell(*row) for row in joined.collect().iter_rows()]
+    return [_ExposureCell(*row) for row in joined.collect().iter_rows()]

@@ -29,8 +29,8 @@ async def ask_twice(scope: Scope, name: str, ask: Callable[[Scope], Awaitable[T]
     The first scope is called `name`, so that a study which adds a retest keeps the addresses of
     what it asked before. `ask` must put the same request in both.
     """
-    first = await ask(scope.at(name))
-    return first, await ask(scope.at(f"{name}_{RETEST}"))
+    first = await ask(scope.child(name))
+    return first, await ask(scope.child(f"{name}_{RETEST}"))
 
 
 def pair_answers(
@@ -70,4 +70,7 @@ def pair_answers(
             found.append((tuple(row[name] for name in who), repeat))
     # Of k answers there are k (k − 1) / 2 pairs.
     made = Counter(person for person, _ in found)
-    return [replace(r, askings=(1 + math.sqrt(1 + 8 * made[person])) / 2) for person, r in found]
+    return [
+        replace(repeat, askings=(1 + math.sqrt(1 + 8 * made[person])) / 2)
+        for person, repeat in found
+    ]

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from folkmoot.engine.run.event_loop import Stopper
+from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.runner import from_python, providers_of, run_study
+from folkmoot.engine.run.runner import create_router, run_study, study_from_settings
 from folkmoot.engine.run.verify import Verification, verify_run
-from folkmoot.engine.session.folder_access import held_folder
+from folkmoot.engine.session.folder_access import lock_folder
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import InputError, Problem
-from folkmoot.storage.amendments import Amendment, amend
-from folkmoot.storage.run_folder import STUDY_FILE, RunFolder
+from folkmoot.storage.amendments import Amendment, append_amendments
+from folkmoot.storage.run_folder import STUDY_FILE_NAME, RunFolder
 
 # How the run called models. A run below it calls them alike.
 _CALLING = (
@@ -48,7 +48,7 @@ def calling_settings(run: RunFolder, *more: str) -> dict[str, object]:
 
 def require_finished(run: RunFolder) -> None:
     """Raise InputError for a run that has not come to its end."""
-    if not run.finished:
+    if not run.is_finished:
         hint = "end it with --resume first"
         raise InputError(Problem(f"{run.path}: the run is not finished", hint=hint))
 
@@ -58,21 +58,23 @@ def run_below(
     below: Below,
     settings: Mapping[str, object],
     options: RunOptions,
-    stopper: Stopper | None = None,
+    stopper: RunStopper | None = None,
 ) -> RunFolder:
     """Run a study below a finished run, or resume it where it stopped, and amend the run.
 
     Raises what `run_study` raises.
     """
-    found = from_python(below.study, settings, options)
-    options.consent.require_sending(
-        run.path / STUDY_FILE, found.config, providers_of(found, options)
+    found = study_from_settings(below.study, settings, options)
+    options.consent.require_network_access(
+        run.path / STUDY_FILE_NAME, found.config, create_router(found, options)
     )
     folder = run.path / below.folder
     done = run_study(found, replace(options, out=folder, resume=folder.exists()), stopper)
     made = {"folder": below.folder, "journal_digest": done.manifest["journal_digest"]}
-    with held_folder(run.path):
-        amend(run.path, [Amendment(below.kind, below.by, done.manifest["finished_at"], made)])
+    with lock_folder(run.path):
+        append_amendments(
+            run.path, [Amendment(below.kind, below.by, done.manifest["finished_at"], made)]
+        )
     return done
 
 

@@ -18,10 +18,10 @@ from folkmoot.engine.seats.utterances import (
     SelfDescriptionRow,
     UtteranceRow,
 )
-from folkmoot.measures.inference.estimates import plural
+from folkmoot.measures.inference.estimates import format_count
 from folkmoot.models.request import Message
 from folkmoot.provenance import PROTOCOL, STUDY, UNATTRIBUTED
-from folkmoot.storage.findings import Finding, Grid
+from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.rows import Row
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
@@ -62,7 +62,7 @@ def count_unattributed_characters(run: RunFolder) -> dict[str, int]:
     """Return address → characters of its request that were interpolated without a source."""
     if not run.has_table(PROVENANCE):
         return {}
-    unknown = run.table(PROVENANCE).filter(kind=UNATTRIBUTED)
+    unknown = run.read_table(PROVENANCE).filter(kind=UNATTRIBUTED)
     counted: dict[str, int] = {}
     for address, start, end in unknown.select("address", "start", "end").iter_rows():
         counted[address] = counted.get(address, 0) + end - start
@@ -81,9 +81,10 @@ def report_unattributed(run: RunFolder) -> Finding | None:
     return Finding(
         "unattributed",
         "Texts of unknown source",
-        f"{plural(len(counted), 'prompt')} contained {total:,} characters that the study put in "
+        f"{format_count(len(counted), 'prompt')} contained {total:,} characters that the study put "
+        "in "
         "without saying where they come from.",
-        Grid.of(
+        ResultTable.from_records(
             [
                 {"stage": stage, "prompts": len(sizes), "characters": sum(sizes)}
                 for stage, sizes in by_stage.items()
@@ -102,7 +103,7 @@ def _texts_of_spans(run: RunFolder) -> Iterator[tuple[Mapping[str, Any], str]]:
     """Every span with the text that stands there in the request as it was sent."""
     with closing(JournalReader(run.path / JOURNAL)) as journal:
         address, messages = "", tuple[Message, ...]()
-        for span in run.table(PROVENANCE).iter_rows(named=True):
+        for span in run.read_table(PROVENANCE).iter_rows(named=True):
             if span["address"] != address:
                 address, messages = span["address"], tuple(journal.messages(span["address"]))
             content = messages[span["message"]].content if messages else ""
@@ -121,9 +122,9 @@ class _Recorded:
     def texts(self, kind: str, id: str) -> list[str] | None:
         """The texts that the source of this id may have; None if it is not recorded in a table."""
         if kind == "utterance":
-            return self._cell(UTTERANCES, "text", id)
+            return self._cell_texts(UTTERANCES, "text", id)
         if kind == "answer":
-            return self._cell("answers", "value", id)
+            return self._cell_texts("answers", "value", id)
         if kind == "reply":
             return None
         where, _, key = id.partition("/")
@@ -131,29 +132,29 @@ class _Recorded:
         if table == PROTOCOL:
             return None
         if table == STUDY:
-            return list(_spellings(_walk(self._config, column)))
-        return self._cell(table, column, key)
+            return list(_possible_spellings(_value_at_path(self._run_config, column)))
+        return self._cell_texts(table, column, key)
 
     @cached_property
-    def _config(self) -> dict[str, Any]:
+    def _run_config(self) -> dict[str, Any]:
         return self._run.config
 
-    def _cell(self, table: str, column: str, key: str) -> list[str]:
+    def _cell_texts(self, table: str, column: str, key: str) -> list[str]:
         row = self._by_key(table).get(key)
-        return [] if row is None or column not in row else list(_spellings(row[column]))
+        return [] if row is None or column not in row else list(_possible_spellings(row[column]))
 
     def _by_key(self, table: str) -> dict[str, dict[str, Any]]:
         if table not in self._rows:
             key = ("address",) if table == "answers" else self._keys.get(table, ())
-            rows = self._run.table(table) if self._run.has_table(table) and key else None
+            rows = self._run.read_table(table) if self._run.has_table(table) and key else None
             self._rows[table] = {
-                "/".join(str(row[c]) for c in key): row
+                "/".join(str(row[column]) for column in key): row
                 for row in (() if rows is None else rows.iter_rows(named=True))
             }
         return self._rows[table]
 
 
-def _walk(value: Any, path: str) -> Any:
+def _value_at_path(value: Any, path: str) -> Any:
     """The value under a dotted path. In a list a number names the entry, counted from 0; another
     name, the values that all entries have under it."""
     for name in filter(None, path.split(".")):
@@ -168,22 +169,22 @@ def _walk(value: Any, path: str) -> Any:
     return value
 
 
-def _spellings(value: Any) -> Iterator[str]:
+def _possible_spellings(value: Any) -> Iterator[str]:
     """The ways in which a cell may stand in a prompt: its text, a number, an entry of a list."""
     if value is None:
         return
     if isinstance(value, (list, tuple)):
         for entry in value:
-            yield from _spellings(entry)
+            yield from _possible_spellings(entry)
     elif isinstance(value, dict):
         for entry in value.values():
-            yield from _spellings(entry)
+            yield from _possible_spellings(entry)
     else:
         yield str(value)
         if isinstance(value, float):
             yield f"{value:g}"
         if isinstance(value, str) and value[:1] in ("[", "{"):
             try:
-                yield from _spellings(json.loads(value))
+                yield from _possible_spellings(json.loads(value))
             except ValueError:
                 return

@@ -33,7 +33,7 @@ def krippendorff_alpha(ratings: ArrayLike, level: Level = "nominal") -> float:
     Krippendorff (2011), "Computing Krippendorff's alpha-reliability", repository.upenn.edu.
     """
     values, by_unit = _by_unit(ratings)
-    return float(_alphas(by_unit.sum(axis=0), values, level))
+    return float(_alpha_values(by_unit.sum(axis=0), values, level))
 
 
 # Codes other than the most frequent one, below which alpha has no interval: whether coders find a
@@ -57,7 +57,7 @@ def krippendorff_interval(
     """
     values, by_unit = _by_unit(ratings)
     total = by_unit.sum(axis=0)
-    alpha = float(_alphas(total, values, level))
+    alpha = float(_alpha_values(total, values, level))
     paired = by_unit.sum(axis=(1, 2)) > 0
     named = list(clusters) or range(len(by_unit))
     names: dict[Hashable, int] = {}
@@ -99,7 +99,7 @@ def _interval_of_distances(
 
     if alpha >= 1:
         return math.nan, math.nan  # no distance is known to differ from zero
-    without = _alphas(parts.sum(axis=0) - parts, values, level)
+    without = _alpha_values(parts.sum(axis=0) - parts, values, level)
     if not np.isfinite(without).all() or (without >= 1).any():
         return math.nan, math.nan
     _, error = jackknife(-math.log(1 - alpha), -np.log(1 - without), np.ones(len(parts)))
@@ -113,10 +113,10 @@ def _by_unit(ratings: ArrayLike) -> tuple[FloatArray, FloatArray]:
     if codes.ndim != 2:
         raise ValueError(f"ratings must be (coders, units), got shape {codes.shape}")
     values = np.unique(codes[np.isfinite(codes)])
-    return values, _coincidences(codes, values)
+    return values, _coincidence_matrices(codes, values)
 
 
-def _alphas(coincidences: FloatArray, values: FloatArray, level: Level) -> FloatArray:
+def _alpha_values(coincidences: FloatArray, values: FloatArray, level: Level) -> FloatArray:
     """Alpha of each matrix of coincidences (…, v, v); NaN where there is none."""
     per_value = coincidences.sum(axis=-1)
     n = per_value.sum(axis=-1)
@@ -127,10 +127,12 @@ def _alphas(coincidences: FloatArray, values: FloatArray, level: Level) -> Float
     return np.where(known, 1.0 - (n - 1) * observed / np.where(known, expected, 1.0), math.nan)
 
 
-def _coincidences(codes: FloatArray, values: FloatArray) -> FloatArray:
+def _coincidence_matrices(codes: FloatArray, values: FloatArray) -> FloatArray:
     """The coincidence matrix of each unit (u, v, v): its pairs of codes, 1/(m_u − 1) each; nothing
     where fewer than two coded it."""
-    counts = np.array([(codes == v).sum(axis=0) for v in values], float).T.reshape(-1, len(values))
+    counts = np.array([(codes == value).sum(axis=0) for value in values], float).T.reshape(
+        -1, len(values)
+    )
     coders = counts.sum(axis=1)
     weights = np.where(coders > 1, 1.0 / np.maximum(coders - 1.0, 1.0), 0.0)
     # A code does not make a pair with itself.
@@ -185,8 +187,8 @@ def kappa_of_possible(
     most = float(sizes @ rooms) / n
     if most - chance <= LEAST_ROOM:
         return Estimate(math.nan, math.nan, math.nan, n)
-    groups = _codes(list(who) or range(n))
-    pairs, people = _independent(same, groups)
+    groups = _encode_labels(list(who) or range(n))
+    pairs, people = _effective_sample_size(same, groups)
     low, high = score_interval(observed, pairs, Z)
     slack = 0.5 * float(np.sqrt((sizes**2) @ errors**2)) / n
     widest, least = min(1.0, most + slack), max(high, most - slack)
@@ -228,7 +230,7 @@ def _chance_and_most(table: FloatArray) -> tuple[float, float, float]:
     return float(first @ last), 1 - float(left.sum()) / 2, math.sqrt(float(variance.sum())) / 2
 
 
-def _independent(values: FloatArray, groups: NDArray[np.int64]) -> tuple[float, int]:
+def _effective_sample_size(values: FloatArray, groups: NDArray[np.int64]) -> tuple[float, int]:
     """How many independent values these (n,) of 0 and 1 are worth, and how many groups there are.
 
     By the variance of their mean between `groups` (n,); never more than there are, and as many as
@@ -263,20 +265,20 @@ def correlation_with_oneself(
     from scipy.stats import t as student
 
     x, y = np.asarray(first, float), np.asarray(last, float)
-    n, asked, own = len(x), _codes(questions), _codes(units)
+    n, asked, own = len(x), _encode_labels(questions), _encode_labels(units)
     if not n:
         return Estimate(math.nan, math.nan, math.nan, 0)
     sums = np.zeros((int(own.max()) + 1, int(asked.max()) + 1, 6))
     np.add.at(sums, (own, asked), np.stack([np.ones(n), x, y, x * x, y * y, x * y], axis=1))
     whole = sums.sum(axis=0)
-    value, g = float(_correlations(whole)), len(sums)
+    value, g = float(_mean_correlations(whole)), len(sums)
     none = Estimate(value, math.nan, math.nan, n, g)
     if not math.isfinite(value) or g < FEWEST_UNITS:
         return none
-    without = _correlations(whole - sums)
+    without = _mean_correlations(whole - sums)
     if not np.isfinite(without).all():  # one unit makes all of the difference
         return none
-    middle, *others = _fisher(np.array([value, *without]), askings).tolist()
+    middle, *others = _fisher_transform(np.array([value, *without]), askings).tolist()
     _, error = jackknife(middle, others, np.ones(g))
     reach = float(student.ppf(0.975, g - 1)) * error
     odds = np.exp(2 * np.array([middle - reach, middle + reach]))
@@ -287,13 +289,13 @@ def correlation_with_oneself(
 _NEARLY = 1e-9
 
 
-def _fisher(r: FloatArray, askings: float) -> FloatArray:
+def _fisher_transform(r: FloatArray, askings: float) -> FloatArray:
     """Fisher's scale of correlations between `askings` answers."""
     held = np.clip(r, -1 / (askings - 1) + _NEARLY, 1 - _NEARLY)
     return np.asarray(0.5 * np.log((1 + (askings - 1) * held) / (1 - held)))
 
 
-def _correlations(sums: FloatArray) -> FloatArray:
+def _mean_correlations(sums: FloatArray) -> FloatArray:
     """The mean correlation over questions, by their number of pairs, from sums (…, questions, 6) of
     1, x, y, x², y² and xy; NaN where no question has any spread."""
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
@@ -306,7 +308,7 @@ def _correlations(sums: FloatArray) -> FloatArray:
     return np.where(total > 0, (weight * r).sum(axis=-1) / np.maximum(total, 1.0), math.nan)
 
 
-def _codes(labels: Sequence[Hashable]) -> NDArray[np.int64]:
+def _encode_labels(labels: Sequence[Hashable]) -> NDArray[np.int64]:
     seen: dict[Hashable, int] = {}
     return np.array([seen.setdefault(label, len(seen)) for label in labels], np.int64)
 

@@ -49,7 +49,7 @@ def human_bands() -> dict[str, Band]:
     """All bands by key, as the data file has them."""
     raw = json.loads(files("folkmoot.measures").joinpath("human_bands.json").read_text("utf-8"))
     sources = raw["sources"]
-    return {b["key"]: _band(b, sources) for b in raw["bands"]}
+    return {b["key"]: _read_band(b, sources) for b in raw["bands"]}
 
 
 def human_band(key: str) -> Band:
@@ -82,8 +82,8 @@ def show(value: float, band: Band) -> str:
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
 
 
-def _band(raw: dict[str, object], sources: dict[str, dict[str, object]]) -> Band:
-    def number(key: str) -> float:
+def _read_band(raw: dict[str, object], sources: dict[str, dict[str, object]]) -> Band:
+    def read_number(key: str) -> float:
         value = raw[key]
         return float(value) if isinstance(value, (int, float)) else math.nan
 
@@ -92,19 +92,19 @@ def _band(raw: dict[str, object], sources: dict[str, dict[str, object]]) -> Band
         str(raw["key"]),
         str(raw["label"]),
         str(raw["design"]),
-        number("low"),
-        number("high"),
-        number("centre"),
+        read_number("low"),
+        read_number("high"),
+        read_number("centre"),
         str(raw["unit"]),
-        int(number("n")),
+        int(read_number("n")),
         str(raw["range"]),
-        _cited(source),
+        _format_citation(source),
         str(raw["caveat"]),
         bool(source["verified"]),
     )
 
 
-def _cited(source: dict[str, object]) -> str:
+def _format_citation(source: dict[str, object]) -> str:
     """A source in one sentence."""
     return (
         f"{source['author']} ({source['year']}), {source['title']}, doi:{source['doi']}; "

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from folkmoot.randomness import generator, one_thread
+from folkmoot.randomness import generator, limit_to_one_thread
 
 FloatArray = NDArray[np.float64]
 Vectors = FloatArray | NDArray[np.float32]
@@ -40,7 +40,7 @@ class Clustering:
     silhouettes: dict[int, float]
 
     @property
-    def k(self) -> int:
+    def cluster_count(self) -> int:
         return max(self.labels, default=-1) + 1
 
 
@@ -94,10 +94,10 @@ def best_clustering(
     largest = min(max_k, n - 1, len(distinct))
     if n < 3 or largest < 2:
         return Clustering([0] * n, {})
-    rows = _sample(n, seed)
+    rows = _sample_rows(n, seed)
     by_k = {k: labels_at(x, k, algorithm, seed) for k in range(2, largest + 1)}
     scores = {}
-    with one_thread():
+    with limit_to_one_thread():
         for k, labels in by_k.items():
             own = np.array(labels)[rows]
             alike = len(set(own.tolist())) < 2
@@ -118,7 +118,7 @@ def labels_at(
     from sklearn.cluster import AgglomerativeClustering, KMeans, MiniBatchKMeans
 
     x = _as_clustered(vectors)
-    with one_thread():
+    with limit_to_one_thread():
         if algorithm == "agglomerative":
             if len(x) > LARGE:
                 raise ValueError(f"{too_large(len(x))}; use kmeans")
@@ -144,7 +144,7 @@ def _as_clustered(vectors: Vectors) -> Vectors:
     return vectors if len(vectors) > LARGE else np.ascontiguousarray(vectors, dtype=np.float64)
 
 
-def _sample(n: int, seed: int) -> NDArray[np.intp]:
+def _sample_rows(n: int, seed: int) -> NDArray[np.intp]:
     """The rows of n over which what is quadratic is taken: all, up to a size."""
     if n <= SAMPLE_ABOVE:
         return np.arange(n)
@@ -240,7 +240,7 @@ def flat_map(vectors: Vectors) -> Map:
     axes = found.components_
     signs = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])
     flat[:, :count] = centred @ (axes * np.where(signs == 0, 1.0, signs)[:, None]).T
-    share = [float(v) for v in found.explained_variance_ratio_] + [0.0]
+    share = [float(value) for value in found.explained_variance_ratio_] + [0.0]
     return Map(flat, (share[0], share[1]))
 
 
@@ -297,7 +297,10 @@ def opinion_groups(matrix: NDArray[np.float64]) -> list[int | None]:
     if not tried:
         return none
     labels = max(tried, key=lambda found: float(silhouette_score(people, found)))
-    order = {int(g): rank for rank, g in enumerate(np.argsort(-np.bincount(labels), kind="stable"))}
+    order = {
+        int(group): rank
+        for rank, group in enumerate(np.argsort(-np.bincount(labels), kind="stable"))
+    }
     for at, label in zip(enough, labels, strict=True):
         none[at] = order[int(label)]
     return none

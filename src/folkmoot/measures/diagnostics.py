@@ -32,18 +32,18 @@ from folkmoot.measures.diversity import (
     FEWEST_VOTES,
     effective_number,
     effective_ratio,
-    evenness,
+    evenness_estimate,
     spread_of_ratings,
 )
 from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
 from folkmoot.measures.inference.estimates import (
     Estimate,
-    p_value,
-    percent,
-    plural,
-    points,
+    format_count,
+    format_p_value,
+    format_percent,
+    format_points,
+    format_span,
     points_span,
-    span,
 )
 from folkmoot.measures.inference.proportions import holm, newcombe, wilson
 from folkmoot.measures.position import Shown, position_effects, shown_in
@@ -67,7 +67,7 @@ class Margin:
     low: float = -math.inf
     high: float = math.inf
 
-    def judge(self, figure: Estimate) -> Verdict:
+    def judge_interval(self, figure: Estimate) -> Verdict:
         """Return whether the interval of a figure lies inside the margin or outside of it.
 
         "not known" if it lies across a bound, or if there is no interval.
@@ -109,17 +109,20 @@ def share_check(key: str, title: str, bad: int, asked: int, limit: float, what: 
     if not asked:
         return not_checked(key, title, margin, "No such answers in this run.")
     share = wilson(min(bad, asked), asked)
-    verdict = margin.judge(share)
+    verdict = margin.judge_interval(share)
     if verdict == FAILED and bad < 2:
         verdict = NOT_KNOWN  # one slip is no habit, however few replies there are
-    how_many = percent(share.value) if bad else "None"
-    says = f"{how_many} of {plural(asked, 'reply', 'replies')} {what}{_how_sure(share, verdict)}."
+    how_many = format_percent(share.value) if bad else "None"
+    says = (
+        f"{how_many} of {format_count(asked, 'reply', 'replies')} "
+        f"{what}{_how_sure(share, verdict)}."
+    )
     return Check(key, title, share, margin, verdict, says)
 
 
 def _how_sure(share: Estimate, verdict: Verdict) -> str:
     """Return the interval of a share where it decides: " (0 to 4 %)"."""
-    return f" ({span(share.low, share.high)})" if verdict == NOT_KNOWN else ""
+    return f" ({format_span(share.low, share.high)})" if verdict == NOT_KNOWN else ""
 
 
 def not_checked(key: str, title: str, margin: Margin, why: str) -> Check:
@@ -127,7 +130,7 @@ def not_checked(key: str, title: str, margin: Margin, why: str) -> Check:
     return Check(key, title, None, margin, NOT_KNOWN, why)
 
 
-def of_answers(answers: Collection[Row]) -> list[Check]:
+def check_answers(answers: Collection[Row]) -> list[Check]:
     """All checks that the `answers` table of any study type allows, each with its verdict.
 
     The effect of the place in the list is taken over all choices together; a study that asks the
@@ -139,7 +142,7 @@ def of_answers(answers: Collection[Row]) -> list[Check]:
         malformed(answers),
         off_list(answers),
         over_length(answers),
-        cut(answers),
+        check_cut_replies(answers),
         yes_share(answers),
         position_bias(shown_in(answers)),
     ]
@@ -164,7 +167,7 @@ def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
     `texts`: utterances and free answers. English phrases of refusal in them are only counted
     ("possible refusals") and decide nothing.
     """
-    reasons = Counter(filter(None, map(_refused, answers)))
+    reasons = Counter(filter(None, map(_refusal_reason, answers)))
     if not reasons and "how" not in next(iter(answers), {"how": None}):
         why = "An earlier version made this run: closed answers could not be declined in it."
         return not_checked("refusals", "Refusals", Margin(high=REFUSALS), why)
@@ -182,7 +185,8 @@ def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
         # A model that ignores the ways out refuses in plain words, which are not told from noise.
         check = replace(check, verdict=NOT_KNOWN)
         says += (
-            f" Cannot be told: {plural(unread, 'reply', 'replies')} could not be read and may be "
+            f" Cannot be told: {format_count(unread, 'reply', 'replies')} could not be read and "
+            "may be "
             "refusals in other words."
         )
     if reasons:
@@ -192,12 +196,12 @@ def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
         possible = sum(1 for text in texts if looks_like_refusal(text))
         says += (
             f" Possible refusals by English phrases: {possible:,} of "
-            f"{plural(len(texts), 'text')}; this count decides nothing."
+            f"{format_count(len(texts), 'text')}; this count decides nothing."
         )
     return replace(check, says=says)
 
 
-def _refused(row: Row) -> str:
+def _refusal_reason(row: Row) -> str:
     """Return why an answer was refused: the way out, or that it was the provider; else empty."""
     reason = str(row.get("missing") or "")
     if reason in WAYS_OUT:
@@ -218,7 +222,7 @@ def malformed(answers: Collection[Row]) -> Check:
     bad = [
         bool(r.get("reasks") or r.get("parse_step") not in CLEAN_STEPS)
         for r in answers
-        if r.get("kind") == "json" and not _refused(r)
+        if r.get("kind") == "json" and not _refusal_reason(r)
     ]
     return share_check(
         "malformed",
@@ -230,7 +234,7 @@ def malformed(answers: Collection[Row]) -> Check:
     )
 
 
-def cut(answers: Collection[Row]) -> Check:
+def check_cut_replies(answers: Collection[Row]) -> Check:
     """Replies that the token limit cut, also when asked once more with twice the limit.
 
     A count of all replies, no estimate: the first one fails, because half a thought counts as a
@@ -244,8 +248,8 @@ def cut(answers: Collection[Row]) -> Check:
         return not_checked("cut", title, margin, why)
     bad = sum(n for finish, n in ended.items() if finish.startswith("length"))
     share = wilson(bad, said)
-    how_many = percent(share.value) if bad else "None"
-    says = f"{how_many} of {plural(said, 'reply', 'replies')} were cut by the token limit."
+    how_many = format_percent(share.value) if bad else "None"
+    says = f"{how_many} of {format_count(said, 'reply', 'replies')} were cut by the token limit."
     return Check("cut", title, share, margin, FAILED if bad else PASSED, says)
 
 
@@ -254,7 +258,7 @@ def off_list(answers: Collection[Row]) -> Check:
     bad = [
         bool(r.get("reasks") or r.get("parse_step") == "missing")
         for r in answers
-        if r.get("kind") in ("choice", "number") and not _refused(r)
+        if r.get("kind") in ("choice", "number") and not _refusal_reason(r)
     ]
     return share_check(
         "off_list", "Answers off the list", sum(bad), len(bad), REASKED, "were not on the list"
@@ -278,7 +282,7 @@ def over_length(answers: Collection[Row]) -> Check:
     for r in answers:
         words = int(r.get("words") or 0)
         if r.get("options"):
-            long += words > _longest(r["options"]) + 8
+            long += words > _longest_option_words(r["options"]) + 8
         else:
             usual = middle.get((str(r.get("stage")), str(r.get("role"))), 0)
             long += words > max(3 * usual, usual + 60)
@@ -288,7 +292,7 @@ def over_length(answers: Collection[Row]) -> Check:
 
 
 @lru_cache(maxsize=1024)
-def _longest(options: str) -> int:
+def _longest_option_words(options: str) -> int:
     """Words of the longest of the options that a cell lists."""
     return max(len(option.split()) for option in json.loads(options))
 
@@ -310,7 +314,7 @@ def acquiescence(
         f"Acceptance of opposite statements: {mean.value:+.2f} ({mean.low:+.2f} to "
         f"{mean.high:+.2f}; 0 is consistent, +1 says yes to everything)."
     )
-    return Check("acquiescence", title, mean, margin, margin.judge(mean), says)
+    return Check("acquiescence", title, mean, margin, margin.judge_interval(mean), says)
 
 
 def yes_share(answers: Collection[Row]) -> Check:
@@ -326,8 +330,8 @@ def yes_share(answers: Collection[Row]) -> Check:
     if len(asked) < _FEW:
         return not_checked("acquiescence", title, margin, "Too few yes/no answers to say.")
     share = wilson(sum(asked), len(asked))
-    says = f"{percent(share.value)} of {plural(len(asked), 'yes/no answer')} were yes."
-    return Check("acquiescence", title, share, margin, margin.judge(share), says)
+    says = f"{format_percent(share.value)} of {format_count(len(asked), 'yes/no answer')} were yes."
+    return Check("acquiescence", title, share, margin, margin.judge_interval(share), says)
 
 
 YES = frozenset({"yes", "agree", "support", "approve", "for"})
@@ -349,7 +353,7 @@ _WORD = re.compile(r"\w+")
 def repeats_itself(text: str) -> bool:
     """Return whether a passage of up to 60 words occurs at least 4 times in a row, 20 words or
     more in all. In a JSON object only the texts are checked, since field names may repeat."""
-    return any(map(_loops, _texts_in(text)))
+    return any(map(_is_looping, _texts_in(text)))
 
 
 def _texts_in(reply: str) -> list[str]:
@@ -371,7 +375,7 @@ def _texts_in(reply: str) -> list[str]:
     return texts
 
 
-def _loops(text: str) -> bool:
+def _is_looping(text: str) -> bool:
     words = _WORD.findall(text.casefold())
     if len(words) < WORDS_IN_A_LOOP:
         return False
@@ -413,7 +417,7 @@ def instability(repeats: Collection[Repeat]) -> Check:
     """
     again = [r for r in repeats if r.untouched]
     choices, numbers = ([r for r in again if r.is_choice is kind] for kind in (True, False))
-    merely_asked = _changed(choices) if choices else _correlated(numbers)
+    merely_asked = _share_changed(choices) if choices else _retest_correlation(numbers)
     if merely_asked.verdict != NOT_KNOWN:
         return merely_asked
     for kind in (True, False):
@@ -429,33 +433,33 @@ INSTABILITY = "Instability"
 NOT_ASKED_AGAIN = "Nobody was asked twice without new information, so noise is not known."
 
 
-def _changed(choices: Sequence[Repeat]) -> Check:
+def _share_changed(choices: Sequence[Repeat]) -> Check:
     """The share who chose differently when merely asked again."""
     margin = Margin(high=FLIPS)
     changed = [r.first != r.last for r in choices]
     units = [r.unit for r in choices]
     alone = len(set(units)) == len(units)
     share = wilson(sum(changed), len(changed)) if alone else clustered_share(changed, units)
-    verdict = margin.judge(share)
+    verdict = margin.judge_interval(share)
     words: dict[Verdict, str] = {
         "passed": "that is the noise in all figures of change",
         "failed": "that is more than noise should be",
-        "not known": f"the interval reaches across the limit of {percent(FLIPS)}",
+        "not known": f"the interval reaches across the limit of {format_percent(FLIPS)}",
     }
     says = (
-        f"Asked again without any new information, {percent(share.value)} chose differently "
-        f"({span(share.low, share.high)}); {words[verdict]}."
+        f"Asked again without any new information, {format_percent(share.value)} chose differently "
+        f"({format_span(share.low, share.high)}); {words[verdict]}."
     )
     return Check("instability", INSTABILITY, share, margin, verdict, says)
 
 
-def _correlated(numbers: Sequence[Repeat]) -> Check:
+def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
     """The correlation of two numbers of people who were merely asked again."""
     margin = Margin(low=human_band("within_person_r_considerations").low)
     if not numbers:
         return not_checked("instability", INSTABILITY, margin, NOT_ASKED_AGAIN)
     r = agreement_with_oneself(numbers)
-    verdict = margin.judge(r)
+    verdict = margin.judge_interval(r)
     words: dict[Verdict, str] = {
         "passed": "no less than people agree with themselves over days of deliberation",
         "failed": "less than people agree with themselves even over days of deliberation",
@@ -475,7 +479,7 @@ def _own_agreement(repeats: Sequence[Repeat]) -> Check:
     if len(repeats) < FEWEST_PAIRS or len(values) < 2:
         return not_checked("instability", INSTABILITY, margin, NOT_ASKED_AGAIN)
     agreement = agreement_with_oneself(repeats)
-    if margin.judge(agreement) != FAILED:
+    if margin.judge_interval(agreement) != FAILED:
         return Check("instability", INSTABILITY, agreement, margin, NOT_KNOWN, NOT_ASKED_AGAIN)
     sign = "κ" if repeats[0].is_choice else "r"
     says = (
@@ -506,24 +510,25 @@ def position_bias(answers: Sequence[Shown]) -> Check:
             "Everybody saw the options in the same order, so the effect of an option's place "
             "cannot be separated from its appeal.",
         )
-    adjusted = holm([e.p for e in found.by_place.values()])
+    adjusted = holm([estimate.p for estimate in found.by_place.values()])
     at, effect = max(found.by_place.items(), key=lambda item: abs(item[1].value))
     p = adjusted[list(found.by_place).index(at)]
-    verdicts = {margin.judge(e) for e in found.by_place.values()}
+    verdicts = {margin.judge_interval(estimate) for estimate in found.by_place.values()}
     verdict: Verdict = PASSED if verdicts == {PASSED} else NOT_KNOWN
     if effect.has_interval:
-        failed = margin.judge(effect) == FAILED and p < _ALPHA
+        failed = margin.judge_interval(effect) == FAILED and p < _ALPHA
     else:  # all answers went by the place: that is as sure as it gets
         failed = found.answers >= _FEW and abs(effect.value) > POSITION
     says = (
         f"Being listed as number {at} changes the chance of being chosen by "
-        f"{points(effect.value)} ({points_span(effect.low, effect.high)}, "
-        f"adjusted {p_value(p)}; the margin is {points(POSITION).removeprefix('+')} either way)."
+        f"{format_points(effect.value)} ({points_span(effect.low, effect.high)}, "
+        f"adjusted {format_p_value(p)}; the margin is {format_points(POSITION).removeprefix('+')} "
+        "either way)."
     )
     return Check("position_bias", title, effect, margin, FAILED if failed else verdict, says)
 
 
-def sycophancy(
+def check_sycophancy(
     placebo: tuple[int, int] | None,
     floor: tuple[int, int] | None,
     turns: Collection[str] = (),
@@ -542,15 +547,15 @@ def sycophancy(
         above = newcombe(*placebo, *floor)
         says = (
             "An opposing view without any reason moved "
-            f"{points(above.value)} more than simply asking again "
+            f"{format_points(above.value)} more than simply asking again "
             f"({points_span(above.low, above.high)})."
         )
-        return Check("sycophancy", title, above, margin, margin.judge(above), says)
+        return Check("sycophancy", title, above, margin, margin.judge_interval(above), says)
     if yielded and yielded[1] and wilson(*yielded).low > YIELDED:
         gave = wilson(*yielded)
         says = (
-            f"{percent(gave.value)} of those who were argued with took the other side "
-            f"({span(gave.low, gave.high)}): more than reasons achieve with people."
+            f"{format_percent(gave.value)} of those who were argued with took the other side "
+            f"({format_span(gave.low, gave.high)}): more than reasons achieve with people."
         )
         return Check("sycophancy", title, gave, Margin(high=YIELDED), FAILED, says)
     share = agreeing_share(turns)
@@ -564,8 +569,8 @@ def sycophancy(
     # This can fail and not pass: who objects politely opens by agreeing too.
     verdict = FAILED if share.low > AGREEING else NOT_KNOWN
     says = (
-        f"{percent(share.value)} of the turns in reply to a challenge open by agreeing "
-        f"({span(share.low, share.high)}). Without an arm that hears no reasons, politeness "
+        f"{format_percent(share.value)} of the turns in reply to a challenge open by agreeing "
+        f"({format_span(share.low, share.high)}). Without an arm that hears no reasons, politeness "
         "cannot be distinguished from giving in."
     )
     return Check("sycophancy", title, share, Margin(high=AGREEING), verdict, says)
@@ -594,7 +599,7 @@ def shrinking_variance(before: ArrayLike, moves: ArrayLike | None = None) -> Che
     margin = Margin(low=level_band.low) if few else Margin(level_band.low, level_band.high)
     if counts.sum() < FEWEST_VOTES or len(counts) < 2:
         return not_checked("shrinking_variance", title, margin, "Too few votes to say.")
-    value = evenness(counts)
+    value = evenness_estimate(counts)
     effective = effective_number(counts)
     people = Margin(level_band.low, level_band.high)
     says = (
@@ -602,7 +607,7 @@ def shrinking_variance(before: ArrayLike, moves: ArrayLike | None = None) -> Che
         f"{value.value:.2f}, {value.low:.2f} to {value.high:.2f}; people {people} with five to "
         "nine options)."
     )
-    verdict = margin.judge(value)
+    verdict = margin.judge_interval(value)
     if few and verdict == PASSED:
         verdict = NOT_KNOWN
     if moves is not None and np.asarray(moves).sum() >= FEWEST_VOTES:
@@ -611,7 +616,7 @@ def shrinking_variance(before: ArrayLike, moves: ArrayLike | None = None) -> Che
             f" Afterwards {ratio.value:.2f} times as many ({ratio.low:.2f} to {ratio.high:.2f}; "
             f"people {ratio_margin} after days of deliberation)."
         )
-        if verdict != FAILED and ratio_margin.judge(ratio) == FAILED:
+        if verdict != FAILED and ratio_margin.judge_interval(ratio) == FAILED:
             value, margin, verdict = ratio, ratio_margin, FAILED
     if verdict == FAILED:
         says += (
@@ -638,11 +643,11 @@ def shrinking_numbers(answers: ArrayLike, low: float, high: float) -> Check:
     if not x.size:
         return not_checked("shrinking_variance", title, margin, "Too few ratings to say.")
     value = spread_of_ratings(x, high - low)
-    verdict = margin.judge(value)
+    verdict = margin.judge_interval(value)
     outside = "less" if value.high < margin.low else "more"
     says = (
         f"Ratings differ by {value.value:.2f} of the scale ({value.low:.2f} to {value.high:.2f}; "
-        f"median of {plural(x.shape[1], 'item')}; people {margin})."
+        f"median of {format_count(x.shape[1], 'item')}; people {margin})."
         + (f" They differ {outside} than people's do." if verdict == FAILED else "")
     )
     return Check("shrinking_variance", title, value, margin, verdict, says)
@@ -672,4 +677,4 @@ def agreeing_share(texts: Collection[str]) -> Estimate | None:
     """The share of turns that open by agreeing, or None without turns."""
     if not texts:
         return None
-    return wilson(sum(opens_by_agreeing(t) for t in texts), len(texts))
+    return wilson(sum(opens_by_agreeing(text) for text in texts), len(texts))

@@ -55,7 +55,7 @@ FEWEST_VOTES = 20  # for an interval of how spread votes are
 FEWEST_ELSEWHERE = 5  # votes for other options than the first; fewer are counted, not averaged
 
 
-def evenness(counts: ArrayLike) -> Estimate:
+def evenness_estimate(counts: ArrayLike) -> Estimate:
     """Entropy over its maximum of counts (k,), less its bias in small samples, with an interval.
 
     By the jackknife over people, with the variance that entropy has where all options are liked
@@ -74,8 +74,8 @@ def evenness(counts: ArrayLike) -> Estimate:
         low, high = _evenness_of_few(int(n - votes.max()), n, k)
         return Estimate(value, low, high, n, method="Clopper–Pearson, of other votes")
     cells = np.flatnonzero(votes)
-    without = _entropies(votes - np.eye(k)[cells])
-    corrected, error = jackknife(float(_entropies(votes)), without, votes[cells])
+    without = _entropies_in_nats(votes - np.eye(k)[cells])
+    corrected, error = jackknife(float(_entropies_in_nats(votes)), without, votes[cells])
     error = math.sqrt(error**2 + (k - 1) / (2 * n**2))
     reach = float(student.ppf(0.975, n - 1)) * error
     most = math.log(k)
@@ -113,7 +113,7 @@ def effective_ratio(table: ArrayLike) -> Estimate:
     rows, columns = np.nonzero(pairs)
     after = pairs.sum(axis=0) - np.eye(k)[columns]
     before = pairs.sum(axis=1) - np.eye(k)[rows]
-    without = _entropies(after) - _entropies(before)
+    without = _entropies_in_nats(after) - _entropies_in_nats(before)
     _, error = jackknife(math.log(value), without, pairs[rows, columns])
     moves = n - float(np.trace(pairs))
     error = math.sqrt(error**2 + (moves + 1) * (k - 1) / n**3)
@@ -147,7 +147,7 @@ def _median_spread(n: NDArray[np.int64], total: FloatArray, squares: FloatArray)
     return np.asarray(np.median(np.sqrt(np.maximum(variance, 0.0)), axis=-1))
 
 
-def _entropies(counts: FloatArray) -> FloatArray:
+def _entropies_in_nats(counts: FloatArray) -> FloatArray:
     """Shannon entropies in nats of counts (…, k)."""
     p = counts / counts.sum(axis=-1, keepdims=True)
     return np.asarray(-(p * np.log(np.where(p > 0, p, 1.0))).sum(axis=-1))
@@ -161,13 +161,13 @@ def jensen_shannon(first: ArrayLike, second: ArrayLike) -> float:
     """
     from scipy.spatial.distance import jensenshannon
 
-    p, q = _both(first, second)
+    p, q = _paired_distributions(first, second)
     return float(jensenshannon(p, q, base=2) ** 2)
 
 
 def total_variation(first: ArrayLike, second: ArrayLike) -> float:
     """½ Σ |p − q|, in [0, 1]: the least share of people who must differ between the two."""
-    p, q = _both(first, second)
+    p, q = _paired_distributions(first, second)
     return float(0.5 * np.abs(p - q).sum())
 
 
@@ -181,7 +181,7 @@ def total_variation_by_chance(first: ArrayLike, second: ArrayLike) -> float:
     return float(np.quantile(0.5 * np.abs(one - two).sum(axis=1), 0.95))
 
 
-def _both(first: ArrayLike, second: ArrayLike) -> tuple[FloatArray, FloatArray]:
+def _paired_distributions(first: ArrayLike, second: ArrayLike) -> tuple[FloatArray, FloatArray]:
     p, q = shares(first), shares(second)
     if p.shape != q.shape:
         raise ValueError(f"distributions over {len(p)} and {len(q)} options")

@@ -32,13 +32,13 @@ class Consistency:
     undefined: int
 
     @property
-    def distances(self) -> FloatArray:
+    def line_distances(self) -> FloatArray:
         """|r_reasons − r_preferences| / √2 (m,): distance from the line of consistency."""
         distances: FloatArray = np.abs(self.reasons - self.preferences) / math.sqrt(2)
         return distances
 
     @property
-    def weights(self) -> FloatArray:
+    def signal_weights(self) -> FloatArray:
         """Strength of signal (m,): max(|r|)/0.2 where neither correlation exceeds 0.2, else 1."""
         strongest = np.maximum(np.abs(self.reasons), np.abs(self.preferences))
         return np.minimum(strongest / _WEAK, 1.0)
@@ -66,21 +66,21 @@ def group_dri(pairs: Consistency, *, adjusted: bool = True) -> float:
 
     −3 is reached where each pair agrees wholly on one of the two and opposes wholly on the other.
 
-    With c = mean of (1 − d) over pairs (d: see `Consistency.distances`) and λ = 1 − √2/2:
+    With c = mean of (1 − d) over pairs (d: see `Consistency.line_distances`) and λ = 1 − √2/2:
     DRI = 2 (c − λ)/(1 − λ) − 1. `adjusted` (the default) weighs each pair's 1 − d by its
-    strength of signal (`Consistency.weights`), so that two people who agree on nothing do not
-    count as consistent. NaN without pairs.
+    strength of signal (`Consistency.signal_weights`), so that two people who agree on nothing do
+    not count as consistent. NaN without pairs.
 
     Original: Niemeyer and Veri, Research Methods in Deliberative Democracy (2022), ch. 7,
     doi:10.1093/oso/9780192848925.001.0001; Niemeyer et al. (2024),
     doi:10.1017/S0003055423000023. Adjusted: the package deliberr (MIT),
     github.com/gumbelino/deliberr.
     """
-    weights = pairs.weights if adjusted else 1.0
-    return _index((1 - pairs.distances) * weights)
+    weights = pairs.signal_weights if adjusted else 1.0
+    return _reason_index((1 - pairs.line_distances) * weights)
 
 
-def _index(scores: FloatArray) -> float:
+def _reason_index(scores: FloatArray) -> float:
     if not len(scores):
         return math.nan
     lam = 1 - _HALF

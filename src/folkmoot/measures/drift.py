@@ -65,23 +65,30 @@ def measure_drift(questions: Sequence[tuple[Answers, Answers]], rng: np.random.G
     units that may differ unseen. There is none below five units in an arm.
     """
     units = [
-        list(dict.fromkeys(u for question in questions for u in question[arm].units))
+        list(dict.fromkeys(unit for question in questions for unit in question[arm].units))
         for arm in (0, 1)
     ]
     named = list(dict.fromkeys([*units[0], *units[1]]))
-    tables = [_tables(first, second, named) for first, second in questions]
+    tables = [_count_tables(first, second, named) for first, second in questions]
     counts = min(map(len, units))
-    observed = np.array([_distances(t[0].sum(0), t[1].sum(0)) for t in tables])
+    observed = np.array(
+        [_variation_distances(table[0].sum(0), table[1].sum(0)) for table in tables]
+    )
     known = np.isfinite(observed)
     n = max((len(first.values) + len(second.values) for first, second in questions), default=0)
     if not known.any() or counts < FEWEST_UNITS:
         value = float(observed[known].mean()) if known.any() else math.nan
-        plain = [_untested(q, float(d), counts) for q, d in zip(questions, observed, strict=True)]
+        plain = [
+            _untested(question, float(d), counts)
+            for question, d in zip(questions, observed, strict=True)
+        ]
         return Drift(Estimate(value, math.nan, math.nan, n, counts), tuple(plain))
-    keep = _exchanges(named, units, rng)
-    chance = np.stack([_exchanged(t, keep) for t in tables])  # (questions, exchanges)
-    weights = _resamples(named, units, rng)
-    again = [_differences(weights @ t[0], weights @ t[1]) for t in tables]
+    keep = _exchange_weights(named, units, rng)
+    chance = np.stack(
+        [_exchanged_distances(table, keep) for table in tables]
+    )  # (questions, exchanges)
+    weights = _resample_counts(named, units, rng)
+    again = [_share_differences(weights @ table[0], weights @ table[1]) for table in tables]
     value = float(observed[known].mean())
     mean = _estimate(value, np.nanmean(chance[known], axis=0), tables, again, (n, counts))
     by_question = (
@@ -126,7 +133,7 @@ def _question(
     """One question. `draws`: exchanges and resamples of the units. `table`: distances after each
     exchange, counts, and differences of shares in each resample."""
     (keep, weights), (chance, counts, again) = draws, table
-    distance = float(_distances(counts[0].sum(0), counts[1].sum(0)))
+    distance = float(_variation_distances(counts[0].sum(0), counts[1].sum(0)))
     if not math.isfinite(distance):
         return _untested(question, distance, units)
     sizes = (sum(len(arm.values) for arm in question), units)
@@ -144,7 +151,7 @@ def _question(
     error = float(usual.std(ddof=1)) if usual.size > 1 else math.nan
     reach = Z * error
     if error == 0:  # as if the units that may differ did so by the whole range
-        numbers = [float(v) for arm in question for v in arm.values]  # type: ignore[arg-type]
+        numbers = [float(value) for arm in question for value in arm.values]  # type: ignore[arg-type]
         spread = float(np.std(numbers))
         reach = _unseen(units) * (max(numbers) - min(numbers)) / spread if spread else math.nan
     low, high = value - reach, value + reach
@@ -190,9 +197,9 @@ def _standardised(first: FloatArray, second: FloatArray) -> FloatArray:
         return np.asarray(np.where(np.abs(apart) < 1e-12, 0.0, apart / spread))
 
 
-def _tables(first: Answers, second: Answers, named: Sequence[Hashable]) -> FloatArray:
+def _count_tables(first: Answers, second: Answers, named: Sequence[Hashable]) -> FloatArray:
     """Counts (arm, unit, kind of answer)."""
-    kinds = _kinds(first.values, second.values)
+    kinds = _number_answers(first.values, second.values)
     place = {unit: index for index, unit in enumerate(named)}
     table = np.zeros((2, len(named), 1 + max(kinds.values(), default=0)))
     for arm, answers in enumerate((first, second)):
@@ -201,26 +208,26 @@ def _tables(first: Answers, second: Answers, named: Sequence[Hashable]) -> Float
     return table
 
 
-def _kinds(*values: Sequence[Hashable]) -> dict[Hashable, int]:
+def _number_answers(*values: Sequence[Hashable]) -> dict[Hashable, int]:
     """Answer → its number; numbers are divided at the quartiles of all of them."""
     everything = [value for some in values for value in some]
-    numbers = [float(v) for v in everything if isinstance(v, (int, float))]
+    numbers = [float(value) for value in everything if isinstance(value, (int, float))]
     if not numbers or len(numbers) < len(everything):
         return {kind: index for index, kind in enumerate(dict.fromkeys(everything))}
     bounds = np.unique(np.quantile(numbers, (0.25, 0.5, 0.75)))
-    return {v: int(np.searchsorted(bounds, float(v))) for v in set(everything)}  # type: ignore[arg-type]
+    return {value: int(np.searchsorted(bounds, float(value))) for value in set(everything)}  # type: ignore[arg-type]
 
 
-def _differences(first: FloatArray, second: FloatArray) -> FloatArray:
+def _share_differences(first: FloatArray, second: FloatArray) -> FloatArray:
     """Differences of shares of counts (…, kinds); NaN where an arm is empty."""
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = [c / c.sum(axis=-1, keepdims=True) for c in (first, second)]
     return np.asarray(shares[0] - shares[1])
 
 
-def _distances(first: FloatArray, second: FloatArray) -> FloatArray:
+def _variation_distances(first: FloatArray, second: FloatArray) -> FloatArray:
     """Total variation of counts (…, kinds); NaN where an arm is empty."""
-    return np.asarray(np.abs(_differences(first, second)).sum(axis=-1) / 2)
+    return np.asarray(np.abs(_share_differences(first, second)).sum(axis=-1) / 2)
 
 
 def _beyond_sampling(
@@ -230,7 +237,7 @@ def _beyond_sampling(
 
     A resample adds the sampling variance a second time, so there twice of it is taken off.
     """
-    own = [_differences(table[0].sum(0), table[1].sum(0)) for table in tables]
+    own = [_share_differences(table[0].sum(0), table[1].sum(0)) for table in tables]
     usable = [index for index, d in enumerate(own) if np.isfinite(d).all()]
     squares = sum(float((own[i] ** 2).sum()) for i in usable)
     sampling = sum(float(np.nanvar(again[i], axis=0, ddof=1).sum()) for i in usable)
@@ -243,7 +250,7 @@ def _beyond_sampling(
     return value * math.sqrt(max(0.0, 1 - sampling / squares)), error
 
 
-def _exchanges(
+def _exchange_weights(
     named: Sequence[Hashable], units: Sequence[Sequence[Hashable]], rng: np.random.Generator
 ) -> FloatArray:
     """For each exchange (rows) the weight of each unit's own arm: 1 stays, 0 changes sides."""
@@ -264,11 +271,11 @@ def _swap(table: FloatArray, keep: FloatArray) -> tuple[FloatArray, FloatArray]:
     return first, second
 
 
-def _exchanged(table: FloatArray, keep: FloatArray) -> FloatArray:
-    return _distances(*_swap(table, keep))
+def _exchanged_distances(table: FloatArray, keep: FloatArray) -> FloatArray:
+    return _variation_distances(*_swap(table, keep))
 
 
-def _resamples(
+def _resample_counts(
     named: Sequence[Hashable], units: Sequence[Sequence[Hashable]], rng: np.random.Generator
 ) -> FloatArray:
     """For each resample (rows) how often each unit is drawn. Units of both arms, of the first and

@@ -47,14 +47,14 @@ def shown_in(answers: Iterable[Mapping[str, object]]) -> list[Shown]:
     found = []
     for row in answers:
         if row.get("options") and row.get("value") is not None:
-            options = _options(row["options"])
+            options = _options_in_order(row["options"])
             if row["value"] in options:
                 found.append(Shown(options, str(row["value"]), row.get("speaker_id")))
     return found
 
 
 @lru_cache(maxsize=1024)
-def _options(listed: str) -> tuple[str, ...]:
+def _options_in_order(listed: str) -> tuple[str, ...]:
     """The options of a cell; one tuple for all who saw them in this order."""
     return tuple(json.loads(listed))
 
@@ -69,11 +69,11 @@ def position_effects(answers: Sequence[Shown]) -> PositionEffects:
     orders = {a.options for a in answers}
     if len(orders) < 2:
         return PositionEffects({}, len(orders), len(answers))
-    names = sorted({o for a in answers for o in a.options})
-    index = {o: i for i, o in enumerate(names)}
-    option = np.array([index[o] for a in answers for o in a.options])
+    names = sorted({option for a in answers for option in a.options})
+    index = {name: i for i, name in enumerate(names)}
+    option = np.array([index[option] for a in answers for option in a.options])
     place = np.array([k for a in answers for k in range(1, len(a.options) + 1)])
-    chosen = np.array([float(o == a.chosen) for a in answers for o in a.options])
+    chosen = np.array([float(option == a.chosen) for a in answers for option in a.options])
     who = [a.who for a in answers for _ in a.options]
     popularity = np.eye(len(names))[option]
     found: dict[int, Estimate] = {}
@@ -82,6 +82,6 @@ def position_effects(answers: Sequence[Shown]) -> PositionEffects:
         seen_both = [len(set(here[option == i].tolist())) == 2 for i in range(len(names))]
         if any(seen_both):
             design = np.column_stack([popularity, here])
-            e = clustered_coefficient(chosen, design, len(names), who)
-            found[k] = replace(e, low=max(e.low, -1.0), high=min(e.high, 1.0))
+            estimate = clustered_coefficient(chosen, design, len(names), who)
+            found[k] = replace(estimate, low=max(estimate.low, -1.0), high=min(estimate.high, 1.0))
     return PositionEffects(found, len(orders), len(answers))

@@ -65,7 +65,9 @@ def fit_of_changes(
 
     `persons` (n,): who answered; `scale`: lowest and highest answer. Raises ValueError for none.
     """
-    (b, a), (sb, sa) = (tuple(np.asarray(v, float) for v in side) for side in (people, simulated))
+    (b, a), (sb, sa) = (
+        tuple(np.asarray(value, float) for value in side) for side in (people, simulated)
+    )
     if not len(b):
         raise ValueError("no answers to compare")
     real, own = a - b, sa - sb

@@ -70,7 +70,7 @@ def convergence_p(
     convergence. Returns the share of swaps that leave the mean spread as small or smaller, one if
     no two answers differ, and NaN without a group.
     """
-    pairs = [_centred(before, end) for before, end in zip(retest, after, strict=True)]
+    pairs = [_centred_values(before, end) for before, end in zip(retest, after, strict=True)]
     if not pairs:
         return math.nan
     if all(np.allclose(before, end) for before, end in pairs):
@@ -84,6 +84,8 @@ def convergence_p(
     return (int((spread <= observed + 1e-12).sum()) + 1) / (SWAPS + 1)
 
 
-def _centred(before: ArrayLike, end: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _centred_values(
+    before: ArrayLike, end: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     first, last = np.asarray(before, dtype=float), np.asarray(end, dtype=float)
     return first - first.mean(), last - last.mean()

@@ -16,7 +16,7 @@ from dotenv import dotenv_values
 
 from folkmoot.errors import InputError, Problem
 
-HIDDEN = "[key removed]"
+REDACTED_KEY = "[key removed]"
 _KEY_NAME = re.compile(r"(?:API_?KEY|TOKEN|SECRET)$|^(?:GOOGLE|OPENAI|ANTHROPIC|MOONSHOT|EXAONE)$")
 # What keys look like, for those that reached a text by another way than the environment.
 _KEY_SHAPES = re.compile(
@@ -38,7 +38,7 @@ class NeedsKey(Protocol):
     def key_needed(self) -> bool: ...
 
 
-def environment(start: Path | None = None) -> dict[str, str]:
+def load_environment(start: Path | None = None) -> dict[str, str]:
     """The environment over the nearest `.env` from `start` (default: here) upwards.
 
     A variable that is set in the environment wins; nothing is written to `os.environ`.
@@ -56,7 +56,7 @@ def environment(start: Path | None = None) -> dict[str, str]:
 
 def find_key(spec: NeedsKey, environ: Mapping[str, str] | None = None) -> tuple[str, str] | None:
     """(variable, key) of the first variable of this model that is set; None if none is."""
-    environ = environment() if environ is None else environ
+    environ = load_environment() if environ is None else environ
     for variable in spec.key_env:
         value = environ.get(variable, "").strip()
         if value:
@@ -64,7 +64,7 @@ def find_key(spec: NeedsKey, environ: Mapping[str, str] | None = None) -> tuple[
     return None
 
 
-def key_for(
+def resolve_key(
     spec: NeedsKey, explicit: str | None = None, environ: Mapping[str, str] | None = None
 ) -> str | None:
     """The key to call this model with: `explicit`, else from the environment or `.env`.
@@ -87,10 +87,12 @@ def key_for(
     )
 
 
-def scrub(text: str, secrets: Iterable[str | None] = ()) -> str:
+def redact_keys(text: str, secrets: Iterable[str | None] = ()) -> str:
     """The text without keys: those given, those of the environment, and what looks like one."""
-    known = {s for s in secrets if s}
-    known.update(v for n, v in os.environ.items() if _KEY_NAME.search(n) and len(v) >= 8)
+    known = {secret for secret in secrets if secret}
+    known.update(
+        value for name, value in os.environ.items() if _KEY_NAME.search(name) and len(value) >= 8
+    )
     for secret in sorted(known, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
-    return _KEY_SHAPES.sub(HIDDEN, text)
+        text = text.replace(secret, REDACTED_KEY)
+    return _KEY_SHAPES.sub(REDACTED_KEY, text)

@@ -14,25 +14,36 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from folkmoot.errors import FolkmootError, InputError, ModelError, RefusedError, TransientError
-from folkmoot.models.api_keys import environment, find_key, key_for
+from folkmoot.models.api_keys import find_key, load_environment, resolve_key
 from folkmoot.models.catalog import (
     CALL_LLM_MODELS,
-    LOCAL,
-    ON_THIS_MACHINE,
+    LOCAL_MODEL,
+    SYNTHETIC_MODEL,
     ModelSpec,
     open_provider,
-    resolve,
+    resolve_model,
 )
-from folkmoot.models.request import CUT, Message, ProviderSettings, Reply, Request
-from folkmoot.models.urls import refuse_unencrypted
-from folkmoot.randomness import digest, uniform
+from folkmoot.models.request import (
+    FINISH_LENGTH,
+    Completion,
+    Message,
+    ModelRequest,
+    ProviderSettings,
+)
+from folkmoot.models.urls import require_encryption
+from folkmoot.randomness import digest, uniform_values
 
 T = TypeVar("T")
 
-EVERYDAY = (LOCAL, ON_THIS_MACHINE, *CALL_LLM_MODELS, "gpt-4o")  # what is listed and tried unasked
+DEFAULT_LISTED_MODELS = (
+    SYNTHETIC_MODEL,
+    LOCAL_MODEL,
+    *CALL_LLM_MODELS,
+    "gpt-4o",
+)  # what is listed and tried unasked
 RETRIES = 3
-BASE_SECONDS = 1.0
-LONGEST_WAIT = 60.0
+BASE_BACKOFF_SECONDS = 1.0
+MAX_BACKOFF_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 
 
@@ -58,21 +69,21 @@ def call_llm(
     Raises InputError (unknown model, no key, a key over plain http), FatalModelError (wrong key,
     no access), QuotaError, RefusedError, or TransientError after the last try.
     """
-    spec = resolve(model, {model: base_url} if base_url else None)
-    key = key_for(spec, api_key)
-    refuse_unencrypted(key, spec.base_url, spec.name)
-    request = Request(
-        spec.wire_model, messages_from(memory, question, system), temperature, max_tokens
+    spec = resolve_model(model, {model: base_url} if base_url else None)
+    key = resolve_key(spec, api_key)
+    require_encryption(key, spec.base_url, spec.name)
+    request = ModelRequest(
+        spec.wire_model, build_messages(memory, question, system), temperature, max_tokens
     )
     settings = ProviderSettings(spec.base_url, key, timeout)
-    reply = _run(lambda: _ask(spec, settings, request))
+    reply = _run_coroutine(lambda: _complete_with_retries(spec, settings, request))
     if reply.finish.startswith("refused:"):
         reason = reply.finish.removeprefix("refused:")
         raise RefusedError(f"{spec.name} refused: {reply.text or reason}", reason=reason)
     return reply.text
 
 
-def messages_from(
+def build_messages(
     memory: Sequence[Mapping[str, str]] | None, question: str, system: str = ""
 ) -> tuple[Message, ...]:
     """Question/answer pairs as messages; None: no memory. Raises InputError for half a pair."""
@@ -108,22 +119,22 @@ class ModelListing:
 
 
 def list_models(
-    names: Sequence[str] = EVERYDAY,
+    names: Sequence[str] = DEFAULT_LISTED_MODELS,
     endpoints: Mapping[str, str] | None = None,
 ) -> list[ModelListing]:
     """Which key each model needs, whether it is set, and where the model is asked."""
-    environ = environment()
+    environ = load_environment()
     listed = []
     for name in names:
-        spec = resolve(name, endpoints, environ)
+        spec = resolve_model(name, endpoints, environ)
         found = find_key(spec, environ)
-        lacking = _lacking(spec)
+        lacking = _missing_requirement(spec)
         listed.append(
             ModelListing(
                 name,
                 spec.name,
                 spec.wire_model,
-                spec.base_url or _where(spec),
+                spec.base_url or _server_address(spec),
                 found[0] if found else (spec.key_env[0] if spec.key_env else ""),
                 found is not None,
                 not lacking and (found is not None or not spec.key_needed),
@@ -133,9 +144,9 @@ def list_models(
     return listed
 
 
-def _lacking(spec: ModelSpec) -> str:
+def _missing_requirement(spec: ModelSpec) -> str:
     """Why a model on this machine could not answer; empty where it could, and for all others."""
-    if spec.provider == ON_THIS_MACHINE:
+    if spec.provider == LOCAL_MODEL:
         try:
             open_provider(spec, ProviderSettings())  # starts nothing yet
         except InputError as error:
@@ -143,22 +154,24 @@ def _lacking(spec: ModelSpec) -> str:
     return ""
 
 
-def _where(spec: ModelSpec) -> str:
+def _server_address(spec: ModelSpec) -> str:
     return "in this process" if spec.local else "on this machine"
 
 
 def try_models(
-    names: Sequence[str] = EVERYDAY,
+    names: Sequence[str] = DEFAULT_LISTED_MODELS,
     endpoints: Mapping[str, str] | None = None,
     timeout: float = 60.0,
 ) -> list[ModelListing]:
     """The listing, with one small call to each model that is configured. A model that fails
     raises nothing: its error is in its line."""
     listed = list_models(names, endpoints)
-    return [_tried(one, endpoints, timeout) if one.usable else one for one in listed]
+    return [_try_model(one, endpoints, timeout) if one.usable else one for one in listed]
 
 
-def _tried(one: ModelListing, endpoints: Mapping[str, str] | None, timeout: float) -> ModelListing:
+def _try_model(
+    one: ModelListing, endpoints: Mapping[str, str] | None, timeout: float
+) -> ModelListing:
     began = time.perf_counter()
     error = ""
     try:
@@ -169,22 +182,28 @@ def _tried(one: ModelListing, endpoints: Mapping[str, str] | None, timeout: floa
     return replace(one, ok=not error, latency_s=time.perf_counter() - began, error=error)
 
 
-async def _ask(spec: ModelSpec, settings: ProviderSettings, request: Request) -> Reply:
+async def _complete_with_retries(
+    spec: ModelSpec, settings: ProviderSettings, request: ModelRequest
+) -> Completion:
     """One call with its retries, on a provider of its own."""
     provider = open_provider(spec, settings)
     # Different questions are different draws of the embedded respondent.
-    asked = digest(*(part for m in request.messages for part in (m.role, m.content))).hex()
+    asked = digest(
+        *(part for message in request.messages for part in (message.role, message.content))
+    ).hex()
     try:
         for attempt in range(RETRIES + 1):
             began = time.perf_counter()
             try:
-                reply = await provider.complete(request, address=f"call_llm/{asked}/{attempt}")
+                reply = await provider.complete_request(
+                    request, address=f"call_llm/{asked}/{attempt}"
+                )
                 if not reply.text.strip() and not reply.finish.startswith("refused:"):
                     raise TransientError(f"the reply was empty (it ended by {reply.finish!r})")
             except TransientError as error:
                 if attempt == RETRIES:
                     raise
-                wait = _wait(error, request, attempt)
+                wait = _backoff_seconds(error, request, attempt)
                 _log.warning("%s: %s; trying again in %.1f s", spec.name, error, wait)
                 await asyncio.sleep(wait)
             except ModelError as error:
@@ -197,7 +216,7 @@ async def _ask(spec: ModelSpec, settings: ProviderSettings, request: Request) ->
                     time.perf_counter() - began,
                     *("unknown" if n is None else n for n in reply.usage[:2]),
                 )
-                if reply.finish.startswith(CUT):
+                if reply.finish.startswith(FINISH_LENGTH):
                     _log.warning("%s: the reply was cut by the token limit", spec.name)
                 return reply
         raise AssertionError("unreachable")
@@ -205,13 +224,15 @@ async def _ask(spec: ModelSpec, settings: ProviderSettings, request: Request) ->
         await provider.close()
 
 
-def _wait(error: TransientError, request: Request, attempt: int) -> float:
-    longest = BASE_SECONDS * 2.0**attempt
-    jitter = uniform(0, request.messages[-1].content, attempt)
-    return float(min(LONGEST_WAIT, max(error.retry_after or 0.0, longest * (0.5 + jitter / 2))))
+def _backoff_seconds(error: TransientError, request: ModelRequest, attempt: int) -> float:
+    longest = BASE_BACKOFF_SECONDS * 2.0**attempt
+    jitter = uniform_values(0, request.messages[-1].content, attempt)
+    return float(
+        min(MAX_BACKOFF_SECONDS, max(error.retry_after or 0.0, longest * (0.5 + jitter / 2)))
+    )
 
 
-def _run(make: Callable[[], Coroutine[object, object, T]]) -> T:
+def _run_coroutine(make: Callable[[], Coroutine[object, object, T]]) -> T:
     """Run a coroutine to its end, in a thread of its own if a loop is running here (notebooks)."""
     try:
         asyncio.get_running_loop()

@@ -12,31 +12,31 @@ from dataclasses import dataclass, replace
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
-from folkmoot.models.api_keys import environment
-from folkmoot.models.endpoints import Endpoints, Server, servers_of
+from folkmoot.models.api_keys import load_environment
+from folkmoot.models.endpoints import Endpoints, Server, parse_servers
 from folkmoot.models.request import Provider, ProviderSettings
-from folkmoot.models.urls import with_version
-from folkmoot.registry import PROVIDERS, installed
+from folkmoot.models.urls import ensure_version
+from folkmoot.registry import PROVIDERS, installed_entry_points
 
-LOCAL = "synthetic"
-HUMAN = "human"  # the model's name of whatever a person answered
-ON_THIS_MACHINE = "local"  # or local:PATH; see models.local
-WORD_VECTORS = "wordllama/l2_supercat_256"  # embeds in this process; see models.word_vectors
+SYNTHETIC_MODEL = "synthetic"
+HUMAN_MODEL = "human"  # the model's name of whatever a person answered
+LOCAL_MODEL = "local"  # or local:PATH; see models.local
+WORD_VECTOR_MODEL = "wordllama/l2_supercat_256"  # embeds in this process; see models.word_vectors
 
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
     """A vendor: wire format (an entry point), address, key variables.
 
-    `prices` is the vendor's name in the price library; `base_env` the variable that moves it;
-    `embedding` the embedding model that its documentation takes for texts, if it has one.
+    `price_vendor` is the vendor's name in the price library; `base_url_env` the variable that moves
+    it; `embedding` the embedding model that its documentation takes for texts, if it has one.
     """
 
     wire: str
     base_url: str | None
     key_env: tuple[str, ...]
-    base_env: str
-    prices: str | None = None
+    base_url_env: str
+    price_vendor: str | None = None
     key_needed: bool = True
     embedding: str | None = None
 
@@ -62,7 +62,7 @@ class ModelSpec:
     servers: tuple[Server, ...] = ()  # the study file's own; `base_url` is that of the first
 
 
-def _compatible(
+def _openai_compatible(
     url: str | None, name: str, prices: str | None, *keys: str, embedding: str | None = None
 ) -> Vendor:
     """A vendor that speaks the OpenAI format."""
@@ -80,7 +80,7 @@ _GOOGLE = Vendor(
 _FRIENDLI = "https://api.friendli.ai/serverless/v1"
 
 VENDORS: Mapping[str, Vendor] = {
-    "openai": _compatible(
+    "openai": _openai_compatible(
         "https://api.openai.com/v1",
         "OPENAI",
         "openai",
@@ -97,32 +97,34 @@ VENDORS: Mapping[str, Vendor] = {
     ),
     "google": _GOOGLE,
     "gemini": _GOOGLE,
-    "moonshot": _compatible(
+    "moonshot": _openai_compatible(
         "https://api.moonshot.ai/v1", "MOONSHOT", "moonshotai", "MOONSHOT_API_KEY", "MOONSHOT"
     ),
-    "exaone": _compatible(_FRIENDLI, "EXAONE", None, "EXAONE_API_KEY", "FRIENDLI_TOKEN", "EXAONE"),
-    "friendli": _compatible(_FRIENDLI, "FRIENDLI", None, "FRIENDLI_TOKEN", "EXAONE_API_KEY"),
-    "huggingface": _compatible(
+    "exaone": _openai_compatible(
+        _FRIENDLI, "EXAONE", None, "EXAONE_API_KEY", "FRIENDLI_TOKEN", "EXAONE"
+    ),
+    "friendli": _openai_compatible(_FRIENDLI, "FRIENDLI", None, "FRIENDLI_TOKEN", "EXAONE_API_KEY"),
+    "huggingface": _openai_compatible(
         "https://router.huggingface.co/v1", "HF", None, "HF_TOKEN", "HUGGINGFACE_API_KEY"
     ),
-    "mistral": _compatible(
+    "mistral": _openai_compatible(
         "https://api.mistral.ai/v1",
         "MISTRAL",
         "mistral",
         "MISTRAL_API_KEY",
         embedding="mistral-embed",
     ),
-    "deepseek": _compatible(
+    "deepseek": _openai_compatible(
         "https://api.deepseek.com/v1", "DEEPSEEK", "deepseek", "DEEPSEEK_API_KEY"
     ),
-    "groq": _compatible("https://api.groq.com/openai/v1", "GROQ", "groq", "GROQ_API_KEY"),
-    "together": _compatible(
+    "groq": _openai_compatible("https://api.groq.com/openai/v1", "GROQ", "groq", "GROQ_API_KEY"),
+    "together": _openai_compatible(
         "https://api.together.xyz/v1", "TOGETHER", "together", "TOGETHER_API_KEY"
     ),
-    "openrouter": _compatible(
+    "openrouter": _openai_compatible(
         "https://openrouter.ai/api/v1", "OPENROUTER", "openrouter", "OPENROUTER_API_KEY"
     ),
-    "xai": _compatible("https://api.x.ai/v1", "XAI", "x-ai", "XAI_API_KEY"),
+    "xai": _openai_compatible("https://api.x.ai/v1", "XAI", "x-ai", "XAI_API_KEY"),
     "ollama": Vendor(
         "openai", "http://localhost:11434/v1", ("OLLAMA_API_KEY",), "OLLAMA_BASE_URL", None, False
     ),
@@ -135,7 +137,7 @@ _OPENAI_NAMES = (
     *("gpt-5.2", "o1", "o1-pro", "o1-mini", "o3", "o3-mini", "o4-mini"),
     *("text-embedding-3-small", "text-embedding-3-large", "text-embedding-ada-002"),
 )
-KNOWN: Mapping[str, tuple[str, str]] = {
+KNOWN_MODELS: Mapping[str, tuple[str, str]] = {
     **{name: ("openai", name) for name in _OPENAI_NAMES},
     "gemini-3-flash": ("google", "gemini-3-flash-preview"),
     "gemini-3-pro": ("google", "gemini-3-pro-preview"),
@@ -152,12 +154,14 @@ KNOWN: Mapping[str, tuple[str, str]] = {
 }
 # The five model keys of `call_llm`, in the order in which the source lists them.
 CALL_LLM_MODELS = ("gemini-3-flash", "gpt-5-mini", "claude-haiku-4.5", "kimi-k2", "exaone-4.0")
-HOSTED = "hf-inference"  # a Hugging Face endpoint of one's own: the model is whatever it serves
+HUGGING_FACE_VENDOR = (
+    "hf-inference"  # a Hugging Face endpoint of one's own: the model is whatever it serves
+)
 
 
 # Tokens of the longest reply that a vendor states for its models, by how their names begin. Others
 # are not known.
-LONGEST_REPLIES: Mapping[str, int] = {
+MAX_OUTPUT_TOKENS: Mapping[str, int] = {
     "gpt-4o": 16_384,
     "gpt-4.1": 32_768,
     "gpt-5": 128_000,
@@ -167,20 +171,20 @@ LONGEST_REPLIES: Mapping[str, int] = {
     "gemini-2.0": 8_192,
     "gemini-2.5": 65_536,
     "gemini-3": 65_536,
-    ON_THIS_MACHINE: 2_048,  # half of what a conversation with it may hold
+    LOCAL_MODEL: 2_048,  # half of what a conversation with it may hold
 }
 
 
-def longest_reply(name: str, endpoints: Endpoints | None = None) -> int | None:
+def max_output_tokens(name: str, endpoints: Endpoints | None = None) -> int | None:
     """Tokens of the longest reply of a model; None where that is not known."""
     try:
-        wire = resolve(name, endpoints).wire_model
+        wire = resolve_model(name, endpoints).wire_model
     except InputError:  # the check of all models says so
         return None
-    return next((n for prefix, n in LONGEST_REPLIES.items() if wire.startswith(prefix)), None)
+    return next((n for prefix, n in MAX_OUTPUT_TOKENS.items() if wire.startswith(prefix)), None)
 
 
-def resolve(
+def resolve_model(
     name: str,
     endpoints: Endpoints | None = None,
     environ: Mapping[str, str] | None = None,
@@ -192,26 +196,28 @@ def resolve(
     """
     name = name.strip()
     endpoints = endpoints or {}
-    if is_local(name):
-        return ModelSpec(name, LOCAL, name, key_needed=False, local=True)
-    if name in (WORD_VECTORS, "wordllama"):
-        return ModelSpec(WORD_VECTORS, "wordllama", WORD_VECTORS, key_needed=False, local=True)
+    if is_synthetic(name):
+        return ModelSpec(name, SYNTHETIC_MODEL, name, key_needed=False, local=True)
+    if name in (WORD_VECTOR_MODEL, "wordllama"):
+        return ModelSpec(
+            WORD_VECTOR_MODEL, "wordllama", WORD_VECTOR_MODEL, key_needed=False, local=True
+        )
     if on_this_machine(name):
-        return ModelSpec(name, ON_THIS_MACHINE, name, key_needed=False)
-    if name == HOSTED:
-        return _hosted(name, endpoints)
-    vendor_name, wire = _split(name)
+        return ModelSpec(name, LOCAL_MODEL, name, key_needed=False)
+    if name == HUGGING_FACE_VENDOR:
+        return _resolve_hugging_face(name, endpoints)
+    vendor_name, wire = _split_model_name(name)
     vendor = VENDORS.get(vendor_name)
     canonical = f"{vendor_name}/{wire}"
     if vendor is None:
-        moved = _moved(name, canonical, wire, vendor_name, endpoints)
+        moved = _endpoint_servers(name, canonical, wire, vendor_name, endpoints)
         url = moved[0].url if moved else None
-        key = _own_key(vendor_name)
+        key = _default_key_variables(vendor_name)
         return ModelSpec(canonical, vendor_name, wire, url, key, False, servers=moved)
-    environ = environment() if environ is None else environ
-    moved = _moved(name, canonical, wire, vendor_name, endpoints)
-    if not moved and environ.get(vendor.base_env):
-        moved = (Server(environ[vendor.base_env].rstrip("/")),)
+    environ = load_environment() if environ is None else environ
+    moved = _endpoint_servers(name, canonical, wire, vendor_name, endpoints)
+    if not moved and environ.get(vendor.base_url_env):
+        moved = (Server(environ[vendor.base_url_env].rstrip("/")),)
     return ModelSpec(
         canonical,
         vendor.wire,
@@ -219,34 +225,34 @@ def resolve(
         moved[0].url if moved else vendor.base_url,
         vendor.key_env,
         vendor.key_needed and not moved,
-        price_provider=vendor.prices,
+        price_provider=vendor.price_vendor,
         price_model=wire,
         servers=moved,
     )
 
 
-def is_local(name: str) -> bool:
+def is_synthetic(name: str) -> bool:
     """Whether this is the embedded respondent."""
-    return name == LOCAL or name.startswith(f"{LOCAL}/")
+    return name == SYNTHETIC_MODEL or name.startswith(f"{SYNTHETIC_MODEL}/")
 
 
 def on_this_machine(name: str) -> bool:
     """Whether this is a model that Folkmoot itself serves on this machine."""
-    return name == ON_THIS_MACHINE or name.startswith(f"{ON_THIS_MACHINE}:")
+    return name == LOCAL_MODEL or name.startswith(f"{LOCAL_MODEL}:")
 
 
 # By their vendors' documentation. Of others the server decides when it is shown an image.
-_TEXT_ALONE = re.compile(
+_TEXT_ONLY_MODELS = re.compile(
     r"(?:^|/)(?:gpt-3\.5|gpt-4(?:-\d{4}(?:-preview)?|-32k.*)?$|o1-(?:mini|preview)|o3-mini|"
     r"claude-(?:2|instant)|kimi-k2(?!\.\d)|exaone|deepseek-(?:chat|reasoner|r1|v3)|text-)",
     re.IGNORECASE,
 )
 
 
-def reads_text_alone(spec: ModelSpec) -> bool:
+def is_text_only(spec: ModelSpec) -> bool:
     """Whether a model is known to take no images."""
-    here = spec.local or spec.provider == ON_THIS_MACHINE
-    return here or bool(_TEXT_ALONE.search(spec.wire_model))
+    here = spec.local or spec.provider == LOCAL_MODEL
+    return here or bool(_TEXT_ONLY_MODELS.search(spec.wire_model))
 
 
 def embedding_for(name: str, endpoints: Endpoints | None = None) -> str | None:
@@ -255,68 +261,73 @@ def embedding_for(name: str, endpoints: Endpoints | None = None) -> str | None:
     None where the vendor documents none, and for a model that alone was moved to a server of the
     user's own: nobody knows what that embeds with, and its texts must not go to the vendor instead.
     """
-    spec = resolve(name, endpoints)
-    if spec.local or spec.provider == ON_THIS_MACHINE:
-        return WORD_VECTORS
+    spec = resolve_model(name, endpoints)
+    if spec.local or spec.provider == LOCAL_MODEL:
+        return WORD_VECTOR_MODEL
     vendor_name = spec.name.partition("/")[0]
     vendor = VENDORS.get(vendor_name)
     if vendor is None or vendor.embedding is None:
         return None
-    own = resolve(f"{vendor_name}/{vendor.embedding}", endpoints)
+    own = resolve_model(f"{vendor_name}/{vendor.embedding}", endpoints)
     return own.name if own.base_url == spec.base_url else None
 
 
 def open_provider(spec: ModelSpec, settings: ProviderSettings) -> Provider:
     """Make the provider of a model through its entry point."""
-    found = installed(PROVIDERS).get(spec.provider)
+    found = installed_entry_points(PROVIDERS).get(spec.provider)
     if found is None:
         raise InputError(f"no provider named {spec.provider!r} is installed (group {PROVIDERS})")
     provider: Provider = found.load()(replace(settings, model=spec.wire_model))
     return provider
 
 
-def _split(name: str) -> tuple[str, str]:
+def _split_model_name(name: str) -> tuple[str, str]:
     """(vendor, name on the wire) of a name as a user writes it."""
     if not name:
         raise InputError(Problem("the model has no name", hint="e.g. gpt-4o or synthetic"))
     vendor, slash, rest = name.partition("/")
     if not slash:
-        return _known(name)
+        return _resolve_bare_name(name)
     if not rest:
         raise InputError(Problem(f"{name!r} does not name a model", hint=f"{vendor}/<model>"))
     if vendor in VENDORS:
-        known = KNOWN.get(rest)
+        known = KNOWN_MODELS.get(rest)
         return (
             (vendor, known[1]) if known and VENDORS[known[0]] == VENDORS[vendor] else (vendor, rest)
         )
-    if vendor in installed(PROVIDERS):
+    if vendor in installed_entry_points(PROVIDERS):
         return vendor, rest
-    likely = did_you_mean(vendor, [*VENDORS, *installed(PROVIDERS)], most=3)
+    likely = did_you_mean(vendor, [*VENDORS, *installed_entry_points(PROVIDERS)], most=3)
     hint = f"for any OpenAI-compatible server write openai/{rest} and give its URL under endpoints:"
     raise InputError(
         Problem(f"unknown model provider {vendor!r} in {name!r}", hint=f"{likely} {hint}".lstrip())
     )
 
 
-def _known(name: str) -> tuple[str, str]:
+def _resolve_bare_name(name: str) -> tuple[str, str]:
     """A bare name: from the table, or one that the price library lists for a vendor."""
-    if name in KNOWN:
-        return KNOWN[name]
-    listed = _priced_names()
+    if name in KNOWN_MODELS:
+        return KNOWN_MODELS[name]
+    listed = _vendors_by_priced_model()
     dashed = re.sub(r"(?<=\d)\.(?=\d)", "-", name)
     for candidate in (name, dashed):
         if candidate in listed:
             return listed[candidate], candidate
-    likely = did_you_mean(name, [*KNOWN, LOCAL, ON_THIS_MACHINE, HOSTED], most=3)
+    likely = did_you_mean(
+        name, [*KNOWN_MODELS, SYNTHETIC_MODEL, LOCAL_MODEL, HUGGING_FACE_VENDOR], most=3
+    )
     hint = f"write a model that is newer than this list as provider/model, e.g. openai/{name}"
     raise InputError(Problem(f"unknown model {name!r}", hint=f"{likely} {hint}".lstrip()))
 
 
-def _priced_names() -> dict[str, str]:
+def _vendors_by_priced_model() -> dict[str, str]:
     """Model → vendor, of the vendors whose bare names are plain enough to be used alone."""
     from genai_prices import data_snapshot  # a quarter of a second, only for unusual names
 
-    vendors = {VENDORS[v].prices: v for v in ("openai", "anthropic", "google", "moonshot")}
+    vendors = {
+        VENDORS[value].price_vendor: value
+        for value in ("openai", "anthropic", "google", "moonshot")
+    }
     return {
         model.id: vendors[provider.id]
         for provider in data_snapshot.get_snapshot().providers
@@ -326,17 +337,17 @@ def _priced_names() -> dict[str, str]:
     }
 
 
-def _moved(
+def _endpoint_servers(
     name: str, canonical: str, wire: str, vendor: str, endpoints: Endpoints
 ) -> tuple[Server, ...]:
     """The servers that the study file gives this model, by any of its names or its vendor's."""
     for key in (name, canonical, wire, vendor):
         if key in endpoints:
-            return servers_of(endpoints[key])
+            return parse_servers(endpoints[key])
     return ()
 
 
-def _hosted(name: str, endpoints: Endpoints) -> ModelSpec:
+def _resolve_hugging_face(name: str, endpoints: Endpoints) -> ModelSpec:
     if name not in endpoints:
         raise InputError(
             Problem(
@@ -344,13 +355,13 @@ def _hosted(name: str, endpoints: Endpoints) -> ModelSpec:
             )
         )
     servers = tuple(
-        server._replace(url=with_version(server.url, "/v1"))
-        for server in servers_of(endpoints[name])
+        server._replace(url=ensure_version(server.url, "/v1"))
+        for server in parse_servers(endpoints[name])
     )
     keys = VENDORS["huggingface"].key_env
     url = servers[0].url
     return ModelSpec(f"huggingface/{name}", "openai", "tgi", url, keys, False, servers=servers)
 
 
-def _own_key(provider: str) -> tuple[str, ...]:
+def _default_key_variables(provider: str) -> tuple[str, ...]:
     return (f"{re.sub(r'[^A-Z0-9]', '_', provider.upper())}_API_KEY",)

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
-from folkmoot.models.api_keys import scrub
-from folkmoot.models.urls import join_url, names_secret, secrets_in
+from folkmoot.models.api_keys import redact_keys
+from folkmoot.models.urls import find_secrets, is_secret_name, join_url
 
 Endpoints = Mapping[str, object]  # model or vendor → address, as a study file has it
 
@@ -41,11 +41,11 @@ _ONE_SERVER = (
 ADDRESS_SCHEMA: dict[str, Any] = {
     "anyOf": [*_ONE_SERVER, {"type": "array", "items": {"anyOf": [*_ONE_SERVER]}, "minItems": 1}]
 }
-_MEND = (
+_SECRET_HINT = (
     "which would be written into the run folder; put it into the environment or .env and write "
     "${NAME} in its place"
 )
-SHORTEST_SECRET = 6  # letters; a shorter value (a region, a version) is none
+MIN_SECRET_CHARACTERS = 6  # letters; a shorter value (a region, a version) is none
 
 
 class Server(NamedTuple):
@@ -56,13 +56,13 @@ class Server(NamedTuple):
     query: tuple[tuple[str, str], ...] = ()
 
     @property
-    def variables(self) -> tuple[str, ...]:
+    def variable_names(self) -> tuple[str, ...]:
         """Names of the variables whose values are sent to it, each once."""
         texts = (text for _, text in (*self.headers, *self.query))
         return tuple(dict.fromkeys(name for text in texts for name in _VARIABLE.findall(text)))
 
 
-class Opened(NamedTuple):
+class ResolvedServer(NamedTuple):
     """A server with its variables filled in; their values are `secrets`."""
 
     url: str
@@ -70,28 +70,28 @@ class Opened(NamedTuple):
     secrets: tuple[str, ...]
 
 
-def servers_of(address: object) -> tuple[Server, ...]:
+def parse_servers(address: object) -> tuple[Server, ...]:
     """The servers of an address. Raises ValueError that says what is wrong with it."""
     if isinstance(address, (list, tuple)):
         if not address:
             raise ValueError("the list of servers is empty")
-        return tuple(server for one in address for server in servers_of(one))
+        return tuple(server for one in address for server in parse_servers(one))
     if isinstance(address, str):
-        return (_server({"url": address}),)
+        return (_parse_server({"url": address}),)
     if isinstance(address, Mapping):
-        return (_server(address),)
+        return (_parse_server(address),)
     raise ValueError("must be a base URL, a group of url, headers and query, or a list of these")
 
 
-def urls_of(endpoints: Endpoints) -> Iterator[str]:
+def list_base_urls(endpoints: Endpoints) -> Iterator[str]:
     """All base URLs under `endpoints:`."""
     for address in endpoints.values():
-        yield from (server.url for server in servers_of(address))
+        yield from (server.url for server in parse_servers(address))
 
 
-def opened(server: Server, environ: Mapping[str, str]) -> Opened:
+def resolve_server(server: Server, environ: Mapping[str, str]) -> ResolvedServer:
     """A server with its variables filled in. Raises InputError for one that is not set."""
-    missing = [name for name in server.variables if not environ.get(name)]
+    missing = [name for name in server.variable_names if not environ.get(name)]
     if missing:
         raise InputError(
             Problem(
@@ -101,47 +101,49 @@ def opened(server: Server, environ: Mapping[str, str]) -> Opened:
             )
         )
 
-    def filled(text: str) -> str:
+    def substitute(text: str) -> str:
         return _VARIABLE.sub(lambda found: environ[found[1]].strip(), text)
 
-    headers = {name: filled(text) for name, text in server.headers}
-    query = "&".join(f"{quote(name)}={quote(filled(text))}" for name, text in server.query)
-    values = [environ[name].strip() for name in server.variables]
-    long = [value for value in values if len(value) >= SHORTEST_SECRET]
+    headers = {name: substitute(text) for name, text in server.headers}
+    query = "&".join(f"{quote(name)}={quote(substitute(text))}" for name, text in server.query)
+    values = [environ[name].strip() for name in server.variable_names]
+    long = [value for value in values if len(value) >= MIN_SECRET_CHARACTERS]
     url = join_url(server.url, f"?{query}") if query else server.url
-    return Opened(url, headers, tuple(dict.fromkeys((*long, *map(quote, long)))))
+    return ResolvedServer(url, headers, tuple(dict.fromkeys((*long, *map(quote, long)))))
 
 
-def _server(address: Mapping[str, object]) -> Server:
+def _parse_server(address: Mapping[str, object]) -> Server:
     for key in address:
         if key not in _KEYS:
             raise ValueError(f"unknown key {key!r}. {did_you_mean(str(key), _KEYS)}".rstrip())
     url = address.get("url")
     if not isinstance(url, str) or not url.strip():
         raise ValueError("url is missing")
-    if secrets_in(url):
-        raise ValueError(f"the URL holds a key or a password, {_MEND}, under headers or query")
-    parts = [_pairs(name, address.get(name) or {}) for name in ("headers", "query")]
+    if find_secrets(url):
+        raise ValueError(
+            f"the URL holds a key or a password, {_SECRET_HINT}, under headers or query"
+        )
+    parts = [_parse_pairs(name, address.get(name) or {}) for name in ("headers", "query")]
     for name, _ in parts[0]:
         if not _HEADER.fullmatch(name):
             raise ValueError(f"headers: {name!r} is not the name of a header")
     return Server(url.strip().rstrip("/"), *parts)
 
 
-def _pairs(part: str, given: object) -> tuple[tuple[str, str], ...]:
+def _parse_pairs(part: str, given: object) -> tuple[tuple[str, str], ...]:
     if not isinstance(given, Mapping):
         raise ValueError(f"{part} must be a group of names and texts")
     pairs = tuple((str(name), str(text)) for name, text in given.items())
     for name, text in pairs:
-        if _secret(name, text):
-            raise ValueError(f"{part}: {name} holds a key, {_MEND}")
+        if _contains_secret(name, text):
+            raise ValueError(f"{part}: {name} holds a key, {_SECRET_HINT}")
     return pairs
 
 
-def _secret(name: str, text: str) -> bool:
+def _contains_secret(name: str, text: str) -> bool:
     """Whether a secret is written out: by its name, whatever it is; by its looks, anywhere."""
     left = _VARIABLE.sub("", text)
-    named = names_secret(name) and bool(
+    named = is_secret_name(name) and bool(
         re.sub(r"^(?:bearer|basic)\b", "", left.strip(), flags=re.I)
     )
-    return named or scrub(left) != left
+    return named or redact_keys(left) != left

@@ -14,14 +14,14 @@ from folkmoot.models.request import Message
 from folkmoot.provenance import replace_words
 
 # What all vendors take. Vectors, TIFF, BMP and the like are taken by none or by one.
-TYPES = {
+MIME_TYPES = {
     "png": "image/png",
     "jpg": "image/jpeg",
     "jpeg": "image/jpeg",
     "gif": "image/gif",
     "webp": "image/webp",
 }
-NOT_TAKEN = ("svg", "bmp", "tif", "tiff", "avif", "heic", "ico")
+UNSUPPORTED_TYPES = ("svg", "bmp", "tif", "tiff", "avif", "heic", "ico")
 
 # Lengths are bounded, so that no text takes long to search.
 _ADDRESS = r"https?://[^\s<>\"'()\[\]{}|\\^`]{1,2000}"
@@ -30,7 +30,7 @@ _DATA = r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}"
 _EITHER = rf"\s*({_ADDRESS}|{_DATA})\s*"
 _MARKED = rf"!\[[^\]\n]{{0,500}}\]\({_EITHER}\)|\[image:{_EITHER}\]"
 _PATH = r"https?://[^\s<>\"'()\[\]{}|\\^`?#]{1,2000}"
-_TYPE = rf"\.(?:{'|'.join((*TYPES, *NOT_TAKEN))})(?![\w/.%-]{{0,100}}\w)"
+_TYPE = rf"\.(?:{'|'.join((*MIME_TYPES, *UNSUPPORTED_TYPES))})(?![\w/.%-]{{0,100}}\w)"
 _QUERY = r"(?:[?#][^\s<>\"'()\[\]{}|\\^`]{0,2000}[\w=&%/-])?"
 _IMAGE = re.compile(f"{_MARKED}|({_PATH}{_TYPE}{_QUERY}|{_DATA})", re.IGNORECASE)
 _PATH_END = re.compile(r"\.(\w+)(?:[?#].*)?$", re.DOTALL)
@@ -43,15 +43,15 @@ class Image(NamedTuple):
     url: str
 
     @property
-    def ending(self) -> str:
+    def file_extension(self) -> str:
         """The file type at the end of the address; empty where it has none."""
         found = None if self.data else _PATH_END.search(self.url.partition("://")[2])
         return found[1].lower() if found else ""
 
     @property
-    def mime(self) -> str:
+    def media_type(self) -> str:
         """The media type, as far as the address tells it; else empty."""
-        return self.data[0] if self.data else TYPES.get(self.ending, "")
+        return self.data[0] if self.data else MIME_TYPES.get(self.file_extension, "")
 
     @property
     def data(self) -> tuple[str, str] | None:
@@ -60,7 +60,7 @@ class Image(NamedTuple):
         return (head.removeprefix("data:"), body) if comma and head.startswith("data:") else None
 
 
-def images_in(text: str) -> list[Image]:
+def find_image_references(text: str) -> list[Image]:
     """The images that a text shows, in its order, each once."""
     return list(dict.fromkeys(image for image, _ in find_images(text)))
 
@@ -74,36 +74,43 @@ def replace_images(text: str, keep: Collection[str] = ()) -> str:
     return text
 
 
-class Part(NamedTuple):
+class MessagePart(NamedTuple):
     """A piece of a message: text, or an image that stands there."""
 
     text: str = ""
     image: Image | None = None
 
 
-def shown_in(images: Collection[str], messages: Iterable[Message]) -> tuple[str, ...]:
+def images_in_messages(images: Collection[str], messages: Iterable[Message]) -> tuple[str, ...]:
     """Those of the images (by their words) that these messages show."""
-    asked = (m.content for m in messages if m.role != "assistant") if images else ()
-    found = (image.words for text in asked for image in images_in(text) if image.words in images)
+    asked = (
+        (message.content for message in messages if message.role != "assistant") if images else ()
+    )
+    found = (
+        image.words
+        for text in asked
+        for image in find_image_references(text)
+        if image.words in images
+    )
     return tuple(dict.fromkeys(found))
 
 
-def placed(
+def split_messages(
     messages: Sequence[Message], images: Collection[str]
-) -> list[tuple[Message, list[Part]]]:
+) -> list[tuple[Message, list[MessagePart]]]:
     """The messages in parts: at its first mention an image stands in place of its address.
 
     Every mention becomes `[image 1]`, `[image 2]`, …, so that words can refer to what was shown. An
     image of the system message, which holds text alone, opens the first message of the user.
     """
     if not images:
-        return [(message, [Part(message.content)]) for message in messages]
+        return [(message, [MessagePart(message.content)]) for message in messages]
     numbers: dict[str, int] = {}
-    early: list[Part] = []
-    out: list[tuple[Message, list[Part]]] = []
+    early: list[MessagePart] = []
+    out: list[tuple[Message, list[MessagePart]]] = []
     for message in messages:
         if message.role == "assistant":
-            out.append((message, [Part(message.content)]))
+            out.append((message, [MessagePart(message.content)]))
             continue
         parts, early = ([], early) if message.role == "system" else (early, [])
         text, end = "", 0
@@ -115,13 +122,13 @@ def placed(
             text += message.content[end : found.start()] + label
             end = found.end()
             if new and message.role == "user":
-                parts += [Part(text), Part(image=image)]
+                parts += [MessagePart(text), MessagePart(image=image)]
                 text = ""
             elif new:
-                early += [Part(label), Part(image=image)]
+                early += [MessagePart(label), MessagePart(image=image)]
         text += message.content[end:]
         if text.strip():
-            parts.append(Part(text))
+            parts.append(MessagePart(text))
         out.append((message, parts))
     return out
 

@@ -10,14 +10,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from folkmoot.errors import FatalModelError, TransientError
-from folkmoot.models.request import FloatArray, Provider, Reply, Request, Usage
+from folkmoot.models.request import Completion, FloatArray, ModelRequest, Provider, Usage
 
 R = TypeVar("R")
 
-LONGEST_PENALTY = 1_000  # calls; a dead server fails at once, and would seem to have nothing to do
+MAX_PENALTY_CALLS = (
+    1_000  # calls; a dead server fails at once, and would seem to have nothing to do
+)
 
 
-class Spread:
+class LoadBalancer:
     """One provider over several. `notes`: what was learnt of any of them."""
 
     def __init__(self, servers: Sequence[Provider]) -> None:
@@ -30,15 +32,19 @@ class Spread:
     def notes(self) -> list[str]:
         return [note for one in self._servers for note in getattr(one, "notes", ())]
 
-    async def complete(self, request: Request, *, address: str) -> Reply:
-        return await self._at_one(lambda one: one.complete(request, address=address))
+    async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
+        return await self._call_least_loaded(
+            lambda one: one.complete_request(request, address=address)
+        )
 
-    async def embed(
+    async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
-        return await self._at_one(lambda one: one.embed(model, texts, address=address))
+        return await self._call_least_loaded(
+            lambda one: one.embed_texts(model, texts, address=address)
+        )
 
-    def longest_reply(self, request: Request) -> int | None:
+    def max_output_tokens(self, request: ModelRequest) -> int | None:
         """The bound that is sent along, thoughts included."""
         bound = getattr(self._servers[0], "longest_reply", None)
         limit: int | None = request.max_tokens if bound is None else bound(request)
@@ -48,8 +54,8 @@ class Spread:
         for one in self._servers:
             await one.close()
 
-    async def _at_one(self, ask: Callable[[Provider], Awaitable[R]]) -> R:
-        index = min(range(len(self._servers)), key=self._burden)
+    async def _call_least_loaded(self, ask: Callable[[Provider], Awaitable[R]]) -> R:
+        index = min(range(len(self._servers)), key=self._load_of)
         self._busy[index] += 1
         try:
             result = await ask(self._servers[index])
@@ -66,8 +72,8 @@ class Spread:
             self._busy[index] -= 1
             self._passed = [passed + 1 for passed in self._passed]
 
-    def _burden(self, index: int) -> int:
+    def _load_of(self, index: int) -> int:
         """Calls under way, and for a server that failed, as many more as it is still left alone."""
-        penalty = min(LONGEST_PENALTY, 2 ** min(self._failed[index] + 3, 20))
+        penalty = min(MAX_PENALTY_CALLS, 2 ** min(self._failed[index] + 3, 20))
         left_alone = max(0, penalty - self._passed[index]) if self._failed[index] else 0
         return self._busy[index] + left_alone

@@ -22,15 +22,17 @@ from folkmoot.errors import TransientError
 from folkmoot.provenance import Span
 from folkmoot.randomness import digest
 
-UNKNOWN = "unknown"  # how a reply ended, where nobody says
-CUT = "length"  # at the token limit
+FINISH_UNKNOWN = "unknown"  # how a reply ended, where nobody says
+FINISH_LENGTH = "length"  # at the token limit
 # How the embedded respondent ends what it answered by form alone, with no relation to its matter.
-NOT_READ = "stop:unread"
+FINISH_UNREAD = "stop:unread"
 # … and what it answered after a text in which it knows no argument.
-NOT_MOVED = "stop:unmoved"
+FINISH_UNMOVED = "stop:unmoved"
 Role = Literal["system", "user", "assistant"]
 FloatArray = NDArray[np.float32]
-Json = dict[str, Any]  # an object as a wire format has it; whoever reads one checks what it holds
+JsonObject = dict[
+    str, Any
+]  # an object as a wire format has it; whoever reads one checks what it holds
 MAX_REPLY_BYTES = 8_000_000
 
 
@@ -52,7 +54,7 @@ class RespondentHints(NamedTuple):
     """
 
     role: str = ""  # of the speaker who is asked
-    kind: str = ""  # of the answer, as `Answer.kind` has it
+    kind: str = ""  # of the answer, as `AnswerType.kind` has it
     # The options of a choice, the bounds of a number, or the option whose view a text is to give.
     offered: tuple[str, ...] = ()
     signal: str = ""  # the word with which a text may end a conversation
@@ -63,36 +65,36 @@ class RespondentHints(NamedTuple):
     names: tuple[tuple[str, str], ...] = ()
 
 
-NOBODY = RespondentHints()
+NO_HINTS = RespondentHints()
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ModelRequest:
     """One call to a chat model, free of any provider's wire format.
 
     `model` is `provider/model`. `schema` is a JSON schema (title included) when a structured answer
     is wanted; the provider sends it as well as the endpoint can take it, and the reply is validated
     by us in any case. `images`: the words of the messages that are sent as images
-    (`models.images`). Not part of what is said: `asked`, and `begins`, where the messages' text, as
-    if it were one, may go on otherwise in a further request of this speaker (characters, in
-    ascending order): what stands before may come again, which a vendor's cache may be told.
-    `spans`: the sources of the texts in the messages; in no fingerprint and on no wire.
+    (`models.images`). Not part of what is said: `asked`, and `cache_breakpoints`, where the
+    messages' text, as if it were one, may go on otherwise in a further request of this speaker
+    (characters, in ascending order): what stands before may come again, which a vendor's cache may
+    be told. `spans`: the sources of the texts in the messages; in no fingerprint and on no wire.
     """
 
     model: str
     messages: tuple[Message, ...]
     temperature: float | None = None
     max_tokens: int | None = None
-    schema: Json | None = None
+    schema: JsonObject | None = None
     images: tuple[str, ...] = ()
-    asked: RespondentHints = NOBODY
-    begins: tuple[int, ...] = ()
+    asked: RespondentHints = NO_HINTS
+    cache_breakpoints: tuple[int, ...] = ()
     spans: tuple[Span, ...] = ()
 
-    def to_json(self) -> Json:
+    def to_json(self) -> JsonObject:
         return {
             "model": self.model,
-            "messages": [m.to_json() for m in self.messages],
+            "messages": [message.to_json() for message in self.messages],
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
             "schema": self.schema,
@@ -100,20 +102,20 @@ class Request:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Request:
+    def from_json(cls, data: Mapping[str, Any]) -> ModelRequest:
         """The request that `to_json` gave. Raises KeyError or TypeError for other data."""
         messages = tuple(Message(m["role"], m["content"]) for m in data["messages"])
-        how = {k: data[k] for k in ("temperature", "max_tokens", "schema")}
+        how = {key: data[key] for key in ("temperature", "max_tokens", "schema")}
         return cls(data["model"], messages, **how, images=tuple(data.get("images", ())))
 
     def fingerprint(self) -> bytes:
         """16 bytes that change when anything that the model is sent changes."""
         schema = json.dumps(self.schema, sort_keys=True) if self.schema is not None else ""
-        said = [part for m in self.messages for part in (m.role, m.content)]
+        said = [part for message in self.messages for part in (message.role, message.content)]
         # One hash of one piece of text: of a long conversation's parts it would take five times
         # as long.
         whole = [self.model, self.temperature, self.max_tokens, schema, *said, *self.images]
-        return digest(json_text.encode(whole))
+        return digest(json_text.encode_json(whole))
 
 
 class Usage(NamedTuple):
@@ -123,31 +125,33 @@ class Usage(NamedTuple):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
-    written_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
-NOTHING = Usage(0, 0, 0)  # used by what was turned down before any model saw it
+NO_USAGE = Usage(0, 0, 0)  # used by what was turned down before any model saw it
 
 
 def byte_count(*texts: str) -> int:
     """Bytes of texts in UTF-8: no tokenizer of today makes more tokens of them."""
-    return sum(len(t) if t.isascii() else len(t.encode("utf-8", "replace")) for t in texts)
+    return sum(
+        len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in texts
+    )
 
 
-def estimated_tokens(*texts: str) -> int:
+def estimate_tokens(*texts: str) -> int:
     """About how many tokens texts are: four bytes of UTF-8 a token, which is near for English and
     for scripts of three bytes a character. The one estimate where nobody has counted."""
     return (byte_count(*texts) + 3) // 4
 
 
-def counted(value: object) -> int | None:
+def parse_token_count(value: object) -> int | None:
     """A count of tokens as a server sent it; None if it is not a count."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         return None
     return value
 
 
-def text_of(part: object) -> str:
+def part_text(part: object) -> str:
     """The text of one part of a message; empty where it holds none, or null."""
     text = part.get("text") if isinstance(part, Mapping) else None
     return text if isinstance(text, str) else ""
@@ -155,50 +159,53 @@ def text_of(part: object) -> str:
 
 # How a reply ended, by the word of the vendor, in lower case. What no larger limit would cure (the
 # model's own end) is distinguished from a limit that was set.
-_ENDS = {
+_FINISH_REASONS = {
     **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "complete"), "stop"),
-    **dict.fromkeys(("length", "max_tokens"), CUT),
-    **dict.fromkeys(("model_length", "model_context_window_exceeded"), f"{CUT}:model"),
+    **dict.fromkeys(("length", "max_tokens"), FINISH_LENGTH),
+    **dict.fromkeys(("model_length", "model_context_window_exceeded"), f"{FINISH_LENGTH}:model"),
     **dict.fromkeys(("content_filter", "sensitive", "safety", "image_safety"), "refused:filtered"),
     **dict.fromkeys(("prohibited_content", "blocklist", "spii"), "refused:filtered"),
     **dict.fromkeys(("recitation", "filter"), "refused:filtered"),
     **dict.fromkeys(("refusal", "refused"), "refused:refused"),
     "language": "refused:language",
 }
-_FAILED = re.compile(r"error|fail|time[d_-]*out|^abort|^cancel|^insufficient_system_resource$")
-_UNSAID = frozenset({"", "null", "none", "unknown", "finish_reason_unspecified"})
+_VENDOR_FAILURE_PATTERN = re.compile(
+    r"error|fail|time[d_-]*out|^abort|^cancel|^insufficient_system_resource$"
+)
+_UNSTATED_REASONS = frozenset({"", "null", "none", "unknown", "finish_reason_unspecified"})
 
 
-def ending(word: object) -> str:
-    """A vendor's finish reason as `Reply.finish`. Raises TransientError where the word says that
-    the vendor failed while it wrote."""
+def normalise_finish_reason(word: object) -> str:
+    """A vendor's finish reason as `Completion.finish`. Raises TransientError where the word says
+    that the vendor failed while it wrote."""
     said = word.strip().lower() if isinstance(word, str) else ""
-    if _FAILED.search(said):
+    if _VENDOR_FAILURE_PATTERN.search(said):
         raise TransientError(
             f"the reply was interrupted upstream (finish reason {said!r})", may_be_billed=True
         )
-    if said in _UNSAID:
-        return UNKNOWN
-    return _ENDS.get(said) or f"{UNKNOWN}:{said[:40]}"
+    if said in _UNSTATED_REASONS:
+        return FINISH_UNKNOWN
+    return _FINISH_REASONS.get(said) or f"{FINISH_UNKNOWN}:{said[:40]}"
 
 
 # Each closed block, one that is never closed, and what comes before a closing mark without an
 # opening one: chat templates often open the block in the prompt.
-_MARK = r"[<\[◁]{}think(?:ing)?[>\]▷]"
-_THOUGHTS = re.compile(
-    rf"{_MARK.format('')}.*?(?:{_MARK.format('/')}|\Z)|\A.*{_MARK.format('/')}", re.DOTALL | re.I
+_REASONING_TAG = r"[<\[◁]{}think(?:ing)?[>\]▷]"
+_REASONING_PATTERN = re.compile(
+    rf"{_REASONING_TAG.format('')}.*?(?:{_REASONING_TAG.format('/')}|\Z)|\A.*{_REASONING_TAG.format('/')}",
+    re.DOTALL | re.I,
 )
 
 
-def without_thoughts(text: str) -> str:
+def strip_reasoning(text: str) -> str:
     """The text of a reply without the thoughts that a server left in it."""
     if "think" not in text.lower():
         return text
-    kept = _THOUGHTS.sub("", text)
-    return kept if kept == text else _THOUGHTS.sub("", kept).strip()
+    kept = _REASONING_PATTERN.sub("", text)
+    return kept if kept == text else _REASONING_PATTERN.sub("", kept).strip()
 
 
-class Reply(NamedTuple):
+class Completion(NamedTuple):
     """One answer. `finish` is `stop`, `length` (cut by a token limit; `length:model` where the
     limit is the model's own), `refused:<reason>` or `unknown`, with the vendor's word if any;
     `stop:unread` or `stop:unmoved` by the embedded respondent."""
@@ -207,19 +214,19 @@ class Reply(NamedTuple):
     usage: Usage = Usage()
     model_served: str = ""
     request_id: str = ""
-    finish: str = UNKNOWN
+    finish: str = FINISH_UNKNOWN
     # Filled in by the gateway from the journal, so that a replay says the same (seconds, USD).
     latency_s: float = 0.0
     started_at: float = 0.0
     cost_usd: float | None = None
     replayed: bool = False  # for progress only, never for a study
     # Rate-limit headers and the like, for the limiter; never journaled.
-    hints: Mapping[str, float] = MappingProxyType({})
+    rate_limit_hints: Mapping[str, float] = MappingProxyType({})
 
 
 class StudyPart(NamedTuple):
-    """A study's own part of the embedded respondent (`folkmoot.respondent.Part`) with the study's
-    settings."""
+    """A study's own part of the embedded respondent (`folkmoot.respondent.RespondentPart`) with the
+    study's settings."""
 
     part: object
     config: object
@@ -232,9 +239,10 @@ class ProviderSettings:
     `model` is the name on the wire of the model that it is opened for; `base_url` None means the
     provider's own; `api_key` never leaves the process (its repr hides it), nor do `headers`, which
     go with every request, and `secrets`, values in them and in the URL; `options` are the study
-    file's settings for this provider (the respondent's knobs); `timeout` is in seconds. `reached`
-    is shared by the providers of a run: the servers that have answered, which may fail for a while
-    without being at a wrong address. `study` is what the study tells the embedded respondent.
+    file's settings for this provider (the respondent's knobs); `timeout` is in seconds.
+    `reached_hosts` is shared by the providers of a run: the servers that have answered, which may
+    fail for a while without being at a wrong address. `study` is what the study tells the embedded
+    respondent.
     """
 
     base_url: str | None = None
@@ -243,7 +251,7 @@ class ProviderSettings:
     max_reply_bytes: int = MAX_REPLY_BYTES
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
-    reached: set[str] = field(default_factory=set, repr=False)
+    reached_hosts: set[str] = field(default_factory=set, repr=False)
     model: str = ""
     study: StudyPart | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -253,14 +261,14 @@ class ProviderSettings:
 class Provider(Protocol):
     """What the gateway needs of a provider.
 
-    `complete` and `embed` raise the ModelError that fits and never retry: retrying is the
-    gateway's. `address` is where in the run the call is made; wire providers ignore it, the
+    `complete_request` and `embed_texts` raise the ModelError that fits and never retry: retrying is
+    the gateway's. `address` is where in the run the call is made; wire providers ignore it, the
     embedded respondent seeds its draws with it.
     """
 
-    async def complete(self, request: Request, *, address: str) -> Reply: ...
+    async def complete_request(self, request: ModelRequest, *, address: str) -> Completion: ...
 
-    async def embed(
+    async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]: ...
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from folkmoot.models.request import FloatArray, Reply, Request, Usage
+from folkmoot.models.request import Completion, FloatArray, ModelRequest, Usage
 from folkmoot.randomness import digest
 
-Answering = Callable[[Request, str], "str | Reply | Awaitable[str | Reply]"]
+ScriptFunction = Callable[[ModelRequest, str], "str | Completion | Awaitable[str | Completion]"]
 DIMENSIONS = 64
 
 
-class Scripted:
+class ScriptedProvider:
     """A provider in this process: `fn(request, address)` gives a text, a Reply, or raises a
     ModelError; it may be async.
 
@@ -29,18 +29,18 @@ class Scripted:
 
     def __init__(
         self,
-        fn: Answering,
+        fn: ScriptFunction,
         *,
         latency: float | Callable[[str], float] = 0.0,
-        keep: bool = False,
+        keep_requests: bool = False,
     ) -> None:
         self.calls = 0
-        self.seen: list[tuple[str, Request]] = []
+        self.seen: list[tuple[str, ModelRequest]] = []
         self._fn = fn
         self._latency = latency
-        self._keep = keep
+        self._keep = keep_requests
 
-    async def complete(self, request: Request, *, address: str) -> Reply:
+    async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
         self.calls += 1
         if self._keep:
             self.seen.append((address, request))
@@ -50,13 +50,13 @@ class Scripted:
         said: Any = self._fn(request, address)
         if inspect.isawaitable(said):
             said = await said
-        if isinstance(said, Reply):
+        if isinstance(said, Completion):
             return said
-        size = sum(len(m.content) for m in request.messages)
+        size = sum(len(message.content) for message in request.messages)
         usage = Usage(size // 4, len(said) // 4, 0)
-        return Reply(said, usage, "scripted", finish="stop")
+        return Completion(said, usage, "scripted", finish="stop")
 
-    async def embed(
+    async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
         """Hashed bags of words: the same words, the same direction."""

@@ -25,7 +25,7 @@ _LOCAL_NAMES = (".local", ".internal", ".home.arpa")  # reserved: no stranger ca
 _SECRET_NAME = re.compile(
     r"key|token|secret|password|signature|^sig$|auth|credential|cookie", re.IGNORECASE
 )
-UNENCRYPTED = (
+UNENCRYPTED_MESSAGE = (
     "write https://, reach the server through a tunnel to localhost, or, if it needs no key, "
     "unset it"
 )
@@ -39,7 +39,7 @@ def join_url(base: str, path: str) -> str:
     return urlunsplit((*parts[:2], parts.path.rstrip("/") + path, query, ""))
 
 
-def with_version(base: str, version: str) -> str:
+def ensure_version(base: str, version: str) -> str:
     """The base URL with a version at its end (`/v1`, `/v1beta`): its own, else this one."""
     try:
         if re.search(r"/v\d+\w*$", urlsplit(base).path.rstrip("/")):
@@ -49,24 +49,24 @@ def with_version(base: str, version: str) -> str:
         return base  # an invalid URL is reported when it is used
 
 
-def refuse_unencrypted(key: str | None, base_url: str | None, model: str = "") -> None:
+def require_encryption(key: str | None, base_url: str | None, model: str = "") -> None:
     """Raise InputError if a key would travel unencrypted to a host that is neither this machine
     nor on a private network. A password or key within the URL counts as well.
     """
     base_url = base_url or ""
-    host = unencrypted_host(base_url)
-    if host is not None and (key or secrets_in(base_url)):
+    host = find_unencrypted_host(base_url)
+    if host is not None and (key or find_secrets(base_url)):
         whose = f" for {model}" if model else ""
         raise InputError(
             Problem(
                 f"the key{whose} would travel unencrypted (http://) to {host}, "
                 "which is neither this machine nor known to be on a private network",
-                hint=UNENCRYPTED,
+                hint=UNENCRYPTED_MESSAGE,
             )
         )
 
 
-def unencrypted_host(base_url: str) -> str | None:
+def find_unencrypted_host(base_url: str) -> str | None:
     """The host to which this URL sends everything unencrypted over networks of others, if so.
 
     Private are: this machine, addresses of private networks, and names without a dot (or under
@@ -91,16 +91,19 @@ def is_this_machine(base_url: str) -> bool:
         return False
 
 
-def names_secret(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Whether what goes by this name in a URL or a header is a secret."""
     return bool(_SECRET_NAME.search(name))
 
 
-def secrets_in(url: str) -> list[str]:
+def find_secrets(url: str) -> list[str]:
     """Passwords and keys in a URL: before the host, or in its query."""
     try:
         parts = urlsplit(url)
-        found = [parts.password, *(v for n, v in parse_qsl(parts.query) if names_secret(n))]
+        found = [
+            parts.password,
+            *(value for name, value in parse_qsl(parts.query) if is_secret_name(name)),
+        ]
     except ValueError:
         return []
     return [secret for secret in found if secret]

@@ -6,17 +6,17 @@ path is given.
 """
 
 from folkmoot.people.assignment import assign_conditions
-from folkmoot.people.enrichment import Demographics, enrich
+from folkmoot.people.enrichment import Demographics, enrich_persona
 from folkmoot.people.persona import Persona
-from folkmoot.people.pool import Pool, migrate, pool_target, select
+from folkmoot.people.pool import Pool, draw_personas, migrate_personas, target_pool_size
 
 __all__ = [
     "Demographics",
     "Persona",
     "Pool",
     "assign_conditions",
-    "enrich",
-    "migrate",
-    "pool_target",
-    "select",
+    "draw_personas",
+    "enrich_persona",
+    "migrate_personas",
+    "target_pool_size",
 ]

@@ -22,7 +22,7 @@ def assign_conditions(
     if len(set(ids)) != len(ids):
         raise InputError("participants: duplicate id")
     share, rest = divmod(len(ids), len(conditions))
-    lucky = [conditions[int(i)] for i in rng.permutation(len(conditions))[:rest]]
-    deck = [c for c in conditions for _ in range(share)] + lucky
+    lucky = [conditions[int(item_id)] for item_id in rng.permutation(len(conditions))[:rest]]
+    deck = [condition for condition in conditions for _ in range(share)] + lucky
     order = rng.permutation(len(ids))
     return {who: deck[int(order[i])] for i, who in enumerate(ids)}

@@ -13,11 +13,11 @@ from typing import Literal, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from folkmoot.conversation.answer_types import Answer, Json, Missing, Text, pin_schema
+from folkmoot.conversation.answer_types import AnswerType, Json, Missing, Text, pin_schema
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.people.persona import Persona
-from folkmoot.provenance import cell, quote
+from folkmoot.provenance import cell_id, quote_value
 from folkmoot.randomness import digest
 
 T = TypeVar("T")
@@ -41,17 +41,19 @@ SCALES: dict[str, tuple[str, ...]] = {
 }
 
 
-def one_letter(sex: object) -> object:
+def normalise_sex(sex: object) -> object:
     """F or M for the words that people write; whatever else it is, as it is."""
     words = {"m": "M", "male": "M", "man": "M", "f": "F", "female": "F", "woman": "F"}
     return words.get(sex.strip().casefold(), sex) if isinstance(sex, str) else sex
 
 
-def as_listed(value: object, listed: Iterable[str]) -> object:
+def match_listed_value(value: object, listed: Iterable[str]) -> object:
     """The listed value that is written with other case or apostrophes; else the value itself."""
     if not isinstance(value, str):
         return value
-    return {o.casefold(): o for o in listed}.get(value.strip().replace("’", "'").casefold(), value)
+    return {option.casefold(): option for option in listed}.get(
+        value.strip().replace("’", "'").casefold(), value
+    )
 
 
 class Demographics(BaseModel):
@@ -76,16 +78,16 @@ class Demographics(BaseModel):
     @field_validator("sex", mode="before")
     @classmethod
     def _one_letter(cls, value: object) -> object:
-        return one_letter(value)
+        return normalise_sex(value)
 
     @field_validator("education", "income", "location_type", "political_leaning", mode="before")
     @classmethod
     def _as_listed(cls, value: object) -> object:
-        return as_listed(value, (o for scale in SCALES.values() for o in scale))
+        return match_listed_value(value, (option for scale in SCALES.values() for option in scale))
 
     @field_validator("occupation", mode="before")
     @classmethod
-    def _trimmed(cls, value: object) -> object:
+    def _strip_occupation(cls, value: object) -> object:
         return value.strip() if isinstance(value, str) else value
 
 
@@ -100,13 +102,18 @@ class Recruiting(Protocol):
     """What enrichment needs of a scope."""
 
     async def ask(
-        self, who: Speaker, prompt: str, *, answer: Answer[T] | None = None, about: str = ""
+        self,
+        speaker: Speaker,
+        prompt: str,
+        *,
+        answer_type: AnswerType[T] | None = None,
+        about: str = "",
     ) -> T | Missing: ...
 
     def record(self, table: str, row: Mapping[str, object], /) -> None: ...
 
 
-async def enrich(
+async def enrich_persona(
     base: str, scope: Recruiting, *, persona_id: str = "", prompts: Path | None = None
 ) -> Persona | Missing:
     """The full persona for one raw line, or the `Missing` of the call that failed.
@@ -117,7 +124,7 @@ async def enrich(
     """
     asked = demographics_prompt(base, prompts)
     demographics = await scope.ask(
-        RECRUITER, asked, answer=DEMOGRAPHICS, about="demographics of a persona"
+        RECRUITER, asked, answer_type=DEMOGRAPHICS, about="demographics of a persona"
     )
     found = {} if isinstance(demographics, Missing) else demographics.model_dump()
     facts = {name: found.get(name) for name in Demographics.model_fields}
@@ -125,12 +132,12 @@ async def enrich(
     if isinstance(demographics, Missing):
         return demographics
     asked = enrichment_prompt(base, demographics, prompts)
-    text = await scope.ask(RECRUITER, asked, answer=Text(), about="description of a persona")
+    text = await scope.ask(RECRUITER, asked, answer_type=Text(), about="description of a persona")
     if isinstance(text, Missing):
         return text
     return Persona(
         id=persona_id,
-        text=portrait(text),
+        text=clean_portrait(text),
         base=base,
         demographics=demographics.model_dump(),
         source="persona_hub",
@@ -144,7 +151,7 @@ def key_of(base: str) -> str:
 
 def demographics_prompt(base: str, prompts: Path | None = None) -> str:
     """The first call: demographics that flow from the line."""
-    return _render(
+    return _render_prompt(
         "demographics",
         prompts,
         base_persona=_quote_base(base),
@@ -155,27 +162,29 @@ def demographics_prompt(base: str, prompts: Path | None = None) -> str:
 def enrichment_prompt(base: str, demographics: Demographics, prompts: Path | None = None) -> str:
     """The second call: the portrait that joins line and demographics."""
     facts = {
-        name: quote(value, "value", cell(f"{BASE_PERSONAS}.{name}", key_of(base)))
+        name: quote_value(value, "value", cell_id(f"{BASE_PERSONAS}.{name}", key_of(base)))
         for name, value in demographics.model_dump().items()
     }
-    return _render("enrichment", prompts, base_persona=_quote_base(base), **facts)
+    return _render_prompt("enrichment", prompts, base_persona=_quote_base(base), **facts)
 
 
 def _quote_base(base: str) -> str:
     """The line describes the person as whom the recruiter answers."""
-    return quote(base, "persona", cell(f"{BASE_PERSONAS}.base_persona", key_of(base)), RECRUITER.id)
+    return quote_value(
+        base, "persona", cell_id(f"{BASE_PERSONAS}.base_persona", key_of(base)), RECRUITER.id
+    )
 
 
-def portrait(text: str) -> str:
+def clean_portrait(text: str) -> str:
     """The reply as one paragraph that can follow "You are" (a model may repeat those words)."""
     flat = " ".join(text.split()).strip('"“”')
     return flat[8:] if flat.casefold().startswith("you are ") else flat
 
 
-def _render(name: str, prompts: Path | None, **variables: object) -> str:
-    return _library(prompts).render(name, **variables)
+def _render_prompt(name: str, prompts: Path | None, **variables: object) -> str:
+    return _prompt_library(prompts).render_prompt(name, **variables)
 
 
 @lru_cache(maxsize=8)
-def _library(prompts: Path | None) -> PromptLibrary:
+def _prompt_library(prompts: Path | None) -> PromptLibrary:
     return PromptLibrary(Path(__file__).parent / "prompts", prompts)

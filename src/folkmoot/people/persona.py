@@ -86,7 +86,7 @@ class Persona:
         )
 
 
-def article(following: str) -> str:
+def indefinite_article(following: str) -> str:
     """ "a" or "an", by what follows: an artist, an 18-year-old, a user."""
     return "an" if re.match(r"[aeio]|8|(?:11|18)\b", following.lower()) else "a"
 

@@ -25,21 +25,23 @@ DEFAULT_POOL = Path("data/personas.json")
 LOCK_SECONDS = 60.0
 
 
-def pool_target(n: int) -> int:
+def target_pool_size(count: int) -> int:
     """How many personas the pool should hold before n are drawn: 1.5 × n, rounded up."""
-    return math.ceil(1.5 * n)
+    return math.ceil(1.5 * count)
 
 
-def select(
-    personas: Sequence[Persona], n: int, rng: np.random.Generator, *, source: Path | None = None
+def draw_personas(
+    personas: Sequence[Persona], count: int, rng: np.random.Generator, *, source: Path | None = None
 ) -> list[Persona]:
     """n different personas, drawn at random. Raises InputError, which names the `source`, when
     there are fewer."""
-    if n > len(personas):
+    if count > len(personas):
         hint = "add people, or run fewer: --limit"
-        problem = f"{n} are needed, {len(personas)} exist"
+        problem = f"{count} are needed, {len(personas)} exist"
         raise InputError(Problem(problem, str(source or ""), key="personas", hint=hint))
-    return [personas[int(i)] for i in rng.choice(len(personas), size=n, replace=False)]
+    return [
+        personas[int(item_id)] for item_id in rng.choice(len(personas), size=count, replace=False)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Pool:
 
     path: Path = DEFAULT_POOL
 
-    def load(self) -> list[Persona]:
+    def load_personas(self) -> list[Persona]:
         """Everybody in the pool, in the order in which they came; empty if there is no file.
 
         Raises InputError, and changes nothing, when the file is not a pool.
@@ -58,51 +60,51 @@ class Pool:
         except FileNotFoundError:
             return []
         except UnicodeDecodeError as error:
-            raise self._corrupt("it is not UTF-8 text") from error
+            raise self._corrupt_pool_error("it is not UTF-8 text") from error
         except OSError as error:
             raise StorageError(f"cannot read {self.path}: {error.strerror or error}") from error
-        return self._parse(raw)
+        return self._parse_personas(raw)
 
-    def add(self, personas: Iterable[Persona]) -> int:
+    def add_personas(self, personas: Iterable[Persona]) -> int:
         """Add new people (the same base line: the person already there stays); how many were new.
 
         The whole file is read again under the lock, so that two runs that fill the pool at the
         same time both keep their work.
         """
-        with self._locked():
-            present = self.load()
-            seen = {p.key for p in present}
+        with self._locked_pool():
+            present = self.load_personas()
+            seen = {persona.key for persona in present}
             fresh: list[Persona] = []
             for persona in personas:
                 if persona.key not in seen:
                     seen.add(persona.key)
                     fresh.append(persona)
             if fresh:
-                people = _numbered(present, fresh)
-                write_bytes(self.path, _text(people), mode=0o600)
+                people = _with_new_ids(present, fresh)
+                write_bytes(self.path, _serialise_personas(people), mode=0o600)
         return len(fresh)
 
-    def lacking(self, n: int) -> int:
+    def missing_count(self, count: int) -> int:
         """How many must be made before n can be drawn."""
-        return max(0, pool_target(n) - len(self.load()))
+        return max(0, target_pool_size(count) - len(self.load_personas()))
 
-    def _parse(self, raw: str) -> list[Persona]:
+    def _parse_personas(self, raw: str) -> list[Persona]:
         try:
             data = json.loads(raw)
         except ValueError as error:
-            raise self._corrupt(f"it is not JSON ({error})") from error
+            raise self._corrupt_pool_error(f"it is not JSON ({error})") from error
         rows = data.get("personas") if isinstance(data, dict) else data
         if not isinstance(rows, list):
-            raise self._corrupt("no list `personas`")
+            raise self._corrupt_pool_error("no list `personas`")
         people = []
         for number, row in enumerate(rows, start=1):
             try:
                 people.append(Persona.from_json(row))
             except (ValueError, AttributeError) as error:
-                raise self._corrupt(f"persona {number}: {error}") from error
+                raise self._corrupt_pool_error(f"persona {number}: {error}") from error
         return people
 
-    def _corrupt(self, what: str) -> InputError:
+    def _corrupt_pool_error(self, what: str) -> InputError:
         return InputError(
             Problem(
                 f"not a persona pool: {what}",
@@ -112,7 +114,7 @@ class Pool:
         )
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked_pool(self) -> Iterator[None]:
         lock_path = self.path.with_name(f".{self.path.name}.lock")
         try:
             lock_path.parent.mkdir(parents=True, exist_ok=True)
@@ -126,15 +128,15 @@ class Pool:
             raise StorageError(f"cannot write in {self.path.parent}: {error.strerror}") from error
 
 
-def _text(people: Sequence[Persona]) -> bytes:
+def _serialise_personas(people: Sequence[Persona]) -> bytes:
     """The pool's file: JSON that people can read."""
-    data = {"version": 1, "personas": [p.to_json() for p in people]}
+    data = {"version": 1, "personas": [persona.to_json() for persona in people]}
     return json.dumps(data, ensure_ascii=False, indent=1).encode() + b"\n"
 
 
-def _numbered(present: Sequence[Persona], fresh: Sequence[Persona]) -> list[Persona]:
+def _with_new_ids(present: Sequence[Persona], fresh: Sequence[Persona]) -> list[Persona]:
     """Everybody, the new ones with ids that nobody in the pool has."""
-    taken = {p.id for p in present}
+    taken = {persona.id for persona in present}
     out = list(present)
     number = len(present)
     for persona in fresh:
@@ -147,8 +149,9 @@ def _numbered(present: Sequence[Persona], fresh: Sequence[Persona]) -> list[Pers
 
 
 @dataclass(frozen=True, slots=True)
-class Migration:
-    """What `migrate` found: personas new to the pool, those it had, records that were unfit."""
+class MigrationResult:
+    """What `migrate_personas` found: personas new to the pool, those it had, records that were
+    unfit."""
 
     added: int
     known: int
@@ -157,19 +160,19 @@ class Migration:
     problems: tuple[Problem, ...] = ()
 
 
-def migrate(run_folders: Iterable[Path], pool: Pool) -> Migration:
+def migrate_personas(run_folders: Iterable[Path], pool: Pool) -> MigrationResult:
     """Takes personas over from the `participants.json` of earlier runs.
 
     A persona counts as known when the pool (or an earlier folder) has the same base line. A
     folder without a readable `participants.json` is a problem in the report, not an error; a
     record without base line or portrait is counted as unfit.
     """
-    seen = {p.key for p in pool.load()}
+    seen = {persona.key for persona in pool.load_personas()}
     found: list[Persona] = []
     known = unfit = runs = 0
     problems: list[Problem] = []
     for folder in run_folders:
-        records = _participants(folder, problems)
+        records = _read_participants(folder, problems)
         runs += records is not None
         for record in records or ():
             persona = _from_participant(record)
@@ -180,11 +183,11 @@ def migrate(run_folders: Iterable[Path], pool: Pool) -> Migration:
             else:
                 seen.add(persona.key)
                 found.append(persona)
-    added = pool.add(found)
-    return Migration(added, known, unfit, runs, tuple(problems))
+    added = pool.add_personas(found)
+    return MigrationResult(added, known, unfit, runs, tuple(problems))
 
 
-def _participants(folder: Path, problems: list[Problem]) -> list[object] | None:
+def _read_participants(folder: Path, problems: list[Problem]) -> list[object] | None:
     path = folder if folder.is_file() else folder / "participants.json"
     try:
         data = json.loads(path.read_text(encoding="utf-8"))

@@ -9,12 +9,12 @@ from pathlib import Path
 import polars as pl
 
 from folkmoot.engine.seats.seat_manager import recruitment_ids
-from folkmoot.errors import InputError, Problem, RunExists
+from folkmoot.errors import InputError, Problem, RunExistsError
 from folkmoot.files import storage_errors, write_bytes
 from folkmoot.report.polis import write_polis
 from folkmoot.storage.json_files import write_json, write_text
-from folkmoot.storage.run_folder import CODEBOOK, TABLES, RunFolder, Streamed
-from folkmoot.storage.tables import PARQUET_ONLY, as_csv, write_csv
+from folkmoot.storage.run_folder import CODEBOOK, TABLES, RowStream, RunFolder
+from folkmoot.storage.tables import PARQUET_ONLY, format_csv, write_csv
 
 README = "README.txt"
 # Data stay as they were said: an apostrophe before them would be read as said by every program but
@@ -27,7 +27,7 @@ CSVS = ("csv", "polis")
 FORMATS = ("csv", "parquet", "json", "polis")
 
 
-def export(run: RunFolder, to: str, out: Path, *, with_ids: bool = False) -> None:
+def export_run(run: RunFolder, to: str, out: Path, *, with_ids: bool = False) -> None:
     """Write a run's data into the folder `out`; `with_ids`: `people.csv` as well, which says by
     which ids people came to their seats. Raises RunExists when `out` holds something,
     StorageError where a table is gone."""
@@ -43,34 +43,40 @@ def export(run: RunFolder, to: str, out: Path, *, with_ids: bool = False) -> Non
             )
         )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise RunExists(f"{out} already exists and is not empty; choose another folder with --out")
+        raise RunExistsError(
+            f"{out} already exists and is not empty; choose another folder with --out"
+        )
     if to == "polis":
         write_polis(run, out)
-        _finish(run, to, out, ids)
+        _finish_export(run, to, out, ids)
         return
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-        for name in run.tables():
+        for name in run.table_names():
             if to == "json":
-                write_json(out / f"{name}.json", iter(Streamed(run.lazy(name))))
+                write_json(out / f"{name}.json", iter(RowStream(run.scan_table(name))))
             elif to == "csv" and name in PARQUET_ONLY:
-                write_csv(out / f"{name}.csv", run.lazy(name))
+                write_csv(out / f"{name}.csv", run.scan_table(name))
             else:
                 shutil.copyfile(run.path / TABLES / f"{name}.{to}", out / f"{name}.{to}")
     write_json(out / CODEBOOK, run.codebook())
-    _finish(run, to, out, ids)
+    _finish_export(run, to, out, ids)
 
 
-def _finish(run: RunFolder, to: str, out: Path, ids: Mapping[str, Mapping[str, str]]) -> None:
-    write_text(out / README, readme(run, to))
+def _finish_export(
+    run: RunFolder, to: str, out: Path, ids: Mapping[str, Mapping[str, str]]
+) -> None:
+    write_text(out / README, export_readme(run, to))
     if ids:
         names = sorted({name for own in ids.values() for name in own})
-        rows = [{"seat": seat, **{n: own.get(n) for n in names}} for seat, own in ids.items()]
+        rows = [
+            {"seat": seat, **{name: own.get(name) for name in names}} for seat, own in ids.items()
+        ]
         schema = dict.fromkeys(["seat", *names], pl.String)
-        write_bytes(out / "people.csv", as_csv(pl.DataFrame(rows, schema=schema)), 0o600)
+        write_bytes(out / "people.csv", format_csv(pl.DataFrame(rows, schema=schema)), 0o600)
 
 
-def readme(run: RunFolder, to: str) -> str:
+def export_readme(run: RunFolder, to: str) -> str:
     """What the files are and where they come from; who answered is stated first."""
     facts = run.manifest
     mark = f"{run.mark}. {run.caution}\n\n" if run.mark else ""

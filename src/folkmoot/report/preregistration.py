@@ -15,40 +15,46 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.engine.run.execution import RunOptions, seal_registration
-from folkmoot.engine.run.runner import folder_of, providers_of
+from folkmoot.engine.run.runner import create_router, run_folder_path
 from folkmoot.engine.session.plan import CLAIMS, DESIGN, SEATS, Plan, digest_registration
 from folkmoot.engine.study.study import claims_of
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.measures.inference.claims import Claim
-from folkmoot.measures.inference.estimates import ALPHA, FEWEST_UNITS, dollars, percent, plural
+from folkmoot.measures.inference.estimates import (
+    ALPHA,
+    FEWEST_UNITS,
+    format_count,
+    format_dollars,
+    format_percent,
+)
 from folkmoot.measures.inference.power import DesignSize
-from folkmoot.storage.findings import Cell, Grid, cell_text, heading
-from folkmoot.storage.rows import meanings
+from folkmoot.storage.findings import ResultTable, TableCell, column_heading, format_cell
+from folkmoot.storage.rows import column_meanings
 from folkmoot.storage.run_folder import PLAN, RunFolder
 from folkmoot.storage.tables import ENGINE_COLUMNS
 
 BLANK = "To be filled in by the authors."
-NO_GRID = Grid((), ())
+NO_GRID = ResultTable((), ())
 FAMILIES = ("primary", "secondary", "exploratory")
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class TemplateField:
     """A field of the template: paragraphs, then a numbered list, a table, and a verbatim text."""
 
     title: str
     paragraphs: tuple[str, ...] = (BLANK,)
     numbered: tuple[str, ...] = ()
-    grid: Grid = NO_GRID
+    grid: ResultTable = NO_GRID
     verbatim: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class TemplateSection:
     """A section of the template."""
 
     title: str
-    fields: tuple[Field, ...]
+    fields: tuple[TemplateField, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +64,22 @@ class Preregistration:
     title: str
     digest: str
     note: str
-    sections: tuple[Section, ...]
+    sections: tuple[TemplateSection, ...]
 
 
-def preregister(found: StudyFile, options: RunOptions) -> Preregistration:
+def build_preregistration(found: StudyFile, options: RunOptions) -> Preregistration:
     """The preregistration of a study file with these options, sealed as a run would seal it.
 
     Raises InputError for what a run would refuse as well.
     """
-    providers = providers_of(found, options)
+    providers = create_router(found, options)
     with tempfile.TemporaryDirectory(prefix="folkmoot-plan-") as scratch:
         plan = Plan(Path(scratch) / PLAN, started_at="")  # sealed for its digest, never written
         seal_registration(plan, found, providers)
     sealed = {name: part["data"] for name, part in plan.data["sealed"].items()}  # type: ignore[attr-defined]
     claims = claims_of(found.study, found.config)
     title = title_of(found.config.model_dump()) or found.study.title
-    begun = folder_of(found, options)
+    begun = run_folder_path(found, options)
     return Preregistration(
         title,
         digest_registration(plan.data),
@@ -82,12 +88,12 @@ def preregister(found: StudyFile, options: RunOptions) -> Preregistration:
         if begun.exists()
         else "",
         (
-            Section("Study information", _information(title, found, claims)),
-            Section("Design plan", _design(found, claims, sealed)),
-            Section("Sampling plan", _sampling(found, sealed)),
-            Section("Variables", _variables(found, claims)),
-            Section("Analysis plan", _analysis(found, claims)),
-            Section("Other", _other(plan.data)),
+            TemplateSection("Study information", _information_fields(title, found, claims)),
+            TemplateSection("Design plan", _design_fields(found, claims, sealed)),
+            TemplateSection("Sampling plan", _sampling_fields(found, sealed)),
+            TemplateSection("Variables", _variable_fields(found, claims)),
+            TemplateSection("Analysis plan", _analysis_fields(found, claims)),
+            TemplateSection("Other", _other_fields(plan.data)),
         ),
     )
 
@@ -110,17 +116,19 @@ def describe_size(size: DesignSize | None) -> str:
     """How many units there are in each arm, in words."""
     if size is None:
         return "The settings do not say how many take part in each condition."
-    units = plural(size.units, size.unit_name)
+    units = format_count(size.units, size.unit_name)
     each = f" of {size.size} participants" if size.size > 1 else ""
     if size.kind == "paired":
         return f"{units}{each}, each observed in {size.arms} arms."
-    return f"{plural(size.arms, 'arm')} with {units}{each} each."
+    return f"{format_count(size.arms, 'arm')} with {units}{each} each."
 
 
 # --- the fields of the template ------------------------------------------------------------------
 
 
-def _information(title: str, found: StudyFile, claims: Sequence[Claim]) -> tuple[Field, ...]:
+def _information_fields(
+    title: str, found: StudyFile, claims: Sequence[Claim]
+) -> tuple[TemplateField, ...]:
     shown = of_family(claims, "primary", "secondary")
     stated = found.config.hypotheses
     source = (
@@ -128,45 +136,47 @@ def _information(title: str, found: StudyFile, claims: Sequence[Claim]) -> tuple
         if stated
         else f"They are the claims of the study type {found.study.name}."
     )
-    expected = [h.expected for h in stated] or [None] * len(shown)
+    expected = [hypothesis.expected for hypothesis in stated] or [None] * len(shown)
     return (
-        Field("Title", (title,)),
-        Field("Authors"),
-        Field("Description", (f"{found.study.title}.", BLANK)),
-        Field(
+        TemplateField("Title", (title,)),
+        TemplateField("Authors"),
+        TemplateField("Description", (f"{found.study.title}.", BLANK)),
+        TemplateField(
             "Hypotheses",
             (source if shown else "None: everything that the report shows is exploratory.",),
-            tuple(_state(claim, aim) for claim, aim in zip(shown, expected, strict=True)),
+            tuple(
+                _state_hypothesis(claim, aim) for claim, aim in zip(shown, expected, strict=True)
+            ),
         ),
     )
 
 
-def _state(claim: Claim, expected: float | None) -> str:
-    aim = "" if expected is None else f"Expected: {claim.signed(expected)}."
+def _state_hypothesis(claim: Claim, expected: float | None) -> str:
+    aim = "" if expected is None else f"Expected: {claim.format_signed(expected)}."
     return " ".join(filter(None, (f"{claim.says} ({claim.family}).", claim.estimand, aim)))
 
 
-def _design(
+def _design_fields(
     found: StudyFile, claims: Sequence[Claim], sealed: Mapping[str, Any]
-) -> tuple[Field, ...]:
-    size = found.study.size(found.config, found.folder)
+) -> tuple[TemplateField, ...]:
+    size = found.study.size(found.config, found.study_folder)
     people = "participants played by people" if SEATS in sealed else "no people take part"
     seed = found.config.random_seed
     return (
-        Field(
+        TemplateField(
             "Study type",
             (f"Simulated experiment ({found.study.name}): language models answer; {people}.",),
         ),
-        Field(
+        TemplateField(
             "Blinding",
             (
                 "The program assigns conditions, asks every question and reads every answer. A "
                 "model is sent the prompts of its own condition.",
             ),
         ),
-        Field("Is there any additional blinding in this study?"),
-        Field("Study design", (describe_size(size),), grid=_contrasts(claims)),
-        Field(
+        TemplateField("Is there any additional blinding in this study?"),
+        TemplateField("Study design", (describe_size(size),), grid=_contrasts_table(claims)),
+        TemplateField(
             "Randomization",
             (
                 f"Every draw follows from the random seed {seed} and the place in the protocol. "
@@ -177,27 +187,29 @@ def _design(
     )
 
 
-def _contrasts(claims: Sequence[Claim]) -> Grid:
-    rows: dict[tuple[str, str, str], dict[str, Cell]] = {}
+def _contrasts_table(claims: Sequence[Claim]) -> ResultTable:
+    rows: dict[tuple[str, str, str], dict[str, TableCell]] = {}
     for claim in claims:
         within = " and ".join(claim.subject) if claim.paired else "different subjects"
         by = claim.by or "condition"
         row = rows.setdefault((by, within, claim.unit), {"compared_by": by, "arms": ""})
         arms = [*filter(None, str(row["arms"]).split(", ")), *reversed(claim.contrast)]
         row |= {"arms": ", ".join(dict.fromkeys(arms)), "within": within, "unit": claim.unit}
-    return Grid.of(list(rows.values()), "What is compared, within what, and what is independent.")
+    return ResultTable.from_records(
+        list(rows.values()), "What is compared, within what, and what is independent."
+    )
 
 
-def _sampling(found: StudyFile, sealed: Mapping[str, Any]) -> tuple[Field, ...]:
+def _sampling_fields(found: StudyFile, sealed: Mapping[str, Any]) -> tuple[TemplateField, ...]:
     config, design = found.config, sealed[DESIGN]
-    models: list[dict[str, Cell]] = [{"role": "all others", "model": design["model"]}]
+    models: list[dict[str, TableCell]] = [{"role": "all others", "model": design["model"]}]
     models += [{"role": role, "model": name} for role, name in design["models"].items()]
     models += [{"role": "named by seats", "model": name} for name in design["seat_models"]]
     if design["embedding_model"]:
         models.append({"role": "embeddings", "model": design["embedding_model"]})
     limits = [
         *(
-            [f"after spending {dollars(config.budget_usd)}"]
+            [f"after spending {format_dollars(config.budget_usd)}"]
             if config.budget_usd is not None
             else []
         ),
@@ -209,27 +221,31 @@ def _sampling(found: StudyFile, sealed: Mapping[str, Any]) -> tuple[Field, ...]:
         else "No budget is set, so nothing else stops it."
     )
     return (
-        Field(
+        TemplateField(
             "Existing data",
             (
                 "Answers are generated by the run. What the models were trained on is unknown and "
                 "may hold similar studies.",
             ),
         ),
-        Field("Explanation of existing data"),
-        Field(
+        TemplateField("Explanation of existing data"),
+        TemplateField(
             "Data collection procedures",
             (
                 "Each call sends a rendered prompt with what the speaker has heard, and is kept "
                 "with its reply in the journal of the run.",
             ),
-            grid=Grid.of(models, f"Models; temperature {_temperature(found)}."),
+            grid=ResultTable.from_records(
+                models, f"Models; temperature {_describe_temperature(found)}."
+            ),
         ),
-        Field("Sample size", (describe_size(found.study.size(config, found.folder)),)),
-        Field(
+        TemplateField(
+            "Sample size", (describe_size(found.study.size(config, found.study_folder)),)
+        ),
+        TemplateField(
             "Sample size rationale", ("`folkmoot power` computes the power of each claim.", BLANK)
         ),
-        Field(
+        TemplateField(
             "Stopping rule",
             (
                 "The run ends when all units have come to their end. No interim result ends it.",
@@ -239,26 +255,27 @@ def _sampling(found: StudyFile, sealed: Mapping[str, Any]) -> tuple[Field, ...]:
     )
 
 
-def _temperature(found: StudyFile) -> str:
+def _describe_temperature(found: StudyFile) -> str:
     chosen = found.config.temperature
     return "that of the provider" if chosen is None else f"{chosen:g}"
 
 
-def _variables(found: StudyFile, claims: Sequence[Claim]) -> tuple[Field, ...]:
-    words = meanings(found.study.tables)
+def _variable_fields(found: StudyFile, claims: Sequence[Claim]) -> tuple[TemplateField, ...]:
+    words = column_meanings(found.study.tables)
 
-    def mean(measure: str) -> str:
+    def describe_measure(measure: str) -> str:
         table, _, column = measure.rpartition(".")
         own = [words.get(table, {}), *words.values()] if table else [*words.values()]
         told = next((known[column] for known in own if column in known), "")
         return told or ENGINE_COLUMNS.get(column, "")
 
     by = {
-        claim.by or "condition": f"{mean(claim.measure.rpartition('.')[0] + '.' + claim.by)}"
+        claim.by
+        or "condition": f"{describe_measure(claim.measure.rpartition('.')[0] + '.' + claim.by)}"
         for claim in claims
         if not claim.paired or claim.by != "when"
     }
-    rows: dict[tuple[str, str], dict[str, Cell]] = {}
+    rows: dict[tuple[str, str], dict[str, TableCell]] = {}
     for claim in claims:
         rows.setdefault(
             (claim.measure, claim.outcome),
@@ -266,27 +283,29 @@ def _variables(found: StudyFile, claims: Sequence[Claim]) -> tuple[Field, ...]:
                 "measure": claim.measure,
                 "in_words": claim.outcome or None,
                 "kind": claim.kind,
-                "meaning": mean(claim.measure) or None,
+                "meaning": describe_measure(claim.measure) or None,
             },
         )
     indices = [
-        f"{claim.outcome or claim.measure}: {index}" for claim in claims if (index := _index(claim))
+        f"{claim.outcome or claim.measure}: {index}"
+        for claim in claims
+        if (index := _describe_index(claim))
     ]
     return (
-        Field(
+        TemplateField(
             "Manipulated variables",
             tuple(f"{name}: {told or 'arms'}." for name, told in by.items()) or ("None.",),
         ),
-        Field(
+        TemplateField(
             "Measured variables",
             () if rows else ("None.",),
-            grid=Grid.of(list(rows.values()), "Columns of tables."),
+            grid=ResultTable.from_records(list(rows.values()), "Columns of tables."),
         ),
-        Field("Indices", () if indices else ("None.",), tuple(dict.fromkeys(indices))),
+        TemplateField("Indices", () if indices else ("None.",), tuple(dict.fromkeys(indices))),
     )
 
 
-def _index(claim: Claim) -> str:
+def _describe_index(claim: Claim) -> str:
     """How a measure is made of its column; empty where it is the column."""
     if claim.at_least is not None:
         return f"whether {claim.measure} is at least {claim.at_least:g}"
@@ -295,25 +314,26 @@ def _index(claim: Claim) -> str:
     return ""
 
 
-def _analysis(found: StudyFile, claims: Sequence[Claim]) -> tuple[Field, ...]:
+def _analysis_fields(found: StudyFile, claims: Sequence[Claim]) -> tuple[TemplateField, ...]:
     primary, secondary, rest = (of_family(claims, family) for family in FAMILIES)
     return (
-        Field("Statistical models", METHODS, grid=_claims_grid([*primary, *secondary])),
-        Field("Transformations", ("None beyond the indices above.",)),
-        Field("Inference criteria", (*describe_families(claims), CRITERIA)),
-        Field(
+        TemplateField("Statistical models", METHODS, grid=_claims_grid([*primary, *secondary])),
+        TemplateField("Transformations", ("None beyond the indices above.",)),
+        TemplateField("Inference criteria", (*describe_families(claims), CRITERIA)),
+        TemplateField(
             "Data exclusion",
             (
                 "Rows count that the claims name below. Answers that cannot be read, are declined "
                 "or refused are missing, and are never scored. No participant is excluded for "
                 "what was answered.",
-                f"A model of which more than {percent(found.config.max_instruction_failures)} of "
+                "A model of which more than "
+                f"{format_percent(found.config.max_instruction_failures)} of "
                 "the first replies need a further request, repeat themselves or are cut is named "
                 "in the report; it is not excluded.",
             ),
             tuple(dict.fromkeys(_rows_that_count(claim) for claim in claims if claim.where)),
         ),
-        Field(
+        TemplateField(
             "Missing data",
             (
                 *dict.fromkeys(claim.missing for claim in claims or [Claim("", ("", ""))]),
@@ -322,7 +342,7 @@ def _analysis(found: StudyFile, claims: Sequence[Claim]) -> tuple[Field, ...]:
                 "lost (Horowitz and Manski 2000).",
             ),
         ),
-        Field(
+        TemplateField(
             "Exploratory analysis",
             ("Everything else that the report shows is exploratory, these contrasts included:",)
             if rest
@@ -351,15 +371,16 @@ def describe_families(claims: Sequence[Claim]) -> tuple[str, ...]:
     primary, secondary, rest = (len(of_family(claims, family)) for family in FAMILIES)
     told = []
     if primary:
-        level = percent(1 - ALPHA / primary, 1)
+        level = format_percent(1 - ALPHA / primary, 1)
         told.append(
-            f"Primary: {plural(primary, 'claim')}, intervals at a level of {level} each "
+            f"Primary: {format_count(primary, 'claim')}, intervals at a level of {level} each "
             "(Bonferroni), p values times their number."
             if primary > 1
             else "Primary: 1 claim, a 95 % interval."
         )
     told += [
-        f"{name.capitalize()}: {plural(count, 'claim')}, 95 % intervals one by one, verdicts by "
+        f"{name.capitalize()}: {format_count(count, 'claim')}, 95 % intervals one by one, verdicts "
+        "by "
         f"Holm's p among the {name} claims."
         for name, count in (("secondary", secondary), ("exploratory", rest))
         if count
@@ -367,8 +388,8 @@ def describe_families(claims: Sequence[Claim]) -> tuple[str, ...]:
     return tuple(told)
 
 
-def _claims_grid(claims: Sequence[Claim]) -> Grid:
-    return Grid.of(
+def _claims_grid(claims: Sequence[Claim]) -> ResultTable:
+    return ResultTable.from_records(
         [
             {
                 "family": claim.family,
@@ -386,33 +407,33 @@ def _claims_grid(claims: Sequence[Claim]) -> Grid:
 
 def _rows_that_count(claim: Claim) -> str:
     told = (
-        f"{name}: {', '.join('empty' if v is None else str(v) for v in values)}"
+        f"{name}: {', '.join('empty' if value is None else str(value) for value in values)}"
         for name, values in claim.where
     )
     return f"{claim.outcome or claim.measure}: {'; '.join(told)}"
 
 
-def _other(plan: Mapping[str, Any]) -> tuple[Field, ...]:
+def _other_fields(plan: Mapping[str, Any]) -> tuple[TemplateField, ...]:
     sealed = plan["sealed"]
     design = sealed[DESIGN]["data"]
-    parts: list[dict[str, Cell]] = [
+    parts: list[dict[str, TableCell]] = [
         {"sealed_part": name, "digest": part["hash"]} for name, part in sealed.items()
     ]
-    prompts: list[dict[str, Cell]] = [
+    prompts: list[dict[str, TableCell]] = [
         {"prompt": name, "sha_256": value} for name, value in sorted(design["prompts"].items())
     ]
     return (
-        Field(
+        TemplateField(
             "Digest of the sealed plan",
             (
                 f"`{digest_registration(plan)}`",
                 "`plan.json` of a run of this study file with the same options has it, and the "
                 "report of the run prints it. It covers the parts below.",
             ),
-            grid=Grid.of(parts),
+            grid=ResultTable.from_records(parts),
         ),
-        Field("Digests of the prompts", (), grid=Grid.of(prompts)),
-        Field(
+        TemplateField("Digests of the prompts", (), grid=ResultTable.from_records(prompts)),
+        TemplateField(
             "Settings as they are sealed",
             (),
             verbatim=json.dumps(design["settings"], indent=1, ensure_ascii=False, sort_keys=True),
@@ -440,11 +461,11 @@ def _claim_from(stated: Mapping[str, Any]) -> Claim:
     return Claim(**own)
 
 
-def registration_of_run(run: RunFolder) -> tuple[tuple[str, ...], Grid]:
+def registration_of_run(run: RunFolder) -> tuple[tuple[str, ...], ResultTable]:
     """What a run registered before its first call: sentences, and its claims as a table."""
     claims = registered_claims(run)
     if claims is None:
-        return ("No claims were sealed before the first call of this run.",), Grid((), ())
+        return ("No claims were sealed before the first call of this run.",), ResultTable((), ())
     confirmatory = of_family(claims, "primary", "secondary")
     return (
         f"Digest of the sealed plan: {digest_registration(run.plan)}. `folkmoot plan` prints the "
@@ -476,11 +497,18 @@ def as_markdown(text: Preregistration) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _markdown_table(grid: Grid) -> list[str]:
-    def row(cells: Iterable[str]) -> str:
+def _markdown_table(grid: ResultTable) -> list[str]:
+    def format_table_row(cells: Iterable[str]) -> str:
         return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
-    lines = [row(map(heading, grid.columns)), row("---" for _ in grid.columns)]
+    lines = [
+        format_table_row(map(column_heading, grid.columns)),
+        format_table_row("---" for _ in grid.columns),
+    ]
     for cells in grid.rows:
-        lines.append(row(cell_text(v, c) for v, c in zip(cells, grid.columns, strict=True)))
+        lines.append(
+            format_table_row(
+                format_cell(cell, column) for cell, column in zip(cells, grid.columns, strict=True)
+            )
+        )
     return [*lines, "", grid.caption] if grid.caption else lines

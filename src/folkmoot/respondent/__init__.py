@@ -6,7 +6,8 @@ describes the model. This page says how a study uses it.
 
 **What it reads.** Of a request it reads two things and nothing else:
 
-- the passages: the texts of known source in the messages (`Request.spans`), each with its kind, its
+- the passages: the texts of known source in the messages (`ModelRequest.spans`), each with its
+kind, its
   id and its speaker. Instructions, which are all the characters outside the spans, are not read.
 - the hints (`RespondentHints`): who is asked, in which role, for which kind of answer, about what
   (`ask(about=…)`), with which options, bounds and signal.
@@ -17,7 +18,7 @@ names of options.
 
 A study needs no code to be answered by form: options of a choice, numbers within the bounds of the
 answer type, JSON by its schema with a stable opinion behind each field, text with reasons for the
-option held. A `Part` says what its answers *mean*:
+option held. A `RespondentPart` says what its answers *mean*:
 
     from folkmoot.respondent import Mind, Part, of_kind
 
@@ -50,7 +51,7 @@ white space. A function returns None to leave the answer to the shared rules.
 
 **`mind.reading`**, one request:
 
-    role, kind      of the speaker (`Speaker.role`) and of the answer (`Answer.kind`, "json", …)
+    role, kind      of the speaker (`Speaker.role`) and of the answer (`AnswerType.kind`, "json", …)
     speaker         the id of who is asked
     names           what the speakers of the history are called there, by id
     about           what is asked, in the words of `ask(about=…)`; for studies that do not give it,
@@ -92,7 +93,8 @@ Who a person is follows from their `persona` passage: `quote(card, "persona", id
 the system message or the prompt. Without one, the text of unknown source in the system message is
 the person, and a treatment written there makes another person. A study with arguments of its own
 topic brings a `Lexicon`
-(`Part.lexicon`; three camps, like lexicon.yaml): then no phrase of another topic is spoken.
+(`RespondentPart.lexicon`; three camps, like lexicon.yaml): then no phrase of another topic is
+spoken.
 
 **Studies without sources.** The prompt of an f-string is one unattributed passage. The respondent
 reads it as one text of somebody else, and the run says so in its notes. `ask(shows=…)` and quoted
@@ -103,10 +105,10 @@ from __future__ import annotations
 
 from folkmoot.models.request import Provider, ProviderSettings
 from folkmoot.respondent.mind.draws import VERSION, Draws
-from folkmoot.respondent.mind.knobs import PATHOLOGIES, Knobs, planted
-from folkmoot.respondent.mind.lexicon import Lexicon, general
-from folkmoot.respondent.mind.mind import Mind
-from folkmoot.respondent.mind.part import Part
+from folkmoot.respondent.mind.knobs import PATHOLOGIES, RespondentSettings, planted_effects
+from folkmoot.respondent.mind.lexicon import Lexicon, general_lexicon
+from folkmoot.respondent.mind.mind import SimulatedRespondent
+from folkmoot.respondent.mind.part import RespondentPart
 from folkmoot.respondent.mind.passages import Passage, of_kind
 from folkmoot.respondent.provider import MODEL_SERVED, Respondent
 
@@ -115,15 +117,15 @@ __all__ = [
     "PATHOLOGIES",
     "VERSION",
     "Draws",
-    "Knobs",
     "Lexicon",
-    "Mind",
-    "Part",
     "Passage",
     "Respondent",
-    "general",
+    "RespondentPart",
+    "RespondentSettings",
+    "SimulatedRespondent",
+    "general_lexicon",
     "of_kind",
-    "planted",
+    "planted_effects",
     "provider",
 ]
 

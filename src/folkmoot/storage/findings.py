@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 
 from folkmoot.measures.inference.estimates import FEWEST_UNITS
 
-Cell = str | int | float | bool | None
-ILLUSTRATION = "An illustration, not evidence"
+TableCell = str | int | float | bool | None
+ILLUSTRATION_LABEL = "An illustration, not evidence"
 # Columns that hold the bounds of an interval, but for those of people's ranges, and p-values.
-_BOUND = re.compile(r"(?!people_)(?:.*_)?(?:low|high)(?:_rate|_share|_points)?")
-_P = re.compile(r"(?:.*_)?p")
+_BOUND_COLUMN_PATTERN = re.compile(r"(?!people_)(?:.*_)?(?:low|high)(?:_rate|_share|_points)?")
+_P_VALUE_COLUMN_PATTERN = re.compile(r"(?:.*_)?p")
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class ResultTable:
     """A small table of numbers: columns, rows in the same order, an optional caption.
 
     Floats are shown with three significant digits; a column named `…_rate` or `…_share` as a
@@ -29,18 +29,22 @@ class Grid:
     """
 
     columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     caption: str = ""
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Cell]], caption: str = "") -> Grid:
+    def from_records(
+        cls, rows: Sequence[Mapping[str, TableCell]], caption: str = ""
+    ) -> ResultTable:
         """A grid from records that share their keys."""
         columns = tuple(rows[0]) if rows else ()
-        return cls(columns, tuple(tuple(r.get(c) for c in columns) for r in rows), caption)
+        return cls(
+            columns, tuple(tuple(row.get(column) for column in columns) for row in rows), caption
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class AlluvialChart:
     """How many moved from where to where, per panel (condition).
 
     `links`: (panel, from, to, count).
@@ -50,26 +54,26 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Intervals:
+class IntervalChart:
     """Estimates with intervals, one line each: (label, estimate, low, high).
 
-    `zero` draws the line of no effect; `unit` is the axis title; `bands` are human ranges
-    (label, low, high) drawn behind; `each` are the values of single independent units, drawn on
-    the line of their label (label, value); `ratios` are drawn on a
+    `reference_line` draws the line of no effect; `unit` is the axis title; `bands` are human ranges
+    (label, low, high) drawn behind; `unit_values` are the values of single independent units, drawn
+    on the line of their label (label, value); `ratios` are drawn on a
     logarithmic scale.
     """
 
     items: tuple[tuple[str, float, float, float], ...]
     unit: str = ""
-    zero: float | None = None
+    reference_line: float | None = None
     bands: tuple[tuple[str, float, float], ...] = ()
     percent: bool = False
-    each: tuple[tuple[str, float], ...] = ()
+    unit_values: tuple[tuple[str, float], ...] = ()
     ratios: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Bars:
+class BarChart:
     """Counts or shares by category and series: (category, series, value)."""
 
     items: tuple[tuple[str, str, float], ...]
@@ -78,7 +82,7 @@ class Bars:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class LineChart:
     """Trajectories: (series, x, y). `panels` maps a series to a panel, if there are several."""
 
     items: tuple[tuple[str, float, float], ...]
@@ -87,7 +91,7 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Heat:
+class Heatmap:
     """A matrix: (row, column, value). Rows and columns in order of first mention."""
 
     items: tuple[tuple[str, str, float], ...]
@@ -97,7 +101,7 @@ class Heat:
 
 
 @dataclass(frozen=True, slots=True)
-class Points:
+class ScatterChart:
     """A 2-D map: (x, y, group, label)."""
 
     items: tuple[tuple[float, float, str, str], ...]
@@ -106,7 +110,7 @@ class Points:
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
+class CardBoard:
     """Decisions in a grid of cards: (row, column, headline, small print)."""
 
     items: tuple[tuple[str, str, str, str], ...]
@@ -114,7 +118,7 @@ class Board:
     column: str = ""
 
 
-Chart = Flow | Intervals | Bars | Lines | Heat | Points | Board
+Chart = AlluvialChart | IntervalChart | BarChart | LineChart | Heatmap | ScatterChart | CardBoard
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,7 @@ class Finding:
     key: str
     title: str
     says: str
-    grid: Grid
+    grid: ResultTable
     chart: Chart | None = None
     notes: tuple[str, ...] = ()
     section: str = "Effects"
@@ -153,8 +157,8 @@ class Finding:
                 f"the finding {self.key} has an interval but no independent unit: "
                 'Finding(…, unit="group", units=3)'
             )
-        if self.illustrates and not self.says.startswith(ILLUSTRATION):
-            _illustrate(self)
+        if self.illustrates and not self.says.startswith(ILLUSTRATION_LABEL):
+            _remove_inference(self)
 
     @property
     def illustrates(self) -> bool:
@@ -175,32 +179,38 @@ class Finding:
 
 def _has_intervals(finding: Finding) -> bool:
     chart = finding.chart
-    if isinstance(chart, Intervals) and any(low < high for _, _, low, high in chart.items):
+    if isinstance(chart, IntervalChart) and any(low < high for _, _, low, high in chart.items):
         return True
-    bounds = [i for i, name in enumerate(finding.grid.columns) if _BOUND.fullmatch(name)]
+    bounds = [
+        i for i, name in enumerate(finding.grid.columns) if _BOUND_COLUMN_PATTERN.fullmatch(name)
+    ]
     return any(row[i] is not None for row in finding.grid.rows for i in bounds)
 
 
-def _illustrate(finding: Finding) -> None:
+def _remove_inference(finding: Finding) -> None:
     """Take intervals and tests away from a finding that is being made, and show its units."""
     columns = finding.grid.columns
-    hidden = [bool(_BOUND.fullmatch(name) or _P.fullmatch(name)) for name in columns]
+    hidden = [
+        bool(_BOUND_COLUMN_PATTERN.fullmatch(name) or _P_VALUE_COLUMN_PATTERN.fullmatch(name))
+        for name in columns
+    ]
     rows = tuple(
         tuple(None if hide else cell for cell, hide in zip(row, hidden, strict=True))
         for row in finding.grid.rows
     )
     notes = finding.notes
     chart = finding.chart
-    if isinstance(chart, Intervals):
+    if isinstance(chart, IntervalChart):
         items = tuple((label, value, value, value) for label, value, _, _ in chart.items)
         chart = replace(chart, items=items)
         own = {
-            label: [number_text(v) for at, v in chart.each if at == label] for label, *_ in items
+            label: [format_number(value) for at, value in chart.unit_values if at == label]
+            for label, *_ in items
         }
         shown = [f"{label} {', '.join(values)}" for label, values in own.items() if values]
         notes += (f"Each {finding.unit.split()[0]}: {'; '.join(shown)}.",) if shown else ()
     for name, value in {
-        "says": f"{ILLUSTRATION}: {finding.counted}. {finding.says}".strip(),
+        "says": f"{ILLUSTRATION_LABEL}: {finding.counted}. {finding.says}".strip(),
         "grid": replace(finding.grid, rows=rows),
         "chart": chart,
         "notes": notes,
@@ -208,17 +218,17 @@ def _illustrate(finding: Finding) -> None:
         object.__setattr__(finding, name, value)
 
 
-PERCENT = ("_rate", "_share")
+SHARE_SUFFIXES = ("_rate", "_share")
 POINTS = "_points"
-BOUNDS = ("_low", "_high")
+BOUND_SUFFIXES = ("_low", "_high")
 
 
-def heading(column: str) -> str:
+def column_heading(column: str) -> str:
     """A column's name as people read it."""
     return column.replace("_", " ")
 
 
-def cell_text(value: Cell, column: str = "") -> str:
+def format_cell(value: TableCell, column: str = "") -> str:
     """One cell. Missing is a dash, never zero or blank."""
     if value is None:
         return "–"
@@ -231,18 +241,18 @@ def cell_text(value: Cell, column: str = "") -> str:
             return "< .001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
         if column.endswith(POINTS):
             return f"{100 * value:+.1f}".replace("-", "−")
-        return f"{100 * value:.1f} %" if is_percent(column) else number_text(value)
+        return f"{100 * value:.1f} %" if is_share_column(column) else format_number(value)
     return value
 
 
-def is_percent(column: str) -> bool:
+def is_share_column(column: str) -> bool:
     """Whether a column holds shares; the bounds of a share's interval are shares as well."""
-    for bound in BOUNDS:
+    for bound in BOUND_SUFFIXES:
         column = column.removesuffix(bound)
-    return column.endswith(PERCENT)
+    return column.endswith(SHARE_SUFFIXES)
 
 
-def number_text(value: float) -> str:
+def format_number(value: float) -> str:
     """Three significant digits, without exponents in the range that people read."""
     if value == 0:
         return "0"
@@ -253,15 +263,15 @@ def number_text(value: float) -> str:
     return f"{value:.5f}" if abs(value) >= 0.0001 else f"{value:.2e}"
 
 
-def numeric_columns(grid: Grid) -> list[bool]:
+def numeric_columns(grid: ResultTable) -> list[bool]:
     """Which columns hold numbers: most of what stands in them is one."""
-    return [_mostly_numbers([row[i] for row in grid.rows]) for i in range(len(grid.columns))]
+    return [_is_mostly_numeric([row[i] for row in grid.rows]) for i in range(len(grid.columns))]
 
 
-def _mostly_numbers(cells: list[Cell]) -> bool:
+def _is_mostly_numeric(cells: list[TableCell]) -> bool:
     known = [cell for cell in cells if cell is not None]
     return sum(map(is_number, known)) * 2 > len(known)
 
 
-def is_number(value: Cell) -> bool:
+def is_number(value: TableCell) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

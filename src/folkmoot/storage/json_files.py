@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from folkmoot.errors import StorageError
 from folkmoot.files import write_bytes, write_with
 
-_ON_ONE_LINE = (float, int, bool, np.number, np.bool_, type(None))
+_SCALAR_TYPES = (float, int, bool, np.number, np.bool_, type(None))
 
 
 def write_text(path: Path, text: str) -> None:
@@ -25,12 +25,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, data: object) -> None:
-    """Write JSON, whole or not at all; keys stay in the order given. See `dumps`.
+    """Write JSON, whole or not at all; keys stay in the order given. See `format_json`.
 
     The data, or a value of the outermost object, may be an iterator: its items become a list, and
     no more than one of them is in memory.
     """
-    write_with(path, lambda file: file.writelines(_pieces(data)))
+    write_with(path, lambda file: file.writelines(_encode_pieces(data)))
 
 
 def write_content(path: Path, content: object) -> None:
@@ -63,7 +63,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
     return found
 
 
-def read_items(path: Path, member: str) -> Iterator[Any]:
+def iterate_list(path: Path, member: str) -> Iterator[Any]:
     """The objects in a list of a JSON file, one after another. Of a file as `write_json` writes it,
     no more than one of them is in memory. Raises StorageError."""
     opening, lines, within = b"  " + orjson.dumps(member) + b": [\n", list[bytes](), False
@@ -85,7 +85,7 @@ def read_items(path: Path, member: str) -> Iterator[Any]:
         yield from read_json(path).get(member, ())
 
 
-def read_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
+def iterate_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
     """The vectors by name of one member of a JSON file. As `write_json` writes it, each stands on a
     line, so that no more than one is in memory as Python's numbers. Raises StorageError."""
     found: dict[str, NDArray[np.float32]] = {}
@@ -106,7 +106,7 @@ def read_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
     return found
 
 
-def dumps(data: object) -> str:
+def format_json(data: object) -> str:
     """JSON for a file: indented, vectors of numbers on one line, a line feed at the end.
 
     numpy values become plain ones; 32-bit floats are written with the fewest digits that tell
@@ -114,47 +114,47 @@ def dumps(data: object) -> str:
     JSON has neither: use None. Errors name the place.
     """
     text = io.BytesIO()
-    text.writelines(_pieces(data))  # not joined: orjson keeps room for 4 KB in each piece
+    text.writelines(_encode_pieces(data))  # not joined: orjson keeps room for 4 KB in each piece
     return text.getvalue().decode()
 
 
-def plain(value: object) -> object:
+def to_json_types(value: object) -> object:
     """The same data as JSON types only. Raises TypeError or ValueError that names the place."""
-    return json.loads(dumps(value))
+    return json.loads(format_json(value))
 
 
-def _pieces(data: object) -> Iterator[bytes]:
+def _encode_pieces(data: object) -> Iterator[bytes]:
     """The file piece by piece: the members of the outermost object's members one at a time."""
     if isinstance(data, Iterator):
-        items = (_encoded(v, f"$[{i}]", 2) for i, v in enumerate(data))
-        yield from _between(b"[", items, b"]", 2)
+        items = (_encode_member(value, f"$[{i}]", 2) for i, value in enumerate(data))
+        yield from _join_block(b"[", items, b"]", 2)
         yield b"\n"
         return
     if not isinstance(data, Mapping) or not data:
-        yield _encoded(data, "$") + b"\n"
+        yield _encode_member(data, "$") + b"\n"
         return
     opening = b"{\n  "
     for key, value in data.items():
-        name, place = _key(key, "$"), f"$.{key}"
-        yield opening + orjson.dumps(_writable(name, place)) + b": "
+        name, place = _check_key(key, "$"), f"$.{key}"
+        yield opening + orjson.dumps(_to_orjson_types(name, place)) + b": "
         opening = b",\n  "
         if isinstance(value, Iterator):
-            items = (_encoded(v, f"{place}[{i}]", 4) for i, v in enumerate(value))
-            yield from _between(b"[", items, b"]")
+            items = (_encode_member(value, f"{place}[{i}]", 4) for i, value in enumerate(value))
+            yield from _join_block(b"[", items, b"]")
         elif isinstance(value, Mapping):
             members = (
-                orjson.dumps(_writable(_key(k, place), place))
+                orjson.dumps(_to_orjson_types(_check_key(key, place), place))
                 + b": "
-                + _encoded(v, f"{place}.{k}", 4)
-                for k, v in value.items()
+                + _encode_member(value, f"{place}.{key}", 4)
+                for key, value in value.items()
             )
-            yield from _between(b"{", members, b"}")
+            yield from _join_block(b"{", members, b"}")
         else:
-            yield _encoded(value, place, 2)
+            yield _encode_member(value, place, 2)
     yield b"\n}\n"
 
 
-def _between(
+def _join_block(
     opening: bytes, items: Iterator[bytes], closing: bytes, indent: int = 4
 ) -> Iterator[bytes]:
     first = next(items, None)
@@ -168,12 +168,12 @@ def _between(
     yield line[:-2] + closing
 
 
-def _encoded(data: object, place: str, indent: int = 0) -> bytes:
-    text = orjson.dumps(_writable(data, place), option=orjson.OPT_INDENT_2)
+def _encode_member(data: object, place: str, indent: int = 0) -> bytes:
+    text = orjson.dumps(_to_orjson_types(data, place), option=orjson.OPT_INDENT_2)
     return text.replace(b"\n", b"\n" + b" " * indent) if indent else text
 
 
-def _writable(value: object, place: str) -> object:
+def _to_orjson_types(value: object, place: str) -> object:
     """What orjson writes as we want it: vectors as fragments, everything else as plain types."""
     match value:
         case None | bool():
@@ -182,20 +182,23 @@ def _writable(value: object, place: str) -> object:
             # Half an emoji, cut at a token's end, is text that no file can hold.
             return value if value.isascii() else value.encode("utf-8", "replace").decode()
         case Mapping():
-            return {_key(k, place): _writable(v, f"{place}.{k}") for k, v in value.items()}
+            return {
+                _check_key(key, place): _to_orjson_types(value, f"{place}.{key}")
+                for key, value in value.items()
+            }
         case np.ndarray() if value.ndim == 1 and value.dtype.kind in "fiub":
-            return _vector(value, place)
+            return _format_vector(value, place)
         case np.ndarray():
-            return _writable(value.tolist() if value.ndim == 0 else list(value), place)
+            return _to_orjson_types(value.tolist() if value.ndim == 0 else list(value), place)
         case Sequence() if not isinstance(value, (bytes, bytearray)):
-            items = [_writable(v, f"{place}[{i}]") for i, v in enumerate(value)]
-            if items and all(isinstance(v, _ON_ONE_LINE) for v in value):
+            items = [_to_orjson_types(value, f"{place}[{i}]") for i, value in enumerate(value)]
+            if items and all(isinstance(value, _SCALAR_TYPES) for value in value):
                 return orjson.Fragment(orjson.dumps(items))
             return items
-    return _number(value, place)
+    return _check_number(value, place)
 
 
-def _number(value: object, place: str) -> object:
+def _check_number(value: object, place: str) -> object:
     if isinstance(value, Path):
         return str(value)
     if not isinstance(value, (int, float, np.number, np.bool_)):
@@ -209,14 +212,14 @@ def _number(value: object, place: str) -> object:
     return orjson.Fragment(str(whole)) if large else whole
 
 
-def _vector(array: NDArray[Any], place: str) -> orjson.Fragment:
+def _format_vector(array: NDArray[Any], place: str) -> orjson.Fragment:
     if not np.isfinite(array).all():
         raise ValueError(f"{place}: NaN or infinity cannot be written as JSON; use None")
     option = orjson.OPT_SERIALIZE_NUMPY
     return orjson.Fragment(orjson.dumps(np.ascontiguousarray(array), option=option))
 
 
-def _key(key: object, place: str) -> str:
+def _check_key(key: object, place: str) -> str:
     if isinstance(key, str):
         return key
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):

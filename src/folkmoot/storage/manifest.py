@@ -20,9 +20,9 @@ from typing import Any
 
 import polars as pl
 
-from folkmoot.measures.inference.estimates import dollars, plural
-from folkmoot.models.catalog import HUMAN, is_local
-from folkmoot.models.request import NOT_MOVED, NOT_READ
+from folkmoot.measures.inference.estimates import format_count, format_dollars
+from folkmoot.models.catalog import HUMAN_MODEL, is_synthetic
+from folkmoot.models.request import FINISH_UNMOVED, FINISH_UNREAD
 from folkmoot.provenance import UNATTRIBUTED
 from folkmoot.storage.provenance_table import PROVENANCE
 
@@ -30,7 +30,7 @@ SYNTHETIC_MARK, HUMAN_MARK, MIXED_MARK = "SYNTHETIC", "HUMAN", "MIXED"
 NO_FINDINGS = "These are not findings about people."
 SEAL = "seal"  # SHA-256 of the manifest without this key and without AMENDED
 POSSIBLY_PAID = "possibly_paid"
-AMENDED = "amendments"  # count and digest of what people changed since (amendments.py)
+AMENDMENTS_KEY = "amendments"  # count and digest of what people changed since (amendments.py)
 SYNTHETIC_NOTE = (
     "The embedded respondent answered: a model of opinion dynamics with planted effects. "
     "It is no evidence about people."
@@ -38,13 +38,13 @@ SYNTHETIC_NOTE = (
 
 
 @dataclass(slots=True)
-class ModelUse:
+class ModelUsage:
     """What a model was asked and what it cost; the one account, for gateway, progress and manifest.
 
-    `calls` went to the model, `replayed` came from the journal. `uncounted` replies came without
-    the number of their tokens, `unpriced` ones have an unknown cost: sums over them are lower
-    bounds, and unknown as JSON. `lost` attempts failed on the way: the vendor may have billed them.
-    `broken` counts those of them in which a reply had begun.
+    `calls` went to the model, `replayed` came from the journal. `calls_without_token_count` replies
+    came without the number of their tokens, `calls_without_price` ones have an unknown cost: sums
+    over them are lower bounds, and unknown as JSON. `lost_calls` attempts failed on the way: the
+    vendor may have billed them. `broken` counts those of them in which a reply had begun.
     """
 
     calls: int = 0
@@ -53,22 +53,22 @@ class ModelUse:
     output_tokens: int = 0
     cached_tokens: int = 0
     cost_usd: float = 0.0
-    uncounted: int = 0
-    unpriced: int = 0
+    calls_without_token_count: int = 0
+    calls_without_price: int = 0
     retries: int = 0
-    lost: int = 0
+    lost_calls: int = 0
     broken: int = 0
-    served: set[str] = field(default_factory=set)
+    served_models: set[str] = field(default_factory=set)
 
-    def add(
+    def add_reply(
         self, input_tokens: int | None, output_tokens: int | None, cost_usd: float | None
     ) -> None:
         """Add the tokens and the cost of a reply; None is unknown and never counts as zero."""
         self.input_tokens += input_tokens or 0
         self.output_tokens += output_tokens or 0
-        self.uncounted += input_tokens is None or output_tokens is None
+        self.calls_without_token_count += input_tokens is None or output_tokens is None
         self.cost_usd += cost_usd or 0.0
-        self.unpriced += cost_usd is None
+        self.calls_without_price += cost_usd is None
 
     @property
     def answered(self) -> bool:
@@ -78,26 +78,26 @@ class ModelUse:
     @property
     def cost(self) -> str:
         """The money in words, with what is unknown."""
-        unknown = self.unpriced + self.broken
+        unknown = self.calls_without_price + self.broken
         if unknown and not self.cost_usd:
             return "cost unknown"
-        told = f" + {plural(unknown, 'call')} of unknown cost" if unknown else ""
-        return dollars(self.cost_usd) + told
+        told = f" + {format_count(unknown, 'call')} of unknown cost" if unknown else ""
+        return format_dollars(self.cost_usd) + told
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """The use in one line of plain text."""
         tokens = f"{self.input_tokens:,} tokens in, {self.output_tokens:,} out"
-        if self.uncounted:
-            tokens += f" + {self.uncounted:,} calls of unknown tokens"
+        if self.calls_without_token_count:
+            tokens += f" + {self.calls_without_token_count:,} calls of unknown tokens"
         return f"{self.calls:,} calls · {tokens} · {self.cost}"
 
     def to_json(self) -> dict[str, int | float | None]:
         """For `log.jsonl`; what is unknown of a call makes the sum null."""
         return {
             "calls": self.calls,
-            "input_tokens": None if self.uncounted else self.input_tokens,
-            "output_tokens": None if self.uncounted else self.output_tokens,
-            "cost_usd": None if self.unpriced else round(self.cost_usd, 6),
+            "input_tokens": None if self.calls_without_token_count else self.input_tokens,
+            "output_tokens": None if self.calls_without_token_count else self.output_tokens,
+            "cost_usd": None if self.calls_without_price else round(self.cost_usd, 6),
         }
 
 
@@ -106,7 +106,7 @@ class RunFacts:
     """What the runner knows at the end of a run. Times are ISO 8601, durations in seconds.
 
     `synthetic`: the roles that the embedded respondent answered; `people`: the seats in which
-    somebody gave an answer; `unusable`: why nothing in a run
+    somebody gave an answer; `unusable_reason`: why nothing in a run
     that is done is of use.
     """
 
@@ -119,43 +119,45 @@ class RunFacts:
     finished_at: str
     wall_seconds: float
     people: int = 0
-    models: Mapping[str, ModelUse] = field(default_factory=dict)
+    models: Mapping[str, ModelUsage] = field(default_factory=dict)
     roles: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of each model
     embedding_model: str = ""
-    override: str | None = None  # the model that took every seat (--model)
+    model_override: str | None = None  # the model that took every seat (--model)
     scripted: bool = False  # the caller's own provider answered
     study_file: str = ""  # as seen from the run folder
     hashes: Mapping[str, str] = field(default_factory=dict)
     journal_digest: str = ""
     record_digest: str = ""
-    earlier: Mapping[str, Any] = field(default_factory=dict)  # the manifest of the process before
+    earlier_manifest: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # the manifest of the process before
     # Calls that asked once more for a cut reply, with twice the limit.
-    asked_longer: ModelUse = field(default_factory=ModelUse)
-    handed_in: int = 0  # calls handed in by batches
+    cut_retry_usage: ModelUsage = field(default_factory=ModelUsage)
+    batched_calls: int = 0  # calls handed in by batches
     # Replies that broke off and may have been billed: model, most that each may have cost (USD).
     broken: Sequence[tuple[str, float | None]] = ()
     # What killed processes and workers may have paid: who, calls, their cost at most (USD).
     possibly_paid: Sequence[tuple[str, int, float | None]] = ()
-    unusable: str = ""
+    unusable_reason: str = ""
     planted: Mapping[str, object] = field(default_factory=dict)
     fork: Mapping[str, object] = field(default_factory=dict)  # of which run, and how it differs
 
 
-def manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, object]:
+def build_manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, object]:
     """The manifest as JSON data."""
-    answers = _how_answered(tables.get("answers"))
-    uses, earlier = facts.models.values(), facts.earlier
-    unpriced = [name for name, use in facts.models.items() if use.unpriced]
+    answers = _answer_columns(tables.get("answers"))
+    uses, earlier = facts.models.values(), facts.earlier_manifest
+    unpriced = [name for name, use in facts.models.items() if use.calls_without_price]
     unknown = list(dict.fromkeys([*unpriced, *(model for model, _ in facts.broken)]))
-    known = [use.cost_usd for use in uses if not use.unpriced]
-    uncounted = any(use.uncounted for use in uses)
+    known = [use.cost_usd for use in uses if not use.calls_without_price]
+    uncounted = any(use.calls_without_token_count for use in uses)
     return {
         "run_id": facts.run_id,
         "study": facts.study,
         "outcome": facts.outcome,
-        **({"unusable": facts.unusable} if facts.unusable else {}),
+        **({"unusable": facts.unusable_reason} if facts.unusable_reason else {}),
         "synthetic": bool(facts.synthetic),
-        **_synthetic(facts, answers, tables.get(PROVENANCE)),
+        **_synthetic_section(facts, answers, tables.get(PROVENANCE)),
         **({"fork": dict(facts.fork)} if facts.fork else {}),
         "seed": facts.seed,
         "started_at": facts.started_at,
@@ -163,37 +165,37 @@ def manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, o
         "wall_seconds": round(facts.wall_seconds + earlier.get("wall_seconds", 0.0), 3),
         "processes": 1 + earlier.get("processes", 0) + _killed_since(facts),
         "calls": sum(use.calls + use.replayed for use in uses),
-        **({"handed_in_by_batches": facts.handed_in} if facts.handed_in else {}),
+        **({"handed_in_by_batches": facts.batched_calls} if facts.batched_calls else {}),
         "retries": sum(use.retries for use in uses) + earlier.get("retries", 0),
-        "lost_tries": sum(use.lost for use in uses) + earlier.get("lost_tries", 0),
+        "lost_tries": sum(use.lost_calls for use in uses) + earlier.get("lost_tries", 0),
         "input_tokens": None if uncounted else sum(use.input_tokens for use in uses),
         "output_tokens": None if uncounted else sum(use.output_tokens for use in uses),
         "cost_usd": round(sum(known), 6) if known or not unknown else None,
         "cost_unknown_for": unknown,
-        **_broken(facts.broken),
+        **_summarise_broken(facts.broken),
         **_possibly_paid(facts.possibly_paid),
         "models": [
-            _model(name, use, facts.roles.get(name, ())) for name, use in facts.models.items()
+            _model_entry(name, use, facts.roles.get(name, ())) for name, use in facts.models.items()
         ],
         "embedding_model": facts.embedding_model,
-        "override": facts.override,
+        "override": facts.model_override,
         "scripted": facts.scripted,
         "study_file": facts.study_file,
         "answers": {} if answers is None else parse_step_shares(answers),
         "cut_replies": {
-            "calls": facts.asked_longer.calls,
-            "cost_usd": facts.asked_longer.to_json()["cost_usd"],
-            "kept": cut_replies(answers),
+            "calls": facts.cut_retry_usage.calls,
+            "cost_usd": facts.cut_retry_usage.to_json()["cost_usd"],
+            "kept": count_cut_replies(answers),
         },
         "hashes": dict(facts.hashes),
         "journal_digest": facts.journal_digest,
         "record_digest": facts.record_digest,
-        **({AMENDED: earlier[AMENDED]} if AMENDED in earlier else {}),
-        "software": software(),
+        **({AMENDMENTS_KEY: earlier[AMENDMENTS_KEY]} if AMENDMENTS_KEY in earlier else {}),
+        "software": software_versions(),
     }
 
 
-def _broken(broken: Sequence[tuple[str, float | None]]) -> dict[str, object]:
+def _summarise_broken(broken: Sequence[tuple[str, float | None]]) -> dict[str, object]:
     """How many replies broke off after they had begun, and the most that they may have cost."""
     if not broken:
         return {}
@@ -216,21 +218,21 @@ def _possibly_paid(loans: Sequence[tuple[str, int, float | None]]) -> dict[str, 
 def _killed_since(facts: RunFacts) -> int:
     """Processes that were killed with calls out since the manifest before."""
     now = sum(who == "process" for who, _, _ in facts.possibly_paid)
-    return max(0, now - int(facts.earlier.get(POSSIBLY_PAID, {}).get("processes", 0)))
+    return max(0, now - int(facts.earlier_manifest.get(POSSIBLY_PAID, {}).get("processes", 0)))
 
 
 def describe_possibly_paid(calls: int, max_usd: float | None) -> str:
     """What was possibly paid, in words; empty for nothing."""
     if not calls:
         return ""
-    most = "at an unknown price" if max_usd is None else f"up to {dollars(max_usd)}"
-    return f"possibly paid {most} ({plural(calls, 'call')} of a process that was killed)"
+    most = "at an unknown price" if max_usd is None else f"up to {format_dollars(max_usd)}"
+    return f"possibly paid {most} ({format_count(calls, 'call')} of a process that was killed)"
 
 
 # What the note of a run counts of the embedded respondent's answers.
-_BY_FORM = {
-    NOT_READ: "by form alone, without reading the material",
-    NOT_MOVED: "after texts in which it knows no argument, so that nothing in them moved anybody",
+_FORM_ONLY_FINISHES = {
+    FINISH_UNREAD: "by form alone, without reading the material",
+    FINISH_UNMOVED: "after texts in which it knows no argument, so that nothing in them moved anybody",
 }
 
 
@@ -241,7 +243,7 @@ def describe_mark(who: Collection[tuple[str, str]], *, has_people: bool) -> str:
     answer.
     """
     if has_people:
-        others = any(by != HUMAN for _, by in who)
+        others = any(by != HUMAN_MODEL for _, by in who)
         return f"{MIXED_MARK}: people and models answered" if others else HUMAN_MARK
     roles = sorted({role for role, by in who if by == "synthetic"})
     if not roles:
@@ -250,25 +252,25 @@ def describe_mark(who: Collection[tuple[str, str]], *, has_people: bool) -> str:
     return f"SYNTHETIC{part}: the embedded respondent answered; no evidence about people"
 
 
-def _synthetic(
+def _synthetic_section(
     facts: RunFacts, answers: pl.DataFrame | None, provenance: pl.LazyFrame | None
 ) -> dict[str, object]:
     """The mark of a run in which people or the embedded respondent answered; the effects that were
     planted in it."""
     if facts.people:
-        return _with_people(facts)
+        return _human_section(facts)
     if not facts.synthetic:
         return {}
     note = SYNTHETIC_NOTE
-    if real := _real(facts):
+    if real := _describe_hosted_models(facts):
         note = f"{note} It answered as {', '.join(facts.synthetic)}; {real}."
-    for finish, how in _BY_FORM.items():
+    for finish, how in _FORM_ONLY_FINISHES.items():
         if answers is not None and (some := answers.filter(pl.col("finish") == finish)).height:
-            given = plural(some.height, "answer was", "answers were")
+            given = format_count(some.height, "answer was", "answers were")
             roles = ", ".join(sorted(set(some["role"])))
             note = f"{note} {given} given {how} ({roles})."
     if count := _count_prompts_of_unknown_source(provenance):
-        held = plural(count, "prompt holds", "prompts hold")
+        held = format_count(count, "prompt holds", "prompts hold")
         note = f"{note} {held} text without a recorded source, which it read as one text."
     return {
         "mark": SYNTHETIC_MARK,
@@ -285,12 +287,12 @@ def _count_prompts_of_unknown_source(provenance: pl.LazyFrame | None) -> int:
     return int(unknown.collect().item())
 
 
-def _with_people(facts: RunFacts) -> dict[str, object]:
+def _human_section(facts: RunFacts) -> dict[str, object]:
     """The mark of a run in which people answered, alone or beside models."""
-    told = [f"people in {plural(facts.people, 'seat')}"]
+    told = [f"people in {format_count(facts.people, 'seat')}"]
     if facts.synthetic:
         told.append(f"the embedded respondent as {', '.join(facts.synthetic)}")
-    if real := _real(facts):
+    if real := _describe_hosted_models(facts):
         told.append(real)
     marked: dict[str, Any] = {
         "mark": HUMAN_MARK if len(told) == 1 else MIXED_MARK,
@@ -303,10 +305,14 @@ def _with_people(facts: RunFacts) -> dict[str, object]:
     return marked
 
 
-def _real(facts: RunFacts) -> str:
+def _describe_hosted_models(facts: RunFacts) -> str:
     """Which hosted models answered as whom; empty for none."""
-    roles = {m: r for m in facts.models if m != HUMAN and (r := facts.roles.get(m))}
-    return "; ".join(f"{m} as {', '.join(r)}" for m, r in roles.items() if not is_local(m))
+    roles = {
+        model: r for model in facts.models if model != HUMAN_MODEL and (r := facts.roles.get(model))
+    }
+    return "; ".join(
+        f"{m} as {', '.join(role)}" for m, role in roles.items() if not is_synthetic(m)
+    )
 
 
 def parse_step_shares(answers: pl.DataFrame) -> dict[str, Any]:
@@ -316,18 +322,18 @@ def parse_step_shares(answers: pl.DataFrame) -> dict[str, Any]:
         return {"count": count}
     counts = dict(answers["parse_step"].drop_nulls().value_counts().iter_rows())
     parse_steps = {
-        k: round(counts[k] / count, 6) for k in sorted(counts, key=lambda r: (-counts[r], r))
+        key: round(counts[key] / count, 6) for key in sorted(counts, key=lambda r: (-counts[r], r))
     }
     reasks = int(answers["reasks"].sum()) if "reasks" in answers.columns else 0
     return {
         "count": count,
         "parse_steps": parse_steps,
         "reasks": reasks,
-        "missing": _reasons(answers),
+        "missing": _missing_reasons(answers),
     }
 
 
-def _how_answered(answers: pl.LazyFrame | None) -> pl.DataFrame | None:
+def _answer_columns(answers: pl.LazyFrame | None) -> pl.DataFrame | None:
     """The columns of the answers that the manifest needs."""
     if answers is None:
         return None
@@ -336,10 +342,10 @@ def _how_answered(answers: pl.LazyFrame | None) -> pl.DataFrame | None:
         *("parse_step", "reasks", "missing", "finish", "role"),
         *("answered_by", "speaker_id"),
     )
-    return answers.select(c for c in wanted if c in known).collect()
+    return answers.select(column for column in wanted if column in known).collect()
 
 
-def cut_replies(answers: pl.DataFrame | None) -> int:
+def count_cut_replies(answers: pl.DataFrame | None) -> int:
     """How many answers were kept as the token limit cut them."""
     if answers is None or "finish" not in answers.columns:
         return 0
@@ -347,19 +353,19 @@ def cut_replies(answers: pl.DataFrame | None) -> int:
 
 
 @lru_cache(maxsize=4)
-def software(package: str = "folkmoot") -> dict[str, Any]:
+def software_versions(package: str = "folkmoot") -> dict[str, Any]:
     """Versions of this package, of all that it depends on directly, of Python and the system."""
     return {
-        package: _version(package),
-        "source": _source(package),
+        package: _package_version(package),
+        "source": _source_hash(package),
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "machine": platform.machine(),
-        "packages": {name: _version(name) for name in direct_dependencies(package)},
+        "packages": {name: _package_version(name) for name in direct_dependencies(package)},
     }
 
 
-def _source(package: str) -> str:
+def _source_hash(package: str) -> str:
     """A hash of the package's own code and prompts: two versions of one number are told apart."""
     try:
         root = Path(str(files(package)))
@@ -384,7 +390,7 @@ def direct_dependencies(package: str) -> list[str]:
 
 def seal_manifest(data: Mapping[str, object]) -> dict[str, object]:
     """The manifest with its seal, by which `verify` sees that it is as it was written."""
-    sealed = {name: value for name, value in data.items() if name not in (SEAL, AMENDED)}
+    sealed = {name: value for name, value in data.items() if name not in (SEAL, AMENDMENTS_KEY)}
     # What is hashed is what a reader of the file gets.
     text = json.dumps(json.loads(json.dumps(sealed)), sort_keys=True)
     return {**data, SEAL: hashlib.sha256(text.encode()).hexdigest()}
@@ -392,31 +398,31 @@ def seal_manifest(data: Mapping[str, object]) -> dict[str, object]:
 
 def file_hashes(folder: Path, names: Iterable[str]) -> dict[str, str]:
     """Name → SHA-256 of those files of a folder that exist, in order of name."""
-    return {name: sha256(folder / name) for name in sorted(names) if (folder / name).is_file()}
+    return {name: file_sha256(folder / name) for name in sorted(names) if (folder / name).is_file()}
 
 
-def sha256(path: Path) -> str:
+def file_sha256(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _model(name: str, use: ModelUse, roles: Sequence[str]) -> dict[str, object]:
+def _model_entry(name: str, use: ModelUsage, roles: Sequence[str]) -> dict[str, object]:
     known = use.to_json()
     return {
         "asked": name,
-        "served": sorted(use.served),
+        "served": sorted(use.served_models),
         "roles": list(roles),
         "calls": use.calls + use.replayed,
         "input_tokens": known["input_tokens"],
         "output_tokens": known["output_tokens"],
-        "cached_tokens": None if use.uncounted else use.cached_tokens,
-        "calls_without_usage": use.uncounted,
+        "cached_tokens": None if use.calls_without_token_count else use.cached_tokens,
+        "calls_without_usage": use.calls_without_token_count,
         "cost_usd": known["cost_usd"],
     }
 
 
-def _reasons(answers: pl.DataFrame) -> dict[str, int]:
+def _missing_reasons(answers: pl.DataFrame) -> dict[str, int]:
     if "missing" not in answers.columns:
         return {}
     present = answers["missing"].drop_nulls()
@@ -424,7 +430,7 @@ def _reasons(answers: pl.DataFrame) -> dict[str, int]:
     return {reason: counts[reason] for reason in sorted(counts)}
 
 
-def _version(name: str) -> str:
+def _package_version(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:

@@ -13,13 +13,13 @@ from functools import cached_property
 
 import polars as pl
 
-from folkmoot.hints import enumerated, some_of
-from folkmoot.measures.inference.estimates import plural
-from folkmoot.models.catalog import HUMAN
-from folkmoot.storage.findings import Cell, Finding, Grid
+from folkmoot.hints import join_first, join_words
+from folkmoot.measures.inference.estimates import format_count
+from folkmoot.models.catalog import HUMAN_MODEL
+from folkmoot.storage.findings import Finding, ResultTable, TableCell
 from folkmoot.storage.manifest import HUMAN_MARK, MIXED_MARK, SYNTHETIC_MARK
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.table_buffer import KINDS
+from folkmoot.storage.table_buffer import DTYPES
 
 ANSWERS = "answers"
 COMPLETE = "complete"  # the key of the finding that tells what is complete
@@ -44,9 +44,9 @@ class Parts:
         return self.column.removesuffix("_id")
 
     @property
-    def counted(self) -> str:
+    def describe_count(self) -> str:
         """ "2 of 6 sets"."""
-        return f"{len(self.complete):,} of {plural(len(self.planned), self.unit)}"
+        return f"{len(self.complete):,} of {format_count(len(self.planned), self.unit)}"
 
     @property
     def empty_arms(self) -> list[str]:
@@ -69,7 +69,7 @@ class PartialRun(RunFolder):
         self._declared = columns
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         return False
 
     @property
@@ -78,37 +78,37 @@ class PartialRun(RunFolder):
 
     @property
     def covered(self) -> str:
-        return self.parts.counted
+        return self.parts.describe_count
 
     def require_tables(self) -> None:
         self._run.require_tables()
 
     @property
-    def synthetic(self) -> bool:
-        return super().synthetic or "synthetic" in self._answered_by
+    def is_synthetic(self) -> bool:
+        return super().is_synthetic or "synthetic" in self._answered_by
 
     @property
     def mark(self) -> str:
         if known := super().mark:
             return known
-        if HUMAN in self._answered_by:
-            return HUMAN_MARK if self._answered_by == {HUMAN} else MIXED_MARK
-        return SYNTHETIC_MARK if self.synthetic else ""
+        if HUMAN_MODEL in self._answered_by:
+            return HUMAN_MARK if self._answered_by == {HUMAN_MODEL} else MIXED_MARK
+        return SYNTHETIC_MARK if self.is_synthetic else ""
 
-    def tables(self) -> list[str]:
-        return sorted({*self._run.tables(), *self._declared})
+    def table_names(self) -> list[str]:
+        return sorted({*self._run.table_names(), *self._declared})
 
     def has_table(self, name: str) -> bool:
         return name in self._declared or self._run.has_table(name)
 
-    def table(self, name: str) -> pl.DataFrame:
-        return self.lazy(name).collect()
+    def read_table(self, name: str) -> pl.DataFrame:
+        return self.scan_table(name).collect()
 
-    def lazy(self, name: str) -> pl.LazyFrame:
+    def scan_table(self, name: str) -> pl.LazyFrame:
         if name in self._declared and not self._run.has_table(name):
             kinds = self._declared[name].items()
-            return pl.LazyFrame(schema={column: KINDS[kind] for column, kind in kinds})
-        rows = self._run.lazy(name)
+            return pl.LazyFrame(schema={column: DTYPES[kind] for column, kind in kinds})
+        rows = self._run.scan_table(name)
         part = self.parts.column
         if part not in rows.collect_schema():
             return rows
@@ -120,7 +120,7 @@ class PartialRun(RunFolder):
         """Who has answered so far: human, synthetic, model."""
         if not self._run.has_table(ANSWERS):
             return set()
-        who = self._run.lazy(ANSWERS).select(pl.col("answered_by").drop_nulls().unique())
+        who = self._run.scan_table(ANSWERS).select(pl.col("answered_by").drop_nulls().unique())
         return set(who.collect().to_series())
 
 
@@ -128,27 +128,32 @@ def describe_parts(run: PartialRun) -> Finding:
     """What is complete, by arm, and which comparisons are missing until more is."""
     parts = run.parts
     done = set(parts.complete)
-    says = f"{parts.counted} {'is' if len(done) == 1 else 'are'} complete; all figures cover these."
+    says = (
+        f"{parts.describe_count} {'is' if len(done) == 1 else 'are'} complete; all figures cover "
+        "these."
+    )
     if len(done) == len(parts.planned):
         says += " What is made when all have ended, such as coding, may still be missing."
     if not done:
-        says = f"{parts.counted} are complete: nothing can be reported yet."
+        says = f"{parts.describe_count} are complete: nothing can be reported yet."
     elif parts.empty_arms:
-        arms = enumerated(parts.empty_arms)
+        arms = join_words(parts.empty_arms)
         says += f" Nothing is complete yet of {arms}: comparisons with these are missing."
-    rows: list[dict[str, Cell]] = [
+    rows: list[dict[str, TableCell]] = [
         {"arm": arm, "complete": len(done.intersection(own)), "planned": len(own)}
         for arm, own in (parts.arms or {"all": parts.planned}).items()
     ]
     left = [name for name in parts.planned if name not in done]
-    notes = [f"Not complete: {some_of(left)}."] if left else []
-    empty = [t for t in run.tables() if not run.lazy(t).head(1).collect().height]
+    notes = [f"Not complete: {join_first(left)}."] if left else []
+    empty = [
+        text for text in run.table_names() if not run.scan_table(text).head(1).collect().height
+    ]
     notes += [f"Tables without rows so far: {', '.join(empty)}."] if empty else []
     return Finding(
         COMPLETE,
         "What is complete",
         says,
-        Grid.of(rows, f"{parts.unit.capitalize()}s"),
+        ResultTable.from_records(rows, f"{parts.unit.capitalize()}s"),
         notes=tuple(notes),
         headline=True,
     )

@@ -17,13 +17,13 @@ from functools import cache, partial
 from types import NoneType
 from typing import Any, ClassVar, Self, dataclass_transform, get_args, get_type_hints
 
-KINDS = (bool, int, float)  # any other type is text; lists and mappings become JSON
+NON_TEXT_TYPES = (bool, int, float)  # any other type is text; lists and mappings become JSON
 
 
-def column(meaning: str, *, default: Any = MISSING) -> Any:
+def column(description: str, *, default: Any = MISSING) -> Any:
     """A column with its meaning for the codebook. Columns without one are the engine's own words
     (`condition`, `round`, …)."""
-    return field(default=default, metadata={"meaning": meaning})
+    return field(default=default, metadata={"meaning": description})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(column,))
@@ -44,7 +44,7 @@ class Row:
         dataclass(frozen=True, kw_only=True)(cls)
 
     @classmethod
-    def of(cls, source: object, /, **cells: object) -> Self:
+    def from_source(cls, source: object, /, **cells: object) -> Self:
         """The row of these `cells` and, for every other column, what `source` has under its name:
         an attribute of an object, or an entry of a mapping. A column that `source` lacks has its
         default."""
@@ -65,28 +65,28 @@ class Row:
     def columns(cls) -> Mapping[str, str]:
         """Column → "bool", "int", "float" or "text"."""
         hints = get_type_hints(cls)
-        return {f.name: _kind(hints[f.name]) for f in fields(cls)}  # type: ignore[arg-type]
+        return {f.name: _column_kind(hints[f.name]) for f in fields(cls)}  # type: ignore[arg-type]
 
     @classmethod
-    def meanings(cls) -> dict[str, str]:
+    def column_meanings(cls) -> dict[str, str]:
         """Column → meaning, of those that say one."""
         said = {f.name: f.metadata.get("meaning", "") for f in fields(cls)}  # type: ignore[arg-type]
         return {name: meaning for name, meaning in said.items() if meaning}
 
 
-def declared(tables: Iterable[type[Row]]) -> dict[str, Mapping[str, str]]:
+def columns_of_class(tables: Iterable[type[Row]]) -> dict[str, Mapping[str, str]]:
     """Table → column → kind."""
     return {row.table: row.columns() for row in tables}
 
 
-def meanings(tables: Iterable[type[Row]]) -> dict[str, dict[str, str]]:
+def column_meanings(tables: Iterable[type[Row]]) -> dict[str, dict[str, str]]:
     """Table → column → meaning."""
-    return {row.table: row.meanings() for row in tables}
+    return {row.table: row.column_meanings() for row in tables}
 
 
-def _kind(hint: object) -> str:
+def _column_kind(hint: object) -> str:
     kinds = set(get_args(hint) or (hint,)) - {NoneType}
-    for kind in KINDS:
+    for kind in NON_TEXT_TYPES:
         if kinds == {kind}:
             return kind.__name__
     return "float" if kinds == {int, float} else "text"

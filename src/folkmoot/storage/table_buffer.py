@@ -27,19 +27,21 @@ from polars.io.plugins import register_io_source
 
 from folkmoot.errors import ProtocolError, StorageError
 
-Cell = str | int | float | bool | None
-Kept = tuple[bytes, int, Sequence[Cell]]  # the key, the row's columns (`_columns`), its cells
+TableCell = str | int | float | bool | None
+BufferedRow = tuple[
+    bytes, int, Sequence[TableCell]
+]  # the key, the row's columns (`_columns`), its cells
 
-HELD = 4_000  # rows of a table in memory
+MAX_ROWS_IN_MEMORY = 4_000  # rows of a table in memory
 # Rows of a frame; a larger table is written frame by frame. Polars holds some frames at the same
 # time, and a row of packed spans becomes a dozen rows: frames of 2,000 rows took 150 MB more for
 # the table of spans, and no less time.
-GROUP = 200
+FRAME_ROWS = 200
 ROWS = ".rows.db"  # the file of a run folder in which rows wait
 
 AFTER_PROTOCOL = b"\xff"  # begins the keys of rows that stand after those of the protocol
 
-KINDS: Mapping[str, pl.DataType] = {
+DTYPES: Mapping[str, pl.DataType] = {
     "text": pl.String(),
     "bool": pl.Boolean(),
     "int": pl.Int64(),
@@ -47,7 +49,7 @@ KINDS: Mapping[str, pl.DataType] = {
 }
 
 
-class Place:
+class RowOrder:
     """A place in a protocol: gives keys to the rows recorded and the places opened there.
 
     Keys of any depth compare as the protocol goes: each part is a number from 0 behind its length.
@@ -59,12 +61,12 @@ class Place:
         self.key = key
         self._count = 0
 
-    def next(self) -> bytes:
+    def next_key(self) -> bytes:
         """The key of what comes next here."""
         self._count += 1
-        return self.part(self._count - 1)
+        return self.key_of(self._count - 1)
 
-    def part(self, number: int) -> bytes:
+    def key_of(self, number: int) -> bytes:
         """The key of the part of this number."""
         length = (number.bit_length() + 7) // 8
         return b"%b%c%b" % (self.key, length, number.to_bytes(length, "big"))
@@ -80,19 +82,19 @@ class RowFile:
         self.path = folder / ROWS
         self._db: sqlite3.Connection | None = None
 
-    def write(self, recordings: Iterable[Recording]) -> None:
+    def write_rows(self, recordings: Iterable[TableBuffer]) -> None:
         """Move the rows that wait in memory into the file, all in one transaction."""
         waiting = [recording for recording in recordings if recording.waiting]
         if not waiting:
             return
         try:
-            db = self._db or self._create()
+            db = self._db or self._create_database()
         except sqlite3.Error as error:
-            raise self._full(error) from error
+            raise self._disk_full_error(error) from error
         try:
             db.execute("BEGIN")
             for recording in waiting:
-                shape = orjson.dumps(recording.shape())
+                shape = orjson.dumps(recording.describe_shape())
                 db.execute("INSERT OR REPLACE INTO tables VALUES (?, ?)", (recording.name, shape))
                 rows = (
                     (recording.name, key, number, orjson.dumps(cells))
@@ -103,19 +105,19 @@ class RowFile:
         except sqlite3.Error as error:
             if db.in_transaction:
                 db.execute("ROLLBACK")
-            raise self._full(error) from error
+            raise self._disk_full_error(error) from error
         for recording in waiting:
             recording.waiting.clear()
 
-    def shapes(self) -> dict[str, dict[str, Any]]:
-        """Table → what its rows look like (`Recording.shape`)."""
-        with self._reading() as db:
+    def table_shapes(self) -> dict[str, dict[str, Any]]:
+        """Table → what its rows look like (`TableBuffer.describe_shape`)."""
+        with self._reading_connection() as db:
             found = db.execute("SELECT name, shape FROM tables ORDER BY name").fetchall()
         return {name: orjson.loads(shape) for name, shape in found}
 
-    def rows(self, name: str) -> Iterator[Kept]:
+    def rows(self, name: str) -> Iterator[BufferedRow]:
         """The rows of a table in the order of their keys."""
-        with self._reading() as db:
+        with self._reading_connection() as db:
             wanted = "SELECT key, columns, cells FROM rows WHERE name = ? ORDER BY key"
             for key, number, cells in db.execute(wanted, (name,)):
                 yield key, number, orjson.loads(cells)
@@ -126,19 +128,19 @@ class RowFile:
             self._db.close()
             self._db = None
 
-    def discard(self) -> None:
+    def discard_file(self) -> None:
         """Delete the file if this process has written it."""
         if self._db is not None:
-            self.remove()
+            self.remove_file()
 
-    def remove(self) -> None:
+    def remove_file(self) -> None:
         """Delete the file, that of a process that was killed included."""
         self.close()
         for suffix in ("", "-wal", "-shm"):
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 
-    def _create(self) -> sqlite3.Connection:
-        self.remove()
+    def _create_database(self) -> sqlite3.Connection:
+        self.remove_file()
         self._db = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
         # Another process may read at any time. Nothing is synced to the disk: after a power cut a
         # replay computes the rows again.
@@ -151,11 +153,11 @@ class RowFile:
         )
         return self._db
 
-    def _full(self, error: sqlite3.Error) -> StorageError:
+    def _disk_full_error(self, error: sqlite3.Error) -> StorageError:
         return StorageError(f"{self.path}: {error}; free some space and --resume")
 
     @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
+    def _reading_connection(self) -> Iterator[sqlite3.Connection]:
         uri = f"{self.path.absolute().as_uri()}?mode=ro"
         try:  # polars goes through the rows in threads of its own
             with closing(sqlite3.connect(uri, uri=True, check_same_thread=False)) as db:
@@ -164,7 +166,7 @@ class RowFile:
             raise StorageError(f"{self.path}: cannot be read: {error}") from error
 
 
-class Recording:
+class TableBuffer:
     """One table. Columns are the union over all rows, in order of first mention. A column is
     boolean, integer, float or text; integers and floats together give floats. A cell of lists or
     mappings becomes JSON text. NaN becomes null, as a missing cell does.
@@ -180,7 +182,7 @@ class Recording:
         declared: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.name = name
-        self.waiting: list[Kept] = []  # rows in memory, in order of arrival
+        self.waiting: list[BufferedRow] = []  # rows in memory, in order of arrival
         self._file = file
         self._declared = declared
         self._count = 0
@@ -189,13 +191,13 @@ class Recording:
         self._columns: list[tuple[str, ...]] = []
         self._first: list[bytes] = []  # key of the first row with these columns
 
-    def add(self, row: Mapping[str, object], key: bytes | None = None) -> None:
+    def add_row(self, row: Mapping[str, object], key: bytes | None = None) -> None:
         """Take in a row as it is now; without a key it comes after all others. Raises
         ProtocolError, sooner or later, when a column mixes text with numbers."""
         columns = tuple(row)
-        cells = list(cells_of(row, self.name).values())
+        cells = list(row_cells(row, self.name).values())
         if key is None:
-            key = Place().part(self._count)
+            key = RowOrder().key_of(self._count)
         number = self._numbers.get(columns)
         if number is None:
             number = self._numbers[columns] = len(self._columns)
@@ -209,14 +211,14 @@ class Recording:
             self._kinds[name].add(type(cell).__name__)
         self.waiting.append((key, number, cells))
         self._count += 1
-        if len(self.waiting) >= HELD and self._file is not None:
-            self._file.write([self])
+        if len(self.waiting) >= MAX_ROWS_IN_MEMORY and self._file is not None:
+            self._file.write_rows([self])
 
-    def table(self) -> pl.DataFrame | pl.LazyFrame:
-        """All rows in the order of their keys; of more than `GROUP` rows a lazy frame that reads
-        frame by frame. Raises ProtocolError when a column mixes kinds."""
-        schema = self._schema()
-        if self._count <= GROUP:
+    def to_frame(self) -> pl.DataFrame | pl.LazyFrame:
+        """All rows in the order of their keys; of more than `FRAME_ROWS` rows a lazy frame that
+        reads frame by frame. Raises ProtocolError when a column mixes kinds."""
+        schema = self._table_schema()
+        if self._count <= FRAME_ROWS:
             return next(self._frames(schema))
 
         def frames(
@@ -228,7 +230,7 @@ class Recording:
 
         return register_io_source(frames, schema=schema)
 
-    def shape(self) -> dict[str, object]:
+    def describe_shape(self) -> dict[str, object]:
         """All but the rows, as JSON: what another process needs to read them."""
         return {
             "count": self._count,
@@ -239,7 +241,7 @@ class Recording:
         }
 
     @classmethod
-    def of_shape(cls, name: str, file: RowFile, shape: Mapping[str, Any]) -> Recording:
+    def of_shape(cls, name: str, file: RowFile, shape: Mapping[str, Any]) -> TableBuffer:
         """The recording of another process, to be read."""
         self = cls(name, file, shape["declared"])
         self._count = shape["count"]
@@ -248,20 +250,20 @@ class Recording:
         self._first = [bytes.fromhex(key) for key in shape["first"]]
         return self
 
-    def _rows(self) -> Iterable[Kept]:
+    def _iterate_rows(self) -> Iterable[BufferedRow]:
         if self._file is None or len(self.waiting) == self._count:
             return sorted(self.waiting, key=lambda kept: kept[0])
-        self._file.write([self])
+        self._file.write_rows([self])
         return self._file.rows(self.name)
 
     def _frames(self, schema: Mapping[str, pl.DataType]) -> Iterator[pl.DataFrame]:
-        """Frames of `GROUP` rows; one without rows where there are none."""
-        rows = iter(self._rows())
-        places = [[list(schema).index(c) for c in columns] for columns in self._columns]
+        """Frames of `FRAME_ROWS` rows; one without rows where there are none."""
+        rows = iter(self._iterate_rows())
+        places = [[list(schema).index(column) for column in columns] for columns in self._columns]
         left = self._count
         while True:
-            height = min(left, GROUP)
-            cells: list[list[Cell]] = [[None] * height for _ in schema]
+            height = min(left, FRAME_ROWS)
+            cells: list[list[TableCell]] = [[None] * height for _ in schema]
             for n in range(height):
                 _, number, row = next(rows)
                 for place, cell in zip(places[number], row, strict=True):
@@ -271,50 +273,54 @@ class Recording:
             if not left:
                 return
 
-    def _schema(self) -> dict[str, pl.DataType]:
+    def _table_schema(self) -> dict[str, pl.DataType]:
         schema = {}
         for number in sorted(range(len(self._first)), key=self._first.__getitem__):
             for name in self._columns[number]:
                 if name not in schema:
-                    told = _type(self._kinds[name], name, self.name)
-                    schema[name] = _of_kind(told, KINDS.get(self._declared.get(name, "")))
+                    told = _infer_dtype(self._kinds[name], name, self.name)
+                    schema[name] = _apply_declared_kind(
+                        told, DTYPES.get(self._declared.get(name, ""))
+                    )
         # Rows may leave cells out, so the first ones need not name all columns in their order.
         schema = {name: schema[name] for name in (*self._declared, *schema) if name in schema}
-        return schema or {name: KINDS[kind] for name, kind in self._declared.items()}
+        return schema or {name: DTYPES[kind] for name, kind in self._declared.items()}
 
 
-def read_recordings(folder: Path) -> dict[str, Recording]:
+def read_recordings(folder: Path) -> dict[str, TableBuffer]:
     """The tables that a run under way, or one that was killed, has recorded so far. Raises
     StorageError where the file cannot be read."""
     file = RowFile(folder)
     if not file.path.is_file():
         return {}
-    return {name: Recording.of_shape(name, file, shape) for name, shape in file.shapes().items()}
+    return {
+        name: TableBuffer.of_shape(name, file, shape) for name, shape in file.table_shapes().items()
+    }
 
 
-def frame(rows: Iterable[Mapping[str, object]], table: str = "table") -> pl.DataFrame:
-    """Rows as a data frame; see `Recording`. Raises ProtocolError when a column mixes kinds."""
-    recording = Recording(table)
+def rows_to_frame(rows: Iterable[Mapping[str, object]], table: str = "table") -> pl.DataFrame:
+    """Rows as a data frame; see `TableBuffer`. Raises ProtocolError when a column mixes kinds."""
+    recording = TableBuffer(table)
     for row in rows:
-        recording.add(row)
-    return recording.table().lazy().collect()
+        recording.add_row(row)
+    return recording.to_frame().lazy().collect()
 
 
-_HALF = re.compile(r"[\ud800-\udfff]")  # half of a character: no file can hold it
+_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # half of a character: no file can hold it
 
 
-def cells_of(row: Mapping[str, object], table: str) -> dict[str, Cell]:
+def row_cells(row: Mapping[str, object], table: str) -> dict[str, TableCell]:
     """A row as it is kept. Raises ProtocolError for what cannot stand in a cell."""
-    return {name: _cell(value, name, table) for name, value in row.items()}
+    return {name: _check_cell(value, name, table) for name, value in row.items()}
 
 
-def _cell(value: object, name: str, table: str) -> Cell:
+def _check_cell(value: object, name: str, table: str) -> TableCell:
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        if not value.isascii() and _HALF.search(value):
+        if not value.isascii() and _LONE_SURROGATE.search(value):
             raise ProtocolError(f"table {table}, column {name}: the text holds half a character")
         return value if type(value) is str else str(value)
     if isinstance(value, float):
@@ -328,7 +334,7 @@ def _cell(value: object, name: str, table: str) -> Cell:
         return int(value)
     try:
         if isinstance(value, Mapping):
-            return json.dumps({str(k): v for k, v in value.items()}, ensure_ascii=False)
+            return json.dumps({str(key): value for key, value in value.items()}, ensure_ascii=False)
         if isinstance(value, (list, tuple)):
             return json.dumps(list(value), ensure_ascii=False)
     except (TypeError, ValueError) as error:
@@ -342,7 +348,7 @@ def _cell(value: object, name: str, table: str) -> Cell:
     raise ProtocolError(f"table {table}, column {name}: a cell cannot be a {what}; {hint}")
 
 
-def _type(kinds: set[str], name: str, table: str) -> pl.DataType | None:
+def _infer_dtype(kinds: set[str], name: str, table: str) -> pl.DataType | None:
     """The type that the cells tell; None where there are none."""
     kinds = kinds - {"NoneType"}
     if not kinds:
@@ -359,7 +365,7 @@ def _type(kinds: set[str], name: str, table: str) -> pl.DataType | None:
     raise ProtocolError(f"table {table}, column {name}: {names} in one column; record one kind")
 
 
-def _of_kind(told: pl.DataType | None, declared: pl.DataType | None) -> pl.DataType:
+def _apply_declared_kind(told: pl.DataType | None, declared: pl.DataType | None) -> pl.DataType:
     if told is None:
         return declared or pl.String()
     whole = told.is_integer() and declared is not None and declared.is_float()

@@ -50,7 +50,7 @@ def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> p
     if isinstance(data, pl.DataFrame):
         write_with(parquet, lambda file: data.write_parquet(file, **PARQUET))
         if name not in PARQUET_ONLY:
-            write_bytes(csv, as_csv(data))
+            write_bytes(csv, format_csv(data))
         return data.lazy()
     write_with(parquet, lambda file: data.sink_parquet(file, **PARQUET))
     written = pl.scan_parquet(parquet, glob=False)
@@ -61,30 +61,30 @@ def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> p
 
 def write_csv(path: Path, data: pl.LazyFrame) -> None:
     """Write a table as CSV, whole or not at all; see `write_table`."""
-    write_with(path, _harmless(data).sink_csv)
+    write_with(path, _escape_formulas(data).sink_csv)
 
 
-def as_csv(data: pl.DataFrame) -> bytes:
+def format_csv(data: pl.DataFrame) -> bytes:
     """The CSV file of a table; see `write_table`."""
-    return _harmless(data).write_csv().encode()
+    return _escape_formulas(data).write_csv().encode()
 
 
-def _harmless(data: Frame) -> Frame:
+def _escape_formulas(data: Frame) -> Frame:
     """Text cells that begin like a formula made plain text for spreadsheets."""
     text = cs.string()
     risky = text.str.contains(r"^[=+\-@\t\r]") & ~text.str.contains(r"^[+-]?[\d.,]+%?$")
     return data.with_columns(pl.when(risky).then(pl.lit("'") + text).otherwise(text).name.keep())
 
 
-MOST_LEVELS = 20
-LONGEST_LEVEL = 200
+MAX_LEVELS = 20
+MAX_LEVEL_CHARACTERS = 200
 
 # Columns that tell arms of a design apart, and columns of those who shared a conversation.
-BY = ("condition", "level", "treatment", "stimulus", "concept")
-CLUSTERS = ("set", "discussion", "group_id", "group", "replication", "session", "session_id")
+CONDITION_COLUMNS = ("condition", "level", "treatment", "stimulus", "concept")
+CLUSTER_COLUMNS = ("set", "discussion", "group_id", "group", "replication", "session", "session_id")
 
 # Columns that name people, the surest first.
-PEOPLE = ("participant_id", "persona_id", "member_id", "resident_id", "id")
+PARTICIPANT_COLUMNS = ("participant_id", "persona_id", "member_id", "resident_id", "id")
 
 # What the engine itself records; a study describes its own columns beside these.
 ENGINE_COLUMNS: dict[str, str] = {
@@ -131,19 +131,21 @@ ENGINE_COLUMNS: dict[str, str] = {
 }
 
 
-def codebook(
-    tables: Mapping[str, pl.LazyFrame], described: Mapping[str, object] | None = None
+def build_codebook(
+    tables: Mapping[str, pl.LazyFrame], descriptions: Mapping[str, object] | None = None
 ) -> dict[str, object]:
     """Describe tables: per column its type, meaning, missing cells, and levels or range.
 
-    `described`: column → meaning, or table → {column → meaning}; the table's own wins.
+    `descriptions`: column → meaning, or table → {column → meaning}; the table's own wins.
     """
-    words = described or {}
+    words = descriptions or {}
     return {
         name: {
             "rows": data.select(pl.len()).collect().item(),
             "columns": {  # one after another: a column of texts may be large
-                column: _column(data.select(column), kind, _meaning(words, name, column))
+                column: _describe_column(
+                    data.select(column), kind, _find_meaning(words, name, column)
+                )
                 for column, kind in data.collect_schema().items()
             },
         }
@@ -151,7 +153,7 @@ def codebook(
     }
 
 
-def _meaning(words: Mapping[str, object], table: str, column: str) -> str:
+def _find_meaning(words: Mapping[str, object], table: str, column: str) -> str:
     own = words.get(table)
     if isinstance(own, Mapping) and column in own:
         return str(own[column])
@@ -161,10 +163,10 @@ def _meaning(words: Mapping[str, object], table: str, column: str) -> str:
     return ENGINE_COLUMNS.get(column, "")
 
 
-def _column(data: pl.LazyFrame, kind: pl.DataType, meaning: str) -> dict[str, object]:
+def _describe_column(data: pl.LazyFrame, kind: pl.DataType, meaning: str) -> dict[str, object]:
     """The entry of the one column of `data`, which is gone through part by part."""
     cells = pl.first()
-    entry: dict[str, object] = {"type": _type_name(kind), "meaning": meaning}
+    entry: dict[str, object] = {"type": _dtype_name(kind), "meaning": meaning}
     if kind.is_numeric():
         measures = cells.null_count(), cells.min().alias("min"), cells.max().alias("max")
         missing, low, high = data.select(measures).collect(engine="streaming").row(0)
@@ -176,15 +178,15 @@ def _column(data: pl.LazyFrame, kind: pl.DataType, meaning: str) -> dict[str, ob
     entry["missing"] = missing
     if not distinct:
         return entry
-    if distinct <= MOST_LEVELS:
+    if distinct <= MAX_LEVELS:
         levels = data.drop_nulls().group_by(cells).agg(pl.len())
         counts = dict(levels.collect(engine="streaming").iter_rows())
-        if all(len(str(v)) <= LONGEST_LEVEL for v in counts):
-            return {**entry, "levels": {str(v): counts[v] for v in sorted(counts)}}
+        if all(len(str(count)) <= MAX_LEVEL_CHARACTERS for count in counts):
+            return {**entry, "levels": {str(count): counts[count] for count in sorted(counts)}}
     return {**entry, "distinct": distinct}
 
 
-def _type_name(kind: pl.DataType) -> str:
+def _dtype_name(kind: pl.DataType) -> str:
     if kind == pl.Boolean:
         return "boolean"
     if kind.is_integer():
@@ -192,14 +194,24 @@ def _type_name(kind: pl.DataType) -> str:
     return "float" if kind.is_float() else "text"
 
 
-def by_column(table: pl.DataFrame | pl.LazyFrame) -> str | None:
+def condition_column(table: pl.DataFrame | pl.LazyFrame) -> str | None:
     """The column that tells conditions apart, if there is one."""
-    return next((c for c in BY if c in table.collect_schema()), None)
+    return next(
+        (
+            condition_column
+            for condition_column in CONDITION_COLUMNS
+            if condition_column in table.collect_schema()
+        ),
+        None,
+    )
 
 
 def cluster_column(table: pl.DataFrame) -> str | None:
     """The column of those who shared a conversation, if there is one."""
-    return next((c for c in CLUSTERS if c in table.columns), None)
+    return next(
+        (cluster_column for cluster_column in CLUSTER_COLUMNS if cluster_column in table.columns),
+        None,
+    )
 
 
 # The column of those who read the same draw of a text that others wrote, and how many draws it
@@ -223,7 +235,14 @@ def units_of(table: pl.DataFrame) -> Units:
     row. Who read no draw, or shared no conversation, is independent as a person.
     """
     rows = pl.int_range(table.height, eager=True).cast(pl.String)
-    who = next((c for c in PEOPLE if c in table.columns), None)
+    who = next(
+        (
+            participant_column
+            for participant_column in PARTICIPANT_COLUMNS
+            if participant_column in table.columns
+        ),
+        None,
+    )
     person = rows if who is None else table[who].cast(pl.String)
     if DRAW in table.columns and table[DRAW].drop_nulls().n_unique() >= FEWEST_DRAWS:
         draw = table[DRAW].cast(pl.String)

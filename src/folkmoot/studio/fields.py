@@ -16,7 +16,7 @@ from typing import Any, Literal
 from folkmoot.authoring.keys import UNSET
 from folkmoot.authoring.schema import SWITCH_WORDS, Node, annotated_schema, variants_of
 from folkmoot.authoring.template import write_value
-from folkmoot.engine.settings.yaml_tree import Path_, dotted, read_tree
+from folkmoot.engine.settings.yaml_tree import Path_, format_path, parse_yaml
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import InputError, Problem
 from folkmoot.field_notes import ESSENTIAL, UNIT
@@ -97,12 +97,18 @@ def make_form(study: Study, values: Mapping[str, object]) -> tuple[FormSection, 
     ]
     sections = study.config.SECTIONS
     shared = {name for names in sections.values() for name in names}
-    essential = (f for f in fields if f.is_essential_inside)
-    first = tuple(sorted(essential, key=lambda f: f.path[0] in shared))
-    rest = [f for f in fields if f not in first]
-    parts = {"": first, "Further settings": tuple(f for f in rest if f.path[0] not in shared)}
+    essential = (form_field for form_field in fields if form_field.is_essential_inside)
+    first = tuple(sorted(essential, key=lambda form_field: form_field.path[0] in shared))
+    rest = [form_field for form_field in fields if form_field not in first]
+    parts = {
+        "": first,
+        "Further settings": tuple(
+            form_field for form_field in rest if form_field.path[0] not in shared
+        ),
+    }
     parts |= {
-        title: tuple(f for f in rest if f.path[0] in names) for title, names in sections.items()
+        title: tuple(form_field for form_field in rest if form_field.path[0] in names)
+        for title, names in sections.items()
     }
     return tuple(FormSection(title, listed) for title, listed in parts.items() if listed)
 
@@ -131,7 +137,11 @@ def change_rows(
 ) -> dict[str, Any]:
     """The values with a row added or removed. `action`: `add PATH`, `remove PATH` or `up PATH`."""
     verb, _, name = action.partition(" ")
-    fields = {f.name: f for s in sections for f in walk_fields(s.fields)}
+    fields = {
+        form_field.name: form_field
+        for form_section in sections
+        for form_field in walk_fields(form_section.fields)
+    }
     field = fields.get(name)
     if field is None:
         return values
@@ -153,11 +163,19 @@ def place_problems(
     sections: Sequence[FormSection], problems: Sequence[Problem]
 ) -> tuple[dict[str, list[Problem]], list[Problem]]:
     """Problems by the id of the field that they belong to, and those that belong to none."""
-    keys = {dotted(f.path): f.id for s in sections for f in walk_fields(s.fields)}
+    keys = {
+        format_path(form_field.path): form_field.id
+        for form_section in sections
+        for form_field in walk_fields(form_section.fields)
+    }
     placed: dict[str, list[Problem]] = {}
     rest = []
     for problem in problems:
-        fits = [k for k in keys if problem.key == k or problem.key.startswith((f"{k}.", f"{k}["))]
+        fits = [
+            key
+            for key in keys
+            if problem.key == key or problem.key.startswith((f"{key}.", f"{key}["))
+        ]
         if fits:
             placed.setdefault(keys[max(fits, key=len)], []).append(problem)
         else:
@@ -257,7 +275,7 @@ def _kind_of(
             _field(chosen["items"], definitions, row, (*path, i), False)
             for i, row in enumerate(rows)
         )
-        if all(f.kind in ("text", "number", "choice", "group") for f in inner):
+        if all(form_field.kind in ("text", "number", "choice", "group") for form_field in inner):
             return "rows", inner, new_row
     return "yaml", (), None
 
@@ -324,7 +342,10 @@ def _read_inner(
     last: Any = field.path[-1]
     if field.kind == "rows" and not isinstance(present, (list, dict)):
         shown = [below.value for below in field.inner]
-        if any(f.name in sent and sent[f.name] != f.value for f in walk_fields(field.inner)):
+        if any(
+            form_field.name in sent and sent[form_field.name] != form_field.value
+            for form_field in walk_fields(field.inner)
+        ):
             above[last] = shown
             for below in field.inner:
                 _read_into(below, above[last], sent, problems)
@@ -344,10 +365,10 @@ def _read_value(field: FormField, text: str, problems: list[Problem]) -> Any:
         return SWITCHES.get(text.lower(), text)
     if field.kind in ("number", "yaml"):
         try:
-            return read_tree(text, "").value
+            return parse_yaml(text, "").value
         except InputError as error:
-            problems += [Problem(p.message, key=dotted(field.path), hint=p.hint)
-                         for p in error.problems]  # fmt: skip
+            problems += [Problem(problem.message, key=format_path(field.path), hint=problem.hint)
+                         for problem in error.problems]  # fmt: skip
             return text
     if field.is_long and "\n" in text:
         return text + "\n"

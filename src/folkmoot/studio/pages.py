@@ -25,13 +25,13 @@ from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Re
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from folkmoot.engine.settings.yaml_tree import read_tree
+from folkmoot.engine.settings.yaml_tree import parse_yaml
 from folkmoot.engine.study.consent import Consent
-from folkmoot.engine.study.study import Study, find_study, installed_studies
+from folkmoot.engine.study.study import Study, find_study, load_installed_studies
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import FolkmootError, InputError, Problem
 from folkmoot.files import write_bytes
-from folkmoot.models.catalog import KNOWN, LOCAL
+from folkmoot.models.catalog import KNOWN_MODELS, SYNTHETIC_MODEL
 from folkmoot.randomness import digest
 from folkmoot.storage.run_folder import PLAN
 from folkmoot.studio.fields import (
@@ -45,7 +45,7 @@ from folkmoot.studio.processes import Keys, Processes, run_words
 from folkmoot.studio.projects import Projects, own_prompt_path, plain_name
 from folkmoot.studio.study_text import change_values
 from folkmoot.view.pages import Reader
-from folkmoot.view.run_list import Shelf, standing
+from folkmoot.view.run_list import Shelf, run_standing
 from folkmoot.view.site import (
     LivePart,
     answer_poll,
@@ -53,7 +53,7 @@ from folkmoot.view.site import (
     keep_if_unreadable,
     tag_of,
 )
-from folkmoot.view.site import environment as reader_environment
+from folkmoot.view.site import template_environment as reader_environment
 
 HERE = Path(__file__).parent
 FORM_TOKEN = "form_token"
@@ -97,22 +97,26 @@ class Studio:
             Route("/starting/{name}", self.starting),
             Route("/run/{name:path}/-/", self.run_page),
             Route("/run/{name:path}/-/controls", keep_if_unreadable(self.live_controls)),
-            *(Route(f"/study/{{name:path}}/-/{p}", get) for p, (get, _) in of_study.items()),
+            *(Route(f"/study/{{name:path}}/-/{part}", get) for part, (get, _) in of_study.items()),
         ]
         sent: dict[str, Receiver] = {
             "/new": self.add_new,
             "/open": self.open_file,
             "/keys": self.enter_key,
         }
-        sent |= {f"/study/{{name:path}}/-/{p}": post for p, (_, post) in of_study.items() if post}
-        sent |= {f"/run/{{name:path}}/-/{p}": post for p, post in of_run.items()}
-        writing = [Route(p, self._guarded(post), methods=["POST"]) for p, post in sent.items()]
+        sent |= {
+            f"/study/{{name:path}}/-/{part}": post for part, (_, post) in of_study.items() if post
+        }
+        sent |= {f"/run/{{name:path}}/-/{part}": post for part, post in of_run.items()}
+        writing = [
+            Route(part, self._guarded(post), methods=["POST"]) for part, post in sent.items()
+        ]
         static = StaticFiles(directory=HERE / "static")
         return [
             *writing,
             *(_reading_only(route) for route in reading),
             Mount("/studio", static),
-            *self.reader.routes(),
+            *self.reader.page_routes(),
         ]
 
     # --- all studies ---------------------------------------------------------------------------
@@ -122,8 +126,8 @@ class Studio:
         return self._home([])
 
     def _home(self, problems: Sequence[Problem]) -> Response:
-        types = installed_studies()[0]
-        runs = draw_live_part("_runs.html.j2", {"runs": self.shelf.standings()})
+        types = load_installed_studies()[0]
+        runs = draw_live_part("_runs.html.j2", {"runs": self.shelf.list_standings()})
         names = self.projects.names()
         shown = {"names": names, "types": types, "part": runs, "problems": problems}
         return self._page("studio.html.j2", shown, 422 if problems else 200)
@@ -171,8 +175,8 @@ class Studio:
             "name": name, "base": _study_base(name), "study": study, "sections": sections,
             "is_text": text is not None, "placed": placed, "rest": rest,
             "is_right": not problems, "version": _version(path), "beside": beside,
-            "fields": [f for s in sections for f in walk_fields(s.fields)], "tab": "",
-            "models": [LOCAL, *KNOWN], "try_budget": TRY_BUDGET, "tried": TRIED,
+            "fields": [form_field for form_section in sections for form_field in walk_fields(form_section.fields)], "tab": "",
+            "models": [SYNTHETIC_MODEL, *KNOWN_MODELS], "try_budget": TRY_BUDGET, "tried": TRIED,
         }  # fmt: skip
 
     async def save(self, request: Request, form: FormData) -> Response:
@@ -191,7 +195,11 @@ class Studio:
         else:
             text, study, values = _read_study(path)
             if text is not None and study is not None:
-                sent = {k: v.replace("\r\n", "\n") for k, v in form.items() if isinstance(v, str)}
+                sent = {
+                    key: value.replace("\r\n", "\n")
+                    for key, value in form.items()
+                    if isinstance(value, str)
+                }
                 sections = make_form(study, values)
                 wanted, problems = read_form(sections, values, sent)
                 if action:
@@ -240,7 +248,7 @@ class Studio:
         path = self.projects.path(request.path_params["name"])
         beside = request.query_params.get("beside", "")
         if beside:
-            path = next((p for p in path.parent.iterdir() if p.name == beside), path)
+            path = next((path for path in path.parent.iterdir() if path.name == beside), path)
             if path.name != beside or not path.is_file() or path.is_symlink():
                 raise HTTPException(404, f"There is no file {beside} beside the study.")
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")
@@ -271,11 +279,15 @@ class Studio:
 
     def _prompts(self, name: str, path: Path, prompt: str, problems: Sequence[Problem]) -> Response:
         found = load_study_file(path)
-        library = found.prompts()
-        prompt = prompt or next(iter(library.files), "")
-        if prompt not in library.files:
+        library = found.prompt_library()
+        prompt = prompt or next(iter(library.prompt_files), "")
+        if prompt not in library.prompt_files:
             raise HTTPException(404, f"There is no prompt {prompt}.")
-        own = [n for n, file in library.files.items() if file != library.shipped[n]]
+        own = [
+            name
+            for name, file in library.prompt_files.items()
+            if file != library.default_prompts[name]
+        ]
         previews, why = [], ""
         try:
             if found.study.preview is not None:
@@ -284,8 +296,8 @@ class Studio:
             why = str(error)
         shown = {
             "name": name, "base": _study_base(name), "prompt": prompt, "tab": "prompts",
-            "all": list(library.files), "own": own, "text": library.wording()[prompt],
-            "variables": sorted(library.variables(prompt)), "previews": previews, "why": why,
+            "all": list(library.prompt_files), "own": own, "text": library.source_texts()[prompt],
+            "variables": sorted(library.variables_of(prompt)), "previews": previews, "why": why,
             "problems": problems,
         }  # fmt: skip
         return self._page("prompts.html.j2", shown)
@@ -314,7 +326,7 @@ class Studio:
             study_text, _, values = _read_study(path)
             wanted = {**values, "prompts": PROMPTS}
             write_bytes(path, change_values(str(study_text), wanted).encode())
-        problems = [p for p in _check(path) if Path(p.file) == target]
+        problems = [problem for problem in _check(path) if Path(problem.file) == target]
         if problems:  # a study with a broken prompt could not be opened here again
             if before is None:
                 target.unlink()
@@ -337,7 +349,7 @@ class Studio:
         budget = f"{config.budget_usd:g}" if config is not None and config.budget_usd else ""
         shown = {
             "name": name, "base": _study_base(name), "tab": "run", "problems": problems,
-            "budget": budget or RUN_BUDGET, "problem": problem, "models": [LOCAL, *KNOWN],
+            "budget": budget or RUN_BUDGET, "problem": problem, "models": [SYNTHETIC_MODEL, *KNOWN_MODELS],
             "model": (config.model or "") if config is not None else "",
         }  # fmt: skip
         return self._page("budget.html.j2", shown, 422 if problem else 200)
@@ -393,7 +405,7 @@ class Studio:
         name = request.path_params["name"]
         run = self.shelf.run(name)
         told = self.processes.told(run.path)
-        shown = {"r": standing(run.path, name), "base": _run_address(name).rstrip("/"),
+        shown = {"r": run_standing(run.path, name), "base": _run_address(name).rstrip("/"),
                  "form_token": self.form_token, "told": told}  # fmt: skip
         return _drawn("_controls.html.j2", shown)
 
@@ -472,7 +484,9 @@ def _environment() -> Environment:
 def mark_code(text: str) -> Markup:
     """A description with what stands between backticks as code."""
     parts = [escape(part) for part in text.split("`")]
-    marked = (Markup("<code>{}</code>").format(p) if i % 2 else p for i, p in enumerate(parts))
+    marked = (
+        Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts)
+    )
     return Markup("").join(marked)
 
 
@@ -485,10 +499,17 @@ def _read_study(path: Path) -> tuple[str | None, Study | None, dict[str, Any]]:
     """The text of a study file, its type and its values. A workbook has no text."""
     if _is_own_kind(path):
         suffix = path.suffix.lower()
-        return None, next((s for s in installed_studies()[0] if suffix in s.suffixes), None), {}
+        return (
+            None,
+            next(
+                (study for study in load_installed_studies()[0] if suffix in study.file_suffixes),
+                None,
+            ),
+            {},
+        )
     text = path.read_text("utf-8-sig", "replace")
     try:
-        values = read_tree(text, path.name).value
+        values = parse_yaml(text, path.name).value
     except InputError:
         return text, None, {}
     if not isinstance(values, dict):
@@ -499,7 +520,7 @@ def _read_study(path: Path) -> tuple[str | None, Study | None, dict[str, Any]]:
             return text, find_study(kind, path.parent, Consent()), values
     except InputError:
         return text, None, values
-    recognised = (s for s in installed_studies()[0] if s.recognises(values))
+    recognised = (study for study in load_installed_studies()[0] if study.matches(values))
     return text, next(recognised, None), values
 
 
@@ -510,7 +531,9 @@ def _is_own_kind(path: Path) -> bool:
 def _check(path: Path) -> list[Problem]:
     """The mistakes of a study file that show without a dry run."""
     try:
-        load_study_file(path, models=True, consent=Consent(line=f"folkmoot check {path} --trust"))
+        load_study_file(
+            path, models=True, consent=Consent(command_hint=f"folkmoot check {path} --trust")
+        )
     except InputError as error:
         return error.problems
     return []

@@ -21,11 +21,11 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from folkmoot.engine.session.folder_access import HOLDER, LOCK, is_held
+from folkmoot.engine.session.folder_access import HOLDER_FILE, LOCK_FILE, is_held
 from folkmoot.errors import EXIT_PAUSED, InputError
 from folkmoot.files import write_bytes
-from folkmoot.models.api_keys import environment, scrub
-from folkmoot.models.catalog import KNOWN, resolve
+from folkmoot.models.api_keys import load_environment, redact_keys
+from folkmoot.models.catalog import KNOWN_MODELS, resolve_model
 
 RECORDS = ".studio"  # below `outputs`: how runs were started, and what they said
 MAX_MESSAGE_BYTES = 20_000
@@ -40,7 +40,7 @@ class Keys:
 
     def variables(self) -> list[str]:
         """The variables in which keys of known models are looked for."""
-        specs = map(resolve, KNOWN)
+        specs = map(resolve_model, KNOWN_MODELS)
         names = {spec.key_env[0] for spec in specs if spec.key_env}
         return sorted(names | set(self.entered))
 
@@ -48,7 +48,7 @@ class Keys:
         """`entered`, `set` (in the environment or `.env`) or `missing`."""
         if variable in self.entered:
             return "entered"
-        return "set" if environment(folder).get(variable) else "missing"
+        return "set" if load_environment(folder).get(variable) else "missing"
 
     def environ(self) -> dict[str, str]:
         """The environment of a process that may use the keys."""
@@ -56,7 +56,7 @@ class Keys:
 
     def scrub(self, text: str) -> str:
         """A text without keys."""
-        return scrub(text, self.entered.values())
+        return redact_keys(text, self.entered.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +142,14 @@ class Processes:
     def pause(self, run: Path) -> None:
         """Tell a run to stop as Ctrl-C does: calls in flight are kept, and it can be resumed."""
         try:
-            holder = json.loads((run / HOLDER).read_bytes())
+            holder = json.loads((run / HOLDER_FILE).read_bytes())
             pid, host = int(holder["pid"]), holder["host"]
         except (OSError, ValueError, KeyError, TypeError):
             raise InputError(f"{run.name} is not running") from None
         if host != socket.gethostname():
             raise InputError(f"{run.name} runs on {host}: press Ctrl-C there")
         try:  # a killed run leaves its number, which another process may have by now
-            with FileLock(run / LOCK, timeout=0):
+            with FileLock(run / LOCK_FILE, timeout=0):
                 raise InputError(f"{run.name} is not running")
         except Timeout:
             os.kill(pid, signal.SIGINT)

@@ -15,8 +15,8 @@ from starlette.exceptions import HTTPException
 
 from folkmoot.authoring.template import new_files
 from folkmoot.conversation.prompts import PromptLibrary
-from folkmoot.engine.settings.yaml_tree import read_tree
-from folkmoot.engine.study.study import Study, find_study, installed_studies
+from folkmoot.engine.settings.yaml_tree import parse_yaml
+from folkmoot.engine.study.study import Study, find_study, load_installed_studies
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import write_bytes
 from folkmoot.hints import did_you_mean
@@ -47,11 +47,16 @@ class Projects:
         raise HTTPException(404, f"There is no study {name} here. It may have been moved.")
 
     def _find(self) -> Iterator[str]:
-        suffixes = {s for study in installed_studies()[0] for s in study.suffixes if study.load}
+        suffixes = {
+            file_suffix
+            for study in load_installed_studies()[0]
+            for file_suffix in study.file_suffixes
+            if study.load_config
+        }
         for pattern in ("*", "*/*"):
             for path in self.root.glob(pattern):
                 parts = path.relative_to(self.root).parts
-                if any(p.startswith((".", "~")) for p in parts) or parts[0] == OUTPUTS.name:
+                if any(part.startswith((".", "~")) for part in parts) or parts[0] == OUTPUTS.name:
                     continue
                 if path.is_symlink() or not path.is_file():
                     continue
@@ -65,7 +70,7 @@ class Projects:
         files = new_files(study)
         for file, content in files.items():
             write_bytes(folder / file, content.encode() if isinstance(content, str) else content)
-        suffixes = (*YAML_SUFFIXES, *study.suffixes)
+        suffixes = (*YAML_SUFFIXES, *study.file_suffixes)
         first = next(file for file in files if file.endswith(suffixes))
         return f"{folder.name}/{first}"
 
@@ -112,12 +117,12 @@ def is_study(path: Path) -> bool:
     if path.suffix.lower() not in YAML_SUFFIXES or path.stat().st_size > MAX_STUDY_BYTES:
         return False
     try:
-        raw = read_tree(path.read_text("utf-8"), str(path)).value
+        raw = parse_yaml(path.read_text("utf-8"), str(path)).value
     except (InputError, OSError, UnicodeDecodeError):
         return False
     if not isinstance(raw, dict):
         return False
-    return "study" in raw or any(study.recognises(raw) for study in installed_studies()[0])
+    return "study" in raw or any(study.matches(raw) for study in load_installed_studies()[0])
 
 
 def plain_name(name: str) -> str:
@@ -132,7 +137,7 @@ def plain_name(name: str) -> str:
 def own_prompt_path(study: Study, name: str, folder: Path, prompts: str) -> Path:
     """Where a prompt of the user's own lies. Raises HTTPException (404) for an unknown prompt."""
     library = PromptLibrary(study.prompts)
-    if name not in library.shipped:
-        hint = did_you_mean(name, library.shipped)
+    if name not in library.default_prompts:
+        hint = did_you_mean(name, library.default_prompts)
         raise HTTPException(404, f"There is no prompt {name}. {hint}")
     return folder / Path(prompts).expanduser() / f"{name}.md"

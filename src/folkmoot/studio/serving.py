@@ -8,8 +8,8 @@ from pathlib import Path
 
 from folkmoot.errors import InputError
 from folkmoot.studio.pages import Studio
-from folkmoot.view.server import serve
-from folkmoot.view.site import READING, Guard, is_loopback, own_names, site
+from folkmoot.view.server import serve_app
+from folkmoot.view.site import READING, Guard, create_app, is_loopback, own_names
 
 MAX_UPLOAD_BYTES = 30_000_000
 LOOPBACK = "127.0.0.1"
@@ -34,4 +34,4 @@ def serve_studio(folder: Path, host: str, port: int, tell: Callable[[str], None]
             f"--host {host}: the studio starts runs, so only this machine may reach it"
         )
     token = secrets.token_urlsafe(24)
-    serve(site(Studio(folder).routes(), studio_guard(token)), host, port, token, tell)
+    serve_app(create_app(Studio(folder).routes(), studio_guard(token)), host, port, token, tell)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from folkmoot.authoring.template import write_value
-from folkmoot.engine.settings.yaml_tree import read_tree
+from folkmoot.engine.settings.yaml_tree import parse_yaml
 from folkmoot.errors import InputError
 
 INLINE_WIDTH = 90
@@ -53,7 +53,7 @@ def change_values(text: str, wanted: Mapping[str, object]) -> str:
     Comments inside of a list of which the number of entries changes are lost. Raises InputError if
     the text is not YAML.
     """
-    present = read_tree(text, "").value or {}
+    present = parse_yaml(text, "").value or {}
     if not isinstance(present, dict):
         present, text = {}, ""
     names = [*present, *(name for name in wanted if name not in present)]
@@ -86,7 +86,7 @@ def _change_key(text: str, name: str, present: Mapping[str, Any], target: Mappin
 
 def _values_of(text: str) -> object:
     try:
-        return read_tree(text, "").value or {}
+        return parse_yaml(text, "").value or {}
     except InputError:
         return None
 
@@ -229,7 +229,11 @@ def _is_inline(value: Any) -> bool:
         return True
     inner = list(value.values()) if isinstance(value, dict) else value
     flat = not any(isinstance(each, (dict, list)) for each in inner)
-    return flat and all(_is_inline(v) for v in inner) and len(write_value(value)) < INLINE_WIDTH
+    return (
+        flat
+        and all(_is_inline(value) for value in inner)
+        and len(write_value(value)) < INLINE_WIDTH
+    )
 
 
 def _write_block(value: Any) -> str:

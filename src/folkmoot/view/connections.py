@@ -74,11 +74,11 @@ class PageConnection(H11Protocol):
     def trust(self) -> None:
         """Note that a request with a valid token has come."""
         self.trusted = True
-        self._pool.release(self)
+        self._pool.release_connection(self)
         if self.is_answering:
             self._stop_timer()
 
-    def drop(self) -> None:
+    def drop_connection(self) -> None:
         """Close without a word."""
         self._stop_timer()
         self.transport.abort()
@@ -86,47 +86,47 @@ class PageConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.address = group_of(self.client[0] if self.client else "")
-        self._enter("head")
-        self._pool.add(self)
+        self._enter_part("head")
+        self._pool.add_connection(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
-        self._pool.discard(self)
+        self._pool.discard_connection(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         try:
             super().data_received(data)
         except h11.ProtocolError:  # the answer to what cannot be read had begun already
-            self.drop()
+            self.drop_connection()
         else:
-            self._enter(self._awaited())
+            self._enter_part(self._awaited_part())
 
     def send_400_response(self, msg: str) -> None:
         if self.conn.our_state is not h11.IDLE:  # another answer is under way on this connection
-            self.drop()
+            self.drop_connection()
             return
         super().send_400_response(msg)
 
     def on_response_complete(self) -> None:
         if self.conn.their_state is not h11.SEND_BODY:  # else its time limit goes on
-            self._enter("")  # the limit of uvicorn holds until the next request begins
+            self._enter_part("")  # the limit of uvicorn holds until the next request begins
         super().on_response_complete()
-        if self._awaited() != "head":
-            self._enter(self._awaited())
+        if self._awaited_part() != "head":
+            self._enter_part(self._awaited_part())
 
-    def _awaited(self) -> str:
+    def _awaited_part(self) -> str:
         """The part of a request that comes next."""
         states: dict[object, str] = {h11.IDLE: "head", h11.SEND_BODY: "body"}
         return states.get(self.conn.their_state, "answer")
 
-    def _enter(self, part: str) -> None:
+    def _enter_part(self, part: str) -> None:
         if part == self._part:
             return
         self._stop_timer()
         self._part = part
         if part and not (part == "answer" and self.trusted):
-            self._timer = self.loop.call_later(self._seconds[part], self.drop)
+            self._timer = self.loop.call_later(self._seconds[part], self.drop_connection)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -146,7 +146,7 @@ class ConnectionPool:
         self._untrusted: dict[str, dict[PageConnection, None]] = {}
         self._closed = asyncio.Event()
 
-    def add(self, connection: PageConnection) -> None:
+    def add_connection(self, connection: PageConnection) -> None:
         """Count a new connection; close another one where that is one too many."""
         self._open.add(connection)
         same = self._untrusted.setdefault(connection.address, {})
@@ -154,18 +154,20 @@ class ConnectionPool:
         if len(same) > self.limits.max_untrusted_per_address:
             self._close_oldest(connection.address)
         elif sum(map(len, self._untrusted.values())) > self._max_untrusted:
-            self._close_oldest(max(self._untrusted, key=lambda a: len(self._untrusted[a])))
+            self._close_oldest(
+                max(self._untrusted, key=lambda address: len(self._untrusted[address]))
+            )
 
-    def release(self, connection: PageConnection) -> None:
+    def release_connection(self, connection: PageConnection) -> None:
         """Count a connection no longer among those that are not trusted."""
         same = self._untrusted.get(connection.address, {})
         same.pop(connection, None)
         if not same:
             self._untrusted.pop(connection.address, None)
 
-    def discard(self, connection: PageConnection) -> None:
+    def discard_connection(self, connection: PageConnection) -> None:
         """Forget a connection that is closed."""
-        self.release(connection)
+        self.release_connection(connection)
         self._open.discard(connection)
         self._closed.set()
 
@@ -178,9 +180,12 @@ class ConnectionPool:
     def _close_oldest(self, address: str) -> None:
         """Close the oldest connection of an address, if possible one that sent no whole request."""
         same = self._untrusted[address]
-        oldest = next((c for c in same if not c.is_answering), next(iter(same)))
-        self.release(oldest)
-        oldest.drop()
+        oldest = next(
+            (page_connection for page_connection in same if not page_connection.is_answering),
+            next(iter(same)),
+        )
+        self.release_connection(oldest)
+        oldest.drop_connection()
 
 
 class PageServer(uvicorn.Server):
@@ -203,7 +208,7 @@ class PageServer(uvicorn.Server):
         self.servers = []  # uvicorn's own, which accept in loops that we cannot bound
         for listening in sockets or ():
             listening.setblocking(False)
-            self._accepting.append(asyncio.ensure_future(self._accept(listening)))
+            self._accepting.append(asyncio.ensure_future(self._accept_connections(listening)))
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -212,7 +217,7 @@ class PageServer(uvicorn.Server):
         await asyncio.gather(*self._accepting, return_exceptions=True)
         await super().shutdown(sockets)
 
-    async def _accept(self, listening: socket.socket) -> None:
+    async def _accept_connections(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await self.pool.wait_for_room()

@@ -35,7 +35,7 @@ OUT = "~out"  # after the name of a field: its ways out, where they have a box e
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FormField:
     """One field of a form. `name` is its name in the form, `options` (label, value) of a choice;
     of `rows` each part is a row. `ways_out` (label, value) are shown apart. An object with
     `has_declined` holds a field `declined`, which is a way out of the whole of it."""
@@ -51,7 +51,7 @@ class Field:
     whole: bool = False
     longest: int | None = None
     shortest: int | None = None
-    parts: tuple[Field, ...] = ()
+    parts: tuple[FormField, ...] = ()
     ways_out: tuple[tuple[str, JsonValue], ...] = ()
     has_declined: bool = False
 
@@ -61,21 +61,21 @@ def ways_out(*values: JsonValue) -> tuple[tuple[str, JsonValue], ...]:
     return tuple((WAY_LABELS[str(value)], value) for value in values)
 
 
-def form_of(schema: Schema) -> Field:
+def form_of(schema: Schema) -> FormField:
     """The form of a schema."""
     defs = schema.get("$defs")
-    return _field("a", "", schema, defs if isinstance(defs, dict) else {}, True)
+    return _build_field("a", "", schema, defs if isinstance(defs, dict) else {}, True)
 
 
-def answer_of(form: Field, sent: Mapping[str, Sequence[str]]) -> JsonValue:
+def answer_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
     """The JSON value that was filled in. Raises ValueError naming the field that makes no sense."""
-    found = _value(form, sent)
+    found = _field_value(form, sent)
     if isinstance(found, _Nothing):
         return {} if form.kind == "object" else None
     return found
 
 
-def way_out_of(form: Field, sent: Mapping[str, Sequence[str]]) -> JsonValue:
+def way_out_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
     """The way out of the whole form that was taken, or None. Raises ValueError where an answer was
     given as well."""
     if not (taken := _ways_taken(form, sent)):
@@ -101,11 +101,11 @@ def _is_answer(name: str) -> bool:
 def problem_with(value: JsonValue, schema: Schema) -> str:
     """What a value lacks, in words for the person; empty where it fits the schema."""
     checker = jsonschema.Draft202012Validator(dict(schema))
-    error = next(iter(sorted(checker.iter_errors(value), key=lambda e: len(e.path))), None)
+    error = next(iter(sorted(checker.iter_errors(value), key=lambda entry: len(entry.path))), None)
     if error is None:
         return ""
     missing = error.validator == "required"
-    lacking = [k for k in error.validator_value if k not in error.instance] if missing else []
+    lacking = [key for key in error.validator_value if key not in error.instance] if missing else []
     path = [p for p in (*error.path, *lacking[:1]) if isinstance(p, str)]
     where = " › ".join(map(label_of, path))
     what = _PROBLEMS.get(str(error.validator), "this does not fit").format(error.validator_value)
@@ -135,36 +135,36 @@ def label_of(key: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _field(
+def _build_field(
     name: str,
     key: str,
     schema: Schema,
     defs: Mapping[str, JsonValue],
     required: bool,
     depth: int = 0,
-) -> Field:
-    schema, ways = _resolved(schema, defs)
+) -> FormField:
+    schema, ways = _resolve_schema(schema, defs)
     label = label_of(key)
     about = str(schema.get("description") or "") if key else ""
-    options = _options(schema)
+    options = _field_options(schema)
     if options:
         ways = (*(value for _, value in options if _is_way_out(value)), *ways)
         listed = tuple(option for option in options if not _is_way_out(option[1]))
-        out = _labelled(ways, DECLINED, required)
-        return Field(name, "choice", label, about, required, listed, ways_out=out)
-    out = _labelled(ways, CANNOT_SAY, required)
+        out = _label_ways_out(ways, DECLINED, required)
+        return FormField(name, "choice", label, about, required, listed, ways_out=out)
+    out = _label_ways_out(ways, CANNOT_SAY, required)
     kind = schema.get("type")
     if kind == "boolean":
-        return Field(name, "choice", label, about, required, YES_NO, ways_out=out)
+        return FormField(name, "choice", label, about, required, YES_NO, ways_out=out)
     if kind in ("integer", "number"):
-        low, high = _figure(schema, "minimum"), _figure(schema, "maximum")
+        low, high = _number_limit(schema, "minimum"), _number_limit(schema, "maximum")
         whole = kind == "integer"
-        return Field(
+        return FormField(
             name, "number", label, about, required, low=low, high=high, whole=whole, ways_out=out
         )
     if kind == "string":
-        longest, shortest = _figure(schema, "maxLength"), _figure(schema, "minLength")
-        return Field(
+        longest, shortest = _number_limit(schema, "maxLength"), _number_limit(schema, "minLength")
+        return FormField(
             name,
             "text",
             label,
@@ -179,55 +179,59 @@ def _field(
         needed = schema.get("required")
         must = needed if isinstance(needed, list) else []
         parts = tuple(
-            _field(f"{name}.{k}", k, s, defs, k in must, depth + 1)
-            for k, s in properties.items()
-            if isinstance(s, dict) and not _is_declined(k, s)
+            _build_field(f"{name}.{key}", key, s, defs, key in must, depth + 1)
+            for key, s in properties.items()
+            if isinstance(s, dict) and not _is_declined(key, s)
         )
-        has_declined = any(_is_declined(k, s) for k, s in properties.items())
-        return Field(
+        has_declined = any(_is_declined(key, s) for key, s in properties.items())
+        return FormField(
             name, "object", label, about, required, parts=parts,
             ways_out=((DECLINES_ALL, DECLINED),) if has_declined else (), has_declined=has_declined,
         )  # fmt: skip
     if kind == "array" and depth < DEEPEST:
-        return _list(Field(name, "lines", label, about, required), schema, defs, depth)
-    return Field(name, "json", label, about, required)
+        return _list_field(FormField(name, "lines", label, about, required), schema, defs, depth)
+    return FormField(name, "json", label, about, required)
 
 
-def _list(plain: Field, schema: Schema, defs: Mapping[str, JsonValue], depth: int) -> Field:
+def _list_field(
+    plain: FormField, schema: Schema, defs: Mapping[str, JsonValue], depth: int
+) -> FormField:
     given = schema.get("items")
-    items, _ = _resolved(given if isinstance(given, dict) else {}, defs)
+    items, _ = _resolve_schema(given if isinstance(given, dict) else {}, defs)
     name, label, about, required = plain.name, plain.label, plain.help, plain.required
-    options = _options(items)
+    options = _field_options(items)
     if options:
-        return Field(name, "several", label, about, required, options)
+        return FormField(name, "several", label, about, required, options)
     if items.get("type") in ("integer", "number"):
-        return Field(name, "figures", label, about, required)
+        return FormField(name, "figures", label, about, required)
     if isinstance(items.get("properties"), dict):
-        most = _figure(schema, "maxItems")
+        most = _number_limit(schema, "maxItems")
         rows = min(ROWS, ROWS if most is None else int(most))
-        parts = tuple(_field(f"{name}.{n}", "", items, defs, False, depth + 1) for n in range(rows))
-        return Field(name, "rows", label, about, required, parts=parts)
+        parts = tuple(
+            _build_field(f"{name}.{n}", "", items, defs, False, depth + 1) for n in range(rows)
+        )
+        return FormField(name, "rows", label, about, required, parts=parts)
     if items.get("type") == "string":
         return plain
-    return Field(name, "json", label, about, required)
+    return FormField(name, "json", label, about, required)
 
 
-def _resolved(
+def _resolve_schema(
     schema: Schema, defs: Mapping[str, JsonValue]
 ) -> tuple[Schema, tuple[JsonValue, ...]]:
     """A schema without a reference and without the ways out beside it (null is one), and these."""
     reference = schema.get("$ref")
     if isinstance(reference, str):
         found = defs.get(reference.rpartition("/")[2])
-        own = {k: v for k, v in schema.items() if k != "$ref"}
-        return _resolved({**found, **own}, defs) if isinstance(found, dict) else (own, ())
+        own = {key: value for key, value in schema.items() if key != "$ref"}
+        return _resolve_schema({**found, **own}, defs) if isinstance(found, dict) else (own, ())
     either = schema.get("anyOf") or schema.get("oneOf")
     if isinstance(either, list):
         listed = [s for s in either if isinstance(s, dict)]
         ways = [way for s in listed for way in _only_ways_out(s)]
         real = [s for s in listed if not _only_ways_out(s)]
         if len(real) == 1:
-            inner, more = _resolved({**schema, "anyOf": None, "oneOf": None, **real[0]}, defs)
+            inner, more = _resolve_schema({**schema, "anyOf": None, "oneOf": None, **real[0]}, defs)
             return inner, (*ways, *more)
     return schema, ()
 
@@ -240,11 +244,11 @@ def _only_ways_out(schema: Schema) -> tuple[JsonValue, ...]:
     """The values of a schema that allows nothing but ways out; else none."""
     if schema.get("type") == "null":
         return (None,)
-    values = tuple(value for _, value in _options(schema))
+    values = tuple(value for _, value in _field_options(schema))
     return values if all(map(_is_way_out, values)) else ()
 
 
-def _labelled(
+def _label_ways_out(
     ways: Sequence[JsonValue], null: str, required: bool
 ) -> tuple[tuple[str, JsonValue], ...]:
     """Ways out with their labels; `null` is what null means. What may be left blank needs none."""
@@ -260,14 +264,16 @@ def _is_declined(key: str, schema: JsonValue) -> bool:
     return key == DECLINED and isinstance(schema, dict) and schema.get("type") == "boolean"
 
 
-def _options(schema: Schema) -> tuple[tuple[str, JsonValue], ...]:
+def _field_options(schema: Schema) -> tuple[tuple[str, JsonValue], ...]:
     listed = schema.get("enum")
     if isinstance(listed, list):
-        return tuple((WAY_LABELS.get(str(v), str(v).replace("_", " ")), v) for v in listed)
+        return tuple(
+            (WAY_LABELS.get(str(value), str(value).replace("_", " ")), value) for value in listed
+        )
     return ((str(schema["const"]), schema["const"]),) if "const" in schema else ()
 
 
-def _figure(schema: Schema, key: str) -> float | None:
+def _number_limit(schema: Schema, key: str) -> float | None:
     found = schema.get(key)
     return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
 
@@ -279,16 +285,16 @@ class _Nothing:
 NOTHING = _Nothing()
 
 
-def _ways_taken(field: Field, sent: Mapping[str, Sequence[str]]) -> list[JsonValue]:
+def _ways_taken(field: FormField, sent: Mapping[str, Sequence[str]]) -> list[JsonValue]:
     """The ways out of a field that were taken, at most one where they are of one group."""
     name = field.name if field.kind == "choice" else field.name + OUT
     taken = [text for text in sent.get(name, ()) if text.startswith("~")]
     return [value for n, (_, value) in enumerate(field.ways_out) if f"~{n}" in taken]
 
 
-def _value(field: Field, sent: Mapping[str, Sequence[str]]) -> JsonValue | _Nothing:
+def _field_value(field: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue | _Nothing:
     """What was filled in, or that nothing was."""
-    texts = [t.strip() for t in sent.get(field.name, ())]
+    texts = [text.strip() for text in sent.get(field.name, ())]
     text = texts[0] if texts else ""
     ways = _ways_taken(field, sent)
     if ways and not field.has_declined:
@@ -297,32 +303,35 @@ def _value(field: Field, sent: Mapping[str, Sequence[str]]) -> JsonValue | _Noth
         return ways[0]
     match field.kind:
         case "object":
-            found = {p.name.rpartition(".")[2]: _value(p, sent) for p in field.parts}
-            own = {k: v for k, v in found.items() if not isinstance(v, _Nothing)}
-            blank = not ways and all(v in ("", [], {}) for v in own.values())
+            found = {
+                form_field.name.rpartition(".")[2]: _field_value(form_field, sent)
+                for form_field in field.parts
+            }
+            own = {key: value for key, value in found.items() if not isinstance(value, _Nothing)}
+            blank = not ways and all(value in ("", [], {}) for value in own.values())
             if blank and not field.required:
                 return NOTHING
             return {DECLINED: bool(ways), **own} if field.has_declined else own
         case "rows":
-            rows = (_value(p, sent) for p in field.parts)
+            rows = (_field_value(form_field, sent) for form_field in field.parts)
             return [row for row in rows if not isinstance(row, _Nothing)]
         case "choice":
-            return _picked(field, text) if text else NOTHING
+            return _picked_option(field, text) if text else NOTHING
         case "several":
-            return [_picked(field, t) for t in texts if t]
+            return [_picked_option(field, text) for text in texts if text]
         case "number":
-            return _number(field, text) if text else NOTHING
+            return _parse_number(field, text) if text else NOTHING
         case "lines":
             return [line.strip() for line in text.splitlines() if line.strip()]
         case "figures":
-            return [_number(field, word) for word in text.replace(",", " ").split()]
+            return [_parse_number(field, word) for word in text.replace(",", " ").split()]
         case "json":
-            return _json(field, text) if text else NOTHING
+            return _parse_json(field, text) if text else NOTHING
         case "text":
             return text if text or field.required else NOTHING
 
 
-def _picked(field: Field, text: str) -> JsonValue:
+def _picked_option(field: FormField, text: str) -> JsonValue:
     """Options are sent by their number: what a page shows may differ from them in characters that
     cannot be seen."""
     if text.isdigit() and int(text) < len(field.options):
@@ -330,7 +339,7 @@ def _picked(field: Field, text: str) -> JsonValue:
     raise ValueError(f"{field.label}: please choose one of the options.".removeprefix(": "))
 
 
-def _number(field: Field, text: str) -> int | float:
+def _parse_number(field: FormField, text: str) -> int | float:
     try:
         value = float(text)
     except ValueError:
@@ -340,7 +349,7 @@ def _number(field: Field, text: str) -> int | float:
     return int(value) if value.is_integer() else value
 
 
-def _json(field: Field, text: str) -> JsonValue:
+def _parse_json(field: FormField, text: str) -> JsonValue:
     try:
         found: JsonValue = json.loads(text)
     except ValueError:

@@ -9,39 +9,39 @@ from pathlib import Path
 from markupsafe import Markup
 
 from folkmoot.engine.session.folder_access import is_held
-from folkmoot.engine.study.study import study_of_run
+from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.errors import FolkmootError
-from folkmoot.report.document.document import Document, document
-from folkmoot.report.document.front import lanes, question_of
-from folkmoot.report.document.html import prose, write_page
+from folkmoot.report.document.document import Document, build_document
+from folkmoot.report.document.front import design_lanes, question_of
+from folkmoot.report.document.html import format_prose, write_page
 from folkmoot.storage.json_files import write_text
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.overview import FINDINGS, title_of
-from folkmoot.view.site import environment
+from folkmoot.view.site import template_environment
 
 
 def make(run: RunFolder, folder: Path) -> None:
     """Write the overview of a run into a folder; its report too, where there are tables. Those of
     a run that is being written are left alone: some are there and some are not."""
     content: Document | None = None
-    if run.tables() and not is_held(run.path):
-        content = document(run)
+    if run.table_names() and not is_held(run.path):
+        content = build_document(run)
         write_page(content, folder)
     at = content.front if content else None
     question = at.question if at else question_of(run.config)
-    env = environment()
-    env.filters["prose"] = prose
-    env.filters["drawing"] = drawing
+    env = template_environment()
+    env.filters["prose"] = format_prose
+    env.filters["drawing"] = draw_chart
     page = env.get_template("findings.html.j2").render(
         doc=content,
         question=question if title_of(run.config) != question else "",
-        lanes=(design := at.lanes if at else tuple(lanes(run, study_of_run(run)))),
+        lanes=(design := at.lanes if at else tuple(design_lanes(run, find_study_of_run(run)))),
         seen=any(lane.steps for lane in design),
     )
     write_text(folder / FINDINGS, page)
 
 
-def drawing(svg: str) -> Markup:
+def draw_chart(svg: str) -> Markup:
     """A chart of ours without styles of its own, which the pages' policy forbids."""
     sized = re.sub(r' style="max-width:(\d+)px"', r' width="\1"', svg, count=1)
     return Markup(re.sub(r' style="[^"]*"', "", sized))

@@ -15,18 +15,18 @@ from pathlib import Path
 from folkmoot.engine.session.folder_access import is_held
 from folkmoot.errors import InputError
 from folkmoot.report.document.front import question_of
-from folkmoot.storage.amendments import AMENDMENTS
+from folkmoot.storage.amendments import AMENDMENTS_FILE
 from folkmoot.storage.json_files import write_text
-from folkmoot.storage.run_folder import MANIFEST, PLAN, TABLES, cache_of
-from folkmoot.view.people import stamp
+from folkmoot.storage.run_folder import MANIFEST, PLAN, TABLES, cache_folder
+from folkmoot.view.people import file_stamp
 
 FINDINGS = "findings.html"
 MADE = "made"  # of what state of the run
 
 
-def made_of(run: Path) -> Path:
-    """The cache of a run (see `cache_of`), made where it is not there yet."""
-    folder = cache_of(run)
+def open_overview_cache(run: Path) -> Path:
+    """The cache of a run (see `cache_folder`), made where it is not there yet."""
+    folder = cache_folder(run)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
@@ -43,12 +43,12 @@ class Overviews:
         self._one = asyncio.Lock()
         self._wanted: dict[Path, asyncio.Task[Path]] = {}
 
-    async def within(self, run: Path, seconds: float) -> Path | None:
-        """What `of` gives, or None where it takes longer; it is made meanwhile, for who asks again.
-        Raises InputError as `of` does."""
+    async def overview_within(self, run: Path, seconds: float) -> Path | None:
+        """What `get` gives, or None where it takes longer; it is made meanwhile, for who asks
+        again. Raises InputError as `get` does."""
         task = self._wanted.get(run)
         if task is None:
-            task = self._wanted[run] = asyncio.ensure_future(self.of(run))
+            task = self._wanted[run] = asyncio.ensure_future(self.get(run))
             task.add_done_callback(_note_error)
         await asyncio.wait({task}, timeout=seconds)
         if not task.done():
@@ -56,17 +56,19 @@ class Overviews:
         self._wanted.pop(run, None)  # the next one looks again whether the run has changed
         return task.result()
 
-    async def of(self, run: Path) -> Path:
+    async def get(self, run: Path) -> Path:
         """The folder in which `findings.html` and, where there is something to report,
         `report.html` lie. Raises InputError that says why they could not be made."""
-        folder = made_of(run)
+        folder = open_overview_cache(run)
         async with self._one:
             made = folder / MADE
-            while (state := _state(run)) != (made.read_text("utf-8") if made.exists() else None):
+            while (state := _run_state(run)) != (
+                made.read_text("utf-8") if made.exists() else None
+            ):
                 try:
-                    await _make(run, folder)
+                    await _make_overview(run, folder)
                 except InputError:
-                    if _state(run) == state:
+                    if _run_state(run) == state:
                         raise
                 else:  # where the run was written to meanwhile, it is made again
                     write_text(made, state)
@@ -79,7 +81,7 @@ def _note_error(task: asyncio.Task[Path]) -> None:
         task.exception()
 
 
-async def _make(run: Path, folder: Path) -> None:
+async def _make_overview(run: Path, folder: Path) -> None:
     # -P: no module of the current folder, which a stranger may have sent.
     words = (sys.executable, "-P", "-m", "folkmoot.view.making", str(run.resolve()), str(folder))
     process = await asyncio.create_subprocess_exec(
@@ -96,9 +98,9 @@ async def _make(run: Path, folder: Path) -> None:
         raise InputError(f"the findings could not be computed: {''.join(last)}")
 
 
-def _state(run: Path) -> str:
+def _run_state(run: Path) -> str:
     """What must be the same for a cached overview to be of the run as it is."""
     parts = [version("folkmoot"), "being written" if is_held(run) else ""]
-    for name in (PLAN, MANIFEST, AMENDMENTS, TABLES):
-        parts.append(f"{name} {stamp(run / name)}")
+    for name in (PLAN, MANIFEST, AMENDMENTS_FILE, TABLES):
+        parts.append(f"{name} {file_stamp(run / name)}")
     return "\n".join(parts)

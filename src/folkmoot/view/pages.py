@@ -33,7 +33,7 @@ from starlette.routing import Route
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.session.folder_access import is_held, open_run
 from folkmoot.errors import InputError, StorageError
-from folkmoot.storage.amendments import AMENDMENTS
+from folkmoot.storage.amendments import AMENDMENTS_FILE
 from folkmoot.storage.run_folder import (
     CODEBOOK,
     JOURNAL,
@@ -43,17 +43,17 @@ from folkmoot.storage.run_folder import (
     PEOPLE,
     PLAN,
     SEATS,
-    STUDY_FILE,
+    STUDY_FILE_NAME,
     TABLES,
     RunFolder,
     RunSoFar,
 )
 from folkmoot.storage.table_buffer import ROWS
 from folkmoot.view.overview import FINDINGS, Overviews, title_of
-from folkmoot.view.people import journal_of, names_in, stamp, table_of
-from folkmoot.view.person import person
-from folkmoot.view.rooms import in_room, room_columns, rooms
-from folkmoot.view.run_list import Shelf, standing
+from folkmoot.view.people import file_stamp, journal_of, names_in, table_of
+from folkmoot.view.person import find_person
+from folkmoot.view.rooms import find_rooms, in_room, room_columns
+from folkmoot.view.run_list import Shelf, run_standing
 from folkmoot.view.search import PER_PAGE, Searches
 from folkmoot.view.site import (
     UNREADABLE,
@@ -61,13 +61,13 @@ from folkmoot.view.site import (
     answer_poll,
     answer_unchanged,
     draw_live_part,
-    environment,
     is_shown,
     keep_if_unreadable,
-    page,
+    render_page,
     tag_of,
+    template_environment,
 )
-from folkmoot.view.talk import base_of, drawer, said
+from folkmoot.view.talk import base_of, call_drawer, replies_at
 
 PATIENCE_SECONDS = 0.5  # for what takes its time, before the page asks again later
 MAX_ZIP_IN_MEMORY = 20_000_000  # bytes; a larger archive is made on the disk
@@ -82,7 +82,7 @@ STEP = 100  # participants a page
 FEW_COLUMNS = 10  # of the table of participants, unless all are wanted
 NEVER_SHOWN = (SEATS, PEOPLE)  # links and names of the people who took part
 ENGINES_FILES = (
-    *(STUDY_FILE, PLAN, MANIFEST, JOURNAL, CODEBOOK, AMENDMENTS, LOG, LOG_LINES),
+    *(STUDY_FILE_NAME, PLAN, MANIFEST, JOURNAL, CODEBOOK, AMENDMENTS_FILE, LOG, LOG_LINES),
     *(REPORT, "report.pdf"),
 )
 
@@ -95,56 +95,58 @@ class Reader:
         self.overviews = Overviews()
         self.searches = Searches()
 
-    def routes(self) -> list[Route]:
+    def page_routes(self) -> list[Route]:
         """Address → page."""
         of_run: dict[str, Callable[[Request], object]] = {
-            "": _steady(self.run),
+            "": _retry_while_running(self.run),
             "live": keep_if_unreadable(self.live_run),
-            "findings": self.findings,
-            "report": self.report,
-            "file": _steady(self.file),
-            "zip": _steady(self.zip),
-            "people": _steady(self.people),
-            "person": _steady(self.person),
-            "rooms": _steady(self.rooms),
-            "room": _steady(self.room),
+            "findings": self.findings_page,
+            "report": self.report_page,
+            "file": _retry_while_running(self.download_run_file),
+            "zip": _retry_while_running(self.zip),
+            "people": _retry_while_running(self.people),
+            "person": _retry_while_running(self.person_page),
+            "rooms": _retry_while_running(self.rooms_page),
+            "room": _retry_while_running(self.room_page),
             "room/live": keep_if_unreadable(self.live_room),
-            "said": _steady(self.said),
-            "call": _steady(self.call),
-            "search": _steady(self.search),
+            "said": _retry_while_running(self.utterance_page),
+            "call": _retry_while_running(self.call),
+            "search": _retry_while_running(self.search_page),
         }
         return [
-            Route("/", _steady(self.runs)),
+            Route("/", _retry_while_running(self.runs_page)),
             Route("/live", keep_if_unreadable(self.live_runs)),
-            Route("/beside", _steady(self.beside)),
-            Route("/search", _steady(self.search_all)),
+            Route("/beside", _retry_while_running(self.comparison_page)),
+            Route("/search", _retry_while_running(self.search_all)),
             *(Route(f"/run/{{name:path}}/-/{path}", way) for path, way in of_run.items()),
         ]
 
     # --- all runs ------------------------------------------------------------------------------
 
-    def runs(self, _request: Request) -> Response:
+    def runs_page(self, _request: Request) -> Response:
         if self.shelf.one:
-            return RedirectResponse(_base(self.shelf.names()[0]) + "/", 303)
-        return page("runs.html.j2", {"part": self._runs(), "root": str(self.shelf.root)})
+            return RedirectResponse(_base_address(self.shelf.run_names()[0]) + "/", 303)
+        return render_page(
+            "runs.html.j2", {"part": self._runs_part(), "root": str(self.shelf.root)}
+        )
 
     def live_runs(self, request: Request) -> Response:
         """The table of runs, where it has changed."""
-        return answer_poll(request, self._runs())
+        return answer_poll(request, self._runs_part())
 
-    def _runs(self) -> LivePart:
-        return draw_live_part("_runs.html.j2", {"runs": self.shelf.standings()})
+    def _runs_part(self) -> LivePart:
+        return draw_live_part("_runs.html.j2", {"runs": self.shelf.list_standings()})
 
     # --- one run -------------------------------------------------------------------------------
 
     def run(self, request: Request) -> Response:
-        return page("run.html.j2", self.describe_run(request))
+        return render_page("run.html.j2", self.describe_run(request))
 
     def describe_run(self, request: Request) -> dict[str, object]:
         """What the first page of a run shows."""
-        run, shown = self._run(request, "")
-        study = run.path / STUDY_FILE
-        sealed, config = _tried(lambda: run.plan), _tried(lambda: run.config)
+        run, shown = self._resolve_run(request, "")
+        study = run.path / STUDY_FILE_NAME
+        sealed, config = _read_or_empty(lambda: run.plan), _read_or_empty(lambda: run.config)
         parts = sealed.get("sealed", {})
         return {
             **shown,
@@ -153,48 +155,48 @@ class Reader:
             "study": study.read_text("utf-8", "replace") if study.is_file() else "",
             "started": str(sealed.get("started_at", ""))[:16].replace("T", " "),
             "sealed": [(name, part["hash"]) for name, part in parts.items()],
-            "files": [(n, _size(run.path / n)) for n in downloads(run)],
+            "files": [(name, _format_size(run.path / name)) for name in downloadable_files(run)],
         }
 
     def live_run(self, request: Request) -> Response:
         """How far a run is, where that has changed."""
-        run, _ = self._run(request, "")
-        now = standing(run.path, request.path_params["name"])
+        run, _ = self._resolve_run(request, "")
+        now = run_standing(run.path, request.path_params["name"])
         part = draw_live_part("_progress.html.j2", {"r": now})
         return answer_poll(request, part, is_last=not now.running)
 
-    async def findings(self, request: Request) -> Response:
+    async def findings_page(self, request: Request) -> Response:
         """The overview that takes its time, for a page that is there already and asks again."""
-        run, shown = await run_in_threadpool(self._run, request, "")
+        run, shown = await run_in_threadpool(self._resolve_run, request, "")
         is_part = bool(request.headers.get("hx-request"))
         try:
-            made = await self.overviews.within(run.path, PATIENCE_SECONDS)
+            made = await self.overviews.overview_within(run.path, PATIENCE_SECONDS)
             if made is None:
                 template = "_waiting.html.j2" if is_part else "waiting.html.j2"
-                return page(template, {**shown, "what": "the findings"})
+                return render_page(template, {**shown, "what": "the findings"})
             content = (made / FINDINGS).read_text("utf-8")
         except InputError as error:  # the rest of the page is there, and stays
             content = str(Markup('<p class="alarm">{}</p>').format(error))
         if is_part:
             return HTMLResponse(content)
-        return page("whole.html.j2", {**shown, "content": Markup(content)})
+        return render_page("whole.html.j2", {**shown, "content": Markup(content)})
 
-    async def report(self, request: Request) -> Response:
-        run, shown = await run_in_threadpool(self._run, request, "report")
-        if isinstance(run, RunSoFar) or not await run_in_threadpool(run.tables):
+    async def report_page(self, request: Request) -> Response:
+        run, shown = await run_in_threadpool(self._resolve_run, request, "report")
+        if isinstance(run, RunSoFar) or not await run_in_threadpool(run.table_names):
             none = Markup('<p class="lead">There is nothing to report yet.</p>')
-            return page("whole.html.j2", {**shown, "content": none})
-        made = await self.overviews.within(run.path, PATIENCE_SECONDS)
+            return render_page("whole.html.j2", {**shown, "content": none})
+        made = await self.overviews.overview_within(run.path, PATIENCE_SECONDS)
         if made is None:
-            return page("waiting.html.j2", {**shown, "what": "the report"})
+            return render_page("waiting.html.j2", {**shown, "what": "the report"})
         path = made / REPORT
         return HTMLResponse(path.read_bytes(), headers={"Content-Security-Policy": REPORT_POLICY})
 
-    def file(self, request: Request) -> Response:
+    def download_run_file(self, request: Request) -> Response:
         """A file of the run, to be saved: one of those that the run wrote, and no other."""
-        run, _ = self._run(request, "")
+        run, _ = self._resolve_run(request, "")
         name = request.query_params.get("name", "")
-        known = name in downloads(run)
+        known = name in downloadable_files(run)
         path = (run.path / name).resolve() if known else run.path
         if not (path.is_file() and path.is_relative_to(run.path.resolve())):
             raise HTTPException(404, f"There is no file {name} in {run.id}.")
@@ -202,11 +204,11 @@ class Reader:
 
     def zip(self, request: Request) -> Response:
         """All files of the run that may be saved, in one archive."""
-        run, _ = self._run(request, "")
+        run, _ = self._resolve_run(request, "")
         here = run.path.resolve()
         archive = SpooledTemporaryFile(max_size=MAX_ZIP_IN_MEMORY)  # noqa: SIM115
         with ZipFile(archive, "w", ZIP_DEFLATED) as written:
-            for name in downloads(run):
+            for name in downloadable_files(run):
                 if (run.path / name).resolve().is_relative_to(here):
                     written.write(run.path / name, f"{run.path.name}/{name}")
         archive.seek(0)
@@ -221,163 +223,177 @@ class Reader:
     # --- who took part, and what was said -----------------------------------------------------
 
     def people(self, request: Request) -> Response:
-        run, shown = self._run(request, "people")
+        run, shown = self._resolve_run(request, "people")
         asked = request.query_params
         query, sort = asked.get("q", ""), asked.get("sort", "")
-        found = table_of(run, query, sort, _from(asked.get("start")), STEP)
+        found = table_of(run, query, sort, _parse_start(asked.get("start")), STEP)
         wide = "wide" in asked
         columns = found.columns if wide else found.columns[:FEW_COLUMNS]
-        rows = [(key, [row[c] for c in columns]) for key, row in found.rows]
+        rows = [(key, [row[column] for column in columns]) for key, row in found.rows]
         more = 0 if wide else len(found.columns) - len(columns)
-        return page(
+        return render_page(
             "people.html.j2",
             {**shown, "query": query, "sort": sort, "by": sort.removeprefix("-"),
              "down": sort.startswith("-"), "columns": columns, "rows": rows, "more": more,
              "total": found.total, "all": found.all, "levels": found.levels, "step": STEP,
              "others": found.others,
-             "start": _from(asked.get("start")), "wide": "&wide=1" if wide else ""},
+             "start": _parse_start(asked.get("start")), "wide": "&wide=1" if wide else ""},
         )  # fmt: skip
 
-    def person(self, request: Request) -> Response:
-        run, shown = self._run(request, "people")
-        found = person(run, request.query_params.get("id", ""))
-        return page("person.html.j2", {**shown, "p": found, "others": self.shelf.names()})
+    def person_page(self, request: Request) -> Response:
+        run, shown = self._resolve_run(request, "people")
+        found = find_person(run, request.query_params.get("id", ""))
+        return render_page(
+            "person.html.j2", {**shown, "p": found, "others": self.shelf.run_names()}
+        )
 
-    def beside(self, request: Request) -> Response:
+    def comparison_page(self, request: Request) -> Response:
         """Two people, or one in two runs, side by side."""
         asked = request.query_params
         sides = [
-            {"run": name, "base": _base(name), "p": person(self.shelf.run(name), who)}
+            {"run": name, "base": _base_address(name), "p": find_person(self.shelf.run(name), who)}
             for name, who in (
                 (asked.get("a", ""), asked.get("x", "")),
                 (asked.get("b", ""), asked.get("y", "")),
             )
         ]
-        return page("beside.html.j2", {"sides": sides})
+        return render_page("beside.html.j2", {"sides": sides})
 
-    def rooms(self, request: Request) -> Response:
-        run, shown = self._run(request, "rooms")
+    def rooms_page(self, request: Request) -> Response:
+        run, shown = self._resolve_run(request, "rooms")
         columns = room_columns(run)
-        found = rooms(run, columns) if columns else []
+        found = find_rooms(run, columns) if columns else []
         empty = "People of this study talk alone with a moderator: see the participants."
         if isinstance(run, RunSoFar):
             empty = "Nothing has been said in a room yet, or this study has none."
-        return page("rooms.html.j2", {**shown, "columns": columns, "rooms": found, "empty": empty})
+        return render_page(
+            "rooms.html.j2", {**shown, "columns": columns, "rooms": found, "empty": empty}
+        )
 
-    def room(self, request: Request) -> Response:
-        run, shown = self._run(request, "rooms")
+    def room_page(self, request: Request) -> Response:
+        run, shown = self._resolve_run(request, "rooms")
         tag = _tag_of_talk(run)  # looked up first: it is then no newer than what is drawn
-        return page("room.html.j2", {**shown, **_room(run, request), "tag": tag})
+        return render_page("room.html.j2", {**shown, **_room_content(run, request), "tag": tag})
 
     def live_room(self, request: Request) -> Response:
         """The talk of a room, where there is more of it."""
-        run, shown = self._run(request, "rooms")
+        run, shown = self._resolve_run(request, "rooms")
         is_last = not is_held(run.path)  # looked up first: what is drawn is then no older
         now = open_run(run.path)
         try:
             tag = _tag_of_talk(now)
             if is_shown(request, tag) and not is_last:
                 return answer_unchanged(tag)
-            found = {**shown, **_room(now, request)}
+            found = {**shown, **_room_content(now, request)}
         except HTTPException:  # in the middle of a change: the next look will tell
             return Response(status_code=204)
-        html = environment().get_template("_room.html.j2").render(found)
+        html = template_environment().get_template("_room.html.j2").render(found)
         return answer_poll(request, LivePart(Markup(html), tag), is_last=is_last)
 
-    def said(self, request: Request) -> Response:
+    def utterance_page(self, request: Request) -> Response:
         """An utterance by its address: a link to it can be pasted anywhere."""
-        run, shown = self._run(request, "said")
+        run, shown = self._resolve_run(request, "said")
         address = request.query_params.get("at", "")
-        with _journal(run) as journal:
-            call = drawer(run, journal, address)
+        with _open_journal(run) as journal:
+            call = call_drawer(run, journal, address)
             if call is None:
                 raise HTTPException(404, f"Nothing was asked at {address} in {run.id}.")
             scope = call.address.rpartition("/")[0]
-            near = journal.below(scope) if scope else [call.address]
-            around = said(run, journal, [a for a in near if base_of(a) == a])
-        at = next(n for n, s in enumerate(around) if s.address == call.address)
+            near = journal.addresses_in_scope(scope) if scope else [call.address]
+            around = replies_at(
+                run, journal, [address for address in near if base_of(address) == address]
+            )
+        at = next(n for n, reply_view in enumerate(around) if reply_view.address == call.address)
         around = around[max(0, at - AROUND) : at + AROUND + 1]
-        return page("said.html.j2", {**shown, "call": call, "around": around})
+        return render_page("said.html.j2", {**shown, "call": call, "around": around})
 
     def call(self, request: Request) -> Response:
         """The drawer of an utterance: prompt, reply, parse step, tries, tokens, cost, latency."""
-        run, shown = self._run(request, "")
-        with _journal(run) as journal:
-            found = drawer(run, journal, request.query_params.get("at", ""))
+        run, shown = self._resolve_run(request, "")
+        with _open_journal(run) as journal:
+            found = call_drawer(run, journal, request.query_params.get("at", ""))
         if found is None:
             raise HTTPException(404, "Nothing was asked there.")
-        return page("_call.html.j2", {**shown, "call": found})
+        return render_page("_call.html.j2", {**shown, "call": found})
 
-    def search(self, request: Request) -> Response:
-        run, shown = self._run(request, "search")
-        query, start = request.query_params.get("q", ""), _from(request.query_params.get("start"))
-        found = self.searches.find(run, query, start)
-        return page(
+    def search_page(self, request: Request) -> Response:
+        run, shown = self._resolve_run(request, "search")
+        query, start = (
+            request.query_params.get("q", ""),
+            _parse_start(request.query_params.get("start")),
+        )
+        found = self.searches.find_replies(run, query, start)
+        return render_page(
             "search.html.j2",
             {**shown, "find": query, "found": found, "start": start, "step": PER_PAGE},
         )
 
     def search_all(self, request: Request) -> Response:
         """Search in all runs, as many of them as a page has time for."""
-        query, start = request.query_params.get("q", ""), _from(request.query_params.get("start"))
-        names = self.shelf.names()
+        query, start = (
+            request.query_params.get("q", ""),
+            _parse_start(request.query_params.get("start")),
+        )
+        names = self.shelf.run_names()
         waiting = [(name, partial(self.shelf.run, name)) for name in names[start:]]
-        found, done = self.searches.everywhere(waiting if query.strip() else (), query)
-        bases = {name: _base(name) for name, _ in found}
-        return page(
+        found, done = self.searches.find_in_runs(waiting if query.strip() else (), query)
+        bases = {name: _base_address(name) for name, _ in found}
+        return render_page(
             "search_all.html.j2",
             {"find": query, "found": found, "bases": bases, "start": start, "all": len(names),
              "upto": start + done if query.strip() else len(names)},
         )  # fmt: skip
 
-    def _run(self, request: Request, tab: str) -> tuple[RunFolder, dict[str, object]]:
+    def _resolve_run(self, request: Request, tab: str) -> tuple[RunFolder, dict[str, object]]:
         """The run that an address names, and what every page of a run shows."""
         name = request.path_params["name"]
         run = self.shelf.run(name)
-        now = standing(run.path, name)
-        return run, {"run": run, "r": now, "name": name, "base": _base(name), "tab": tab,
+        now = run_standing(run.path, name)
+        return run, {"run": run, "r": now, "name": name, "base": _base_address(name), "tab": tab,
                      "tabs": TABS, "mark": now.mark}  # fmt: skip
 
 
-def downloads(run: RunFolder) -> list[str]:
+def downloadable_files(run: RunFolder) -> list[str]:
     """The files of a run that may be saved: those that the engine or the study wrote. Whatever
     else lies in the folder is not for the page."""
-    hashed = _tried(lambda: run.manifest).get("hashes", {})
-    tables = [f"{TABLES}/{name}{kind}" for name in run.tables() for kind in (".csv", ".parquet")]
+    hashed = _read_or_empty(lambda: run.manifest).get("hashes", {})
+    tables = [
+        f"{TABLES}/{name}{kind}" for name in run.table_names() for kind in (".csv", ".parquet")
+    ]
     names = dict.fromkeys((*ENGINES_FILES, *tables, *hashed))
-    return [n for n in names if n not in NEVER_SHOWN and (run.path / n).is_file()]
+    return [name for name in names if name not in NEVER_SHOWN and (run.path / name).is_file()]
 
 
-def _journal(run: RunFolder) -> JournalReader:
+def _open_journal(run: RunFolder) -> JournalReader:
     found = journal_of(run)
     if found is None:
         raise HTTPException(404, f"{run.id} has no journal: nothing has been asked yet.")
     return found
 
 
-def _steady(way: Callable[[Request], object]) -> Callable[[Request], object]:
+def _retry_while_running(way: Callable[[Request], object]) -> Callable[[Request], object]:
     """A page that looks once more where it could not read: a run under way may have replaced a
     file in the middle."""
     if iscoroutinefunction(way):
         return way
 
     @wraps(way)
-    def answered(request: Request) -> object:
+    def answer_request(request: Request) -> object:
         try:
             return way(request)
         except UNREADABLE:
             return way(request)
 
-    return answered
+    return answer_request
 
 
-def _room(run: RunFolder, request: Request) -> dict[str, object]:
+def _room_content(run: RunFolder, request: Request) -> dict[str, object]:
     """What the page of a room shows."""
     key, private = request.query_params.getlist("id"), "private" in request.query_params
     columns = room_columns(run)
     if len(key) != len(columns) or not key:
         raise HTTPException(404, f"There is no such room in {run.id}.")
-    with _journal(run) as journal:
+    with _open_journal(run) as journal:
         lines = in_room(run, journal, columns, key, names_in(run, key))
     heard = [line for line in lines if not line.private]
     if not lines:
@@ -397,11 +413,11 @@ def _room(run: RunFolder, request: Request) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _from(text: str | None) -> int:
+def _parse_start(text: str | None) -> int:
     return int(text) if text and text.isdecimal() and len(text) < 10 else 0
 
 
-def _tried(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _read_or_empty(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What a file of the run holds; nothing where it can't be read, which its standing says."""
     try:
         return read()
@@ -409,11 +425,11 @@ def _tried(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {}
 
 
-def _base(name: str) -> str:
+def _base_address(name: str) -> str:
     return f"/run/{quote(name, errors='replace')}/-"
 
 
-def _size(path: Path) -> str:
+def _format_size(path: Path) -> str:
     size = float(path.stat().st_size)
     for unit in ("bytes", "kB", "MB"):
         if size < 1000:
@@ -424,7 +440,7 @@ def _size(path: Path) -> str:
 
 def _tag_of_talk(run: RunFolder) -> str:
     """The tag of all that was said in a run so far: it costs less than to draw a room."""
-    with _journal(run) as journal:
+    with _open_journal(run) as journal:
         row = journal.last_row()
-    recorded = [stamp(run.path / f"{ROWS}{suffix}") for suffix in ("", "-wal")]
+    recorded = [file_stamp(run.path / f"{ROWS}{suffix}") for suffix in ("", "-wal")]
     return tag_of(row, *recorded, isinstance(run, RunSoFar))

@@ -11,17 +11,26 @@ from typing import NamedTuple
 import polars as pl
 from starlette.exceptions import HTTPException
 
-from folkmoot.engine.journal.journal import name_in
+from folkmoot.engine.journal.journal import unescape_address_part
 from folkmoot.kit.exposure import ExposureRow
-from folkmoot.storage.findings import Cell, Grid
+from folkmoot.storage.findings import ResultTable, TableCell
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.view.people import KEY, LONG, NAMES, frame, journal_of, names_in, people_of, records
-from folkmoot.view.talk import Said, addresses_of, said, said_by_others
+from folkmoot.view.people import (
+    KEY,
+    LONG,
+    NAMES,
+    journal_of,
+    names_in,
+    people_frame,
+    people_of,
+    records_of,
+)
+from folkmoot.view.talk import ReplyView, addresses_of, replies_at, said_by_others
 
 MOST_ROWS = 60  # of another table about one person
 
 
-class Shown(NamedTuple):
+class ShownTexts(NamedTuple):
     """A kind of text at a decision: how many of it stood in the prompt, which, and whether the
     design shows it there (None: it says neither)."""
 
@@ -36,13 +45,13 @@ class Shown(NamedTuple):
         return self.expected is not None and self.expected != bool(self.texts)
 
 
-class Decision(NamedTuple):
+class DecisionView(NamedTuple):
     """A decision, its outcome in words, and what stood in its prompt."""
 
     name: str
     outcome: str
     address: str
-    shown: tuple[Shown, ...]
+    shown: tuple[ShownTexts, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,45 +60,53 @@ class Person:
 
     key: str
     name: str
-    facts: tuple[tuple[str, Cell], ...]
+    facts: tuple[tuple[str, TableCell], ...]
     texts: tuple[tuple[str, str], ...]
-    decisions: tuple[Decision, ...]
-    talk: tuple[Said, ...]
-    records: tuple[tuple[str, Grid, int], ...]  # (table, first rows, all of them)
+    decisions: tuple[DecisionView, ...]
+    talk: tuple[ReplyView, ...]
+    records: tuple[tuple[str, ResultTable, int], ...]  # (table, first rows, all of them)
 
 
-def person(run: RunFolder, key: str) -> Person:
+def find_person(run: RunFolder, key: str) -> Person:
     """One of the people by the key of the table. Raises HTTPException (404) for nobody."""
     people = people_of(run)
-    everybody = frame(run, people)
+    everybody = people_frame(run, people)
     rows = everybody.filter(pl.col(KEY) == key).head(1).collect().to_dicts()
     if not rows and "/" not in key:  # an id without its conversation, where one has it
-        named = everybody.filter(pl.col(people.id).cast(pl.String) == name_in(key))
+        named = everybody.filter(pl.col(people.id).cast(pl.String) == unescape_address_part(key))
         rows = named.head(2).collect().to_dicts()
         rows, key = (rows, str(rows[0][KEY])) if len(rows) == 1 else ([], key)
-    parts = [name_in(part) for part in key.split("/")]
-    row = {k: v for k, v in rows[0].items() if k != KEY} if rows else {}
-    name = next((str(row[c]) for c in NAMES if row.get(c)), parts[-1])
+    parts = [unescape_address_part(part) for part in key.split("/")]
+    row = {key: value for key, value in rows[0].items() if key != KEY} if rows else {}
+    name = next((str(row[name]) for name in NAMES if row.get(name)), parts[-1])
     names = names_in(run, parts[:-1]) if len(parts) > 1 else {parts[-1]: name}
-    talk: list[Said] = []
+    talk: list[ReplyView] = []
     if (opened := journal_of(run)) is not None:
         with opened as journal:
             addresses = addresses_of(journal, parts[:-1], parts[-1])
-            talk = said(run, journal, addresses, who=parts, names=names)
+            talk = replies_at(run, journal, addresses, who=parts, names=names)
             within = dict(zip(people.within, parts[:-1], strict=False))
             talk += said_by_others(run, journal, parts, within, names)
             talk.sort(key=lambda reply: reply.at)
     if not rows and not talk:
         raise HTTPException(404, f"There is nobody called {key} in {run.id}.")
-    about = records(run, people, parts) if rows and people.table else ()
+    about = records_of(run, people, parts) if rows and people.table else ()
     return Person(
         key,
         name,
-        tuple((k, v) for k, v in row.items() if v not in (None, name) and not _is_long(v)),
-        tuple((k, _listed(v)) for k, v in sorted(row.items(), key=_persona_first) if _is_long(v)),
-        tuple(_decisions(run, talk)),
+        tuple(
+            (key, value)
+            for key, value in row.items()
+            if value not in (None, name) and not _is_long(value)
+        ),
+        tuple(
+            (key, _join_values(value))
+            for key, value in sorted(row.items(), key=_persona_first)
+            if _is_long(value)
+        ),
+        tuple(_decisions_in_order(run, talk)),
         tuple(talk),
-        tuple((table, _grid(found), found.height) for table, found in about),
+        tuple((table, _records_table(found), found.height) for table, found in about),
     )
 
 
@@ -101,7 +118,7 @@ def _persona_first(cell: tuple[str, object]) -> bool:
     return cell[0] != "persona"
 
 
-def _listed(value: str) -> str:
+def _join_values(value: str) -> str:
     """A cell of several values in words."""
     try:
         found = json.loads(value)
@@ -110,29 +127,35 @@ def _listed(value: str) -> str:
     return "; ".join(map(str, found)) if isinstance(found, list) else value
 
 
-def _grid(found: pl.DataFrame) -> Grid:
-    kept = [c for c in found.columns if found[c].null_count() < found.height]
-    return Grid(tuple(kept), tuple(found.select(kept).head(MOST_ROWS).iter_rows()))
+def _records_table(found: pl.DataFrame) -> ResultTable:
+    kept = [column for column in found.columns if found[column].null_count() < found.height]
+    return ResultTable(tuple(kept), tuple(found.select(kept).head(MOST_ROWS).iter_rows()))
 
 
-def _decisions(run: RunFolder, talk: Sequence[Said]) -> list[Decision]:
+def _decisions_in_order(run: RunFolder, talk: Sequence[ReplyView]) -> list[DecisionView]:
     """The decisions in the order in which they were made; without the table, the choices."""
-    outcomes = {s.address: _outcome(s) for s in talk}
+    outcomes = {reply_view.address: _describe_outcome(reply_view) for reply_view in talk}
     if not run.has_table(ExposureRow.table):
-        return [Decision(s.place, s.value, s.address, ()) for s in talk if s.own and s.value]
-    table = run.lazy(ExposureRow.table)
+        return [
+            DecisionView(reply_view.place, reply_view.value, reply_view.address, ())
+            for reply_view in talk
+            if reply_view.own and reply_view.value
+        ]
+    table = run.scan_table(ExposureRow.table)
     mine = table.filter(pl.col("address").is_in(list(outcomes))).collect()
-    found: dict[str, tuple[str, list[Shown]]] = {}
+    found: dict[str, tuple[str, list[ShownTexts]]] = {}
     for row in mine.iter_rows(named=True):
         _, shown = found.setdefault(row["address"], (row["decision"], []))
         ids = tuple(map(str, json.loads(row["text_ids"] or "[]")))
-        shown.append(Shown(row["kind"], row["texts"], ids, row["share"], row["expected"]))
+        shown.append(ShownTexts(row["kind"], row["texts"], ids, row["share"], row["expected"]))
     return [
-        Decision(found[a][0], outcomes[a], a, tuple(found[a][1])) for a in outcomes if a in found
+        DecisionView(found[outcome][0], outcomes[outcome], outcome, tuple(found[outcome][1]))
+        for outcome in outcomes
+        if outcome in found
     ]
 
 
-def _outcome(reply: Said) -> str:
+def _describe_outcome(reply: ReplyView) -> str:
     if reply.missing:
         return ""
-    return reply.value or reply.text or "; ".join(f"{k}: {v}" for k, v in reply.fields)
+    return reply.value or reply.text or "; ".join(f"{key}: {value}" for key, value in reply.fields)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from folkmoot.engine.journal.journal import JournalReader, as_part
+from folkmoot.engine.journal.journal import JournalReader, escape_address_part
 from folkmoot.engine.seats.redaction import MARK
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.people import LEADERS
-from folkmoot.view.talk import Said, base_of, fields_of, is_within, place_of, said
+from folkmoot.view.talk import ReplyView, base_of, fields_of, is_within, place_of, replies_at
 
 ROOMS = (
     ("discussion_id",), ("group", "stimulus"), ("group_id", "condition"),
@@ -77,18 +77,18 @@ def room_columns(run: RunFolder) -> tuple[str, ...]:
     with a moderator, or where nothing was recorded."""
     if not run.has_table(UTTERANCES):
         return ()
-    have = set(run.lazy(UTTERANCES).collect_schema().names())
+    have = set(run.scan_table(UTTERANCES).collect_schema().names())
     if "participant_id" in have:
         return ()
     return next((columns for columns in ROOMS if have.issuperset(columns)), ())
 
 
-def rooms(run: RunFolder, columns: Sequence[str]) -> list[Room]:
+def find_rooms(run: RunFolder, columns: Sequence[str]) -> list[Room]:
     """All rooms of a run in the order of its tables."""
-    table = run.lazy(UTTERANCES)
+    table = run.scan_table(UTTERANCES)
     have = table.collect_schema().names()
     heard = pl.col("public") if "public" in have else pl.lit(True)
-    speaker = pl.col(next(c for c in SPEAKERS if c in have))
+    speaker = pl.col(next(speaker for speaker in SPEAKERS if speaker in have))
     counted = table.group_by(*columns, maintain_order=True).agg(
         heard.sum().alias("_said"), speaker.filter(heard).n_unique().alias("_speakers")
     )
@@ -98,19 +98,23 @@ def rooms(run: RunFolder, columns: Sequence[str]) -> list[Room]:
 def spoken_at(run: RunFolder, room: Room) -> set[str]:
     """Return the addresses of the replies that were said in a room."""
     columns = room_columns(run)
-    return _addresses(
-        run, *(pl.col(c).cast(pl.String) == v for c, v in zip(columns, room.key, strict=True))
+    return _utterance_addresses(
+        run,
+        *(
+            pl.col(column).cast(pl.String) == value
+            for column, value in zip(columns, room.key, strict=True)
+        ),
     )
 
 
 def spoken_by(run: RunFolder, speaker: str) -> set[str]:
     """Return the addresses of the replies in which a speaker said something."""
-    return _addresses(run, pl.col("speaker_id") == speaker)
+    return _utterance_addresses(run, pl.col("speaker_id") == speaker)
 
 
-def _addresses(run: RunFolder, *conditions: pl.Expr) -> set[str]:
+def _utterance_addresses(run: RunFolder, *conditions: pl.Expr) -> set[str]:
     """The addresses of some utterances; none in runs of earlier versions, which lack them."""
-    table = run.lazy(UTTERANCES) if run.has_table(UTTERANCES) else pl.LazyFrame()
+    table = run.scan_table(UTTERANCES) if run.has_table(UTTERANCES) else pl.LazyFrame()
     if "address" not in table.collect_schema().names():
         return set()
     return set(filter(None, table.filter(*conditions).select("address").collect()["address"]))
@@ -128,24 +132,26 @@ def in_room(
 
     `called`: names of those whose utterances are recorded by their ids alone.
     """
-    same = [pl.col(c).cast(pl.String) == v for c, v in zip(columns, key, strict=True)]
-    table = run.lazy(UTTERANCES).filter(*same).collect()
-    names = {**_names(table), **called}
-    referred = _references(run, columns, same, names)
-    others = _unspoken(run, journal, key, table) if "address" in table.columns else iter(())
+    same = [
+        pl.col(column).cast(pl.String) == value for column, value in zip(columns, key, strict=True)
+    ]
+    table = run.scan_table(UTTERANCES).filter(*same).collect()
+    names = {**_speaker_names(table), **called}
+    referred = _references_by_utterance(run, columns, same, names)
+    others = _unspoken_replies(run, journal, key, table) if "address" in table.columns else iter(())
     waiting = next(others, None)
     lines: list[Line] = []
     part = ""
     for row in _in_order(table):
-        part = _part(row) or part
+        part = _conversation_part(row) or part
         address = str(row.get("address") or "")
-        asked_at = journal.asked_at(address) if address and waiting else 0.0
+        asked_at = journal.call_time(address) if address and waiting else 0.0
         while waiting is not None and waiting.at < asked_at:
-            lines.append(_thought(waiting, part, names, key))
+            lines.append(_build_thought(waiting, part, names, key))
             waiting = next(others, None)
-        lines.append(_line(row, part, names, key, referred))
+        lines.append(_build_line(row, part, names, key, referred))
     while waiting is not None:
-        lines.append(_thought(waiting, part, names, key))
+        lines.append(_build_thought(waiting, part, names, key))
         waiting = next(others, None)
     return lines
 
@@ -155,35 +161,45 @@ def _in_order(table: pl.DataFrame) -> list[dict[str, object]]:
     order of its participants."""
     rows = table.to_dicts()
     places = [n for n, row in enumerate(rows) if row.get("public", True) and row.get("turn")]
-    parts = {part: n for n, part in enumerate(dict.fromkeys(_part(rows[n]) for n in places))}
-    spoken = sorted((rows[n] for n in places), key=lambda r: (parts[_part(r)], r["turn"]))
+    parts = {
+        part: n for n, part in enumerate(dict.fromkeys(_conversation_part(rows[n]) for n in places))
+    }
+    spoken = sorted(
+        (rows[n] for n in places), key=lambda row: (parts[_conversation_part(row)], row["turn"])
+    )
     for place, row in zip(places, spoken, strict=True):
         rows[place] = row
     return rows
 
 
-def _unspoken(
+def _unspoken_replies(
     run: RunFolder, journal: JournalReader, key: Sequence[str], table: pl.DataFrame
-) -> Iterator[Said]:
+) -> Iterator[ReplyView]:
     """The replies in a room that no utterance comes from, in the order of the questions."""
     spoken = set(table["address"])
-    near = journal.holding(as_part(key[0]), whole=False)
-    own = [a for a in near if base_of(a) == a and a not in spoken and is_within(a, key)]
-    return iter(said(run, journal, own))
+    near = journal.addresses_containing(escape_address_part(key[0]), whole_part=False)
+    own = [
+        address
+        for address in near
+        if base_of(address) == address and address not in spoken and is_within(address, key)
+    ]
+    return iter(replies_at(run, journal, own))
 
 
-def _names(table: pl.DataFrame) -> dict[str, str]:
+def _speaker_names(table: pl.DataFrame) -> dict[str, str]:
     """Speaker's id → name, where utterances have both."""
-    spoken = next((c for c in SPOKEN if c in table.columns), None)
+    spoken = next((column for column in SPOKEN if column in table.columns), None)
     if spoken is None or "speaker_id" not in table.columns:
         return {}
     return dict(table.select("speaker_id", spoken).drop_nulls().unique().iter_rows())
 
 
-def _part(row: Mapping[str, object]) -> str:
+def _conversation_part(row: Mapping[str, object]) -> str:
     """The part of the conversation that an utterance is in. Private ones may be in none."""
     heard = row.get("public", True)
-    column = next((c for c in (*PARTS, *["stage"] * bool(heard)) if row.get(c) is not None), "")
+    column = next(
+        (column for column in (*PARTS, *["stage"] * bool(heard)) if row.get(column) is not None), ""
+    )
     if not column:
         return ""
     value = str(row[column])
@@ -191,7 +207,7 @@ def _part(row: Mapping[str, object]) -> str:
     return f"{named} {value}" if value.isdigit() else value.replace("_", " ")
 
 
-def _line(
+def _build_line(
     row: Mapping[str, object],
     part: str,
     names: Mapping[str, str],
@@ -202,7 +218,7 @@ def _line(
     text, address = str(row.get("text") or ""), str(row.get("address") or "")
     private = not row.get("public", True)
     fields = fields_of(text) if private else ()
-    notes = [_place(address, who, key)] if private and address else []
+    notes = [_shorten_address(address, who, key)] if private and address else []
     if row.get("replied_to"):
         to = str(row["replied_to"])
         turn = f", turn {row['replied_to_turn']}" if row.get("replied_to_turn") else ""
@@ -222,25 +238,27 @@ def _line(
     )  # fmt: skip
 
 
-def _thought(reply: Said, part: str, names: Mapping[str, str], key: Sequence[str]) -> Line:
+def _build_thought(
+    reply: ReplyView, part: str, names: Mapping[str, str], key: Sequence[str]
+) -> Line:
     return Line(
         part, names.get(reply.speaker, reply.speaker), reply.speaker, reply.role, "", reply.text,
-        reply.fields, (_place(reply.address, reply.speaker, key),), (), reply.address, True,
+        reply.fields, (_shorten_address(reply.address, reply.speaker, key),), (), reply.address, True,
     )  # fmt: skip
 
 
-def _place(address: str, who: str, key: Sequence[str]) -> str:
+def _shorten_address(address: str, who: str, key: Sequence[str]) -> str:
     return place_of(address, (*key, "-".join(key), ".".join(key), who))
 
 
-def _references(
+def _references_by_utterance(
     run: RunFolder, columns: Sequence[str], same: Sequence[pl.Expr], names: Mapping[str, str]
 ) -> dict[tuple[str, str], Reactions]:
     """(round, speaker) → how the speaker refers to whom."""
     wanted = {*columns, "round", "speaker", "target", "interaction_type"}
     if not run.has_table(REFERENCES):
         return {}
-    table = run.lazy(REFERENCES)
+    table = run.scan_table(REFERENCES)
     if not wanted <= {*table.collect_schema().names()}:
         return {}
     rows = table.filter(*same).select(

@@ -18,12 +18,12 @@ from pathlib import Path
 from polars.exceptions import PolarsError
 from starlette.exceptions import HTTPException
 
-from folkmoot.engine.calls.progress import duration, pace
-from folkmoot.engine.run.grid import CELLS, is_grid
-from folkmoot.engine.session.folder_access import HOLDER, is_held, open_run
+from folkmoot.engine.calls.progress import format_duration, format_rate
+from folkmoot.engine.run.grid import CELLS_FOLDER, is_grid
+from folkmoot.engine.session.folder_access import HOLDER_FILE, is_held, open_run
 from folkmoot.errors import FolkmootError, StorageError
-from folkmoot.measures.inference.estimates import dollars
-from folkmoot.storage.amendments import AMENDMENTS
+from folkmoot.measures.inference.estimates import format_dollars
+from folkmoot.storage.amendments import AMENDMENTS_FILE
 from folkmoot.storage.manifest import SYNTHETIC_MARK, SYNTHETIC_NOTE
 from folkmoot.storage.run_folder import (
     JOURNAL,
@@ -31,12 +31,12 @@ from folkmoot.storage.run_folder import (
     MANIFEST,
     PLAN,
     SEATS,
-    STUDY_FILE,
+    STUDY_FILE_NAME,
     TABLES,
     RunFolder,
 )
 from folkmoot.storage.table_buffer import ROWS
-from folkmoot.view.people import count_of, stamp
+from folkmoot.view.people import count_of, file_stamp
 
 COUNTING = 0.15  # seconds that a list of runs spends on counting people
 TAIL = 65_536  # bytes of a log that are read from its end
@@ -68,7 +68,7 @@ class Stage:
     @property
     def left(self) -> str:
         """How long it will take, in words; empty where that is unknown."""
-        return "" if self.seconds_left is None else duration(self.seconds_left)
+        return "" if self.seconds_left is None else format_duration(self.seconds_left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Standing:
 
     @property
     def pace(self) -> str:
-        return pace(self.rate)
+        return format_rate(self.rate)
 
     @property
     def says(self) -> str:
@@ -115,13 +115,17 @@ class Shelf:
 
     def __init__(self, folder: Path) -> None:
         self.one = _is_run(folder)
-        inside = folder / CELLS if is_grid(folder) else folder
+        inside = folder / CELLS_FOLDER if is_grid(folder) else folder
         self.root = folder.resolve().parent if self.one else inside
         self._only = folder.resolve().name if self.one else ""
 
-    def names(self) -> list[str]:
+    def run_names(self) -> list[str]:
         """The runs by name; those of a grid are `grid/cell`."""
-        return [self._only] if self.one else [n for n in _runs(self.root) if _as_text(n) == n]
+        return (
+            [self._only]
+            if self.one
+            else [name for name in _iterate_run_names(self.root) if _as_text(name) == name]
+        )
 
     def run(self, name: str) -> RunFolder:
         """The run of that name. Raises HTTPException (404) where there is none: a name from an
@@ -129,32 +133,34 @@ class Shelf:
         parts = name.split("/")
         plain = all(part and not part.startswith(".") and not _FAR & set(part) for part in parts)
         mine = name == self._only if self.one else plain and len(parts) <= 2
-        if not (mine and _is_run(path := self._path(name))):
+        if not (mine and _is_run(path := self._run_path(name))):
             said = f"There is no run {name} here. It may have been moved or deleted."
             raise HTTPException(404, said)
         if away := _leads_away(path):
             raise HTTPException(404, away)
         return open_run(path)
 
-    def _path(self, name: str) -> Path:
+    def _run_path(self, name: str) -> Path:
         first, _, cell = name.partition("/")
-        return self.root / first / CELLS / cell if cell else self.root / first
+        return self.root / first / CELLS_FOLDER / cell if cell else self.root / first
 
-    def standings(self) -> list[Standing]:
+    def list_standings(self) -> list[Standing]:
         """All runs, those that moved last first. People are counted for a moment only: what is
         not known yet is the next time."""
         oldest = datetime.min.replace(tzinfo=UTC)
         until = time.monotonic() + COUNTING
         found = []
-        for name in [self._only] if self.one else _runs(self.root):
-            path, shown = self._path(name), _as_text(name)
+        for name in [self._only] if self.one else _iterate_run_names(self.root):
+            path, shown = self._run_path(name), _as_text(name)
             if shown != name:
-                found.append(replace(standing(path, shown), state="unreadable"))
+                found.append(replace(run_standing(path, shown), state="unreadable"))
                 continue
-            tables = is_held(path), stamp(path / TABLES), stamp(path / MANIFEST)
-            people = _people(path, *tables) if time.monotonic() < until else None
-            found.append(replace(standing(path, name), people=people))
-        return sorted(found, key=lambda s: (s.running, s.moved or oldest), reverse=True)
+            tables = is_held(path), file_stamp(path / TABLES), file_stamp(path / MANIFEST)
+            people = _count_people(path, *tables) if time.monotonic() < until else None
+            found.append(replace(run_standing(path, name), people=people))
+        return sorted(
+            found, key=lambda standing: (standing.running, standing.moved or oldest), reverse=True
+        )
 
 
 def _as_text(name: str) -> str:
@@ -165,7 +171,16 @@ def _as_text(name: str) -> str:
 # In a part of a name: on this system, a way to another folder, or no name at all.
 _FAR = {"\x00", os.sep, os.altsep}
 ENGINES = (
-    *(PLAN, MANIFEST, STUDY_FILE, JOURNAL, f"{JOURNAL}-wal", LOG_LINES, HOLDER, AMENDMENTS),
+    *(
+        PLAN,
+        MANIFEST,
+        STUDY_FILE_NAME,
+        JOURNAL,
+        f"{JOURNAL}-wal",
+        LOG_LINES,
+        HOLDER_FILE,
+        AMENDMENTS_FILE,
+    ),
     *(ROWS, f"{ROWS}-wal"),
 )
 
@@ -183,64 +198,70 @@ def _leads_away(path: Path) -> str:
     return ""
 
 
-def _runs(root: Path) -> Iterator[str]:
+def _iterate_run_names(root: Path) -> Iterator[str]:
     try:
-        folders = sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
+        folders = sorted(
+            path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")
+        )
     except OSError:
         return
     for folder in folders:
         if is_grid(folder):
-            yield from (f"{folder.name}/{cell}" for cell in _runs(folder / CELLS))
+            yield from (
+                f"{folder.name}/{cell}" for cell in _iterate_run_names(folder / CELLS_FOLDER)
+            )
         elif _is_run(folder):
             yield folder.name
 
 
 def _is_run(path: Path) -> bool:
-    return any((path / name).is_file() for name in (PLAN, MANIFEST, STUDY_FILE))
+    return any((path / name).is_file() for name in (PLAN, MANIFEST, STUDY_FILE_NAME))
 
 
-def standing(path: Path, name: str) -> Standing:
+def run_standing(path: Path, name: str) -> Standing:
     """How a run stands, from its manifest, its log and who holds it."""
     read = (MANIFEST, LOG_LINES, f"{JOURNAL}-wal", JOURNAL, PLAN, SEATS)
-    return _standing(path, name, is_held(path), tuple(stamp(path / file) for file in read))
+    return _cached_standing(
+        path, name, is_held(path), tuple(file_stamp(path / file) for file in read)
+    )
 
 
 @lru_cache(maxsize=4096)
-def _standing(
+def _cached_standing(
     path: Path, name: str, running: bool, stamps: tuple[tuple[int, int], ...]
 ) -> Standing:
-    said, why = _manifest(path)
-    log = _log(path)
+    said, why = _manifest_or_reason(path)
+    log = _open_log(path)
     state = "unreadable" if why else str(said.get("outcome") or "stopped")
     if said.get("unusable"):
         state, why = "unusable", str(said["unusable"])
-    last = next(log.newest(), {})
+    last = next(log.newest_lines(), {})
     if running or not said:  # the manifest is of an earlier process, or there is none
         state = RUNNING if running else state
-        first = _first(path / LOG_LINES)
-        begun = next(log.newest("RunStarted"), first)
-        calls = _number(last, "calls") + _number(last, "replayed")
+        first = _first_line(path / LOG_LINES)
+        begun = next(log.newest_lines("RunStarted"), first)
+        calls = _whole_number(last, "calls") + _whole_number(last, "replayed")
         unknown = last.get("cost_usd") is None and calls
-        cost = "unknown" if unknown else dollars(_figure(last, "cost_usd"))
+        cost = "unknown" if unknown else format_dollars(_number_or_zero(last, "cost_usd"))
         models = str(begun.get("model", ""))
         study = str(begun.get("study", ""))
         mark, note = (SYNTHETIC_MARK, SYNTHETIC_NOTE) if begun.get("synthetic") else ("", "")
         if (path / SEATS).exists():
             mark, note = PEOPLE_MARK, "People take part. At the end it says who answered as whom."
-        started = _moment(begun.get("time"))
-        missing = _number(last, "missing")
+        started = _parse_moment(begun.get("time"))
+        missing = _whole_number(last, "missing")
     else:
-        calls, cost = _number(said, "calls"), _cost(said)
+        calls, cost = _whole_number(said, "calls"), _describe_cost(said)
         asked = said.get("models")
         models = ", ".join(str(m["asked"]) for m in asked) if isinstance(asked, list) else ""
         study = str(said.get("study", ""))
         mark = str(said.get("mark") or (SYNTHETIC_MARK if said.get("synthetic") else ""))
         note = str(said.get("note") or SYNTHETIC_NOTE) if mark else ""
-        started = _moment(said.get("started_at"))
+        started = _parse_moment(said.get("started_at"))
         answers = said.get("answers")
         reasons = answers.get("missing", {}) if isinstance(answers, dict) else {}
         missing = sum(reasons.values())
-    ended = next(log.newest("RunEnded"), {})
+    ended = next(log.newest_lines("RunEnded"), {})
     if not running and not why and state not in ("done", "stopped"):
         why = str(ended.get("message", ""))
     return Standing(
@@ -251,20 +272,20 @@ def _standing(
         calls=calls,
         cost=cost,
         missing=missing,
-        retries=_number(said or last, "retries"),
-        rate=_figure(last, "rate"),
+        retries=_whole_number(said or last, "retries"),
+        rate=_number_or_zero(last, "rate"),
         started=started,
-        moved=_latest(stamps[:-1]),
+        moved=_latest_change(stamps[:-1]),
         mark=mark,
         note=note,
         why=why,
-        stages=_stages(log) if running or not said else (),
-        warnings=_warnings(log),
+        stages=_latest_stages(log) if running or not said else (),
+        warnings=_latest_warnings(log),
     )
 
 
 @lru_cache(maxsize=4096)
-def _people(path: Path, *_state: object) -> int | None:
+def _count_people(path: Path, *_state: object) -> int | None:
     """How many people were recorded; None where nobody was, or the tables can't be read."""
     try:
         return count_of(open_run(path))
@@ -272,15 +293,15 @@ def _people(path: Path, *_state: object) -> int | None:
         return None
 
 
-def _cost(manifest: Mapping[str, object]) -> str:
+def _describe_cost(manifest: Mapping[str, object]) -> str:
     """The money of a run that ended, with what is unknown."""
     usd, unknown = manifest.get("cost_usd"), manifest.get("cost_unknown_for")
     if not isinstance(usd, (int, float)):
         return "unknown"
-    return dollars(usd) + (" + unknown" if unknown else "")
+    return format_dollars(usd) + (" + unknown" if unknown else "")
 
 
-def _manifest(path: Path) -> tuple[dict[str, object], str]:
+def _manifest_or_reason(path: Path) -> tuple[dict[str, object], str]:
     """The manifest, and why it cannot be read."""
     try:
         found = _read_manifest(path, (path / MANIFEST).stat().st_mtime_ns)
@@ -296,15 +317,15 @@ def _read_manifest(path: Path, _changed: int) -> dict[str, object]:
     return RunFolder(path).manifest
 
 
-def _latest(stamps: Iterable[tuple[int, int]]) -> datetime | None:
+def _latest_change(stamps: Iterable[tuple[int, int]]) -> datetime | None:
     changed = max(when for when, _ in stamps)
     return datetime.fromtimestamp(changed / 1e9, UTC) if changed else None
 
 
-def _first(path: Path) -> dict[str, object]:
+def _first_line(path: Path) -> dict[str, object]:
     try:
         with path.open("rb") as file:
-            return _line(file.readline())
+            return _parse_line(file.readline())
     except OSError:
         return {}
 
@@ -316,15 +337,15 @@ class _Log:
     def __init__(self, text: bytes, *, whole: bool) -> None:
         self.lines = text.split(b"\n")[0 if whole else 1 : -1]
 
-    def newest(self, *words: str) -> Iterator[dict[str, object]]:
+    def newest_lines(self, *words: str) -> Iterator[dict[str, object]]:
         """What was written, the newest first, of lines that hold one of these words."""
         wanted = [f'"{word}"'.encode() for word in words]
         for line in reversed(self.lines):
-            if (not wanted or any(w in line for w in wanted)) and (found := _line(line)):
+            if (not wanted or any(w in line for w in wanted)) and (found := _parse_line(line)):
                 yield found
 
 
-def _log(path: Path) -> _Log:
+def _open_log(path: Path) -> _Log:
     try:
         with (path / LOG_LINES).open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -334,7 +355,7 @@ def _log(path: Path) -> _Log:
         return _Log(b"", whole=True)
 
 
-def _line(text: bytes) -> dict[str, object]:
+def _parse_line(text: bytes) -> dict[str, object]:
     try:
         found = json.loads(text)
     except ValueError:
@@ -342,9 +363,9 @@ def _line(text: bytes) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _stages(log: _Log) -> tuple[Stage, ...]:
+def _latest_stages(log: _Log) -> tuple[Stage, ...]:
     """The stages as the last line that tells of them has them."""
-    for line in log.newest("stages"):
+    for line in log.newest_lines("stages"):
         found = line.get("stages")
         if isinstance(found, list):
             return tuple(
@@ -353,10 +374,10 @@ def _stages(log: _Log) -> tuple[Stage, ...]:
     return ()
 
 
-def _warnings(log: _Log) -> tuple[tuple[str, str], ...]:
+def _latest_warnings(log: _Log) -> tuple[tuple[str, str], ...]:
     """The last warnings and errors that the process now writing, or the last one, gave."""
     told: list[tuple[str, str]] = []
-    for line in log.newest("RunStarted", "warning", "error"):
+    for line in log.newest_lines("RunStarted", "warning", "error"):
         if line.get("event") == "RunStarted" or len(told) == MOST_WARNINGS:
             break
         if line.get("level") in ("warning", "error"):
@@ -364,17 +385,17 @@ def _warnings(log: _Log) -> tuple[tuple[str, str], ...]:
     return tuple(reversed(told))
 
 
-def _number(found: Mapping[str, object], key: str) -> int:
+def _whole_number(found: Mapping[str, object], key: str) -> int:
     value = found.get(key)
     return value if isinstance(value, int) else 0
 
 
-def _figure(found: Mapping[str, object], key: str) -> float:
+def _number_or_zero(found: Mapping[str, object], key: str) -> float:
     value = found.get(key)
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def _moment(text: object) -> datetime | None:
+def _parse_moment(text: object) -> datetime | None:
     try:
         found = datetime.fromisoformat(str(text))
     except ValueError:

@@ -23,11 +23,11 @@ from starlette.exceptions import HTTPException
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.errors import StorageError
 from folkmoot.hidden_characters import without_hidden
-from folkmoot.storage.amendments import AMENDMENTS
+from folkmoot.storage.amendments import AMENDMENTS_FILE
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
-from folkmoot.view.overview import made_of
+from folkmoot.view.overview import open_overview_cache
 from folkmoot.view.people import NOT_SAID, journal_of
-from folkmoot.view.talk import Asked, asked, base_of, fields_of, place_of
+from folkmoot.view.talk import Asked, base_of, fields_of, hints_by_address, place_of
 
 INDEX = "search.sqlite"
 AT_ONCE = 2000  # replies a transaction
@@ -70,7 +70,7 @@ class Searches:
         self._under_way: dict[Path, threading.Thread] = {}
         self._failed: dict[Path, str] = {}
 
-    def find(
+    def find_replies(
         self,
         run: RunFolder,
         query: str,
@@ -80,26 +80,31 @@ class Searches:
         wait: float = WAIT,
     ) -> Found:
         """The replies that hold all words of a query, the best first. `"…"` is a phrase."""
-        wanted = _expression(query)
+        wanted = _query_expression(query)
         opened = journal_of(run) if wanted else None
         if opened is None:
             return Found([], 0, 1.0)
         self._brought_up(run, wait)
         with opened as journal:
             last = journal.last_row()
-            with closing(_opened(run, journal)) as db:
+            with closing(_open_index(run, journal)) as db:
                 upto = int(db.execute("SELECT upto FROM state").fetchone()[0])
                 match = "FROM said WHERE said MATCH ?"
                 total = int(db.execute(f"SELECT count(*) {match}", (wanted,)).fetchone()[0])
                 page = f"SELECT rowid {match} ORDER BY rank, rowid LIMIT ? OFFSET ?"
                 rows = db.execute(page, (wanted, most, start)).fetchall()
-            replies = [r for (n,) in rows for r in journal.replies_after(n - 1, 1) if r[0] == n]
-        known = asked(run, [base_of(address) for _, address, _ in replies])
-        hits = [_hit(address, text, query, known) for _, address, text in replies]
+            replies = [
+                r
+                for (name,) in rows
+                for r in journal.replies_after_row(name - 1, 1)
+                if r[0] == name
+            ]
+        known = hints_by_address(run, [base_of(address) for _, address, _ in replies])
+        hits = [_build_hit(address, text, query, known) for _, address, text in replies]
         indexed = min(1.0, upto / last) if last else 1.0
         return Found(hits, total, indexed, self._failed.get(run.path, ""))
 
-    def everywhere(
+    def find_in_runs(
         self, runs: Sequence[tuple[str, Callable[[], RunFolder]]], query: str
     ) -> tuple[list[tuple[str, Found]], int]:
         """What is found in these runs (name, how to open it), and in how many of them it was
@@ -111,7 +116,7 @@ class Searches:
             if left <= 0:
                 return found, done
             try:
-                own = self.find(opened(), query, most=FROM_EACH, wait=left)
+                own = self.find_replies(opened(), query, most=FROM_EACH, wait=left)
             except (*DAMAGED, HTTPException) as error:
                 own = Found([], 0, 1.0, str(error))
             if own.indexed < 1 and not own.why:
@@ -125,25 +130,29 @@ class Searches:
         with self._lock:
             thread = self._under_way.get(run.path)
             if thread is None or not thread.is_alive():
-                thread = threading.Thread(target=self._index, args=(run,), daemon=True)
+                thread = threading.Thread(target=self._index_run, args=(run,), daemon=True)
                 self._under_way[run.path] = thread
                 thread.start()
         thread.join(wait)
 
-    def _index(self, run: RunFolder) -> None:
+    def _index_run(self, run: RunFolder) -> None:
         self._failed.pop(run.path, None)
         try:
-            _index(run)
+            _build_index(run)
         except Exception as error:  # a thread has nobody to raise to
             self._failed[run.path] = str(error)
 
 
-def _index(run: RunFolder) -> None:
-    with JournalReader(run.path / JOURNAL) as journal, closing(_opened(run, journal)) as db:
+def _build_index(run: RunFolder) -> None:
+    with JournalReader(run.path / JOURNAL) as journal, closing(_open_index(run, journal)) as db:
         last = journal.last_row()
         upto = int(db.execute("SELECT upto FROM state").fetchone()[0])
-        while replies := journal.replies_after(upto, AT_ONCE):
-            rows = [(n, _spoken(text)) for n, a, text in replies if not a.startswith(NOT_SAID)]
+        while replies := journal.replies_after_row(upto, AT_ONCE):
+            rows = [
+                (n, _searchable_text(text))
+                for n, address, text in replies
+                if not address.startswith(NOT_SAID)
+            ]
             with db:
                 db.executemany("INSERT INTO said(rowid, text) VALUES (?, ?)", rows)
                 db.execute("UPDATE state SET upto = ?", (replies[-1][0],))
@@ -152,14 +161,14 @@ def _index(run: RunFolder) -> None:
             db.execute("UPDATE state SET upto = max(upto, ?)", (last,))
 
 
-def _spoken(reply: str) -> str:
+def _searchable_text(reply: str) -> str:
     fields = "\n".join(value for _, value in fields_of(reply) if value != "null")
     return without_hidden(fields) or reply  # JSON may hold half a character, no text can
 
 
-def _opened(run: RunFolder, journal: JournalReader) -> sqlite3.Connection:
+def _open_index(run: RunFolder, journal: JournalReader) -> sqlite3.Connection:
     """The index of a run; an empty one where there is none of the journal as it is."""
-    path, stamp = made_of(run.path) / INDEX, _stamp(run, journal)
+    path, stamp = open_overview_cache(run.path) / INDEX, _journal_stamp(run, journal)
     db = sqlite3.connect(path, timeout=30)
     try:
         db.execute("PRAGMA journal_mode = WAL")
@@ -177,40 +186,42 @@ def _opened(run: RunFolder, journal: JournalReader) -> sqlite3.Connection:
     return db
 
 
-def _stamp(run: RunFolder, journal: JournalReader) -> str:
+def _journal_stamp(run: RunFolder, journal: JournalReader) -> str:
     """What must be the same for an index to hold only what the journal holds."""
-    amended = run.path / AMENDMENTS
+    amended = run.path / AMENDMENTS_FILE
     changed = amended.stat().st_mtime_ns if amended.exists() else 0
-    return f"1 {(run.path / JOURNAL).stat().st_ino} {journal.superseded()} {changed}"
+    return f"1 {(run.path / JOURNAL).stat().st_ino} {journal.superseded_count()} {changed}"
 
 
-def _words(query: str) -> Iterator[str]:
+def _query_words(query: str) -> Iterator[str]:
     for phrase, word in re.findall(r'"([^"]*)"|(\S+)', query):
         text = (phrase or word).replace('"', " ").strip()
         if re.search(r"\w", text):
             yield text
 
 
-def _expression(query: str) -> str:
+def _query_expression(query: str) -> str:
     """A query in the index's language: every word or phrase, the last one as a beginning."""
-    words = [f'"{text}"' for text in _words(query)]
+    words = [f'"{text}"' for text in _query_words(query)]
     return f"{' '.join(words)}*" if words else ""
 
 
-def _hit(address: str, reply: str, query: str, known: dict[str, Asked]) -> Hit:
+def _build_hit(address: str, reply: str, query: str, known: dict[str, Asked]) -> Hit:
     asked_there = known.get(base_of(address))
     return Hit(
         base_of(address),
         asked_there.speaker if asked_there else "",
         asked_there.role if asked_there else "",
         place_of(address),
-        _marked(" ".join(_spoken(reply).split()), query),
+        _mark_matches(" ".join(_searchable_text(reply).split()), query),
     )
 
 
-def _marked(text: str, query: str) -> Markup:
+def _mark_matches(text: str, query: str) -> Markup:
     """The words around the first that was found, all that were found marked."""
-    pattern = re.compile("|".join(rf"\b{re.escape(w)}\w*" for w in _words(query)), re.IGNORECASE)
+    pattern = re.compile(
+        "|".join(rf"\b{re.escape(word)}\w*" for word in _query_words(query)), re.IGNORECASE
+    )
     first = pattern.search(text)
     at = first.start() if first else 0
     begin, end = max(0, at - AROUND), min(len(text), at + AROUND)

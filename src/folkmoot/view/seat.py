@@ -24,12 +24,23 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from folkmoot.conversation.answer_types import ALL_FIELDS, CANNOT_SAY, DECLINED, NONE_OF_THESE
+from folkmoot.conversation.answer_types import (
+    ALL_FIELDS_INSTRUCTION,
+    CANNOT_SAY,
+    DECLINED,
+    NONE_OF_THESE,
+)
 from folkmoot.conversation.transcript import Utterance
-from folkmoot.engine.run.execution import Host
-from folkmoot.engine.seats.seat_manager import CLOSED, WITHDRAWN, Chair, Desk, Question
+from folkmoot.engine.run.execution import SeatHost
+from folkmoot.engine.seats.seat_manager import (
+    SEAT_CLOSED,
+    WITHDRAWN,
+    PendingQuestion,
+    SeatManager,
+    SeatState,
+)
 from folkmoot.errors import InputError, Problem
-from folkmoot.models.images import Part, images_in, placed
+from folkmoot.models.images import MessagePart, find_image_references, split_messages
 from folkmoot.models.request import Message
 from folkmoot.randomness import digest
 from folkmoot.view import forms
@@ -40,11 +51,11 @@ from folkmoot.view.site import (
     LivePart,
     answer_poll,
     answer_unchanged,
+    create_app,
     draw_live_part,
     is_shown,
     own_names,
-    page,
-    site,
+    render_page,
     tag_of,
 )
 
@@ -67,7 +78,7 @@ _NAMEABLE = re.compile(r"(?ai)(https?://[a-z0-9.-]+(?::\d+)?/[!\"$->@-~]*\w)(?:[
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class UtteranceView:
     """One thing said, as the page shows it. `whose`: mine, theirs, or asked (a question
     put earlier)."""
 
@@ -76,80 +87,80 @@ class Said:
     whose: str
 
 
-def app(desk: Desk, guard: Guard) -> Starlette:
+def create_seat_app(desk: SeatManager, guard: Guard) -> Starlette:
     """The pages of a desk."""
     pages = _Pages(desk)
     routes = [
-        Route("/seat/{token}", pages.show),
-        Route("/seat/{token}/agree", pages.agree, methods=["POST"]),
+        Route("/seat/{token}", pages.show_seat),
+        Route("/seat/{token}/agree", pages.record_consent, methods=["POST"]),
         Route("/seat/{token}/answer", pages.answer, methods=["POST"]),
-        Route("/seat/{token}/leave", pages.leave, methods=["GET", "POST"]),
-        Route("/seat/{token}/news", pages.news),
-        Route("/seats/{token}", pages.overview),
-        Route("/seats/{token}/live", pages.live),
+        Route("/seat/{token}/leave", pages.leave_study, methods=["GET", "POST"]),
+        Route("/seat/{token}/news", pages.report_news),
+        Route("/seats/{token}", pages.seats_overview),
+        Route("/seats/{token}/live", pages.seats_update),
         Route("/seats/{token}/close", pages.close, methods=["GET", "POST"]),
     ]
-    return site(routes, guard)
+    return create_app(routes, guard)
 
 
 class _Pages:
     """The handlers, with the desk that they share."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: SeatManager) -> None:
         self.desk = desk
 
-    async def show(self, request: Request) -> Response:
-        chair = self._chair(request)
-        self.desk.note_ids(chair, request.query_params)
-        await self.desk.kept()
-        return self._page(chair)
+    async def show_seat(self, request: Request) -> Response:
+        chair = self._find_seat(request)
+        self.desk.record_link_ids(chair, request.query_params)
+        await self.desk.wait_until_saved()
+        return self._render_page(chair)
 
-    async def agree(self, request: Request) -> Response:
-        chair = self._chair(request)
-        self.desk.agree(chair)
-        await self.desk.kept()
-        return _back(chair)
+    async def record_consent(self, request: Request) -> Response:
+        chair = self._find_seat(request)
+        self.desk.record_consent(chair)
+        await self.desk.wait_until_saved()
+        return _redirect_to_seat(chair)
 
     async def answer(self, request: Request) -> Response:
         """Take an answer to the question that is open; the reply comes when it is on the disk."""
-        chair = self._chair(request)
-        sent = await _sent(request)
+        chair = self._find_seat(request)
+        sent = await _read_form(request)
         asked = _first_of(sent, "question")
-        question = self.desk.waiting(chair, asked)
+        question = self.desk.find_pending_question(chair, asked)
         if question is None:
-            return self._page(chair, STALE, status=409)
+            return self._render_page(chair, STALE, status=409)
         if question.reply.done():
             is_theirs = question.reply.result().finish in ("stop", f"refused:{DECLINED}")
-            await question.kept.wait()
-            return self._page(chair, ANSWERED if is_theirs else STALE, status=409)
-        text, problem = _answer(question, sent)
+            await question.saved.wait()
+            return self._render_page(chair, ANSWERED if is_theirs else STALE, status=409)
+        text, problem = _parse_form(question, sent)
         if problem:
-            return self._page(chair, problem, sent, 422)
+            return self._render_page(chair, problem, sent, 422)
         if await self.desk.answer(chair, question, text):
-            return _back(chair)
+            return _redirect_to_seat(chair)
         lost = (
             "The study has stopped, and this answer was not saved. Send it again when it goes on."
         )
-        return self._page(chair, lost, sent, 503)
+        return self._render_page(chair, lost, sent, 503)
 
-    async def leave(self, request: Request) -> Response:
+    async def leave_study(self, request: Request) -> Response:
         """Ask whether the person means to withdraw, and withdraw what they wrote."""
-        chair = self._chair(request)
+        chair = self._find_seat(request)
         if chair.ended:
-            return self._page(chair)
+            return self._render_page(chair)
         problem = ""
         if request.method == "POST":
-            problem = _problem_with_consent(await _sent(request), _state_of(chair))
+            problem = _problem_with_consent(await _read_form(request), _state_of(chair))
             if not problem:
-                self.desk.end(chair, WITHDRAWN)
-                return _back(chair)
+                self.desk.close_seat(chair, WITHDRAWN)
+                return _redirect_to_seat(chair)
         shown = {"chair": chair, "state": _state_of(chair), "problem": problem}
-        return page("seat_leave.html.j2", shown, 409 if problem else 200)
+        return render_page("seat_leave.html.j2", shown, 409 if problem else 200)
 
-    async def news(self, request: Request) -> Response:
+    async def report_news(self, request: Request) -> Response:
         """What a page that is open must know, where it has changed."""
-        chair = self._chair(request)
-        question = self.desk.shown(chair)
+        chair = self._find_seat(request)
+        question = self.desk.current_question(chair)
         shows = "end" if chair.ended else question.id if question else ""
         left = None if question is None or question.left is None else round(question.left)
         tag = tag_of(shows, None if left is None else left // CLOCK_SECONDS)
@@ -157,18 +168,18 @@ class _Pages:
             return answer_unchanged(tag)
         return JSONResponse({"shows": shows, "left": left}, headers={"ETag": tag})
 
-    async def overview(self, request: Request) -> Response:
+    async def seats_overview(self, request: Request) -> Response:
         """All seats, for the researcher."""
         self._check_researcher(request)
-        return page("seats.html.j2", {"desk": self.desk, "part": self._seats()})
+        return render_page("seats.html.j2", {"desk": self.desk, "part": self._seats_part()})
 
-    async def live(self, request: Request) -> Response:
+    async def seats_update(self, request: Request) -> Response:
         """All seats, where something has changed."""
         self._check_researcher(request)
         is_last = all(chair.ended for chair in self.desk)
-        return answer_poll(request, self._seats(), is_last=is_last)
+        return answer_poll(request, self._seats_part(), is_last=is_last)
 
-    def _seats(self) -> LivePart:
+    def _seats_part(self) -> LivePart:
         chairs = list(self.desk)
         conditions = any(chair.place.condition for chair in chairs)
         found = {"desk": self.desk, "chairs": chairs, "conditions": conditions}
@@ -178,7 +189,7 @@ class _Pages:
         """Ask the researcher whether to close a seat, and close it."""
         self._check_researcher(request)
         is_sent = request.method == "POST"
-        sent = await _sent(request) if is_sent else {}
+        sent = await _read_form(request) if is_sent else {}
         name = _first_of(sent, "seat") if is_sent else request.query_params.get("seat", "")
         chair = next((chair for chair in self.desk if chair.place.name == name), None)
         if chair is None:
@@ -188,12 +199,12 @@ class _Pages:
             return overview
         problem = _problem_with_consent(sent, _state_of(chair)) if is_sent else ""
         if is_sent and not problem:
-            self.desk.end(chair, CLOSED)
+            self.desk.close_seat(chair, SEAT_CLOSED)
             return overview
         shown = {"desk": self.desk, "chair": chair, "state": _state_of(chair), "problem": problem}
-        return page("seat_close.html.j2", shown, 409 if problem else 200)
+        return render_page("seat_close.html.j2", shown, 409 if problem else 200)
 
-    def _chair(self, request: Request) -> Chair:
+    def _find_seat(self, request: Request) -> SeatState:
         token = request.path_params["token"]
         for known, chair in self.desk.chairs.items():
             if secrets.compare_digest(known.encode(), token.encode()):
@@ -208,41 +219,41 @@ class _Pages:
             raise HTTPException(404)
         trust_connection(request.scope)
 
-    def _page(
+    def _render_page(
         self,
-        chair: Chair,
+        chair: SeatState,
         problem: str = "",
         sent: Mapping[str, Sequence[str]] | None = None,
         status: int = 200,
     ) -> Response:
         desk, settings = self.desk, self.desk.settings
-        chair.here = True
+        chair.is_connected = True
         shared = {"chair": chair, "settings": settings, "problem": problem}
         if chair.ended:
-            chair.told_end = True
-            return page("seat_end.html.j2", shared, status)
+            chair.end_shown = True
+            return render_page("seat_end.html.j2", shared, status)
         if not chair.agreed:
-            return page("seat_welcome.html.j2", {**shared, "readers": desk.readers}, status)
-        question = desk.shown(chair)
+            return render_page("seat_welcome.html.j2", {**shared, "readers": desk.readers}, status)
+        question = desk.current_question(chair)
         if question is None:
-            return page("seat_wait.html.j2", shared, status)
+            return render_page("seat_wait.html.j2", shared, status)
         minutes = settings.minutes
         nudge = max(NUDGE_SECONDS, NUDGE_SHARE * 60 * minutes) if minutes else None
         shown = {
             "question": question,
-            "scene": question.scene,
+            "scene": question.view,
             "so_far": so_far(question),
             "form": form_for(question),
             "sent": sent or {},
             "nudge": nudge,
-            "parts": partial(parts, images=question.request.images),
+            "parts": partial(split_images, images=question.request.images),
         }
-        answer = page("seat.html.j2", {**shared, **shown}, status)
+        answer = render_page("seat.html.j2", {**shared, **shown}, status)
         answer.headers["Content-Security-Policy"] = policy_for(question.request.images)
         return answer
 
 
-def _state_of(chair: Chair) -> str:
+def _state_of(chair: SeatState) -> str:
     """Return a digest of the state that the page of an irreversible step shows. The page asks
     again if a person has joined or answered since."""
     return digest(chair.place.name, str(chair.agreed), str(chair.answers), size=9).hex()
@@ -255,66 +266,72 @@ def _problem_with_consent(sent: Mapping[str, Sequence[str]], state: str) -> str:
     return "" if _first_of(sent, "sure") == "yes" else NOT_TICKED
 
 
-def parts(text: str, images: Collection[str]) -> list[Part]:
+def split_images(text: str, images: Collection[str]) -> list[MessagePart]:
     """A text with the images that it shows, where they stand."""
-    return placed([Message("user", text)], images)[0][1]
+    return split_messages([Message("user", text)], images)[0][1]
 
 
 def policy_for(images: Collection[str]) -> str:
     """The policy of a page that shows these images (their words): it may load exactly them. What
     cannot be named exactly is not loaded, and stands there as a link."""
-    found = (image.url for words in images for image in images_in(words))
+    found = (image.url for words in images for image in find_image_references(words))
     named = [exact[1] for url in found if (exact := _NAMEABLE.match(url))]
     named = [address.replace(";", "%3B").replace(",", "%2C") for address in named]
     return POLICY.replace(_OWN_IMAGES, " ".join([_OWN_IMAGES, *named]))
 
 
-def so_far(question: Question) -> list[Said]:
+def so_far(question: PendingQuestion) -> list[UtteranceView]:
     """What the person heard, as `build_messages` gives it to a model: others bear their names
     where there are several."""
-    scene = question.scene
-    several = len({u.speaker_id for u in scene.heard} - {"", scene.who.id}) > 1
-    return [_said(u, scene.who.id, several) for u in scene.heard]
+    scene = question.view
+    several = len({utterance.speaker_id for utterance in scene.history} - {"", scene.who.id}) > 1
+    return [_format_history(utterance, scene.who.id, several) for utterance in scene.history]
 
 
-def _said(u: Utterance, me: str, several: bool) -> Said:
-    if not u.speaker_id:
-        return Said("", u.text, "asked")
-    if u.speaker_id == me:
-        return Said("You", u.text, "mine")
-    return Said((u.name or u.speaker_id) if several else "", u.text, "theirs")
+def _format_history(utterance: Utterance, me: str, several: bool) -> UtteranceView:
+    if not utterance.speaker_id:
+        return UtteranceView("", utterance.text, "asked")
+    if utterance.speaker_id == me:
+        return UtteranceView("You", utterance.text, "mine")
+    return UtteranceView(
+        (utterance.name or utterance.speaker_id) if several else "", utterance.text, "theirs"
+    )
 
 
-def form_for(question: Question) -> forms.Field:
+def form_for(question: PendingQuestion) -> forms.FormField:
     """The form for an answer: by its schema, or by its form and what is offered."""
-    schema, scene = question.request.schema, question.scene
+    schema, scene = question.request.schema, question.view
     if schema is not None:
         form = forms.form_of(schema)
-    elif scene.form == "choice" and scene.offered:
-        options = tuple((option, option) for option in scene.offered)
-        form = forms.Field("a", "choice", "", required=True, options=options)
-    elif scene.form == "number":
-        low, high = (float(b) for b in scene.offered) if len(scene.offered) == 2 else (None, None)
-        form = forms.Field("a", "number", "", required=True, low=low, high=high)
+    elif scene.answer_kind == "choice" and scene.options:
+        options = tuple((option, option) for option in scene.options)
+        form = forms.FormField("a", "choice", "", required=True, options=options)
+    elif scene.answer_kind == "number":
+        low, high = (
+            (float(option) for option in scene.options) if len(scene.options) == 2 else (None, None)
+        )
+        form = forms.FormField("a", "number", "", required=True, low=low, high=high)
     else:
-        form = forms.Field("a", "text", "", required=True, shortest=1)
+        form = forms.FormField("a", "text", "", required=True, shortest=1)
     if form.kind == "object":  # the whole of it; its fields have ways out of their own
         return replace(form, ways_out=((forms.DECLINES_ALL, DECLINED),))
     return replace(form, ways_out=forms.ways_out(*_ways_out(question)))
 
 
-def _ways_out(question: Question) -> list[str]:
+def _ways_out(question: PendingQuestion) -> list[str]:
     """The ways out of a question: whatever its form, a person may decline to answer it. One that
     is among the options themselves, or that the answer type does not read, is not offered."""
-    scene, own = question.scene, []
-    if question.request.schema is None and (way := CLOSED_FORMS.get(scene.form)):
-        options = {"_".join(re.findall(r"[^\W_]+", option.casefold())) for option in scene.offered}
-        if way not in options and not scene.problem_with(way):
+    scene, own = question.view, []
+    if question.request.schema is None and (way := CLOSED_FORMS.get(scene.answer_kind)):
+        options = {"_".join(re.findall(r"[^\W_]+", option.casefold())) for option in scene.options}
+        if way not in options and not scene.describe_parse_problem(way):
             own.append(way)
     return [*own, DECLINED]
 
 
-def _answer(question: Question, sent: Mapping[str, Sequence[str]]) -> tuple[str | None, str]:
+def _parse_form(
+    question: PendingQuestion, sent: Mapping[str, Sequence[str]]
+) -> tuple[str | None, str]:
     """Return the reply in a submitted form (None: they decline), and what is wrong with it."""
     form, schema = form_for(question), question.request.schema
     try:
@@ -322,7 +339,7 @@ def _answer(question: Question, sent: Mapping[str, Sequence[str]]) -> tuple[str 
         if way is not None:
             return (None if way == DECLINED else str(way)), ""
         if forms.is_blank(sent):
-            return None, _blank(form)
+            return None, _blank_answer_message(form)
         value = forms.answer_of(form, sent)
     except ValueError as error:
         return None, str(error)
@@ -334,20 +351,20 @@ def _answer(question: Question, sent: Mapping[str, Sequence[str]]) -> tuple[str 
         text = str(value)
     if len(text) > LONGEST_ANSWER:
         return None, f"Please be shorter: at most {LONGEST_ANSWER:,} characters."
-    return text, _for_people(question.scene.problem_with(text), form)
+    return text, _for_people(question.view.describe_parse_problem(text), form)
 
 
-def _blank(form: forms.Field) -> str:
+def _blank_answer_message(form: forms.FormField) -> str:
     """What is said where nothing was filled in."""
     what = "choose one of the options" if form.kind == "choice" else "give an answer"
     return f"Please {what}, or say that you prefer not to."
 
 
-def _for_people(problem: str, form: forms.Field) -> str:
+def _for_people(problem: str, form: forms.FormField) -> str:
     """Why an answer cannot be read, without what is said to models about the form of a reply."""
     if not problem:
         return ""
-    why = problem.replace(ALL_FIELDS, "").removeprefix("The JSON did not fit: ")
+    why = problem.replace(ALL_FIELDS_INSTRUCTION, "").removeprefix("The JSON did not fit: ")
     why = why.partition("Reply with")[0].replace("The reply", "Your answer")
     why = why.replace("Input should", "it should").strip(" .")
     what, _, rest = why.partition(": ")
@@ -366,7 +383,7 @@ def _first_of(sent: Mapping[str, Sequence[str]], name: str) -> str:
     return next(iter(sent.get(name, ())), "")
 
 
-async def _sent(request: Request) -> dict[str, list[str]]:
+async def _read_form(request: Request) -> dict[str, list[str]]:
     """The fields of a form, without files."""
     form = await request.form(max_files=0, max_fields=MOST_FIELDS)
     found: dict[str, list[str]] = {}
@@ -376,32 +393,32 @@ async def _sent(request: Request) -> dict[str, list[str]]:
     return found
 
 
-def _back(chair: Chair) -> Response:
+def _redirect_to_seat(chair: SeatState) -> Response:
     return RedirectResponse(f"/seat/{chair.token}", 303)
 
 
 # --- serving -------------------------------------------------------------------------------------
 
 
-def host(
+def build_seat_host(
     *,
     address: str = LOOPBACK,
     port: int | None = None,
     public_url: str = "",
     say: Callable[[str], object] = print,
     linger: float = LINGER_SECONDS,
-) -> Host:
-    """What serves a run's pages: for `RunOptions.host`, and `folkmoot.run(…, host=host())`.
+) -> SeatHost:
+    """What serves a run's pages: for `RunOptions.seat_host`, and `folkmoot.run(…, host=host())`.
 
     `public_url` is where people reach this server through a proxy; `say` is told each link. At the
     end the pages stay for `linger` seconds, or until everybody who is there has seen theirs.
     """
 
     @asynccontextmanager
-    async def serve(desk: Desk) -> AsyncIterator[None]:
-        listening = _listen(address, port if port is not None else desk.port)
+    async def serve_seats(desk: SeatManager) -> AsyncIterator[None]:
+        listening = _open_socket(address, port if port is not None else desk.port)
         desk.port = listening.getsockname()[1]
-        desk.save()
+        desk.save_state()
         shown = f"[{address}]" if ":" in address else address
         base = public_url.rstrip("/") or f"http://{shown}:{desk.port}"
         guard = Guard(
@@ -409,7 +426,7 @@ def host(
             methods=frozenset({"GET", "HEAD", "POST"}),
             links_hold_tokens=True,
         )
-        pages = app(desk, guard)
+        pages = create_seat_app(desk, guard)
         server = _Server(pages)
         for chair in desk:
             say(f"Seat {chair.place.name}: {base}/seat/{chair.token}")
@@ -427,7 +444,7 @@ def host(
             server.should_exit = True
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    return serve
+    return serve_seats
 
 
 class _Server(PageServer):
@@ -438,7 +455,7 @@ class _Server(PageServer):
         yield
 
 
-def _listen(address: str, port: int | None) -> socket.socket:
+def _open_socket(address: str, port: int | None) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -456,19 +473,21 @@ def _listen(address: str, port: int | None) -> socket.socket:
     return listening
 
 
-async def _let_time_pass(desk: Desk) -> None:
+async def _let_time_pass(desk: SeatManager) -> None:
     while True:
         await asyncio.sleep(TICK_SECONDS)
-        desk.tick()
+        desk.advance_clock()
 
 
-async def _until_told(desk: Desk, seconds: float) -> None:
+async def _until_told(desk: SeatManager, seconds: float) -> None:
     """Wait until everybody who is there has seen the end."""
 
-    async def told() -> None:
-        while not desk.gone and not all(c.told_end for c in desk if c.here):
+    async def wait_until_shown() -> None:
+        while not desk.researcher_left and not all(
+            seat_state.end_shown for seat_state in desk if seat_state.is_connected
+        ):
             await asyncio.sleep(0.05)
 
     with suppress(TimeoutError):
-        await asyncio.wait_for(told(), seconds)
+        await asyncio.wait_for(wait_until_shown(), seconds)
         await asyncio.sleep(0.2)  # the last page is on its way

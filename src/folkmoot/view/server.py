@@ -14,7 +14,7 @@ from folkmoot.errors import InputError
 from folkmoot.view.connections import BACKLOG, PageServer
 from folkmoot.view.pages import Reader
 from folkmoot.view.run_list import Shelf
-from folkmoot.view.site import TOKEN, Guard, is_loopback, own_names, site
+from folkmoot.view.site import TOKEN, Guard, create_app, is_loopback, own_names
 
 
 def serve_reader(
@@ -26,10 +26,12 @@ def serve_reader(
         raise InputError(f"{folder}: no such folder; name the one that holds your runs")
     secret = secrets.token_urlsafe(24) if token or not is_loopback(host) else ""
     guard = Guard(own_names(host), secret)
-    serve(site(Reader(Shelf(folder)).routes(), guard), host, port, secret, tell)
+    serve_app(create_app(Reader(Shelf(folder)).page_routes(), guard), host, port, secret, tell)
 
 
-def serve(app: Starlette, host: str, port: int, secret: str, tell: Callable[[str], None]) -> None:
+def serve_app(
+    app: Starlette, host: str, port: int, secret: str, tell: Callable[[str], None]
+) -> None:
     """Serve an app at an address until Ctrl-C. Port 0 means any free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

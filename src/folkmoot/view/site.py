@@ -1,6 +1,6 @@
 """What all pages share: the look, who may ask for them, and what a browser may do with them.
 
-`site(routes, guard)` makes the app. Templates extend `base.html.j2`, whose `title` and `main`
+`create_app(routes, guard)` makes the app. Templates extend `base.html.j2`, whose `title` and `main`
 blocks they fill; whatever people or models wrote is escaped. No page loads anything from another
 host, and none holds a script or style of its own: both are files under `/static/`.
 """
@@ -36,9 +36,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.hidden_characters import without_hidden
-from folkmoot.measures.inference.estimates import dollars
+from folkmoot.measures.inference.estimates import format_dollars
 from folkmoot.randomness import digest
-from folkmoot.storage.findings import cell_text, heading
+from folkmoot.storage.findings import column_heading, format_cell
 from folkmoot.view.connections import trust_connection
 
 HERE = Path(__file__).parent
@@ -89,12 +89,12 @@ class Guard:
         return True
 
     @property
-    def cookie(self) -> str:
+    def cookie_name(self) -> str:
         """The cookie that holds the token. Browsers do not tell ports apart, so that each server
         needs a name of its own."""
         return f"{COOKIE}-{digest(self.token).hex()[:12]}"
 
-    def admits(self, given: str) -> bool:
+    def admits_token(self, given: str) -> bool:
         return not self.token or secrets.compare_digest(given.encode(), self.token.encode())
 
 
@@ -153,15 +153,15 @@ class Guarded:
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = dict(query).get(TOKEN, "")
-        if given and self.guard.admits(given):
-            rest = urlencode([(k, v) for k, v in query if k != TOKEN])
+        if given and self.guard.admits_token(given):
+            rest = urlencode([(key, value) for key, value in query if key != TOKEN])
             there = quote(scope["path"]) + (f"?{rest}" if rest else "")
             answer = RedirectResponse("/" + there.lstrip("/"), 303)
             # Lax, not strict: the link may be opened from a message on another site's page.
-            answer.set_cookie(self.guard.cookie, given, httponly=True, samesite="lax")
+            answer.set_cookie(self.guard.cookie_name, given, httponly=True, samesite="lax")
             return answer
-        cookie = SimpleCookie(headers.get("cookie", "")).get(self.guard.cookie)
-        if cookie is not None and self.guard.admits(cookie.value):
+        cookie = SimpleCookie(headers.get("cookie", "")).get(self.guard.cookie_name)
+        if cookie is not None and self.guard.admits_token(cookie.value):
             return None
         said = "This page needs its token: open the whole link that was printed at the start."
         return PlainTextResponse(said, 401)
@@ -173,21 +173,21 @@ def _is_bounded(headers: Headers, most: int) -> bool:
     return length.isdecimal() and len(length) < 10 and int(length) <= most
 
 
-def site(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
+def create_app(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
     """An app of these pages, with the shared files, error pages and the guard before them."""
     app = Starlette(
         routes=[*routes, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")],
         middleware=[Middleware(Guarded, guard)],
         exception_handlers={
-            404: _missing, ClientDisconnect: _left, **dict.fromkeys(UNREADABLE, _unreadable)
+            404: _missing_response, ClientDisconnect: _client_left_response, **dict.fromkeys(UNREADABLE, _unreadable_response)
         },
     )  # fmt: skip
     return app
 
 
-def page(template: str, context: Mapping[str, object], status: int = 200) -> HTMLResponse:
+def render_page(template: str, context: Mapping[str, object], status: int = 200) -> HTMLResponse:
     """A page from its template."""
-    return HTMLResponse(environment().get_template(template).render(context), status)
+    return HTMLResponse(template_environment().get_template(template).render(context), status)
 
 
 class LivePart(NamedTuple):
@@ -200,7 +200,7 @@ class LivePart(NamedTuple):
 
 def draw_live_part(template: str, context: Mapping[str, object]) -> LivePart:
     """Draw a part from its template; it has changed when its HTML has."""
-    html = environment().get_template(template).render(context)
+    html = template_environment().get_template(template).render(context)
     return LivePart(Markup(html), tag_of(html))
 
 
@@ -235,17 +235,17 @@ def keep_if_unreadable(way: Callable[[Request], Response]) -> Callable[[Request]
     in the middle, and the next look will tell."""
 
     @wraps(way)
-    def answered(request: Request) -> Response:
+    def answer_request(request: Request) -> Response:
         try:
             return way(request)
         except UNREADABLE:
             return Response(status_code=204)
 
-    return answered
+    return answer_request
 
 
 @cache
-def environment() -> Environment:
+def template_environment() -> Environment:
     """The templates, with the filters of the house."""
     env = Environment(
         loader=FileSystemLoader(HERE / "templates"),
@@ -253,16 +253,16 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_shown,
+        finalize=_remove_hidden_characters,
     )
     filters: dict[str, Callable[..., object]] = {
-        "heading": heading,
-        "cell": cell_text,
+        "heading": column_heading,
+        "cell": format_cell,
         "q": lambda text: quote(str(text), safe="", errors="replace"),
         "path": lambda text: quote(str(text), errors="replace"),
-        "ago": ago,
-        "count": lambda n: f"{n:,}",
-        "money": lambda usd: "unknown" if usd is None else dollars(usd),
+        "ago": format_age,
+        "count": lambda name: f"{name:,}",
+        "money": lambda usd: "unknown" if usd is None else format_dollars(usd),
         "quoted": lambda text: f'"{text}"' if " " in str(text) else str(text),
         "groupby_in_order": in_order,
     }
@@ -275,12 +275,12 @@ def in_order(items: Iterable[object], name: str) -> list[tuple[object, list[obje
     return [(key, list(group)) for key, group in groupby(items, attrgetter(name))]
 
 
-def _shown(value: object) -> object:
+def _remove_hidden_characters(value: object) -> object:
     """Text without the characters that hide or reverse what stands beside them."""
     return without_hidden(value) if type(value) is str else value
 
 
-def ago(moment: datetime | None) -> str:
+def format_age(moment: datetime | None) -> str:
     """How long ago that was, in the largest unit that fits."""
     if moment is None:
         return "unknown"
@@ -292,17 +292,17 @@ def ago(moment: datetime | None) -> str:
     return "just now"
 
 
-async def _left(_request: Request, _error: Exception) -> Response:
+async def _client_left_response(_request: Request, _error: Exception) -> Response:
     return Response(status_code=400)  # for nobody: the visitor has gone
 
 
-async def _missing(_request: Request, error: Exception) -> Response:
+async def _missing_response(_request: Request, error: Exception) -> Response:
     said = getattr(error, "detail", "")
     words = said if said and said != "Not Found" else "There is no such page here."
-    return page("error.html.j2", {"title": "Not found", "words": words}, 404)
+    return render_page("error.html.j2", {"title": "Not found", "words": words}, 404)
 
 
-async def _unreadable(_request: Request, error: Exception) -> Response:
+async def _unreadable_response(_request: Request, error: Exception) -> Response:
     problems = error.problems if isinstance(error, InputError) else [Problem(str(error))]
-    words = " ".join(str(p) for p in problems)
-    return page("error.html.j2", {"title": "Cannot be read", "words": words}, 404)
+    words = " ".join(str(problem) for problem in problems)
+    return render_page("error.html.j2", {"title": "Cannot be read", "words": words}, 404)

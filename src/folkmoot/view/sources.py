@@ -70,13 +70,17 @@ class Piece(NamedTuple):
     @property
     def address(self) -> str:
         """The reply that it comes from: of the innermost source that is one; empty if none is."""
-        return next((a for span in reversed(self.spans) if (a := span.source.address)), "")
+        return next(
+            (address for span in reversed(self.spans) if (address := span.source.address)), ""
+        )
 
 
 def split_by_source(text: str, spans: Iterable[Span]) -> list[Piece]:
     """Split a message where a source begins or ends. Spans may be nested."""
     # Of two that begin together the longer one is outside. A withdrawal may have shortened a text.
-    known = sorted((s for s in spans if s.start < len(text)), key=lambda s: (s.start, -s.end))
+    known = sorted(
+        (span for span in spans if span.start < len(text)), key=lambda span: (span.start, -span.end)
+    )
     ends = {min(span.end, len(text)) for span in known}
     bounds = sorted({0, len(text), *(span.start for span in known), *ends})
     pieces: list[Piece] = []
@@ -90,7 +94,7 @@ def split_by_source(text: str, spans: Iterable[Span]) -> list[Piece]:
             following = next(waiting)
         covering += opened
         closed = tuple(span for span in covering if min(span.end, len(text)) <= end)
-        interrupted = pieces and any(s.source.kind != "value" for s in pieces[-1].closed)
+        interrupted = pieces and any(span.source.kind != "value" for span in pieces[-1].closed)
         # A mark before a mere line break or comma would only be in the way.
         has_words = any(map(str.isalnum, text[start:end]))
         resumed = bool(interrupted and covering and not opened) and has_words
@@ -108,13 +112,13 @@ class Legend:
 
     def label(self, source: Source) -> Label:
         """Return the entry of a source."""
-        return self.labels[_group(source)]
+        return self.labels[_source_group(source)]
 
     def describe(self, piece: Piece) -> str:
         """Return where a passage comes from, in words, the innermost source first."""
-        return ", in ".join(self._words(span.source) for span in reversed(piece.spans))
+        return ", in ".join(self._describe_source(span.source) for span in reversed(piece.spans))
 
-    def _words(self, source: Source) -> str:
+    def _describe_source(self, source: Source) -> str:
         who = self.names.get(source.speaker, source.speaker)
         changed = ", changed on the way" if source.altered else ""
         if source.kind == "unattributed":
@@ -134,7 +138,7 @@ def read_spans(run: RunFolder, addresses: Sequence[str]) -> dict[str, list[Span]
     found: dict[str, list[Span]] = {address: [] for address in addresses}
     if not addresses or not run.has_table(PROVENANCE):
         return found
-    rows = run.lazy(PROVENANCE).filter(pl.col("address").is_in(list(addresses))).collect()
+    rows = run.scan_table(PROVENANCE).filter(pl.col("address").is_in(list(addresses))).collect()
     for row in rows.iter_rows(named=True):
         source = Source(row["kind"], row["source_id"], row["speaker"], row["altered"])
         span = Span(row["start"], row["end"], source, row["message"])
@@ -151,7 +155,7 @@ def draw_by_source(
     """
     spans = read_spans(run, [address for address, _ in requests])
     every = [span for found in spans.values() for span in found]
-    legend = _legend(every, asked, _names(run, every)) if every else None
+    legend = _build_legend(every, asked, _speaker_names(run, every)) if every else None
     return [
         Sourced(
             tuple(
@@ -164,7 +168,7 @@ def draw_by_source(
                         )
                     ),
                 )
-                for number, message in enumerate(_messages(request))
+                for number, message in enumerate(_request_messages(request))
             ),
             legend,
         )
@@ -172,23 +176,23 @@ def draw_by_source(
     ]
 
 
-def _messages(request: Mapping[str, object]) -> list[Mapping[str, object]]:
+def _request_messages(request: Mapping[str, object]) -> list[Mapping[str, object]]:
     messages = request.get("messages")
     return messages if isinstance(messages, list) else []
 
 
-def _group(source: Source) -> tuple[str, str]:
+def _source_group(source: Source) -> tuple[str, str]:
     if source.kind in SPOKEN:
         return "", source.speaker
     return source.kind, source.speaker if source.kind == "persona" else ""
 
 
-def _legend(spans: Sequence[Span], asked: str, names: Mapping[str, str]) -> Legend:
+def _build_legend(spans: Sequence[Span], asked: str, names: Mapping[str, str]) -> Legend:
     """The legend, in the order in which the sources appear first."""
     labels: dict[tuple[str, str], Label] = {}
     speakers = 0
-    for span in sorted(spans, key=lambda s: (s.message, s.start, -s.end)):
-        kind, speaker = group = _group(span.source)
+    for span in sorted(spans, key=lambda span: (span.message, span.start, -span.end)):
+        kind, speaker = group = _source_group(span.source)
         if group in labels:
             continue
         who = names.get(speaker, speaker)
@@ -203,13 +207,13 @@ def _legend(spans: Sequence[Span], asked: str, names: Mapping[str, str]) -> Lege
     return Legend(labels, names)
 
 
-def _names(run: RunFolder, spans: Sequence[Span]) -> dict[str, str]:
+def _speaker_names(run: RunFolder, spans: Sequence[Span]) -> dict[str, str]:
     """Speaker → name with id, of those with utterances in these prompts. An id can stand for others
     in another conversation, so the utterances themselves tell the name."""
     ids = {span.source.id for span in spans if span.source.kind == "utterance"}
     if not ids or not run.has_table(UTTERANCES):
         return {}
-    said = run.lazy(UTTERANCES)
+    said = run.scan_table(UTTERANCES)
     columns = ("speaker_id", "speaker_name", "speaker_role")
     if not {"utterance_id", *columns} <= {*said.collect_schema().names()}:
         return {}

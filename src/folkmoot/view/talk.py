@@ -15,9 +15,14 @@ from typing import NamedTuple
 
 import polars as pl
 
-from folkmoot.engine.journal.journal import Entry, JournalReader, as_part, name_in
+from folkmoot.engine.journal.journal import (
+    JournalEntry,
+    JournalReader,
+    escape_address_part,
+    unescape_address_part,
+)
 from folkmoot.engine.seats.utterances import UTTERANCES
-from folkmoot.storage.findings import heading
+from folkmoot.storage.findings import column_heading
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.sources import Sourced, draw_by_source
 
@@ -27,7 +32,7 @@ CODER = "coder"  # reads what was said, and takes no part in it
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ReplyView:
     """One reply at an address. `fields` are those of a JSON reply, `text` is any other.
 
     `place`: where in the protocol, in words; `own`: it is of the person whose page this is.
@@ -68,7 +73,7 @@ class Drawer:
     address: str
     asked: Asked | None
     place: str
-    tries: tuple[tuple[Entry, Sourced], ...]
+    tries: tuple[tuple[JournalEntry, Sourced], ...]
 
 
 def base_of(address: str) -> str:
@@ -78,70 +83,77 @@ def base_of(address: str) -> str:
 
 def place_of(address: str, leave_out: Iterable[str] = ()) -> str:
     """Where in the protocol an address is, in words."""
-    dropped = {as_part(part) for part in leave_out}
-    parts = [name_in(p) for p in address.split("/")[:-1] if p not in dropped]
+    dropped = {escape_address_part(part) for part in leave_out}
+    parts = [unescape_address_part(part) for part in address.split("/")[:-1] if part not in dropped]
     # Names of stages are words; whatever holds a figure may be an id.
-    return " · ".join(p if re.search(r"\d", p) else heading(p) for p in parts)
+    return " · ".join(part if re.search(r"\d", part) else column_heading(part) for part in parts)
 
 
 def addresses_of(journal: JournalReader, within: Sequence[str], who: str) -> list[str]:
     """The addresses of what was asked about or of one of the people, tries left out."""
-    found = journal.holding(as_part(who))
-    return [a for a in found if base_of(a) == a and is_within(a, within)]
+    found = journal.addresses_containing(escape_address_part(who))
+    return [
+        address for address in found if base_of(address) == address and is_within(address, within)
+    ]
 
 
 def is_within(address: str, within: Sequence[str]) -> bool:
     """Return whether an address is of a conversation: its names are parts of the address, or one
     part joins them (`family_01-C4`, `game.3`)."""
-    parts, names = address.split("/"), [as_part(name) for name in within]
+    parts, names = address.split("/"), [escape_address_part(name) for name in within]
     if not names or {"-".join(names), ".".join(names)} & set(parts):
         return True
     if len(names) == 1:
-        return any(p == names[0] or p.startswith((f"{names[0]}-", f"{names[0]}.")) for p in parts)
+        return any(
+            part == names[0] or part.startswith((f"{names[0]}-", f"{names[0]}.")) for part in parts
+        )
     return set(names) <= set(parts)
 
 
-def asked(run: RunFolder, addresses: Sequence[str]) -> dict[str, Asked]:
+def hints_by_address(run: RunFolder, addresses: Sequence[str]) -> dict[str, Asked]:
     """Address → who was asked there; empty while the run has no tables."""
     if not run.has_table("answers") or not addresses:
         return {}
-    table = run.lazy("answers")
+    table = run.scan_table("answers")
     have = table.collect_schema().names()
     columns = ("address", "speaker_id", *Asked._fields[1:])
-    wanted = [pl.col(c) if c in have else pl.lit(None).alias(c) for c in columns]
+    wanted = [
+        pl.col(column) if column in have else pl.lit(None).alias(column) for column in columns
+    ]
     rows = table.select(wanted).filter(pl.col("address").is_in(list(addresses))).collect()
     return {
-        row[0]: Asked(*("" if c is None else str(c) for c in row[1:])) for row in rows.iter_rows()
+        row[0]: Asked(*("" if column is None else str(column) for column in row[1:]))
+        for row in rows.iter_rows()
     }
 
 
-def said(
+def replies_at(
     run: RunFolder,
     journal: JournalReader,
     addresses: Sequence[str],
     *,
     who: Sequence[str] = (),
     names: Mapping[str, str] = MappingProxyType({}),
-) -> list[Said]:
+) -> list[ReplyView]:
     """The replies at addresses in the order in which they were asked for.
 
     `who`: the key of the person whose page it is; its last part is the id of the speaker.
     """
-    known = asked(run, addresses)
-    tries: dict[str, list[Entry]] = {}
+    known = hints_by_address(run, addresses)
+    tries: dict[str, list[JournalEntry]] = {}
     for address in addresses:
-        found = _tries(journal, address, whole=False)
+        found = _entries_of_call(journal, address, whole=False)
         if found and not (address in known and known[address].role == CODER):
             tries[address] = found
-    result, turns = [], dict.fromkeys((place_of(a, who) for a in addresses), 0)
-    for address in sorted(tries, key=lambda a: (tries[a][0].started_at, a)):
+    result, turns = [], dict.fromkeys((place_of(address, who) for address in addresses), 0)
+    for address in sorted(tries, key=lambda address: (tries[address][0].started_at, address)):
         entry, row = tries[address][-1], known.get(address)
         speaker = row.speaker if row else UNKNOWN
         place = place_of(address, who)
         turns[place] += 1
         fields = fields_of(entry.reply) if not row or row.kind in ("json", "workbook") else ()
         result.append(
-            Said(
+            ReplyView(
                 address,
                 names.get(speaker, speaker),
                 row.role if row else "",
@@ -150,7 +162,7 @@ def said(
                 "" if fields else entry.reply,
                 fields,
                 row.value if row else "",
-                (row.missing if row else "") or _unfinished(entry),
+                (row.missing if row else "") or _unfinished_reason(entry),
                 len(tries[address]),
                 bool(who) and speaker == who[-1],
                 entry.started_at,
@@ -165,7 +177,7 @@ def said_by_others(
     who: Sequence[str],
     within: Mapping[str, str],
     names: Mapping[str, str],
-) -> list[Said]:
+) -> list[ReplyView]:
     """What replies of other speakers say in a participant's name: one session may play several.
 
     `who`: the key of the participant; `within`: the columns of `utterances` that name the
@@ -173,14 +185,18 @@ def said_by_others(
     """
     if not run.has_table(UTTERANCES):
         return []
-    table = run.lazy(UTTERANCES)
+    table = run.scan_table(UTTERANCES)
     have = table.collect_schema().names()
     if not {"address", "speaker_role"} <= {*have}:  # a run of an earlier version
         return []
-    same = [pl.col(c).cast(pl.String) == value for c, value in within.items() if c in have]
+    same = [
+        pl.col(column).cast(pl.String) == value
+        for column, value in within.items()
+        if column in have
+    ]
     own = table.filter(*same, pl.col("speaker_id") == who[-1], pl.col("address") != "").collect()
-    known = asked(run, own["address"].unique().to_list())
-    found: list[Said] = []
+    known = hints_by_address(run, own["address"].unique().to_list())
+    found: list[ReplyView] = []
     for row in own.iter_rows(named=True):
         address, text = row["address"], row["text"] or ""
         by = known[address].speaker if address in known else who[-1]
@@ -189,23 +205,25 @@ def said_by_others(
         fields = fields_of(text)
         role = f"{row['speaker_role']}, in a reply of {names.get(by, by)}"
         found.append(
-            Said(
+            ReplyView(
                 address, names.get(who[-1], who[-1]), role, place_of(address, who),
                 len(found) + 1, "" if fields else text, fields, "", row["missing"] or "", 1, False,
-                journal.asked_at(address),
+                journal.call_time(address),
             )
         )  # fmt: skip
     return found
 
 
-def _tries(journal: JournalReader, address: str, *, whole: bool) -> list[Entry]:
+def _entries_of_call(journal: JournalReader, address: str, *, whole: bool) -> list[JournalEntry]:
     """The entry at an address and those of its further tries, in order."""
-    read = (journal.at(a, whole=whole) for a in journal.tries(address))
+    read = (journal.entry_at(address, expand_texts=whole) for address in journal.tries(address))
     found = [entry for entry in read if entry is not None]
-    return sorted(found, key=lambda e: (e.started_at, e.address))
+    return sorted(
+        found, key=lambda journal_entry: (journal_entry.started_at, journal_entry.address)
+    )
 
 
-def _unfinished(entry: Entry) -> str:
+def _unfinished_reason(entry: JournalEntry) -> str:
     return entry.finish if entry.finish.startswith("refused") else ""
 
 
@@ -218,28 +236,34 @@ def fields_of(reply: str) -> tuple[tuple[str, str], ...]:
         found = json.loads(text)
     except ValueError:
         return ()
-    return tuple((str(k), _plain(v)) for k, v in found.items()) if isinstance(found, dict) else ()
+    return (
+        tuple((str(key), _plain_text(value)) for key, value in found.items())
+        if isinstance(found, dict)
+        else ()
+    )
 
 
-def _plain(value: object) -> str:
+def _plain_text(value: object) -> str:
     if isinstance(value, str):
         return value
-    if isinstance(value, list) and all(isinstance(v, str) for v in value):
+    if isinstance(value, list) and all(isinstance(value, str) for value in value):
         return "; ".join(value)
-    if isinstance(value, list) and value and all(isinstance(v, dict) for v in value):
-        return "\n".join(map(_plain, value))
+    if isinstance(value, list) and value and all(isinstance(value, dict) for value in value):
+        return "\n".join(map(_plain_text, value))
     if isinstance(value, dict):
-        return "; ".join(f"{heading(str(k))}: {_plain(v)}" for k, v in value.items())
+        return "; ".join(
+            f"{column_heading(str(key))}: {_plain_text(value)}" for key, value in value.items()
+        )
     return json.dumps(value, ensure_ascii=False)
 
 
-def drawer(run: RunFolder, journal: JournalReader, address: str) -> Drawer | None:
+def call_drawer(run: RunFolder, journal: JournalReader, address: str) -> Drawer | None:
     """All that is known of the call at an address; None where there is none."""
     base = base_of(address)
-    tries = _tries(journal, base, whole=True)
+    tries = _entries_of_call(journal, base, whole=True)
     if not tries:
         return None
-    row = asked(run, [base]).get(base)
+    row = hints_by_address(run, [base]).get(base)
     prompts = [(entry.address, entry.request) for entry in tries]
     sourced = draw_by_source(run, row.speaker if row else "", prompts)
     return Drawer(base, row, place_of(base), tuple(zip(tries, sourced, strict=True)))

@@ -18,12 +18,12 @@ from tests.servers.thread import ServerThread
 def cluster() -> Iterator[None]:
     """Ray as `--executor ray` starts it; skipped where it is not installed (`make cluster`)."""
     pytest.importorskip("ray")
-    from folkmoot.engine.cluster.head import connected
+    from folkmoot.engine.cluster.head import connect_to_ray
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", KEY)
         patch.delenv("RAY_ADDRESS", raising=False)
-        with connected("ray", 4):
+        with connect_to_ray("ray", 4):
             patch.undo()
             yield
     os.environ.pop("RAY_AUTH_MODE", None)  # Ray's own, for the processes that it starts

@@ -14,7 +14,7 @@ import yaml
 
 import folkmoot
 from folkmoot.engine.journal.journal import JournalReader
-from folkmoot.engine.journal.shards import SHARDS, shards_in
+from folkmoot.engine.journal.shards import SHARD_FOLDER, list_shards
 from folkmoot.errors import StorageError
 from tests.contract.runs import digest
 from tests.default_signals import with_default_signals
@@ -42,10 +42,10 @@ def study_file(folder: Path, url: str, **settings: object) -> Path:
 def journaled(run: Path, shards: Iterable[Path] | None = None) -> int:
     """How many answers are on the disk, in the journal and in the shards, or in these."""
     found: set[str] = set()
-    shards = shards_in(run / SHARDS) if shards is None else shards
+    shards = list_shards(run / SHARD_FOLDER) if shards is None else shards
     for file in filter(Path.exists, [run / "journal.sqlite", *shards]):
         with suppress(StorageError), JournalReader(file) as journal:  # it may be about to be made
-            found.update(journal.addresses())
+            found.update(journal.list_addresses())
     return len(found)
 
 

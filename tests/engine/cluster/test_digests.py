@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.engine.study.study import registered
+from folkmoot.engine.study.study import registered_studies
 from tests.contract.runs import digest, play
 
 pytestmark = pytest.mark.xdist_group("ray")  # one cluster is enough
@@ -29,7 +29,7 @@ def test_two_workers_give_the_bytes_of_one_process(cluster: None, tmp_path: Path
 
 @pytest.mark.nightly(part="kills")
 @pytest.mark.parametrize("workers", [2, 4])
-@pytest.mark.parametrize("study", sorted(registered()))
+@pytest.mark.parametrize("study", sorted(registered_studies()))
 def test_every_study_gives_the_same_bytes(
     study: str, workers: int, cluster: None, tmp_path: Path
 ) -> None:

@@ -17,7 +17,12 @@ from typing import Any, NoReturn
 import pytest
 
 import folkmoot
-from folkmoot.engine.journal.shards import SHARDS, entries_after, forget, shards_in
+from folkmoot.engine.journal.shards import (
+    SHARD_FOLDER,
+    delete_shard,
+    entries_after_row,
+    list_shards,
+)
 from folkmoot.engine.limits.lender import FEWEST_AHEAD, SHARE_AHEAD
 from tests.engine.cluster.runs import (
     Head,
@@ -68,25 +73,27 @@ class Deaf:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, shared: bool) -> None:
         from folkmoot.engine.cluster import head
 
-        hear, setup = head.Cluster._hear, head._setup
+        hear, setup = head.ClusterExecutor._handle_report, head._worker_setup
         self.arrived: dict[Path, int] = {}
         self.stuck, self.listens = threading.Event(), threading.Event()
         self.listens.set()
 
         def heard(cluster: Any, worker: Any, report: Any) -> Any:
-            self.arrived[worker.ready.shard] = worker.received + len(report.entries)
+            self.arrived[worker.ready.shard_path] = worker.received_entry_count + len(
+                report.entries
+            )
             if not self.listens.is_set():
-                self.stuck_in = worker.ready.shard
+                self.stuck_in = worker.ready.shard_path
                 self.stuck.set()
                 self.listens.wait()
             return hear(cluster, worker, report)
 
         def elsewhere(*args: Any, **options: Any) -> Any:
             made = setup(*args, **options)
-            return made if shared else made._replace(holder="of another folder")
+            return made if shared else made._replace(run_holder="of another folder")
 
-        monkeypatch.setattr(head.Cluster, "_hear", heard)
-        monkeypatch.setattr(head, "_setup", elsewhere)
+        monkeypatch.setattr(head.ClusterExecutor, "_handle_report", heard)
+        monkeypatch.setattr(head, "_worker_setup", elsewhere)
 
     def cut(self) -> Path:
         """Hear nobody; the shard of which nothing more can arrive."""
@@ -122,13 +129,13 @@ def test_of_workers_that_are_killed_only_what_a_lost_disk_had_not_sent_is_asked_
             lost = deaf.cut()
             held[:] = [b"Question 2 to p7"]  # all other parts end
             shards = list(deaf.arrived)
-            assert {path.parent == out / SHARDS for path in shards} == {shared}
+            assert {path.parent == out / SHARD_FOLDER for path in shards} == {shared}
             wait_until(lambda: journaled(out, shards=shards) == 3 * PEOPLE - 1)
             for shard in shards:
                 os.kill(worker_of(shard), signal.SIGKILL)
             paid = Counter(server.model.log)
-            unsent = len(entries_after(lost, deaf.arrived[lost]))
-            forget(lost)
+            unsent = len(entries_after_row(lost, deaf.arrived[lost]))
+            delete_shard(lost)
         finally:
             held.clear()
             deaf.listens.set()
@@ -168,17 +175,17 @@ def test_a_share_whose_reply_is_lost_with_its_machine_is_run_again(
 ) -> None:
     from folkmoot.engine.cluster import head
 
-    start, lost = head.Cluster._start, []
+    start, lost = head.ClusterExecutor._start_worker, []
 
     async def started(self: Any) -> str:
         said = await start(self)
         if not lost:
             worker = self._workers[0]
-            worker.actor = Losing(worker.actor, worker.ready.shard)
+            worker.actor = Losing(worker.actor, worker.ready.shard_path)
             lost.append(worker)
         return said
 
-    monkeypatch.setattr(head.Cluster, "_start", started)
+    monkeypatch.setattr(head.ClusterExecutor, "_start_worker", started)
     with ServerThread(FaultPlan()) as server:
         study, out = study_file(tmp_path, server.openai, concurrency=8), tmp_path / "run"
         done = play(study, out, executor="ray", workers=2)
@@ -194,7 +201,7 @@ def test_what_a_killed_worker_had_in_flight_is_possibly_paid(
         out = tmp_path / "run"
         run = pool.submit(play, study, out, executor="ray", workers=2)
         stopped_in_the_middle(server, out)
-        os.kill(worker_of(shards_in(out / SHARDS)[0]), signal.SIGKILL)
+        os.kill(worker_of(list_shards(out / SHARD_FOLDER)[0]), signal.SIGKILL)
         wait_until(lambda: "a worker was lost" in (out / "run.log").read_text())
         go_on(server)
         done = run.result()

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkmoot.engine.calls.retries import UNBOUNDED, Allowance
-from folkmoot.engine.cluster.leases import Lease, Leases, divided, report_of, take
-from folkmoot.engine.limits.budget import Budget, Price
+from folkmoot.engine.calls.retries import LOCAL_MODEL_CONCURRENCY, SharedLimits
+from folkmoot.engine.cluster.leases import Lease, Leases, apply_lease, divide_fairly, report_of
+from folkmoot.engine.limits.budget import Budget, CallPrice
 from folkmoot.engine.limits.lender import Loan
-from folkmoot.errors import BudgetReached, FolkmootError, RunPaused
+from folkmoot.errors import BudgetReachedError, FolkmootError, RunPausedError
 from tests.turns import turns
 
 MODEL = "openai/m"
@@ -34,45 +34,49 @@ class Fleet:
 
     def __post_init__(self) -> None:
         self.budget = Budget(self.usd, self.calls)
-        self.head = Allowance(self.budget, self.concurrency)
-        self.leases = Leases(self.head, 0.0, lambda _: True, self.stop)
-        self.workers: list[Allowance] = []
+        self.head = SharedLimits(self.budget, self.concurrency)
+        self.leases = Leases(self.head, 0.0, lambda _: True, self.stop_calls)
+        self.workers: list[SharedLimits] = []
         self.paid: dict[int, list[float]] = {}
         for number in range(self.size):
-            self.leases.add(number)
+            self.leases.add_worker(number)
             self.workers.append(self.worker())
             self.paid[number] = []
 
-    def worker(self) -> Allowance:
+    def worker(self) -> SharedLimits:
         """What calls of a worker compete for; it has nothing yet."""
         nothing = (None if self.usd is None else 0.0, None if self.calls is None else 0)
         budget = Budget(*nothing, ask_for_more=lambda: None)
         loan = Loan(lambda: None)
-        return Allowance(budget, UNBOUNDED, tell=lambda urgent: None, loan=loan)
+        return SharedLimits(budget, LOCAL_MODEL_CONCURRENCY, tell=lambda urgent: None, loan=loan)
 
     def take(self, number: int, lease: Lease) -> None:
-        take(lease, self.workers[number], loan_of(self.workers[number]))
+        apply_lease(lease, self.workers[number], loan_of(self.workers[number]))
 
-    def stop(self, error: FolkmootError) -> None:
-        self.head.stop(error)
+    def stop_calls(self, error: FolkmootError) -> None:
+        self.head.stop_calls(error)
         for worker in self.workers:
-            worker.stop(error)
+            worker.stop_calls(error)
 
     async def call(self, number: int, cost: float, length: int) -> None:
         """One call of a worker, of at most its cost."""
         worker = self.workers[number]
-        limiter = worker.limiter(MODEL, 0.0, local=False)
-        reserved = await worker.budget.reserve(Price(cost, cost)) if worker.budget.active else None
-        await limiter.enter(10.0)
+        limiter = worker.get_limiter(MODEL, 0.0, local=False)
+        reserved = (
+            await worker.budget.reserve_call(CallPrice(cost, cost))
+            if worker.budget.active
+            else None
+        )
+        await limiter.acquire(10.0)
         self.at_once += 1
         self.most = max(self.most, self.at_once)
         await turns(length)
         self.at_once -= 1
         self.done.append(number)
-        limiter.leave()
-        limiter.succeeded()
+        limiter.release()
+        limiter.record_success()
         if reserved is not None:
-            worker.budget.settle(reserved, cost)
+            worker.budget.record_cost(reserved, cost)
         self.paid[number].append(cost)
 
     async def report(self, number: int) -> Lease:
@@ -81,8 +85,8 @@ class Fleet:
         worker = self.workers[number]
         uses, money = report_of(worker, loan_of(worker), quiet=True)
         for cost in paid:
-            self.leases.settle(number, cost)
-        return self.leases.lease(number, uses, money)
+            self.leases.record_cost(number, cost)
+        return self.leases.issue_lease(number, uses, money)
 
     async def go_round(self) -> None:
         while True:
@@ -102,16 +106,16 @@ class Fleet:
             round_trip.cancel()
 
 
-def loan_of(worker: Allowance) -> Loan:
+def loan_of(worker: SharedLimits) -> Loan:
     assert worker.loan is not None
     return worker.loan
 
 
 def test_a_total_is_divided_by_what_is_wanted() -> None:
-    assert divided(10, [2, 20]) == [2, 8]
-    assert divided(10, [20, 20]) == [5, 5]
-    assert divided(10, [2, 2]) == [5, 5]  # what nobody wants goes to all alike
-    assert divided(-1, [3]) == [0]
+    assert divide_fairly(10, [2, 20]) == [2, 8]
+    assert divide_fairly(10, [20, 20]) == [5, 5]
+    assert divide_fairly(10, [2, 2]) == [5, 5]  # what nobody wants goes to all alike
+    assert divide_fairly(-1, [3]) == [0]
 
 
 CALLS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0.25, 0.5]), st.integers(0, 5)))
@@ -125,7 +129,7 @@ async def test_no_more_calls_are_in_flight_than_in_one_process(
     fleet = Fleet(concurrency, size=3)
     assert not any(await fleet.run(calls))
     assert len(fleet.done) == len(calls) and fleet.most <= concurrency
-    assert fleet.head.limiter(MODEL, 0.0, local=False).in_flight <= concurrency
+    assert fleet.head.get_limiter(MODEL, 0.0, local=False).in_flight <= concurrency
 
 
 @settings(max_examples=30)
@@ -136,7 +140,7 @@ async def test_a_budget_of_calls_is_used_up_to_the_last_one(
     fleet = Fleet(calls=most, size=3)
     ended = await fleet.run(calls)
     assert len(fleet.done) == min(most, len(calls))
-    assert all(isinstance(error, BudgetReached) for error in ended if error)
+    assert all(isinstance(error, BudgetReachedError) for error in ended if error)
 
 
 @settings(max_examples=30)
@@ -156,11 +160,11 @@ async def test_an_open_end_goes_alone_where_its_likely_cost_fits() -> None:
     fleet = Fleet(usd=1.0, size=2)
     budget = fleet.workers[0].budget
     round_trip = asyncio.ensure_future(fleet.go_round())
-    assert await budget.reserve(Price(dearest=3.0, likely=0.5)) == 3.0
-    other = asyncio.ensure_future(fleet.workers[1].budget.reserve(Price(0.1, 0.1)))
+    assert await budget.reserve_call(CallPrice(max_usd=3.0, expected_usd=0.5)) == 3.0
+    other = asyncio.ensure_future(fleet.workers[1].budget.reserve_call(CallPrice(0.1, 0.1)))
     await turns(200)
     assert not other.done()  # as long as nobody knows what the first will cost
-    budget.settle(3.0, 0.4)
+    budget.record_cost(3.0, 0.4)
     fleet.paid[0].append(0.4)
     assert await other == 0.1
     round_trip.cancel()
@@ -168,15 +172,15 @@ async def test_an_open_end_goes_alone_where_its_likely_cost_fits() -> None:
 
 async def test_what_a_lost_worker_had_is_lent_to_others() -> None:
     fleet = Fleet(concurrency=2, calls=5, size=2)
-    fleet.workers[0].limiter(MODEL, 0.0, local=False)
+    fleet.workers[0].get_limiter(MODEL, 0.0, local=False)
     fleet.take(0, await fleet.report(0))
     fleet.take(0, await fleet.report(0))
     hung = [asyncio.ensure_future(fleet.call(0, 0.0, 10**6)) for _ in range(4)]
     await turns(5)
     fleet.take(0, await fleet.report(0))
-    fleet.leases.lose(0)
+    fleet.leases.remove_worker(0)
     fleet.workers = [fleet.worker(), fleet.workers[1]]
-    fleet.leases.add(0)
+    fleet.leases.add_worker(0)
     assert not any(await fleet.run([(1, 0.0, 1)] * 5))
     for one in hung:
         one.cancel()
@@ -185,30 +189,30 @@ async def test_what_a_lost_worker_had_is_lent_to_others() -> None:
 async def test_a_pause_that_one_worker_learns_holds_for_all() -> None:
     fleet = Fleet(size=2)
     for number in range(2):
-        fleet.workers[number].limiter(MODEL, 0.0, local=False)
+        fleet.workers[number].get_limiter(MODEL, 0.0, local=False)
         fleet.take(number, await fleet.report(number))
     told = fleet.workers[0].limiters[MODEL]
     told.in_flight += 1
-    told.rate_limited(told.now(), 30.0)
-    told.leave()
+    told.record_rate_limit(told.current_time(), 30.0)
+    told.release()
     fleet.take(0, await fleet.report(0))
-    assert fleet.leases.holds()[MODEL] == pytest.approx(30.0, abs=5.0)
+    assert fleet.leases.hold_seconds_by_model()[MODEL] == pytest.approx(30.0, abs=5.0)
     fleet.take(1, await fleet.report(1))
-    assert not fleet.workers[1].limiters[MODEL].try_enter(1.0)
-    assert fleet.workers[1].limiters[MODEL].held == pytest.approx(30.0, abs=5.0)
-    assert fleet.head.limiter(MODEL, 0.0, local=False).allowed < fleet.concurrency
+    assert not fleet.workers[1].limiters[MODEL].try_acquire(1.0)
+    assert fleet.workers[1].limiters[MODEL].hold_seconds == pytest.approx(30.0, abs=5.0)
+    assert fleet.head.get_limiter(MODEL, 0.0, local=False).allowed < fleet.concurrency
 
 
 async def test_a_rate_that_one_worker_learns_is_that_of_all() -> None:
     fleet = Fleet(concurrency=100, size=3)
     for worker in fleet.workers:
-        worker.limiter(MODEL, 0.0, local=False)
+        worker.get_limiter(MODEL, 0.0, local=False)
     hints = {"requests_limit": 9.0, "requests_remaining": 6.0, "requests_reset": 600.0}
-    fleet.workers[0].limiters[MODEL].succeeded(hints)
+    fleet.workers[0].limiters[MODEL].record_success(hints)
     waiting = [asyncio.ensure_future(fleet.call(n % 3, 0.0, 0)) for n in range(30)]
     round_trip = asyncio.ensure_future(fleet.go_round())
     await turns(500)
     assert len(fleet.done) == 6
-    fleet.stop(RunPaused("enough"))
+    fleet.stop_calls(RunPausedError("enough"))
     await asyncio.gather(*waiting, return_exceptions=True)
     round_trip.cancel()

@@ -10,7 +10,7 @@ from sqlite3 import connect
 import pytest
 
 import folkmoot
-from folkmoot.errors import EXIT_INTERRUPTED, BudgetReached, DriftError
+from folkmoot.errors import EXIT_INTERRUPTED, BudgetReachedError, DriftError
 from tests.engine.cluster.runs import Head, journaled, play, study_file, the_same
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -27,7 +27,7 @@ def test_a_budget_of_calls_buys_exactly_so_many_from_a_busy_server(
         quick = {"api_retry_base_seconds": 0.01, "max_api_retries": 20, "concurrency": 8}
         study, out = study_file(tmp_path, server.openai, **quick), tmp_path / "run"
         most = ("budget_calls=30",)
-        with pytest.raises(BudgetReached):
+        with pytest.raises(BudgetReachedError):
             play(study, out, executor="ray", workers=2, overrides=most)
         paused = folkmoot.load(out)
         assert paused.manifest["outcome"] == "paused" and paused.manifest["calls"] == 30
@@ -52,7 +52,7 @@ def test_a_budget_that_is_used_up_pauses_a_run_of_many_parts(
             people=300,
         )
         out = tmp_path / "run"
-        with pytest.raises(BudgetReached, match=budget.partition("=")[0]) as ended:
+        with pytest.raises(BudgetReachedError, match=budget.partition("=")[0]) as ended:
             play(study, out, executor="ray", workers=workers, overrides=(budget,))
         asked = len(server.model.log)
     paused = folkmoot.load(out)

@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
 from folkmoot.engine.cluster import preconditions as refusals
-from folkmoot.engine.run.execution import RunOptions, sending_rehearsed
+from folkmoot.engine.run.execution import RunOptions, simulate_remote_execution
 from folkmoot.engine.run.runner import run_study
 from folkmoot.engine.study.consent import Consent
-from folkmoot.engine.study.study import registered
+from folkmoot.engine.study.study import registered_studies
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError, ProtocolError
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.scripted import ScriptedProvider
 from tests.contract.small import small_study
 from tests.engine.cluster.runs import KEY, STUDY, play, study_file
 from tests.servers.faults import FaultPlan
@@ -48,7 +48,7 @@ def refused(tmp_path: Path, settings: dict[str, Any], **options: Any) -> str:
         ({"batch": True}, {}, "batches"),
         ({"batch": "auto"}, {}, "batches"),
         ({}, {"key": "sk-1234"}, "--key is not sent"),
-        ({}, {"provider": Scripted(lambda request: "yes")}, "answers in this process"),
+        ({}, {"provider": ScriptedProvider(lambda request: "yes")}, "answers in this process"),
         ({}, {"model": "local"}, "one server per machine"),
     ],
 )
@@ -142,11 +142,16 @@ def test_a_study_that_workers_do_not_have_is_refused_by_its_file(
     assert "elsewhere.py, and this machine has no such file" in refused(tmp_path, {}, workers=1)
 
 
-@pytest.mark.parametrize("study", sorted(registered()))
+@pytest.mark.parametrize("study", sorted(registered_studies()))
 def test_every_study_can_go_to_another_machine(study: str, tmp_path: Path) -> None:
     pytest.importorskip("ray")
     found = load_study_file(small_study(study, tmp_path))
-    run_study(found, RunOptions(model="synthetic", out=tmp_path / "run", away=sending_rehearsed()))
+    run_study(
+        found,
+        RunOptions(
+            model="synthetic", out=tmp_path / "run", fork_executor=simulate_remote_execution()
+        ),
+    )
 
 
 def test_a_folder_whose_modules_hide_installed_ones_is_refused(
@@ -162,6 +167,10 @@ def test_a_folder_whose_modules_hide_installed_ones_is_refused(
     monkeypatch.chdir(folder)
     study = load_study_file(small_study("negotiation", tmp_path))
     with pytest.raises(InputError, match="it holds json, polars, which would run"):
-        refusals.refuse("ray", study.config, ["synthetic"], key=None, scripted=False)
+        refusals.require_cluster_support(
+            "ray", study.config, ["synthetic"], key=None, has_custom_provider=False
+        )
     monkeypatch.chdir(tmp_path)
-    refusals.refuse("ray", study.config, ["synthetic"], key=None, scripted=False)
+    refusals.require_cluster_support(
+        "ray", study.config, ["synthetic"], key=None, has_custom_provider=False
+    )

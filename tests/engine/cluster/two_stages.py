@@ -17,15 +17,17 @@ async def protocol(session: Session[Config]) -> None:
         scope.record("talks", {"id": who.id, "said": " ".join(said)})
         return said[-1]
 
-    said = await session.at("talk").each(people, talk)
+    said = await session.child("talk").map(people, talk)
     heard = " ".join(said.values())
 
     async def vote(scope: Scope, who: Speaker) -> None:
-        choice = await scope.ask(who, f"{heard}\nPark or pool?", answer=Choice(("Park", "Pool")))
+        choice = await scope.ask(
+            who, f"{heard}\nPark or pool?", answer_type=Choice(("Park", "Pool"))
+        )
         scope.record("votes", {"id": who.id, "choice": str(choice)})
         scope.write_text(f"votes/{who.id}.txt", f"{choice}\n")
 
-    await session.at("vote").each(people, vote)
+    await session.child("vote").map(people, vote)
 
 
 STUDY = Study(name="two_stages", title="Two stages", config=Config, protocol=protocol)

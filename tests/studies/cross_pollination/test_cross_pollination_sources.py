@@ -13,11 +13,11 @@ import pytest
 import folkmoot
 from folkmoot import Run
 from folkmoot.engine.session.session import Scope
-from folkmoot.kit.exposure import ELSEWHERE, differences
+from folkmoot.kit.exposure import FOREIGN_WORDS, describe_deviations
 from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
-from folkmoot.models.request import Message, ProviderSettings, Reply, Request, StudyPart
-from folkmoot.models.scripted import Scripted
-from folkmoot.provenance import Span, concatenate, quote
+from folkmoot.models.request import Completion, Message, ModelRequest, ProviderSettings, StudyPart
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.provenance import Span, concatenate_texts, quote_value
 from folkmoot.randomness import generator
 from folkmoot.respondent import Respondent
 from folkmoot.studies.cross_pollination import STUDY
@@ -72,7 +72,7 @@ def run(folder: Path, **changes: Any) -> Run:
 
 def check(done: Run) -> None:
     assert_every_text_has_its_source(done.folder, done.study)
-    assert differences(done.folder) == []
+    assert describe_deviations(done.folder) == []
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -84,7 +84,7 @@ def test_every_text_in_a_prompt_is_recorded_where_its_source_says(
     check(done)
 
 
-def keep_texts(request: Request, seed: int) -> Request:
+def keep_texts(request: ModelRequest, seed: int) -> ModelRequest:
     """A request of nothing but its texts of known source, those of each message in random order."""
     messages, spans = list[Message](), list[Span]()
     for number, message in enumerate(request.messages):
@@ -112,10 +112,10 @@ def test_choices_numbers_rankings_and_codes_need_no_instructions(
     settings = {**SETTINGS, **ASKED, "participants_per_condition": 4, "revote": True}
     settings |= {"opposition_method": method, "extra_conditions": ["empty_argument"]}
     config = CrossPollinationConfig.model_validate(settings)
-    inner = Respondent(ProviderSettings(seed=42, study=StudyPart(STUDY.respondent, config)))
+    inner = Respondent(ProviderSettings(seed=42, study=StudyPart(STUDY.respondent_part, config)))
     compared = set[str]()
 
-    def answer(request: Request, address: str) -> Reply:
+    def answer(request: ModelRequest, address: str) -> Completion:
         assert request.asked.about
         reply = inner.reply(request, address)
         if request.asked.kind != "text":
@@ -123,7 +123,9 @@ def test_choices_numbers_rankings_and_codes_need_no_instructions(
             compared.add(f"{request.asked.role} {request.asked.kind}")
         return reply
 
-    folkmoot.run("cross_pollination", settings, provider=Scripted(answer), out=tmp_path / "run")
+    folkmoot.run(
+        "cross_pollination", settings, provider=ScriptedProvider(answer), out=tmp_path / "run"
+    )
     closed = {"participant choice", "participant number", "participant json", "coder json"}
     assert compared - {"judge choice"} == closed
     assert ("judge choice" in compared) is (method == "llm_judge")
@@ -229,7 +231,9 @@ def test_a_plain_text_in_a_prompt_is_counted(
 def test_a_text_under_the_source_of_another_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planted = [quote(option, "option", "study.topic.options") for option in (*OPTIONS, "A bridge")]
+    planted = [
+        quote_value(option, "option", "study.topic.options") for option in (*OPTIONS, "A bridge")
+    ]
     change_prompt(monkeypatch, "initial_vote", options=planted)
     done = run_script(tmp_path, Talkers())
     found = find_wrong_sources(done.folder, done.study.tables)
@@ -249,26 +253,26 @@ def test_the_words_of_somebody_elses_interview_are_found_however_short(
             heard.append(variables["dialogue"].utterances[1].text)
         if name == "final_vote_after_summary":
             content = variables["cross_pollination_content"]
-            variables["cross_pollination_content"] = concatenate((content, heard[0]))
+            variables["cross_pollination_content"] = concatenate_texts((content, heard[0]))
         return original(self, name, **variables)
 
-    def brief(request: Request, address: str) -> str:
+    def brief(request: ModelRequest, address: str) -> str:
         said = Talkers().usual(request, address)
         return "No." if request.asked.role == "participant" else said
 
     monkeypatch.setattr(Scope, "prompt", prompt)
     done = run_script(tmp_path, Talkers(clarification=brief))
-    other = done.table("exposure").filter(kind=ELSEWHERE)
+    other = done.table("exposure").filter(kind=FOREIGN_WORDS)
     ((id,),) = set(map(tuple, map(json.loads, other["text_ids"])))
     said = done.table("utterances").row(by_predicate=pl.col("utterance_id") == id, named=True)
     assert said["text"] == "No."
     readers = done.table("participants").filter(pl.col("condition").str.contains("passive"))
     assert set(other["participant_id"]) == set(readers["participant_id"]) - {said["participant_id"]}
-    assert any(ELSEWHERE in sentence for sentence in differences(done.folder))
+    assert any(FOREIGN_WORDS in sentence for sentence in describe_deviations(done.folder))
 
 
 def test_replies_that_name_no_option_are_given_back_with_their_source(tmp_path: Path) -> None:
-    def unclear(request: Request, address: str) -> str:
+    def unclear(request: ModelRequest, address: str) -> str:
         return PARKS if address.endswith(".r1") else "Let me think about the park."
 
     done = run_script(tmp_path, Talkers(initial_vote=unclear))

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
-from folkmoot.kit.exposure import differences
+from folkmoot.kit.exposure import describe_deviations
 from folkmoot.measures.inference.proportions import newcombe, wilson
-from folkmoot.models.request import Request
-from folkmoot.studies.cross_pollination.findings.votes import read
+from folkmoot.models.request import ModelRequest
+from folkmoot.studies.cross_pollination.findings.votes import read_votes
 from tests.studies.cross_pollination.test_exposure import Talkers
 from tests.studies.cross_pollination.test_protocol import JOBS, people, run, text
 
@@ -37,7 +37,7 @@ def test_readers_are_divided_evenly_over_draws_that_are_sealed_and_kept_apart(
     assert table.filter(condition="simple_voting")["summary_draw"].null_count() == 6
     pages = {p["cross_pollination_content"] for p in people(done)} - {None}
     assert len(pages) == 3
-    assert differences(done.folder) == []  # nobody saw a draw that was not theirs
+    assert describe_deviations(done.folder) == []  # nobody saw a draw that was not theirs
     summaries = done.table("summaries")
     assert Counter(summaries["draw"]) == dict.fromkeys((1, 2, 3), done.table("clusters").height)
 
@@ -55,7 +55,7 @@ def test_the_first_draw_is_the_one_that_a_run_without_draws_makes(tmp_path: Path
             assert several.requests[address] == request, address
 
 
-def moved_by_the_second_draw(request: Request, address: str) -> str:
+def moved_by_the_second_draw(request: ModelRequest, address: str) -> str:
     """Who reads the second draw moves to JOBS, everybody else keeps their choice."""
     own = text(request).split('You previously chose "')[1].split('"')[0]
     return JOBS if "ask1" in text(request) else own
@@ -69,18 +69,20 @@ def test_what_differs_between_draws_is_in_the_intervals(draws: int, tmp_path: Pa
     )
     settings = {"participants_per_condition": 30, "revote": True, "disagreement_threshold": 1.0}
     done = run(tmp_path / "several", parks, summary_draws=draws, **settings)
-    votes = read(done.folder)
-    arm, floor = votes.arm("simple_passive"), votes.floor
+    votes = read_votes(done.folder)
+    arm, floor = votes.arm("simple_passive"), votes.revote_condition
     assert arm is not None and floor is not None
     moved = {draw: Counter[bool]() for draw in range(1, draws + 1)}
     for row in arm.moved:
         moved[row.summary_draw][row.position_changed] += 1
     assert not moved[1][True] and not moved[3][True] and moved[2][True]
-    found, plain = votes.rate(arm), wilson(arm.changed, arm.n)
+    found, plain = votes.rate(arm), wilson(arm.changed_count, arm.participant_count)
     pair = ("simple_passive", "simple_voting")
-    (difference,) = (r.estimate for r in votes.results if r.claim.contrast == pair)
+    (difference,) = (r.estimate for r in votes.claim_results if r.claim.contrast == pair)
     assert found.value == plain.value
-    apart = newcombe(arm.changed, arm.n, floor.changed, floor.n)
+    apart = newcombe(
+        arm.changed_count, arm.participant_count, floor.changed_count, floor.participant_count
+    )
     assert plain.low > 0 and apart.p < 0.05
     headline, *_ = done.findings
     if draws < 5:  # 0, nearly 1 and 0: sure for these three texts, and for no other
@@ -90,7 +92,7 @@ def test_what_differs_between_draws_is_in_the_intervals(draws: int, tmp_path: Pa
         assert any("do not tell how another draw would come out" in n for n in headline.notes)
         return
     assert headline.unit == "draw of the summaries" and headline.units == draws
-    assert found.units == draws
+    assert found.unit_count == draws
     assert 0 < found.low < plain.low and found.high > plain.high
     assert difference.p > apart.p
     assert difference.high - difference.low > apart.high - apart.low
@@ -109,16 +111,16 @@ def test_where_draws_do_not_differ_nothing_is_claimed_beyond_the_plain_interval(
     tmp_path: Path,
 ) -> None:
     done = run(tmp_path, Talkers(), summary_draws=2, participants_per_condition=10)
-    votes = read(done.folder)
-    for arm in votes.having("summaries"):
-        found, plain = votes.rate(arm), wilson(arm.changed, arm.n)
+    votes = read_votes(done.folder)
+    for arm in votes.conditions_with("summaries"):
+        found, plain = votes.rate(arm), wilson(arm.changed_count, arm.participant_count)
         assert found.low <= plain.low and found.high >= plain.high
     headline, *_ = done.findings
     assert any("divided over 2 draws" in note for note in headline.notes)
 
 
 def test_a_view_without_a_description_in_one_draw_is_missing_there_alone(tmp_path: Path) -> None:
-    def silent(request: Request, address: str) -> str:
+    def silent(request: ModelRequest, address: str) -> str:
         return "" if "/descriptions/" in address and "ask1" in address else told(request, address)
 
     told = Talkers().usual

@@ -11,8 +11,8 @@ import pytest
 
 from folkmoot.conversation.transcript import Transcript
 from folkmoot.engine.session.session import Scope
-from folkmoot.kit.exposure import MISNAMED, differences
-from folkmoot.models.request import Request
+from folkmoot.kit.exposure import MISATTRIBUTED_WORDS, describe_deviations
+from folkmoot.models.request import ModelRequest
 from folkmoot.studies.cross_pollination import voting
 from tests.shown import shown
 from tests.studies.cross_pollination.test_protocol import Cast, number, people, run, text
@@ -36,7 +36,7 @@ OF_OUR_OWN = {"exposure": COMBINATIONS, "revote": True, "participants_per_condit
 class Talkers(Cast):
     """Everybody says words of their own, so that it can be seen whose words stand where."""
 
-    def usual(self, request: Request, address: str) -> str:
+    def usual(self, request: ModelRequest, address: str) -> str:
         said = super().usual(request, address)
         if said in ("SATISFIED",) or "ONLY the exact" in request.messages[-1].content:
             return said
@@ -60,7 +60,7 @@ def test_every_combination_of_switches_is_in_the_prompts_as_it_is_named(tmp_path
     own = {name: {s for s, on in shown.items() if on} for name, shown in COMBINATIONS.items()}
     assert stood(done) == {**{c: set(kinds) for c, kinds in NAMED.items()}, **own}
     assert stood(done, "first vote") == {c: set() for c in (*NAMED, *own)}
-    assert differences(done.folder) == []
+    assert describe_deviations(done.folder) == []
 
 
 def test_each_named_condition_sees_one_thing_more_than_the_one_before(tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.Monke
         who = ((u, other[u.role]) for u in said)
         return Transcript(tuple(u._replace(role=r, speaker_id=ids[r]) for u, r in who))
 
-    interview, prompt = voting._interview, Scope.prompt
-    monkeypatch.setattr(voting, "_interview", lambda *of: turned(interview(*of)))
+    interview, prompt = voting._interview_in_view, Scope.prompt
+    monkeypatch.setattr(voting, "_interview_in_view", lambda *of: turned(interview(*of)))
 
     def swapped(self: Scope, name: str, **given: Any) -> str:
         if name == "final_vote_after_dialogue":
@@ -102,9 +102,11 @@ def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Scope, "prompt", swapped)
     done = run(tmp_path, Talkers())
-    wrong = done.table("exposure").filter(pl.col("texts") > 0, kind=MISNAMED)
+    wrong = done.table("exposure").filter(pl.col("texts") > 0, kind=MISATTRIBUTED_WORDS)
     assert wrong["condition"].unique(maintain_order=True).to_list() == ["clarified_passive", "acp"]
-    assert any("acp, final vote: " + MISNAMED in d for d in differences(done.folder))
+    assert any(
+        "acp, final vote: " + MISATTRIBUTED_WORDS in d for d in describe_deviations(done.folder)
+    )
 
 
 def test_the_sources_prompts_hold_the_summaries_or_the_dialogue_alone(tmp_path: Path) -> None:
@@ -115,7 +117,7 @@ def test_the_sources_prompts_hold_the_summaries_or_the_dialogue_alone(tmp_path: 
         "clarified_passive": {"summaries"},
         "acp": {"dialogue"},
     }
-    assert differences(done.folder) == []
+    assert describe_deviations(done.folder) == []
     # The moderator of the dialogue knows what was shown, as in the source.
     acp = people(done, "acp")[0]
     opening = cast.requests[f"adversarial_dialogue/{acp['participant_id']}/ask0"]
@@ -132,7 +134,7 @@ def test_the_sources_prompts_hold_the_summaries_or_the_dialogue_alone(tmp_path: 
 
 
 def test_without_an_interview_the_opposing_view_is_the_most_voted_other(tmp_path: Path) -> None:
-    def split(_request: Request, address: str) -> str:
+    def split(_request: ModelRequest, address: str) -> str:
         from_three = ("Park improvements", "Job training", "Street safety")
         return from_three[(0, 0, 0, 1, 1, 2)[number(address) % 6]]
 

@@ -13,13 +13,13 @@ import pytest
 import folkmoot
 from folkmoot import Run
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.runner import load, run_study
-from folkmoot.errors import BudgetReached, InputError, RefusedError
-from folkmoot.measures.diagnostics import of_answers
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.engine.run.runner import load_study_with_options, run_study
+from folkmoot.errors import BudgetReachedError, InputError, RefusedError
+from folkmoot.measures.diagnostics import check_answers
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.cross_pollination.findings import findings
+from folkmoot.studies.cross_pollination.findings import compute_findings
 from tests.shown import shown
 
 PARKS, JOBS, SAFETY = OPTIONS = ("Park improvements", "Job training", "Street safety")
@@ -36,18 +36,18 @@ SETTINGS: dict[str, Any] = {
 class Cast:
     """A model that plays by rules and keeps every request, by address."""
 
-    def __init__(self, **rules: Callable[[Request, str], str]) -> None:
-        self.requests: dict[str, Request] = {}
+    def __init__(self, **rules: Callable[[ModelRequest, str], str]) -> None:
+        self.requests: dict[str, ModelRequest] = {}
         self.rules = rules
 
-    def __call__(self, request: Request, address: str) -> str:
+    def __call__(self, request: ModelRequest, address: str) -> str:
         self.requests[address] = request
         stage = address.split("/")[0]
         if stage in self.rules:
             return self.rules[stage](request, address)
         return self.usual(request, address)
 
-    def usual(self, request: Request, address: str) -> str:
+    def usual(self, request: ModelRequest, address: str) -> str:
         system, last = request.messages[0].content, request.messages[-1].content
         if "ONLY the exact" in last:
             return OPTIONS[number(address) % 3] if address.startswith("initial") else JOBS
@@ -57,7 +57,7 @@ class Cast:
             return "SATISFIED" if len(request.messages) > 3 else "Why so?"
         return f"Because of reason {number(address) % 2}."
 
-    def of(self, stage: str) -> dict[str, Request]:
+    def of(self, stage: str) -> dict[str, ModelRequest]:
         return {a: r for a, r in self.requests.items() if a.startswith(stage)}
 
 
@@ -69,15 +69,17 @@ def number(address: str) -> int:
 
 def run(folder: Path, cast: Cast, **changes: Any) -> Run:
     settings = {**SETTINGS, **changes}
-    return folkmoot.run("cross_pollination", settings, out=folder / "run", provider=Scripted(cast))
+    return folkmoot.run(
+        "cross_pollination", settings, out=folder / "run", provider=ScriptedProvider(cast)
+    )
 
 
 def people(run: Run, condition: str = "") -> list[dict[str, Any]]:
-    found = run.folder.json("participants.json")["participants"]
+    found = run.folder.read_json("participants.json")["participants"]
     return [p for p in found if p["condition"].startswith(condition)]
 
 
-def text(request: Request) -> str:
+def text(request: ModelRequest) -> str:
     return "\n".join(m.content for m in request.messages)
 
 
@@ -121,11 +123,11 @@ def test_files_fields_and_keys_are_those_of_the_source(tmp_path: Path) -> None:
     assert record["cluster_id"].startswith(f"{record['initial_choice']}_cluster_")
     assert record["cross_pollination_content"].count("## ") == 3
 
-    cluster = done.folder.json("cluster_embeddings.json")["clusters"][0]
+    cluster = done.folder.read_json("cluster_embeddings.json")["clusters"][0]
     assert set(cluster) == {
         *("cluster_id", "option", "description", "embedding", "member_count", "member_ids")
     }
-    summary = done.folder.json("summary.json")
+    summary = done.folder.read_json("summary.json")
     assert list(summary["by_condition"]) == [
         *("simple_voting", "simple_passive", "clarified_passive", "acp")
     ]
@@ -136,13 +138,13 @@ def test_files_fields_and_keys_are_those_of_the_source(tmp_path: Path) -> None:
     }
     assert summary["by_condition"]["simple_voting"]["final_vote_distribution"] is None
     assert summary["by_condition"]["simple_voting"]["position_changed"] is None
-    checkpoint = done.folder.json("checkpoint.json")
+    checkpoint = done.folder.read_json("checkpoint.json")
     assert checkpoint["last_completed_phase"] == 9
     assert set(checkpoint) == {
         *("last_completed_phase", "terminated_early", "termination_reason", "clusters"),
         *("clusters_by_option", "checkpoint_time"),
     }
-    embedded = done.folder.json("individual_embeddings.json")["embeddings"]
+    embedded = done.folder.read_json("individual_embeddings.json")["embeddings"]
     assert set(embedded) == {
         p["participant_id"] for p in people(done) if p["condition"] in ("clarified_passive", "acp")
     }
@@ -153,7 +155,7 @@ def test_files_fields_and_keys_are_those_of_the_source(tmp_path: Path) -> None:
 def test_the_settings_are_kept_in_a_file_that_runs_again(tmp_path: Path) -> None:
     done = run(tmp_path, Cast(), revote=True)
     again = folkmoot.run(
-        done.path / "config.yaml", out=tmp_path / "again", provider=Scripted(Cast())
+        done.path / "config.yaml", out=tmp_path / "again", provider=ScriptedProvider(Cast())
     )
     assert again.table("participants").equals(done.table("participants"))
 
@@ -163,17 +165,19 @@ def test_accepted_changes_are_what_the_results_go_by(tmp_path: Path) -> None:
     renamed = (PARKS, JOBS, "Safer streets")
     settings = {**SETTINGS, "topic": {"description": "Where to?", "options": list(renamed)}}
 
-    def answer(request: Request, address: str) -> str:
+    def answer(request: ModelRequest, address: str) -> str:
         said = Cast().usual(request, address)
         return renamed[2] if said == SAFETY else said
 
     again = folkmoot.run(
         *("cross_pollination", settings),
         out=tmp_path / "run",
-        provider=Scripted(answer),
+        provider=ScriptedProvider(answer),
         accept_changes=True,
     )
-    votes = again.folder.json("summary.json")["by_condition"]["acp"]["initial_vote_distribution"]
+    votes = again.folder.read_json("summary.json")["by_condition"]["acp"][
+        "initial_vote_distribution"
+    ]
     assert list(votes) == list(renamed) == again.folder.config["topic"]["options"]
     assert any(renamed[2] in str(f.grid) for f in again.findings)
 
@@ -194,14 +198,14 @@ def test_no_phase_starts_before_the_one_it_rests_on_has_ended(tmp_path: Path) ->
     checkpoint = tmp_path / "run" / "checkpoint.json"
     seen: dict[str, set[int]] = {}
 
-    def watched(request: Request, address: str) -> str:
+    def watched(request: ModelRequest, address: str) -> str:
         stands = json.loads(checkpoint.read_text()) if checkpoint.exists() else {}
         phase = int(stands.get("last_completed_phase", 0))
         seen.setdefault(address.split("/")[0], set()).add(phase)
         return Cast().usual(request, address)
 
     settings = {**SETTINGS, "revote": True}
-    model = Scripted(watched, latency=slow_last)
+    model = ScriptedProvider(watched, latency=slow_last)
     folkmoot.run("cross_pollination", settings, out=tmp_path / "run", provider=model)
     # Final votes rest on the same five phases, whether those who cast them read, argue or neither.
     assert seen == {
@@ -271,7 +275,7 @@ def test_show_lists_participants_and_prints_a_whole_conversation(tmp_path: Path)
 
 def test_rates_follow_from_the_votes(tmp_path: Path) -> None:
     done = run(tmp_path, Cast())  # everybody ends at JOBS
-    for condition, row in done.folder.json("summary.json")["by_condition"].items():
+    for condition, row in done.folder.read_json("summary.json")["by_condition"].items():
         own = people(done, condition)
         if condition == "simple_voting":
             continue
@@ -282,7 +286,7 @@ def test_rates_follow_from_the_votes(tmp_path: Path) -> None:
 
 
 def test_dialogues_end_at_the_maximum_and_the_participant_hears_it_all(tmp_path: Path) -> None:
-    def never_satisfied(request: Request, address: str) -> str:
+    def never_satisfied(request: ModelRequest, address: str) -> str:
         if "ONLY the exact" in request.messages[-1].content:
             return SAFETY
         return f"turn {address[-1]}"
@@ -311,7 +315,7 @@ def test_readers_see_every_description_and_simple_voters_none(tmp_path: Path) ->
     cast = Cast()
     done = run(tmp_path, cast, revote=True, extra_conditions=["names_only"])
     descriptions = [
-        c["description"] for c in done.folder.json("cluster_embeddings.json")["clusters"]
+        c["description"] for c in done.folder.read_json("cluster_embeddings.json")["clusters"]
     ]
     for address, request in cast.of("cross_pollination/p_").items():
         assert all(d in text(request) for d in descriptions), address
@@ -334,17 +338,17 @@ def test_nobody_sees_another_participants_persona_or_words_but_through_summaries
 def test_agreement_above_the_threshold_ends_the_study_with_all_files(tmp_path: Path) -> None:
     cast = Cast(initial_vote=lambda r, a: SAFETY if number(a) % 12 == 0 else PARKS)
     done = run(tmp_path, cast)  # 22 of 24
-    summary = done.folder.json("summary.json")
+    summary = done.folder.read_json("summary.json")
     assert summary["terminated_early"] and "91.7%" in summary["termination_reason"]
     assert {p["status"] for p in people(done, "acp")} == {"skipped"}
     assert {p["status"] for p in people(done, "simple_voting")} == {"complete"}
     for name in ("cluster_embeddings", "individual_embeddings", "participants", "checkpoint"):
-        assert done.folder.has(f"{name}.json")
+        assert done.folder.has_file(f"{name}.json")
     assert {a.split("/")[0] for a in cast.requests} == {"initial_vote"}
 
 
 def test_a_cluster_that_nobody_described_stays_and_is_shown_to_nobody(tmp_path: Path) -> None:
-    def declining(request: Request, address: str) -> str:
+    def declining(request: ModelRequest, address: str) -> str:
         if f"/{PARKS}_cluster_0/" in address:
             raise RefusedError("no", reason="content_filter")
         return Cast().usual(request, address)
@@ -354,7 +358,7 @@ def test_a_cluster_that_nobody_described_stays_and_is_shown_to_nobody(tmp_path: 
     kept = {c["cluster_id"]: c for c in done.table("clusters").to_dicts()}
     lost = kept[f"{PARKS}_cluster_0"]
     assert lost["description"] == "" and lost["member_count"] == len(json.loads(lost["member_ids"]))
-    filed = done.folder.json("cluster_embeddings.json")["clusters"]
+    filed = done.folder.read_json("cluster_embeddings.json")["clusters"]
     assert [c["embedding"] is None for c in filed] == [c["description"] == "" for c in filed]
     for p in people(done):
         assert (p["cluster_id"] in kept) == (p["individual_summary"] is not None)
@@ -364,13 +368,13 @@ def test_a_cluster_that_nobody_described_stays_and_is_shown_to_nobody(tmp_path: 
 
 
 def test_findings_say_when_part_of_what_people_said_was_shown_to_nobody(tmp_path: Path) -> None:
-    def declining(request: Request, address: str) -> str:
+    def declining(request: ModelRequest, address: str) -> str:
         if f"/{PARKS}_cluster_0/" in address:
             raise RefusedError("no", reason="content_filter")
         return Cast().usual(request, address)
 
     def notes(done: Run) -> str:
-        headline, *_ = findings(done.folder)
+        headline, *_ = compute_findings(done.folder)
         return " ".join(headline.alarms)
 
     assert "shown to nobody" not in notes(run(tmp_path / "all", Cast()))
@@ -383,32 +387,32 @@ STAGES = ("initial_vote", "clarification", "summaries", "adversarial_dialogue", 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_findings_stand_on_whatever_is_there(tmp_path: Path, stage: str) -> None:
-    def refusing(_request: Request, _address: str) -> str:
+    def refusing(_request: ModelRequest, _address: str) -> str:
         raise RefusedError("no", reason="content_filter")
 
     done = run(tmp_path, Cast(**{stage: refusing}), opposition_method="llm_judge")
-    assert findings(done.folder)
+    assert compute_findings(done.folder)
 
 
 def test_findings_of_a_run_that_has_hardly_started(tmp_path: Path) -> None:
-    with pytest.raises(BudgetReached):
+    with pytest.raises(BudgetReachedError):
         run(tmp_path, Cast(), budget_calls=3)
-    assert findings(RunFolder(tmp_path / "run"))
+    assert compute_findings(RunFolder(tmp_path / "run"))
 
 
 def test_below_the_minimum_of_responses_nothing_ends(tmp_path: Path) -> None:
-    def unanimous(_request: Request, _address: str) -> str:
+    def unanimous(_request: ModelRequest, _address: str) -> str:
         return PARKS
 
     done = run(tmp_path, Cast(initial_vote=unanimous), min_responses_for_threshold=25)
-    assert not done.folder.json("summary.json")["terminated_early"]
+    assert not done.folder.read_json("summary.json")["terminated_early"]
     # With one option in play nobody can be opposed: skipped, with the reason.
     assert {p["status"] for p in people(done, "acp")} == {"skipped"}
     assert "no opposing view" in people(done, "acp")[0]["error_message"]
 
 
 def test_failures_are_marked_with_their_reason_and_the_rest_goes_on(tmp_path: Path) -> None:
-    def refusing(request: Request, address: str) -> str:
+    def refusing(request: ModelRequest, address: str) -> str:
         if number(address) == 5:
             raise RefusedError("no", reason="content_filter")
         return Cast().usual(request, address) if number(address) != 6 else "I like them all"
@@ -419,12 +423,12 @@ def test_failures_are_marked_with_their_reason_and_the_rest_goes_on(tmp_path: Pa
     assert "content_filter" in by_id["p_0005"]["error_message"]
     assert "unparsed" in by_id["p_0006"]["error_message"]
     assert sum(p["status"] == "complete" for p in by_id.values()) == 22
-    counted = done.folder.json("summary.json")["by_condition"].values()
+    counted = done.folder.read_json("summary.json")["by_condition"].values()
     assert sum(row["failed"] for row in counted) == 2
 
 
 def test_who_declines_to_vote_is_recorded_and_reported_as_declining(tmp_path: Path) -> None:
-    def declining(request: Request, address: str) -> str:
+    def declining(request: ModelRequest, address: str) -> str:
         if number(address) not in (5, 6):
             return Cast().usual(request, address)
         return "I'd rather not vote." if request.schema is None else '{"stated": "declined"}'
@@ -434,7 +438,7 @@ def test_who_declines_to_vote_is_recorded_and_reported_as_declining(tmp_path: Pa
     for record in (by_id["p_0005"], by_id["p_0006"]):
         assert record["initial_choice"] is record["final_choice"] is None
         assert (record["status"], record["error_message"]) == ("skipped", "initial vote: declined")
-    counted = done.folder.json("summary.json")["by_condition"].values()
+    counted = done.folder.read_json("summary.json")["by_condition"].values()
     assert sum(row["skipped"] for row in counted) == 2
     assert sum(row["failed"] for row in counted) == 0
     assert sum(sum(row["initial_vote_distribution"].values()) for row in counted) == 22
@@ -445,13 +449,13 @@ def test_who_declines_to_vote_is_recorded_and_reported_as_declining(tmp_path: Pa
     votes = done.table("answers").filter(stage="initial_vote")
     assert votes["missing"].drop_nulls().to_list() == ["declined"] * 2
     assert votes.filter(how="refused")["recorded"].to_list() == ["declined"] * 2
-    (told,) = [c for c in of_answers(votes.to_dicts()) if c.key == "refusals"]
+    (told,) = [c for c in check_answers(votes.to_dicts()) if c.key == "refusals"]
     assert told.verdict == "failed" and "8" in told.says and "None" not in told.says
 
 
 @pytest.mark.parametrize("way", ["none_of_these", "declined"])
 def test_a_final_vote_for_no_option_is_null_with_its_reason(way: str, tmp_path: Path) -> None:
-    def undecided(request: Request, address: str) -> str:
+    def undecided(request: ModelRequest, address: str) -> str:
         if request.schema is not None:
             return json.dumps({"stated": way})
         return "Both have their points." if number(address) % 2 else JOBS
@@ -462,7 +466,7 @@ def test_a_final_vote_for_no_option_is_null_with_its_reason(way: str, tmp_path: 
     for record in odd:
         assert record["initial_choice"] and record["final_choice"] is None
         assert (record["status"], record["error_message"]) == ("skipped", f"final vote: {way}")
-    summary = done.folder.json("summary.json")["by_condition"]["simple_passive"]
+    summary = done.folder.read_json("summary.json")["by_condition"]["simple_passive"]
     assert (summary["skipped"], summary["failed"]) == (len(odd), 0)
     says = next(f.says for f in done.findings if f.key == "votes")
     assert f"Final votes for no option: {way} " in says
@@ -472,7 +476,7 @@ PERCENT = ("10 %", "5 %", "0 %")
 
 
 def test_options_that_look_like_numbers_are_listed_by_letter(tmp_path: Path) -> None:
-    def by_letter(request: Request, address: str) -> str:
+    def by_letter(request: ModelRequest, address: str) -> str:
         return "B" if number(address) % 2 else "I choose 0%."
 
     cast = Cast(initial_vote=by_letter)
@@ -501,13 +505,13 @@ def test_the_embedded_respondent_votes_on_any_options(options: Any, tmp_path: Pa
 
 def test_all_fail_and_the_run_still_ends_with_files(tmp_path: Path) -> None:
     done = run(tmp_path, Cast(initial_vote=lambda r, a: "?"))
-    assert done.folder.json("summary.json")["termination_reason"]
+    assert done.folder.read_json("summary.json")["termination_reason"]
     assert {p["status"] for p in people(done)} == {"failed"}
 
 
 @pytest.mark.parametrize("method", ["embedding", "cluster_embedding", "llm_judge", "highest_voted"])
 def test_opposition_is_never_ones_own_choice(tmp_path: Path, method: str) -> None:
-    def judge(request: Request, _address: str) -> str:
+    def judge(request: ModelRequest, _address: str) -> str:
         own = next(o for o in OPTIONS if f'The participant chose: "{o}"' in text(request))
         return own  # a judge who gets it wrong
 
@@ -536,7 +540,7 @@ def test_predefined_opposition_follows_the_mapping(tmp_path: Path) -> None:
 
 def test_one_participant_a_condition(tmp_path: Path) -> None:
     done = run(tmp_path, Cast(), participants_per_condition=1)
-    assert done.folder.json("summary.json")["total_participants"] == 4
+    assert done.folder.read_json("summary.json")["total_participants"] == 4
 
 
 def test_the_same_seed_draws_the_same_people_and_another_seed_others(tmp_path: Path) -> None:
@@ -584,7 +588,7 @@ def test_what_every_machine_is_sent_does_not_grow_with_the_number_of_people(
     from folkmoot.engine.cluster import pickling as travel
 
     sizes: list[dict[str, int]] = []
-    sent = travel.packed_by_name
+    sent = travel.pickle_function
 
     def weighed(value: object, what: str, *fn: Any) -> bytes:
         data = sent(value, what, *fn)
@@ -592,12 +596,14 @@ def test_what_every_machine_is_sent_does_not_grow_with_the_number_of_people(
             sizes[-1][what] = len(data)
         return data
 
-    monkeypatch.setattr(travel, "packed_by_name", weighed)
+    monkeypatch.setattr(travel, "pickle_function", weighed)
     for limit in (8, 24):
         sizes.append({})
         options = RunOptions("synthetic", tmp_path / str(limit), limit=limit)
-        options = replace(options, away=travel.sent_and_run_here)
-        run_study(load(ROOT / "examples/cross_pollination.yaml", options), options)
+        options = replace(options, fork_executor=travel.run_pickled_locally)
+        run_study(
+            load_study_with_options(ROOT / "examples/cross_pollination.yaml", options), options
+        )
     few, many = sizes
     assert {"each() at summaries", "each() at opposition"} <= few.keys() == many.keys()
     grown = {stage: many[stage] - few[stage] for stage in few}

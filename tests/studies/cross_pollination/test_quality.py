@@ -10,7 +10,7 @@ import pytest
 
 import folkmoot
 from folkmoot import Run
-from folkmoot.models.request import Request
+from folkmoot.models.request import ModelRequest
 from folkmoot.storage.findings import Finding
 from tests.studies.cross_pollination.test_exposure import Talkers
 from tests.studies.cross_pollination.test_protocol import (
@@ -28,7 +28,7 @@ ALL = {"confidence": True, "ranking": True, "restatement": True, "delayed_vote":
 TALKING = ("initial_vote", "cross_pollination", "adversarial_dialogue", "second_vote")
 
 
-def planted(request: Request, address: str) -> str:
+def planted(request: ModelRequest, address: str) -> str:
     """Who argued gains 30 points of confidence and turns the ranking round; the third vote of the
     readers goes back to the first."""
     before = address.startswith("initial_vote")
@@ -109,7 +109,7 @@ def test_rankings_before_and_after_are_found_as_planted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("reply", [[PARKS, JOBS], [PARKS, PARKS, JOBS], [PARKS, JOBS, "Libraries"]])
 def test_a_ranking_that_is_none_stays_unknown(tmp_path: Path, reply: list[str]) -> None:
-    def broken(request: Request, address: str) -> str:
+    def broken(request: ModelRequest, address: str) -> str:
         said = json.dumps({"ranking": reply})
         return said if "/ranking/" in address else planted(request, address)
 
@@ -120,7 +120,7 @@ def test_a_ranking_that_is_none_stays_unknown(tmp_path: Path, reply: list[str]) 
 
 
 def test_the_opposing_view_is_restated_and_coded_blind_to_condition(tmp_path: Path) -> None:
-    def coder(_request: Request, address: str) -> str:
+    def coder(_request: ModelRequest, address: str) -> str:
         code = "restated" if number(address) % 2 else "partly"
         quote = f"They of {number(address)} want it because children need somewhere to go."
         return json.dumps({"codes": [{"code": code, "quote": quote}]})
@@ -157,7 +157,7 @@ def test_a_later_vote_that_goes_back_is_found_as_planted(tmp_path: Path) -> None
 
 
 def test_further_conditions_give_the_effect_of_each_switch(tmp_path: Path) -> None:
-    def moved(request: Request, address: str) -> str:
+    def moved(request: ModelRequest, address: str) -> str:
         if "ONLY the exact" not in request.messages[-1].content:
             return Talkers().usual(request, address)
         return JOBS if "You just had the following dialogue" in text(request) else PARKS
@@ -211,7 +211,7 @@ def test_arguments_move_the_confidence_of_the_embedded_respondent(tmp_path: Path
 def test_confidence_and_ranking_have_ways_out(
     tmp_path: Path, sure: str, ranked: dict[str, object], reasons: tuple[str | None, str]
 ) -> None:
-    def unsure(request: Request, address: str) -> str:
+    def unsure(request: ModelRequest, address: str) -> str:
         if "/confidence/" in address:
             return sure
         return json.dumps(ranked) if "/ranking/" in address else planted(request, address)

@@ -11,8 +11,8 @@ import pytest
 import folkmoot
 from folkmoot import Run
 from folkmoot.errors import InputError
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from tests.studies.cross_pollination.test_protocol import SETTINGS, Cast
 
 JOBS = ("baker", "nurse", "pilot", "teacher", "farmer", "lawyer", "painter", "plumber")
@@ -49,7 +49,7 @@ def hub(folder: Path, broken: int = 0) -> Path:
 
 
 def enriching(cast: Cast, refuse: str = "") -> Cast:
-    def recruit(request: Request, _address: str) -> str:
+    def recruit(request: ModelRequest, _address: str) -> str:
         asked = request.messages[-1].content
         if refuse and any(refuse in m.content for m in request.messages):
             return "I would rather not."
@@ -65,11 +65,13 @@ def enriching(cast: Cast, refuse: str = "") -> Cast:
 def run(folder: Path, cast: Cast, name: str = "run", **personas: Any) -> Run:
     settings = {**SETTINGS, "participants_per_condition": 3, "min_responses_for_threshold": 50}
     settings["personas"] = {"source": "persona_hub", "file": str(hub(folder)), **personas}
-    return folkmoot.run("cross_pollination", settings, out=folder / name, provider=Scripted(cast))
+    return folkmoot.run(
+        "cross_pollination", settings, out=folder / name, provider=ScriptedProvider(cast)
+    )
 
 
 def people(run: Run) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = run.folder.json("participants.json")["participants"]
+    found: list[dict[str, Any]] = run.folder.read_json("participants.json")["participants"]
     return found
 
 
@@ -100,7 +102,10 @@ def test_a_resume_keeps_its_people_though_the_pool_has_grown(tmp_path: Path) -> 
     settings = {**SETTINGS, "participants_per_condition": 5}
     settings["personas"] = {"source": "persona_hub", "file": str(tmp_path / "hub.jsonl")}
     folkmoot.run(
-        "cross_pollination", settings, out=tmp_path / "big", provider=Scripted(enriching(Cast()))
+        "cross_pollination",
+        settings,
+        out=tmp_path / "big",
+        provider=ScriptedProvider(enriching(Cast())),
     )
     settings = {**SETTINGS, "participants_per_condition": 3, "min_responses_for_threshold": 50}
     settings["personas"] = {"source": "persona_hub", "file": str(tmp_path / "hub.jsonl")}
@@ -108,7 +113,7 @@ def test_a_resume_keeps_its_people_though_the_pool_has_grown(tmp_path: Path) -> 
         "cross_pollination",
         settings,
         out=tmp_path / "run",
-        provider=Scripted(enriching(Cast())),
+        provider=ScriptedProvider(enriching(Cast())),
     )
     assert people(again) == people(first)
 
@@ -148,7 +153,7 @@ def test_grounded_people_need_neither_network_nor_model(tmp_path: Path) -> None:
     settings = {**SETTINGS, "personas": {"source": "grounded"}}
     cast = Cast()
     done = folkmoot.run(
-        "cross_pollination", settings, out=tmp_path / "run", provider=Scripted(cast)
+        "cross_pollination", settings, out=tmp_path / "run", provider=ScriptedProvider(cast)
     )
     assert len({p["enriched_persona"] for p in people(done)}) == 24
     assert not cast.of("recruitment")

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from folkmoot.conversation.answer_types import Json, Missing, Text, Unreadable
+from folkmoot.conversation.answer_types import Json, Missing, ParseFailure, Text
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.prompts import PromptLibrary
-from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
+from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Transcript, Utterance
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile
-from folkmoot.randomness import generator, uniform
+from folkmoot.randomness import generator, uniform_values
 from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript
 from folkmoot.studies.focus_group.participants import with_own_opinions
-from folkmoot.studies.focus_group.protocol import discussion
+from folkmoot.studies.focus_group.protocol import run_discussion
 
 Says = Callable[["Asked"], str | Missing]
 PROMPTS = PromptLibrary(STUDY.prompts)
@@ -68,27 +68,29 @@ class MemoryScope:
         return MemoryScope(self.seed, self.says, (*self.path, *names))
 
     def prompt(self, name: str, **variables: Any) -> str:
-        return PROMPTS.render(name, **variables)
+        return PROMPTS.render_prompt(name, **variables)
 
     async def ask(
         self,
-        who: Speaker,
+        speaker: Speaker,
         prompt: str,
         *,
-        heard: Transcript = EMPTY,
-        answer: Any = None,
+        history: Transcript = EMPTY_TRANSCRIPT,
+        answer_type: Any = None,
         temperature: float | None = None,
         about: str = "",
     ) -> Any:
-        wanted = answer or Text()
+        wanted = answer_type or Text()
         self.address = "/".join((*self.path, "ask0"))
-        said = self.says(Asked(self.path, who, prompt, heard, wanted))
+        said = self.says(Asked(self.path, speaker, prompt, history, wanted))
         if isinstance(said, Missing):
             return said
-        read = wanted.parse(said)
+        read = wanted.parse_reply(said)
         if isinstance(read, Missing):
             return read
-        return Missing("unparsed", raw=said) if isinstance(read, Unreadable) else read.value
+        return (
+            Missing("unparsed", last_reply=said) if isinstance(read, ParseFailure) else read.value
+        )
 
     def say(
         self, who: Speaker, text: str, *, address: str | None = None, part: str = "", **_: Any
@@ -126,7 +128,7 @@ LINES = (
 
 def plain(asked: Asked) -> str:
     """A model without wit: never names anybody, now and then moves somebody."""
-    draw = uniform(7, "plain", *asked.path, asked.who.id)
+    draw = uniform_values(7, "plain", *asked.path, asked.who.id)
     return {
         "guide": '{"questions": ["What do you make of it?", "And what would you change?"]}',
         "question": asking("So, what do you all make of that?"),
@@ -143,7 +145,7 @@ def settings(**changes: Any) -> DiscussionConfig:
 
 
 def people(seed: int = 1, n: int = 8, **changes: Any) -> tuple[Profile, ...]:
-    drawn = PersonaGenerator().generate(n, generator(seed, ("people",)))
+    drawn = PersonaGenerator().generate_profiles(n, generator(seed, ("people",)))
     return tuple(with_own_opinions(drawn, settings(**changes)))
 
 
@@ -154,4 +156,4 @@ async def discuss(
     config = config or settings()
     scope: Any = MemoryScope(seed, says)
     at_table = people(seed, config.num_personas, first_opinion=config.first_opinion)
-    return await discussion(scope, config, at_table, "group_001", "concept")
+    return await run_discussion(scope, config, at_table, "group_001", "concept")

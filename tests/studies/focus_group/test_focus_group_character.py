@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 from folkmoot.conversation.answer_types import Missing
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.focus_group import STUDY
-from folkmoot.studies.focus_group.respondent import sentences, views
+from folkmoot.studies.focus_group.respondent import sentence_views, split_sentences
 from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.talk.character import is_out_of_character
 from tests.planted.test_planted_focus_group import play as play_synthetic
@@ -55,12 +55,12 @@ def test_ordinary_words_are_none(text: str) -> None:
 
 
 def test_replies_out_of_character_are_kept_and_counted(tmp_path: Path) -> None:
-    def breaking(request: Request, address: str) -> str:
+    def breaking(request: ModelRequest, address: str) -> str:
         if "/says/" in address and "p_0001" in address:
             return "As an AI, I have no opinion on ovens."
         return reply(request, address)
 
-    run = play(tmp_path, "num_personas: 4\n", provider=Scripted(breaking))
+    run = play(tmp_path, "num_personas: 4\n", provider=ScriptedProvider(breaking))
     said = read_talk(run)
     own = said.filter(pl.col("speaker_id") == "p_0001")
     assert own.height and own["out_of_character"].all()
@@ -70,7 +70,7 @@ def test_replies_out_of_character_are_kept_and_counted(tmp_path: Path) -> None:
     assert not others["out_of_character"].any()
     (found,) = (f for f in STUDY.findings(run) if f.key == "out_of_character")
     assert f"{own.height} of {said.height} messages" in found.says
-    assert run.json("statistics.json")["possibly_out_of_character"] == own.height
+    assert run.read_json("statistics.json")["possibly_out_of_character"] == own.height
     clean = tmp_path / "clean"
     clean.mkdir()
     assert "out_of_character" not in {f.key for f in STUDY.findings(play(clean))}
@@ -141,8 +141,10 @@ def test_the_answer_to_a_probe_stays_with_what_was_probed(tmp_path: Path) -> Non
             if not row["probe"] or row["speaker_role"] != "participant":
                 continue
             own = [r["text"] for r in rows[:number] if r["speaker_id"] == row["speaker_id"]]
-            before = [view.concern for s in sentences(own[-1]) for view in views(s)]
-            after = {view.concern for s in sentences(row["text"]) for view in views(s)}
+            before = [view.concern for s in split_sentences(own[-1]) for view in sentence_views(s)]
+            after = {
+                view.concern for s in split_sentences(row["text"]) for view in sentence_views(s)
+            }
             assert not before or before[0] in after, (own[-1], row["text"])
             checked += 1
     assert checked >= 5

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY
@@ -25,7 +25,7 @@ FOUND = {
 }
 
 
-def coding(request: Request, address: str) -> str:
+def coding(request: ModelRequest, address: str) -> str:
     """A coder who reads the lines of the scripted people without a mistake."""
     text = request.messages[-1].content
     if address.startswith("coding/remarks"):
@@ -44,7 +44,7 @@ GROUPS = "replications: 3\nnum_personas: 4\nmax_responses_per_question: 3\n"
 
 
 def test_objections_and_needs_are_counted_by_people_over_all_groups(tmp_path: Path) -> None:
-    run = play(tmp_path, GROUPS, provider=Scripted(coding))
+    run = play(tmp_path, GROUPS, provider=ScriptedProvider(coding))
     said = read_talk(run).filter(speaker_role="participant")
     talk = said.filter(said["phase"] != "warmup")
     rows = {(r[0], r[1]): r for r in findings(run)["remarks"].grid.rows}
@@ -56,7 +56,7 @@ def test_objections_and_needs_are_counted_by_people_over_all_groups(tmp_path: Pa
     assert len(rows) == len(FOUND)
     assert "of 12 people, in 3 of 3 groups" in findings(run)["remarks"].says
     assert any("Coded by" in note for note in findings(run)["remarks"].notes)
-    (concept,) = run.json("topline.json")["concepts"]
+    (concept,) = run.read_json("topline.json")["concepts"]
     by_turn = {(r["group"], r["turn"]): r["text"] for r in said.iter_rows(named=True)}
     for kind in ("objections", "needs"):
         for each in concept[kind]:
@@ -70,7 +70,7 @@ def test_objections_and_needs_are_counted_by_people_over_all_groups(tmp_path: Pa
 
 def test_a_topline_says_that_the_embedded_coder_supports_nothing(tmp_path: Path) -> None:
     run = play(tmp_path, "num_personas: 3\n", provider=None, model="synthetic")
-    note = run.json("topline.json")["coding_note"]
+    note = run.read_json("topline.json")["coding_note"]
     assert "support no finding" in note and note in run.text("topline.md")
 
 
@@ -80,7 +80,7 @@ def test_codes_of_the_embedded_coder_are_never_laid_out_like_findings(tmp_path: 
         "stimuli:\n  - {name: a, product_concept: An oven}\n  - {name: b, product_concept: A box}\n"
     )
     run = play(tmp_path, f"num_personas: 3\n{concepts}", provider=None, model="synthetic")
-    codes = run.table("codes")
+    codes = run.read_table("codes")
     given = codes.filter(codes["codebook"] == "remarks")["code"].unique().to_list()
     assert len([code for code in given if code and code.startswith("objection")]) >= 1
     said = findings(run)
@@ -90,14 +90,14 @@ def test_codes_of_the_embedded_coder_are_never_laid_out_like_findings(tmp_path: 
     text = run.text("topline.md")
     assert "would stand here" in text
     assert "### Objections\n" not in text and "Most frequent objection" not in text
-    for concept in run.json("topline.json")["concepts"]:
+    for concept in run.read_json("topline.json")["concepts"]:
         assert concept["objections"] == concept["needs"] == concept["themes"] == []
 
 
 def test_nobody_tells_the_coder_of_group_concept_or_person(tmp_path: Path) -> None:
-    scripted = Scripted(coding, keep=True)
+    scripted = ScriptedProvider(coding, keep_requests=True)
     run = play(tmp_path, GROUPS, provider=scripted)
-    names = run.table("personas")["name"].to_list()
+    names = run.read_table("personas")["name"].to_list()
     asked = [r for a, r in scripted.seen if a.startswith("coding/")]
     assert asked
     for request in asked:
@@ -107,15 +107,17 @@ def test_nobody_tells_the_coder_of_group_concept_or_person(tmp_path: Path) -> No
 
 
 def test_stated_positions_are_held_against_the_words(tmp_path: Path) -> None:
-    def stating(request: Request, address: str) -> str:
+    def stating(request: ModelRequest, address: str) -> str:
         if request.schema is not None and request.schema["title"] == "PrivateOpinion":
             return json.dumps({"opinion": "It has its points.", "position": 0.5})
         return coding(request, address)
 
-    found = findings(play(tmp_path, GROUPS, provider=Scripted(stating)))["words_and_positions"]
+    found = findings(play(tmp_path, GROUPS, provider=ScriptedProvider(stating)))[
+        "words_and_positions"
+    ]
     assert "same side in 100 % of 24 private statements" in found.says
-    mixed = play(_made(tmp_path / "mixed"), GROUPS, provider=Scripted(coding))
-    statements = mixed.table("statements")
+    mixed = play(_made(tmp_path / "mixed"), GROUPS, provider=ScriptedProvider(coding))
+    statements = mixed.read_table("statements")
     stated = statements.filter(statements["when"] != "retest")["position"]  # these are not coded
     row = findings(mixed)["words_and_positions"].grid.rows[0]
     assert row[1] == pytest.approx((stated >= 0.05).sum() / 24)
@@ -127,10 +129,10 @@ def _made(folder: Path) -> Path:
 
 
 def test_without_a_coder_nothing_is_found_and_it_is_said(tmp_path: Path) -> None:
-    run = play(tmp_path, "coding: off\n", provider=Scripted(coding))
+    run = play(tmp_path, "coding: off\n", provider=ScriptedProvider(coding))
     assert not {"remarks", "words_and_positions"} & set(findings(run))
     assert "Nothing has been coded yet" in run.text("topline.md")
-    assert run.table("texts").height > 20 and run.table("codes").is_empty()
+    assert run.read_table("texts").height > 20 and run.read_table("codes").is_empty()
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ import folkmoot
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import FatalModelError, InputError, RefusedError
-from folkmoot.models.request import Message, Reply, Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.request import Completion, Message, ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.focus_group.discussion import INTENTS
 from folkmoot.studies.focus_group.participants import PRIVATE_OPINION, with_own_opinions
-from folkmoot.studies.focus_group.respondent import sentences, views
+from folkmoot.studies.focus_group.respondent import sentence_views, split_sentences
 from folkmoot.studies.focus_group.simulator import (
     DiscussionSimulator,
     LLMClient,
@@ -142,15 +142,15 @@ async def test_called_by_itself_the_mock_gives_the_answer_that_is_asked_for() ->
         "price": "299 dollars",
     }
     answer_format = PRIVATE_OPINION.describe_format()
-    asked = PROMPTS.render(
+    asked = PROMPTS.render_prompt(
         "private_opinion", talked=False, alone=False, **view, answer_format=answer_format
     )
     opinion = json.loads(await mock.complete(SYSTEM, asked))
     assert -1 <= opinion["position"] <= 1 and opinion["opinion"]
-    intent = PROMPTS.render("purchase_intent", options=INTENTS, **view)
+    intent = PROMPTS.render_prompt("purchase_intent", options=INTENTS, **view)
     assert await mock.complete(SYSTEM, intent) in INTENTS
     said = await mock.complete(SYSTEM, 'The moderator asks: "What comes to mind with the oven?"')
-    assert any(views(sentence) for sentence in sentences(said)), said
+    assert any(sentence_views(sentence) for sentence in split_sentences(said)), said
 
 
 async def test_what_a_client_raises_ends_the_discussion() -> None:
@@ -172,26 +172,26 @@ async def test_settings_that_do_not_fit_are_named() -> None:
 
 
 def test_the_client_of_a_scope_asks_through_the_engine(tmp_path: Path) -> None:
-    seen: list[Request] = []
+    seen: list[ModelRequest] = []
 
-    def reply(request: Request, address: str) -> Reply:
+    def reply(request: ModelRequest, address: str) -> Completion:
         seen.append(request)
         if "forbidden" in request.messages[-1].content:
             raise RefusedError("no", reason="refused:policy")
-        return Reply("Gladly.")
+        return Completion("Gladly.")
 
     class Config(folkmoot.StudyConfig):
         model_config = ConfigDict(extra="forbid", frozen=True)
 
     async def protocol(session: Session) -> None:
-        client = LLMClient(session.at("talk"))
+        client = LLMClient(session.child("talk"))
         assert await client.complete("You are Ann.", "Would you?", 0.2, 50) == "Gladly."
         with pytest.raises(RefusedError) as refused:
             await client.complete("You are Ann.", "Something forbidden")
         assert refused.value.reason
 
     study = Study("small", "Small", Config, protocol)
-    run = folkmoot.run(study, {}, provider=Scripted(reply), out=tmp_path / "run")
+    run = folkmoot.run(study, {}, provider=ScriptedProvider(reply), out=tmp_path / "run")
     first = seen[0]
     assert first.messages == (Message("system", "You are Ann."), Message("user", "Would you?"))
     assert (first.temperature, first.max_tokens) == (0.2, 50)

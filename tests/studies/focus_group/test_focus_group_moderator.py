@@ -14,11 +14,11 @@ import pytest
 import folkmoot
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.errors import InputError
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.config import DiscussionPhase
-from folkmoot.studies.focus_group.discussion import DiscussionTranscript, When
+from folkmoot.studies.focus_group.discussion import DiscussionTranscript, InterviewTime
 from folkmoot.studies.focus_group.tables import read_talk
 from tests.studies.focus_group.at_hand import (
     LINES,
@@ -206,7 +206,7 @@ def test_mistakes_about_guide_and_control(tmp_path: Path, text: str, key: str, w
     path = tmp_path / "study.yaml"
     path.write_text(f"study: focus_group\nproduct_concept: A bar\ncategory: snacks\n{text}")
     with pytest.raises(InputError) as caught:
-        folkmoot.run(path, out=tmp_path / "run", provider=Scripted(reply))
+        folkmoot.run(path, out=tmp_path / "run", provider=ScriptedProvider(reply))
     assert any(p.key.startswith(key) and words in str(p) for p in caught.value.problems)
 
 
@@ -230,18 +230,18 @@ async def test_alone_the_same_people_get_the_whole_guide_and_hear_nobody() -> No
     ids = {p.id for p in t.personas}
     assert asked_of == dict.fromkeys(ids, 10)
     assert all(speakers <= {who, "moderator"} for who, speakers in heard.items())
-    assert set(t.positions(When.ALONE)) == ids
-    assert set(t.would_buy(When.ALONE)) == ids
+    assert set(t.positions(InterviewTime.ALONE)) == ids
+    assert set(t.intents_by_participant(InterviewTime.ALONE)) == ids
     planned = [q for questions in t.guide.values() for q in questions]
     for messages in t.interviews.values():
         assert [m.content for m in messages if not m.by_participant] == planned
     same = await discuss(2)
     assert same.messages == t.messages  # the control changes nothing in the group
-    assert not same.interviews and not same.positions(When.ALONE)
+    assert not same.interviews and not same.positions(InterviewTime.ALONE)
 
 
 def test_a_control_reaches_tables_and_finding(tmp_path: Path) -> None:
-    def pulled(request: Request, address: str) -> str:
+    def pulled(request: ModelRequest, address: str) -> str:
         """Stands at ±.8 and goes near 0 in the group; alone nobody moves."""
         if request.schema is not None and request.schema["title"] == "PrivateOpinion":
             side = 0.8 if int(address.split("/p_")[1][:4]) % 2 else -0.8
@@ -254,15 +254,15 @@ def test_a_control_reaches_tables_and_finding(tmp_path: Path) -> None:
         "replications: 8\nnum_personas: 4\nmax_responses_per_question: 3\n"
         "phases: [warmup, synthesis]\n"
     )
-    run = play(tmp_path, text + "control: alone\n", provider=Scripted(pulled))
+    run = play(tmp_path, text + "control: alone\n", provider=ScriptedProvider(pulled))
     (found,) = (f for f in STUDY.findings(run) if f.key == "sycophancy")
     assert "moved +0.79" in found.says and "People gave in" in found.says
-    said = run.table("utterances").filter(
+    said = run.read_table("utterances").filter(
         pl.col("persona_id").is_not_null() & pl.col("turn").is_not_null()
     )
     assert said.filter(pl.col("speaker_role") == "participant").height == 8 * 4 * 4
     (tmp_path / "plain").mkdir()
-    plain_run = play(tmp_path / "plain", text, provider=Scripted(pulled))
+    plain_run = play(tmp_path / "plain", text, provider=ScriptedProvider(pulled))
     (found,) = (f for f in STUDY.findings(plain_run) if f.key == "sycophancy")
     assert "gave in" not in found.says and "Regression" in found.says
 

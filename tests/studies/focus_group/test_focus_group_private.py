@@ -12,11 +12,11 @@ import pytest
 import folkmoot
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.errors import InputError
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY
-from folkmoot.studies.focus_group.discussion import When
+from folkmoot.studies.focus_group.discussion import InterviewTime
 from folkmoot.studies.focus_group.tables import read_talk
 from tests.studies.focus_group.at_hand import Asked, discuss, plain, settings
 from tests.studies.focus_group.test_focus_group_run import play, reply
@@ -62,7 +62,11 @@ async def test_the_first_opinion_is_the_persons_own_and_stands_in_their_prompt_f
     t = await discuss(1, thinking)
     for who, systems in seen.items():
         assert all(f'strongly against it. In your words: "Ask {who}."' in s for s in systems)
-    assert t.positions(When.BEFORE) == t.positions(When.AFTER) == dict.fromkeys(seen, -0.8)
+    assert (
+        t.positions(InterviewTime.BEFORE)
+        == t.positions(InterviewTime.AFTER)
+        == dict.fromkeys(seen, -0.8)
+    )
     assert not any(s.planted for s in t.statements)
 
 
@@ -81,12 +85,16 @@ async def test_a_second_asking_before_the_talk_knows_nothing_of_the_first() -> N
     for first, again in asked_before.values():
         assert (first.who, first.prompt, first.heard) == (again.who, again.prompt, again.heard)
         assert first.path != again.path
-    assert set(t.positions(When.BEFORE).values()) == {0.1}
-    assert set(t.positions(When.RETEST).values()) == {0.2}
-    assert t.positions(When.BEFORE).keys() == t.positions(When.RETEST).keys() == asked_before.keys()
+    assert set(t.positions(InterviewTime.BEFORE).values()) == {0.1}
+    assert set(t.positions(InterviewTime.RETEST).values()) == {0.2}
+    assert (
+        t.positions(InterviewTime.BEFORE).keys()
+        == t.positions(InterviewTime.RETEST).keys()
+        == asked_before.keys()
+    )
 
 
-def by_concept(request: Request, address: str) -> str:
+def by_concept(request: ModelRequest, address: str) -> str:
     """Thinks well of the oven and ill of the box; buys up to 300 dollars before the talk, up to
     200 after it."""
     asked = request.messages[-1].content
@@ -106,11 +114,11 @@ def test_a_good_and_a_bad_product_start_apart(tmp_path: Path) -> None:
         "stimuli:\n  - {name: oven, product_concept: An oven}\n"
         "  - {name: box, product_concept: A box, stimulus_material: A plain box.}\n"
     )
-    run = play(tmp_path, SMALL + stimuli, provider=Scripted(by_concept))
-    before = run.table("statements").filter(pl.col("when") == "before")
+    run = play(tmp_path, SMALL + stimuli, provider=ScriptedProvider(by_concept))
+    before = run.read_table("statements").filter(pl.col("when") == "before")
     means = dict(before.group_by("stimulus").agg(pl.col("position").mean()).rows())
     assert means == pytest.approx({"oven": 0.7, "box": -0.6})
-    opinions = run.table("opinions").filter(pl.col("turn") == 0)
+    opinions = run.read_table("opinions").filter(pl.col("turn") == 0)
     assert opinions["valence"].to_list() == before["position"].to_list()
 
 
@@ -120,9 +128,9 @@ def found(run: RunFolder) -> dict[str, folkmoot.Finding]:
 
 def test_a_price_ladder_gives_a_demand_curve_before_and_after(tmp_path: Path) -> None:
     ladder = "price: 250 dollars\nprices: [400 dollars, 150, 250 dollars]\nreplications: 2\n"
-    scripted = Scripted(by_concept, keep=True)
+    scripted = ScriptedProvider(by_concept, keep_requests=True)
     run = play(tmp_path, SMALL + ladder, provider=scripted)
-    intents = run.table("intents")
+    intents = run.read_table("intents")
     assert intents.height == 2 * 3 * 3 * 2  # groups, people, prices, before and after
     curve = found(run)["demand"].grid
     at = {(str(r[0]), str(r[1])): r[3] for r in curve.rows}
@@ -151,16 +159,16 @@ async def test_an_opinion_that_cannot_be_had_is_unknown_and_not_undecided() -> N
         return Missing("refused") if first else plain(asked)
 
     t = await discuss(1, silent)
-    assert "p_0002" not in t.positions(When.BEFORE) | t.positions(When.AFTER)
+    assert "p_0002" not in t.positions(InterviewTime.BEFORE) | t.positions(InterviewTime.AFTER)
     assert {s.missing for s in t.statements if s.persona_id == "p_0002"} == {"refused"}
     own = [m for m in t.by_participants() if m.speaker_id == "p_0002"]
     assert own[0].valence is not None and not own[0].changed_mind  # the first that is known
-    assert len(t.moved()) == 7
+    assert len(t.positions_before_and_after()) == 7
 
 
 def test_seeded_opinions_are_named_as_planted(tmp_path: Path) -> None:
     run = play(tmp_path, "first_opinion: seeded\n")
-    stated = run.table("statements")
+    stated = run.read_table("statements")
     assert stated.filter(pl.col("when") == "before")["planted"].all()
     assert not stated.filter(pl.col("when") == "after")["planted"].any()
     assert "planted, not asked" in found(run)["positions"].says
@@ -176,7 +184,7 @@ def _made(folder: Path) -> Path:
 def test_there_is_no_reaction_phase_without_material(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     path.write_text("study: focus_group\nproduct_concept: A bar\ncategory: snacks\n")
-    run = folkmoot.run(path, out=tmp_path / "run", provider=Scripted(reply)).folder
+    run = folkmoot.run(path, out=tmp_path / "run", provider=ScriptedProvider(reply)).folder
     phases = read_talk(run)["phase"].unique(maintain_order=True).to_list()
     assert phases == ["warmup", "exploration", "deep_dive", "synthesis"]
     config = settings(stimulus_material=None)
@@ -202,6 +210,6 @@ def test_mistakes_about_prices_and_opinions(
     with pytest.raises(InputError) as caught:
         path = tmp_path / "study.yaml"
         path.write_text(f"study: focus_group\nproduct_concept: A bar\ncategory: snacks\n{text}")
-        folkmoot.run(path, out=tmp_path / "run", provider=Scripted(reply))
+        folkmoot.run(path, out=tmp_path / "run", provider=ScriptedProvider(reply))
     (problem,) = caught.value.problems
     assert problem.key.startswith(key) and words in str(problem)

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from folkmoot.errors import InputError
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.people.sources.grounded import PersonaGenerator, character
 from folkmoot.randomness import generator
 from tests.studies.focus_group.test_focus_group_run import play, reply
@@ -24,7 +24,7 @@ def test_text_demographics_and_every_other_column_reach_the_persons_prompt(tmp_p
         '"$41,300",very conservative,Sells honey.,Corner Shop,38\n'
         "Bo Ray,,M,High school,High income,liberal,,,\n"
     )
-    scripted = Scripted(reply, keep=True)
+    scripted = ScriptedProvider(reply, keep_requests=True)
     run = play(tmp_path, AT_TABLE, provider=scripted)
     systems = {r.messages[0].content for a, r in scripted.seen if "/says/" in a}
     ann, bo = (
@@ -40,7 +40,7 @@ def test_text_demographics_and_every_other_column_reach_the_persons_prompt(tmp_p
     for told in ("a man", "a high school education", "household's income is high", "liberal"):
         assert told in bo
     assert not re.search(r"lives|\d-year-old", ann)  # nothing that was drawn beside what is known
-    people = {r["name"]: r for r in run.table("personas").iter_rows(named=True)}
+    people = {r["name"]: r for r in run.read_table("personas").iter_rows(named=True)}
     assert (people["Ann Lee"]["income_usd"], people["Ann Lee"]["education"]) == (41300, "Doctorate")
     assert {p["source"] for p in people.values()} == {"table"}
 
@@ -50,7 +50,7 @@ def test_nothing_is_drawn_that_contradicts_a_column_by_another_name(tmp_path: Pa
         "name,Gender,politics,town,job\n"
         "Ann Lee,female,very conservative,Ulm,beekeeper\nBo Ray,female,liberal,Ulm,baker\n"
     )
-    scripted = Scripted(reply, keep=True)
+    scripted = ScriptedProvider(reply, keep_requests=True)
     play(tmp_path, AT_TABLE, provider=scripted)
     told = next(r.messages[0].content for a, r in scripted.seen if "/says/" in a)
     who, leaning = ("beekeeper", "very conservative") if "Ann" in told else ("baker", "liberal")
@@ -99,9 +99,9 @@ def test_what_is_given_is_kept(key: str) -> None:
     }  # fmt: skip
     for seed in range(5):
         (who,) = PersonaGenerator().from_profiles([{key: given[key]}], generator(seed, ()))
-        assert {**who.demographics(), **who.consumer.model_dump(), "vals": who.vals}[key] == (
-            kept[key]
-        )
+        assert {**who.shared_demographics(), **who.consumer.model_dump(), "vals": who.vals}[
+            key
+        ] == (kept[key])
 
 
 def test_survey_answers_are_kept_as_the_person_gave_them(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_survey_answers_are_kept_as_the_person_gave_them(tmp_path: Path) -> None
         "Ann Lee,35-44,genderfluid,40k,Democrat,BA\n"
         "Bo Ray,65+,prefer not to say,prefer not to say,prefer not to say,prefer not to say\n"
     )
-    scripted = Scripted(reply, keep=True)
+    scripted = ScriptedProvider(reply, keep_requests=True)
     run = play(tmp_path, AT_TABLE, provider=scripted)
     systems = {r.messages[0].content for a, r in scripted.seen if "/says/" in a}
     ann, bo = (
@@ -120,7 +120,7 @@ def test_survey_answers_are_kept_as_the_person_gave_them(tmp_path: Path) -> None
     assert "sex: genderfluid" in ann and "income: 40k" in ann
     assert "politically you are liberal" in ann and "political leaning: Democrat" in ann
     assert "prefer not to say" not in bo
-    people = {r["name"]: r for r in run.table("personas").iter_rows(named=True)}
+    people = {r["name"]: r for r in run.read_table("personas").iter_rows(named=True)}
     assert 35 <= people["Ann Lee"]["age"] <= 44 and people["Ann Lee"]["income_usd"] == 40_000
     assert people["Ann Lee"]["sex"] == "X" and people["Bo Ray"]["age"] >= 65
 
@@ -137,9 +137,9 @@ def test_nobody_of_another_country_is_filled_up_from_americans(tmp_path: Path) -
 
 def test_a_blank_place_in_a_table_of_places_stays_blank(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text("name,age,town\nAnn Lee,41,Ulm\nBo Ray,52,\n")
-    scripted = Scripted(reply, keep=True)
+    scripted = ScriptedProvider(reply, keep_requests=True)
     run = play(tmp_path, AT_TABLE, provider=scripted)
-    people = {r["name"]: r["location"] for r in run.table("personas").iter_rows(named=True)}
+    people = {r["name"]: r["location"] for r in run.read_table("personas").iter_rows(named=True)}
     assert people == {"Ann Lee": "Ulm", "Bo Ray": ""}
     bo = next(r.messages[0].content for _, r in scripted.seen if "You are Bo" in str(r.messages))
     assert re.search(r"^You are Bo Ray, a 52-year-old .* who lives [^,]*\.$", bo, re.MULTILINE)
@@ -156,7 +156,7 @@ def test_a_row_whose_column_holds_words_elsewhere_is_still_read_as_numbers(tmp_p
 
 def test_nobody_earns_so_little_that_no_prompt_can_be_made() -> None:
     (who,) = PersonaGenerator().from_profiles([{"income_usd": 0}], generator(1, ()))
-    assert "income is low" in character.circumstances(who)
+    assert "income is low" in character.describe_circumstances(who)
 
 
 def test_a_given_opinion_is_not_dropped_unsaid_where_opinions_are_asked_for(tmp_path: Path) -> None:
@@ -165,6 +165,6 @@ def test_a_given_opinion_is_not_dropped_unsaid_where_opinions_are_asked_for(tmp_
         play(tmp_path, AT_TABLE)
     assert [(p.where, p.key) for p in caught.value.problems] == [("2", "opinion"), ("3", "opinion")]
     run = play(tmp_path, AT_TABLE + "first_opinion: seeded\n")
-    assert set(run.table("statements").filter(pl.col("when") == "before")["words"]) == {
+    assert set(run.read_table("statements").filter(pl.col("when") == "before")["words"]) == {
         "Too dear.", "Fine.",
     }  # fmt: skip

@@ -9,7 +9,7 @@ from folkmoot.randomness import generator
 from folkmoot.studies.focus_group.config import DiscussionPhase
 from folkmoot.studies.focus_group.participants import (
     Participant,
-    company_advice,
+    conversation_style_advice,
     length_advice,
 )
 from tests.studies.focus_group.at_hand import Asked, MemoryScope, discuss, people, plain, settings
@@ -23,7 +23,7 @@ def system_of(participant: Participant) -> str:
 
 def test_no_score_and_no_trait_by_name_in_thousands_of_system_prompts() -> None:
     config = settings()
-    for p in PersonaGenerator().generate(2500, generator(8, ("many",))):
+    for p in PersonaGenerator().generate_profiles(2500, generator(8, ("many",))):
         text = system_of(Participant(p, config))
         assert re.findall(r"\d+", text) == [str(p.age)]
         assert not re.search("|".join((*TRAITS, "OCEAN", "VALS")), text, re.IGNORECASE)
@@ -50,7 +50,7 @@ def test_length_and_company_follow_extraversion_and_agreeableness() -> None:
     def advice(**scores: int) -> tuple[str, str]:
         traits = Traits(**{**base.traits.model_dump(), **scores})
         p = base.model_copy(update={"traits": traits})
-        return length_advice(p), company_advice(p)
+        return length_advice(p), conversation_style_advice(p)
 
     assert "one short sentence" in advice(extraversion=5)[0]
     assert "three or four sentences" in advice(extraversion=95)[0]

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from folkmoot.conversation.answer_types import Missing
-from folkmoot.randomness import uniform
+from folkmoot.randomness import uniform_values
 from folkmoot.studies.focus_group.config import DiscussionPhase
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript, MessageRole
 from tests.studies.focus_group.at_hand import Asked, asking, coded, discuss, plain, settings
@@ -61,7 +61,7 @@ async def test_it_holds_too_when_every_answer_is_worth_a_probe_and_names_fly() -
 async def test_probes_follow_about_one_in_five_surprising_answers() -> None:
     def mixed(asked: Asked) -> str:
         if asked.kind == "coder":
-            contrary = uniform(3, "mixed", *asked.path) < 0.25
+            contrary = uniform_values(3, "mixed", *asked.path) < 0.25
             return coded(stance="disagree") if contrary else coded()
         return plain(asked)
 
@@ -145,7 +145,7 @@ async def test_the_material_is_shown_from_the_reaction_on_and_not_before() -> No
 
 async def test_an_answer_that_cannot_be_had_leaves_a_note_and_the_talk_goes_on() -> None:
     def refusing(asked: Asked) -> str | Missing:
-        if asked.kind == "answer" and uniform(1, *asked.path) < 0.3:
+        if asked.kind == "answer" and uniform_values(1, *asked.path) < 0.3:
             return Missing("refused")
         if asked.kind != "answer":
             return Missing("unparsed")
@@ -157,7 +157,9 @@ async def test_an_answer_that_cannot_be_had_leaves_a_note_and_the_talk_goes_on()
     assert all(m.content.strip() for m in t.messages)
     assert len({m.question for m in t.messages}) == 10
     assert [i.missing for i in t.intents] == ["unparsed"] * 16
-    assert t.moved() == {} and all(s.missing == "unparsed" for s in t.statements)
+    assert t.positions_before_and_after() == {} and all(
+        s.missing == "unparsed" for s in t.statements
+    )
     assert all(not m.changed_mind for m in t.messages)
     assert all(m.valence is None for m in t.by_participants())  # unknown, and not undecided
 

@@ -10,10 +10,10 @@ from html.parser import HTMLParser
 import pytest
 from scipy.stats import t as student
 
-from folkmoot.conversation.sentiment import tone
+from folkmoot.conversation.sentiment import sentiment_score
 from folkmoot.measures.diversity import gini
 from folkmoot.studies.focus_group.discussion import INTENTS
-from folkmoot.studies.focus_group.files import TranscriptFormatter, topline, topline_page
+from folkmoot.studies.focus_group.files import TranscriptFormatter, topline_data, topline_page
 from folkmoot.studies.focus_group.participants import title_of
 from folkmoot.studies.focus_group.talk.reading import answer_id
 from tests.studies.focus_group.at_hand import LINES, Asked, coded, discuss, plain
@@ -46,9 +46,9 @@ async def test_take_up_and_stance_are_the_coders_reading() -> None:
 
 
 def test_sentiment_has_the_sign_of_the_words() -> None:
-    assert tone("I love it, it is wonderful.") > 0.5
-    assert tone("I hate it, it is terrible.") < -0.5
-    assert tone("It is a box.") == 0
+    assert sentiment_score("I love it, it is wonderful.") > 0.5
+    assert sentiment_score("I hate it, it is terrible.") < -0.5
+    assert sentiment_score("It is a box.") == 0
 
 
 async def test_balance_counts_every_word_and_reply() -> None:
@@ -152,7 +152,7 @@ async def test_topline_quotes_are_in_the_transcript_at_the_turn_they_link_to() -
             for m in t.by_participants()
             if m.content in code
         }
-        data = topline(several, pages, codes)
+        data = topline_data(several, pages, codes)
         (concept,) = data["concepts"]
         said = {(t.group, m.turn_number): m.content for t in several for m in t.messages}
         assert concept["objections"] and concept["themes"] and not concept["needs"]
@@ -178,8 +178,8 @@ async def test_intent_over_groups_has_an_interval_with_groups_as_units() -> None
         same = tuple(intent.model_copy(update={"answer": buys}) for intent in t.intents)
         talks[i] = t.model_copy(update={"group": f"g{i}", "intents": same})
     pages = {f"{t.group}/concept": "x.html" for t in talks}
-    (many,) = topline(talks, pages, {})["concepts"]
-    (one,) = topline(talks[1:2], pages, {})["concepts"]
+    (many,) = topline_data(talks, pages, {})["concepts"]
+    (one,) = topline_data(talks[1:2], pages, {})["concepts"]
     assert many["purchase_intent"]["would_buy_share"] == 0.5
     low, high = many["purchase_intent"]["interval"]
     reach = student.ppf(0.975, 11) * (3 / 11 / 12) ** 0.5 / (0.5 * 0.5)  # on the scale of log odds
@@ -187,7 +187,7 @@ async def test_intent_over_groups_has_an_interval_with_groups_as_units() -> None
     assert low + high == pytest.approx(1)
     assert "groups as units" in topline_page({"concepts": [many]})
     assert one["purchase_intent"]["interval"] is None  # they heard each other: nothing to tell
-    (alike,) = topline(talks[1::2], pages, {})["concepts"]
+    (alike,) = topline_data(talks[1::2], pages, {})["concepts"]
     assert alike["purchase_intent"]["interval"] is None
     assert "**100%** would" in topline_page({"concepts": [alike]})
 
@@ -195,6 +195,6 @@ async def test_intent_over_groups_has_an_interval_with_groups_as_units() -> None
 async def test_several_concepts_stand_side_by_side() -> None:
     talks = [await discuss(1), (await discuss(2)).model_copy(update={"stimulus": "other"})]
     pages = {f"{t.group}/{t.stimulus}": "x.html" for t in talks}
-    both, one = (topline_page(topline(several, pages, {})) for several in (talks, talks[:1]))
+    both, one = (topline_page(topline_data(several, pages, {})) for several in (talks, talks[:1]))
     assert "side by side" in both
     assert "side by side" not in one

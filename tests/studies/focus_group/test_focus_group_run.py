@@ -13,10 +13,10 @@ import pytest
 
 import folkmoot
 from folkmoot.errors import InputError
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.people.sources.grounded import Profile
-from folkmoot.randomness import uniform
+from folkmoot.randomness import uniform_values
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.files import TranscriptFormatter
@@ -32,9 +32,9 @@ stimulus_material: Meet the oven that reads. 299 dollars.
 """
 
 
-def reply(request: Request, address: str) -> str:
+def reply(request: ModelRequest, address: str) -> str:
     """A fast model for whole runs."""
-    draw = uniform(3, address)
+    draw = uniform_values(3, address)
     if request.schema is not None:
         if request.schema["title"] == "PhaseGuide":
             return '{"questions": ["What do you make of it?", "And what would you change?"]}'
@@ -53,7 +53,7 @@ def reply(request: Request, address: str) -> str:
 def play(folder: Path, text: str = "", **options: Any) -> RunFolder:
     path = folder / "study.yaml"
     path.write_text(STUDY_FILE + text, "utf-8")
-    options.setdefault("provider", Scripted(reply))
+    options.setdefault("provider", ScriptedProvider(reply))
     return folkmoot.run(path, out=folder / "run", **options).folder
 
 
@@ -66,12 +66,12 @@ def test_one_group_leaves_its_files_in_the_run_folder(tmp_path: Path) -> None:
         "topline.md",
         "topline.json",
     ):
-        assert run.has(name), name
+        assert run.has_file(name), name
     t = TranscriptFormatter.from_json(run.text("transcript.json"))
     said = read_talk(run)
     assert said["text"].to_list() == [m.content for m in t.messages]
     assert said["turn"].to_list() == list(range(1, len(t.messages) + 1))
-    people = run.table("personas")
+    people = run.read_table("personas")
     assert people["name"].to_list() == [p.name for p in t.personas]
     assert people["openness"].to_list() == [p.traits.openness for p in t.personas]
     sealed = run.plan["sealed"]["recruits"]["data"]
@@ -82,7 +82,7 @@ def test_one_group_leaves_its_files_in_the_run_folder(tmp_path: Path) -> None:
 def test_positions_form_a_trajectory_from_the_private_opinion_on(tmp_path: Path) -> None:
     run = play(tmp_path)
     t = TranscriptFormatter.from_json(run.text("transcript.json"))
-    opinions = run.table("opinions")
+    opinions = run.read_table("opinions")
     for p in t.personas:
         assert p.opinion is not None
         own = opinions.filter(pl.col("persona_id") == p.id)
@@ -100,16 +100,16 @@ def test_replications_are_independent_groups_and_the_topline_tells_what_holds(
     run = play(tmp_path, "replications: 4\nnum_personas: 5\nmax_responses_per_question: 3\n")
     groups = [f"group_{i:03d}" for i in range(1, 5)]
     assert [p.name for p in sorted((run.path / "groups").iterdir())] == groups
-    people = run.table("personas")
+    people = run.read_table("personas")
     assert people.height == 20
     assert people["name"].n_unique() > 15
     for _, table in people.group_by("group"):
         firsts = [n.split(" ")[0] for n in table["name"]]
         assert len(set(firsts)) == 5
-    (concept,) = run.json("topline.json")["concepts"]
+    (concept,) = run.read_json("topline.json")["concepts"]
     across = concept["across_groups"]
     assert across["groups"] == 4
-    stated = run.table("statements")
+    stated = run.read_table("statements")
     warmed = 0.0
     for _, table in stated.group_by("group"):
         mean = {
@@ -117,7 +117,7 @@ def test_replications_are_independent_groups_and_the_topline_tells_what_holds(
         }
         warmed += mean["after"] - mean["before"] > 0.02
     assert across["groups_that_warmed"] == warmed
-    assert not run.has("transcript.md")
+    assert not run.has_file("transcript.md")
 
 
 def test_a_concept_test_puts_the_same_people_before_each_concept(tmp_path: Path) -> None:
@@ -127,8 +127,8 @@ def test_a_concept_test_puts_the_same_people_before_each_concept(tmp_path: Path)
         "  - {name: box, product_concept: A box that cooks, category: cooking}\n"
     )
     run = play(tmp_path, stimuli)
-    assert run.table("personas").height == 8
-    opinions = run.table("opinions").filter(pl.col("turn") == 0)
+    assert run.read_table("personas").height == 8
+    opinions = run.read_table("opinions").filter(pl.col("turn") == 0)
     oven, box = (opinions.filter(pl.col("stimulus") == s) for s in ("oven", "box"))
     assert oven["persona_id"].to_list() == box["persona_id"].to_list()
     assert oven["name"].to_list() == box["name"].to_list()
@@ -145,7 +145,7 @@ def test_findings_say_what_the_tables_hold(tmp_path: Path) -> None:
     assert set(found) == {
         "purchase_intent", "positions", "replies", "talk_time", "sycophancy", "exposure",
     }  # fmt: skip
-    intents = run.table("intents")
+    intents = run.read_table("intents")
     after = intents.filter(pl.col("when") == "after")
     likely = (after["score"] >= 4).sum() / after.height
     says = found["purchase_intent"].says
@@ -174,13 +174,13 @@ def test_real_profiles_sit_at_the_table_as_they_are(tmp_path: Path) -> None:
         "Ann Lee,41,F,beekeeper,90,Sells honey at the market.\n"
         "Bo Ray,29,M,diver,10,\nCy Dunn,66,M,judge,50,\n"
     )
-    scripted = Scripted(reply, keep=True)
+    scripted = ScriptedProvider(reply, keep_requests=True)
     run = play(
         tmp_path,
         "personas: real.csv\nnum_personas: 3\nmax_responses_per_question: 3\n",
         provider=scripted,
     )
-    people = {r["name"]: r for r in run.table("personas").iter_rows(named=True)}
+    people = {r["name"]: r for r in run.read_table("personas").iter_rows(named=True)}
     assert (people["Ann Lee"]["occupation"], people["Ann Lee"]["openness"]) == ("beekeeper", 90)
     systems = {r.messages[0].content for _, r in scripted.seen}
     assert any("Sells honey at the market." in s for s in systems)
@@ -188,7 +188,7 @@ def test_real_profiles_sit_at_the_table_as_they_are(tmp_path: Path) -> None:
 
 def test_show_gives_the_talk_a_group_and_a_person(tmp_path: Path) -> None:
     run = play(tmp_path)
-    said, people = read_talk(run), run.table("personas")
+    said, people = read_talk(run), run.read_table("personas")
     whole = shown(run, said["group"][0])
     assert all(text in whole for text in said["text"].to_list())
     person = people.row(2, named=True)
@@ -207,7 +207,7 @@ def test_a_run_cut_off_goes_on_to_the_same_transcript(tmp_path: Path) -> None:
 
     calls = 0
 
-    def dying(request: Request, address: str) -> str:
+    def dying(request: ModelRequest, address: str) -> str:
         nonlocal calls
         calls += 1
         if calls > 60:
@@ -216,8 +216,8 @@ def test_a_run_cut_off_goes_on_to_the_same_transcript(tmp_path: Path) -> None:
 
     whole = play(_made(tmp_path / "a"))
     with pytest.raises(Stop):
-        play(_made(tmp_path / "b"), provider=Scripted(dying))
-    counted = Scripted(reply)
+        play(_made(tmp_path / "b"), provider=ScriptedProvider(dying))
+    counted = ScriptedProvider(reply)
     again = play(tmp_path / "b", provider=counted)
     assert again.text("transcript.md") == whole.text("transcript.md")
     assert counted.calls == whole.manifest["calls"] - 60
@@ -269,7 +269,7 @@ def test_no_concept_is_a_mistake(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     path.write_text("study: focus_group\ncategory: snacks\n")
     with pytest.raises(InputError, match="no concept is given"):
-        folkmoot.run(path, out=tmp_path / "run", provider=Scripted(reply))
+        folkmoot.run(path, out=tmp_path / "run", provider=ScriptedProvider(reply))
     assert not (tmp_path / "run").exists()
 
 
@@ -278,7 +278,7 @@ def test_an_empty_concept_is_one_mistake(tmp_path: Path, concept: str) -> None:
     path = tmp_path / "study.yaml"
     path.write_text(f"study: focus_group\ncategory: snacks\nproduct_concept: {concept}\n")
     with pytest.raises(InputError) as caught:
-        folkmoot.run(path, out=tmp_path / "run", provider=Scripted(reply))
+        folkmoot.run(path, out=tmp_path / "run", provider=ScriptedProvider(reply))
     (problem,) = caught.value.problems
     assert (problem.key, problem.where) == ("product_concept", "3")
 
@@ -324,7 +324,7 @@ def test_the_sources_own_settings_are_taken_as_written(tmp_path: Path) -> None:
         "max_responses_per_question: 5\ntemperature: 0.9\n"
         "model: anthropic/claude-sonnet-4-20250514\n"
     )
-    scripted = Scripted(reply, keep=True)
+    scripted = ScriptedProvider(reply, keep_requests=True)
     run = folkmoot.run(path, out=tmp_path / "run", provider=scripted).folder
     assert run.study == "focus_group"
     assert {r.model for _, r in scripted.seen} == {"anthropic/claude-sonnet-4-20250514"}

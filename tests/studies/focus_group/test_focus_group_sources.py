@@ -13,17 +13,17 @@ import pytest
 
 import folkmoot
 from folkmoot.conversation.transcript import Transcript
-from folkmoot.kit.exposure import ELSEWHERE, MISNAMED, differences
+from folkmoot.kit.exposure import FOREIGN_WORDS, MISATTRIBUTED_WORDS, describe_deviations
 from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
-from folkmoot.models.request import ProviderSettings, Reply, Request, StudyPart
-from folkmoot.models.scripted import Scripted
-from folkmoot.provenance import quote
+from folkmoot.models.request import Completion, ModelRequest, ProviderSettings, StudyPart
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.provenance import quote_value
 from folkmoot.respondent import Respondent
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY, participants
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.discussion import DiscussionMessage
-from folkmoot.studies.focus_group.protocol import protocol
+from folkmoot.studies.focus_group.protocol import run_protocol
 from folkmoot.studies.focus_group.respondent import PART
 from folkmoot.studies.focus_group.texts import DiscussionTexts
 from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
@@ -81,8 +81,8 @@ def play(folder: Path, settings: Mapping[str, Any], **more: Any) -> RunFolder:
 def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
     run = play(tmp_path, VARIANTS[name])
     assert_every_text_has_its_source(run, STUDY)
-    assert differences(run) == []
-    assert run.table("provenance")["kind"].n_unique() >= 5
+    assert describe_deviations(run) == []
+    assert run.read_table("provenance")["kind"].n_unique() >= 5
 
 
 def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> 
     own = write_prompts_in_capitals(tmp_path / "own", STUDY)
     run = play(tmp_path, {**TWO_CONCEPTS, "control": "alone", "prompts": own})
     assert_every_text_has_its_source(run, STUDY)
-    assert differences(run) == []
-    altered = set(run.table("provenance").filter("altered")["kind"])
+    assert describe_deviations(run) == []
+    altered = set(run.read_table("provenance").filter("altered")["kind"])
     assert {"utterance", "persona", "material"} <= altered
 
 
@@ -100,7 +100,7 @@ def test_so_it_is_where_models_give_no_usable_plan_question_or_opinion(tmp_path:
     config = DiscussionConfig.model_validate({**SMALL, **settings})
     inner = Respondent(ProviderSettings(seed=2, study=StudyPart(PART, config)))
 
-    def spoil(request: Request, address: str) -> Reply:
+    def spoil(request: ModelRequest, address: str) -> Completion:
         reply = inner.reply(request, address)
         if "guide/exploration/ask0" in address or "q02/moderator/ask0" in address:
             return reply._replace(text='{"declined": true}')
@@ -110,9 +110,9 @@ def test_so_it_is_where_models_give_no_usable_plan_question_or_opinion(tmp_path:
             return reply._replace(text='{"opinion": "Who knows?", "position": null}')
         return reply
 
-    run = play(tmp_path, settings, provider=Scripted(spoil))
+    run = play(tmp_path, settings, provider=ScriptedProvider(spoil))
     assert_every_text_has_its_source(run, STUDY)
-    said = run.table("utterances")
+    said = run.read_table("utterances")
     guide = said.filter(pl.col("turn").is_null() & pl.col("persona_id").is_null())
     assert guide.filter(pl.col("address") == "")["text"].len() == 3 + 2  # packaged questions
     assert "Well?" in guide.filter(phase="synthesis")["text"].to_list()
@@ -120,7 +120,7 @@ def test_so_it_is_where_models_give_no_usable_plan_question_or_opinion(tmp_path:
 
 def test_what_is_said_is_recorded_with_the_reply_that_it_comes_from(tmp_path: Path) -> None:
     run = play(tmp_path, {"control": "alone"})
-    said, answers = run.table("utterances"), set(run.table("answers")["address"])
+    said, answers = run.read_table("utterances"), set(run.read_table("answers")["address"])
     assert said["utterance_id"].is_unique().all()
     assert set(said.filter(pl.col("address") != "")["address"]) <= answers
     talk, interviews = (
@@ -131,14 +131,14 @@ def test_what_is_said_is_recorded_with_the_reply_that_it_comes_from(tmp_path: Pa
     assert talk["persona_id"].is_null().all() and interviews["persona_id"].is_not_null().all()
     # The interviewer asks in the guide's own words, which come from no reply.
     assert set(interviews.filter(speaker_role="moderator")["address"]) == {""}
-    stated = run.table("statements").join(said, on="utterance_id")
-    assert stated.height == run.table("statements").height
+    stated = run.read_table("statements").join(said, on="utterance_id")
+    assert stated.height == run.read_table("statements").height
     assert (stated["words"] == stated["text"]).all() and not stated["public"].any()
 
 
 def test_so_it_is_in_a_discussion_held_from_python(tmp_path: Path) -> None:
     """A simulator invites its own people and holds the study's protocol."""
-    invited = replace(STUDY, protocol=partial(protocol, invited=people(2, 3)))
+    invited = replace(STUDY, protocol=partial(run_protocol, invited=people(2, 3)))
     run = folkmoot.run(invited, dict(SMALL), out=tmp_path / "run", model="synthetic").folder
     assert_every_text_has_its_source(run, STUDY)
 
@@ -156,7 +156,7 @@ def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
     monkeypatch.setattr(DiscussionTexts, "concept", property(lambda self: f"{right(self)}. {leak}"))
     run = play(tmp_path, {})
     counted = count_unattributed_characters(run)
-    shown = run.table("answers").filter(role="participant")["address"]
+    shown = run.read_table("answers").filter(role="participant")["address"]
     assert set(shown) <= set(counted)
     assert all(counted[address] >= len(leak) for address in shown)
 
@@ -167,7 +167,7 @@ def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         DiscussionTexts,
         "material",
         property(
-            lambda texts: quote(
+            lambda texts: quote_value(
                 texts.config.stimulus_material, "material", f"concepts.price/{texts.stimulus}"
             )
         ),
@@ -176,39 +176,39 @@ def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (wrong,) = find_wrong_sources(run, STUDY.tables)
     assert wrong.source_id == "concepts.price/concept"
     assert wrong.text == SMALL["stimulus_material"] and wrong.recorded == ("299 dollars",)
-    assert any("material should stand in the prompt" in said for said in differences(run))
+    assert any("material should stand in the prompt" in said for said in describe_deviations(run))
 
 
 def test_the_words_of_another_group_and_of_another_concept_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Miswired: people hear what was said in the conversation before as well."""
-    right, before = participants.heard, list[DiscussionMessage]()
+    right, before = participants.recent_transcript, list[DiscussionMessage]()
 
     def wrong(context: Sequence[DiscussionMessage], last: int) -> Transcript:
         heard = right([*before[-1:], *context], last + 1)
         before.extend(m for m in context if m.by_participant and m not in before)
         return heard
 
-    monkeypatch.setattr(participants, "heard", wrong)
+    monkeypatch.setattr(participants, "recent_transcript", wrong)
     run = play(tmp_path, TWO_CONCEPTS)
-    found = run.table("exposure").filter(kind=ELSEWHERE)
+    found = run.read_table("exposure").filter(kind=FOREIGN_WORDS)
     ids = {id for ids in found["text_ids"] for id in ids.strip("[]").replace('"', "").split(", ")}
-    assert ids <= set(run.table("utterances")["utterance_id"]) and ids
-    assert any(ELSEWHERE in said for said in differences(run))
+    assert ids <= set(run.read_table("utterances")["utterance_id"]) and ids
+    assert any(FOREIGN_WORDS in said for said in describe_deviations(run))
 
 
 def test_words_under_another_name_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Miswired: what one person says is put down to another after it was recorded."""
-    utterance = DiscussionMessage.utterance.fget
+    utterance = DiscussionMessage.as_utterance.fget
     assert utterance is not None
 
     def wrong(message: DiscussionMessage) -> Any:
         said = utterance(message)
         return said._replace(speaker_id="p_0002") if said.speaker_id == "p_0001" else said
 
-    monkeypatch.setattr(DiscussionMessage, "utterance", property(wrong))
+    monkeypatch.setattr(DiscussionMessage, "as_utterance", property(wrong))
     run = play(tmp_path, {})
-    assert any(MISNAMED in said for said in differences(run))
+    assert any(MISATTRIBUTED_WORDS in said for said in describe_deviations(run))

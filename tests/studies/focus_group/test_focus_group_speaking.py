@@ -16,15 +16,15 @@ from folkmoot.studies.focus_group.config import DiscussionPhase
 from folkmoot.studies.focus_group.discussion import DiscussionMessage, MessageRole
 from folkmoot.studies.focus_group.participants import (
     Participant,
+    clean_reply,
     speaking_probability,
-    spoken,
 )
 from folkmoot.studies.focus_group.talk.moderator import (
-    Floor,
     Moderator,
-    choose,
-    room,
-    unnumbered,
+    SpeakingShares,
+    choose_respondents,
+    respondent_limits,
+    strip_numbering,
 )
 from tests.studies.focus_group.at_hand import (
     Asked,
@@ -96,11 +96,11 @@ def test_being_named_shifts_nobody_elses_draw() -> None:
 
 
 def test_room_scales_with_the_table() -> None:
-    assert room(8, 6) == (3, 6)
-    assert room(8, 5) == (3, 5)
-    assert room(8, 2) == (2, 2)
-    assert room(1, 1) == (1, 1)
-    assert room(16, 16) == (6, 12)
+    assert respondent_limits(8, 6) == (3, 6)
+    assert respondent_limits(8, 5) == (3, 5)
+    assert respondent_limits(8, 2) == (2, 2)
+    assert respondent_limits(1, 1) == (1, 1)
+    assert respondent_limits(16, 16) == (6, 12)
 
 
 @given(
@@ -115,13 +115,13 @@ def test_choice_of_respondents(n: int, cap: int, seed: int, data: st.DataObject)
     willing = data.draw(st.lists(st.sampled_from(ids), unique=True))
     called = data.draw(st.lists(st.sampled_from(ids), unique=True, max_size=3))
     left = data.draw(st.integers(0, 9))
-    floor = Floor(dict(zip(ids, counts, strict=True)), dict.fromkeys(ids, 0), left)
-    fewest, most = room(n, min(cap, n))
-    chosen = choose(willing, called, floor, (fewest, most), np.random.default_rng(seed))
+    floor = SpeakingShares(dict(zip(ids, counts, strict=True)), dict.fromkeys(ids, 0), left)
+    fewest, most = respondent_limits(n, min(cap, n))
+    chosen = choose_respondents(willing, called, floor, (fewest, most), np.random.default_rng(seed))
     assert fewest <= len(chosen) <= most
     assert len(set(chosen)) == len(chosen)
     assert chosen[: len(called[:most])] == called[:most]
-    waiting = [who for who in floor.never() if who not in chosen]
+    waiting = [who for who in floor.silent_participants() if who not in chosen]
     assert len(waiting) <= max(left * most, n - most if left == 0 else 0) or len(chosen) == most
 
 
@@ -160,7 +160,7 @@ async def test_the_quiet_are_told_to_the_moderator_by_name_and_drawn_in() -> Non
     ],
 )
 def test_questions_lose_numbers_and_labels(raw: str, asked: str) -> None:
-    assert unnumbered(raw) in (asked, asked.removeprefix("Moderator: "))
+    assert strip_numbering(raw) in (asked, asked.removeprefix("Moderator: "))
 
 
 async def test_a_name_with_nothing_behind_it_is_no_answer() -> None:
@@ -171,7 +171,7 @@ async def test_a_name_with_nothing_behind_it_is_no_answer() -> None:
         role=MessageRole.MODERATOR, speaker_id="moderator", speaker_name="Moderator",
         content="Why?", phase=DiscussionPhase.REACTION, turn_number=1,
     )  # fmt: skip
-    said = await Participant(persona, config).respond(scope, asked, ())
+    said = await Participant(persona, config).answer_question(scope, asked, ())
     assert isinstance(said, Missing) and said.reason == "empty"
 
 
@@ -184,7 +184,7 @@ def test_answers_lose_the_speakers_label() -> None:
         '"Well, yes."',
         "Well,\n yes.",
     ):
-        assert spoken(raw, persona) == "Well, yes."
+        assert clean_reply(raw, persona) == "Well, yes."
 
 
 # The second is what a model of 135 million parameters said at this table, in another's name too.
@@ -205,4 +205,4 @@ def test_answers_lose_the_speakers_label() -> None:
 )
 def test_what_is_said_in_the_name_of_others_is_nobodys_answer(raw: str, said: str) -> None:
     others = ("Moderator", "Cody", "Hector Powell")
-    assert spoken(raw, people(3, 1)[0], others) == said
+    assert clean_reply(raw, people(3, 1)[0], others) == said

@@ -12,15 +12,15 @@ from scipy.stats import binom
 from folkmoot.randomness import generator
 from folkmoot.studies.focus_group import sycophancy
 from folkmoot.studies.focus_group.positions import has_moved, measure_approach
-from folkmoot.studies.focus_group.sycophancy import Answered, Moved
+from folkmoot.studies.focus_group.sycophancy import PositionedAnswer, PositionRecord
 
 
-def answered(by_place: dict[int, float], value: str = "stance") -> list[Answered]:
+def answered(by_place: dict[int, float], value: str = "stance") -> list[PositionedAnswer]:
     rng = generator(1, ("answers",))
     return [
-        Answered(f"q{q}", place, "agree" if rng.random() < by_place[place] else None)
+        PositionedAnswer(f"q{q}", place, "agree" if rng.random() < by_place[place] else None)
         if value == "stance"
-        else Answered(f"q{q}", place, None, by_place[place] + rng.normal(0, 0.1))
+        else PositionedAnswer(f"q{q}", place, None, by_place[place] + rng.normal(0, 0.1))
         for q in range(200)
         for place in range(1, 6)
     ]
@@ -32,7 +32,7 @@ def named(positions: ArrayLike) -> dict[str, float]:
 
 def groups(
     after: float, alone: float | None = None, n: int = 20, noise: float = 0.05
-) -> list[Moved]:
+) -> list[PositionRecord]:
     """Groups whose people move this share of the way to the group's mean, after the talk and after
     an interview. Asked a second time before the talk, they answer with the noise alone."""
     rng = generator(2, ("positions",))
@@ -44,18 +44,18 @@ def groups(
             return named(first + share * (first.mean() - first) + rng.normal(0, noise, 8))
 
         single = {} if alone is None else towards(alone)
-        out.append(Moved(f"g{g}", named(first), towards(after), single, towards(0.0)))
+        out.append(PositionRecord(f"g{g}", named(first), towards(after), single, towards(0.0)))
     return out
 
 
 def test_agreement_that_rises_with_the_place_is_found_and_flat_agreement_is_not() -> None:
-    rising = sycophancy.check(answered({1: 0, 2: 0.1, 3: 0.2, 4: 0.3, 5: 0.4}), [])
+    rising = sycophancy.compute_check(answered({1: 0, 2: 0.1, 3: 0.2, 4: 0.3, 5: 0.4}), [])
     assert rising.agree_slope.value == pytest.approx(0.1, abs=0.03)
     assert rising.agree_slope.p < 0.01
-    assert "The later somebody speaks" in rising.reading()
-    flat = sycophancy.check(answered(dict.fromkeys(range(1, 6), 0.25)), [])
+    assert "The later somebody speaks" in rising.describe_check()
+    flat = sycophancy.compute_check(answered(dict.fromkeys(range(1, 6), 0.25)), [])
     assert flat.agree_slope.p > 0.05
-    assert "rises with speaking order is not shown" in flat.reading()
+    assert "rises with speaking order is not shown" in flat.describe_check()
 
 
 def test_later_speakers_may_have_more_to_take_up_without_pleasing_anybody() -> None:
@@ -66,11 +66,11 @@ def test_later_speakers_may_have_more_to_take_up_without_pleasing_anybody() -> N
         for place in range(1, 6):
             takes_up = bool(rng.random() < 0.15 * (place - 1))
             stance = str(rng.choice(["agree", "disagree"])) if takes_up else None
-            answers.append(Answered(f"g{q % 20}/{q}", place, stance, None, takes_up))
-    found = sycophancy.check(answers, [])
+            answers.append(PositionedAnswer(f"g{q % 20}/{q}", place, stance, None, takes_up))
+    found = sycophancy.compute_check(answers, [])
     assert found.agree_slope.p > 0.05 and abs(found.agree_slope.value) < 0.04
     unconditional = [answer._replace(takes_up=None) for answer in answers]
-    assert sycophancy.check(unconditional, []).agree_slope.p < 0.001
+    assert sycophancy.compute_check(unconditional, []).agree_slope.p < 0.001
 
 
 def noise_alone(seed: int, groups: int = 6, people: int = 8) -> sycophancy.Check:
@@ -80,8 +80,8 @@ def noise_alone(seed: int, groups: int = 6, people: int = 8) -> sycophancy.Check
     for group in range(groups):
         fixed = rng.uniform(-0.8, 0.8, people)
         before, after, retest = (named(fixed + rng.normal(0, 0.25, people)) for _ in range(3))
-        talks.append(Moved(f"g{group}", before, after, {}, retest))
-    return sycophancy.check([], talks)
+        talks.append(PositionRecord(f"g{group}", before, after, {}, retest))
+    return sycophancy.compute_check([], talks)
 
 
 def test_noise_alone_is_called_convergence_as_rarely_as_the_level_of_the_test_says() -> None:
@@ -98,18 +98,21 @@ def test_that_everybody_warms_alike_is_no_convergence() -> None:
         fixed = rng.uniform(-0.6, 0.2, (6, 8))
         drawn = [fixed + rng.normal(0, 0.1, fixed.shape) + shift for shift in (0, 0.4, 0)]
         talks = [
-            Moved(f"g{g}", named(before), named(after), {}, named(retest))
+            PositionRecord(f"g{g}", named(before), named(after), {}, named(retest))
             for g, (before, after, retest) in enumerate(zip(*drawn, strict=True))
         ]
-        rejected += sycophancy.check([], talks).converge_p < sycophancy.CLEAR
+        rejected += sycophancy.compute_check([], talks).converge_p < sycophancy.CLEAR
     assert rejected <= 6
 
 
 def test_without_a_second_asking_nothing_is_said_of_convergence() -> None:
     once = [talk._replace(retest={}) for talk in groups(0.6)]
-    found = sycophancy.check([], once)
+    found = sycophancy.compute_check([], once)
     assert math.isnan(found.converge_p)
-    assert "not asked for twice" in found.reading() and "towards the group" not in found.reading()
+    assert (
+        "not asked for twice" in found.describe_check()
+        and "towards the group" not in found.describe_check()
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,64 +143,72 @@ def test_who_goes_past_the_others_has_come_nearer_only_by_what_the_distance_shra
 
 
 def test_without_a_control_moving_together_is_never_called_giving_in() -> None:
-    found = sycophancy.check([], groups(0.6))
+    found = sycophancy.compute_check([], groups(0.6))
     assert found.spread_after < 0.5 * found.spread_before and found.converge_p < 0.01
-    said = found.reading()
+    said = found.describe_check()
     assert "moved towards the group" in said and "gave in" not in said
     assert "Regression" in said and "learned from each other" in said and "control" in said
 
 
 def test_random_shifts_and_no_shifts_are_no_movement() -> None:
-    apart = sycophancy.check([], groups(0.0, noise=0.2))
-    assert apart.converge_p > 0.05 and "towards the group" not in apart.reading()
-    still = sycophancy.check([], groups(0.0, noise=0.0))
+    apart = sycophancy.compute_check([], groups(0.0, noise=0.2))
+    assert apart.converge_p > 0.05 and "towards the group" not in apart.describe_check()
+    still = sycophancy.compute_check([], groups(0.0, noise=0.0))
     assert still.converge_p == 1.0
 
 
 def test_against_the_same_people_alone_giving_in_is_told_from_regression() -> None:
-    pulled = sycophancy.check([], groups(0.6, alone=0.2), "alone")
-    assert "People gave in to the group: in it they moved +" in pulled.reading()
+    pulled = sycophancy.compute_check([], groups(0.6, alone=0.2), "alone")
+    assert "People gave in to the group: in it they moved +" in pulled.describe_check()
     expected = [
         0.4 * abs(v - np.mean([x for o, x in m.before.items() if o != who]))
         for m in groups(0.6, 0.2)
         for who, v in m.before.items()
     ]
     assert pulled.beyond_alone.value == pytest.approx(float(np.mean(expected)) * 7 / 8, abs=0.03)
-    regressed = sycophancy.check([], groups(0.5, alone=0.5), "alone")
+    regressed = sycophancy.compute_check([], groups(0.5, alone=0.5), "alone")
     assert regressed.converge_p < 0.01  # they do move together
-    assert "gave in" not in regressed.reading()
-    assert "than when interviewed alone is not shown" in regressed.reading()
+    assert "gave in" not in regressed.describe_check()
+    assert "than when interviewed alone is not shown" in regressed.describe_check()
 
 
 def test_one_group_cannot_tell_and_unknown_positions_say_nothing() -> None:
-    one = sycophancy.check([], groups(0.6, alone=0.2, n=1), "alone")
-    assert "so few groups cannot tell" in one.reading() and "gave in" not in one.reading()
-    none = sycophancy.check([], groups(0.6), "alone")
-    assert "cannot be told" in none.reading()
-    nothing = sycophancy.check([], [])
-    assert math.isnan(nothing.agree) and "too few" in nothing.reading()
+    one = sycophancy.compute_check([], groups(0.6, alone=0.2, n=1), "alone")
+    assert (
+        "so few groups cannot tell" in one.describe_check()
+        and "gave in" not in one.describe_check()
+    )
+    none = sycophancy.compute_check([], groups(0.6), "alone")
+    assert "cannot be told" in none.describe_check()
+    nothing = sycophancy.compute_check([], [])
+    assert math.isnan(nothing.agree) and "too few" in nothing.describe_check()
 
 
 def test_with_a_random_order_giving_in_is_movement_that_grows_with_the_place() -> None:
     grows = answered({place: 0.05 * place for place in range(1, 6)}, "step")
-    found = sycophancy.check(grows, groups(0.6), "order")
+    found = sycophancy.compute_check(grows, groups(0.6), "order")
     assert found.step_slope.value == pytest.approx(0.05, abs=0.01)
-    assert "People gave in to the group: the more of the others had just spoken" in found.reading()
-    flat = sycophancy.check(answered(dict.fromkeys(range(1, 6), 0.1), "step"), [], "order")
-    assert "gave in" not in flat.reading()
+    assert (
+        "People gave in to the group: the more of the others had just spoken"
+        in found.describe_check()
+    )
+    flat = sycophancy.compute_check(answered(dict.fromkeys(range(1, 6), 0.1), "step"), [], "order")
+    assert "gave in" not in flat.describe_check()
 
 
 def test_a_step_is_measured_towards_where_the_others_stood_at_first() -> None:
     first = {"a": 0.0, "b": 0.6, "c": 0.2}  # the others of a stand at .4, of b at .1, of c at .3
     said = [("a", 0.3), ("b", 0.8), ("a", 0.1), ("c", None), ("c", 0.2), ("d", 0.5)]
-    found = sycophancy.steps(first, said)
+    found = sycophancy.answer_movements(first, said)
     assert found == pytest.approx([0.3, -0.2, -0.2, None, 0.0, None])
-    assert sycophancy.towards(first, {"a": 0.2, "b": 0.1}) == pytest.approx({"a": 0.2, "b": 0.5})
+    assert sycophancy.movement_towards_others(first, {"a": 0.2, "b": 0.1}) == pytest.approx(
+        {"a": 0.2, "b": 0.5}
+    )
 
 
 def test_dissent_is_read_aloud_without_an_interval_over_people_who_heard_each_other() -> None:
-    polite = [Answered(f"q{i}", 2, "agree") for i in range(100)]
-    open_ = [Answered(f"q{i}", 2, "disagree" if i % 4 == 0 else None) for i in range(100)]
-    assert "too polite" in sycophancy.check(polite, []).reading()
-    said = sycophancy.check(open_, []).reading()
+    polite = [PositionedAnswer(f"q{i}", 2, "agree") for i in range(100)]
+    open_ = [PositionedAnswer(f"q{i}", 2, "disagree" if i % 4 == 0 else None) for i in range(100)]
+    assert "too polite" in sycophancy.compute_check(polite, []).describe_check()
+    said = sycophancy.compute_check(open_, []).describe_check()
     assert said.endswith("People disagree openly in 25 % of the answers.")

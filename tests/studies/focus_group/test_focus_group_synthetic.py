@@ -14,10 +14,10 @@ import pytest
 
 import folkmoot
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance, build_messages
-from folkmoot.models.request import ProviderSettings, Request, RespondentHints, StudyPart
-from folkmoot.provenance import concatenate
+from folkmoot.models.request import ModelRequest, ProviderSettings, RespondentHints, StudyPart
+from folkmoot.provenance import concatenate_texts
 from folkmoot.respondent import Respondent
-from folkmoot.respondent.mind.reading import read
+from folkmoot.respondent.mind.reading import read_prompt
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY, sycophancy
 from folkmoot.studies.focus_group.config import DiscussionConfig
@@ -25,10 +25,10 @@ from folkmoot.studies.focus_group.files import TranscriptFormatter
 from folkmoot.studies.focus_group.respondent import (
     FIRST_PERSON,
     PART,
-    said_by_others,
-    sentences,
-    views,
-    words,
+    load_wordings,
+    sentence_views,
+    split_sentences,
+    views_of_others,
 )
 from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.texts import DiscussionTexts
@@ -67,7 +67,7 @@ def test_length_and_voices_of_200_groups(tmp_path: Path) -> None:
 
 
 def test_no_answer_needs_a_second_asking(groups: RunFolder) -> None:
-    answers = groups.table("answers")
+    answers = groups.read_table("answers")
     assert answers["reasks"].sum() == 0
     assert answers["missing"].null_count() == answers.height
 
@@ -91,14 +91,14 @@ def test_the_moderator_neither_numbers_nor_announces(groups: RunFolder) -> None:
         assert not re.match(r"\s*(?:\d|question|phase)", text, re.IGNORECASE)
     first = asked.filter(pl.col("turn") == 1)["text"].to_list()
     assert all(re.search(r"welcome|thank you for coming", t, re.IGNORECASE) for t in first)
-    names = groups.table("personas")["name"].str.split(" ").list.first().to_list()
+    names = groups.read_table("personas")["name"].str.split(" ").list.first().to_list()
     drawn = asked.filter(pl.col("question") > 2)["text"].to_list()
     assert sum(any(n in t for n in names) for t in drawn) > 0.7 * len(drawn)
 
 
 def test_intent_and_words_follow_the_position(groups: RunFolder) -> None:
-    stated = groups.table("statements").filter(pl.col("when") == "after")
-    intents = groups.table("intents").filter(pl.col("when") == "after")
+    stated = groups.read_table("statements").filter(pl.col("when") == "after")
+    intents = groups.read_table("intents").filter(pl.col("when") == "after")
     both = intents.join(stated, on=["group", "persona_id"])
     assert both.select(pl.corr("score", "position")).item() > 0.8
     # What is said after the material was shown is for it or against it as the speaker is.
@@ -108,7 +108,7 @@ def test_intent_and_words_follow_the_position(groups: RunFolder) -> None:
     spoken = said.with_columns(
         pl.col("text")
         .map_elements(
-            lambda text: sum(v.side for s in sentences(text) for v in views(s)),
+            lambda text: sum(v.side for s in split_sentences(text) for v in sentence_views(s)),
             return_dtype=pl.Int64,
         )
         .alias("net")
@@ -125,7 +125,7 @@ def share(table: pl.DataFrame, column: str) -> float:
 
 def test_the_disagreeable_disagree_more(groups: RunFolder) -> None:
     said = read_talk(groups).filter(pl.col("speaker_role") == "participant")
-    who = groups.table("personas").select("group", "persona_id", "agreeableness")
+    who = groups.read_table("personas").select("group", "persona_id", "agreeableness")
     both = said.join(who, left_on=["group", "speaker_id"], right_on=["group", "persona_id"])
     both = both.with_columns(
         (pl.col("stance") == "disagree").fill_null(False).alias("no"),
@@ -139,7 +139,7 @@ def test_the_disagreeable_disagree_more(groups: RunFolder) -> None:
 
 def test_the_extraverted_say_more(groups: RunFolder) -> None:
     said = read_talk(groups).group_by(["group", "speaker_id"]).agg(pl.col("words").sum())
-    who = groups.table("personas").select("group", "persona_id", "extraversion")
+    who = groups.read_table("personas").select("group", "persona_id", "extraversion")
     both = said.join(who, left_on=["group", "speaker_id"], right_on=["group", "persona_id"])
     assert both.select(pl.corr("words", "extraversion")).item() > 0.6
 
@@ -152,7 +152,9 @@ def test_same_seed_same_words_another_seed_others(tmp_path: Path) -> None:
 
 def moved(run: RunFolder) -> float:
     """How far people moved on average, whichever way."""
-    stated = run.table("statements").pivot("when", index=["group", "persona_id"], values="position")
+    stated = run.read_table("statements").pivot(
+        "when", index=["group", "persona_id"], values="position"
+    )
     return float((stated["after"] - stated["before"]).abs().mean() or 0)  # type: ignore[arg-type]
 
 
@@ -169,7 +171,7 @@ def test_the_check_catches_a_group_that_pleases(tmp_path: Path, groups: RunFolde
         tmp_path / "run", "replications=12", "coding=off", "respondent={sycophancy: 0.9}"
     )
     honest, pleased = (
-        sycophancy.of(
+        sycophancy.check_transcripts(
             [
                 TranscriptFormatter.from_json(run.text(f"groups/group_{i:03d}/transcript.json"))
                 for i in range(1, 13)
@@ -188,15 +190,17 @@ def test_the_check_catches_a_group_that_pleases(tmp_path: Path, groups: RunFolde
 
 def test_what_is_taken_up_was_said_and_counts_are_right(groups: RunFolder) -> None:
     """Nobody agrees or disagrees with what was not said; "three of you" are three."""
-    concerns = words()["concerns"]
+    concerns = load_wordings()["concerns"]
     checked = 0
     for _, talk in read_talk(groups).group_by("group", maintain_order=True):
         rows = talk.to_dicts()
         for i, row in enumerate(rows):
             if row["stance"] and row["replied_to"] != "moderator":
                 theirs = [r["text"] for r in rows[:i] if r["speaker_id"] == row["replied_to"]]
-                about = {v.concern for t in theirs for s in sentences(t) for v in views(s)}
-                first = sentences(row["text"])[0]
+                about = {
+                    v.concern for t in theirs for s in split_sentences(t) for v in sentence_views(s)
+                }
+                first = split_sentences(row["text"])[0]
                 assert any(concerns[c]["matter"] in first for c in about), (first, theirs)
                 checked += 1
             counted = re.search(
@@ -213,7 +217,11 @@ def test_what_is_taken_up_was_said_and_counts_are_right(groups: RunFolder) -> No
                     r["speaker_id"]
                     for r in rows[last:i]
                     if r["speaker_role"] == "participant"
-                    and any(v.concern == concern for s in sentences(r["text"]) for v in views(s))
+                    and any(
+                        v.concern == concern
+                        for s in split_sentences(r["text"])
+                        for v in sentence_views(s)
+                    )
                 }
                 assert len(spoke) == {"Three": 3, "Four": 4, "Five": 5}[counted[1]], row["text"]
                 checked += 1
@@ -222,20 +230,20 @@ def test_what_is_taken_up_was_said_and_counts_are_right(groups: RunFolder) -> No
 
 @pytest.mark.parametrize("side", ["pro", "con"])
 def test_what_is_quoted_is_not_what_is_said(side: str) -> None:
-    for frame in words()["claims"][side]:
+    for frame in load_wordings()["claims"][side]:
         for claim in ("No settings, no guessing", "It breaks and it is expensive"):
-            found = {v.side for v in views(frame.format(claim=claim))}
+            found = {v.side for v in sentence_views(frame.format(claim=claim))}
             assert found == {1 if side == "pro" else -1}, frame
 
 
 @pytest.mark.parametrize("kind", ["reasons", "privately"])
 def test_every_reason_is_a_view_on_its_concern_and_side(kind: str) -> None:
-    for concern, of in words()[kind].items():
+    for concern, of in load_wordings()[kind].items():
         for side, frames in of.items():
             for frame in frames:
                 said = frame.format(thing="the thing", price="20 dollars")
                 assert FIRST_PERSON.search(said), said
-                found = {(v.concern, v.side) for v in views(said)}
+                found = {(v.concern, v.side) for v in sentence_views(said)}
                 assert found == {(concern, 1 if side == "pro" else -1)}, said
 
 
@@ -295,10 +303,10 @@ def test_only_what_participants_say_is_a_view() -> None:
         Utterance("p_2", "I doubt it.", "Bob", id="discussion/g/chair/warmup/q03"),
     ]  # fmt: skip
     bob = Speaker("p_2", "Bob")
-    prompt = concatenate(("I wonder how good you find this: ", chair), plain=None)
+    prompt = concatenate_texts(("I wonder how good you find this: ", chair), plain=None)
     messages, _, spans = build_messages(bob, Transcript(tuple(said)), prompt)
     hints = RespondentHints("participant", speaker="p_2", names=(("p_1", "Ann"), ("p_2", "Bob")))
-    request = Request("synthetic", messages, asked=hints, spans=spans)
+    request = ModelRequest("synthetic", messages, asked=hints, spans=spans)
     model = Respondent(ProviderSettings(seed=1, study=StudyPart(PART, config)))
-    heard = said_by_others(model.mind(read(request), "x"))
+    heard = views_of_others(model.build_mind(read_prompt(request), "x"))
     assert [(h.name, h.sentence) for h in heard] == [("Ann", said[0].text)]

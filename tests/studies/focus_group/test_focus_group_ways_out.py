@@ -9,11 +9,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from folkmoot.conversation.answer_types import Missing, Parsed
+from folkmoot.conversation.answer_types import Missing, ParsedAnswer
 from folkmoot.engine.study.strict_answers import COMPARED
-from folkmoot.engine.study.study import findings_of
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.engine.study.study import compute_findings
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY
@@ -30,11 +30,11 @@ REFUSALS = (
 )
 
 
-def title(request: Request) -> str:
+def title(request: ModelRequest) -> str:
     return str((request.schema or {}).get("title", ""))
 
 
-def refusing_intent(request: Request, address: str) -> str:
+def refusing_intent(request: ModelRequest, address: str) -> str:
     """Everybody declines to say whether they would buy it, in plain words of several languages."""
     if "/intent/" not in address:
         return reply(request, address)
@@ -50,11 +50,11 @@ def findings(run: RunFolder) -> dict[str, Finding]:
 
 
 def test_declined_intents_are_null_with_the_reason_and_no_option(tmp_path: Path) -> None:
-    run = play(tmp_path, SMALL, provider=Scripted(refusing_intent))
-    intents = run.table("intents")
+    run = play(tmp_path, SMALL, provider=ScriptedProvider(refusing_intent))
+    intents = run.read_table("intents")
     assert intents["answer"].null_count() == intents.height == 8
     assert set(intents["missing"]) == {"declined"} and intents["score"].null_count() == 8
-    (concept,) = run.json("topline.json")["concepts"]
+    (concept,) = run.read_json("topline.json")["concepts"]
     assert concept["purchase_intent"]["unanswered"] == {"declined": 4}
     assert set(concept["purchase_intent"]["counts"].values()) == {0}
     assert "Nobody said whether they would buy it: 4 declined" in (
@@ -68,8 +68,8 @@ def test_concepts_without_positions_are_not_compared(tmp_path: Path) -> None:
     two = f"{SMALL}stimuli:\n  - {{name: oven, product_concept: An oven that reads}}\n"
     two += "  - {name: box, product_concept: A box that cooks}\n"
 
-    def declining(of: str) -> Callable[[Request, str], str]:
-        def answer(request: Request, address: str) -> str:
+    def declining(of: str) -> Callable[[ModelRequest, str], str]:
+        def answer(request: ModelRequest, address: str) -> str:
             declines = title(request) in ("PrivateOpinion", "OpinionReading") and of in address
             return json.dumps({"declined": True}) if declines else reply(request, address)
 
@@ -77,22 +77,22 @@ def test_concepts_without_positions_are_not_compared(tmp_path: Path) -> None:
 
     for name, of, unknown in (("all", "/", "oven, box"), ("one", "/oven/", "oven")):
         (tmp_path / name).mkdir()
-        run = play(tmp_path / name, two, provider=Scripted(declining(of)))
+        run = play(tmp_path / name, two, provider=ScriptedProvider(declining(of)))
         found = findings(run)["concepts"]
         expected = f"The concepts cannot be compared: no final position is known for {unknown}."
         assert expected in found.says and found.conclusion == ""
 
 
 def test_intents_that_were_clarified_stand_beside_those_of_the_first_reply(tmp_path: Path) -> None:
-    def vague(request: Request, address: str) -> str:
+    def vague(request: ModelRequest, address: str) -> str:
         if "/intent/" in address and "p_0001" not in address:
             if request.schema is None:
                 return "Honestly, that depends on a great many things in my life."
             return json.dumps({"stated": "Definitely would buy"})
         return "Definitely would not buy" if "/intent/" in address else reply(request, address)
 
-    run = play(tmp_path, SMALL, provider=Scripted(vague))
-    found = {f.key: f for f in findings_of(STUDY, run)}
+    run = play(tmp_path, SMALL, provider=ScriptedProvider(vague))
+    found = {f.key: f for f in compute_findings(STUDY, run)}
     says = found["purchase_intent"].says
     assert "75 %" in says
     assert "The conclusion differs with exact and stated answers only (2 of 8 answers)" in says
@@ -113,14 +113,14 @@ def test_intents_that_were_clarified_stand_beside_those_of_the_first_reply(tmp_p
 def test_a_position_that_nobody_states_is_unknown_and_never_undecided(
     tmp_path: Path, said: dict[str, object], reason: str
 ) -> None:
-    def silent(request: Request, address: str) -> str:
+    def silent(request: ModelRequest, address: str) -> str:
         if title(request) == "PrivateOpinion" and "p_0002" in address:
             return json.dumps(said)
         return reply(request, address)
 
-    scripted = Scripted(silent, keep=True)
+    scripted = ScriptedProvider(silent, keep_requests=True)
     run = play(tmp_path, SMALL, provider=scripted)
-    own = run.table("statements").filter(pl.col("persona_id") == "p_0002")
+    own = run.read_table("statements").filter(pl.col("persona_id") == "p_0002")
     assert own["position"].null_count() == own.height == 3
     assert set(own["missing"]) == {reason}
     # It was said the first time, and not asked for again.
@@ -156,8 +156,10 @@ def test_the_schemas_that_are_sent_let_everybody_decline_first(answer: object) -
 async def test_a_stance_is_read_like_any_other_enumeration(
     said: str | None, stance: str | None
 ) -> None:
-    read = OPINION_READING.parse(json.dumps({"changed": False, "valence": 0.1, "stance": said}))
-    assert isinstance(read, Parsed)
+    read = OPINION_READING.parse_reply(
+        json.dumps({"changed": False, "valence": 0.1, "stance": said})
+    )
+    assert isinstance(read, ParsedAnswer)
 
     def coding(asked: Asked) -> str:
         return coded(valence=0.1, stance=said) if asked.kind == "coder" else plain(asked)

@@ -12,8 +12,8 @@ import pytest
 
 import folkmoot
 from folkmoot.conversation.answer_types import WAYS_OUT
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.rules.tally import text_scores
 
@@ -56,7 +56,7 @@ GROUPS = [
 SETTINGS: dict[str, Any] = {"groups": GROUPS, "max_feedback_rounds": 2, "coding": "off"}
 
 
-def names_in(request: Request) -> list[str]:
+def names_in(request: ModelRequest) -> list[str]:
     return list(request.schema["$defs"]["Spoken"]["properties"]["speaker"]["enum"][1:])
 
 
@@ -75,12 +75,12 @@ def gives_new(option: str, *members: str, when: str = "") -> dict[str, Any]:
     return gives("none_of_these", *members, when=when) | {"new_option": option}
 
 
-def question_of(request: Request) -> str:
+def question_of(request: ModelRequest) -> str:
     """The question, also where a reply to it goes back with what was wrong."""
     return next(m.content for m in request.messages if m.role == "user")
 
 
-def mediator(request: Request, address: str, **changes: Any) -> str:
+def mediator(request: ModelRequest, address: str, **changes: Any) -> str:
     """A sensible mediator and sensible members; `changes` replace fields of every reply. The
     mediator states that everyone gets the first option of the alphabet, and revises nothing."""
     if request.schema is None:
@@ -142,7 +142,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """One run of all groups under all conditions, for tests that only read."""
     folder = tmp_path_factory.mktemp("negotiation") / "run"
     return folkmoot.run(
-        STUDY, SETTINGS, out=folder, provider=Scripted(mediator), model="scripted/test"
+        STUDY, SETTINGS, out=folder, provider=ScriptedProvider(mediator), model="scripted/test"
     )
 
 
@@ -157,7 +157,7 @@ def negotiation(tmp_path: Path) -> Runner:
     count = iter(range(1000))
 
     def run(
-        answering: Callable[[Request, str], Any] = mediator,
+        answering: Callable[[ModelRequest, str], Any] = mediator,
         *,
         concurrency: int | None = None,
         latency: Any = 0.0,
@@ -167,7 +167,7 @@ def negotiation(tmp_path: Path) -> Runner:
             STUDY,
             {**SETTINGS, **settings},
             out=tmp_path / f"run{next(count)}",
-            provider=Scripted(answering, latency=latency),
+            provider=ScriptedProvider(answering, latency=latency),
             model="scripted/test",
             concurrency=concurrency,
         )
@@ -176,7 +176,7 @@ def negotiation(tmp_path: Path) -> Runner:
 
 
 def session_json(run: Any, group: str, condition: str, name: str) -> Any:
-    return run.folder.json(f"groups/{group}/{condition}/{name}.json")
+    return run.folder.read_json(f"groups/{group}/{condition}/{name}.json")
 
 
 def texts_of(data: Any) -> list[str]:

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import folkmoot
-from folkmoot.models.request import Reply, Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.request import Completion, ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.rules.strategies import OPERATORS, VOTE_OPERATORS
@@ -30,7 +30,7 @@ from tests.studies.negotiation.conftest import (
 def scoring(scores: dict[str, float], **more: Any) -> Any:
     """Members who give these scores (0 to what is not named) for cuisine."""
 
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         if not request.schema or request.schema["title"] != "ScoreForm":
             return mediator(request, address)
         (prompt,) = [m.content for m in request.messages if "Options on the table" in m.content]
@@ -43,12 +43,12 @@ def scoring(scores: dict[str, float], **more: Any) -> Any:
 
 def test_children_are_excluded_where_only_parents_vote(negotiation: Runner) -> None:
     run = negotiation(groups=some("fam"), conditions=["C4"])
-    ballots = run.table("ballots")
+    ballots = run.read_table("ballots")
     rooms = ballots.filter(topic="room_type")
     assert rooms["excluded"].to_list() == [False, True, True]
     assert rooms["top_choice"].is_null().to_list() == [False, True, True]
     assert not rooms["missing"].any()
-    asked = " ".join(run.table("answers")["address"])
+    asked = " ".join(run.read_table("answers")["address"])
     assert "room_type/ballots/traveler_1" in asked and "room_type/ballots/traveler_2" not in asked
     # Where the source has no such rule, they vote.
     purpose = ballots.filter(topic="travel_purpose")
@@ -66,15 +66,15 @@ def test_scores_decide_in_place_of_texts_and_the_source_s_ballots(negotiation: R
         conditions=["C4"],
         ballots="scores",
     )
-    rows = run.table("scores").filter(topic="cuisine")
+    rows = run.read_table("scores").filter(topic="cuisine")
     assert set(rows.filter(option="diner")["score"]) == {3}
     assert set(rows.filter(option="barbecue")["score"]) == {-1}
-    decided = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
+    decided = run.read_table("decisions").filter(topic="cuisine").to_dicts()[0]
     # In the source's form the texts count as well: two of the four turn the diner down in theirs,
     # so that both have two approvals, and the total decides.
     assert decided["selected_option"] == "diner"
     assert decided["winner_by_source_ballots"] == "barbecue"
-    ballots = run.table("ballots").filter(topic="cuisine")
+    ballots = run.read_table("ballots").filter(topic="cuisine")
     assert {tuple(sorted(s.split("; "))) for s in ballots["scores"]} == {("barbecue -1", "diner 3")}
     said = session_json(run, "team", "C4", "dialogue")["cuisine"]
     spoken = [x["text"] for x in said if x["intent"] == "user_vote_cuisine"]
@@ -86,14 +86,14 @@ def test_scores_decide_in_place_of_texts_and_the_source_s_ballots(negotiation: R
 def test_a_hard_no_beside_scores_is_a_strong_rejection(negotiation: Runner) -> None:
     answering = scoring({"diner": 4, "barbecue": 4}, hard_no=["diner"])
     run = negotiation(answering, groups=some("team"), conditions=["C4"], ballots="scores")
-    rows = run.table("scores").filter(topic="cuisine", option="diner")
+    rows = run.read_table("scores").filter(topic="cuisine", option="diner")
     assert set(rows["score"]) == {-2} and rows["strong_rejection"].all()
 
 
 def test_scores_out_of_bounds_are_asked_again_and_never_count(negotiation: Runner) -> None:
     scores = {"diner": 9, "barbecue": 1}
     run = negotiation(scoring(scores), groups=some("team"), conditions=["C4"], ballots="scores")
-    ballots = run.table("ballots").filter(topic="cuisine")
+    ballots = run.read_table("ballots").filter(topic="cuisine")
     assert ballots["asked_again"].all() and not ballots["missing"].any()
     assert set(ballots["scores"]) == {"barbecue 1"}  # the rest of the reply is kept
 
@@ -101,14 +101,14 @@ def test_scores_out_of_bounds_are_asked_again_and_never_count(negotiation: Runne
 def test_the_order_of_options_and_members_is_drawn_and_recorded(negotiation: Runner) -> None:
     shown: dict[str, Any] = {}
 
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         prompt = request.messages[-1].content
         if "Options on the table" in prompt and not address.startswith("preferences/"):
             shown[address] = options_in(prompt)
         return mediator(request, address)
 
     run = negotiation(answering, groups=some("team"), random_seed=5)
-    rows = run.table("decisions").filter(condition="C4").to_dicts()
+    rows = run.read_table("decisions").filter(condition="C4").to_dicts()
     for row in rows:
         order = row["options_shown"].split("; ")
         told = shown[f"negotiation/team-C4/{row['topic']}/ask0"]
@@ -117,11 +117,13 @@ def test_the_order_of_options_and_members_is_drawn_and_recorded(negotiation: Run
         assert shown[f"negotiation/team-C3/{row['topic']}/ask0"] == told
     assert any(o != sorted(o) for o in (r["options_shown"].split("; ") for r in rows))
     assert len({r["members_shown"] for r in rows}) > 2
-    for row in run.table("ballots").filter(condition="C4", topic="cuisine").to_dicts():
+    for row in run.read_table("ballots").filter(condition="C4", topic="cuisine").to_dicts():
         told = shown[f"negotiation/team-C4/cuisine/ballots/{row['member_id']}/ask0"]
         assert row["options_shown"].split("; ") == told
     other = negotiation(groups=some("team"), random_seed=6).table("decisions")
-    assert other["options_shown"].to_list() != run.table("decisions")["options_shown"].to_list()
+    assert (
+        other["options_shown"].to_list() != run.read_table("decisions")["options_shown"].to_list()
+    )
 
 
 def test_the_same_ballots_under_every_operator(whole: Any) -> None:
@@ -163,17 +165,17 @@ def test_with_no_recognised_option_at_all_every_finding_is_had(
         "resolved": False,
     }
 
-    def answering(request: Request, address: str) -> Any:
+    def answering(request: ModelRequest, address: str) -> Any:
         if address.startswith("preferences/"):
-            return wish or Reply("", finish="refusal")
+            return wish or Completion("", finish="refusal")
         return json.dumps(empty) if request.schema else "no idea"
 
     people = [{"role": "partner", "persona": f"a traveller number {n}."} for n in range(2)]
     group = [{"id": "p", "type": "spouses", "members": people}]
     run = negotiation(answering, groups=group, ballots=ballots)
-    assert run.table("decisions")["selected_option"].is_null().all()
+    assert run.read_table("decisions")["selected_option"].is_null().all()
     keys = {finding.key for finding in run.findings}
-    assert {"satisfaction", "decisions", "process"} <= keys or run.folder.unusable
+    assert {"satisfaction", "decisions", "process"} <= keys or run.folder.unusable_reason
 
 
 @given(data=st.data())
@@ -183,7 +185,7 @@ def test_whatever_is_said_every_finding_is_had(data: Any) -> None:
     words = st.sampled_from(["diner", "no diner", "Hm.", "a trip to the moon", "", "barbecue"])
     some_words = st.lists(words, max_size=3)
 
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         if address.startswith("preferences/"):
             return data.draw(words) or "Hm."
         share = st.fixed_dictionaries({"option": words, "members": some_words, "when": words})
@@ -211,7 +213,7 @@ def test_whatever_is_said_every_finding_is_had(data: Any) -> None:
                 "coding": "off",
             },
             out=Path(folder) / "run",
-            provider=Scripted(answering),
+            provider=ScriptedProvider(answering),
             model="scripted/test",
             concurrency=1,
         )
@@ -230,7 +232,7 @@ NO_OPTION = [
 def voting(member: str, *ballots: dict[str, Any]) -> Any:
     """One member casts these ballots on cuisine, one at each request."""
 
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         if f"/cuisine/ballots/{member}/ask" not in address:
             return mediator(request, address)
         number = min(int(address[-1]), len(ballots) - 1)
@@ -240,7 +242,7 @@ def voting(member: str, *ballots: dict[str, Any]) -> Any:
 
 
 def cast(run: Any, member: str = "traveler_1") -> dict[str, Any]:
-    (row,) = run.table("ballots").filter(topic="cuisine", member_id=member).to_dicts()
+    (row,) = run.read_table("ballots").filter(topic="cuisine", member_id=member).to_dicts()
     return dict(row)
 
 
@@ -251,12 +253,12 @@ def test_what_is_no_listed_option_goes_back_once_and_is_then_missing(
     team: dict[str, Any] = {"groups": some("team"), "conditions": ["C4"]}
     ballot = {"top_choice": entry, "acceptable": [entry, "barbecue"]}
     run = negotiation(voting("traveler_1", ballot), **team)
-    asked = run.table("answers").filter(pl.col("scope").str.ends_with("ballots/traveler_1"))
+    asked = run.read_table("answers").filter(pl.col("scope").str.ends_with("ballots/traveler_1"))
     assert asked.filter(pl.col("scope").str.contains("cuisine")).height == 2
     row = cast(run)
     assert (row["top_choice"], row["acceptable"], row["missing"]) == (None, "barbecue", False)
     assert row["unmatched"] == f"{entry}; {entry}" and row["asked_again"]
-    options = set(run.table("scores").filter(topic="cuisine")["option"])
+    options = set(run.read_table("scores").filter(topic="cuisine")["option"])
     assert options == {"barbecue", "diner"}
     # The second reply counts.
     run = negotiation(voting("traveler_1", ballot, {"top_choice": "Barbecues."}), **team)
@@ -267,7 +269,7 @@ def test_the_second_request_names_what_matched_nothing(negotiation: Runner) -> N
     seen: list[str] = []
     script = voting("traveler_1", {"top_choice": "anything but diner"})
 
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         if address.endswith("/cuisine/ballots/traveler_1/ask1"):
             seen.append(request.messages[-1].content)
         return str(script(request, address))
@@ -282,7 +284,7 @@ def test_a_new_option_enters_by_its_field_alone(negotiation: Runner) -> None:
     team: dict[str, Any] = {"groups": some("team"), "conditions": ["C4"]}
     run = negotiation(voting("traveler_1", ballot), **team)
     assert cast(run)["top_choice"] == "tapas bar" and not cast(run)["asked_again"]
-    assert "tapas bar" in set(run.table("scores").filter(topic="cuisine")["option"])
+    assert "tapas bar" in set(run.read_table("scores").filter(topic="cuisine")["option"])
     # Beside a listed first choice it is one more that would do.
     both = {"top_choice": "diner", "new_option": "tapas bar"}
     row = cast(negotiation(voting("traveler_1", both), **team))
@@ -324,7 +326,7 @@ def test_ways_out_of_a_ballot_are_no_votes(
 def test_the_schemas_have_a_way_out(negotiation: Runner) -> None:
     seen: dict[str, Any] = {}
 
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         if request.schema:
             seen[request.schema["title"]] = request.schema
         return mediator(request, address)

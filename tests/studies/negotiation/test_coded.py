@@ -6,11 +6,11 @@ import json
 import re
 from typing import Any
 
-from folkmoot.models.request import Request
+from folkmoot.models.request import ModelRequest
 from tests.studies.negotiation.conftest import Runner, mediator, some
 
 
-def coding(request: Request, **codes: Any) -> str:
+def coding(request: ModelRequest, **codes: Any) -> str:
     """A coder's reply: by what the schema allows, every unit `chosen`, else the first code."""
     item = request.schema["properties"]["codes"]["items"]["properties"]
     text = request.messages[1].content
@@ -26,7 +26,7 @@ def coding(request: Request, **codes: Any) -> str:
     return json.dumps({"codes": given})
 
 
-def answering(request: Request, address: str) -> str:
+def answering(request: ModelRequest, address: str) -> str:
     if request.schema and request.schema["title"] == "Codes":
         return coding(request, museums="chosen", barbecue="chosen")
     return mediator(request, address)
@@ -35,15 +35,15 @@ def answering(request: Request, address: str) -> str:
 def test_what_is_coded_and_what_the_coder_sees(negotiation: Runner) -> None:
     seen: dict[str, str] = {}
 
-    def listening(request: Request, address: str) -> str:
+    def listening(request: ModelRequest, address: str) -> str:
         if address.startswith("coding/"):
             seen[address] = "\n".join(m.content for m in request.messages)
         return answering(request, address)
 
     run = negotiation(listening, groups=some("team"), coding="on")
-    texts = run.table("texts")
+    texts = run.read_table("texts")
     by = dict(texts.group_by("codebook").len().rows())
-    rounds = run.table("decisions").filter(condition="C5")["feedback_rounds"]
+    rounds = run.read_table("decisions").filter(condition="C5")["feedback_rounds"]
     assert by == {"conflict": 8, "mediator": 8, "decision": 8 + 8 + (rounds > 0).sum()}
     assert set(texts.filter(codebook="mediator")["text_id"].str.split("/").list.get(1)) == {"C3"}
     for address, prompt in seen.items():
@@ -61,7 +61,7 @@ def test_the_report_sets_the_codes_beside_the_record(negotiation: Runner) -> Non
     assert "coding" in found
     (row,) = found["coded_decisions"].grid.rows
     got = dict(zip(found["coded_decisions"].grid.columns, row, strict=True))
-    records = run.table("portions")
+    records = run.read_table("portions")
     others = records.filter(~records["option"].is_in(["barbecue", "museums"]))
     assert (got["only_coded"], got["only_recorded"]) == (0, len(others))
     assert 0 < got["as_recorded_rate"] < 1
@@ -79,14 +79,14 @@ def test_with_coding_off_texts_are_kept_and_nothing_is_found(negotiation: Runner
 
 
 def test_listed_words_are_a_coder_of_their_own(negotiation: Runner) -> None:
-    def theorising(request: Request, address: str) -> str:
+    def theorising(request: ModelRequest, address: str) -> str:
         if request.schema and request.schema["title"] == "Codes":
             return coding(request)
         return mediator(request, address, resolution_explanation="By majority rule, a diner.")
 
     run = negotiation(theorising, groups=some("pair"), conditions=["C3"], coding="on")
-    rule = run.table("codes").filter(by="rule")
+    rule = run.read_table("codes").filter(by="rule")
     assert set(rule["quote"]) == {"majority rule"} and set(rule["code"]) == {"names_theory"}
-    assert set(run.table("decisions")["theory_words"]) == {"majority rule"}
+    assert set(run.read_table("decisions")["theory_words"]) == {"majority rule"}
     found = {f.key: f for f in run.findings}
     assert "rule" in [row[1] for row in found["coding"].grid.rows]

@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 
 from folkmoot.errors import InputError
-from folkmoot.storage.rows import meanings
+from folkmoot.storage.rows import column_meanings
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation import STUDY
-from folkmoot.studies.negotiation.config import StatedMember
+from folkmoot.studies.negotiation.config import MemberInput
 from folkmoot.studies.negotiation.measures import (
-    compare,
+    compare_measures,
     satisfaction_of_members,
     text_scores_of,
 )
@@ -23,7 +23,7 @@ from folkmoot.studies.negotiation.mediation import left_out
 from folkmoot.studies.negotiation.participants import build_group
 from folkmoot.studies.negotiation.rules.operators import Portion
 from folkmoot.studies.negotiation.rules.strategies import Group, group_type
-from folkmoot.studies.negotiation.rules.tally import count
+from folkmoot.studies.negotiation.rules.tally import count_votes
 from folkmoot.studies.negotiation.tables import MEASURES
 from tests.shown import shown
 from tests.studies.negotiation.conftest import GROUPS, Runner, some
@@ -33,7 +33,7 @@ FOOD = ("barbecue", "diner", "sushi")
 
 def family(children: int = 2) -> Group:
     roles = ["parent", *["child"] * children]
-    return build_group("g", group_type("family"), [StatedMember(role=r) for r in roles])
+    return build_group("g", group_type("family"), [MemberInput(role=r) for r in roles])
 
 
 ALL = ("traveler_1", "traveler_2", "traveler_3")
@@ -84,7 +84,7 @@ def test_satisfaction_is_the_members_own_score_of_what_the_member_gets() -> None
 
 def test_of_equal_scores_the_first_named_is_the_first_choice() -> None:
     texts = {"traveler_1": "I love sushi. I love barbecue too.", "traveler_2": "I love a diner."}
-    assert count(family(1).members, texts, FOOD).primary("traveler_1") == "sushi"
+    assert count_votes(family(1).members, texts, FOOD).first_choice("traveler_1") == "sushi"
 
 
 def result(group: str, condition: str, value: float) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def test_differences_are_paired_within_groups() -> None:
     decisions = pl.DataFrame(results).select(
         "group_id", "condition", topic=pl.lit("cuisine"), has_conflict=pl.col("satisfaction") > 0
     )
-    found = compare(("C3", "C4"), pl.DataFrame(results), decisions)
+    found = compare_measures(("C3", "C4"), pl.DataFrame(results), decisions)
     (difference,) = found["paired_differences"]
     assert (difference["of"], difference["minus"], difference["n"]) == ("C4", "C3", 5)
     assert difference["estimate"] == pytest.approx(1.4)
@@ -128,10 +128,10 @@ def test_every_finding_counts_its_groups(whole: Any) -> None:
 
 
 def test_measures_of_a_run_are_what_its_tables_say(whole: Any) -> None:
-    measures = whole.table("measures")
+    measures = whole.read_table("measures")
     assert set(measures.columns) == {"group_id", "group_type", "condition", *MEASURES}
     people = (
-        whole.table("satisfaction")
+        whole.read_table("satisfaction")
         .group_by("group_id", "condition", "member_id")
         .agg(pl.col("satisfaction").mean())
         .group_by("group_id", "condition")
@@ -158,7 +158,7 @@ def test_measures_of_a_run_are_what_its_tables_say(whole: Any) -> None:
 
 
 def test_c1_serves_its_one_member(whole: Any) -> None:
-    rows = whole.table("satisfaction").filter(
+    rows = whole.read_table("satisfaction").filter(
         (pl.col("condition") == "C1") & (pl.col("group_id") == "pair")
     )
     by = {m: rows.filter(pl.col("member_id") == m)["satisfaction"].mean() for m in ALL[:2]}
@@ -203,18 +203,18 @@ def test_show(whole: Any) -> None:
 
 def test_a_run_that_has_decided_nothing_yet_is_shown_as_that(whole: Any) -> None:
     class Begun(RunFolder):
-        def table(self, name: str) -> pl.DataFrame:
-            return super().table(name).clear()
+        def read_table(self, name: str) -> pl.DataFrame:
+            return super().read_table(name).clear()
 
     assert "Nothing has been decided yet." in shown(Begun(whole.path))
 
 
 def test_the_codebook_explains_every_column(whole: Any) -> None:
-    book = whole.folder.json("codebook.json")
+    book = whole.folder.read_json("codebook.json")
     columns = [(t, c, f) for t, entry in book.items() for c, f in entry["columns"].items()]
     assert len(columns) > 100
     assert [f"{t}.{c}" for t, c, f in columns if not f["meaning"]] == []
-    assert set(MEASURES) == meanings(STUDY.tables)["measures"].keys() - {
+    assert set(MEASURES) == column_meanings(STUDY.tables)["measures"].keys() - {
         "group_id",
         "group_type",
         "condition",

@@ -10,19 +10,19 @@ import pytest
 import yaml
 
 import folkmoot
-from folkmoot.engine.study.study_file import validate
+from folkmoot.engine.study.study_file import validate_settings
 from folkmoot.errors import InputError
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.participants import groups_of, read_groups
-from folkmoot.studies.negotiation.preparation import check, cut, template
+from folkmoot.studies.negotiation.preparation import check_config, limit_groups, template_files
 from folkmoot.studies.negotiation.rules.strategies import TOPICS
 from tests.studies.negotiation.conftest import CALM, GROUPS, members
 
 
 def config(**settings: Any) -> NegotiationConfig:
-    made = validate(STUDY, settings)
+    made = validate_settings(STUDY, settings)
     assert isinstance(made, NegotiationConfig)
     return made
 
@@ -69,7 +69,7 @@ def test_personas_of_ones_own_are_dealt_once_each(tmp_path: Path) -> None:
     groups = groups_of(config(groups_per_type=2, **settings), tmp_path)
     texts = [m.persona for g in groups for m in g.members]
     assert sorted(texts) == [f"person {n}." for n in range(8)]
-    problems = check(config(groups_per_type=3, **settings), tmp_path)
+    problems = check_config(config(groups_per_type=3, **settings), tmp_path)
     assert "has 8 personas and the groups have 12 members" in problems[0].message
 
 
@@ -181,7 +181,7 @@ def test_bad_input_is_refused_in_plain_words_and_nothing_is_written(
     given = {"study": "negotiation", "groups": GROUPS, **settings}
     given = {k: v for k, v in given.items() if v is not None}
     study.write_text(yaml.safe_dump(given, sort_keys=False), encoding="utf-8")
-    silent = Scripted(lambda request, address: pytest.fail("a model was asked"))
+    silent = ScriptedProvider(lambda request, address: pytest.fail("a model was asked"))
     with pytest.raises(InputError) as error:
         folkmoot.run(study, out=tmp_path / "out", provider=silent, model="scripted/test")
     assert says in str(error.value)
@@ -260,7 +260,7 @@ def test_unreadable_files(tmp_path: Path, name: str, content: bytes, says: str) 
 
 
 def test_the_groups_of_a_new_study_are_those_of_the_example(tmp_path: Path) -> None:
-    ((name, content),) = template().items()
+    ((name, content),) = template_files().items()
     assert isinstance(content, str)
     (tmp_path / name).write_text(content, encoding="utf-8")
     assert len(read_groups(tmp_path / name)) == 1
@@ -269,6 +269,6 @@ def test_the_groups_of_a_new_study_are_those_of_the_example(tmp_path: Path) -> N
 
 
 def test_a_limit_keeps_types_before_numbers() -> None:
-    assert len(groups_of(cut(config(), 7), Path())) == 5
-    assert len(groups_of(cut(config(), 2), Path())) == 2
-    assert len(groups_of(cut(config(groups=GROUPS), 3), Path())) == 3
+    assert len(groups_of(limit_groups(config(), 7), Path())) == 5
+    assert len(groups_of(limit_groups(config(), 2), Path())) == 2
+    assert len(groups_of(limit_groups(config(groups=GROUPS), 3), Path())) == 3

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from folkmoot.engine.study.study_file import validate
+from folkmoot.engine.study.study_file import validate_settings
 from folkmoot.errors import ProtocolError
 from folkmoot.studies.negotiation import STUDY, files
 from tests.studies.negotiation.conftest import GROUPS, Runner, session_json, some
@@ -22,7 +22,7 @@ CONDITIONS = ("C1", "C2", "C3", "C4", "C5")
 
 
 def test_every_written_payload_is_valid(whole: Any) -> None:
-    validator = Draft202012Validator(files.schema())
+    validator = Draft202012Validator(files.payload_schema())
     for group in GROUPS:
         for condition in CONDITIONS:
             payload = session_json(whole, group["id"], condition, "planner_payload")
@@ -63,10 +63,10 @@ ATTRACTION = ("slot_decision_state", "attraction")
 )
 def test_what_breaks_the_schema_is_refused(whole: Any, put: Any, value: Any) -> None:
     payload = copy.deepcopy(session_json(whole, "team", "C4", "planner_payload"))
-    files.validate(payload)
+    files.validate_payload(payload)
     put(payload, value)
     with pytest.raises(ProtocolError, match="planner payload"):
-        files.validate(payload)
+        files.validate_payload(payload)
 
 
 def test_precedence_and_instructions(whole: Any) -> None:
@@ -155,6 +155,6 @@ def test_a_bad_trip_file_is_refused(tmp_path: Path, content: str | None, says: s
     path = tmp_path / "trips.csv"
     if content is not None:
         path.write_text(content, encoding="utf-8")
-    config = validate(STUDY, {"trip": {"file": "trips.csv"}})
-    (problem,) = STUDY.check(config, tmp_path)
+    config = validate_settings(STUDY, {"trip": {"file": "trips.csv"}})
+    (problem,) = STUDY.check_config(config, tmp_path)
     assert says in problem.message

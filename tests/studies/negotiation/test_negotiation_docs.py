@@ -32,7 +32,7 @@ def test_the_quoted_trail_is_what_the_example_says(held: Run) -> None:
 
 
 def test_the_quoted_count_is_that_of_the_record(held: Run) -> None:
-    record = held.folder.json("groups/elder_young_01/C5/decisions.json")["cuisine"]
+    record = held.folder.read_json("groups/elder_young_01/C5/decisions.json")["cuisine"]
     for option in record["vote_summary"]["option_details"]:
         scores = [*option["member_scores"].values(), option["total_score"]]
         row = f"| {option['option']} | " + " | ".join(str(s) for s in scores) + " |"
@@ -43,5 +43,5 @@ def test_the_quoted_count_is_that_of_the_record(held: Run) -> None:
 
 
 def test_every_table_is_on_the_page(held: Run) -> None:
-    for name in (t for t in held.folder.tables() if t != "answers"):
+    for name in (t for t in held.folder.table_names() if t != "answers"):
         assert f"`{name}`" in PAGE, name

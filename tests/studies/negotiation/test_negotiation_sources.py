@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import folkmoot
-from folkmoot.kit.exposure import ELSEWHERE, differences
+from folkmoot.kit.exposure import FOREIGN_WORDS, describe_deviations
 from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
-from folkmoot.models.request import ProviderSettings, Reply, Request, StudyPart
-from folkmoot.models.scripted import Scripted
-from folkmoot.provenance import concatenate, quote
+from folkmoot.models.request import Completion, ModelRequest, ProviderSettings, StudyPart
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.provenance import concatenate_texts, quote_value
 from folkmoot.respondent import Respondent
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation import STUDY
@@ -57,8 +57,8 @@ def play(folder: Path, settings: Mapping[str, Any], **more: Any) -> RunFolder:
 def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
     run = play(tmp_path, VARIANTS[name])
     assert_every_text_has_its_source(run, STUDY)
-    assert differences(run) == []
-    assert run.table("provenance")["kind"].n_unique() >= 4
+    assert describe_deviations(run) == []
+    assert run.read_table("provenance")["kind"].n_unique() >= 4
 
 
 def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> None:
@@ -66,32 +66,34 @@ def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> 
     names = {"member.text", "line.text", "option", "outcome", "share.who", "persona"}
     run = play(tmp_path, {"prompts": write_prompts_in_capitals(tmp_path / "own", STUDY, names)})
     assert_every_text_has_its_source(run, STUDY)
-    assert differences(run) == []
-    altered = run.table("provenance").filter("altered")
+    assert describe_deviations(run) == []
+    altered = run.read_table("provenance").filter("altered")
     assert {"utterance", "option", "persona", "value"} <= set(altered["kind"])
 
 
 # --- replies that are not as they should be -------------------------------------------------------
 
 
-def spoiled(spoil: Callable[[Request, str, str], str | None], **settings: Any) -> dict[str, Any]:
+def spoiled(
+    spoil: Callable[[ModelRequest, str, str], str | None], **settings: Any
+) -> dict[str, Any]:
     """A provider of the embedded respondent's replies, of which some are others."""
     config = NegotiationConfig.model_validate({**SMALL, **settings})
     inner = Respondent(ProviderSettings(seed=2, study=StudyPart(PART, config)))
 
-    def answer(request: Request, address: str) -> Reply:
+    def answer(request: ModelRequest, address: str) -> Completion:
         reply = inner.reply(request, address)
         text = spoil(request, address, reply.text)
         return reply if text is None else reply._replace(text=text)
 
-    return {"provider": Scripted(answer), "model": "scripted/test"}
+    return {"provider": ScriptedProvider(answer), "model": "scripted/test"}
 
 
 def changed(text: str, **fields: Any) -> str:
     return json.dumps({**json.loads(text), **fields})
 
 
-def title_of(request: Request) -> str:
+def title_of(request: ModelRequest) -> str:
     return str((request.schema or {}).get("title", ""))
 
 
@@ -99,7 +101,7 @@ def test_so_it_is_where_replies_are_asked_for_again_and_name_new_options(tmp_pat
     """What was wrong goes back in quotation marks, and what comes up late is asked about."""
     castle = {"option": "none_of_these", "new_option": "castle tour", "members": ["everyone"]}
 
-    def spoil(request: Request, address: str, text: str) -> str | None:
+    def spoil(request: ModelRequest, address: str, text: str) -> str | None:
         first = len(request.messages) < 4
         match title_of(request):
             case "PlainSynthesis" if first:
@@ -120,19 +122,19 @@ def test_so_it_is_where_replies_are_asked_for_again_and_name_new_options(tmp_pat
 
     run = play(tmp_path, {"group_types": TYPE_IDS}, **spoiled(spoil))
     assert_every_text_has_its_source(run, STUDY)
-    assert differences(run) == []
-    assert {"theory", "unmatched"} <= set(run.table("decisions")["asked_again"].drop_nulls())
-    late = run.table("options").filter(condition="all", usual=False)["option"].to_list()
-    named = run.table("options")["option"].to_list()
+    assert describe_deviations(run) == []
+    assert {"theory", "unmatched"} <= set(run.read_table("decisions")["asked_again"].drop_nulls())
+    late = run.read_table("options").filter(condition="all", usual=False)["option"].to_list()
+    named = run.read_table("options")["option"].to_list()
     assert "castle tour" in named and "castle tour" not in late
-    again = run.table("provenance").filter(kind="reply")
+    again = run.read_table("provenance").filter(kind="reply")
     assert again.height and set(again["speaker"]) >= {"system", "traveler_2"}
 
 
 def test_so_it_is_where_members_and_mediators_decline_or_say_nothing_readable(
     tmp_path: Path,
 ) -> None:
-    def spoil(request: Request, address: str, text: str) -> str | None:
+    def spoil(request: ModelRequest, address: str, text: str) -> str | None:
         if address.startswith("preferences/") and "traveler_1/cuisine" in address:
             return ""
         if "Synthesis" in title_of(request) and "/event/" in address:
@@ -143,13 +145,13 @@ def test_so_it_is_where_members_and_mediators_decline_or_say_nothing_readable(
 
     run = play(tmp_path, {"group_types": TYPE_IDS}, **spoiled(spoil))
     assert_every_text_has_its_source(run, STUDY)
-    assert differences(run) == []
-    assert run.table("decisions")["parse_error"].any()
-    assert run.table("preferences")["missing"].drop_nulls().len() >= len(TYPE_IDS)
+    assert describe_deviations(run) == []
+    assert run.read_table("decisions")["parse_error"].any()
+    assert run.read_table("preferences")["missing"].drop_nulls().len() >= len(TYPE_IDS)
 
 
 def test_a_line_of_c3_with_a_word_of_theory_is_shown_in_our_words(tmp_path: Path) -> None:
-    def spoil(request: Request, address: str, text: str) -> str | None:
+    def spoil(request: ModelRequest, address: str, text: str) -> str | None:
         if title_of(request) != "PlainSynthesis":
             return None
         dialogue = [{"speaker": "System", "text": "By majority rule it is so."}]
@@ -157,8 +159,8 @@ def test_a_line_of_c3_with_a_word_of_theory_is_shown_in_our_words(tmp_path: Path
 
     run = play(tmp_path, {"conditions": ["C3"]}, **spoiled(spoil))
     assert_every_text_has_its_source(run, STUDY)
-    assert differences(run) == []
-    spans = run.table("provenance")
+    assert describe_deviations(run) == []
+    spans = run.read_table("provenance")
     shown = spans.filter(spans["address"].str.contains("/confirm/"))
     assert shown["source_id"].str.starts_with("decisions.resolution_text/").any()
 
@@ -168,11 +170,11 @@ def test_a_line_of_c3_with_a_word_of_theory_is_shown_in_our_words(tmp_path: Path
 
 def test_what_is_said_is_recorded_once_with_the_reply_that_it_comes_from(tmp_path: Path) -> None:
     run = play(tmp_path, {"group_types": TYPE_IDS})
-    said, answers = run.table("utterances"), run.table("answers")
+    said, answers = run.read_table("utterances"), run.read_table("answers")
     assert said["utterance_id"].is_unique().all()
     assert set(said.filter(said["address"] != "")["address"]) <= set(answers["address"])
     stated = said.filter(phase="preference")
-    assert stated.height == run.table("preferences").height
+    assert stated.height == run.read_table("preferences").height
     assert set(stated["condition"]) == {"all"} and (stated["author"] == stated["speaker_id"]).all()
     # The mediator writes what members say to a proposal; what is rendered from data has no author.
     responses = said.filter(said["intent"].str.starts_with("user_respond"))
@@ -194,12 +196,12 @@ def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
 
     def leaking(case: Negotiation, topic: Any) -> list[dict[str, str]]:
         first, *others = list_preferences(case, topic)
-        return [{**first, "text": concatenate((first["text"], f" {leak}"))}, *others]
+        return [{**first, "text": concatenate_texts((first["text"], f" {leak}"))}, *others]
 
     monkeypatch.setattr(MEDIATION, "list_preferences", leaking)
     run = play(tmp_path, {"conditions": ["C3", "C4"]})
     counted = count_unattributed_characters(run)
-    synthesis = run.table("answers").filter(role="moderator")
+    synthesis = run.read_table("answers").filter(role="moderator")
     assert set(counted) == set(synthesis["address"])
     assert all(characters == len(leak) + 1 for characters in counted.values())
     assert find_wrong_sources(run, STUDY.tables) == []
@@ -211,15 +213,15 @@ def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     def wrong(topic: Any, column: str) -> str:
         text: str = right(topic, column)
-        return quote(str(text), "material", f"topics.question/{topic.id}")
+        return quote_value(str(text), "material", f"topics.question/{topic.id}")
 
     monkeypatch.setattr(BALLOTS, "quote_topic", wrong)
     run = play(tmp_path, {"conditions": ["C2"]})
     found = find_wrong_sources(run, STUDY.tables)
     assert {w.source_id.partition("/")[0] for w in found} == {"topics.question"}
-    labels = set(run.table("topics")["label"])
+    labels = set(run.read_table("topics")["label"])
     assert {w.text for w in found} == labels and {w.recorded for w in found} == {
-        (question,) for question in run.table("topics")["question"]
+        (question,) for question in run.read_table("topics")["question"]
     }
 
 
@@ -231,19 +233,19 @@ def test_a_short_line_of_another_decision_that_leaks_is_found(
     pair = {"id": "pair", "type": "spouses"}
     members = [{**m, "preferences": {**m["preferences"], **short}} for m in GROUPS[3]["members"]]
     settings = {"groups": [{**pair, "members": members}], "conditions": ["C3", "C4"]}
-    assert differences(play(tmp_path / "right", settings)) == []
+    assert describe_deviations(play(tmp_path / "right", settings)) == []
 
     def leaking(case: Negotiation, topic: Any) -> list[dict[str, str]]:
         rows = list_preferences(case, topic)
         line = case.stated["cuisine"]["traveler_1"]
-        return [*rows, {**rows[0], "text": line.quoted}] if topic.id == "attraction" else rows
+        return [*rows, {**rows[0], "text": line.quoted_text}] if topic.id == "attraction" else rows
 
     monkeypatch.setattr(MEDIATION, "list_preferences", leaking)
     run = play(tmp_path / "wrong", settings)
-    found = run.table("exposure").filter(kind=ELSEWHERE)
-    said = dict(run.table("utterances").select("utterance_id", "text").iter_rows())
+    found = run.read_table("exposure").filter(kind=FOREIGN_WORDS)
+    said = dict(run.read_table("utterances").select("utterance_id", "text").iter_rows())
     assert {said[id] for ids in found["text_ids"] for id in json.loads(ids)} == {"No."}
     shown = found.select("condition", "decision").unique().sort("condition").rows()
     assert shown == [("C3", "proposal"), ("C4", "proposal")]
     assert all("/attraction/" in address for address in found["address"])
-    assert any(ELSEWHERE in line for line in differences(run))
+    assert any(FOREIGN_WORDS in line for line in describe_deviations(run))

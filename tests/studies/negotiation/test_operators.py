@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.studies.negotiation.config import StatedMember
+from folkmoot.studies.negotiation.config import MemberInput
 from folkmoot.studies.negotiation.participants import build_group
 from folkmoot.studies.negotiation.rules.operators import (
     OPERATIONS,
     Case,
     Outcome,
-    approval,
-    counterfactuals,
-    decide,
+    apply_operator,
+    counterfactual_outcomes,
+    decide_by_approval,
 )
 from folkmoot.studies.negotiation.rules.strategies import (
     GROUP_TYPES,
@@ -25,9 +25,9 @@ from folkmoot.studies.negotiation.rules.strategies import (
     Strategy,
     group_type,
     strategy_for,
-    table,
+    strategy_table,
 )
-from folkmoot.studies.negotiation.rules.tally import Tally, count
+from folkmoot.studies.negotiation.rules.tally import Tally, count_votes
 
 # J. Masthoff, Group recommender systems: combining individual models (2011), ten items A to J.
 MASTHOFF = {
@@ -80,14 +80,14 @@ def test_masthoff_average() -> None:
 
 def test_masthoff_least_misery() -> None:
     t = masthoff()
-    assert tuple(t.lowest(i) for i in ITEMS) == LOWEST
+    assert tuple(t.lowest_score(i) for i in ITEMS) == LOWEST
     assert run("least_misery", t).selected_option == "F"
 
 
 def test_masthoff_approval() -> None:
     # Our approval is a score above zero, so the ratings are centred on the book's threshold.
     t = masthoff(shift=5)
-    assert tuple(len(t.supporters(i)) for i in ITEMS) == APPROVALS_ABOVE_5
+    assert tuple(len(t.supporting_voters(i)) for i in ITEMS) == APPROVALS_ABOVE_5
     outcome = run("approval_vote_plus_coverage", t)
     assert (outcome.selected_option, outcome.decided_by) == ("E", "alphabetical")
 
@@ -230,9 +230,9 @@ def test_every_rule_says_when_all_strongly_reject_everything(operator: str) -> N
     strategy = case(operator, binding="parent").strategy
     roles = {"p1": "parent", "c1": "child"}
     hated = tally({"p1": {"x": -2, "y": -2}, "c1": {"x": -2, "y": -2}}, roles)
-    assert decide(hated, strategy, 3).infeasible
+    assert apply_operator(hated, strategy, 3).infeasible
     borne = tally({"p1": {"x": 0, "y": -2}, "c1": {"x": -2, "y": -2}}, roles)
-    assert not decide(borne, strategy, 3).infeasible
+    assert not apply_operator(borne, strategy, 3).infeasible
 
 
 def test_the_margin_is_the_lead_in_what_the_rule_goes_by() -> None:
@@ -242,7 +242,7 @@ def test_the_margin_is_the_lead_in_what_the_rule_goes_by() -> None:
         "cal": {"x": 4, "y": 1, "z": 0},
     }
     t = tally(scores)
-    found = counterfactuals(t, strategy_for("strangers", "cuisine"), 3)
+    found = counterfactual_outcomes(t, strategy_for("strangers", "cuisine"), 3)
     assert set(found) == OPERATORS
     # Means 2, 5/3 and 1/3; supporters 2, 3 and 1; strong rejections 1, 0 and 0; best wishes 4, 1.
     told = {name: (o.selected_option, o.margin) for name, o in found.items()}
@@ -260,7 +260,7 @@ def test_a_counterfactual_binds_whom_the_rule_binds_in_such_groups() -> None:
         {"p1": {"x": 4, "y": 0}, "c1": {"x": 0, "y": 4}, "c2": {"x": 0, "y": 4}},
         {"p1": "parent", "c1": "child", "c2": "child"},
     )
-    found = counterfactuals(t, strategy_for("family", "cuisine"), 3)
+    found = counterfactual_outcomes(t, strategy_for("family", "cuisine"), 3)
     assert found["parent_vote_lower_misery"].selected_option == "x"
     assert found["approval_vote_plus_coverage"].selected_option == "y"
 
@@ -347,8 +347,8 @@ def test_subgroup_optional_is_a_backbone_with_a_branch() -> None:
 
 
 def test_every_operator_of_the_table_is_there() -> None:
-    assert set(OPERATIONS) == OPERATORS == {s.operator for s in table().values()}
-    assert approval is OPERATIONS["approval_vote_plus_coverage"]
+    assert set(OPERATIONS) == OPERATORS == {s.operator for s in strategy_table().values()}
+    assert decide_by_approval is OPERATIONS["approval_vote_plus_coverage"]
 
 
 options = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=5, unique=True)
@@ -381,13 +381,13 @@ def test_decisions_are_whole(t: Tally, operator: str, days: int) -> None:
 
 @given(tallies(), st.sampled_from(sorted(OPERATORS)), st.randoms(use_true_random=False))
 def test_the_order_of_members_never_matters(t: Tally, operator: str, random: object) -> None:
-    """Through `count`, which is how the study makes a tally."""
-    people = [StatedMember(role=role) for role in ("parent", "child", "child")]
+    """Through `count_votes`, which is how the study makes a tally."""
+    people = [MemberInput(role=role) for role in ("parent", "child", "child")]
     group = build_group("g", group_type("family"), people)
     texts = {"traveler_1": "I love a", "traveler_2": "I want b, no a", "traveler_3": "c or b"}
     shuffled = list(group.members)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    first, second = count(group.members, texts, "abc"), count(shuffled, texts, "cab")
+    first, second = count_votes(group.members, texts, "abc"), count_votes(shuffled, texts, "cab")
     how = case(operator, binding="parent")
     assert OPERATIONS[operator](first, how) == OPERATIONS[operator](second, how)
 
@@ -395,11 +395,11 @@ def test_the_order_of_members_never_matters(t: Tally, operator: str, random: obj
 @pytest.mark.parametrize("kind", [t.id for t in GROUP_TYPES])
 def test_nobody_naming_anything_is_no_crash(kind: str) -> None:
     type_ = group_type(kind)
-    people = [StatedMember(role=r.id) for r in type_.roles for _ in range(r.size)]
+    people = [MemberInput(role=r.id) for r in type_.roles for _ in range(r.size)]
     group = build_group("g", type_, people)
-    empty = count(group.members, {}, ())
-    for (group_kind, topic), strategy in table().items():
+    empty = count_votes(group.members, {}, ())
+    for (group_kind, topic), strategy in strategy_table().items():
         if group_kind == kind:
-            outcome = decide(empty, strategy_for(kind, topic), 3)
+            outcome = apply_operator(empty, strategy_for(kind, topic), 3)
             assert (outcome.selected_option, outcome.portions) == (None, ())
             assert strategy.operator == outcome.operator

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from folkmoot.models.request import Request
+from folkmoot.models.request import ModelRequest
 from folkmoot.studies.negotiation.measures import satisfaction_of_members
 from folkmoot.studies.negotiation.rules.operators import Portion
 from tests.studies.negotiation.conftest import (
@@ -25,14 +25,14 @@ from tests.studies.negotiation.conftest import (
 CONDITIONS = ["C1", "C2", "C3", "C4", "C5"]
 
 
-def is_alone(request: Request) -> bool:
+def is_alone(request: ModelRequest) -> bool:
     return bool(request.schema) and request.schema["title"] == "OwnScores"  # type: ignore[index]
 
 
 def scoring(scores: dict[str, Any], answering: Any = mediator, **more: Any) -> Any:
     """Members who tell the researcher these scores (0 for what is not named)."""
 
-    def reply(request: Request, address: str) -> str:
+    def reply(request: ModelRequest, address: str) -> str:
         if not is_alone(request):
             return str(answering(request, address))
         listed = [
@@ -47,14 +47,14 @@ def test_they_are_asked_once_and_seen_by_nobody(negotiation: Runner) -> None:
     others: list[str] = []
     seen: list[str] = []
 
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         words = "\n".join(m.content for m in request.messages)
         (seen if is_alone(request) else others).append(words)
         return str(scoring({"diner": 3})(request, address))
 
     run = negotiation(answering, groups=some("pair"))
-    rows = run.table("own_scores")
-    asked = [a for a in run.table("answers")["address"] if a.startswith("own_scores/")]
+    rows = run.read_table("own_scores")
+    asked = [a for a in run.read_table("answers")["address"] if a.startswith("own_scores/")]
     assert len(asked) == len(set(asked)) == 2 * 8
     assert set(rows["entered"]) == {"before"} and set(rows["reason"]) == {"My secret reason."}
     assert not any("secret" in words for words in others)
@@ -68,10 +68,10 @@ def test_satisfaction_is_computed_from_them_under_all_conditions(negotiation: Ru
         ("diner", "barbecue", "museums", "nature parks", "theatre", "sports", "luxury"), 3
     )
     run = negotiation(scoring(every), groups=some("team"))
-    rows = run.table("satisfaction").filter(pl.col("topic").is_in(["cuisine", "attraction"]))
+    rows = run.read_table("satisfaction").filter(pl.col("topic").is_in(["cuisine", "attraction"]))
     assert set(rows["satisfaction"]) == {3.0} and set(rows["condition"]) == set(CONDITIONS)
     # The vote goes by the source's rules all the same.
-    voted = run.table("scores").filter(condition="C4", topic="cuisine")
+    voted = run.read_table("scores").filter(condition="C4", topic="cuisine")
     assert voted["score"].n_unique() > 2
 
 
@@ -81,9 +81,9 @@ def test_a_firm_no_is_the_lowest_score(negotiation: Runner) -> None:
         groups=some("team"),
         conditions=["C3"],
     )
-    own = run.table("own_scores").filter(topic="cuisine", option="barbecue")
+    own = run.read_table("own_scores").filter(topic="cuisine", option="barbecue")
     assert own["firm_no"].all() and set(own["objection"]) == {"no garlic"}
-    assert set(run.table("satisfaction").filter(topic="cuisine")["satisfaction"]) == {-4.0}
+    assert set(run.read_table("satisfaction").filter(topic="cuisine")["satisfaction"]) == {-4.0}
 
 
 def test_options_at_once_count_by_the_best_unless_one_is_rejected() -> None:
@@ -102,40 +102,40 @@ def test_who_cannot_say_is_unknown_and_asked_no_second_time(
     negotiation: Runner, score: Any
 ) -> None:
     run = negotiation(scoring({"barbecue": score}), groups=some("team"), conditions=["C3"])
-    own = run.table("own_scores").filter(option="barbecue")
+    own = run.read_table("own_scores").filter(option="barbecue")
     assert own["score"].is_null().all() and set(own["missing"]) == {"cannot_say"}
-    assert not [a for a in run.table("answers")["address"] if a.endswith("ask1")]
-    rows = run.table("satisfaction").filter(topic="cuisine")  # all of them get barbecue
+    assert not [a for a in run.read_table("answers")["address"] if a.endswith("ask1")]
+    rows = run.read_table("satisfaction").filter(topic="cuisine")  # all of them get barbecue
     assert rows["satisfaction"].is_null().all() and set(rows["unknown"]) == {"unknown_option"}
 
 
 def test_who_declines_is_unknown(negotiation: Runner) -> None:
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         if is_alone(request) and "/traveler_2/" in address:
             return '{"declined": true}'
         return mediator(request, address)
 
     run = negotiation(answering, groups=some("team"), conditions=["C3"])
-    own = run.table("own_scores").filter(member_id="traveler_2")
+    own = run.read_table("own_scores").filter(member_id="traveler_2")
     assert set(own["missing"]) == {"declined"} and own["score"].is_null().all()
-    rows = run.table("satisfaction").filter(member_id="traveler_2")
+    rows = run.read_table("satisfaction").filter(member_id="traveler_2")
     assert set(rows["unknown"]) == {"not_scored"}
 
 
 def test_an_option_without_a_score_goes_back_once(negotiation: Runner) -> None:
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         if not is_alone(request):
             return mediator(request, address)
         scores = [{"option": "diner", "score": 2}, {"option": "whatever", "score": 1}]
         return json.dumps({"reason": "", "scores": scores, "hard_no": []})
 
     run = negotiation(answering, groups=some("pair"), conditions=["C3"])
-    asked = [a for a in run.table("answers")["address"] if "/traveler_1/cuisine/" in a]
+    asked = [a for a in run.read_table("answers")["address"] if "/traveler_1/cuisine/" in a]
     assert asked == [
         "own_scores/pair/traveler_1/cuisine/ask0",
         "own_scores/pair/traveler_1/cuisine/ask1",
     ]
-    own = run.table("own_scores").filter(topic="cuisine", member_id="traveler_1")
+    own = run.read_table("own_scores").filter(topic="cuisine", member_id="traveler_1")
     assert dict(own.select("option", "score").rows()) == {"barbecue": None, "diner": 2}
 
 
@@ -143,7 +143,7 @@ def test_an_option_without_a_score_goes_back_once(negotiation: Runner) -> None:
 def test_an_option_that_comes_up_later_is_scored_when_it_enters(
     negotiation: Runner, condition: str
 ) -> None:
-    def mediating(request: Request, address: str) -> str:
+    def mediating(request: ModelRequest, address: str) -> str:
         if "/cuisine/ballots/traveler_1/" in address:
             ballot = json.loads(mediator(request, address))
             ballot |= {"top_choice": "none_of_these", "new_option": "Tapas"}
@@ -153,12 +153,12 @@ def test_an_option_that_comes_up_later_is_scored_when_it_enters(
         return mediator(request, address)
 
     run = negotiation(scoring({"tapas": 2}, mediating), groups=some("team"), conditions=[condition])
-    own = run.table("own_scores").filter(option="tapas")
+    own = run.read_table("own_scores").filter(option="tapas")
     assert len(own) == 4 and set(own["entered"]) == {condition} and set(own["score"]) == {2}
-    row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
+    row = run.read_table("decisions").filter(topic="cuisine").to_dicts()[0]
     if condition != "C4":
         assert row["selected_option"] == "tapas"
-        content = run.table("satisfaction").filter(topic="cuisine")
+        content = run.read_table("satisfaction").filter(topic="cuisine")
         assert content["satisfaction"].to_list() == [2.0] * 4
 
 
@@ -168,7 +168,7 @@ def test_an_option_that_comes_up_later_is_scored_when_it_enters(
 def deciding(*topics: str) -> Any:
     """A C3 mediator that decides some slots and leaves the others open."""
 
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         if "-C3/" in address and not any(f"/{topic}/" in address for topic in topics):
             return mediator(request, address, decision=[])
         return mediator(request, address)
@@ -177,7 +177,7 @@ def deciding(*topics: str) -> Any:
 
 
 def mean(run: Any, measure: str = "satisfaction") -> float:
-    (value,) = run.table("measures").filter(condition="C3")[measure]
+    (value,) = run.read_table("measures").filter(condition="C3")[measure]
     return float(value)
 
 
@@ -201,7 +201,7 @@ def test_who_decides_only_what_nobody_contests_is_not_best(negotiation: Runner) 
 
 def test_a_slot_left_open_is_null_with_its_cause_everywhere(negotiation: Runner) -> None:
     run = negotiation(deciding("event"), groups=some("pair"), conditions=["C3"])
-    row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
+    row = run.read_table("decisions").filter(topic="cuisine").to_dicts()[0]
     assert (row["undecided"], row["selected_option"], row["resolution_text"]) == (
         *("left_open", None, None),
     )
@@ -210,7 +210,7 @@ def test_a_slot_left_open_is_null_with_its_cause_everywhere(negotiation: Runner)
     for kept in (payload, trail):
         assert kept["undecided"] == "left_open"
         assert kept["portions"] is kept["resolution_text"] is kept["selected_option"] is None
-    assert set(run.table("satisfaction").filter(topic="cuisine")["unknown"]) == {"left_open"}
+    assert set(run.read_table("satisfaction").filter(topic="cuisine")["unknown"]) == {"left_open"}
     assert "Food:" not in run.folder.text("tripcraft/C3.csv")
 
 
@@ -225,16 +225,16 @@ def test_a_slot_left_open_is_null_with_its_cause_everywhere(negotiation: Runner)
 def test_what_cannot_be_read_is_missing_and_not_lowest(
     negotiation: Runner, reply: str | None, cause: str
 ) -> None:
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         if "-C3/cuisine/ask" not in address:
             return mediator(request, address)
         nonsense = [gives("whatever the others want"), gives("TBD")]
         return reply or mediator(request, address, decision=nonsense)
 
     run = negotiation(answering, groups=some("team"), conditions=["C3"])
-    row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
+    row = run.read_table("decisions").filter(topic="cuisine").to_dicts()[0]
     assert row["undecided"] == cause
-    rows = run.table("satisfaction")
+    rows = run.read_table("satisfaction")
     assert set(rows.filter(topic="cuisine")["unknown"]) == {cause}
     others = rows.filter(pl.col("topic") != "cuisine")["satisfaction"].mean()
     assert mean(run) == pytest.approx(others)
@@ -242,13 +242,13 @@ def test_what_cannot_be_read_is_missing_and_not_lowest(
 
 
 def test_a_member_whom_a_decision_gives_nothing_counts_as_left_open(negotiation: Runner) -> None:
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         stated = [gives("barbecue", "Colleague 2", "Colleague 4")]
         here = "-C3/cuisine/ask" in address
         return mediator(request, address, **({"decision": stated} if here else {}))
 
     run = negotiation(answering, groups=some("team"), conditions=["C3"])
-    rows = run.table("satisfaction").filter(topic="cuisine")
+    rows = run.read_table("satisfaction").filter(topic="cuisine")
     unknown = dict(rows.select("member_id", "unknown").rows())
     assert unknown == {
         **dict.fromkeys(("traveler_1", "traveler_3"), "left_open"),
@@ -262,7 +262,7 @@ def test_the_agreement_of_text_scoring_is_printed(negotiation: Runner, whole: An
     rows = {row[0]: row[1:] for row in found.grid.rows}
     assert rows["first choice"][0] == rows["first choice"][1] > 0
 
-    def turned(request: Request, address: str) -> str:
+    def turned(request: ModelRequest, address: str) -> str:
         reply = mediator(request, address)
         if not is_alone(request):
             return reply

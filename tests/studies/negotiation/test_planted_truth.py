@@ -20,18 +20,18 @@ import pytest
 
 import folkmoot
 from folkmoot.conversation.answer_types import Json
-from folkmoot.conversation.transcript import EMPTY, Speaker, build_messages
-from folkmoot.kit.exposure import MISNAMED, differences
-from folkmoot.models.request import ProviderSettings, Request, RespondentHints, StudyPart
-from folkmoot.provenance import SourcedText, cell, join, quote
-from folkmoot.respondent import Mind, Respondent
-from folkmoot.respondent.mind.reading import read
+from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, build_messages
+from folkmoot.kit.exposure import MISATTRIBUTED_WORDS, describe_deviations
+from folkmoot.models.request import ModelRequest, ProviderSettings, RespondentHints, StudyPart
+from folkmoot.provenance import SourcedText, cell_id, join_texts, quote_value
+from folkmoot.respondent import Respondent, SimulatedRespondent
+from folkmoot.respondent.mind.reading import read_prompt
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
-from folkmoot.studies.negotiation.mediation import confirm, propose
+from folkmoot.studies.negotiation.mediation import confirm_decision, propose_decision
 from folkmoot.studies.negotiation.quotes import list_preferences
-from folkmoot.studies.negotiation.respondent import Meeting, confirmation, part
+from folkmoot.studies.negotiation.respondent import Meeting, answer_confirmation, respondent_part
 from folkmoot.studies.negotiation.rules.replies import PlainSynthesis
 
 PROMPTS = Path(str(STUDY.prompts))
@@ -47,7 +47,7 @@ def held(
 ) -> Any:
     """A run of made-up groups of all types whose mediator follows a minority so often."""
     return folkmoot.run(
-        replace(STUDY, respondent=part(follows)),
+        replace(STUDY, respondent_part=respondent_part(follows)),
         {
             "conditions": list(conditions),
             "groups_per_type": groups,
@@ -81,9 +81,9 @@ def test_c3_finds_how_often_the_mediator_follows_a_minority(tmp_path: Path, foll
     run = held(tmp_path / "run", follows, ["C3"], 4)
     found = estimate(run, "C3")["estimate"]
     assert abs(found - follows) <= (TOLERANCE if 0 < follows < 1 else 0.005)
-    assert run.table("answers")["missing"].is_null().all()
-    assert run.table("answers")["reasks"].sum() == 0
-    assert not run.table("decisions")["parse_error"].any()
+    assert run.read_table("answers")["missing"].is_null().all()
+    assert run.read_table("answers")["reasks"].sum() == 0
+    assert not run.read_table("decisions")["parse_error"].any()
 
 
 def test_feedback_adds_nothing_without_it_and_more_with_more(tmp_path: Path) -> None:
@@ -121,8 +121,10 @@ def departs(tmp_path: Path) -> float:
 
 def misnamed(run: Any) -> set[str]:
     """The decisions in whose prompts words stand under another's name."""
-    found = run.table("exposure").filter(pl.col("texts") > 0, kind=MISNAMED)
-    assert any(MISNAMED in said for said in differences(run.folder)) is bool(len(found))
+    found = run.read_table("exposure").filter(pl.col("texts") > 0, kind=MISATTRIBUTED_WORDS)
+    assert any(MISATTRIBUTED_WORDS in said for said in describe_deviations(run.folder)) is bool(
+        len(found)
+    )
     return set(found["decision"])
 
 
@@ -151,12 +153,13 @@ def test_lines_of_a_talk_under_others_names_are_seen(
             for line, other in zip(decision.lines, said[1:] + said[:1], strict=True)
         )
         return replace(
-            await confirm(scope, case, replace(decision, lines=lines)), lines=decision.lines
+            await confirm_decision(scope, case, replace(decision, lines=lines)),
+            lines=decision.lines,
         )
 
     some: dict[str, Any] = {"confirm": True, "group_types": ["strangers"]}
     right = held(tmp_path / "right", 0.5, ["C3", "C5"], **some)
-    assert misnamed(right) == set() and differences(right.folder) == []
+    assert misnamed(right) == set() and describe_deviations(right.folder) == []
     monkeypatch.setattr(PROTOCOL, "confirm", swapped)
     assert misnamed(held(tmp_path / "wrong", 0.5, ["C3"], **some)) == {"confirmation"}
 
@@ -175,7 +178,7 @@ def test_another_decision_s_proposal_is_caught(
     last: dict[str, Any] = {}
 
     async def late(scope: Any, case: Negotiation, topic: Any, tally: Any, *more: Any) -> Any:
-        proposal = await propose(scope, case, topic, tally, *more)
+        proposal = await propose_decision(scope, case, topic, tally, *more)
         before = last.get(case.group.id, proposal)
         last[case.group.id] = proposal
         return before
@@ -230,7 +233,7 @@ def test_a_record_of_another_decision_is_not_confirmed(
     def confirmed(name: str) -> float:
         some = {"confirm": True, "prompts": str(folder), "group_types": ["strangers"]}
         run = held(tmp_path / name, 0.5, ["C3", "C4"], 2, **some)
-        assert set(run.table("answers")["finish"]) == {"stop"}
+        assert set(run.read_table("answers")["finish"]) == {"stop"}
         return min(estimate(run, c, "confirmed_share")["estimate"] for c in ("C3", "C4"))
 
     assert confirmed("right") == 1
@@ -241,7 +244,7 @@ def test_a_record_of_another_decision_is_not_confirmed(
         place = case.group.id + case.condition.id
         before = last.get(place, decision)
         last[place] = decision
-        return await confirm(scope, case, replace(decision, portions=before.portions))
+        return await confirm_decision(scope, case, replace(decision, portions=before.portions))
 
     monkeypatch.setattr(PROTOCOL, "confirm", mixed_up)
     assert confirmed("mixed up") < 0.3
@@ -260,9 +263,9 @@ def test_a_mediator_says_no_label_of_a_prompt_and_gives_nothing_twice(tmp_path: 
         assert was in text
         path.write_text(text.replace(was, now), "utf-8")
     run = held(tmp_path / "run", 1.0, ["C5"], prompts=str(folder), group_types=["spouses"])
-    said = " ".join(run.table("decisions")["mediator_words"].drop_nulls())
+    said = " ".join(run.read_table("decisions")["mediator_words"].drop_nulls())
     assert re.search(r"\. Day 1 [^\n]+Day 2", said) and "comes out" not in said
-    revised = run.table("feedback")["revised_decision"].drop_nulls().to_list()
+    revised = run.read_table("feedback")["revised_decision"].drop_nulls().to_list()
     assert any("another day" in r for r in revised)
     assert not any("–" in r or "stands" in r for r in revised)
 
@@ -281,13 +284,15 @@ def test_intervals_cover_the_truth(tmp_path: Path) -> None:
 
 
 def name(number: int) -> str:
-    return quote(NAMES[number], "value", cell("members.member_name", "g", f"traveler_{number}"))
+    return quote_value(
+        NAMES[number], "value", cell_id("members.member_name", "g", f"traveler_{number}")
+    )
 
 
 NAMES = {1: "Ann B", 2: "Cleo"}
 ME, SYSTEM = Speaker("traveler_1", "Ann B"), Speaker("system", "System", "moderator")
 WISHES = [
-    quote(words, "utterance", f"preferences/g/traveler_{n}/event/ask0", f"traveler_{n}")
+    quote_value(words, "utterance", f"preferences/g/traveler_{n}/event/ask0", f"traveler_{n}")
     for n, words in ((1, "I want a concert."), (2, "I would like a comedy show."))
 ]
 
@@ -296,13 +301,15 @@ def share(number: int, option: str, who: str, when: str) -> list[str]:
     """The texts of a share of the decision on record."""
     row = ("g", "C5", "event", "record", number)
     return [
-        quote(option, "value", cell("shown_shares.option", *row)),
-        quote(who, "value", cell("shown_shares.members", *row)),
-        quote(when, "value", cell("shown_shares.time", *row)),
+        quote_value(option, "value", cell_id("shown_shares.option", *row)),
+        quote_value(who, "value", cell_id("shown_shares.members", *row)),
+        quote_value(when, "value", cell_id("shown_shares.time", *row)),
     ]
 
 
-GIVEN_UP = [quote(o, "option", cell("options.option", "g", "C5", "event", o)) for o in ("film",)]
+GIVEN_UP = [
+    quote_value(o, "option", cell_id("options.option", "g", "C5", "event", o)) for o in ("film",)
+]
 SHOWN = [
     *(name(1), name(2), *WISHES, *GIVEN_UP),
     *share(0, "comedy", "everyone", "Day 1"),
@@ -320,15 +327,15 @@ IN_ORDERS = pytest.mark.parametrize(
 )
 
 
-def asked(speaker: Speaker, kind: str, shown: Sequence[str], **hints: Any) -> Mind:
+def asked(speaker: Speaker, kind: str, shown: Sequence[str], **hints: Any) -> SimulatedRespondent:
     """Who is asked in a negotiation, by a prompt that has these texts and no instruction."""
-    study = StudyPart(part(), NegotiationConfig.model_validate({}))
+    study = StudyPart(respondent_part(), NegotiationConfig.model_validate({}))
     model = Respondent(ProviderSettings(seed=1, study=study))
     schema = hints.pop("schema", None)
-    messages, _, spans = build_messages(speaker, EMPTY, join(" ", shown))
+    messages, _, spans = build_messages(speaker, EMPTY_TRANSCRIPT, join_texts(" ", shown))
     asking = RespondentHints(speaker.role, kind=kind, speaker=speaker.id, **hints)
-    request = Request("synthetic", messages, schema=schema, asked=asking, spans=spans)
-    return model.mind(read(request), "x")
+    request = ModelRequest("synthetic", messages, schema=schema, asked=asking, spans=spans)
+    return model.build_mind(read_prompt(request), "x")
 
 
 @IN_ORDERS
@@ -351,6 +358,6 @@ def test_wishes_and_shares_are_known_by_their_sources_in_any_order(shown: list[s
 @pytest.mark.parametrize(("given", "answer"), [("concert", "yes"), ("film", "no")])
 def test_what_is_given_up_is_not_on_record(shown: list[str], given: str, answer: str) -> None:
     said = f"Comedy, and a {given} as well."
-    spoken = quote(said, "utterance", "negotiation/g-C5/event/ask0#opening", "system")
+    spoken = quote_value(said, "utterance", "negotiation/g-C5/event/ask0#opening", "system")
     mind = asked(ME, "choice", [spoken, *shown], offered=("yes", "no"))
-    assert confirmation(mind) == answer
+    assert answer_confirmation(mind) == answer

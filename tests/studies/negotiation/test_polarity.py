@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.studies.negotiation.rules.tally import (
-    adopted,
-    clauses,
+    adopted_options,
     content_words,
+    split_clauses,
     text_scores,
     words_of,
 )
@@ -178,7 +178,7 @@ def test_any_text_has_bounded_scores(text: str, options: list[str]) -> None:
 @given(st.text(max_size=200))
 def test_a_text_names_itself(option: str) -> None:
     words = words_of(option)
-    if words and len(clauses(option)) == 1 and clauses(option)[0] == words:
+    if words and len(split_clauses(option)) == 1 and split_clauses(option)[0] == words:
         assert text_scores(option, [option])[option] == 2
 
 
@@ -198,8 +198,8 @@ def test_a_list_that_is_turned_down_is_turned_down_whole(some: list[str]) -> Non
 
 def test_adopted_are_the_options_named_and_not_refused() -> None:
     text = "Diner for dinner, barbecue for Day 2 lunch, no sushi"
-    assert adopted(text, FOOD) == ("diner", "barbecue")
-    assert adopted("A diner. No, skip the diner.", FOOD) == ()
+    assert adopted_options(text, FOOD) == ("diner", "barbecue")
+    assert adopted_options("A diner. No, skip the diner.", FOOD) == ()
 
 
 def test_content_words_leave_out_small_words_and_cues() -> None:

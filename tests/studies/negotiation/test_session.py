@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from folkmoot.models.request import Reply, Request
+from folkmoot.models.request import Completion, ModelRequest
 from folkmoot.studies.negotiation.rules.strategies import SLOTS
 from tests.studies.negotiation.conftest import CALM, GROUPS, Runner, mediator, session_json, some
 
@@ -21,7 +21,7 @@ def test_every_group_has_its_files_under_every_condition(whole: Any) -> None:
             assert list(dialogue) == list(SLOTS)
             decisions = session_json(run, group["id"], condition, "decisions")
             assert set(decisions["lodging"]) == {"room_type", "house_rule"}
-    table = run.table("decisions")
+    table = run.read_table("decisions")
     assert len(table) == len(GROUPS) * 5 * 8
     order = table.filter((pl.col("group_id") == "fam") & (pl.col("condition") == "C4"))
     assert order["slot"].unique(maintain_order=True).to_list() == list(SLOTS)
@@ -46,7 +46,7 @@ def test_preferences_are_the_same_under_all_conditions_and_one_members_under_c1(
 def test_preferences_are_asked_once_for_all_conditions(negotiation: Runner) -> None:
     seen: list[str] = []
 
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         if address.startswith("preferences/"):
             seen.append(address)
             return "I love barbecue."
@@ -55,13 +55,13 @@ def test_preferences_are_asked_once_for_all_conditions(negotiation: Runner) -> N
     people = [{"role": "partner", "persona": f"a traveller number {n}."} for n in range(2)]
     run = negotiation(answering, groups=[{"id": "p", "type": "spouses", "members": people}])
     assert len(seen) == len(set(seen)) == 2 * 8
-    assert len(run.table("preferences")) == 16
+    assert len(run.read_table("preferences")) == 16
 
 
 def test_a_trip_of_one_day_is_called_so(negotiation: Runner) -> None:
     told: list[str] = []
 
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         told.extend(m.content for m in request.messages)
         return mediator(request, address)
 
@@ -71,18 +71,18 @@ def test_a_trip_of_one_day_is_called_so(negotiation: Runner) -> None:
 
 
 def test_a_refusal_is_no_preference(negotiation: Runner) -> None:
-    def answering(request: Request, address: str) -> str | Reply:
+    def answering(request: ModelRequest, address: str) -> str | Completion:
         if not address.startswith("preferences/"):
             return mediator(request, address)
         if "/traveler_2/" in address:
-            return Reply("I love sushi but cannot answer.", finish="refusal")
+            return Completion("I love sushi but cannot answer.", finish="refusal")
         return "I love barbecue."
 
     people = [{"role": "partner", "persona": f"a traveller number {n}."} for n in range(2)]
     run = negotiation(
         answering, groups=[{"id": "p", "type": "spouses", "members": people}], conditions=["C4"]
     )
-    rows = run.table("preferences").filter(pl.col("member_id") == "traveler_2")
+    rows = run.read_table("preferences").filter(pl.col("member_id") == "traveler_2")
     assert rows["text"].is_null().all() and set(rows["missing"]) == {"refused"}
     state = session_json(run, "p", "C4", "planner_payload")["constraint_state"]
     assert state["cuisine"] == {"traveler_1": "I love barbecue."}
@@ -91,15 +91,17 @@ def test_a_refusal_is_no_preference(negotiation: Runner) -> None:
 
 def test_the_label_is_clamped_and_kept(whole: Any) -> None:
     run = whole
-    rows = run.table("decisions").filter(pl.col("condition").is_in(["C4", "C5"]))
+    rows = run.read_table("decisions").filter(pl.col("condition").is_in(["C4", "C5"]))
     assert rows["proposed_strategy"].unique().to_list() == ["policy"]
     assert (rows["resolution_strategy"] == rows["strategy_id"]).all()
-    assert run.table("measures").filter(pl.col("condition") == "C4")["drift_rate"].mean() == 1.0
+    assert (
+        run.read_table("measures").filter(pl.col("condition") == "C4")["drift_rate"].mean() == 1.0
+    )
 
 
 def test_every_locked_system_turn_follows_the_contract(whole: Any) -> None:
     run = whole
-    rows = run.table("utterances").filter(
+    rows = run.read_table("utterances").filter(
         pl.col("condition").is_in(["C4", "C5"]) & (pl.col("speaker_id") == "system")
     )
     assert len(rows) > 100
@@ -161,7 +163,7 @@ def test_votes_are_held_exactly_where_they_are_due(whole: Any, negotiation: Runn
 
 
 def test_splits_are_derived_from_strategy_slot_and_conflict_alone(negotiation: Runner) -> None:
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         return mediator(request, address, resolution_explanation="Split the group into subgroups!")
 
     rows = negotiation(answering, conditions=["C3", "C4"]).table("decisions").to_dicts()
@@ -215,7 +217,7 @@ def test_the_revised_decision_supersedes(negotiation: Runner) -> None:
         {"option": "barbecue", "members": ["everyone"], "when": "Day 2 lunch"},
     ]
 
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         if "/cuisine/feedback/" not in address:
             return mediator(request, address)
         return mediator(request, address, final_revised_decision=text, decision=stated)
@@ -233,7 +235,7 @@ def test_the_revised_decision_supersedes(negotiation: Runner) -> None:
 
 
 def test_feedback_cannot_bring_back_what_a_hard_constraint_struck_out(negotiation: Runner) -> None:
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         if "/spending_preference/feedback/" not in address:
             return mediator(request, address)
         luxury = [{"option": "luxury", "members": ["everyone"], "when": ""}]
@@ -258,7 +260,7 @@ def test_the_question_goes_to_who_is_left_out(whole: Any) -> None:
 
 
 def test_ballots_that_cannot_be_had_fall_back_to_texts(negotiation: Runner) -> None:
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         if request.schema and request.schema["title"] == "BallotForm":
             return "I would rather not say."
         return mediator(request, address)
@@ -267,12 +269,12 @@ def test_ballots_that_cannot_be_had_fall_back_to_texts(negotiation: Runner) -> N
     cuisine = session_json(run, "team", "C4", "planner_payload")["slot_decision_state"]["cuisine"]
     assert cuisine["vote_summary"]["ballots"] == "missing"
     assert cuisine["vote_summary"]["selected_option"] == "barbecue"
-    assert run.table("ballots")["missing"].all()
+    assert run.read_table("ballots")["missing"].all()
 
 
 @pytest.mark.parametrize("empty", [None, []])
 def test_a_null_in_a_ballot_is_an_empty_list(negotiation: Runner, empty: Any) -> None:
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         if request.schema is None:
             return "yes"
         reply = json.loads(mediator(request, address))
@@ -281,23 +283,23 @@ def test_a_null_in_a_ballot_is_an_empty_list(negotiation: Runner, empty: Any) ->
         )
 
     run = negotiation(answering, groups=some("team"), conditions=["C4"])
-    ballots = run.table("ballots")
+    ballots = run.read_table("ballots")
     assert not ballots["missing"].any()
     assert (ballots["top_choice"] != "").all()
     assert set(ballots["hard_no"]) == {""}
 
 
 def test_a_single_option_in_place_of_a_list_counts(negotiation: Runner) -> None:
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         return mediator(request, address, hard_no="Diner")
 
     run = negotiation(answering, groups=some("team"), conditions=["C4"])
-    assert set(run.table("ballots").filter(topic="cuisine")["hard_no"]) == {"diner"}
-    assert run.table("answers")["reasks"].sum() == 0
+    assert set(run.read_table("ballots").filter(topic="cuisine")["hard_no"]) == {"diner"}
+    assert run.read_table("answers")["reasks"].sum() == 0
 
 
 def test_a_null_text_of_the_mediator_is_an_empty_one(negotiation: Runner) -> None:
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         if request.schema is None:
             return "yes"
         words = ("conflict_description", "updated_resolution_explanation", "final_revised_decision")
@@ -309,9 +311,9 @@ def test_a_null_text_of_the_mediator_is_an_empty_one(negotiation: Runner) -> Non
         )
 
     run = negotiation(answering, groups=some("pair"), conditions=["C5"])
-    assert not run.table("decisions")["parse_error"].any()
-    assert not run.table("feedback")["parse_error"].any()
-    assert run.table("answers")["reasks"].sum() == 0
+    assert not run.read_table("decisions")["parse_error"].any()
+    assert not run.read_table("feedback")["parse_error"].any()
+    assert run.read_table("answers")["reasks"].sum() == 0
 
 
 def test_a_json_answer_shows_no_options(whole: Any) -> None:
@@ -322,7 +324,7 @@ def test_a_json_answer_shows_no_options(whole: Any) -> None:
 
 
 def test_some_ballots_missing_is_said(negotiation: Runner) -> None:
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         if "/ballots/traveler_2/" in address:
             return "no"
         return mediator(request, address)
@@ -338,12 +340,12 @@ def test_some_ballots_missing_is_said(negotiation: Runner) -> None:
 
 
 def test_an_unreadable_synthesis_gives_the_minimal_structure(negotiation: Runner) -> None:
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         synthesis = request.schema and request.schema["title"].endswith("Synthesis")
         return "Let us all be friends." if synthesis else mediator(request, address)
 
     run = negotiation(answering, groups=some("team"), conditions=["C3", "C4"])
-    rows = run.table("decisions")
+    rows = run.read_table("decisions")
     assert rows["parse_error"].all()
     trail = session_json(run, "team", "C4", "decisions")["cuisine"]
     assert trail["_parse_error"] is True
@@ -352,21 +354,21 @@ def test_an_unreadable_synthesis_gives_the_minimal_structure(negotiation: Runner
     # No label was read, so nothing says that the model drifted.
     assert trail["proposed_strategy"] is trail["drifted"] is None
     assert rows["drifted"].is_null().all()
-    assert run.table("measures")["drift_rate"].is_null().all()
+    assert run.read_table("measures")["drift_rate"].is_null().all()
 
 
 def test_a_fenced_or_broken_object_is_still_read(negotiation: Runner) -> None:
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         if request.schema is None:
             return "yes"
         return f"Here you are:\n```json\n{mediator(request, address)[:-1]}\n```"
 
     run = negotiation(answering, groups=some("pair"))
-    assert not run.table("decisions")["parse_error"].any()
+    assert not run.read_table("decisions")["parse_error"].any()
 
 
 def test_lines_of_unknown_speakers_are_dropped_and_counted(negotiation: Runner) -> None:
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         odd = [{"speaker": "Uncle Bob", "text": "Me too!"}, {"speaker": "PARENT 1", "text": "Yes."}]
         return mediator(request, address, dialogue=odd)
 
@@ -379,9 +381,13 @@ def test_lines_of_unknown_speakers_are_dropped_and_counted(negotiation: Runner) 
 
 def digest(run: Any) -> str:
     tables = {
-        name: run.table(name).to_dicts() for name in run.folder.tables() if name not in ("answers",)
+        name: run.read_table(name).to_dicts()
+        for name in run.folder.table_names()
+        if name not in ("answers",)
     }
-    return json.dumps([tables, run.folder.json("comparison.json")], sort_keys=True, default=str)
+    return json.dumps(
+        [tables, run.folder.read_json("comparison.json")], sort_keys=True, default=str
+    )
 
 
 def test_decisions_do_not_depend_on_concurrency_or_latency(negotiation: Runner) -> None:
@@ -396,5 +402,5 @@ def test_decisions_do_not_depend_on_concurrency_or_latency(negotiation: Runner) 
 @pytest.mark.parametrize("conditions", [["C1"], ["C2"], ["C3"], ["C5", "C1"]])
 def test_any_set_of_conditions_runs(negotiation: Runner, conditions: list[str]) -> None:
     run = negotiation(conditions=conditions, groups=GROUPS[:1])
-    assert sorted(set(run.table("decisions")["condition"])) == sorted(conditions)
-    assert set(run.folder.json("comparison.json")["conditions"]) == set(conditions)
+    assert sorted(set(run.read_table("decisions")["condition"])) == sorted(conditions)
+    assert set(run.folder.read_json("comparison.json")["conditions"]) == set(conditions)

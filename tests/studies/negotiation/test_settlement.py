@@ -9,17 +9,17 @@ import polars as pl
 import pytest
 
 from folkmoot.conversation.answer_types import NONE_OF_THESE
-from folkmoot.models.request import Request
-from folkmoot.studies.negotiation.config import StatedMember
+from folkmoot.models.request import ModelRequest
+from folkmoot.studies.negotiation.config import MemberInput
 from folkmoot.studies.negotiation.participants import build_group
 from folkmoot.studies.negotiation.rules.operators import Portion
 from folkmoot.studies.negotiation.rules.replies import (
     FeedbackReply,
     Share,
     Vocabulary,
-    same,
-    settlement,
-    summed_up,
+    parse_settlement,
+    same_allocation,
+    summary_option,
 )
 from folkmoot.studies.negotiation.rules.strategies import Group, group_type
 from tests.shown import shown
@@ -39,7 +39,7 @@ ALL = ("traveler_1", "traveler_2", "traveler_3")
 
 def family() -> Group:
     roles = ("parent", "child", "child")
-    return build_group("g", group_type("family"), [StatedMember(role=r) for r in roles])
+    return build_group("g", group_type("family"), [MemberInput(role=r) for r in roles])
 
 
 def entry(option: str, *members: str, when: str = "") -> Share:
@@ -52,7 +52,7 @@ def new(option: str, *members: str, when: str = "") -> Share:
 
 def read(*shares: Share, dropped: tuple[str, ...] = (), topic: str = "cuisine") -> Any:
     said = FeedbackReply(decision=list(shares), dropped=list(dropped))
-    return settlement(Vocabulary(family(), topic, FOOD, days=3), said)
+    return parse_settlement(Vocabulary(family(), topic, FOOD, days=3), said)
 
 
 @pytest.mark.parametrize(
@@ -169,11 +169,11 @@ def test_house_rules_hold_together() -> None:
 
 def test_summed_up_and_same() -> None:
     apart = Portion("sushi", ALL[2:]), Portion("diner", ALL[:1]), Portion("diner", ALL[1:2])
-    assert summed_up(apart) == "diner"
+    assert summary_option(apart) == "diner"
     most = Portion("diner", ALL[:2]), Portion("sushi", ALL[2:])
-    assert summed_up(most) == "diner" and summed_up(()) is None
-    assert same(most, (Portion("sushi", ALL[2:], "Day 2"), *most[:1]))
-    assert not same(most, most[:1])
+    assert summary_option(most) == "diner" and summary_option(()) is None
+    assert same_allocation(most, (Portion("sushi", ALL[2:], "Day 2"), *most[:1]))
+    assert not same_allocation(most, most[:1])
 
 
 # Ordinary sentences that say one and the same decision, or seem to say something else.
@@ -195,7 +195,7 @@ def test_the_wording_of_a_decision_decides_nothing(negotiation: Runner, conditio
     found = []
     for words in SAME:
 
-        def answering(request: Request, address: str, words: str = words) -> str:
+        def answering(request: ModelRequest, address: str, words: str = words) -> str:
             return mediator(
                 request,
                 address,
@@ -206,8 +206,8 @@ def test_the_wording_of_a_decision_decides_nothing(negotiation: Runner, conditio
 
         run = negotiation(answering, groups=some("strange"), conditions=[condition])
         trail = session_json(run, "strange", condition, "decisions")["cuisine"]
-        measures = run.table("measures").drop("words_per_decision").to_dicts()
-        satisfaction = run.table("satisfaction").to_dicts()
+        measures = run.read_table("measures").drop("words_per_decision").to_dicts()
+        satisfaction = run.read_table("satisfaction").to_dicts()
         found.append([trail["portions"], trail["selected_option"], measures, satisfaction])
     assert all(one == found[0] for one in found)
     assert found[0][1] == "diner"
@@ -219,29 +219,29 @@ def test_what_c3_states_is_what_it_decided(negotiation: Runner) -> None:
         {"option": "diner", "members": ["Colleague 1", "Colleague 3"], "when": "Day 2"},
     ]
 
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         if "/cuisine/" in address:
             return mediator(request, address, decision=stated, dropped=["sushi"])
         return mediator(request, address, decision=[])
 
     run = negotiation(answering, groups=some("team"), conditions=["C3"])
-    rows = {r["topic"]: r for r in run.table("decisions").to_dicts()}
+    rows = {r["topic"]: r for r in run.read_table("decisions").to_dicts()}
     assert rows["cuisine"]["selected_option"] == "barbecue"
     # What is not on the table cannot be dropped.
     assert rows["cuisine"]["dropped"] == ""
-    got = run.table("portions").filter(topic="cuisine").sort("member_id")
+    got = run.read_table("portions").filter(topic="cuisine").sort("member_id")
     assert got["option"].to_list() == ["diner", "barbecue"] * 2
     # Nothing is put in the place of what was not stated.
     assert rows["event"]["selected_option"] is None
-    assert run.table("measures")["undecided_share"].to_list() == [7 / 8]
-    happy = run.table("satisfaction").filter(topic="event")
+    assert run.read_table("measures")["undecided_share"].to_list() == [7 / 8]
+    happy = run.read_table("satisfaction").filter(topic="event")
     assert happy["satisfaction"].is_null().all()
 
 
 def test_all_mediators_are_asked_for_the_decision_in_one_form(negotiation: Runner) -> None:
     asked: dict[str, Any] = {}
 
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         decides = request.schema and "decision" in request.schema["properties"]
         if request.schema and decides and "/cuisine/" in address:
             shown = {k: request.schema["properties"][k] for k in ("decision", "dropped")}
@@ -265,35 +265,35 @@ def test_what_c3_gives_against_a_firm_no_is_on_record_whoever_named_it(
     against = {**groups[0]["members"][0]["preferences"], "cuisine": "I love a diner, no karaoke."}
     members = [{"role": "partner", "preferences": against}, groups[0]["members"][1]]
 
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         karaoke = [gives_new("karaoke")]
         return mediator(
             request, address, **({"decision": karaoke} if "/cuisine/" in address else {})
         )
 
     run = negotiation(answering, groups=[{**groups[0], "members": members}], conditions=["C3"])
-    row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
+    row = run.read_table("decisions").filter(topic="cuisine").to_dicts()[0]
     assert (row["selected_option"], row["overridden"]) == ("karaoke", "karaoke: traveler_1")
 
 
 def test_a_reply_without_a_strategy_named_no_other(negotiation: Runner) -> None:
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         return mediator(request, address, resolution_strategy=None)
 
     run = negotiation(answering, groups=some("pair"), conditions=["C4"])
-    assert run.table("decisions")["drifted"].is_null().all()
-    assert run.table("measures")["drift_rate"].is_null().all()
+    assert run.read_table("decisions")["drifted"].is_null().all()
+    assert run.read_table("measures")["drift_rate"].is_null().all()
 
 
 def test_the_statement_is_compared_with_the_operator(negotiation: Runner) -> None:
     """Family spending is a hard constraint: economical. Cuisine includes both."""
 
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         stated = [{"option": "economical", "members": ["everyone"], "when": ""}]
         return mediator(request, address, decision=stated if "/spending" in address else [])
 
     run = negotiation(answering, groups=some("fam"), conditions=["C4"])
-    agrees = dict(run.table("decisions").select("topic", "statement_agrees").rows())
+    agrees = dict(run.read_table("decisions").select("topic", "statement_agrees").rows())
     assert agrees["spending_preference"] is True
     assert agrees["cuisine"] is None  # nothing stated
     lying = negotiation(groups=some("fam"), conditions=["C4"]).table("decisions")
@@ -305,7 +305,7 @@ def test_the_statement_is_compared_with_the_operator(negotiation: Runner) -> Non
 def test_each_member_confirms_in_one_word(negotiation: Runner) -> None:
     seen: list[str] = []
 
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         if "/confirm/" not in address:
             return mediator(request, address)
         if "/cuisine/" in address:
@@ -313,12 +313,12 @@ def test_each_member_confirms_in_one_word(negotiation: Runner) -> None:
         return "no" if "traveler_2" in address else "Yes."
 
     run = negotiation(answering, groups=some("pair"), conditions=["C2", "C3", "C4"])
-    words = run.table("confirmations")
+    words = run.read_table("confirmations")
     assert len(words) == 2 * 8 * 2
     said = dict(zip(words["member_id"], words["confirmed"], strict=True))
     assert said == {"traveler_1": True, "traveler_2": False}
     assert (
-        run.table("measures").drop_nulls("confirmed_share")["confirmed_share"].to_list()
+        run.read_table("measures").drop_nulls("confirmed_share")["confirmed_share"].to_list()
         == [0.5] * 2
     )
     # They see the talk and the statement, as data.
@@ -329,13 +329,13 @@ def test_each_member_confirms_in_one_word(negotiation: Runner) -> None:
 
 
 def test_a_word_that_cannot_be_read_is_missing(negotiation: Runner) -> None:
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         return "That depends." if "/confirm/" in address else mediator(request, address)
 
     run = negotiation(answering, groups=some("pair"), conditions=["C3"])
-    words = run.table("confirmations")
+    words = run.read_table("confirmations")
     assert words["confirmed"].is_null().all() and set(words["missing"]) == {"unparsed"}
-    assert run.table("measures")["confirmed_share"].is_null().all()
+    assert run.read_table("measures")["confirmed_share"].is_null().all()
 
 
 # Ways to turn the diner down aloud that the list of cues does not know.
@@ -363,7 +363,7 @@ def test_a_refusal_that_is_only_spoken_is_asked_for_and_on_record(
     left, asked = iter(ALOUD), dict[str, str]()
     topics = ("cuisine", "attraction", "travel_purpose", "event")
 
-    def answering(request: Request, address: str) -> str:
+    def answering(request: ModelRequest, address: str) -> str:
         topic = next((t for t in topics if f"/{t}/" in address), None)
         if topic is None:
             return mediator(request, address)
@@ -382,14 +382,16 @@ def test_a_refusal_that_is_only_spoken_is_asked_for_and_on_record(
         return mediator(request, address)
 
     run = negotiation(answering, groups=some("team"), conditions=[condition])
-    rows = run.table("decisions").filter(pl.col("topic").is_in(topics))
+    rows = run.read_table("decisions").filter(pl.col("topic").is_in(topics))
     assert len(rows) == 4 and all(": traveler_2" in over for over in rows["overridden"])
-    words = run.table("confirmations").filter(pl.col("topic").is_in(topics)).drop_nulls("refused")
+    words = (
+        run.read_table("confirmations").filter(pl.col("topic").is_in(topics)).drop_nulls("refused")
+    )
     assert words["member_id"].to_list() == ["traveler_2"] * 4 and words["confirmed"].all()
     trail = session_json(run, "team", condition, "decisions")["cuisine"]
     (refused,) = trail["refused"]["traveler_2"]
     assert "traveler_2" in trail["overridden"][refused]
-    over = run.table("decisions").filter(pl.col("overridden") != "").height
+    over = run.read_table("decisions").filter(pl.col("overridden") != "").height
     (finding,) = [f for f in run.findings if f.key == "mediator"]
     assert finding.says.endswith(f"firmly reject: {condition} {over} of 8.")
     assert "against a firm no: " in shown(run.folder)
@@ -400,15 +402,15 @@ def test_who_gets_several_options_refuses_one_or_all(negotiation: Runner) -> Non
     both += [gives_new("sushi", "Partner 2", when="Day 2")]
 
     def refusing(word: str) -> Any:
-        def answering(request: Request, address: str) -> str:
+        def answering(request: ModelRequest, address: str) -> str:
             if "/confirm/" in address and "traveler_2" in address:
                 return word
             return mediator(request, address, decision=both)
 
         run = negotiation(answering, groups=some("pair"), conditions=["C3"])
-        row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
+        row = run.read_table("decisions").filter(topic="cuisine").to_dicts()[0]
         (said,) = (
-            run.table("confirmations")
+            run.read_table("confirmations")
             .filter(topic="cuisine", member_id="traveler_2")
             .rows(named=True)
         )

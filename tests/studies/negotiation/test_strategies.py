@@ -14,7 +14,7 @@ from folkmoot.studies.negotiation.rules.strategies import (
     TYPE_IDS,
     read_table,
     strategy_for,
-    table,
+    strategy_table,
 )
 
 TEXT = files(rules).joinpath("strategies.csv").read_text(encoding="utf-8")
@@ -45,8 +45,8 @@ def test_each_pair_has_its_strategy(group: str) -> None:
 
 
 def test_five_by_eight_in_the_fixed_order() -> None:
-    assert list(table()) == [(g, t) for g in TYPE_IDS for t in TOPICS]
-    assert len(table()) == 40
+    assert list(strategy_table()) == [(g, t) for g in TYPE_IDS for t in TOPICS]
+    assert len(strategy_table()) == 40
     assert SLOTS[-1] == "lodging" and TOPICS[-2:] == ("room_type", "house_rule")
 
 
@@ -86,11 +86,11 @@ def test_the_canonical_id_stands_whatever_was_proposed(label: str, drifted: bool
     decision = SlotDecision("cuisine", "vote", True, "", strategy=strategy, proposed=label)
     assert decision.strategy_id == "least_misery"
     assert decision.proposed == label
-    assert decision.drifted is drifted
+    assert decision.strategy_drifted is drifted
 
 
 @pytest.mark.parametrize("conflict", [True, False])
-@pytest.mark.parametrize(("group", "topic"), list(table()))
+@pytest.mark.parametrize(("group", "topic"), list(strategy_table()))
 def test_a_group_parts_by_strategy_slot_and_conflict_alone(
     group: str, topic: str, conflict: bool
 ) -> None:

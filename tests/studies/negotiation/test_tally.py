@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.studies.negotiation.config import StatedMember
+from folkmoot.studies.negotiation.config import MemberInput
 from folkmoot.studies.negotiation.participants import build_group
-from folkmoot.studies.negotiation.rules.strategies import TOPICS, Member, group_type, topics
+from folkmoot.studies.negotiation.rules.strategies import TOPICS, Member, group_type, load_topics
 from folkmoot.studies.negotiation.rules.tally import (
     COMMITMENT,
     Ballot,
-    candidates,
-    clean,
-    count,
-    coverage,
+    candidate_options,
+    count_votes,
+    describe_coverage,
     member_scores,
     nearest_split,
-    summary,
+    normalise_entry,
+    summarise_vote,
 )
 
 FOOD = ("barbecue", "brew pub", "diner", "pub")
@@ -26,7 +26,7 @@ FOOD = ("barbecue", "brew pub", "diner", "pub")
 
 def group(size: int, kind: str = "colleagues") -> tuple[Member, ...]:
     type_ = group_type(kind)
-    people = [StatedMember(role=type_.roles[0].id) for _ in range(size)]
+    people = [MemberInput(role=type_.roles[0].id) for _ in range(size)]
     return build_group("g", type_, people).members
 
 
@@ -89,15 +89,15 @@ def test_a_ballot_never_puts_a_second_wish_above_the_first(text: str, ballot: Ba
 def test_the_top_choice_is_the_first_choice_even_where_another_scores_more() -> None:
     texts = {"traveler_1": "A diner. I love a pub.", "traveler_2": "I love a pub."}
     ballots = {"traveler_1": Ballot("traveler_1", "diner")}
-    tally = count(group(2), texts, FOOD, ballots)
-    assert tally.score("traveler_1", "pub") > tally.score("traveler_1", "diner")
-    assert tally.primary("traveler_1") == "diner"
+    tally = count_votes(group(2), texts, FOOD, ballots)
+    assert tally.score_of("traveler_1", "pub") > tally.score_of("traveler_1", "diner")
+    assert tally.first_choice("traveler_1") == "diner"
 
 
 def test_the_summary_is_the_audit_trail() -> None:
     texts = {"traveler_1": "I prefer diners", "traveler_2": "I love barbecue, no diner"}
-    tally = count(group(2), texts, ("barbecue", "diner"))
-    assert summary(tally, "least_misery", "barbecue", "collected") == {
+    tally = count_votes(group(2), texts, ("barbecue", "diner"))
+    assert summarise_vote(tally, "least_misery", "barbecue", "collected") == {
         "method": "deterministic_vote_parser",
         "strategy_id": "least_misery",
         "selected_option": "barbecue",
@@ -124,44 +124,48 @@ def test_the_summary_is_the_audit_trail() -> None:
 
 def test_coverage_names_who_is_owed_what() -> None:
     texts = {"traveler_1": "I prefer diners", "traveler_2": "I love barbecue", "traveler_3": "hm"}
-    tally = count(group(3), texts, ("barbecue", "diner"))
-    assert coverage("cuisine", tally, "diner") == {
+    tally = count_votes(group(3), texts, ("barbecue", "diner"))
+    assert describe_coverage("cuisine", tally, "diner") == {
         "slot": "cuisine",
         "minority_targets": {"traveler_2": "barbecue"},
         "commitment": COMMITMENT,
     }
-    agreed = count(group(2), dict.fromkeys(("traveler_1", "traveler_2"), "a diner"), ("diner",))
-    assert coverage("cuisine", agreed, "diner") is None
-    assert coverage("cuisine", tally, None) is None
+    agreed = count_votes(
+        group(2), dict.fromkeys(("traveler_1", "traveler_2"), "a diner"), ("diner",)
+    )
+    assert describe_coverage("cuisine", agreed, "diner") is None
+    assert describe_coverage("cuisine", tally, None) is None
     # Who gets the own wish on another day is promised no more.
-    assert coverage("cuisine", tally, "diner", {"traveler_2": {"diner", "barbecue"}}) is None
+    assert (
+        describe_coverage("cuisine", tally, "diner", {"traveler_2": {"diner", "barbecue"}}) is None
+    )
 
 
 def test_candidates_are_what_was_named_in_one_spelling() -> None:
     texts = {"a": "I love Diners, no brew-pub", "b": "I want ramen from a counter", "c": "Hm."}
-    assert candidates(FOOD, texts) == ("brew pub", "diner", "ramen")
+    assert candidate_options(FOOD, texts) == ("brew pub", "diner", "ramen")
     ballots = {"a": Ballot("a", "DINER", ("tapas bar", ""), ("haggis",))}
-    assert candidates(FOOD, {}, ballots) == ("diner", "tapas bar")
-    assert candidates(FOOD, {}) == ()
+    assert candidate_options(FOOD, {}, ballots) == ("diner", "tapas bar")
+    assert candidate_options(FOOD, {}) == ()
 
 
 def test_what_is_turned_down_is_no_wish_of_ones_own() -> None:
-    assert candidates(FOOD, {"a": "I don't want ramen"}) == ()
+    assert candidate_options(FOOD, {"a": "I don't want ramen"}) == ()
 
 
 def test_a_wish_of_ones_own_counts_beside_a_usual_option_turned_down() -> None:
-    assert candidates(FOOD, {"a": "I love ramen, no diner"}) == ("diner", "ramen")
-    assert candidates(FOOD, {"a": "I don't want a diner"}) == ("diner",)
+    assert candidate_options(FOOD, {"a": "I love ramen, no diner"}) == ("diner", "ramen")
+    assert candidate_options(FOOD, {"a": "I don't want a diner"}) == ("diner",)
 
 
 def test_a_bare_phrase_is_a_wish() -> None:
-    assert candidates(FOOD, {"a": "ramen", "b": "Tapas, please.", "c": "The diner."}) == (
+    assert candidate_options(FOOD, {"a": "ramen", "b": "Tapas, please.", "c": "The diner."}) == (
         *("diner", "ramen"),
         "tapas",
     )
-    assert candidates(FOOD, {"a": "I want noodles"}) == ("noodles",)
-    assert candidates(FOOD, {"a": "Hm.", "b": "no preference", "c": "Not ramen"}) == ()
-    assert candidates(FOOD, {"a": "I leave that to all the rest of you"}) == ()
+    assert candidate_options(FOOD, {"a": "I want noodles"}) == ("noodles",)
+    assert candidate_options(FOOD, {"a": "Hm.", "b": "no preference", "c": "Not ramen"}) == ()
+    assert candidate_options(FOOD, {"a": "I leave that to all the rest of you"}) == ()
 
 
 @pytest.mark.parametrize(
@@ -180,19 +184,19 @@ def test_a_bare_phrase_is_a_wish() -> None:
     ],
 )
 def test_a_wish_is_for_what_one_would_do_something_with(text: str, wishes: tuple[str, ...]) -> None:
-    assert candidates(FOOD, {"a": text}) == wishes
+    assert candidate_options(FOOD, {"a": text}) == wishes
 
 
 @given(st.dictionaries(st.sampled_from("abcd"), st.text(max_size=60)), st.randoms())
 def test_candidates_do_not_depend_on_order(texts: dict[str, str], random: object) -> None:
     items = list(texts.items())
     random.shuffle(items)  # type: ignore[attr-defined]
-    assert candidates(FOOD, dict(items)) == candidates(FOOD, texts)
+    assert candidate_options(FOOD, dict(items)) == candidate_options(FOOD, texts)
 
 
 @given(st.text(max_size=80))
 def test_cleaning_is_done_once(entry: str) -> None:
-    assert clean(clean(entry)) == clean(entry)
+    assert normalise_entry(normalise_entry(entry)) == normalise_entry(entry)
 
 
 def test_the_split_is_nearest_with_a_stable_tie_break() -> None:
@@ -203,7 +207,7 @@ def test_the_split_is_nearest_with_a_stable_tie_break() -> None:
         "traveler_4": "whatever",
         "traveler_5": "I love a diner",
     }
-    group_a, group_b = nearest_split(count(group(5), texts, ("barbecue", "diner")))
+    group_a, group_b = nearest_split(count_votes(group(5), texts, ("barbecue", "diner")))
     assert group_a.anchor == "diner"
     # Even place among all members by id (0-based): A; odd: B.
     assert group_a.members == ("traveler_1", "traveler_3", "traveler_5")
@@ -211,7 +215,7 @@ def test_the_split_is_nearest_with_a_stable_tie_break() -> None:
 
 
 def test_numbers_in_ids_sort_as_numbers() -> None:
-    tally = count(group(12), {}, ("diner", "pub"))
+    tally = count_votes(group(12), {}, ("diner", "pub"))
     assert [v.id for v in tally.voters] == [f"traveler_{n}" for n in range(1, 13)]
 
 
@@ -227,7 +231,7 @@ def test_both_groups_are_never_empty_and_nobody_is_lost(
     said: list[str], options: list[str]
 ) -> None:
     texts = {f"traveler_{n}": text for n, text in enumerate(said, start=1)}
-    group_a, group_b = nearest_split(count(group(len(said)), texts, options))
+    group_a, group_b = nearest_split(count_votes(group(len(said)), texts, options))
     assert group_a.members and group_b.members
     assert sorted(group_a.members + group_b.members) == sorted(texts)
     assert group_a.anchor != group_b.anchor
@@ -239,12 +243,12 @@ def test_who_gives_up_least_is_moved() -> None:
         "traveler_2": "a diner or a pub",
         "traveler_3": "I love a diner, no pub",
     }
-    _, group_b = nearest_split(count(group(3), texts, ("diner", "pub")))
+    _, group_b = nearest_split(count_votes(group(3), texts, ("diner", "pub")))
     assert group_b.members == ("traveler_2",)
 
 
 def test_the_topics_are_in_order_and_their_options_distinct() -> None:
-    found = topics()
+    found = load_topics()
     assert tuple(t.id for t in found) == TOPICS
-    own = topics({"cuisine": ("ramen",)})
+    own = load_topics({"cuisine": ("ramen",)})
     assert own[3].options == ("ramen",) and own[4] == found[4]

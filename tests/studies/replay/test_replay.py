@@ -13,8 +13,8 @@ import folkmoot
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.errors import InputError
 from folkmoot.measures.replayed import adjusted_changes, fidelity, fit_of_changes
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.people.sources.experiment import read_experiment
 from folkmoot.storage.findings import Finding
 from folkmoot.studies.replay.writing import files_of_replay
@@ -59,7 +59,7 @@ def write_study(folder: Path, table: Path) -> Path:
     return folder / "replay.yaml"
 
 
-def moved(request: Request, _address: str) -> str:
+def moved(request: ModelRequest, _address: str) -> str:
     """A model that takes the first answer and moves by half of what the text says."""
     prompt = request.messages[-1].content
     before = float(prompt.partition("You answered ")[2].partition(".\n")[0])
@@ -74,7 +74,7 @@ def rows_of(findings: folkmoot.Run, key: str) -> list[dict[str, object]]:
 
 def test_the_same_people_texts_and_arms_are_asked(tmp_path: Path) -> None:
     study = write_study(tmp_path / "study", write_table(tmp_path / "people.csv"))
-    model = Scripted(moved, keep=True)
+    model = ScriptedProvider(moved, keep_requests=True)
     run = folkmoot.run(study, out=tmp_path / "run", provider=model, trust=True)
     assert model.calls == 60
     table = run.table("replayed")
@@ -87,7 +87,7 @@ def test_the_same_people_texts_and_arms_are_asked(tmp_path: Path) -> None:
         assert f"{20 + int(row['person'][1:])}-year-old" in text
     provenance = run.table("provenance")
     assert not provenance.filter(kind="unattributed").height
-    assert verify_run(run.folder, run.study).consistent
+    assert verify_run(run.folder, run.study).is_consistent
 
     arms = {row["arm"]: row for row in rows_of(run, "replay")}
     read = arms["read"]
@@ -106,7 +106,7 @@ def test_answers_that_are_asked_for_are_not_those_of_the_table(tmp_path: Path) -
     text = study.read_text("utf-8").replace("first_answer: given", "first_answer: asked")
     study.write_text(text, "utf-8")
     run = folkmoot.run(
-        study, out=tmp_path / "run", limit=8, provider=Scripted(lambda *_: "70"), trust=True
+        study, out=tmp_path / "run", limit=8, provider=ScriptedProvider(lambda *_: "70"), trust=True
     )
     table = run.table("replayed")
     assert table.height == 8 and set(table["before"]) == {70.0} == set(table["after"])
@@ -118,7 +118,7 @@ def test_few_people_correct_the_simulation(tmp_path: Path) -> None:
         tmp_path / "people.csv", after=lambda n: str(35 + n % 7) if n < 48 else "NA"
     )
     study = write_study(tmp_path / "study", table)
-    run = folkmoot.run(study, out=tmp_path / "run", provider=Scripted(moved), trust=True)
+    run = folkmoot.run(study, out=tmp_path / "run", provider=ScriptedProvider(moved), trust=True)
     rows = rows_of(run, "replay_rectified")
     assert [row["people"] for row in rows] == [24, 24]
     assert [row["simulated_others"] for row in rows] == [6, 6]

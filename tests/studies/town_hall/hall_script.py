@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot import Run, run
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.town_hall import STUDY
 
 PROFILE = """\
@@ -38,7 +38,7 @@ You live alone on the ground floor.
 
 # Who is asked what, from the address of a call.
 Key = tuple[str, str, int | None]  # stage, resident (or role), round
-Answer = Callable[[Key, Request], Any]
+Answer = Callable[[Key, ModelRequest], Any]
 _ADDRESS = re.compile(r"[^/]+/(?P<stage>[a-z]+)(?P<round>\d+)?/(?P<rest>.*)")
 
 
@@ -58,7 +58,7 @@ def where(address: str) -> Key:
     return part, part, round_no  # moderator, session
 
 
-def plain(key: Key, request: Request) -> Any:
+def plain(key: Key, request: ModelRequest) -> Any:
     """A valid answer for each stage, without reactions to anybody."""
     stage, who, round_no = key
     if stage == "think":
@@ -107,14 +107,14 @@ def reflection(before: str, after: str, change: str, **more: Any) -> dict[str, A
     }
 
 
-def scripted(answer: Answer = plain, *, keep: bool = False) -> Scripted:
+def scripted(answer: Answer = plain, *, keep: bool = False) -> ScriptedProvider:
     """A scripted model; `answer` gives a text as it stands or anything that becomes JSON."""
 
-    def reply(request: Request, address: str) -> str:
+    def reply(request: ModelRequest, address: str) -> str:
         said = answer(where(address), request)
         return said if isinstance(said, str) else json.dumps(said)
 
-    return Scripted(reply, keep=keep)
+    return ScriptedProvider(reply, keep_requests=keep)
 
 
 def small_hall(folder: Path, *, general: int = 3, vulnerable: int = 2) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def small_hall(folder: Path, *, general: int = 3, vulnerable: int = 2) -> dict[s
     }
 
 
-def hold(folder: Path, settings: Mapping[str, Any], model: Scripted) -> Run:
+def hold(folder: Path, settings: Mapping[str, Any], model: ScriptedProvider) -> Run:
     """Run a hall into `folder/run`."""
     return run(STUDY, settings, provider=model, out=folder / "run")
 
@@ -143,14 +143,14 @@ def hold(folder: Path, settings: Mapping[str, Any], model: Scripted) -> Run:
 def together(answer: Answer = plain) -> Answer:
     """The same answers from one shared session: each resident's in their own entry."""
 
-    def reply(key: Key, request: Request) -> Any:
+    def reply(key: Key, request: ModelRequest) -> Any:
         stage, _, round_no = key
         wanted = (request.schema or {})["properties"]
         if stage in ("plan", "consensus", "moderator"):
             return answer(key, request)
         if stage != "session":
             ballot = re.findall(r"^(V\d+):", request.messages[-1].content, re.M)
-            fake = Request(
+            fake = ModelRequest(
                 request.model, request.messages, schema={"properties": dict.fromkeys(ballot)}
             )
             return {who: answer((stage, who, None), fake) for who in wanted}
@@ -171,7 +171,7 @@ def _ids(wanted: Mapping[str, Any], which: int) -> list[str]:
     return list(wanted[("turns", "reflections")[which]]["properties"])
 
 
-def _part(answer: Answer, who: str, round_no: int | None, request: Request, back: bool) -> Any:
+def _part(answer: Answer, who: str, round_no: int | None, request: ModelRequest, back: bool) -> Any:
     if back:
         return answer(("reflect", who, round_no), request)
     return {

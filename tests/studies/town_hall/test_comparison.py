@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import t
 
 from folkmoot.studies.town_hall.config import BUILT_IN
-from folkmoot.studies.town_hall.measures import Json, compare
+from folkmoot.studies.town_hall.measures import Json, compare_all_levels
 from folkmoot.studies.town_hall.tables import FIGURES
 
 SCORES = {  # set → level → (vulnerable, general)
@@ -35,7 +35,7 @@ def table(results: list[Discussion]) -> pl.DataFrame:
 def compared() -> Json:
     levels = [BUILT_IN[name] for name in ("2-1", "2-2", "3")]
     results = [result(s, name, *both) for s, row in SCORES.items() for name, both in row.items()]
-    return compare(levels, table(results))
+    return compare_all_levels(levels, table(results))
 
 
 FIGURE = "weighted_inclusivity_score"
@@ -59,7 +59,9 @@ def test_differences_are_within_sets_with_t_over_sets(compared: Json) -> None:
         for n, to in enumerate(moved, 1)
         for level, value in (("2-1", 1.0), ("3", 1.0 + to))
     ]
-    (step,) = compare([BUILT_IN["2-1"], BUILT_IN["3"]], table(results))["main"]["differences"]
+    (step,) = compare_all_levels([BUILT_IN["2-1"], BUILT_IN["3"]], table(results))["main"][
+        "differences"
+    ]
     found, error = step["figures"][FIGURE]["vulnerable"], (0.085 / 5) ** 0.5
     assert found["estimate"] == pytest.approx(0.5) and found["sets"] == 5
     assert found["low"] == pytest.approx(0.5 - t.ppf(0.975, 4) * error)
@@ -90,7 +92,7 @@ def test_a_figure_that_a_set_does_not_have_is_left_out_of_pairs() -> None:
         result(2, "2-1", None, 1.0),
         result(2, "3", 4.0, 1.0),
     ]
-    found = compare(levels, table(results))["main"]
+    found = compare_all_levels(levels, table(results))["main"]
     difference = found["differences"][0]["figures"][FIGURE]["vulnerable"]
     assert (difference["estimate"], difference["sets"]) == (1.0, 1)
     assert difference["low"] is None and difference["p"] is None

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from folkmoot import Run
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.town_hall.config import TownHallConfig, level_problems, levels_of
-from folkmoot.studies.town_hall.findings import findings
+from folkmoot.studies.town_hall.findings import compute_findings
 from folkmoot.studies.town_hall.participants import STORIES, load_profiles
 
 from .hall_script import hold, scripted, small_hall
@@ -29,7 +29,7 @@ CONTROLS = {
 
 
 @pytest.fixture(scope="module")
-def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Scripted]:
+def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, ScriptedProvider]:
     folder = tmp_path_factory.mktemp("controls")
     settings = small_hall(folder, general=10, vulnerable=4) | {
         "levels": [4, *CONTROLS],
@@ -41,7 +41,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Scripted]:
     return hold(folder, settings, model), model
 
 
-def people(held: tuple[Run, Scripted], level: str, number: int = 1) -> dict[str, str]:
+def people(held: tuple[Run, ScriptedProvider], level: str, number: int = 1) -> dict[str, str]:
     """Resident → system prompt."""
     there = f"set{number:02d}_lv{level}/before/"
     return {
@@ -51,13 +51,15 @@ def people(held: tuple[Run, Scripted], level: str, number: int = 1) -> dict[str,
     }
 
 
-def chair(held: tuple[Run, Scripted], level: str) -> str:
+def chair(held: tuple[Run, ScriptedProvider], level: str) -> str:
     return next(
         r.messages[0].content for a, r in held[1].seen if a.startswith(f"set01_lv{level}/round1/mo")
     )
 
 
-def test_without_the_vulnerable_others_sit_in_their_seats(held: tuple[Run, Scripted]) -> None:
+def test_without_the_vulnerable_others_sit_in_their_seats(
+    held: tuple[Run, ScriptedProvider],
+) -> None:
     main, bare = people(held, "4"), people(held, "bare")
     general = [f"A{i:02d}" for i in range(1, 11)]
     assert list(main) == [*general, "A11", "A12", "A13", "A14"]
@@ -66,8 +68,8 @@ def test_without_the_vulnerable_others_sit_in_their_seats(held: tuple[Run, Scrip
     assert not any("ground floor" in text for text in bare.values())
     rows = held[0].table("rounds").filter(level="bare")
     assert not rows["is_vulnerable"].any()
-    orders = held[0].folder.json("set01_lvbare/discussion_log.json")["rounds"]
-    again = held[0].folder.json("set01_lv4/discussion_log.json")["rounds"]
+    orders = held[0].folder.read_json("set01_lvbare/discussion_log.json")["rounds"]
+    again = held[0].folder.read_json("set01_lv4/discussion_log.json")["rounds"]
     for a, b in zip(orders, again, strict=True):  # the same seats in the same order
         stand_in = dict(zip(["A11", "A12", "A13", "A14"], list(bare)[10:], strict=True))
         assert a["speaking_order"] == [stand_in.get(i, i) for i in b["speaking_order"]]
@@ -78,7 +80,7 @@ def test_without_the_vulnerable_others_sit_in_their_seats(held: tuple[Run, Scrip
     assert found["vulnerable_weighted_inclusivity_score"].null_count() == 2
 
 
-def test_a_moderator_without_the_list_is_told_of_nobody(held: tuple[Run, Scripted]) -> None:
+def test_a_moderator_without_the_list_is_told_of_nobody(held: tuple[Run, ScriptedProvider]) -> None:
     assert people(held, "unlisted") == people(held, "4")
     assert "A11 (" in chair(held, "4") and "list" in chair(held, "4")
     assert "A11 (" not in chair(held, "unlisted") and "list" not in chair(held, "unlisted")
@@ -86,7 +88,7 @@ def test_a_moderator_without_the_list_is_told_of_nobody(held: tuple[Run, Scripte
 
 
 def test_shuffled_labels_change_the_list_and_the_count_and_no_person(
-    held: tuple[Run, Scripted],
+    held: tuple[Run, ScriptedProvider],
 ) -> None:
     assert people(held, "placebo") == people(held, "4")
     listed = re.findall(r"(A\d+) \(\w+\) is the profile", chair(held, "placebo"))
@@ -102,12 +104,12 @@ def test_shuffled_labels_change_the_list_and_the_count_and_no_person(
         for n in (1, 2)
     }  # fmt: skip
     assert len(drawn) == 2 and drawn != {("A11", "A12", "A13", "A14")}
-    says = next(f.says for f in findings(held[0].folder) if f.key == "inclusion")
+    says = next(f.says for f in compute_findings(held[0].folder) if f.key == "inclusion")
     assert "At level placebo those drawn as vulnerable by lot scored" in says
     assert "a placebo gap of" in says and "At level bare no vulnerable residents" in says
 
 
-def test_life_stories_of_all_are_of_one_length(held: tuple[Run, Scripted]) -> None:
+def test_life_stories_of_all_are_of_one_length(held: tuple[Run, ScriptedProvider]) -> None:
     main, told, untold = (people(held, level) for level in ("4", "stories", "untold"))
     own = 7  # You live alone on the ground floor.
     for who in main:
@@ -164,7 +166,7 @@ def config(**settings: Any) -> TownHallConfig:
 def test_a_level_may_be_like_another() -> None:
     settings = {**CONTROLS, "5": {"like": "placebo", "think": False}}
     (found,) = levels_of(config(levels=["5"], level_settings=settings))
-    assert found.moderated and len(found.models) == 5 and not found.think
+    assert found.is_moderated and len(found.models) == 5 and not found.think
     assert found.labels == "shuffled" and found.part == "main"
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from folkmoot import Run
-from folkmoot.models.request import Request
+from folkmoot.models.request import ModelRequest
 
 from .hall_script import Key, hold, plain, reflection, scripted, small_hall
 
@@ -52,7 +52,7 @@ BEFORE = {"A01": 6, "A02": 5, "A03": 4, "A04": 2, "A05": 3}
 AFTER = {"A01": 7, "A02": 5, "A03": 3, "A04": 6, "A05": 3}
 
 
-def answer(key: Key, request: Request) -> Any:
+def answer(key: Key, request: ModelRequest) -> Any:
     stage, who, number = key
     said = plain(key, request)
     if stage == "think" and number and number > 1:
@@ -112,7 +112,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture(scope="module")
 def summary(held: Run) -> dict[str, Any]:
-    return dict(held.folder.json("set01_lv2-1/metrics_summary.json"))
+    return dict(held.folder.read_json("set01_lv2-1/metrics_summary.json"))
 
 
 def test_spectrum_and_scores_of_the_vulnerable(summary: dict[str, Any]) -> None:
@@ -210,12 +210,12 @@ def test_satisfaction(summary: dict[str, Any], held: Run) -> None:
     assert summary["vulnerable"]["satisfaction_delta"] == 2
     assert summary["general"]["satisfaction_delta"] == 0
     assert summary["gap"]["satisfaction_delta"] == 2
-    rows = held.folder.json("set01_lv2-1/satisfaction.json")["agents"]
+    rows = held.folder.read_json("set01_lv2-1/satisfaction.json")["agents"]
     assert [r["satisfaction_delta"] for r in rows] == [1, 0, -1, 4, 0]
 
 
 def test_tracking_has_the_fields_of_the_source(held: Run) -> None:
-    rows = held.folder.json("set01_lv2-1/vulnerable_tracking.json")["vulnerable"]
+    rows = held.folder.read_json("set01_lv2-1/vulnerable_tracking.json")["vulnerable"]
     found = {(r["agent_id"], r["round"]): r for r in rows}
     assert set(found) == {(a, r) for a in ("A04", "A05") for r in (1, 2, 3)}
     second = found["A04", 2]
@@ -258,7 +258,7 @@ def test_partial_agreement_is_what_the_file_says(tmp_path: Path) -> None:
         "repeated_reaction": "lowest",
     }
     held = hold(tmp_path, settings, scripted(answer))
-    found = held.folder.json("set01_lv2-1/metrics_summary.json")["general"]
+    found = held.folder.read_json("set01_lv2-1/metrics_summary.json")["general"]
     # A04 → A01 is now a question (2), and of A05's two the lower counts (2): 2 + 2 + 1.
     assert found["weighted_inclusivity_score"] == pytest.approx(5 / 24)
     assert found["reaction_spectrum"]["question"] == 2

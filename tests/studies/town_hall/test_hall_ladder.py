@@ -11,13 +11,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from folkmoot.conversation.answer_types import Parsed
-from folkmoot.kit.exposure import differences
-from folkmoot.models.request import Request
+from folkmoot.conversation.answer_types import ParsedAnswer
+from folkmoot.kit.exposure import describe_deviations
+from folkmoot.models.request import ModelRequest
 from folkmoot.studies.town_hall import STUDY
 from folkmoot.studies.town_hall.answers.options import STANCES
-from folkmoot.studies.town_hall.answers.repairs import Asked
-from folkmoot.studies.town_hall.answers.turns import speaking, turn
+from folkmoot.studies.town_hall.answers.repairs import AskContext
+from folkmoot.studies.town_hall.answers.turns import speaking_answer_type, turn
 from tests.shown import shown
 
 from .hall_script import Key, hold, plain, scripted, small_hall, together, where
@@ -27,7 +27,7 @@ def spoilt(stage: str, who: str, spoil: Any) -> Any:
     """The plain hall, with one answer spoilt; `spoil` gets the answer and which try it is."""
     tries: dict[Key, int] = {}
 
-    def answer(key: Key, request: Request) -> Any:
+    def answer(key: Key, request: ModelRequest) -> Any:
         said = plain(key, request)
         if key[:2] != (stage, who):
             return said
@@ -39,7 +39,7 @@ def spoilt(stage: str, who: str, spoil: Any) -> Any:
 
 def quality_of(folder: Path, answer: Any) -> tuple[Any, Any]:
     held = hold(folder, small_hall(folder), scripted(answer, keep=True))
-    return held, held.folder.json("set01_lv2-1/metrics_summary.json")["quality"]
+    return held, held.folder.read_json("set01_lv2-1/metrics_summary.json")["quality"]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_reask_quotes_the_error_and_mends(tmp_path: Path) -> None:
 
     model = scripted(spoilt("speak", "A02", first_only), keep=True)
     held = hold(tmp_path, small_hall(tmp_path), model)
-    quality = held.folder.json("set01_lv2-1/metrics_summary.json")["quality"]
+    quality = held.folder.read_json("set01_lv2-1/metrics_summary.json")["quality"]
     assert quality["reasks"] == 3 and quality["parse_steps"]["minimal"] == 0
     again = [r.messages[-1].content for a, r in model.seen if a.endswith(".r1")]
     assert len(again) == 3 and all("full_statement: Field required" in text for text in again)
@@ -81,7 +81,7 @@ def test_after_two_reasks_the_minimal_structure_stands(tmp_path: Path) -> None:
     assert quality["reasks"] == 2 * 3
     assert quality["parse_steps"]["minimal"] == 3 and quality["minimal_structures"] == 3
     assert quality["statements_unread"] == 3 and quality["silent_turns"] == 0
-    turns = held.folder.json("set01_lv2-1/discussion_log.json")["rounds"][0]["turns"]
+    turns = held.folder.read_json("set01_lv2-1/discussion_log.json")["rounds"][0]["turns"]
     said = next(t["speaking"] for t in turns if t["agent_id"] == "A02")
     assert said == {
         "references": [],
@@ -122,7 +122,7 @@ def test_bad_references_are_dropped_and_counted(tmp_path: Path) -> None:
     held, quality = quality_of(tmp_path, spoilt("speak", "A02", wild))
     assert quality["dropped"] == {"self_reference": 2, "unknown_id": 2, "unknown_value": 2}
     assert quality["repaired"] == {"spelling": 4}
-    counted = held.folder.json("set01_lv2-1/metrics_summary.json")
+    counted = held.folder.read_json("set01_lv2-1/metrics_summary.json")
     # To refer in a way that nobody knows is still to refer, of an unknown level and not ignored.
     assert counted["general"]["interaction_count"] == 4
     assert counted["vulnerable"]["interaction_count"] == 0
@@ -142,7 +142,7 @@ def test_a_round_without_anything_said_before_has_no_references(tmp_path: Path) 
 
     held, quality = quality_of(tmp_path, spoilt("speak", "A02", eager))
     assert quality["dropped"] == {"nothing_said_yet": 1}
-    found = held.folder.json("set01_lv2-1/metrics_summary.json")
+    found = held.folder.read_json("set01_lv2-1/metrics_summary.json")
     assert found["general"]["interaction_count"] == 2
 
 
@@ -151,33 +151,33 @@ def test_a_planner_that_cannot_be_read_leaves_the_measures_unknown(tmp_path: Pat
     held = hold(
         tmp_path / "b", small_hall(tmp_path), scripted(spoilt("plan", "plan", lambda *_: ""))
     )
-    found = held.folder.json("set01_lv2-1/metrics_summary.json")
+    found = held.folder.read_json("set01_lv2-1/metrics_summary.json")
     assert quality["ballot_empty"] is True
     assert found["vulnerable"]["items_originated_per_resident"] is None
     assert found["final_consensus"]["vulnerable_opinion_reflection_rate"] is None
 
 
 def test_unread_ballots_and_scores_are_missing_and_not_guessed(tmp_path: Path) -> None:
-    def answer(key: Key, request: Request) -> Any:
+    def answer(key: Key, request: ModelRequest) -> Any:
         if key[1] == "A05" and key[0] in ("vote", "after"):
             return '{"satisfaction": 11, "V1": {"vote": "perhaps"}}'
         return plain(key, request)
 
     held, quality = quality_of(tmp_path, answer)
     assert quality["votes_uncast"] == 1 and quality["satisfaction_unread"] == 1
-    outcome = held.folder.json("set01_lv2-1/voting_results.json")["items"][0]
+    outcome = held.folder.read_json("set01_lv2-1/voting_results.json")["items"][0]
     assert (outcome["yes"], outcome["no"], outcome["uncast"]) == (4, 0, 1)
-    ballots = held.folder.json("set01_lv2-1/voting_results.json")["ballots"]
+    ballots = held.folder.read_json("set01_lv2-1/voting_results.json")["ballots"]
     assert [b["agent_id"] for b in ballots if b.get("_parse_error")] == ["A05"]
     assert ballots[-1]["votes"][0]["missing"] == "unparsed"
-    row = held.folder.json("set01_lv2-1/satisfaction.json")["agents"][-1]
+    row = held.folder.read_json("set01_lv2-1/satisfaction.json")["agents"][-1]
     assert row["post_satisfaction"] is None and row["satisfaction_delta"] is None
 
 
 def test_a_refusal_is_an_outcome(tmp_path: Path) -> None:
     from folkmoot.errors import RefusedError
 
-    def answer(key: Key, request: Request) -> Any:
+    def answer(key: Key, request: ModelRequest) -> Any:
         if key == ("speak", "A03", 2):
             raise RefusedError("blocked", reason="filtered")
         return plain(key, request)
@@ -211,7 +211,7 @@ def test_every_prompt_that_wants_json_takes_its_keys_from_the_answer() -> None:
 def echoing(field: str, stage: str) -> Any:
     """The plain hall, in which A02 gives the prompt's sentence back for one field of a stage."""
 
-    def answer(key: Key, request: Request) -> Any:
+    def answer(key: Key, request: ModelRequest) -> Any:
         said = plain(key, request)
         meant = dict(SAID.findall(request.messages[-1].content))
         if key[:2] != (stage, "A02"):
@@ -240,18 +240,18 @@ def test_a_sentence_of_the_template_costs_its_field_and_nothing_else(
     assert not any(".r1" in address for address, _ in model.seen)
     folder = f"set01_lv{level}"
     if stage == "reflect":
-        rounds = held.folder.json(f"{folder}/reflection_log.json")["rounds"]
+        rounds = held.folder.read_json(f"{folder}/reflection_log.json")["rounds"]
         said = {r["agent_id"]: r for r in rounds[0]["reflections"]}
     else:
         part = "thinking" if stage == "think" else "speaking"
-        turns = held.folder.json(f"{folder}/discussion_log.json")["rounds"][1]["turns"]
+        turns = held.folder.read_json(f"{folder}/discussion_log.json")["rounds"][1]["turns"]
         said = {t["agent_id"]: t[part] for t in turns}
     echo = said.pop("A02")
     assert echo[field] is empty and echo["_missing"] == {field: "template_sentence"}
     kept = {k: v for k, v in echo.items() if k not in (field, "_missing", "agent_id")}
     assert kept == {k: v for k, v in said["A03"].items() if k in kept} or stage == "speak"
     assert all("_missing" not in own and "_parse_error" not in own for own in said.values())
-    quality = held.folder.json(f"{folder}/metrics_summary.json")["quality"]
+    quality = held.folder.read_json(f"{folder}/metrics_summary.json")["quality"]
     assert quality["dropped"] == {"template_sentence": 2 if stage == "reflect" else 3}
     assert quality["minimal_structures"] == 0
     # A statement that is not known is no silence; whoever made it can still react.
@@ -275,16 +275,16 @@ def test_a_vote_that_repeats_the_template_is_missing_and_the_ballot_counts(
 
 
 def test_a_reference_of_ones_own_is_kept_beside_one_that_repeats_the_template() -> None:
-    echo = str(speaking(Asked(("A01", "A02"), "A01", round=2)).describe_format())
+    echo = str(speaking_answer_type(AskContext(("A01", "A02"), "A01", round=2)).describe_format())
     echo = re.findall(r"interaction_type: (.+)", echo)[0]
     references = [
         {"target_agent": "A03", "content": "x", "interaction_type": kind}
         for kind in ("agree", echo)
     ]
     said = {"references": references, "new_points": [], "questions": [], "full_statement": "x"}
-    asked = Asked(("A01", "A02", "A03"), "A01")
-    read = speaking(asked).parse(json.dumps(said))
-    assert isinstance(read, Parsed)
+    asked = AskContext(("A01", "A02", "A03"), "A01")
+    read = speaking_answer_type(asked).parse_reply(json.dumps(said))
+    assert isinstance(read, ParsedAnswer)
     assert [r.interaction_type for r in read.value.references] == ["agree", None]
 
 
@@ -327,7 +327,7 @@ def test_no_schema_that_is_sent_forces_a_stance_a_vote_or_a_rating(
                      "current_stance", "change_type", "satisfaction"}  # fmt: skip
 
 
-def declining(key: Key, request: Request) -> Any:
+def declining(key: Key, request: ModelRequest) -> Any:
     """A02 takes a way out in every closed field."""
     said = plain(key, request)
     stage, who, number = key
@@ -378,16 +378,16 @@ def test_ways_out_are_recorded_and_counted_apart_and_never_as_an_option(
     satisfied = held.table("satisfaction").filter(agent_id="A02").row(0, named=True)
     assert satisfied["pre_satisfaction"] is satisfied["post_satisfaction"] is None
     assert (satisfied["pre_missing"], satisfied["post_missing"]) == ("cannot_say", "declined")
-    turns = held.folder.json(f"{folder}/discussion_log.json")["rounds"][1]["turns"]
+    turns = held.folder.read_json(f"{folder}/discussion_log.json")["rounds"][1]["turns"]
     thought = next(t["thinking"] for t in turns if t["agent_id"] == "A02")
     assert thought["overall_stance"] is None
     assert thought["_missing"] == {"overall_stance": "none_of_these"}
-    quality = held.folder.json(f"{folder}/metrics_summary.json")["quality"]
+    quality = held.folder.read_json(f"{folder}/metrics_summary.json")["quality"]
     # Stances: 3 in THINK (none of these), 2 in REFLECT; feelings and agreements of 2 rounds;
     # 2 references; 1 vote; 2 surveys.
     assert quality["ways_out"] == {"none_of_these": 5, "declined": 2 + 2 + 1 + 1, "cannot_say": 3}
     assert quality["votes_uncast"] == quality["satisfaction_unread"] == 0
-    ballots = held.folder.json(f"{folder}/voting_results.json")["ballots"]
+    ballots = held.folder.read_json(f"{folder}/voting_results.json")["ballots"]
     own = next(b["votes"][0] for b in ballots if b["agent_id"] == "A02")
     assert own["vote"] is None and own["missing"] == "declined"
     assert "declined" in shown(held.folder, f"{folder}/A02")
@@ -397,7 +397,7 @@ def test_ways_out_are_recorded_and_counted_apart_and_never_as_an_option(
 def test_who_declines_a_whole_answer_is_not_asked_again_and_not_called_unread(
     tmp_path: Path, level: str
 ) -> None:
-    def refusing(key: Key, request: Request) -> Any:
+    def refusing(key: Key, request: ModelRequest) -> Any:
         return {"declined": True} if key[1] == "A02" else plain(key, request)
 
     model = scripted(together(refusing) if level == "1" else refusing, keep=True)
@@ -405,11 +405,11 @@ def test_who_declines_a_whole_answer_is_not_asked_again_and_not_called_unread(
     assert not any(".r1" in address or "ask1" in address for address, _ in model.seen) or (
         level == "2-1" and not any(".r1" in address for address, _ in model.seen)
     )
-    quality = held.folder.json(f"set01_lv{level}/metrics_summary.json")["quality"]
+    quality = held.folder.read_json(f"set01_lv{level}/metrics_summary.json")["quality"]
     assert quality["minimal_structures"] == quality["statements_unread"] == 0
     assert quality["thoughts_declined"] == quality["statements_declined"] == 3
     assert quality["reflections_declined"] == 2 and quality["silent_turns"] == 0
-    turns = held.folder.json(f"set01_lv{level}/discussion_log.json")["rounds"][0]["turns"]
+    turns = held.folder.read_json(f"set01_lv{level}/discussion_log.json")["rounds"][0]["turns"]
     said = next(t for t in turns if t["agent_id"] == "A02")
     for part in (said["thinking"], said["speaking"]):
         assert part["_declined"] is True and "_parse_error" not in part
@@ -420,27 +420,32 @@ def test_who_declines_a_whole_answer_is_not_asked_again_and_not_called_unread(
     errors = next((held.path / "logs").glob("*_errors.log")).read_text("utf-8")
     assert "unreadable_answer" not in errors
     # A statement that was declined was never to stand in the prompts of the others.
-    assert differences(held.folder) == []
+    assert describe_deviations(held.folder) == []
 
 
 def test_a_hall_in_which_nobody_makes_a_statement_is_of_no_use(tmp_path: Path) -> None:
-    def refusing(key: Key, request: Request) -> Any:
+    def refusing(key: Key, request: ModelRequest) -> Any:
         is_resident = key[1].startswith(("A0", "V0"))
         return {"declined": True} if is_resident else plain(key, request)
 
     held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["2-1"]}, scripted(refusing))
-    assert held.folder.unusable == "no resident made a statement: all declined or could not be read"
+    assert (
+        held.folder.unusable_reason
+        == "no resident made a statement: all declined or could not be read"
+    )
     assert held.table("votes")["vote"].null_count() == held.table("votes").height > 0
-    assert differences(held.folder) == []
+    assert describe_deviations(held.folder) == []
 
 
 def test_a_turn_of_a_shared_session_can_be_declined_as_a_whole() -> None:
-    asked = Asked(("A01", "A02"), "A01", 1)
-    read = turn(asked).parse('{"declined": true}')
-    assert isinstance(read, Parsed) and read.value.thinking is not None
+    asked = AskContext(("A01", "A02"), "A01", 1)
+    read = turn(asked).parse_reply('{"declined": true}')
+    assert isinstance(read, ParsedAnswer) and read.value.thinking is not None
     assert read.value.thinking.declined and read.value.speaking.declined
-    no_thoughts = turn(Asked(("A01", "A02"), "A01", 1, think=False)).parse('{"declined": true}')
-    assert isinstance(no_thoughts, Parsed) and no_thoughts.value.thinking is None
+    no_thoughts = turn(AskContext(("A01", "A02"), "A01", 1, think=False)).parse_reply(
+        '{"declined": true}'
+    )
+    assert isinstance(no_thoughts, ParsedAnswer) and no_thoughts.value.thinking is None
 
 
 # --- orders ---
@@ -493,7 +498,7 @@ def test_models_write_fields_in_the_order_of_the_prompt_and_reasons_before_decis
                     assert names.index(before) < names.index(after)
     assert seen >= {"plan", "vote", "before", "after"}
     # Files keep the source's order.
-    turn = held.folder.json(f"set01_lv{level}/discussion_log.json")["rounds"][1]["turns"][0]
+    turn = held.folder.read_json(f"set01_lv{level}/discussion_log.json")["rounds"][1]["turns"][0]
     assert list(turn["thinking"]) == [
         *("reactions", "overall_stance", "key_concerns", "strategic_notes")
     ]
@@ -504,7 +509,7 @@ def test_the_order_of_options_is_drawn_by_the_seed_and_recorded(tmp_path: Path) 
     for seed in range(1, 7):
         settings = small_hall(tmp_path / str(seed)) | {"levels": ["2-1", "1"], "random_seed": seed}
 
-        def both(key: Key, request: Request) -> Any:
+        def both(key: Key, request: ModelRequest) -> Any:
             shared = "A01" in str((request.schema or {}).get("properties")) or "turns" in str(
                 (request.schema or {}).get("properties")
             )
@@ -512,7 +517,7 @@ def test_the_order_of_options_is_drawn_by_the_seed_and_recorded(tmp_path: Path) 
 
         model = scripted(both, keep=True)
         held = hold(tmp_path / str(seed), settings, model)
-        plan = held.folder.json("plan.json")["sealed"]["discussions"]["data"]["option_orders"][
+        plan = held.folder.read_json("plan.json")["sealed"]["discussions"]["data"]["option_orders"][
             "set01"
         ]
         table = held.table("option_orders")

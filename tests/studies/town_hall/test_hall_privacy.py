@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from folkmoot.kit.exposure import differences
-from folkmoot.models.request import Request
+from folkmoot.kit.exposure import describe_deviations
+from folkmoot.models.request import ModelRequest
 
 from .hall_script import Key, hold, plain, reflection, scripted, small_hall, together, where
 
@@ -17,7 +17,7 @@ SECRET = re.compile(r"secret-(\w+)-(A\d+)-(\d)")
 PUBLIC = re.compile(r"public-(A\d+)-(\d)")
 
 
-def marked(key: Key, request: Request) -> Any:
+def marked(key: Key, request: ModelRequest) -> Any:
     """Every private text carries its owner, stage and round; every public one as well."""
     stage, who, number = key
     said = plain(key, request)
@@ -155,11 +155,11 @@ def test_a_shared_session_reflects_on_what_the_moderator_said_too(tmp_path: Path
     held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["1"], **settings}, model)
     seen = [(a, r.messages[-1].content) for a, r in model.seen if "/reflect" in a]
     assert [re.findall(r"moderated-(\d)", text) for _, text in seen] == [["1"], ["1", "2"]]
-    log = held.folder.json("set01_lv1/reflection_log.json")["rounds"]
+    log = held.folder.read_json("set01_lv1/reflection_log.json")["rounds"]
     assert [len(r["reflections"]) for r in log] == [5, 5]
-    quality = held.folder.json("set01_lv1/metrics_summary.json")["quality"]
+    quality = held.folder.read_json("set01_lv1/metrics_summary.json")["quality"]
     assert quality["reflections_unread"] == quality["rounds_split"] == 0
-    assert differences(held.folder) == []
+    assert describe_deviations(held.folder) == []
 
 
 @pytest.mark.parametrize("level", ["1", "4"])
@@ -168,7 +168,7 @@ def test_a_question_of_somebody_who_made_no_statement_reaches_nobody(
 ) -> None:
     """Nobody could hear it. It stays on record as it was given."""
 
-    def mute(key: Key, request: Request) -> Any:
+    def mute(key: Key, request: ModelRequest) -> Any:
         said = plain(key, request)
         if key[:2] == ("speak", "A01"):
             targets = ("A02", "all", "moderator", "planner")
@@ -179,7 +179,7 @@ def test_a_question_of_somebody_who_made_no_statement_reaches_nobody(
     model = scripted(mute if level != "1" else together(mute), keep=True)
     held = hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
     assert not [a for a, r in model.seen if "unheard" in r.messages[-1].content]
-    turns = held.folder.json(f"set01_lv{level}/discussion_log.json")["rounds"][0]["turns"]
+    turns = held.folder.read_json(f"set01_lv{level}/discussion_log.json")["rounds"][0]["turns"]
     said = next(t["speaking"] for t in turns if t["agent_id"] == "A01")
     assert len(said["questions"]) == 4 and said["full_statement"] == ""
 
@@ -198,7 +198,7 @@ def test_questions_reach_those_who_were_asked(tmp_path: Path, level: str) -> Non
     put = {"A02": "to-a-resident", "all": "to-everyone", "moderator": "to-the-chair",
            "planner": "to-the-planner"}  # fmt: skip
 
-    def curious(key: Key, request: Request) -> Any:
+    def curious(key: Key, request: ModelRequest) -> Any:
         said = plain(key, request)
         if key[:2] == ("speak", "A01"):
             asked = [{"target": t, "content": f"{words}-{key[2]}"} for t, words in put.items()]
@@ -228,7 +228,7 @@ def test_questions_reach_those_who_were_asked(tmp_path: Path, level: str) -> Non
 def test_without_thinking_the_statements_are_heard_when_speaking(tmp_path: Path) -> None:
     settings = small_hall(tmp_path) | {"level_settings": {"2-1": {"think": False}}}
 
-    def spoken(key: Key, request: Request) -> Any:
+    def spoken(key: Key, request: ModelRequest) -> Any:
         # Without THINK the one call of a turn is SPEAK.
         stage = "speak" if key[0] == "think" else key[0]
         return marked((stage, *key[1:]), request)

@@ -9,7 +9,7 @@ import pytest
 
 from folkmoot.errors import InputError
 from folkmoot.studies.town_hall.participants import load_profiles, read_profiles
-from folkmoot.studies.town_hall.preparation import template
+from folkmoot.studies.town_hall.preparation import template_files
 
 from .hall_script import PROFILE
 
@@ -49,7 +49,7 @@ def test_files_can_be_added_and_replaced(tmp_path: Path) -> None:
 
 
 def test_the_template_holds_profiles_that_load(tmp_path: Path) -> None:
-    for name, content in template().items():
+    for name, content in template_files().items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(str(content), "utf-8")
     assert load_profiles(["vulnerable/"], tmp_path) == load_profiles(["builtin"], Path())

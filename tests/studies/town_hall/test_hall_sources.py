@@ -11,13 +11,13 @@ import polars as pl
 import pytest
 
 import folkmoot
-from folkmoot.kit.exposure import ELSEWHERE, differences
+from folkmoot.kit.exposure import FOREIGN_WORDS, describe_deviations
 from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
-from folkmoot.models.request import Request
-from folkmoot.provenance import cell, quote
+from folkmoot.models.request import ModelRequest
+from folkmoot.provenance import cell_id, quote_value
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall import STUDY, stages
-from folkmoot.studies.town_hall.discussion import Line, Meeting, Round
+from folkmoot.studies.town_hall.discussion import Meeting, Round, StatementLine
 from folkmoot.studies.town_hall.exposure_design import NOTES, PROPOSALS, QUESTIONS, STATEMENTS
 from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
 from tests.studies.town_hall.hall_script import (
@@ -101,11 +101,16 @@ def play(folder: Path, settings: Mapping[str, Any]) -> RunFolder:
 def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
     run = play(tmp_path, VARIANTS[name])
     assert_every_text_has_its_source(run, STUDY)
-    assert differences(run) == []
-    assert set(run.table("provenance")["kind"]) >= {"persona", "material", "utterance", "value"}
+    assert describe_deviations(run) == []
+    assert set(run.read_table("provenance")["kind"]) >= {
+        "persona",
+        "material",
+        "utterance",
+        "value",
+    }
 
 
-def speaking(key: Key, request: Request) -> Any:
+def speaking(key: Key, request: ModelRequest) -> Any:
     """Everybody says "No.", and asks the others, the moderator and the planner; A02 raises more."""
     said = plain(key, request)
     stage, who, number = key
@@ -137,9 +142,9 @@ def test_own_prompts_that_change_texts_show_the_same_texts(level: str, tmp_path:
         settings = small_hall(tmp_path) | {"levels": [level], "prompts": prompts}
         run = hold(tmp_path / name, settings, scripted(model)).folder
         assert_every_text_has_its_source(run, STUDY)
-        assert differences(run) == []
+        assert describe_deviations(run) == []
         ids = pl.col("text_ids").str.json_decode(pl.List(pl.String)).list.sort()
-        shown.append((run.table("exposure").with_columns(ids), run.table("provenance")))
+        shown.append((run.read_table("exposure").with_columns(ids), run.read_table("provenance")))
     (shipped, _), (own, provenance) = shown
     assert own.equals(shipped)
     changed = provenance.filter("altered")
@@ -147,7 +152,7 @@ def test_own_prompts_that_change_texts_show_the_same_texts(level: str, tmp_path:
 
 
 def test_so_it_is_where_answers_are_declined_or_cannot_be_read(tmp_path: Path) -> None:
-    def broken(key: Key, request: Request) -> Any:
+    def broken(key: Key, request: ModelRequest) -> Any:
         stage, who, number = key
         if (stage, number) in (("think", 2), ("speak", 1), ("reflect", 1)):
             if who == "A01":
@@ -162,12 +167,12 @@ def test_so_it_is_where_answers_are_declined_or_cannot_be_read(tmp_path: Path) -
         settings = small_hall(tmp_path / level) | {"levels": [level]}
         run = hold(tmp_path / level, settings, scripted(answer)).folder
         assert_every_text_has_its_source(run, STUDY)
-        assert differences(run) == []
+        assert describe_deviations(run) == []
 
 
 def test_what_is_said_is_recorded_with_the_reply_that_it_comes_from(tmp_path: Path) -> None:
     run = play(tmp_path, {"levels": ["1", "4"]})
-    said, answers = run.table("utterances"), set(run.table("answers")["address"])
+    said, answers = run.read_table("utterances"), set(run.read_table("answers")["address"])
     assert said["utterance_id"].is_unique().all()
     assert set(said["address"]) <= answers
     assert (said.filter("public")["stage"].unique().sort()).to_list() == [
@@ -187,7 +192,7 @@ def shown_at(run: RunFolder) -> dict[tuple[str, str], set[str]]:
     """Level and decision → the kinds of text that stood in every prompt of it where the design says
     so, and in some prompt where it says nothing."""
     found: dict[tuple[str, str], set[str]] = {}
-    for row in run.table("exposure").filter(pl.col("texts") > 0).iter_rows(named=True):
+    for row in run.read_table("exposure").filter(pl.col("texts") > 0).iter_rows(named=True):
         found.setdefault((row["condition"], row["decision"]), set()).add(row["kind"])
     return found
 
@@ -217,15 +222,15 @@ def test_each_decision_of_the_example_has_the_texts_that_the_protocol_gives_it(
     expected = {("1", name): kinds for name, kinds in shared.items()}
     expected |= {("4", name): kinds for name, kinds in separate.items()}
     assert shown_at(run.folder) == expected
-    assert differences(run.folder) == []
+    assert describe_deviations(run.folder) == []
 
 
 def test_a_short_statement_is_found_like_a_long_one(tmp_path: Path) -> None:
     settings = small_hall(tmp_path) | {"levels": ["2-1"], "rounds": 2}
     run = hold(tmp_path, settings, scripted(speaking)).folder
-    said = run.table("utterances").filter(public=True, round=1, stage="speak")
+    said = run.read_table("utterances").filter(public=True, round=1, stage="speak")
     assert said.filter(text="No.").height == 4
-    votes = run.table("exposure").filter(decision="vote", kind=STATEMENTS)
+    votes = run.read_table("exposure").filter(decision="vote", kind=STATEMENTS)
     for row in votes.iter_rows(named=True):
         others = said.filter(pl.col("speaker_id") != row["participant_id"])["utterance_id"]
         assert set(others) <= set(json.loads(row["text_ids"]))
@@ -238,9 +243,9 @@ def test_a_short_statement_that_leaks_from_another_discussion_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Miswired: at level 4 residents hear as well what A01 said at level 2-1, which is "No."."""
-    whole, of_others = Meeting.statements, list[Line]()
+    whole, of_others = Meeting.statements, list[StatementLine]()
 
-    def leaky(self: Meeting, round_: Round, *, but: str = "") -> list[Line]:
+    def leaky(self: Meeting, round_: Round, *, but: str = "") -> list[StatementLine]:
         said = whole(self, round_, but=but)
         if self.level.name == "2-1":
             of_others.extend(line for line in said if line["id"] == "A01" and not of_others)
@@ -252,12 +257,12 @@ def test_a_short_statement_that_leaks_from_another_discussion_is_found(
     run = hold(tmp_path, settings, scripted(speaking)).folder
     (line,) = of_others
     assert line["text"] == "No."
-    found = run.table("exposure").filter(kind=ELSEWHERE)
+    found = run.read_table("exposure").filter(kind=FOREIGN_WORDS)
     (leaked,) = {id for ids in found["text_ids"] for id in json.loads(ids)}
-    row = run.table("utterances").filter(utterance_id=leaked).row(0, named=True)
+    row = run.read_table("utterances").filter(utterance_id=leaked).row(0, named=True)
     assert (row["level"], row["speaker_id"], row["text"]) == ("2-1", "A01", "No.")
     assert set(found["condition"]) == {"4"}
-    assert any(d.startswith("4, vote: words from elsewhere") for d in differences(run))
+    assert any(d.startswith("4, vote: words from elsewhere") for d in describe_deviations(run))
 
 
 def test_a_short_private_note_that_leaks_is_found(
@@ -266,16 +271,16 @@ def test_a_short_private_note_that_leaks_is_found(
     """Miswired: everybody hears A01's thoughts where A01's statement should stand."""
     whole = Meeting.statements
 
-    def leaky(self: Meeting, round_: Round, *, but: str = "") -> list[Line]:
+    def leaky(self: Meeting, round_: Round, *, but: str = "") -> list[StatementLine]:
         thoughts = round_.recorded["A01"].thoughts
         return [
-            {**line, "text": thoughts.quoted} if thoughts and line["id"] == "A01" else line
+            {**line, "text": thoughts.quoted_text} if thoughts and line["id"] == "A01" else line
             for line in whole(self, round_, but=but)
         ]
 
     monkeypatch.setattr(Meeting, "statements", leaky)
     run = hold(tmp_path, small_hall(tmp_path), scripted(speaking)).folder
-    told = differences(run)
+    told = describe_deviations(run)
     assert any("vote: words from elsewhere should not stand" in said for said in told)
     assert any(f"vote: {STATEMENTS} should stand in the prompt in full" in said for said in told)
 
@@ -286,7 +291,7 @@ def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
     """Miswired: what residents say is put into prompts by an f-string that knows no source."""
     whole = Meeting.statements
 
-    def plainly(self: Meeting, round_: Round, *, but: str = "") -> list[Line]:
+    def plainly(self: Meeting, round_: Round, *, but: str = "") -> list[StatementLine]:
         return [{**line, "text": f"{line['text']}"} for line in whole(self, round_, but=but)]
 
     monkeypatch.setattr(Meeting, "statements", plainly)
@@ -295,10 +300,11 @@ def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
     # Three rounds, in each of which four others say something: three times "No." and A02's point.
     words = 3 * (3 * len("No.") + len("A02 minds the lift (1)."))
     assert counted["set01_lv2-1/vote/A01/ask0"] == words
-    votes = run.table("answers").filter(pl.col("address").str.contains("/vote/"))["address"]
+    votes = run.read_table("answers").filter(pl.col("address").str.contains("/vote/"))["address"]
     assert set(votes) <= counted.keys()
     assert any(
-        f"{STATEMENTS} should stand in the prompt and did not" in d for d in differences(run)
+        f"{STATEMENTS} should stand in the prompt and did not" in d
+        for d in describe_deviations(run)
     )
 
 
@@ -307,10 +313,10 @@ def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     right = stages.quote_item
 
     def wrong(meeting: Meeting, id: str, text: str) -> dict[str, str]:
-        quoted = quote(text, "proposal", cell("items.text", meeting.id, "V1"), "planner")
+        quoted = quote_value(text, "proposal", cell_id("items.text", meeting.id, "V1"), "planner")
         return {**right(meeting, id, text), "text": quoted}
 
-    def two_items(key: Key, request: Request) -> Any:
+    def two_items(key: Key, request: ModelRequest) -> Any:
         said = plain(key, request)
         if key[0] == "plan":
             said["items"] = [{**said["items"][0], "proposal": p} for p in ("Plant trees", "Do it")]
@@ -322,5 +328,6 @@ def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert found.source_id == "items.text/set01_lv2-1/V1"
     assert (found.text, found.recorded) == ("Do it", ("Plant trees",))
     assert any(
-        f"vote: {PROPOSALS} should stand in the prompt in full" in d for d in differences(run)
+        f"vote: {PROPOSALS} should stand in the prompt in full" in d
+        for d in describe_deviations(run)
     )

@@ -12,9 +12,9 @@ import pytest
 
 from folkmoot import Run
 from folkmoot.kit import coding
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
-from folkmoot.studies.town_hall.findings import findings
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.studies.town_hall.findings import compute_findings
 from tests.shown import shown
 
 from .hall_script import Key, hold, plain, scripted, small_hall, together
@@ -24,7 +24,7 @@ OWN_PART = re.compile(r"^(?:Round \d|The discussion is over|The meeting is over)
 ANSWER = "A04, the lift will be built in the first year."
 
 
-def answering(key: Key, request: Request) -> Any:
+def answering(key: Key, request: ModelRequest) -> Any:
     """A04's concern is answered at level 2-1 and nobody's at level 4; the coder finds the words."""
     if key[0] == "concern":
         text = request.messages[-1].content
@@ -42,7 +42,7 @@ def answering(key: Key, request: Request) -> Any:
 
 
 @pytest.fixture(scope="module")
-def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Scripted]:
+def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, ScriptedProvider]:
     folder = tmp_path_factory.mktemp("heard")
     settings = small_hall(folder) | {"coding": {"sample": 2}, "sets": 2, "levels": ["2-1", "4"]}
     settings |= {"level_settings": {"2-1": {"models": "one"}}, "models": {"coder": "reader"}}
@@ -51,7 +51,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Scripted]:
 
 
 def test_the_coder_reads_what_others_said_after_a_concern_and_not_the_level(
-    held: tuple[Run, Scripted],
+    held: tuple[Run, ScriptedProvider],
 ) -> None:
     texts = held[0].table("texts")
     row = texts.filter(text_id="set01_lv2-1/A04").row(0, named=True)
@@ -70,7 +70,9 @@ def test_the_coder_reads_what_others_said_after_a_concern_and_not_the_level(
                 assert word not in sent
 
 
-def test_each_vulnerable_resident_has_as_many_others_beside(held: tuple[Run, Scripted]) -> None:
+def test_each_vulnerable_resident_has_as_many_others_beside(
+    held: tuple[Run, ScriptedProvider],
+) -> None:
     texts = held[0].table("texts").with_columns(pl.col("text_id").str.split("/").list.first())
     assert not texts.filter(participant_id="A05").height  # who never spoke voiced no concern
     for number in ("01", "02"):
@@ -81,8 +83,10 @@ def test_each_vulnerable_resident_has_as_many_others_beside(held: tuple[Run, Scr
         assert of["2-1"] == of["4"] and len(of["4"]) == 3 and "A04" in of["4"]
 
 
-def test_the_finding_gives_shares_gaps_and_quotes_by_level(held: tuple[Run, Scripted]) -> None:
-    found = {f.key: f for f in findings(held[0].folder)}
+def test_the_finding_gives_shares_gaps_and_quotes_by_level(
+    held: tuple[Run, ScriptedProvider],
+) -> None:
+    found = {f.key: f for f in compute_findings(held[0].folder)}
     rows = {(r[0], r[1]): r for r in found["heard"].grid.rows}
     columns = found["heard"].grid.columns
     share = columns.index("vulnerable_share")
@@ -97,7 +101,9 @@ def test_the_finding_gives_shares_gaps_and_quotes_by_level(held: tuple[Run, Scri
             "the lift will be built") in quotes.rows  # fmt: skip
 
 
-def test_show_gives_the_quotes_beside_a_residents_own_words(held: tuple[Run, Scripted]) -> None:
+def test_show_gives_the_quotes_beside_a_residents_own_words(
+    held: tuple[Run, ScriptedProvider],
+) -> None:
     talk = shown(held[0].folder, "set01_lv2-1/A04")
     assert "answered: “the lift will be built”" in talk
     assert "not heard" in shown(held[0].folder, "set01_lv4/A04")
@@ -110,13 +116,13 @@ def test_embedded_codes_support_no_finding(tmp_path: Path) -> None:
     path = tmp_path / "hall.yaml"
     path.write_text(json.dumps({"study": "town_hall", **settings, "rounds": 2}), "utf-8")
     held = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
-    keys = {f.key for f in findings(held.folder)}
+    keys = {f.key for f in compute_findings(held.folder)}
     assert "coding" in keys and not keys & {"heard", "heard_quotes"}
-    assert coding.codings(held.folder)["concern"].coder is not None
+    assert coding.read_codings(held.folder)["concern"].primary_coder is not None
 
 
 def test_what_a_resident_is_asked_starts_with_what_they_were_sent_before(
-    held: tuple[Run, Scripted],
+    held: tuple[Run, ScriptedProvider],
 ) -> None:
     """So a vendor's cache holds the transcript: prompts of a resident begin byte for byte alike."""
     sent: dict[tuple[str, str], list[str]] = {}
@@ -142,7 +148,7 @@ GIVEN = {  # who → (content of a reference to A04, what the statement says)
 }
 
 
-def referring(key: Key, request: Request) -> Any:
+def referring(key: Key, request: ModelRequest) -> Any:
     said = plain(key, request)
     stage, who, number = key
     if stage == "speak" and number == 2 and who in GIVEN:
@@ -167,7 +173,7 @@ def test_references_count_as_given_and_the_check_stands_beside(tmp_path: Path, l
     row = run.table("discussions").row(0, named=True)
     assert row["vulnerable_weighted_inclusivity_score"] == 3 * 4 / 8
     assert row["vulnerable_weighted_inclusivity_score_said_aloud"] == 4 / 8
-    assert run.folder.json(f"set01_lv{level}/metrics_summary.json")["quality"]["dropped"] == {}
+    assert run.folder.read_json(f"set01_lv{level}/metrics_summary.json")["quality"]["dropped"] == {}
     finding = next(f for f in run.findings if f.key == "inclusion")
     shown = dict(zip(finding.grid.columns, finding.grid.rows[0], strict=True))
     assert (shown["vulnerable"], shown["vulnerable_said_aloud"]) == (1.5, 0.5)

@@ -11,15 +11,15 @@ from folkmoot.errors import ProtocolError
 from folkmoot.studies.town_hall.config import (
     FIVE_MODELS,
     TownHallConfig,
-    deal,
+    assign_models,
     level_problems,
     levels_of,
 )
 from folkmoot.studies.town_hall.discussion import make_meeting
-from folkmoot.studies.town_hall.participants import ids, make_set
-from folkmoot.studies.town_hall.preparation import notes, seat_models
+from folkmoot.studies.town_hall.participants import make_set, resident_ids
+from folkmoot.studies.town_hall.preparation import config_advisories, seat_models
 
-GENERAL, VULNERABLE = ids(16, 4)
+GENERAL, VULNERABLE = resident_ids(16, 4)
 
 
 def config(**settings: Any) -> TownHallConfig:
@@ -40,7 +40,7 @@ def test_the_levels_are_those_of_the_table() -> None:
         "3": 5,
         "4": 5,
     }
-    assert [n for n, x in found.items() if x.moderated] == ["4"]
+    assert [n for n, x in found.items() if x.is_moderated] == ["4"]
     assert [n for n, x in found.items() if x.part == "supplementary"] == ["2-2"]
     assert all(x.think and x.reflect for x in found.values())
 
@@ -69,7 +69,7 @@ def test_switches_can_be_changed_and_levels_added() -> None:
 
 @pytest.mark.parametrize("set_no", range(1, 41))
 def test_the_four_vulnerable_sit_on_four_models(set_no: int) -> None:
-    seats = deal(FIVE_MODELS, GENERAL, VULNERABLE, 42, set_no)
+    seats = assign_models(FIVE_MODELS, GENERAL, VULNERABLE, 42, set_no)
     assert len({seats[v] for v in VULNERABLE}) == 4
     assert set(seats) == {*GENERAL, *VULNERABLE}
     assert Counter(seats.values()) == dict.fromkeys(FIVE_MODELS, 4)
@@ -77,7 +77,9 @@ def test_the_four_vulnerable_sit_on_four_models(set_no: int) -> None:
 
 def test_every_model_serves_every_vulnerable_resident_in_some_set() -> None:
     for resident in VULNERABLE:
-        seen = {deal(FIVE_MODELS, GENERAL, VULNERABLE, 42, n)[resident] for n in range(1, 41)}
+        seen = {
+            assign_models(FIVE_MODELS, GENERAL, VULNERABLE, 42, n)[resident] for n in range(1, 41)
+        }
         assert seen == set(FIVE_MODELS)
 
 
@@ -94,7 +96,7 @@ def test_levels_3_and_4_have_the_same_seats_residents_and_orders() -> None:
 
 def test_a_dealing_that_cannot_be_is_refused() -> None:
     with pytest.raises(ProtocolError, match="4 vulnerable residents cannot be divided over 3"):
-        deal(FIVE_MODELS[:3], GENERAL, VULNERABLE, 42, 1)
+        assign_models(FIVE_MODELS[:3], GENERAL, VULNERABLE, 42, 1)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def test_levels_that_cannot_be_are_named(
 def test_a_level_that_is_described_and_not_run_is_told() -> None:
     own = config(levels=[1], sets=1, level_settings={"quiet": {"reflect": False}, 3: {}})
     assert level_problems(own, 4) == []
-    told = notes(own)
+    told = config_advisories(own)
     assert told[0] == "1 set x 1 level = 1 discussion"
     assert sum("quiet" in line for line in told) == 1
 

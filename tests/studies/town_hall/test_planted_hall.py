@@ -19,13 +19,13 @@ import pytest
 
 import folkmoot
 from folkmoot import Run
-from folkmoot.kit.exposure import MISNAMED, differences
+from folkmoot.kit.exposure import MISATTRIBUTED_WORDS, describe_deviations
 from folkmoot.measures.inference.clustered import clustered_mean
-from folkmoot.models.request import ProviderSettings, Reply, Request, StudyPart
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.request import Completion, ModelRequest, ProviderSettings, StudyPart
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.respondent import Respondent
 from folkmoot.studies.town_hall.config import TownHallConfig
-from folkmoot.studies.town_hall.discussion import Line, Meeting, Round
+from folkmoot.studies.town_hall.discussion import Meeting, Round, StatementLine
 from folkmoot.studies.town_hall.respondent import PART, matters_in
 from tests.studies.cross_pollination.test_cross_pollination_sources import keep_texts
 
@@ -130,14 +130,14 @@ def test_the_shared_session_is_no_other_hall(tmp_path: Path) -> None:
 
 def grounded(run: Run) -> float:
     """The share of answers whose matter the one who is answered had raised aloud before."""
-    known = sorted(PART.names(TownHallConfig.model_validate({"topic": STREET})))
+    known = sorted(PART.option_names(TownHallConfig.model_validate({"topic": STREET})))
     said = {
         (r["discussion_id"], r["speaker_id"], r["round"]): r["text"]
         for r in run.table("utterances").filter("public").iter_rows(named=True)
     }
     good = []
     for name in run.table("discussions")["discussion_id"]:
-        for round_ in run.folder.json(f"{name}/discussion_log.json")["rounds"][1:]:
+        for round_ in run.folder.read_json(f"{name}/discussion_log.json")["rounds"][1:]:
             for turn in round_["turns"]:
                 for answer in turn["speaking"]["references"]:
                     before = " ".join(
@@ -150,20 +150,20 @@ def grounded(run: Run) -> float:
 
 def test_nobody_answers_what_was_not_said(run: Run) -> None:
     assert grounded(run) == 1
-    assert differences(run.folder) == []
+    assert describe_deviations(run.folder) == []
 
 
 def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def swapped(self: Meeting, round_: Round, *, but: str = "") -> list[Line]:
+    def swapped(self: Meeting, round_: Round, *, but: str = "") -> list[StatementLine]:
         said = [(i, of.statement) for i in round_.order if (of := round_.recorded[i]) and i != but]
         spoken = [(i, words) for i, words in said if words.text]
         turned = [*spoken[1:], *spoken[:1]]
-        return self.lines((i, words) for (i, _), (_, words) in zip(spoken, turned, strict=True))
+        return self.as_lines((i, words) for (i, _), (_, words) in zip(spoken, turned, strict=True))
 
     monkeypatch.setattr(Meeting, "statements", swapped)
     wrong = hold(tmp_path, ["quiet"], sets=1)
     assert grounded(wrong) < 0.9
-    told = [d for d in differences(wrong.folder) if MISNAMED in d]
+    told = [d for d in describe_deviations(wrong.folder) if MISATTRIBUTED_WORDS in d]
     assert [d.split(": ")[0] for d in told] == [
         "quiet, reflection",
         "quiet, later statement",
@@ -175,10 +175,11 @@ def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_last_round_that_nobody_hears_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Meeting, "remembered", lambda self, rounds: rounds[:-1])
+    monkeypatch.setattr(Meeting, "remembered_rounds", lambda self, rounds: rounds[:-1])
     deaf = hold(tmp_path, ["quiet"], sets=1)
     assert any(
-        "others' statements should stand in the prompt" in d for d in differences(deaf.folder)
+        "others' statements should stand in the prompt" in d
+        for d in describe_deviations(deaf.folder)
     )
     second = deaf.table("reactions").filter(round=2)
     assert (second["reaction"] == "ignore").all()
@@ -200,7 +201,7 @@ def test_a_moderator_whom_nobody_hears_has_no_effect_and_is_seen(tmp_path: Path)
     prompts = without(tmp_path, "heard", deaf)
     unheard = hold(tmp_path, ["quiet", "chaired"], sets=5, prompts=prompts)
     assert change(unheard, "quiet", "chaired")["p"] > 0.05
-    assert any("moderator's words should stand" in d for d in differences(unheard.folder))
+    assert any("moderator's words should stand" in d for d in describe_deviations(unheard.folder))
 
 
 # --- other words, same content ---
@@ -221,14 +222,14 @@ def test_answers_need_no_instructions_and_no_order(tmp_path: Path) -> None:
     model = Respondent(ProviderSettings(seed=5, study=StudyPart(PART, config)))
     compared = set[str]()
 
-    def answer(request: Request, address: str) -> Reply:
+    def answer(request: ModelRequest, address: str) -> Completion:
         assert request.asked.about
         reply = model.reply(request, address)
         assert model.reply(keep_texts(request, 1), address).text == reply.text, address
         compared.add(str((request.schema or {})["title"]))
         return reply
 
-    folkmoot.run("town_hall", settings, provider=Scripted(answer), out=tmp_path / "run")
+    folkmoot.run("town_hall", settings, provider=ScriptedProvider(answer), out=tmp_path / "run")
     assert compared >= PART.answers.keys()
 
 
@@ -256,7 +257,7 @@ def test_the_effect_stays_when_every_word_of_the_prompts_is_another(tmp_path: Pa
 
 
 def test_matters_are_those_of_the_topic() -> None:
-    names = PART.names(TownHallConfig.model_validate({"topic": STREET}))
+    names = PART.option_names(TownHallConfig.model_validate({"topic": STREET}))
     assert {"bus", "bridge", "new crossing", "noise", "parking place", "rent"} <= set(names)
     assert matters_in("What the rents will be afterwards is not settled.") == ("rents",)
 
@@ -305,7 +306,7 @@ def test_counts_that_the_moderator_names_are_right(run: Run) -> None:
 def test_words_and_stance_agree(run: Run) -> None:
     """Who says that they are for it is for it."""
     for name in run.table("discussions")["discussion_id"]:
-        for round_ in run.folder.json(f"{name}/discussion_log.json")["rounds"]:
+        for round_ in run.folder.read_json(f"{name}/discussion_log.json")["rounds"]:
             for turn in round_["turns"]:
                 stance, said = (
                     turn["thinking"]["overall_stance"],
@@ -321,7 +322,7 @@ def test_residents_question_each_other_and_proposals_differ(run: Run) -> None:
     asked = [
         q
         for name in run.table("discussions")["discussion_id"]
-        for round_ in run.folder.json(f"{name}/discussion_log.json")["rounds"]
+        for round_ in run.folder.read_json(f"{name}/discussion_log.json")["rounds"]
         for turn in round_["turns"]
         for q in turn["speaking"]["questions"]
         if q["target"].startswith("A")

@@ -9,19 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.conversation.answer_types import Parsed, Reading
+from folkmoot.conversation.answer_types import ParsedAnswer, ValidationContext
 from folkmoot.studies.town_hall.answers.options import STANCES
 from folkmoot.studies.town_hall.answers.outcome import Planned
-from folkmoot.studies.town_hall.answers.repairs import Asked, resolve, spelled, whole
+from folkmoot.studies.town_hall.answers.repairs import (
+    AskContext,
+    match_option,
+    parse_whole_number,
+    resolve_id,
+)
 from folkmoot.studies.town_hall.answers.turns import (
     Reaction,
     Reflection,
     Speaking,
     Thinking,
     change_between,
-    reflection,
-    speaking,
-    thinking,
+    reflection_answer_type,
+    speaking_answer_type,
+    thinking_answer_type,
 )
 
 IDS = tuple(f"A{i:02d}" for i in range(1, 21))
@@ -51,7 +56,7 @@ IDS = tuple(f"A{i:02d}" for i in range(1, 21))
     ],
 )
 def test_ids_are_found_where_the_meaning_is_plain(raw: Any, meant: str) -> None:
-    assert resolve(raw, IDS) == meant
+    assert resolve_id(raw, IDS) == meant
 
 
 @pytest.mark.parametrize(
@@ -60,7 +65,7 @@ def test_ids_are_found_where_the_meaning_is_plain(raw: Any, meant: str) -> None:
      (3.5, None), (True, None)],
 )  # fmt: skip
 def test_levels_out_of_range_are_dropped_and_never_moved(raw: Any, level: int | None) -> None:
-    reading = Reading(Asked(IDS, "A01"))
+    reading = ValidationContext(AskContext(IDS, "A01"))
     entry = {"target_agent": "A02", "my_feeling": "angry", "want_to_respond": True}
     found = Reaction.model_validate({**entry, "agree_level": raw}, context=reading)
     assert found.agree_level == level
@@ -71,7 +76,7 @@ def test_levels_out_of_range_are_dropped_and_never_moved(raw: Any, level: int | 
 def test_the_first_of_repeated_reactions_counts() -> None:
     entry = {"target_agent": "A02", "my_feeling": "angry", "agree_level": 1, "reason": "",
              "target_summary": "", "want_to_respond": "yes"}  # fmt: skip
-    reading = Reading(Asked(IDS, "A01"))
+    reading = ValidationContext(AskContext(IDS, "A01"))
     raw = {"reactions": [entry, {**entry, "agree_level": 5}], "overall_stance": "Strongly oppose",
            "key_concerns": "rent", "strategic_notes": ["wait", "see"]}  # fmt: skip
     out = Thinking.model_validate(raw, context=reading)
@@ -87,14 +92,14 @@ def test_the_first_of_repeated_reactions_counts() -> None:
 def test_no_model_can_call_its_own_answer_unread() -> None:
     said = {"references": [], "new_points": [], "questions": [], "full_statement": "Hear me."}
     reply = json.dumps({**said, "_parse_error": True, "parse_error": True})
-    found = speaking(Asked(IDS, "A01", 1)).parse(reply)
-    assert isinstance(found, Parsed) and not found.value.parse_error
+    found = speaking_answer_type(AskContext(IDS, "A01", 1)).parse_reply(reply)
+    assert isinstance(found, ParsedAnswer) and not found.value.parse_error
 
 
 def test_questions_may_go_to_all_but_not_to_nobody() -> None:
     questions = [{"target": t, "content": "?"} for t in ("all", "Planner", "A3", "God")]
     raw = {"questions": questions, "new_points": [], "full_statement": "Well?"}
-    out = Speaking.model_validate(raw, context=Reading(Asked(IDS, "A01")))
+    out = Speaking.model_validate(raw, context=ValidationContext(AskContext(IDS, "A01")))
     assert [q.target for q in out.questions] == ["all", "planner", "A03"]
 
 
@@ -124,12 +129,12 @@ def test_references_stand_as_they_were_given_whatever_a_rule_over_words_finds(
 ) -> None:
     entry = {"target_agent": "A02", "interaction_type": "agree", "content": words}
     raw = {"references": [entry], "questions": [], "new_points": ["x"]}
-    reading = Reading(Asked(IDS, "A01", names=NAMES))
+    reading = ValidationContext(AskContext(IDS, "A01", names=NAMES))
     out = Speaking.model_validate({**raw, "full_statement": statement}, context=reading)
     assert [r.content for r in out.references] == [words]
     assert out.new_points == ("x",) and not reading.repairs
-    asked = Asked(IDS, "A01", names=NAMES)
-    assert (bool(statement) and asked.said_aloud(words, "A02", statement)) == heard
+    asked = AskContext(IDS, "A01", names=NAMES)
+    assert (bool(statement) and asked.was_said_publicly(words, "A02", statement)) == heard
 
 
 @pytest.mark.parametrize(
@@ -138,12 +143,12 @@ def test_references_stand_as_they_were_given_whatever_a_rule_over_words_finds(
      ("Linda and Hugo", ""), ("A03", "A03")],
 )  # fmt: skip
 def test_residents_are_found_by_name(raw: str, meant: str) -> None:
-    assert Asked(IDS, "A01", names=NAMES).resident(raw) == meant
+    assert AskContext(IDS, "A01", names=NAMES).find_resident(raw) == meant
 
 
 def test_a_whole_name_may_be_written_in_any_case() -> None:
     names = {"A01": "Anna Berg", "A02": "Siobhán O'Brien"}
-    assert Asked(IDS, "A01", names=names).resident("siobhan o’brien ") == "A02"
+    assert AskContext(IDS, "A01", names=names).find_resident("siobhan o’brien ") == "A02"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +161,9 @@ def test_a_whole_name_may_be_written_in_any_case() -> None:
 def test_questions_reach_whom_they_name(raw: str, whom: str) -> None:
     entry = {"target": raw, "content": "Why?"}
     said = {"references": [], "new_points": [], "questions": [entry], "full_statement": "Why?"}
-    out = Speaking.model_validate(said, context=Reading(Asked(IDS, "A01", names=NAMES)))
+    out = Speaking.model_validate(
+        said, context=ValidationContext(AskContext(IDS, "A01", names=NAMES))
+    )
     assert [question.target for question in out.questions] == ([whom] if whom else [])
 
 
@@ -179,9 +186,11 @@ CALLED = {"A02": "Siobhán O'Brien", "A03": "Dr. Hugo Brandt", "A04": "Hugo Lee"
     ],
 )
 def test_a_person_is_named_by_a_part_of_the_name_and_in_any_script(said: str, who: str) -> None:
-    asked = Asked(tuple(CALLED), "A01", names=CALLED)
+    asked = AskContext(tuple(CALLED), "A01", names=CALLED)
     assert [i for i in CALLED if asked.calls(i, said)] == ([who] if who else [])
-    assert asked.said_aloud("right about the rents", "A02", "Siobhan has it right on the rents.")
+    assert asked.was_said_publicly(
+        "right about the rents", "A02", "Siobhan has it right on the rents."
+    )
 
 
 @pytest.mark.parametrize(
@@ -198,7 +207,7 @@ def test_a_person_is_named_by_a_part_of_the_name_and_in_any_script(said: str, wh
 def test_a_change_must_fit_its_stances(
     before: str, after: str, said: str, stands: str, mends: int
 ) -> None:
-    reading = Reading(Asked(IDS, "A01", stance=before))
+    reading = ValidationContext(AskContext(IDS, "A01", stance=before))
     raw = {"stance_evolution": {"previous_stance": before, "current_stance": after,
                                 "change_type": said, "change_reason": ""}}  # fmt: skip
     out = Reflection.model_validate(raw, context=reading)
@@ -207,7 +216,7 @@ def test_a_change_must_fit_its_stances(
 
 
 def test_the_stance_before_is_that_of_the_record() -> None:
-    reading = Reading(Asked(IDS, "A01", stance="support"))
+    reading = ValidationContext(AskContext(IDS, "A01", stance="support"))
     raw = {"stance_evolution": {"previous_stance": "oppose", "current_stance": "support",
                                 "change_type": "flip", "change_reason": ""}}  # fmt: skip
     out = Reflection.model_validate(raw, context=reading).stance_evolution
@@ -225,20 +234,26 @@ def test_changes_between_stances() -> None:
 def test_a_ballot_has_each_proposal_once_and_no_more_than_it_may() -> None:
     said = ("Plant trees.", "plant\n trees.", "Build.", "Sell.")
     items = [{"proposal": p, "originating_residents": "A1, maybe"} for p in said]
-    reading = Reading(Asked(IDS, "planner", most=2))
+    reading = ValidationContext(AskContext(IDS, "planner", most=2))
     found = Planned.model_validate({"items": [*items, "nothing"]}, context=reading).items
     assert [i.proposal for i in found] == ["Plant trees.", "Build."]
     assert {i.originating_residents for i in found} == {("A01",)}
-    assert [r.kind for r in reading.repairs if r.dropped] == ["repeated", "too_many"]
+    assert [r.kind for r in reading.repairs if r.is_dropped] == ["repeated", "too_many"]
 
 
 def test_options_are_spelled_as_they_are() -> None:
     options = ("agree", "partial_agree")
-    assert spelled("Partially agree", options) == "partial_agree"
-    assert spelled("Partial-Agree", options) == "partial_agree"
-    assert spelled("applaud", options) is None and spelled(3, options) is None
-    assert whole("10/10", 10) == 10 and whole("ten", 10) == 10 and whole("a lot", 10) is None
-    assert whole("4/10", 5) is None  # on another scale: what it is on this one would be a guess
+    assert match_option("Partially agree", options) == "partial_agree"
+    assert match_option("Partial-Agree", options) == "partial_agree"
+    assert match_option("applaud", options) is None and match_option(3, options) is None
+    assert (
+        parse_whole_number("10/10", 10) == 10
+        and parse_whole_number("ten", 10) == 10
+        and parse_whole_number("a lot", 10) is None
+    )
+    assert (
+        parse_whole_number("4/10", 5) is None
+    )  # on another scale: what it is on this one would be a guess
 
 
 json_values = st.recursive(
@@ -264,17 +279,17 @@ FIELDS = ["reactions", "references", "questions", "new_points", "key_concerns", 
 @given(st.dictionaries(st.sampled_from(FIELDS), json_values), st.integers(1, 3))
 def test_whatever_is_written_nothing_invalid_gets_through(raw: dict[str, Any], number: int) -> None:
     reply = json.dumps(raw)
-    said = speaking(Asked(IDS, "A01", number)).parse(reply)
-    thought = thinking(Asked(IDS, "A01", number)).parse(reply)
-    noted = reflection(Asked(IDS, "A01", stance="support")).parse(reply)
-    if isinstance(said, Parsed):
+    said = speaking_answer_type(AskContext(IDS, "A01", number)).parse_reply(reply)
+    thought = thinking_answer_type(AskContext(IDS, "A01", number)).parse_reply(reply)
+    noted = reflection_answer_type(AskContext(IDS, "A01", stance="support")).parse_reply(reply)
+    if isinstance(said, ParsedAnswer):
         targets = [r.target_agent for r in said.value.references]
         assert set(targets) <= set(IDS) - {"A01"} and (number > 1 or not targets)
-    if isinstance(thought, Parsed):
+    if isinstance(thought, ParsedAnswer):
         for r in thought.value.reactions:
             assert r.target_agent in IDS and r.target_agent != "A01"
             assert r.agree_level is None or 1 <= r.agree_level <= 5
         assert thought.value.overall_stance in STANCES
-    if isinstance(noted, Parsed):
+    if isinstance(noted, ParsedAnswer):
         evolution = noted.value.stance_evolution
         assert evolution and evolution.previous_stance == "support"

@@ -20,17 +20,17 @@ from folkmoot.studies.town_hall.participants import (
     PRESSURES,
     TRAITS,
     Resident,
-    affords,
-    contradiction,
+    can_afford_contribution,
     find_ages,
-    ids,
-    joint,
+    find_contradiction,
     joint_problem,
+    joint_shares,
+    resident_ids,
     sample_residents,
 )
 
 SETS = 400
-NAMES, _ = ids(16, 4)
+NAMES, _ = resident_ids(16, 4)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_income_pressure_and_affordability_never_contradict(many: list[Resident]
     assert not [
         r
         for r in many
-        if contradiction(r.income_level, r.economic_pressure, r.can_afford_contribution)
+        if find_contradiction(r.income_level, r.economic_pressure, r.can_afford_contribution)
     ]
     seen = {(r.income_level, r.economic_pressure) for r in many}
     assert ("high", "struggling") not in seen and ("low", "comfortable") not in seen
@@ -122,7 +122,9 @@ def test_a_coin_decides_only_in_between(many: list[Resident]) -> None:
     for income in INCOMES:
         for pressure in PRESSURES:
             if (income, pressure) != ("middle", "moderate"):
-                assert affords(income, pressure, True) == affords(income, pressure, False)
+                assert can_afford_contribution(income, pressure, True) == can_afford_contribution(
+                    income, pressure, False
+                )
 
 
 def test_same_seed_and_set_give_the_same_residents() -> None:
@@ -141,7 +143,7 @@ def test_one_resident_more_changes_no_other() -> None:
 
 
 def test_ids_are_those_of_the_source() -> None:
-    general, vulnerable = ids(16, 4)
+    general, vulnerable = resident_ids(16, 4)
     assert general[0] == "A01" and general[-1] == "A16"
     assert vulnerable == ["A17", "A18", "A19", "A20"]
 
@@ -157,7 +159,7 @@ def test_the_joint_table_meets_both_ratios(a: tuple[int, ...], b: tuple[int, ...
     # At the very edge the fit converges slowly; a step inside it must be exact.
     assume(incomes["low"] + pressures["comfortable"] < 0.95)
     assume(incomes["high"] + pressures["struggling"] < 0.95)
-    table = joint(incomes, pressures)
+    table = joint_shares(incomes, pressures)
     assert np.allclose(table.sum(axis=1), list(incomes.values()), atol=1e-3)
     assert np.allclose(table.sum(axis=0), list(pressures.values()), atol=1e-3)
     assert table[0, 0] == 0 and table[2, 2] == 0

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from folkmoot.engine.study.study_file import load_study_file
-from folkmoot.models.request import Request
-from folkmoot.studies.town_hall.findings import findings
+from folkmoot.models.request import ModelRequest
+from folkmoot.studies.town_hall.findings import compute_findings
 
 from .hall_script import PROFILE, Key, hold, plain, scripted, small_hall, together
 
@@ -91,7 +91,7 @@ def test_a_word_of_ones_own_is_told_before_the_run(tmp_path: Path) -> None:
 def test_a_hall_without_vulnerable_residents_runs_to_its_findings(tmp_path: Path) -> None:
     settings = small_hall(tmp_path) | {"vulnerable": [], "levels": ["2-1", "4"], "sets": 2}
     held = hold(tmp_path, settings, scripted())
-    found = findings(held.folder)
+    found = compute_findings(held.folder)
     assert {f.units for f in found if f.unit == "set"} == {2}
     assert {f.key for f in found} >= {"inclusion", "quality"}
     assert "steps" not in {f.key for f in found}  # without the vulnerable there is no gap
@@ -104,7 +104,7 @@ def test_a_hall_without_vulnerable_residents_runs_to_its_findings(tmp_path: Path
 def test_people_have_names_of_their_own(tmp_path: Path) -> None:
     settings = small_hall(tmp_path, general=40) | {"sets": 2, "rounds": 1, "levels": ["1"]}
 
-    def named(key: Key, request: Request) -> Any:
+    def named(key: Key, request: ModelRequest) -> Any:
         return together()(key, request)
 
     people = hold(tmp_path, settings, scripted(named)).table("residents")

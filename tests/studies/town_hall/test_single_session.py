@@ -9,11 +9,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from folkmoot.engine.run.dry_run import rehearsed
+from folkmoot.engine.run.dry_run import estimate_run
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import RefusedError
-from folkmoot.kit.exposure import differences
-from folkmoot.models.request import Request
+from folkmoot.kit.exposure import describe_deviations
+from folkmoot.models.request import ModelRequest
 from folkmoot.studies.town_hall.exposure_design import STATEMENTS
 
 from .hall_script import Key, hold, plain, scripted, small_hall, together, where
@@ -25,8 +25,8 @@ def test_same_answers_give_the_same_measures_at_level_1_and_2_1(tmp_path: Path) 
     one = hold(tmp_path / "a", shared, scripted(together(by_hand)))
     each = hold(tmp_path / "b", small_hall(tmp_path / "b"), scripted(by_hand))
     for name in ("metrics_summary", "reaction_spectrum", "vulnerable_tracking", "satisfaction"):
-        a = one.folder.json(f"set01_lv1/{name}.json")
-        b = each.folder.json(f"set01_lv2-1/{name}.json")
+        a = one.folder.read_json(f"set01_lv1/{name}.json")
+        b = each.folder.read_json(f"set01_lv2-1/{name}.json")
         for found in (a, b):
             for key in ("discussion_id", "level", "quality"):
                 found.pop(key, None)
@@ -51,9 +51,9 @@ def test_a_round_is_one_call(tmp_path: Path) -> None:
     held = hold(tmp_path, settings, model)
     stages = [where(a)[0] for a, _ in model.seen]
     assert stages == [*["before"], *["session"] * 3, "plan", "vote", "consensus", "after"]
-    log = held.folder.json("set01_lv1/discussion_log.json")
+    log = held.folder.read_json("set01_lv1/discussion_log.json")
     assert [r["calls_of_shared_session"] for r in log["rounds"]] == [1, 1, 1]
-    reflections = held.folder.json("set01_lv1/reflection_log.json")["rounds"]
+    reflections = held.folder.read_json("set01_lv1/reflection_log.json")["rounds"]
     assert [len(r["reflections"]) for r in reflections] == [5, 5]
 
 
@@ -62,13 +62,13 @@ def test_too_long_a_round_is_split_and_said_so(tmp_path: Path) -> None:
     settings = small_hall(tmp_path) | {"levels": ["1"], "longest_shared_reply": 1200}
     model = scripted(together(by_hand), keep=True)
     held = hold(tmp_path, settings, model)
-    rounds = held.folder.json("set01_lv1/discussion_log.json")["rounds"]
+    rounds = held.folder.read_json("set01_lv1/discussion_log.json")["rounds"]
     assert all(r["calls_of_shared_session"] > 1 for r in rounds)
-    quality = held.folder.json("set01_lv1/metrics_summary.json")["quality"]
+    quality = held.folder.read_json("set01_lv1/metrics_summary.json")["quality"]
     assert quality["rounds_split"] == 3 and quality["statements_unread"] == 0
     assert "one reply" in (held.path / "run.log").read_text("utf-8")
     # What is measured is the same as when it is not split.
-    found = held.folder.json("set01_lv1/metrics_summary.json")["vulnerable"]
+    found = held.folder.read_json("set01_lv1/metrics_summary.json")["vulnerable"]
     assert found["weighted_inclusivity_score"] == 18 / 16
     later = [r.messages[-1].content for a, r in model.seen if "round1/session/ask1" in a]
     assert "speaks in round 1." in later[0]  # one context: the session knows what it has written
@@ -79,13 +79,13 @@ def test_too_long_a_round_is_split_and_said_so(tmp_path: Path) -> None:
     assert [n for _, n in sorted(texts.items())] == [0, 3]
     looked_back = held.table("exposure").filter(kind=STATEMENTS, decision="reflection")
     assert set(looked_back["texts"]) == {4, 8}  # of the others, in the rounds so far
-    assert differences(held.folder) == []
+    assert describe_deviations(held.folder) == []
 
 
 def test_who_was_cut_off_is_asked_for_again(tmp_path: Path) -> None:
     whole = together(by_hand)
 
-    def cut(key: Key, request: Request) -> Any:
+    def cut(key: Key, request: ModelRequest) -> Any:
         said = whole(key, request)
         if key == ("session", "session", 2) and "turns" in said:
             text = json.dumps(said)
@@ -94,7 +94,7 @@ def test_who_was_cut_off_is_asked_for_again(tmp_path: Path) -> None:
 
     settings = small_hall(tmp_path) | {"levels": ["1"]}
     held = hold(tmp_path, settings, scripted(cut))
-    found = held.folder.json("set01_lv1/metrics_summary.json")
+    found = held.folder.read_json("set01_lv1/metrics_summary.json")
     assert found["vulnerable"]["weighted_inclusivity_score"] == 18 / 16
     assert found["quality"]["parse_steps"]["repaired"] >= 1
     assert found["quality"]["calls_by_round"] == {"1": 1, "2": 3, "3": 1}
@@ -105,7 +105,7 @@ def test_a_refused_round_is_asked_for_again_and_not_called_too_long(tmp_path: Pa
     whole = together(by_hand)
     refused: list[Key] = []
 
-    def once(key: Key, request: Request) -> Any:
+    def once(key: Key, request: ModelRequest) -> Any:
         if key == ("session", "session", 2) and not refused:
             refused.append(key)
             raise RefusedError("blocked", reason="filtered")
@@ -115,14 +115,14 @@ def test_a_refused_round_is_asked_for_again_and_not_called_too_long(tmp_path: Pa
     held = hold(tmp_path, settings, scripted(once))
     log = (held.path / "run.log").read_text("utf-8")
     assert "the first was no use (filtered)" in log and "too long" not in log
-    found = held.folder.json("set01_lv1/metrics_summary.json")
+    found = held.folder.read_json("set01_lv1/metrics_summary.json")
     assert found["vulnerable"]["weighted_inclusivity_score"] == 18 / 16
 
 
 def test_who_stays_unreadable_gets_the_minimal_structure(tmp_path: Path) -> None:
     whole = together(plain)
 
-    def without_a03(key: Key, request: Request) -> Any:
+    def without_a03(key: Key, request: ModelRequest) -> Any:
         said = whole(key, request)
         if key[0] == "session":
             for part in (said, said.get("turns", {})):
@@ -132,11 +132,11 @@ def test_who_stays_unreadable_gets_the_minimal_structure(tmp_path: Path) -> None
 
     settings = small_hall(tmp_path) | {"levels": ["1"]}
     held = hold(tmp_path, settings, scripted(without_a03))
-    turns = held.folder.json("set01_lv1/discussion_log.json")["rounds"][1]["turns"]
+    turns = held.folder.read_json("set01_lv1/discussion_log.json")["rounds"][1]["turns"]
     by_id = {t["agent_id"]: t for t in turns}
     assert by_id["A03"]["speaking"]["_parse_error"] is True
     assert "_parse_error" not in by_id["A01"]["speaking"]
-    quality = held.folder.json("set01_lv1/metrics_summary.json")["quality"]
+    quality = held.folder.read_json("set01_lv1/metrics_summary.json")["quality"]
     assert quality["statements_unread"] == 3
     # Neither A03's silence nor others' silence towards A03 counts as ignoring: 4 · 3 pairs.
     assert held.table("reactions").height == 2 * 4 * 3
@@ -152,7 +152,7 @@ def test_a_round_too_long_for_the_model_is_planned_in_parts(
     settings = small_hall(tmp_path, general=16, vulnerable=4) | {"levels": ["1"], "model": model}
     asked = scripted(together(), keep=True)
     held = hold(tmp_path, settings, asked)
-    log = held.folder.json("set01_lv1/discussion_log.json")["rounds"]
+    log = held.folder.read_json("set01_lv1/discussion_log.json")["rounds"]
     assert [r["calls_of_shared_session"] for r in log][1] == calls
     requests = [r for a, r in asked.seen if "/session/" in a]
     assert all(r.max_tokens == longest for r in requests)
@@ -165,4 +165,4 @@ def test_the_check_counts_the_parts(tmp_path: Path) -> None:
         "study: town_hall\ntopic: {title: A, background: B}\nlevels: 1\nsets: 1\n", "utf-8"
     )
     found = load_study_file(path)
-    assert rehearsed(found, "gpt-4o").calls > rehearsed(found, "gpt-5-mini").calls
+    assert estimate_run(found, "gpt-4o").calls > estimate_run(found, "gpt-5-mini").calls

@@ -33,6 +33,6 @@ def test_the_quoted_discussion_is_that_of_the_example(held: Run) -> None:
 
 
 def test_every_file_and_table_is_on_the_page(held: Run) -> None:
-    tables = (t for t in held.folder.tables() if t != "answers")
+    tables = (t for t in held.folder.table_names() if t != "answers")
     for name in [*(f"{f}.json" for f in FILES), *tables]:
         assert f"`{name}`" in PAGE, name

@@ -14,10 +14,10 @@ import pytest
 
 import folkmoot
 from folkmoot import Run
-from folkmoot.errors import InputError, RunPaused
+from folkmoot.errors import InputError, RunPausedError
 from folkmoot.kit.calls import JournalReader
-from folkmoot.models.request import Request
-from folkmoot.storage.findings import Heat, Intervals
+from folkmoot.models.request import ModelRequest
+from folkmoot.storage.findings import Heatmap, IntervalChart
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall import STUDY
 from folkmoot.studies.town_hall.files import FILES
@@ -26,7 +26,7 @@ from tests.shown import shown
 from .hall_script import Key, hold, plain, scripted, small_hall, together
 
 
-def mixed(key: Key, request: Request) -> Any:
+def mixed(key: Key, request: ModelRequest) -> Any:
     """Level 1 is one session, the others are separate; A02's ballots are broken at first."""
     wanted = set((request.schema or {}).get("properties", {}))
     return (together() if wanted & {"turns", "A01"} else plain)(key, request)
@@ -49,7 +49,7 @@ def test_the_seven_files_of_each_discussion(held: Run) -> None:
         found = {p.stem for p in (held.path / name).glob("*.json")}
         assert found == set(FILES)
         for file in FILES:
-            assert held.folder.json(f"{name}/{file}.json")["discussion_id"] == name
+            assert held.folder.read_json(f"{name}/{file}.json")["discussion_id"] == name
     assert "set02_lv2-1" in held.table("discussions")["discussion_id"].to_list()
 
 
@@ -63,28 +63,30 @@ def test_a_run_without_files_gets_them_again_from_its_tables(held: Run, tmp_path
         made = dict(STUDY.derived(run, journal))
     assert len(made) == 8 * len(FILES) + 3
     for name, content in made.items():
-        assert content == held.folder.json(name), name
+        assert content == held.folder.read_json(name), name
 
 
 def test_a_paused_run_has_the_files_of_its_complete_sets(tmp_path: Path) -> None:
     # A discussion takes 57 calls, so that the third of three does not come to its end.
     settings = small_hall(tmp_path) | {"sets": 3, "budget_calls": 130}
-    with pytest.raises(RunPaused):
+    with pytest.raises(RunPausedError):
         hold(tmp_path, settings, scripted(plain))
     found = {p.relative_to(tmp_path / "run") for p in (tmp_path / "run").glob("set*/*.json")}
     complete = ("set01_lv2-1", "set02_lv2-1")
     assert found == {Path(name, f"{file}.json") for name in complete for file in FILES}
-    assert RunFolder(tmp_path / "run").json("levels.json")["sets"] == 2
+    assert RunFolder(tmp_path / "run").read_json("levels.json")["sets"] == 2
 
 
 def test_all_levels_of_a_set_have_the_same_residents_and_orders(held: Run) -> None:
-    logs = [held.folder.json(f"set01_lv{x}/discussion_log.json") for x in ("1", "2-1", "2-2", "4")]
+    logs = [
+        held.folder.read_json(f"set01_lv{x}/discussion_log.json") for x in ("1", "2-1", "2-2", "4")
+    ]
     for log in logs[1:]:
         for mine, first in zip(log["residents"], logs[0]["residents"], strict=True):
             assert {**mine, "seat_model": ""} == {**first, "seat_model": ""}
         orders = [r["speaking_order"] for r in log["rounds"]]
         assert orders == [r["speaking_order"] for r in logs[0]["rounds"]]
-    other = held.folder.json("set02_lv1/discussion_log.json")
+    other = held.folder.read_json("set02_lv1/discussion_log.json")
     assert other["residents"][0] != logs[0]["residents"][0]
     # The seats are in the plan, which is sealed before the first call.
     seats = held.folder.plan["sealed"]["discussions"]["data"]["seats"]["set01_lv4"]
@@ -143,7 +145,7 @@ def test_log_level_and_previews(tmp_path: Path) -> None:
     settings = small_hall(tmp_path) | {"log_level": "INFO"}
     held = hold(tmp_path, settings, scripted(plain))
     assert {e["level"] for e in entries(held, "set01_lv2-1")} == {"INFO"}
-    summary = held.folder.json("logs/summary.json")
+    summary = held.folder.read_json("logs/summary.json")
     assert summary["discussions"]["set01_lv2-1"]["calls"] == 57
     assert summary["models"]["scripted"]["calls"] == 57
 
@@ -162,7 +164,7 @@ def test_who_responded_to_whom_is_counted_from_the_reactions(held: Run) -> None:
     reactions = held.table("reactions").filter(part="main", set=1)
     for level in ("1", "2-1", "4"):
         finding = found[f"who_responded_{level}"]
-        assert isinstance(finding.chart, Heat)
+        assert isinstance(finding.chart, Heatmap)
         answered = reactions.filter(pl.col("level") == level, pl.col("reaction") != "ignore")
         assert sum(n for _, _, n in finding.chart.items) == answered.height
         vulnerable = {c for _, c, _ in finding.chart.items if c.endswith("*")}
@@ -199,7 +201,7 @@ def test_one_set_has_no_intervals_and_says_so(tmp_path: Path) -> None:
 
 
 def test_a_tie_fails_and_is_said_to(tmp_path: Path) -> None:
-    def even(key: Key, request: Request) -> Any:
+    def even(key: Key, request: ModelRequest) -> Any:
         said = plain(key, request)
         if key[0] == "vote" and key[1] in ("A01", "A02"):
             return {item: {"vote": "no", "reason": ""} for item in said}
@@ -208,7 +210,7 @@ def test_a_tie_fails_and_is_said_to(tmp_path: Path) -> None:
         return said
 
     held = hold(tmp_path, small_hall(tmp_path), scripted(even))
-    voting = held.folder.json("set01_lv2-1/voting_results.json")
+    voting = held.folder.read_json("set01_lv2-1/voting_results.json")
     (item,) = voting["items"]
     assert (item["yes"], item["no"], item["uncast"]) == (2, 2, 1)
     assert item["tie"] is True and item["passed"] is False
@@ -217,7 +219,7 @@ def test_a_tie_fails_and_is_said_to(tmp_path: Path) -> None:
 
 
 def test_moderator_words_and_dropped_ids(tmp_path: Path) -> None:
-    def invites(key: Key, request: Request) -> Any:
+    def invites(key: Key, request: ModelRequest) -> Any:
         said = plain(key, request)
         if key[0] == "moderator":
             said["invited_residents"] = ["a5", "A99", "A05"]
@@ -225,10 +227,10 @@ def test_moderator_words_and_dropped_ids(tmp_path: Path) -> None:
         return said
 
     held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["4"]}, scripted(invites))
-    said = held.folder.json("set01_lv4/discussion_log.json")["rounds"][0]["moderator"]
+    said = held.folder.read_json("set01_lv4/discussion_log.json")["rounds"][0]["moderator"]
     assert said["invited_residents"] == ["A05"]
     assert said["overlooked_concerns"] == [{"resident": "A04", "concern": "rent"}]
-    quality = held.folder.json("set01_lv4/metrics_summary.json")["quality"]
+    quality = held.folder.read_json("set01_lv4/metrics_summary.json")["quality"]
     assert quality["dropped"] == {"unknown_id": 3} and quality["repaired"] == {"spelling": 3}
     # The moderator has no vote.
     assert held.table("votes")["agent_id"].to_list() == ["A01", "A02", "A03", "A04", "A05"]
@@ -249,7 +251,7 @@ def test_every_combination_of_switches_runs(tmp_path: Path) -> None:
         for reflect in (True, False)
     }
 
-    def answer(key: Key, request: Request) -> Any:
+    def answer(key: Key, request: ModelRequest) -> Any:
         # Without THINK the one call of a turn is SPEAK, as its schema tells.
         speaks = "full_statement" in (request.schema or {}).get("properties", {})
         return mixed(("speak", *key[1:]) if speaks else key, request)
@@ -258,7 +260,7 @@ def test_every_combination_of_switches_runs(tmp_path: Path) -> None:
     held = hold(tmp_path, settings, scripted(answer))
     for name, switches in levels.items():
         rows = held.table("rounds").filter(level=name)
-        quality = held.folder.json(f"set01_lv{name}/metrics_summary.json")["quality"]
+        quality = held.folder.read_json(f"set01_lv{name}/metrics_summary.json")["quality"]
         assert quality["minimal_structures"] == 0 and quality["statements_unread"] == 0
         assert (rows["overall_stance"].null_count() == 0) == switches["think"]
         assert rows["change_type"].drop_nulls().len() == (10 if switches["reflect"] else 0)
@@ -268,25 +270,25 @@ def test_every_combination_of_switches_runs(tmp_path: Path) -> None:
 
 def test_a_single_round_has_nothing_to_react_to(tmp_path: Path) -> None:
     held = hold(tmp_path, small_hall(tmp_path) | {"rounds": 1}, scripted(plain))
-    found = held.folder.json("set01_lv2-1/metrics_summary.json")["vulnerable"]
+    found = held.folder.read_json("set01_lv2-1/metrics_summary.json")["vulnerable"]
     assert found["total_possible_reactions"] == 0
     for name in ("weighted_inclusivity_score", "positive_reaction_ratio", "opinion_survival"):
         assert found[name] is None
-    assert held.folder.json("set01_lv2-1/reflection_log.json")["rounds"] == []
+    assert held.folder.read_json("set01_lv2-1/reflection_log.json")["rounds"] == []
     assert held.findings
 
 
 def test_a_replication_alone_is_the_headline(tmp_path: Path) -> None:
     held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["2-2"]}, scripted(plain))
     assert [f.key for f in held.findings if f.headline] == ["replication"]
-    assert held.folder.json("levels.json")["main"]["levels"] == {}
+    assert held.folder.read_json("levels.json")["main"]["levels"] == {}
 
 
 def test_logs_are_there_while_a_discussion_goes_on(tmp_path: Path) -> None:
     """Each round is in the log before the next one begins."""
     seen: dict[int, list[str]] = {}
 
-    def looking(key: Key, request: Request) -> Any:
+    def looking(key: Key, request: ModelRequest) -> Any:
         if key[0] == "think" and key[2]:
             logs = list((tmp_path / "run" / "logs").glob("set01*.jsonl"))
             lines = logs[0].read_text("utf-8").splitlines() if logs else []
@@ -317,9 +319,9 @@ def test_two_sets_are_an_illustration_without_intervals_or_tests(held: Run) -> N
         ):
             if name.split("_")[-1] in ("low", "high", "p") or name in ("low_share", "high_share"):
                 assert set(cells) == {None}, (key, name)
-        if isinstance(finding.chart, Intervals):
+        if isinstance(finding.chart, IntervalChart):
             assert all(low == value == high for _, value, low, high in finding.chart.items)
-            assert len(finding.chart.each) == 2 * len(finding.chart.items)
+            assert len(finding.chart.unit_values) == 2 * len(finding.chart.items)
 
 
 def test_from_five_sets_on_interval_and_test_agree(tmp_path: Path) -> None:

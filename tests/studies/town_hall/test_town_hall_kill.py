@@ -20,14 +20,14 @@ from pathlib import Path
 import folkmoot.engine.journal.journal as journal
 from folkmoot.cli import main
 
-wanted, put = int(sys.argv.pop(1)), journal.Journal.put
+wanted, put = int(sys.argv.pop(1)), journal.Journal.append
 
 def put_and_die(self, *entry, **how):
     put(self, *entry, **how)
     if len(self) >= wanted:
         os.kill(os.getpid(), signal.SIGKILL)
 
-journal.Journal.put = put_and_die
+journal.Journal.append = put_and_die
 main()
 """
 WHOLE = "from folkmoot.cli import main; main()"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from folkmoot.errors import InputError
-from folkmoot.studies.workbook.preparation import load
+from folkmoot.studies.workbook.preparation import load_workbook_config
 from tests.bounded import bounded
 from tests.studies.workbook.workbook_builder import good, mistakes, save
 
@@ -121,7 +121,7 @@ from pathlib import Path
 from folkmoot import spreadsheet_cells
 from folkmoot.child_process import Limits
 from folkmoot.errors import InputError
-from folkmoot.studies.workbook.preparation import load
+from folkmoot.studies.workbook.preparation import load_workbook_config
 spreadsheet_cells.LIMITS = Limits(seconds=3, memory_bytes=300_000_000)
 """
     body = """
@@ -152,7 +152,7 @@ def test_a_number_that_is_none_is_named_by_sheet_and_cell(
         path, tmp_path / "b.xlsx", **{SHEET: part.replace(b"</sheetData>", cell + b"</sheetData>")}
     )
     with pytest.raises(InputError) as caught:
-        load(hostile)
+        load_workbook_config(hostile)
     (problem,) = caught.value.problems
     assert problem.where == "experimental_setting!C99"
     assert "300 digits" in problem.message

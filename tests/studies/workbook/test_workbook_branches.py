@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.engine.run.grid import GRID
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
+from folkmoot.engine.run.grid import GRID_FILE
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.html import HTML, PDF
 from folkmoot.storage import amendments, run_folder
-from folkmoot.studies.workbook.answers import Listed, NotALiteral, read_options
+from folkmoot.studies.workbook.answers import ListedOptions, NotALiteral, read_options
 from folkmoot.studies.workbook.placeholders import empty_branches
-from folkmoot.studies.workbook.preparation import notes
+from folkmoot.studies.workbook.preparation import config_advisories
 from tests.studies.workbook.test_workbook_play import TASKS, play, requests, rows, sessions
 from tests.studies.workbook.workbook_builder import (
     good,
@@ -28,7 +28,7 @@ from tests.studies.workbook.workbook_builder import (
 WHY = "{% if offer > 6 %}Why so much?{% endif %}"
 
 
-def offers(request: Request, address: str) -> str:
+def offers(request: ModelRequest, address: str) -> str:
     """Buyers offer 9 and sellers 3; the rest is words."""
     if "/o/" in address:
         return "9" if "You buy" in request.messages[0].content else "3"
@@ -40,30 +40,30 @@ def test_a_prompt_that_holds_nothing_is_not_put(tmp_path: Path, kind: str) -> No
     book = good()
     book[TASKS].append(task("why", kind, 3, WHY, "why"))
     book["computed"].append(["words", "session", "count(why != '')"])
-    provider = Scripted(offers, keep=True)
+    provider = ScriptedProvider(offers, keep_requests=True)
     run = play(book, tmp_path, provider)
     asked = requests(provider, "/why/")
     assert len(asked) == 4
     assert all("Why so much?" in str(r.messages) for r in asked)
-    found = run.table("responses").filter(var_name="why")
+    found = run.read_table("responses").filter(var_name="why")
     by_role = {row["role"]: (row["value"], row["missing"]) for row in found.to_dicts()}
     assert by_role == {"Buyer": ("some words", None), "Seller": (None, "empty_prompt")}
     for row in rows(run):
         assert row["why"] == ("some words" if row["role"] == "Buyer" else "")
         assert row["missing"] == "" and row["words"] == "2"
-    assert not run.table("utterances").filter(text="").height
+    assert not run.read_table("utterances").filter(text="").height
     quality = next(f for f in run.findings if f.key == "answer_quality")
     assert "0 are missing" in quality.says
 
 
 def test_nor_is_that_of_a_special_role(tmp_path: Path) -> None:
     text = '{"Buyer": "And?", "Summarizer": "{% if total > 1000 %}Sum up.{% endif %}"}'
-    provider = Scripted(offers, keep=True)
+    provider = ScriptedProvider(offers, keep_requests=True)
     book = good()
     book[TASKS].append(task("z", "private_question", 9, text, "z"))
     run = play(book, tmp_path, provider)
     assert len(requests(provider, "/z/")) == 4 and not requests(provider, "/z/Summarizer")
-    summaries = run.table("responses").filter(var_name="z", role="Summarizer")
+    summaries = run.read_table("responses").filter(var_name="z", role="Summarizer")
     assert set(summaries["missing"]) == {"empty_prompt"}
 
 
@@ -72,7 +72,7 @@ def test_a_round_that_nobody_is_asked_in_passes(tmp_path: Path) -> None:
     book[TASKS].append(task("why", "discussion", 3, "{% if offer > 99 %}Why?{% endif %}", "why"))
     run = play(book, tmp_path, player())
     assert all(session["ended"] == "completed" for session in sessions(run))
-    assert set(run.table("responses").filter(var_name="why")["missing"]) == {"empty_prompt"}
+    assert set(run.read_table("responses").filter(var_name="why")["missing"]) == {"empty_prompt"}
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_check_lists_such_branches_and_settings_without_effect(tmp_path: Path) -
     book["constants"] += [["tone", '["kind", "stern", "dry"]'], ["one", "[1]"]]
     book["constants"].append(["rate", "[1, 2]"])
     book["computed"].append(["cost", "session", "rate * total"])
-    found = notes(read(book, tmp_path))
+    found = config_advisories(read(book, tmp_path))
     said = "\n".join(found)
     assert f"{TASKS}!F7: the prompt is empty in 1 branch (else)" in said
     assert "why asks nothing" in said and "empty_prompt" in said
@@ -113,7 +113,9 @@ def test_check_lists_such_branches_and_settings_without_effect(tmp_path: Path) -
     assert "constants!A3: no text uses the constant tone; it adds 4 experiments" in said
     assert "constants!A4: no text uses the constant one" in said
     assert "rate" not in said and "goods" not in said
-    assert not [note for note in notes(read(good(), tmp_path)) if "list of options" in note]
+    assert not [
+        note for note in config_advisories(read(good(), tmp_path)) if "list of options" in note
+    ]
 
 
 # --- names, spellings, options -----------------------------------------------------------------
@@ -134,7 +136,7 @@ def test_all_files_of_the_program_are_known() -> None:
         for name, value in vars(run_folder).items()
         if name.isupper() and isinstance(value, str) and "." in value and " " not in value
     }
-    written = {*constants, amendments.AMENDMENTS, GRID, HTML, PDF}
+    written = {*constants, amendments.AMENDMENTS_FILE, GRID_FILE, HTML, PDF}
     assert written <= set(run_folder.WRITTEN_BY_ALL)
 
 
@@ -154,8 +156,10 @@ def test_names_that_only_begin_alike_are_fine(tmp_path: Path) -> None:
     ],
 )
 def test_a_range_of_python_is_a_list(cell: str, options: list[int]) -> None:
-    assert read_options(cell) == Listed(tuple(map(str, options)))
-    assert read_options(f'{{"Buyer": {cell}}}') == {"Buyer": Listed(tuple(map(str, options)))}
+    assert read_options(cell) == ListedOptions(tuple(map(str, options)))
+    assert read_options(f'{{"Buyer": {cell}}}') == {
+        "Buyer": ListedOptions(tuple(map(str, options)))
+    }
 
 
 @pytest.mark.parametrize(
@@ -166,14 +170,14 @@ def test_other_ranges_are_refused_or_words(cell: str) -> None:
         read = read_options(cell)
     except NotALiteral:
         return
-    assert not isinstance(read, Listed)
+    assert not isinstance(read, ListedOptions)
 
 
 def test_the_british_spelling_of_the_summarizer_is_read(tmp_path: Path) -> None:
     book = put(good(), "agent_roles!A3", "Summariser")
     book[TASKS][5][5] = book[TASKS][5][5].replace("Summarizer", "summariser")
     run = play(book, tmp_path)
-    summaries = run.table("responses").filter(role="Summarizer")
+    summaries = run.read_table("responses").filter(role="Summarizer")
     assert summaries.height == 2 and summaries["missing"].null_count() == 2
     assert "Summariser" not in (run.path / "market.json").read_text()
     assert [s["special_roles"].keys() for s in sessions(run)] == [{"Facilitator", "Summarizer"}] * 2
@@ -188,13 +192,13 @@ def test_no_try_of_a_structured_answer_is_constrained_to_the_options(tmp_path: P
     said = '{"response": "I would rather not choose between them", "speculation_score": 5}'
     book = put(put(good(), f"{TASKS}!M5", 1), f"{TASKS}!M4", 1)  # format_response
 
-    def refuses(request: Request, address: str) -> str:
+    def refuses(request: ModelRequest, address: str) -> str:
         return said if request.schema else "words"
 
-    provider = Scripted(refuses, keep=True)
+    provider = ScriptedProvider(refuses, keep_requests=True)
     run = play(book, tmp_path, provider)
     for name, task_id in (("trade", "m"), ("offer", "o")):
-        found = run.table("responses").filter(var_name=name)
+        found = run.read_table("responses").filter(var_name=name)
         assert set(found["status"]) == {"invalid"} and set(found["reasks"]) == {5}
         assert set(found["value"]) == {"I would rather not choose between them"}
         sent = [r.schema for r in requests(provider, f"/{task_id}/")]
@@ -209,32 +213,32 @@ def test_a_way_out_is_recorded_as_missing_with_its_reason(
 ) -> None:
     book = put(good(), f"{TASKS}!M5", formatted)
 
-    def answer(request: Request, address: str) -> str:
+    def answer(request: ModelRequest, address: str) -> str:
         if "/m/" in address:
             return f'{{"response": "{way_out}"}}' if request.schema else way_out
         return offers(request, address)
 
-    run = play(book, tmp_path, Scripted(answer))
-    found = run.table("responses").filter(var_name="trade")
+    run = play(book, tmp_path, ScriptedProvider(answer))
+    found = run.read_table("responses").filter(var_name="trade")
     assert set(found["missing"]) == {way_out} and set(found["reasks"]) == {0}
     assert {row["trade"] for row in rows(run)} == {"NA"}
 
 
 def test_the_table_of_answers_says_how_an_answer_was_had(tmp_path: Path) -> None:
-    def answer(request: Request, address: str) -> str:
+    def answer(request: ModelRequest, address: str) -> str:
         if "/m/" in address:
             return "yes" if address.endswith(".r1") else "I would say no, or perhaps yes"
         return offers(request, address)
 
-    run = play(good(), tmp_path, Scripted(answer))
-    rows_of = [r for r in run.table("answers").to_dicts() if "/m/" in r["address"]]
+    run = play(good(), tmp_path, ScriptedProvider(answer))
+    rows_of = [r for r in run.read_table("answers").to_dicts() if "/m/" in r["address"]]
     assert {(r["said"], r["recorded"], r["how"], r["agrees"]) for r in rows_of} == {
         ("I would say no, or perhaps yes", "yes", "clarified", "several")
     }
-    offered = [r for r in run.table("answers").to_dicts() if "/o/" in r["address"]]
+    offered = [r for r in run.read_table("answers").to_dicts() if "/o/" in r["address"]]
     assert {(r["said"], r["recorded"], r["how"], r["agrees"]) for r in offered} == {
         ("9", "9", "exact", "same"),
         ("3", "3", "exact", "same"),
     }
-    talk = [r for r in run.table("answers").to_dicts() if "/t/" in r["address"]]
+    talk = [r for r in run.read_table("answers").to_dicts() if "/t/" in r["address"]]
     assert {(r["said"], r["recorded"], r["how"], r["agrees"]) for r in talk} == {(None,) * 4}

@@ -11,10 +11,10 @@ import pytest
 
 import folkmoot
 from folkmoot.errors import InputError
-from folkmoot.models.scripted import Scripted
-from folkmoot.storage.findings import Bars, Finding, Intervals, Lines
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.storage.findings import BarChart, Finding, IntervalChart, LineChart
 from folkmoot.studies.workbook.findings import option_shares
-from folkmoot.studies.workbook.preparation import notes
+from folkmoot.studies.workbook.preparation import config_advisories
 from tests.shown import shown
 from tests.studies.workbook.workbook_builder import good, player, put, read, save, setting, task
 
@@ -56,7 +56,7 @@ def generous(request: Any, address: str) -> str:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("findings")
     path = save(rounds(), folder / "book.xlsx")
-    return folkmoot.run(path, out=folder / "out", provider=Scripted(generous))
+    return folkmoot.run(path, out=folder / "out", provider=ScriptedProvider(generous))
 
 
 def by_key(run: Any) -> dict[str, Finding]:
@@ -65,7 +65,7 @@ def by_key(run: Any) -> dict[str, Finding]:
 
 def test_rounds_are_recognised_and_drawn_as_lines(run: Any) -> None:
     found = by_key(run)["rounds_give"]
-    assert isinstance(found.chart, Lines)
+    assert isinstance(found.chart, LineChart)
     points = {(s, x): y for s, x, y in found.chart.items}
     assert points["calm", 3] - points["calm", 1] == pytest.approx(2)
     assert points["calm", 1] - points["NONE", 1] == pytest.approx(4, abs=0.5)
@@ -73,7 +73,7 @@ def test_rounds_are_recognised_and_drawn_as_lines(run: Any) -> None:
 
 def test_treatments_are_compared_by_session(run: Any) -> None:
     found = by_key(run)["treatment_give"]
-    assert isinstance(found.chart, Intervals) and not found.headline
+    assert isinstance(found.chart, IntervalChart) and not found.headline
     assert by_key(run)["treatment_kept"].headline  # what is computed is what the study is about
     assert [label for label, *_ in found.chart.items] == ["calm", "NONE"]
     grid = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
@@ -101,13 +101,13 @@ def test_what_people_of_few_sessions_do_is_an_illustration(tmp_path: Path) -> No
 
 def test_computed_values_have_findings_of_their_own(run: Any) -> None:
     found = by_key(run)
-    assert isinstance(found["rounds_kept"].chart, Lines)
+    assert isinstance(found["rounds_kept"].chart, LineChart)
     assert "treatment_share" in found
 
 
 def test_answers_are_counted_in_shares(run: Any) -> None:
     chart = by_key(run)["answers_trade"].chart
-    assert isinstance(chart, Bars)
+    assert isinstance(chart, BarChart)
     assert list(dict.fromkeys(o for o, _, _ in chart.items)) == ["yes", "no", "I don’t know"]
     for arm in ("calm", "NONE"):
         assert sum(v for _, a, v in chart.items if a == arm) == pytest.approx(1)
@@ -152,7 +152,7 @@ def test_constants_are_compared(tmp_path: Path) -> None:
             return "3" if "market for apples" in request.messages[0].content else "9"
         return str(player()._fn(request, address))
 
-    run = folkmoot.run(path, out=tmp_path / "out", provider=Scripted(answer))
+    run = folkmoot.run(path, out=tmp_path / "out", provider=ScriptedProvider(answer))
     says = by_key(run)["constants_offer"].says
     assert "lowest with goods = apples (3) and highest with goods = pears (9)" in says
 
@@ -171,7 +171,7 @@ def test_combinations_of_constants_seat_the_same_sessions(tmp_path: Path) -> Non
         return str(who % 8 + more)
 
     run = folkmoot.run(
-        save(book, tmp_path / "b.xlsx"), out=tmp_path / "o", provider=Scripted(answer)
+        save(book, tmp_path / "b.xlsx"), out=tmp_path / "o", provider=ScriptedProvider(answer)
     )
     found = by_key(run)["constants_offer"]
     assert found.independent == "Independent unit: session (6)."
@@ -183,9 +183,9 @@ def test_combinations_of_constants_seat_the_same_sessions(tmp_path: Path) -> Non
 
 
 def test_show_lists_and_shows(run: Any) -> None:
-    participant = run.table("assignment")["participant_id"][0]
+    participant = run.read_table("assignment")["participant_id"][0]
     assert "market/1" in shown(run.folder) and participant in shown(run.folder)
-    name = run.table("assignment")["name"][0]
+    name = run.read_table("assignment")["name"][0]
     assert f"You are [V]{name}[/V]" in shown(run.folder, participant, prompts=True)
     assert "What is a fair price?" in shown(run.folder, "market/2")
     for unknown in ("nobody", "market/99"):
@@ -195,12 +195,12 @@ def test_show_lists_and_shows(run: Any) -> None:
 
 def test_what_will_be_cut_is_said_beforehand(tmp_path: Path) -> None:
     config = read(setting(good(), "max_conversation_length", 6), tmp_path)
-    assert any("about 15 messages" in n and "cut" in n for n in notes(config))
+    assert any("about 15 messages" in n and "cut" in n for n in config_advisories(config))
 
 
 def test_a_run_folder_holds_all_that_its_repetition_needs(run: Any, tmp_path: Path) -> None:
     again = folkmoot.run(
-        run.path / "study.yaml", out=tmp_path / "again", provider=Scripted(generous)
+        run.path / "study.yaml", out=tmp_path / "again", provider=ScriptedProvider(generous)
     )
     for name in ("market.csv", "market.json"):
         assert (again.path / name).read_bytes() == (run.path / name).read_bytes()
@@ -216,7 +216,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
         return str(player()._fn(request, address))
 
     with pytest.raises(RuntimeError):
-        folkmoot.run(path, out=tmp_path / "out", provider=Scripted(dies))
+        folkmoot.run(path, out=tmp_path / "out", provider=ScriptedProvider(dies))
     provider = player()
     resumed = folkmoot.run(path, out=tmp_path / "out", provider=provider)
     assert 0 < provider.calls < 30

@@ -14,10 +14,10 @@ import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.engine.journal.journal import Journal
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.runner import load as load_run
+from folkmoot.engine.run.runner import load_study_with_options as load_run
 from folkmoot.errors import FatalModelError, InputError
-from folkmoot.models.scripted import Scripted
-from folkmoot.studies.workbook.preparation import notes
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.studies.workbook.preparation import config_advisories
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.studies.workbook.workbook_builder import (
@@ -124,7 +124,7 @@ def test_images_go_over_the_wire_and_into_the_journal(
         assert sum(PLAN in json.dumps(part) for part in first) == 1
         assert first[0]["text"] == "[image 1]" and PLAN in json.dumps(first[1])
     with Journal(run.path / "journal.sqlite") as journal:
-        asked = [e.request for e in journal.entries() if e.kind == "ask"]
+        asked = [e.request for e in journal.read_entries() if e.kind == "ask"]
     assert asked and all(PLAN in request["images"] for request in asked)
     assert folkmoot.run(path, model=model, out=run.path, overrides=("reasks=0",))
     assert CliRunner().invoke(app, ["verify", str(run.path)]).exit_code == 0
@@ -181,7 +181,7 @@ def test_a_server_that_takes_no_images_ends_the_run_with_its_words(
             folkmoot.run(path, model="openai/m", out=tmp_path / "out", overrides=("reasks=0",))
     assert said in str(error.value)
     with Journal(tmp_path / "out" / "journal.sqlite") as journal:
-        entries = list(journal.entries())
+        entries = list(journal.read_entries())
     assert entries and not any(e.finish.startswith("refused") for e in entries)
 
 
@@ -200,21 +200,21 @@ def test_an_option_cannot_be_an_image(tmp_path: Path) -> None:
 
 
 def test_the_notes_say_that_images_are_not_in_the_estimate(tmp_path: Path) -> None:
-    (note,) = [n for n in notes(read(pictured(), tmp_path)) if "images" in n]
+    (note,) = [n for n in config_advisories(read(pictured(), tmp_path)) if "images" in n]
     assert note.endswith(
         "tokens are not part of the estimate: treatments!B2, interview_prompts!F2, "
         "interview_prompts!F3"
     )
-    assert not any("images" in n for n in notes(read(good(), tmp_path)))
+    assert not any("images" in n for n in config_advisories(read(good(), tmp_path)))
 
 
 # --- the preview -----------------------------------------------------------------------------
 
 
 def previews(path: Path) -> list[Any]:
-    found = load_run(path, RunOptions(provider=Scripted(lambda *_: "")))
+    found = load_run(path, RunOptions(custom_provider=ScriptedProvider(lambda *_: "")))
     assert found.study.preview is not None
-    return found.study.preview(found.config, found.prompts())
+    return found.study.preview(found.config, found.prompt_library())
 
 
 def test_the_preview_is_what_the_run_sends(tmp_path: Path) -> None:

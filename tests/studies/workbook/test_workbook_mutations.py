@@ -14,7 +14,11 @@ import pytest
 import folkmoot
 from folkmoot.errors import InputError
 from folkmoot.randomness import generator
-from folkmoot.studies.workbook.preparation import check, load, notes
+from folkmoot.studies.workbook.preparation import (
+    check_config,
+    config_advisories,
+    load_workbook_config,
+)
 from tests.studies.workbook.test_workbook_parts import by_hand
 from tests.studies.workbook.test_workbook_reading import older, shorter
 from tests.studies.workbook.workbook_builder import good, player, quick_save
@@ -159,14 +163,14 @@ def outcome(book: Cells, folder: Path) -> str:
     """`ran`, or `refused` with problems that a user can read."""
     path = quick_save(book, folder / "book.xlsx")
     try:
-        config = load(path)
-        problems = check(config, folder)
+        config = load_workbook_config(path)
+        problems = check_config(config, folder)
     except InputError as error:
         assert error.problems and all(p.message and p.file for p in error.problems)
         return "refused"
     if problems:
         return "refused"
-    assert notes(config)
+    assert config_advisories(config)
     out = folder / "out"
     run = folkmoot.run(path, out=out, provider=player(), limit=1)
     assert run.table("sessions").height >= 1

@@ -11,20 +11,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.conversation.answer_types import Missing, Parsed, Unreadable
+from folkmoot.conversation.answer_types import Missing, ParsedAnswer, ParseFailure
 from folkmoot.studies.workbook.answers import (
-    Listed,
+    FreeOptions,
+    ListedOptions,
     NotALiteral,
-    Range,
-    Words,
+    NumberRange,
     WorkbookAnswer,
+    format_options,
     read_options,
-    show,
 )
 from folkmoot.studies.workbook.config import Computed, Task
-from folkmoot.studies.workbook.expressions import ExpressionProblem, Scene, evaluate, in_order
-from folkmoot.studies.workbook.participants import assign, balanced, experiments
-from folkmoot.studies.workbook.protocol import realised_order
+from folkmoot.studies.workbook.expressions import (
+    ExpressionProblem,
+    Scene,
+    evaluate_expression,
+    in_order,
+)
+from folkmoot.studies.workbook.participants import (
+    assign_balanced,
+    assign_sessions,
+    build_experiments,
+)
+from folkmoot.studies.workbook.protocol import order_tasks
 from tests.studies.workbook.workbook_builder import good, mistakes, put, read, setting
 
 TASKS = "interview_prompts"
@@ -37,17 +46,17 @@ RNG = np.random.default_rng
 @pytest.mark.parametrize(
     ("cell", "means"),
     [
-        ("Enter a number between 0 and 5", Words("Enter a number between 0 and 5")),
-        ("(say what you like)", Words("(say what you like)")),
-        ("[0, 1, 2.0]", Listed(("0", "1", "2"))),
-        ("(0, 5)", Range(0, 5)),
-        ("(0.5,1)", Range(0.5, 1)),
-        ("[True, False]", Listed(("True", "False"))),
+        ("Enter a number between 0 and 5", FreeOptions("Enter a number between 0 and 5")),
+        ("(say what you like)", FreeOptions("(say what you like)")),
+        ("[0, 1, 2.0]", ListedOptions(("0", "1", "2"))),
+        ("(0, 5)", NumberRange(0, 5)),
+        ("(0.5,1)", NumberRange(0.5, 1)),
+        ("[True, False]", ListedOptions(("True", "False"))),
         (
             '{"A": "free", "B": (0, 10), "C": ["x", "y"],}',
-            {"A": Words("free"), "B": Range(0, 10), "C": Listed(("x", "y"))},
+            {"A": FreeOptions("free"), "B": NumberRange(0, 10), "C": ListedOptions(("x", "y"))},
         ),
-        ('{"A": "(0, 3)"}', {"A": Range(0, 3)}),
+        ('{"A": "(0, 3)"}', {"A": NumberRange(0, 3)}),
     ],
 )
 def test_options_of_every_kind(cell: str, means: Any) -> None:
@@ -79,14 +88,14 @@ def test_bad_options_say_what_is_wrong(cell: str, says: str) -> None:
 
 
 def test_the_shuffle_is_a_permutation_and_leaves_the_list_alone() -> None:
-    options = Listed(tuple("abcdef"))
+    options = ListedOptions(tuple("abcdef"))
     orders = {
-        show(options, integer=False, shuffle=True, rng=RNG(i), recorded="o.o/1").order
+        format_options(options, integer=False, shuffle=True, rng=RNG(i), recorded="o.o/1").order
         for i in range(20)
     }
     assert len(orders) > 15
     assert all(sorted(o) == list("abcdef") for o in orders)
-    plain = show(options, integer=False, shuffle=False, rng=RNG(1), recorded="o.o/1")
+    plain = format_options(options, integer=False, shuffle=False, rng=RNG(1), recorded="o.o/1")
     assert plain.order == options.options
     assert "- a\n- b" in plain.text
 
@@ -95,7 +104,7 @@ def test_the_shuffle_is_a_permutation_and_leaves_the_list_alone() -> None:
 
 
 def answer(options: Any, var_type: Any = None, **more: Any) -> WorkbookAnswer:
-    order = options.options if isinstance(options, Listed) else ()
+    order = options.options if isinstance(options, ListedOptions) else ()
     fields = {"validate": True, "as_json": False, "speculation": False, **more}
     return WorkbookAnswer(options, order, var_type, **fields)
 
@@ -113,54 +122,54 @@ def answer(options: Any, var_type: Any = None, **more: Any) -> WorkbookAnswer:
 )
 def test_options_in_words_may_name_bounds(words: str, bounds: tuple[str, ...]) -> None:
     """The embedded respondent keeps to them; nothing is checked by them."""
-    wanted = answer(Words(words), "float")
-    assert wanted.offered == bounds
-    assert isinstance(wanted.parse("99"), Parsed)
-    assert answer(Words(words), "category").offered == ()
+    wanted = answer(FreeOptions(words), "float")
+    assert wanted.offered_values == bounds
+    assert isinstance(wanted.parse_reply("99"), ParsedAnswer)
+    assert answer(FreeOptions(words), "category").offered_values == ()
 
 
 @pytest.mark.parametrize("number", [0, 7, 10])
 def test_ranges_include_both_ends(number: int) -> None:
-    read = answer(Range(0, 10), "integer").parse(str(number))
-    assert isinstance(read, Parsed)
+    read = answer(NumberRange(0, 10), "integer").parse_reply(str(number))
+    assert isinstance(read, ParsedAnswer)
     assert read.value.value == number and isinstance(read.value.value, int)
 
 
 @pytest.mark.parametrize("reply", ["-1", "11", "ten", "2.5", "3 or 4"])
 def test_what_is_out_of_range_is_asked_for_again(reply: str) -> None:
-    problem = answer(Range(0, 10), "integer").parse(reply)
-    assert isinstance(problem, Unreadable)
+    problem = answer(NumberRange(0, 10), "integer").parse_reply(reply)
+    assert isinstance(problem, ParseFailure)
     assert "from 0 to 10" in problem.problem
 
 
 @pytest.mark.parametrize(
     ("options", "var_type", "reply", "value"),
     [
-        (Listed(("10", "15")), "integer", "15", 15),
-        (Listed(("0.5", "1")), "float", "1", 1.0),
-        (Listed(("10", "15")), "category", "15", "15"),
-        (Range(0, 5), "float", "3", 3.0),
-        (Range(0, 5), None, "3", 3),
+        (ListedOptions(("10", "15")), "integer", "15", 15),
+        (ListedOptions(("0.5", "1")), "float", "1", 1.0),
+        (ListedOptions(("10", "15")), "category", "15", "15"),
+        (NumberRange(0, 5), "float", "3", 3.0),
+        (NumberRange(0, 5), None, "3", 3),
         (None, "integer", "I give 4.", 4),
-        (Words("any number"), "float", "1,200.5", 1200.5),
-        (Listed(("I don’t know", "yes")), "category", "i don't know", "I don’t know"),
+        (FreeOptions("any number"), "float", "1,200.5", 1200.5),
+        (ListedOptions(("I don’t know", "yes")), "category", "i don't know", "I don’t know"),
     ],
 )
 def test_values_have_their_type(options: Any, var_type: Any, reply: str, value: Any) -> None:
-    read = answer(options, var_type).parse(reply)
-    assert isinstance(read, Parsed)
+    read = answer(options, var_type).parse_reply(reply)
+    assert isinstance(read, ParsedAnswer)
     assert read.value.value == value and type(read.value.value) is type(value)
 
 
 def test_json_replies_with_a_speculation_score() -> None:
-    wanted = answer(Range(0, 10), "integer", as_json=True, speculation=True)
-    read = wanted.parse('```json\n{"response": "7", "speculation_score": 30}\n```')
-    assert isinstance(read, Parsed)
+    wanted = answer(NumberRange(0, 10), "integer", as_json=True, speculation=True)
+    read = wanted.parse_reply('```json\n{"response": "7", "speculation_score": 30}\n```')
+    assert isinstance(read, ParsedAnswer)
     assert (read.value.value, read.value.score) == (7, 30)
-    unrated = wanted.parse('{"response": 7, "speculation_score": null}')
-    assert isinstance(unrated, Parsed) and unrated.value.score is None
+    unrated = wanted.parse_reply('{"response": 7, "speculation_score": null}')
+    assert isinstance(unrated, ParsedAnswer) and unrated.value.score is None
     for reply in ('{"response": 7}', '{"response": 7, "speculation_score": 130}', "7"):
-        assert isinstance(wanted.parse(reply), Unreadable)
+        assert isinstance(wanted.parse_reply(reply), ParseFailure)
     assert wanted.schema is not None
     assert wanted.schema["properties"]["response"] == {  # a refusal fits, and no bound excludes it
         "anyOf": [{"type": "integer"}, {"type": "string"}],
@@ -169,22 +178,22 @@ def test_json_replies_with_a_speculation_score() -> None:
 
 
 def test_without_validation_everything_but_silence_is_an_answer() -> None:
-    loose = answer(Listed(("yes", "no")), "category", validate=False)
-    read = loose.parse("perhaps")
-    assert isinstance(read, Parsed) and read.value.status == "unchecked"
-    assert isinstance(loose.parse("  "), Unreadable)
-    spoken = answer(None, None, validate=False, as_json=True).parse("no json at all")
-    assert isinstance(spoken, Parsed) and spoken.value.value == "no json at all"
+    loose = answer(ListedOptions(("yes", "no")), "category", validate=False)
+    read = loose.parse_reply("perhaps")
+    assert isinstance(read, ParsedAnswer) and read.value.status == "unchecked"
+    assert isinstance(loose.parse_reply("  "), ParseFailure)
+    spoken = answer(None, None, validate=False, as_json=True).parse_reply("no json at all")
+    assert isinstance(spoken, ParsedAnswer) and spoken.value.value == "no json at all"
 
 
 def test_the_last_answer_is_kept_and_flagged() -> None:
-    wanted = answer(Range(0, 10), "integer")
+    wanted = answer(NumberRange(0, 10), "integer")
     kept = wanted.last("15")
     assert not isinstance(kept, Missing)
-    assert (kept.value, kept.status, kept.usable) == (15, "invalid", False)
+    assert (kept.value, kept.status, kept.is_usable) == (15, "invalid", False)
     words = wanted.last("everything I have")
     assert not isinstance(words, Missing) and words.value == "everything I have"
-    wrapped = answer(Range(0, 1), "float", as_json=True).last('{"response": 3}')
+    wrapped = answer(NumberRange(0, 1), "float", as_json=True).last('{"response": 3}')
     assert not isinstance(wrapped, Missing) and wrapped.value == 3
     assert isinstance(wanted.last("   "), Missing)
 
@@ -231,19 +240,19 @@ def scene(values: dict[str, Any] | None = None) -> Scene:
     ],
 )
 def test_expressions(text: str, value: Any) -> None:
-    assert evaluate(text, scene(), "a") == pytest.approx(value)
+    assert evaluate_expression(text, scene(), "a") == pytest.approx(value)
 
 
 def test_what_cannot_be_computed_says_why() -> None:
     missing = {"a": 4, "b": Missing("invalid"), "c": 10}
-    total = evaluate("sum(give)", scene(missing), "a")
+    total = evaluate_expression("sum(give)", scene(missing), "a")
     assert isinstance(total, Missing) and "give of b: invalid" in total.detail
-    assert evaluate("give", scene(missing), "a") == 4
-    zero = evaluate("1 / (give - 4)", scene(), "a")
+    assert evaluate_expression("give", scene(missing), "a") == 4
+    zero = evaluate_expression("1 / (give - 4)", scene(), "a")
     assert isinstance(zero, Missing) and "division by zero" in zero.detail
-    never = evaluate("give", scene(), "d")
+    never = evaluate_expression("give", scene(), "d")
     assert isinstance(never, Missing) and never.reason == "not_asked"
-    mixed = evaluate("give + label", scene(), "a")
+    mixed = evaluate_expression("give + label", scene(), "a")
     assert isinstance(mixed, Missing)
 
 
@@ -304,7 +313,7 @@ def test_a_six_sheet_file_works_without_computed(tmp_path: Path) -> None:
 
 def plans(book: Any, folder: Path, seed: int = 7) -> Any:
     config = read(book, folder)
-    found, problems = assign(experiments(config.workbook)[0], seed)
+    found, problems = assign_sessions(build_experiments(config.workbook)[0], seed)
     assert problems == []
     return found
 
@@ -330,15 +339,17 @@ def test_complete_random_is_balanced_and_simple_is_not_always(tmp_path: Path) ->
     complete = Counter(p.treatment for p in plans(book, tmp_path))
     assert complete == {"calm": 5, "NONE": 5}
     simple = setting(book, "treatment_assignment_strategy", "simple_random")
-    config = experiments(read(simple, tmp_path).workbook)[0]
-    splits = {Counter(p.treatment for p in assign(config, s)[0])["calm"] for s in range(30)}
+    config = build_experiments(read(simple, tmp_path).workbook)[0]
+    splits = {
+        Counter(p.treatment for p in assign_sessions(config, s)[0])["calm"] for s in range(30)
+    }
     assert len(splits) > 3
 
 
 @given(st.integers(0, 60), st.integers(1, 7), st.integers(0, 99))
 def test_balanced_deals_differ_by_one_at_most(n: int, arms: int, seed: int) -> None:
     counts = Counter(dict.fromkeys(range(arms), 0))
-    counts.update(balanced(n, arms, RNG(seed)))
+    counts.update(assign_balanced(n, arms, RNG(seed)))
     assert sum(counts.values()) == n
     assert max(counts.values()) - min(counts.values()) <= 1
 
@@ -441,7 +452,7 @@ def rows(*orders: int) -> list[Task]:
 
 def test_ties_are_shuffled_and_nothing_else() -> None:
     tasks = rows(0, 1, 2, 2, 2, 3)
-    seen = {tuple(t.task_id for t in realised_order(tasks, RNG(i))) for i in range(200)}
+    seen = {tuple(t.task_id for t in order_tasks(tasks, RNG(i))) for i in range(200)}
     assert len(seen) == 6
     assert all(o[:2] == ("0", "1") and o[-1] == "5" for o in seen)
 
@@ -450,17 +461,17 @@ def test_constants_spin_off_every_combination(tmp_path: Path) -> None:
     book = put(good(), "constants!B2", '["apples", "pears"]')
     book["constants"].append(["high", "[20, 30, 40.5]"])
     book = put(book, f"{TASKS}!I4", "(0, {{ high }})")
-    found = experiments(read(book, tmp_path).workbook)
+    found = build_experiments(read(book, tmp_path).workbook)
     assert [e.id for e in found] == [f"market_{i}" for i in range(1, 7)]
     assert [tuple(e.constants.values()) for e in found] == [
         (goods, high) for goods in ("apples", "pears") for high in (20, 30, 40.5)
     ]
-    assert found[5].tasks["o"].options == Range(0, 40.5)
+    assert found[5].tasks["o"].options == NumberRange(0, 40.5)
     assert found[5].roles["Buyer"].description == "You buy pears."
 
 
 def test_one_combination_keeps_the_plain_name(tmp_path: Path) -> None:
-    assert [e.id for e in experiments(read(good(), tmp_path).workbook)] == ["market"]
+    assert [e.id for e in build_experiments(read(good(), tmp_path).workbook)] == ["market"]
 
 
 def test_options_are_checked_in_every_permutation(tmp_path: Path) -> None:

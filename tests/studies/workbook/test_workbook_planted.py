@@ -16,13 +16,13 @@ import polars as pl
 import pytest
 
 import folkmoot
-from folkmoot.conversation.transcript import EMPTY, Speaker, build_messages
+from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, build_messages
 from folkmoot.engine.journal.journal import Journal
-from folkmoot.kit.exposure import MISNAMED, differences
+from folkmoot.kit.exposure import MISATTRIBUTED_WORDS, describe_deviations
 from folkmoot.measures.inference.clustered import clustered_difference
 from folkmoot.measures.inference.estimates import Estimate
-from folkmoot.models.request import ProviderSettings, Request, RespondentHints
-from folkmoot.provenance import cell, join, quote
+from folkmoot.models.request import ModelRequest, ProviderSettings, RespondentHints
+from folkmoot.provenance import cell_id, join_texts, quote_value
 from folkmoot.respondent import Respondent
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook import STUDY, sessions
@@ -95,7 +95,7 @@ def play(made: dict[str, Any], folder: Path, seed: int = SEED, **options: Any) -
 
 def shares(run: RunFolder, variable: str = "give_1") -> pl.DataFrame:
     return (
-        run.table("responses")
+        run.read_table("responses")
         .filter(pl.col("var_name") == variable)
         .select("participant_id", "session", "treatment", share=pl.col("number") / 20)
     )
@@ -202,10 +202,10 @@ def test_nothing_hangs_on_instructions_and_on_the_order_of_texts(
         (folder / f"{name}.md").write_text(text, "utf-8")
     own = (f"prompts={folder}",)
     bare = play(book(240), tmp_path / "bare", overrides=own)
-    assert (bare.table("responses")["finish"] == "stop").all()
+    assert (bare.read_table("responses")["finish"] == "stop").all()
     assert shares(bare).sort("participant_id").equals(shares(healthy).sort("participant_id"))
     rounds = play(book(240, rounds=3), tmp_path / "rounds", overrides=own)
-    assert rounds.table("responses")["number"].equals(games.table("responses")["number"])
+    assert rounds.read_table("responses")["number"].equals(games.read_table("responses")["number"])
 
 
 def test_the_effect_does_not_hang_on_the_words_of_the_rules(
@@ -227,8 +227,8 @@ def test_the_effect_does_not_hang_on_the_words_of_the_rules(
 
 def test_the_effect_comes_from_the_text_alone(tmp_path: Path, monkeypatch: Any) -> None:
     """Without the sentence in the prompt the arm is what it is called in vain."""
-    told = sessions._told
-    monkeypatch.setattr(sessions, "_told", lambda *a: (told(*a)[0], "", told(*a)[2]))
+    told = sessions._system_message
+    monkeypatch.setattr(sessions, "_system_message", lambda *a: (told(*a)[0], "", told(*a)[2]))
     got = effect(play(book(240), tmp_path))
     assert got.low < 0 < got.high
 
@@ -272,7 +272,7 @@ def test_amounts_that_are_said_are_those_that_are_given(tmp_path: Path) -> None:
     give[2] = 2
     made["interview_prompts"] = [*made["interview_prompts"][:2], talk, give]
     run = play(made, tmp_path)
-    said = run.table("responses").filter(pl.col("var_name") == "talk")
+    said = run.read_table("responses").filter(pl.col("var_name") == "talk")
     given = dict(shares(run).select("participant_id", "share").iter_rows())
     off = []
     for who, text in said.select("participant_id", "value").iter_rows():
@@ -290,7 +290,7 @@ def test_what_a_question_tells_of_earlier_gifts_makes_its_answer_none(tmp_path: 
         asks = "You gave {{ give_1 }} tokens. How fair was it to you? {response_options}"
         more = {"var_type": "float", "response_options": "(0, 100)", "validate_response": 1}
         made["interview_prompts"].append(task("f", "private_question", 2, asks, "fair", **more))
-        answered = play(made, folder).table("responses").sort("participant_id")
+        answered = play(made, folder).read_table("responses").sort("participant_id")
         return answered.filter(var_name="fair")["number"].to_list()
 
     assert fair(APPEAL, tmp_path / "appeal") == fair(WARNING, tmp_path / "warning")
@@ -308,7 +308,7 @@ def test_a_workbook_in_another_language_is_answered_by_its_form(tmp_path: Path) 
     ranged[8], worded[8], chosen[8] = "(18, 90)", "Eine Zahl von 1 bis 7", '["ja", "nein"]'
     context = task("x", "context", 0, "Sie sehen ein Bild.", "context")
     made["interview_prompts"] = [list(TASK_COLUMNS), context, ranged, worded, chosen]
-    given = play(made, tmp_path).table("responses")
+    given = play(made, tmp_path).read_table("responses")
     assert (given["status"] == "valid").all() and (given["finish"] == "stop").all()
     assert given.filter(var_name="a")["number"].is_between(18, 90).all()
     assert given.filter(var_name="b")["number"].is_between(1, 7).all()
@@ -324,26 +324,26 @@ def test_no_word_of_a_game_is_said_about_other_topics(tmp_path: Path) -> None:
         task("t", "discussion", 1, "Should bicycles be banned from the old town?", "talk"),
     ]
     run = play(made, tmp_path)
-    said = " ".join(run.table("responses")["value"])
+    said = " ".join(run.read_table("responses")["value"])
     assert not re.search(r"token|pot\b|give|amount", said)
     assert re.search(r"bicycle|old town", said, re.IGNORECASE)
 
 
 def of_part(asked: RespondentHints, *texts: str) -> str:
     """The reply to a prompt that holds these texts, in an order of no meaning, and nothing else."""
-    prompt = join("\n", texts[::-1])
-    messages = build_messages(Speaker(asked.speaker, system="Acta."), EMPTY, prompt)
-    request = Request("synthetic", messages.messages, asked=asked, spans=messages.spans)
+    prompt = join_texts("\n", texts[::-1])
+    messages = build_messages(Speaker(asked.speaker, system="Acta."), EMPTY_TRANSCRIPT, prompt)
+    request = ModelRequest("synthetic", messages.messages, asked=asked, spans=messages.spans)
     from_part = Respondent(ProviderSettings(seed=1, study=None))
-    from_part._answers = {**from_part._answers, **STUDY.respondent.answers}  # type: ignore[union-attr]
+    from_part._answers = {**from_part._answers, **STUDY.respondent_part.answers}  # type: ignore[union-attr]
     return from_part.reply(request, "x").text
 
 
 def said_by(who: str, words: str) -> str:
-    return quote(words, "utterance", f"market/s1/talk/{who}/ask0", who)
+    return quote_value(words, "utterance", f"market/s1/talk/{who}/ask0", who)
 
 
-STAKE = quote(
+STAKE = quote_value(
     "You hold 20 tokens; how many do you put into the pot?", "material", "study.workbook.prompts.c"
 )
 
@@ -374,7 +374,7 @@ def test_what_others_gave_draws() -> None:
 
 def test_a_story_is_told_from_answers() -> None:
     lines = [
-        quote(words, "persona", cell("assignment.profile", "p1", n), "p1")
+        quote_value(words, "persona", cell_id("assignment.profile", "p1", n), "p1")
         for n, words in enumerate(("I bake bread.", "34"))
     ]
     said = of_part(RespondentHints("biographer", "text", speaker="p1"), *lines)
@@ -394,7 +394,7 @@ def wired(
 def test_a_treatment_that_is_not_told_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = sessions._told
+    told = sessions._system_message
     run = wired(tmp_path, monkeypatch, sessions, "_told", lambda *a: (told(*a)[0], "", told(*a)[2]))
     assert effect(run).low < 0
     (found,) = [f for f in STUDY.findings(run) if f.key == "exposure"]
@@ -409,7 +409,7 @@ def test_swapped_treatments_turn_the_effect_round(
         others = [t.description for t in at.experiment.treatments.values()]
         return first, next(t for t in others if t != treatment), context
 
-    told = sessions._told
+    told = sessions._system_message
     run = wired(tmp_path, monkeypatch, sessions, "_told", swapped)
     assert effect(run).high < 0
 
@@ -424,8 +424,8 @@ def test_words_told_under_others_names_are_seen(
         task("t", "discussion", 1, "Should bicycles be banned from the old town?", "talk"),
         task("u", "discussion", 2, "And what about lorries in the old town?", "lorries"),
     ]
-    assert differences(play(made, tmp_path / "right")) == []
-    tell = sessions.SessionState.tell
+    assert describe_deviations(play(made, tmp_path / "right")) == []
+    tell = sessions.SessionState.add_to_history
 
     def swapped(self: Any, ids: Any, said: Any) -> None:
         seats = dict(zip([s.id for s in self.seats], self.seats[1:], strict=False))
@@ -434,14 +434,14 @@ def test_words_told_under_others_names_are_seen(
             said = said._replace(speaker_id=other.id, name=other.name)
         tell(self, ids, said)
 
-    monkeypatch.setattr(sessions.SessionState, "tell", swapped)
-    assert MISNAMED in str(differences(play(made, tmp_path / "wrong")))
+    monkeypatch.setattr(sessions.SessionState, "add_to_history", swapped)
+    assert MISATTRIBUTED_WORDS in str(describe_deviations(play(made, tmp_path / "wrong")))
 
 
 def test_answers_that_nobody_hears_move_nobody(
     games: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tell = sessions.SessionState.tell
+    tell = sessions.SessionState.add_to_history
 
     def deaf(self: Any, ids: Any, said: Any) -> None:
         tell(self, [i for i in ids if said.speaker_id in (i, "Facilitator")], said)
@@ -454,7 +454,7 @@ def test_a_last_round_that_is_unheard_is_caught(
     games: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The third round follows the second as the second the first, unless it was not told."""
-    tell = sessions.SessionState.tell
+    tell = sessions.SessionState.add_to_history
 
     def forgetful(self: Any, ids: Any, said: Any) -> None:
         keeps = said.stage != "g2" or said.speaker_id == "Facilitator"
@@ -470,10 +470,10 @@ def unheard(run: RunFolder, later: int) -> int:
     with Journal(run.path / "journal.sqlite") as journal:
         put = {
             tuple(e.address.split("/")[1:4]): e.request["messages"][-1]["content"].splitlines()
-            for e in journal.entries()
+            for e in journal.read_entries()
         }
     last = shares(run, f"give_{later - 1}").join(
-        run.table("assignment").select("participant_id", "name"), on="participant_id"
+        run.read_table("assignment").select("participant_id", "name"), on="participant_id"
     )
     missing = 0
     for (session,), people in last.group_by("session"):

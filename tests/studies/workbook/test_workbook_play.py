@@ -12,8 +12,8 @@ import pytest
 
 import folkmoot
 from folkmoot.errors import ModelError, RefusedError
-from folkmoot.kit.exposure import differences
-from folkmoot.models.scripted import Scripted
+from folkmoot.kit.exposure import describe_deviations
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.workbook.protocol import ROUNDS
 from tests.studies.workbook.test_workbook_parts import by_hand
 from tests.studies.workbook.test_workbook_reading import older, shorter
@@ -41,7 +41,7 @@ def texts(person: Mapping[str, Any]) -> list[str]:
     return [m["content"] for m in person["message_history"]]
 
 
-def requests(provider: Scripted, *parts: str) -> list[Any]:
+def requests(provider: ScriptedProvider, *parts: str) -> list[Any]:
     return [r for address, r in provider.seen if all(p in address for p in parts)]
 
 
@@ -56,8 +56,8 @@ def test_one_row_per_participant_and_one_column_per_variable(tmp_path: Path) -> 
         assert row["sure"] == ("0.5" if row["role"] == "Buyer" else "")
         assert row["total"] == "20" and row["share"] == "0.25"
         assert row["invalid"] == row["missing"] == ""
-    assert set(run.tables) >= {"answers", "assignment", "computed", "responses", "sessions"}
-    assert run.table("assignment").height == 8
+    assert set(run.table_names) >= {"answers", "assignment", "computed", "responses", "sessions"}
+    assert run.read_table("assignment").height == 8
 
 
 def test_the_persona_opens_the_system_message_and_shows_no_assignment(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_private_answers_are_hidden_until_the_round_ends(tmp_path: Path) -> None
             return marks[address.split("/")[3]]
         return str(player()._fn(request, address))
 
-    provider = Scripted(answer, keep=True)
+    provider = ScriptedProvider(answer, keep_requests=True)
     first = sessions(play(good(), tmp_path, provider))[0]
     ids = [p["ID"] for p in first["participants"]]
     for who in ids:
@@ -147,10 +147,10 @@ def test_the_exposure_table_tells_who_heard_whom(
     kinds = ("private_question", "discussion", "public_question", "private_question", "discussion")
     book[TASKS][2:] = [task(f"x{n}", kind, n, "Why?", f"x{n}") for n, kind in enumerate(kinds, 1)]
     book["computed"][1:] = []
-    assert differences(play(book, tmp_path, Scripted(says)).folder) == []
+    assert describe_deviations(play(book, tmp_path, ScriptedProvider(says)).folder) == []
     monkeypatch.setitem(ROUNDS, kind, ROUNDS[played])
     (tmp_path / "wrong").mkdir()
-    wrong = differences(play(book, tmp_path / "wrong", Scripted(says)).folder)
+    wrong = describe_deviations(play(book, tmp_path / "wrong", ScriptedProvider(says)).folder)
     told = {"private_question": "words from elsewhere", "discussion": "others' words"}[kind]
     assert wrong and all(told in alarm for alarm in wrong)
 
@@ -166,7 +166,7 @@ def test_the_dict_gives_the_order_and_leaves_roles_out(tmp_path: Path) -> None:
     book = put(good(), f"{TASKS}!F3", '{"Seller": "Sell!", "Summarizer": "Note.", "Buyer": "Buy!"}')
     provider = player()
     run = play(book, tmp_path, provider)
-    said = run.table("utterances").filter(task_id="t", session="1", public=True)
+    said = run.read_table("utterances").filter(task_id="t", session="1", public=True)
     assert said["speaker_name"].to_list() == [
         "Facilitator",
         "Seller 1",
@@ -176,7 +176,7 @@ def test_the_dict_gives_the_order_and_leaves_roles_out(tmp_path: Path) -> None:
         "Buyer 2",
     ]
     assert not [a for a, _ in provider.seen if "/s/" in a and "Seller" in a]
-    asked = {r["role"] for r in run.table("responses").filter(task_id="s").to_dicts()}
+    asked = {r["role"] for r in run.read_table("responses").filter(task_id="s").to_dicts()}
     assert asked == {"Buyer", "Summarizer"}
 
 
@@ -219,15 +219,17 @@ def test_options_are_shuffled_for_each_participant_and_task(tmp_path: Path) -> N
             )
         )
     run = play(book, tmp_path, player(option="c"))
-    shown = run.table("responses").filter(task_type="private_question").drop_nulls("options")
+    shown = run.read_table("responses").filter(task_type="private_question").drop_nulls("options")
     assert shown["options"].n_unique() > 10
     for row in shown.to_dicts():
         assert json.loads(row["options"])[row["position"] - 1] == row["value"] == "c"
     again = play(book, tmp_path / ".." / tmp_path.name, player(option="c"))
-    assert again.table("responses").equals(run.table("responses"))
+    assert again.table("responses").equals(run.read_table("responses"))
     # The engine's own record of each reply has the same order.
-    recorded = run.table("answers").filter(kind="workbook").drop_nulls("options")
-    assert sorted(recorded["options"]) == sorted(run.table("responses")["options"].drop_nulls())
+    recorded = run.read_table("answers").filter(kind="workbook").drop_nulls("options")
+    assert sorted(recorded["options"]) == sorted(
+        run.read_table("responses")["options"].drop_nulls()
+    )
 
 
 def test_ties_are_shuffled_per_session_and_the_order_is_written(tmp_path: Path) -> None:
@@ -236,11 +238,11 @@ def test_ties_are_shuffled_per_session_and_the_order_is_written(tmp_path: Path) 
     book["agent_profiles"] = [*head, *([f"p{i}", i, "x"] for i in range(48))]
     book[TASKS] += [task(f"x{n}", "private_question", 7, "Well?", f"x{n}") for n in range(4)]
     run = play(book, tmp_path)
-    orders = [json.loads(o) for o in run.table("sessions")["order"]]
+    orders = [json.loads(o) for o in run.read_table("sessions")["order"]]
     assert len({tuple(o[-4:]) for o in orders}) > 4
     assert all(o[:5] == ["c", "t", "o", "m", "s"] for o in orders)
     assert [s["task_order"] for s in sessions(run)] == orders
-    first = run.table("responses").filter(session="1", participant_id=rows(run)[0]["ID"])
+    first = run.read_table("responses").filter(session="1", participant_id=rows(run)[0]["ID"])
     asked = {r["task_id"]: r["place"] for r in first.to_dicts()}
     assert sorted(asked, key=lambda t: asked[t])[-4:] == orders[0][-4:]
 
@@ -248,7 +250,7 @@ def test_ties_are_shuffled_per_session_and_the_order_is_written(tmp_path: Path) 
 def test_validation_asks_five_times_more_and_keeps_the_last_answer(tmp_path: Path) -> None:
     provider = player(number="fifteen, or rather 15 of 20")
     run = play(good(), tmp_path, provider)
-    responses = run.table("responses").filter(var_name="offer").to_dicts()
+    responses = run.read_table("responses").filter(var_name="offer").to_dicts()
     assert all(r["status"] == "invalid" and r["reasks"] == 5 for r in responses)
     assert all(r["value"] == "fifteen, or rather 15 of 20" for r in responses)
     assert len(requests(provider, "market.1/", "/o/")) == 4 * 6
@@ -262,9 +264,9 @@ def test_validation_asks_five_times_more_and_keeps_the_last_answer(tmp_path: Pat
 @pytest.mark.parametrize("said", ["2", "not yes", "yes or no", "No comment, I refuse to answer."])
 def test_an_option_is_never_guessed(said: str, tmp_path: Path) -> None:
     run = play(good(), tmp_path, player(option=said))  # the options stand behind dashes
-    responses = run.table("responses").filter(var_name="trade").to_dicts()
+    responses = run.read_table("responses").filter(var_name="trade").to_dicts()
     assert all((r["status"], r["value"], r["reasks"]) == ("invalid", said, 5) for r in responses)
-    reasons = set(run.table("answers").filter(parse_step="missing")["missing"])
+    reasons = set(run.read_table("answers").filter(parse_step="missing")["missing"])
     assert reasons == {"unparsed"}
 
 
@@ -281,7 +283,7 @@ def test_refusals_are_missing_and_the_session_goes_on(tmp_path: Path) -> None:
             raise RefusedError("no", reason="filtered")
         return str(player()._fn(request, address))
 
-    run = play(good(), tmp_path, Scripted(answer))
+    run = play(good(), tmp_path, ScriptedProvider(answer))
     (row,) = [r for r in rows(run) if r["ID"] == "p3"]
     assert row["offer"] == "NA" and row["missing"] == "offer" and row["trade"]
     others = [r for r in rows(run) if r["session"] != row["session"]]
@@ -293,7 +295,7 @@ def test_refusals_are_missing_and_the_session_goes_on(tmp_path: Path) -> None:
 def test_the_speculation_score_is_asked_for_or_part_of_the_json(tmp_path: Path) -> None:
     book = put(good(), f"{TASKS}!L4", 1)
     run = play(book, tmp_path)
-    scores = run.table("responses").drop_nulls("speculation_score")
+    scores = run.read_table("responses").drop_nulls("speculation_score")
     assert set(scores.filter(var_name="offer")["speculation_score"]) == {33}
     assert set(scores.filter(var_name="sure")["speculation_score"]) == {20}
     assert {r["offer_speculation_score"] for r in rows(run)} == {"33"}
@@ -304,7 +306,7 @@ def test_the_conversation_length_is_enforced_and_said(tmp_path: Path) -> None:
     for session in sessions(run):
         assert session["messages"] == 6
         assert (session["ended"], session["stopped_in"]) == ("conversation_length", "o")
-    table = run.table("responses")
+    table = run.read_table("responses")
     assert table.filter(missing="conversation_length").height == 2 * (2 + 4 + 2)
     assert "max_conversation_length (6) is reached" in (run.path / "run.log").read_text()
     assert all(r["trade"] == "NA" and "trade" in r["missing"] for r in rows(run))
@@ -329,7 +331,7 @@ def test_every_permutation_has_its_files_and_the_same_seats(tmp_path: Path) -> N
     assert seats == [(r["ID"], r["session"], r["role"], r["treatment"]) for r in second]
     data = json.loads((run.path / "market_2.json").read_text())
     assert (data["permutation"], data["constants"]) == (2, {"goods": "pears"})
-    assert run.table("permutations").height == 2
+    assert run.read_table("permutations").height == 2
 
 
 def test_both_files_are_written_as_sessions_finish(tmp_path: Path) -> None:
@@ -347,7 +349,7 @@ def test_both_files_are_written_as_sessions_finish(tmp_path: Path) -> None:
         return 0.05 if "market.2" in address else 0.0
 
     book = setting(good(), "num_sessions", 2)
-    play(book, tmp_path, Scripted(answer, latency=slow_second))
+    play(book, tmp_path, ScriptedProvider(answer, latency=slow_second))
     assert (1, 4) in seen
     # One file follows the other, and calls wait for neither.
     assert all(4 * (finished - 1) <= lines <= 4 * finished for finished, lines in seen)
@@ -359,7 +361,7 @@ def test_serial_concurrent_and_resumed_runs_write_the_same(tmp_path: Path) -> No
     for name, concurrency, latency in (("a", 1, 0.0), ("b", 64, late)):
         folder = tmp_path / name
         folder.mkdir()
-        provider = Scripted(player()._fn, latency=latency)
+        provider = ScriptedProvider(player()._fn, latency=latency)
         run = play(good(), folder, provider, concurrency=concurrency)
         files = [run.path / "market.json", run.path / "market.csv"]
         digests.append([f.read_bytes() for f in [*files, *sorted(run.path.glob("tables/*.csv"))]])
@@ -405,7 +407,7 @@ def test_the_example_satisfies_the_accounting_identity(tmp_path: Path) -> None:
                 assert 0 <= float(r[f"give_{n}"]) <= 10
                 payoff = 10 - float(r[f"give_{n}"]) + 2 * total / 4
                 assert float(r[f"payoff_{n}"]) == pytest.approx(payoff)
-    assert run.folder.synthetic
+    assert run.folder.is_synthetic
 
 
 def test_who_sits_out_hears_the_question_without_anybodys_values(tmp_path: Path) -> None:
@@ -460,7 +462,7 @@ def test_no_reply_breaks_a_run(tmp_path: Path, reply: str, validate: int) -> Non
         book = put(book, f"{TASKS}!K{row}", validate if row > 3 else 0)
     book = put(book, f"{TASKS}!H4", "float")
     book = put(book, f"{TASKS}!I4", "any number")
-    run = play(book, tmp_path, Scripted(lambda request, address: reply), **{"limit": 1})
+    run = play(book, tmp_path, ScriptedProvider(lambda request, address: reply), **{"limit": 1})
     table = rows(run)
     assert len(table) == 4
     assert not any(cell.startswith("=") for row in table for cell in row.values())

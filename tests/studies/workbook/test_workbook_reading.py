@@ -11,8 +11,8 @@ import pytest
 from openpyxl import load_workbook
 
 from folkmoot.errors import InputError
-from folkmoot.studies.workbook.preparation import load, notes
-from folkmoot.studies.workbook.spreadsheet.layouts import template
+from folkmoot.studies.workbook.preparation import config_advisories, load_workbook_config
+from folkmoot.studies.workbook.spreadsheet.layouts import template_files
 from tests.studies.workbook.workbook_builder import (
     TASK_COLUMNS,
     good,
@@ -38,7 +38,7 @@ def test_a_good_workbook_has_no_mistake(tmp_path: Path) -> None:
     assert config.model == "gpt-4o-mini"
     assert config.random_seed == 7
     assert [t.task_id for t in config.workbook.tasks] == ["c", "t", "o", "m", "s"]
-    assert notes(config)[0].startswith("layout: the documented layout")
+    assert config_advisories(config)[0].startswith("layout: the documented layout")
 
 
 def test_config_survives_a_round_trip_through_json(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def shorter() -> dict[str, list[list[Any]]]:
 def test_the_older_layout_is_recognised(tmp_path: Path) -> None:
     config = read(older(), tmp_path)
     assert config.workbook.layout == "roles"
-    assert "roles and demographic_profiles" in notes(config)[0]
+    assert "roles and demographic_profiles" in config_advisories(config)[0]
     documented = read(good(), tmp_path).workbook
     assert config.workbook.settings.num_agents_per_session == 4
     assert [t.model_dump(exclude={"at"}) for t in config.workbook.tasks] == [
@@ -249,7 +249,7 @@ def test_the_short_layout_is_recognised(tmp_path: Path) -> None:
     assert not workbook.settings.reveal_private
     assert workbook.treatments[0].extra == {"mood": "quiet"}
     assert workbook.tasks[1].var_type is None
-    assert workbook.roles[0].special == "Facilitator"
+    assert workbook.roles[0].special_name == "Facilitator"
 
 
 def test_a_repeated_round_of_the_short_layout_is_a_listed_error(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_mix_of_layouts_is_read_and_said(tmp_path: Path) -> None:
     book = good()
     book = {("roles" if k == "agent_roles" else k): v for k, v in book.items()}
     config = read(book, tmp_path)
-    assert "from another layout: roles" in notes(config)[0]
+    assert "from another layout: roles" in config_advisories(config)[0]
 
 
 # --- a spreadsheet in the wild ---------------------------------------------------------------
@@ -275,7 +275,7 @@ def test_phantom_extents_are_empty_space(tmp_path: Path) -> None:
             book[name].cell(row, 3).number_format = "0.00"
     book["agent_profiles"].cell(7, 16_384).number_format = "0.00"
     book.save(path)
-    assert len(load(path).workbook.profiles.rows) == 8
+    assert len(load_workbook_config(path).workbook.profiles.rows) == 8
 
 
 def test_unnamed_trailing_columns_without_values_are_ignored(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_numeric_ids_read_as_they_are_shown(tmp_path: Path) -> None:
     opened = load_workbook(path)
     opened["agent_profiles"]["A5"].number_format = "0.00"
     opened.save(path)
-    assert load(path).workbook.profiles.ids()[:3] == ["4", "3.1", "3.10"]
+    assert load_workbook_config(path).workbook.profiles.ids()[:3] == ["4", "3.1", "3.10"]
 
 
 @pytest.mark.parametrize("value", [1, 1.0, True, "1", "TRUE", "true", " True "])
@@ -342,9 +342,9 @@ def test_integers_as_floats(tmp_path: Path, value: Any) -> None:
     ],
 )
 def test_curly_quotes_in_options(tmp_path: Path, cell: str) -> None:
-    from folkmoot.studies.workbook.answers import Listed, read_options
+    from folkmoot.studies.workbook.answers import ListedOptions, read_options
 
-    assert read_options(cell) == Listed(("yes", "no", "I don’t know"))
+    assert read_options(cell) == ListedOptions(("yes", "no", "I don’t know"))
     assert mistakes(put(good(), f"{TASKS}!I5", cell), tmp_path) == []
 
 
@@ -379,17 +379,17 @@ def test_lock_files_and_other_files_are_named_for_what_they_are(tmp_path: Path) 
     lock = tmp_path / "~$book.xlsx"
     lock.write_bytes(b"\x05user")
     with pytest.raises(InputError, match=r"lock file.*give the workbook itself, book\.xlsx"):
-        load(lock)
+        load_workbook_config(lock)
     old = tmp_path / "old.xlsx"
     old.write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600)
     with pytest.raises(InputError, match=r"old \.xls or is protected"):
-        load(old)
+        load_workbook_config(old)
     text = tmp_path / "text.xlsx"
     text.write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match=r"not an \.xlsx workbook"):
-        load(text)
+        load_workbook_config(text)
     with pytest.raises(InputError, match="cannot be read"):
-        load(tmp_path / "nowhere.xlsx")
+        load_workbook_config(tmp_path / "nowhere.xlsx")
 
 
 def test_a_truncated_or_foreign_archive_is_a_listed_error(tmp_path: Path) -> None:
@@ -398,11 +398,11 @@ def test_a_truncated_or_foreign_archive_is_a_listed_error(tmp_path: Path) -> Non
         broken = tmp_path / "broken.xlsx"
         broken.write_bytes(whole[:size])
         with pytest.raises(InputError):
-            load(broken)
+            load_workbook_config(broken)
     with zipfile.ZipFile(tmp_path / "zip.xlsx", "w") as archive:
         archive.writestr("hello.txt", "hello")
     with pytest.raises(InputError, match="the workbook cannot be read"):
-        load(tmp_path / "zip.xlsx")
+        load_workbook_config(tmp_path / "zip.xlsx")
 
 
 def test_a_treatment_labelled_none_is_a_treatment(tmp_path: Path) -> None:
@@ -422,9 +422,9 @@ def test_formulas_give_their_cached_value_or_an_error_with_the_cell(tmp_path: Pa
     book = put(good(), "experimental_setting!B7", "=1+1")
     path = save(book, tmp_path / "book.xlsx")  # openpyxl writes formulas without a value
     with pytest.raises(InputError, match=r"experimental_setting!B7: .*never calculated"):
-        load(path)
+        load_workbook_config(path)
     _give_formulas_a_value(path, "2")
-    assert load(path).workbook.settings.num_sessions == 2
+    assert load_workbook_config(path).workbook.settings.num_sessions == 2
 
 
 def test_error_cells_are_named(tmp_path: Path) -> None:
@@ -456,9 +456,9 @@ def test_options_that_cannot_be_told_apart_are_refused_at_their_cell(tmp_path: P
 
 
 def test_the_blank_template_is_refused_with_a_helpful_list(tmp_path: Path) -> None:
-    (tmp_path / "experiment.xlsx").write_bytes(template()["experiment.xlsx"])
+    (tmp_path / "experiment.xlsx").write_bytes(template_files()["experiment.xlsx"])
     with pytest.raises(InputError) as caught:
-        load(tmp_path / "experiment.xlsx")
+        load_workbook_config(tmp_path / "experiment.xlsx")
     said = str(caught.value)
     for cell in (
         "experimental_setting!B2",
@@ -470,7 +470,7 @@ def test_the_blank_template_is_refused_with_a_helpful_list(tmp_path: Path) -> No
 
 
 def test_the_template_has_drop_downs_and_notes_and_always_the_same_bytes(tmp_path: Path) -> None:
-    first, second = template(), template()
+    first, second = template_files(), template_files()
     assert first == second
     path = tmp_path / "experiment.xlsx"
     path.write_bytes(first["experiment.xlsx"])
@@ -483,14 +483,14 @@ def test_the_template_has_drop_downs_and_notes_and_always_the_same_bytes(tmp_pat
 def test_the_example_in_the_repository_is_the_one_that_new_writes(tmp_path: Path) -> None:
     path = Path(__file__).parents[3] / "examples" / "public_goods.xlsx"
     made = tmp_path / "public_goods.xlsx"
-    made.write_bytes(template()["public_goods.xlsx"])
-    assert load(path) == load(made)
+    made.write_bytes(template_files()["public_goods.xlsx"])
+    assert load_workbook_config(path) == load_workbook_config(made)
 
 
 def test_unknown_models_warn_and_go_to_the_compatible_api(tmp_path: Path) -> None:
     config = read(setting(good(), "model_info", "my-own-llm"), tmp_path)
     assert config.model == "openai/my-own-llm"
-    assert any("not in the catalog" in n for n in notes(config))
+    assert any("not in the catalog" in n for n in config_advisories(config))
     hosted = setting(setting(good(), "model_info", "hf-inference"), "api_endpoint", "https://x.y")
     config = read(hosted, tmp_path)
     assert (config.model, config.endpoints) == ("hf-inference", {"hf-inference": "https://x.y"})
@@ -499,7 +499,7 @@ def test_unknown_models_warn_and_go_to_the_compatible_api(tmp_path: Path) -> Non
 def test_the_task_id_names_a_variable_that_has_no_name(tmp_path: Path) -> None:
     config = read(put(good(), f"{TASKS}!G3", None), tmp_path)
     assert config.workbook.tasks[1].var_name == "t"
-    assert any("the task_id t names the variable" in n for n in notes(config))
+    assert any("the task_id t names the variable" in n for n in config_advisories(config))
 
 
 def test_numbers_of_rows_in_a_long_workbook(tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ from folkmoot.studies.workbook.answers import NotALiteral, read_literal
 from folkmoot.studies.workbook.expressions import (
     ExpressionProblem,
     Scene,
-    evaluate,
+    evaluate_expression,
     parse_expression,
 )
-from folkmoot.studies.workbook.files import harmless, harmless_csv
-from folkmoot.studies.workbook.placeholders import MAX_OUTPUT, render
-from folkmoot.studies.workbook.preparation import check, load
+from folkmoot.studies.workbook.files import escape_formula, harmless_csv
+from folkmoot.studies.workbook.placeholders import MAX_OUTPUT, render_text
+from folkmoot.studies.workbook.preparation import check_config, load_workbook_config
 from tests.bounded import bounded
 from tests.studies.workbook.workbook_builder import good, mistakes, put, read, save
 
@@ -98,7 +98,7 @@ PLACEHOLDERS = [
 def test_placeholders_run_nothing_and_end_soon() -> None:
     setup = """
 from folkmoot.studies.workbook.expressions import ExpressionProblem
-from folkmoot.studies.workbook.placeholders import render
+from folkmoot.studies.workbook.placeholders import render_text
 """
     body = """
 for text in given:
@@ -114,11 +114,11 @@ for text in given:
 def test_filled_in_text_is_bounded() -> None:
     text = "{{ long }}" * 20
     with pytest.raises(ExpressionProblem, match="longer than"):
-        render(text, {"long": "x" * (MAX_OUTPUT // 10)})
+        render_text(text, {"long": "x" * (MAX_OUTPUT // 10)})
 
 
 def test_what_is_filled_in_is_not_read_as_a_template_again() -> None:
-    assert render("{{ said }}", {"said": "{{ 1 + 1 }} {response_options}"}) == (
+    assert render_text("{{ said }}", {"said": "{{ 1 + 1 }} {response_options}"}) == (
         "{{ 1 + 1 }} {response_options}"
     )
 
@@ -157,7 +157,7 @@ IS_FINE = ["give ** 2 / 4", "min(2)", "mean(2) + 1", "2 ** 10", "give / (2 - 1)"
 def test_expressions_are_arithmetic_only() -> None:
     setup = """
 from folkmoot.studies.workbook.expressions import (
-    ExpressionProblem, Scene, evaluate, parse_expression
+    ExpressionProblem, Scene, evaluate_expression, parse_expression
 )
 scene = Scene(["a", "b"], frozenset({"give"}), frozenset(), {"n": 2}, lambda name, who: 3)
 """
@@ -181,7 +181,7 @@ for text in given:
 @pytest.mark.parametrize("text", IS_FINE)
 def test_what_can_be_calculated_passes(text: str) -> None:
     parse_expression(text)
-    assert isinstance(evaluate(text, SCENE, "a"), (int, float))
+    assert isinstance(evaluate_expression(text, SCENE, "a"), (int, float))
 
 
 def test_a_computed_value_that_has_none_is_found_by_check(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_the_size_of_the_file_is_bounded(tmp_path: Path, monkeypatch: pytest.Mon
     path = save(good(), tmp_path / "book.xlsx")
     monkeypatch.setattr(spreadsheet_cells, "MAX_FILE_BYTES", 1000)
     with pytest.raises(InputError, match="the limit is 1,000"):
-        load(path)
+        load_workbook_config(path)
 
 
 def test_a_zip_bomb_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +206,7 @@ def test_a_zip_bomb_is_refused_unread(tmp_path: Path, monkeypatch: pytest.Monkey
     assert path.stat().st_size < 100_000
     monkeypatch.setattr(spreadsheet_cells, "MAX_UNPACKED_BYTES", 10_000_000)
     with pytest.raises(InputError, match="unpacks to"):
-        load(path)
+        load_workbook_config(path)
 
 
 def test_xml_entities_are_not_expanded(tmp_path: Path) -> None:
@@ -221,31 +221,31 @@ def test_xml_entities_are_not_expanded(tmp_path: Path) -> None:
         for name, data in parts.items():
             archive.writestr(name, data)
     with pytest.raises(InputError, match="entities"):
-        load(path)
+        load_workbook_config(path)
 
 
 def test_the_number_of_cells_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save(good(), tmp_path / "book.xlsx")
     monkeypatch.setattr(spreadsheet_cells, "MAX_CELLS", 50)
     with pytest.raises(InputError, match="too many cells"):
-        load(path)
+        load_workbook_config(path)
 
 
 def test_more_than_a_thousand_permutations_are_asked_about(tmp_path: Path) -> None:
     book = good()
     book["constants"] += [[f"c{i}", str(list(range(11)))] for i in range(3)]
     config = read(book, tmp_path)
-    (problem,) = check(config, tmp_path)
+    (problem,) = check_config(config, tmp_path)
     assert "1,331 experiments" in problem.message
     assert "--set max_permutations=1331" in problem.hint
     assert problem.where == "constants!B2"
-    assert check(config.model_copy(update={"max_permutations": 1331}), tmp_path) == []
+    assert check_config(config.model_copy(update={"max_permutations": 1331}), tmp_path) == []
 
 
 def test_an_absurd_number_of_permutations_is_counted_not_made(tmp_path: Path) -> None:
     book = good()
     book["constants"] += [[f"c{i}", str(list(range(100)))] for i in range(12)]
-    (problem,) = check(read(book, tmp_path), tmp_path)
+    (problem,) = check_config(read(book, tmp_path), tmp_path)
     assert "1,000,000,000,000,000,000,000,000 experiments" in problem.message
 
 
@@ -261,7 +261,7 @@ def test_formulas_in_csv_are_neutralised(text: str) -> None:
 
 def test_headers_are_neutralised_too() -> None:
     assert harmless_csv(["=x"], []).startswith("'=x")
-    assert harmless(None) == ""
+    assert escape_formula(None) == ""
 
 
 def test_paths_cannot_leave_the_run_folder(tmp_path: Path) -> None:

@@ -14,14 +14,14 @@ import pytest
 
 import folkmoot
 from folkmoot.errors import InputError
-from folkmoot.kit.exposure import ELSEWHERE, MISNAMED, differences
+from folkmoot.kit.exposure import FOREIGN_WORDS, MISATTRIBUTED_WORDS, describe_deviations
 from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
-from folkmoot.models.request import Request
-from folkmoot.models.scripted import Scripted
-from folkmoot.provenance import cell, concatenate, quote
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.provenance import cell_id, concatenate_texts, quote_value
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook import STUDY, sessions
-from folkmoot.studies.workbook.preparation import load
+from folkmoot.studies.workbook.preparation import load_workbook_config
 from folkmoot.studies.workbook.sessions import SessionState
 from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
 from tests.studies.workbook.test_workbook_images import pictured
@@ -38,11 +38,11 @@ def play(made: Book | Path, folder: Path, **options: Any) -> RunFolder:
     folder.mkdir(parents=True, exist_ok=True)
     path = made if isinstance(made, Path) else quick_save(made, folder / "book.xlsx")
     if "model" not in options:
-        options = {"provider": Scripted(answer), **options}
+        options = {"provider": ScriptedProvider(answer), **options}
     return folkmoot.run(path, out=folder / "run", **options).folder
 
 
-def answer(request: Request, address: str) -> str:
+def answer(request: ModelRequest, address: str) -> str:
     """An answer that differs from one address to the next, so that a mixed-up source shows."""
     drawn = int(hashlib.md5(address.encode(), usedforsecurity=False).hexdigest(), 16)
     asked = request.asked
@@ -146,21 +146,21 @@ VARIANTS: Mapping[str, Callable[[], Book]] = {
 def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
     run = play(VARIANTS[name](), tmp_path)
     assert_every_text_has_its_source(run, STUDY)
-    assert differences(run) == []
-    assert run.table("provenance")["kind"].n_unique() >= 3
+    assert describe_deviations(run) == []
+    assert run.read_table("provenance")["kind"].n_unique() >= 3
 
 
 def test_so_it_is_with_placeholders_for_images(tmp_path: Path) -> None:
     run = play(pictured(), tmp_path, overrides=("images=placeholder",))
     assert_every_text_has_its_source(run, STUDY)
-    assert differences(run) == []
+    assert describe_deviations(run) == []
 
 
 def test_so_it_is_in_the_example(tmp_path: Path) -> None:
     run = play(EXAMPLE, tmp_path, model="synthetic")
     assert_every_text_has_its_source(run, STUDY)
-    assert differences(run) == []
-    spans = run.table("provenance")
+    assert describe_deviations(run) == []
+    spans = run.read_table("provenance")
     assert set(spans["kind"]) == {"utterance", "persona", "material", "option", "value"}
     columns = set(spans["source_id"].str.split("/").list.first()) - {"sessions"}
     assert columns == {
@@ -175,12 +175,12 @@ def test_so_it_is_in_the_example(tmp_path: Path) -> None:
 def test_so_it_is_in_workbooks_of_others(tmp_path: Path) -> None:
     for number, path in enumerate(sorted(Path(os.environ["FOLKMOOT_WORKBOOKS"]).glob("*.xlsx"))):
         try:
-            load(path)
+            load_workbook_config(path)
         except InputError:
             continue  # blank templates, and what has to be converted
         run = play(path, tmp_path / str(number), model="synthetic", limit=2)
         assert_every_text_has_its_source(run, STUDY)
-        assert differences(run) == []
+        assert describe_deviations(run) == []
 
 
 # --- replies that are not as they should be -------------------------------------------------------
@@ -197,20 +197,22 @@ REPLIES = {
 @pytest.mark.parametrize("name", REPLIES)
 def test_so_it_is_whatever_models_reply(name: str, tmp_path: Path) -> None:
     book = put(put(good(), f"{TASKS}!F5", ARITHMETIC), f"{TASKS}!L4", 1)
-    run = play(book, tmp_path, provider=Scripted(lambda *_: REPLIES[name]))
+    run = play(book, tmp_path, provider=ScriptedProvider(lambda *_: REPLIES[name]))
     assert_every_text_has_its_source(run, STUDY)
-    assert differences(run) == []
+    assert describe_deviations(run) == []
 
 
 def test_so_it_is_where_an_answer_is_asked_for_again(tmp_path: Path) -> None:
-    def late(request: Request, address: str) -> str:
+    def late(request: ModelRequest, address: str) -> str:
         return answer(request, address) if address.endswith(".r2") else "Seven and a half."
 
-    run = play(good(), tmp_path, provider=Scripted(late))
+    run = play(good(), tmp_path, provider=ScriptedProvider(late))
     assert_every_text_has_its_source(run, STUDY)
-    assert run.table("responses")["reasks"].sum() > 0
-    again = run.table("provenance").filter(kind="reply")
-    assert again.height and set(again["speaker"]) <= set(run.table("assignment")["participant_id"])
+    assert run.read_table("responses")["reasks"].sum() > 0
+    again = run.read_table("provenance").filter(kind="reply")
+    assert again.height and set(again["speaker"]) <= set(
+        run.read_table("assignment")["participant_id"]
+    )
 
 
 def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> None:
@@ -219,8 +221,8 @@ def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> 
     folder = write_prompts_in_capitals(tmp_path / "own", STUDY, names)
     run = play(good(), tmp_path, overrides=(f"prompts={folder}",))
     assert_every_text_has_its_source(run, STUDY)
-    assert differences(run) == []
-    altered = run.table("provenance").filter("altered")
+    assert describe_deviations(run) == []
+    altered = run.read_table("provenance").filter("altered")
     assert {"utterance", "persona", "material"} <= set(altered["kind"])
 
 
@@ -229,7 +231,7 @@ def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> 
 
 def test_what_is_said_is_recorded_once_with_the_reply_that_it_comes_from(tmp_path: Path) -> None:
     run = play(EXAMPLE, tmp_path, model="synthetic")
-    said, answers = run.table("utterances"), run.table("answers")
+    said, answers = run.read_table("utterances"), run.read_table("answers")
     assert said["utterance_id"].is_unique().all()
     replies = said.filter(pl.col("address") != "")
     assert set(replies["address"]) == set(answers["address"])
@@ -239,7 +241,7 @@ def test_what_is_said_is_recorded_once_with_the_reply_that_it_comes_from(tmp_pat
     assert set(said.filter(speaker_id="Facilitator")["address"]) == {""}
     for _, session in said.filter(pl.col("turn").is_not_null()).group_by("session"):
         assert sorted(session["turn"]) == [*range(1, session.height + 1)]
-    answered = run.table("responses").filter(pl.col("value").is_not_null())
+    answered = run.read_table("responses").filter(pl.col("value").is_not_null())
     heard = replies.filter(pl.col("turn").is_not_null())
     key = ["session", "task_id", "participant_id"]
     both = answered.join(heard.rename({"speaker_id": "participant_id"}), on=key)
@@ -254,16 +256,16 @@ def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
 ) -> None:
     """Miswired: a secret offer reaches everybody in a string that knows no source."""
     leak = "Buyer 2 would pay 19."
-    told = sessions._told
+    told = sessions._system_message
 
     def leaking(*args: Any) -> tuple[str, str, str]:
         role, treatment, context = told(*args)
-        return role, treatment, concatenate((context, f" {leak}"))
+        return role, treatment, concatenate_texts((context, f" {leak}"))
 
-    monkeypatch.setattr(sessions, "_told", leaking)
+    monkeypatch.setattr(sessions, "_system_message", leaking)
     run = play(good(), tmp_path)
     counted = count_unattributed_characters(run)
-    assert set(counted) == set(run.table("answers")["address"])
+    assert set(counted) == set(run.read_table("answers")["address"])
     assert set(counted.values()) == {len(leak) + 1}
     assert find_wrong_sources(run, STUDY.tables) == []
 
@@ -271,27 +273,31 @@ def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
 def test_so_are_all_words_of_a_text_that_has_lost_its_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = sessions._told
-    monkeypatch.setattr(sessions, "_told", lambda *a: (told(*a)[0], f"{told(*a)[1]}", told(*a)[2]))
+    told = sessions._system_message
+    monkeypatch.setattr(
+        sessions, "_system_message", lambda *a: (told(*a)[0], f"{told(*a)[1]}", told(*a)[2])
+    )
     run = play(good(), tmp_path)
-    treatments = set(run.table("treatments")["description"].str.len_chars())
+    treatments = set(run.read_table("treatments")["description"].str.len_chars())
     assert set(count_unattributed_characters(run).values()) == treatments
-    assert any("treatment should stand in the prompt and did not" in d for d in differences(run))
+    assert any(
+        "treatment should stand in the prompt and did not" in d for d in describe_deviations(run)
+    )
 
 
 def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Miswired: the treatment is quoted as the description of a role."""
-    told = sessions._told
+    told = sessions._system_message
 
     def wrong(state: SessionState, *args: Any) -> tuple[str, str, str]:
         role, treatment, context = told(state, *args)
-        recorded = cell("roles.description", state.experiment.id, "Seller")
-        return role, quote(str(treatment), "material", recorded), context
+        recorded = cell_id("roles.description", state.experiment.id, "Seller")
+        return role, quote_value(str(treatment), "material", recorded), context
 
-    monkeypatch.setattr(sessions, "_told", wrong)
+    monkeypatch.setattr(sessions, "_system_message", wrong)
     run = play(good(), tmp_path)
     found = find_wrong_sources(run, STUDY.tables)
-    assert {w.text for w in found} == set(run.table("treatments")["description"])
+    assert {w.text for w in found} == set(run.read_table("treatments")["description"])
     assert {w.source_id for w in found} == {"roles.description/market/Seller"}
     assert {w.recorded for w in found} == {("You sell apples.",)}
 
@@ -305,8 +311,10 @@ def test_a_short_statement_of_another_session_that_leaks_is_found(
 ) -> None:
     """Miswired: all hear what somebody in the session before said, a single word."""
     book = good()
-    assert differences(play(book, tmp_path / "right", provider=player(**SHORT[words]))) == []
-    tell, before = SessionState.tell, dict[str, Any]()
+    assert (
+        describe_deviations(play(book, tmp_path / "right", provider=player(**SHORT[words]))) == []
+    )
+    tell, before = SessionState.add_to_history, dict[str, Any]()
 
     def leaking(state: SessionState, ids: Any, said: Any) -> None:
         if said.text == words and said.role == "participant":
@@ -314,26 +322,26 @@ def test_a_short_statement_of_another_session_that_leaks_is_found(
             other = next((u for s, u in before.items() if s != session), None)
             before.setdefault(session, said)
             if other is not None:
-                tell(state, [seat.id for seat in state.seats], other)
+                tell(state, [seat.id for seat in state.taken_seats], other)
         tell(state, ids, said)
 
-    monkeypatch.setattr(SessionState, "tell", leaking)
+    monkeypatch.setattr(SessionState, "add_to_history", leaking)
     run = play(book, tmp_path / "wrong", provider=player(**SHORT[words]))
-    found = run.table("exposure").filter(kind=ELSEWHERE)
-    said = dict(run.table("utterances").select("utterance_id", "text").iter_rows())
+    found = run.read_table("exposure").filter(kind=FOREIGN_WORDS)
+    said = dict(run.read_table("utterances").select("utterance_id", "text").iter_rows())
     assert {said[id] for ids in found["text_ids"] for id in json.loads(ids)} == {words}
-    assert any(ELSEWHERE in line for line in differences(run))
+    assert any(FOREIGN_WORDS in line for line in describe_deviations(run))
 
 
 def test_a_short_private_answer_that_is_told_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Miswired: a layout that keeps private answers private tells them."""
-    assert differences(play(shorter(), tmp_path / "right", provider=player(number=5))) == []
+    assert describe_deviations(play(shorter(), tmp_path / "right", provider=player(number=5))) == []
     monkeypatch.setattr(SessionState, "reveals_private", True)
     run = play(shorter(), tmp_path / "wrong", provider=player(number=5))
-    found = run.table("exposure").filter(kind=ELSEWHERE)
-    said = {row["utterance_id"]: row for row in run.table("utterances").iter_rows(named=True)}
+    found = run.read_table("exposure").filter(kind=FOREIGN_WORDS)
+    said = {row["utterance_id"]: row for row in run.read_table("utterances").iter_rows(named=True)}
     leaked = [said[id] for ids in found["text_ids"] for id in json.loads(ids)]
     assert {(row["task_id"], row["text"]) for row in leaked} == {("o", "5")}
 
@@ -341,15 +349,15 @@ def test_a_short_private_answer_that_is_told_is_found(
 def test_a_short_answer_under_another_name_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tell = SessionState.tell
+    tell = SessionState.add_to_history
 
     def swapped(state: SessionState, ids: Any, said: Any) -> None:
-        ids_of_seats = [seat.id for seat in state.seats]
+        ids_of_seats = [seat.id for seat in state.taken_seats]
         if said.text == "5" and said.speaker_id in ids_of_seats:
-            other = state.seats[ids_of_seats.index(said.speaker_id) - 1]
+            other = state.taken_seats[ids_of_seats.index(said.speaker_id) - 1]
             said = said._replace(speaker_id=other.id, name=other.name)
         tell(state, ids, said)
 
-    monkeypatch.setattr(SessionState, "tell", swapped)
+    monkeypatch.setattr(SessionState, "add_to_history", swapped)
     run = play(good(), tmp_path, provider=player(number=5))
-    assert any(MISNAMED in line for line in differences(run))
+    assert any(MISATTRIBUTED_WORDS in line for line in describe_deviations(run))

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
-from folkmoot.studies.workbook.preparation import load, notes
+from folkmoot.studies.workbook.preparation import config_advisories, load_workbook_config
 from tests.studies.workbook.test_workbook_parts import by_hand
 from tests.studies.workbook.test_workbook_reading import older
 from tests.studies.workbook.workbook_builder import (
@@ -38,7 +38,7 @@ Cells = dict[str, list[list[Any]]]
 
 def told(book: Cells, folder: Path, change: Callable[[Any], None] = lambda _: None) -> list[str]:
     """What `check` tells of a workbook after a change in the spreadsheet program."""
-    return notes(load(changed(book, folder, change)))
+    return config_advisories(load_workbook_config(changed(book, folder, change)))
 
 
 def changed(book: Cells, folder: Path, change: Callable[[Any], None]) -> Path:
@@ -81,7 +81,7 @@ def test_a_merged_cell_counts_for_all_its_rows_and_check_says_so(tmp_path: Path)
     (tmp_path / "apart").mkdir()
     apart = seated(save(book, tmp_path / "apart" / "book.xlsx"))
     path = changed(book, tmp_path, merged_sessions)
-    found = notes(load(path))
+    found = config_advisories(load_workbook_config(path))
     said(found, f"{PEOPLE}!", "is one merged cell", "'A'", "rows 3–6")
     said(found, f"{PEOPLE}!", "is one merged cell", "'B'", "rows 7–10")
     assert not [n for n in found if "take no part" in n]
@@ -92,7 +92,7 @@ def test_a_merged_cell_counts_for_all_its_rows_and_check_says_so(tmp_path: Path)
 def test_a_range_merged_across_columns_with_values_is_refused_by_name(tmp_path: Path) -> None:
     path = changed(good(), tmp_path, lambda b: b[PEOPLE].merge_cells("B4:C5"))
     with pytest.raises(InputError, match=rf"{PEOPLE}!B4: the cells B4:C5 are merged.*unmerge"):
-        load(path)
+        load_workbook_config(path)
 
 
 def merged_in_the_file(folder: Path, cells: str) -> Path:
@@ -113,7 +113,7 @@ def merged_in_the_file(folder: Path, cells: str) -> Path:
 def test_values_that_a_merged_cell_hides_are_not_overwritten(tmp_path: Path) -> None:
     path = merged_in_the_file(tmp_path, "C3:C5")
     with pytest.raises(InputError, match=rf"{PEOPLE}!C3: the cells C3:C5 are merged over other"):
-        load(path)
+        load_workbook_config(path)
 
 
 def test_a_merge_across_empty_columns_or_as_a_title_changes_nothing(tmp_path: Path) -> None:
@@ -123,25 +123,31 @@ def test_a_merge_across_empty_columns_or_as_a_title_changes_nothing(tmp_path: Pa
         book["agent_roles"]["A1"] = "Who takes part"
         book["agent_roles"].merge_cells("A1:B1")
 
-    plain = load(save(good(), tmp_path / "plain.xlsx")).workbook
+    plain = load_workbook_config(save(good(), tmp_path / "plain.xlsx")).workbook
     path = changed(good(), tmp_path, change)
-    assert load(path).workbook.treatments == plain.treatments
-    assert [r.label for r in load(path).workbook.roles] == [r.label for r in plain.roles]
-    said(notes(load(path)), "agent_roles: the column names are in row 2", "row 1 above not read")
+    assert load_workbook_config(path).workbook.treatments == plain.treatments
+    assert [r.label for r in load_workbook_config(path).workbook.roles] == [
+        r.label for r in plain.roles
+    ]
+    said(
+        config_advisories(load_workbook_config(path)),
+        "agent_roles: the column names are in row 2",
+        "row 1 above not read",
+    )
 
 
 def test_a_merge_down_to_the_end_of_the_sheet_makes_nobody(tmp_path: Path) -> None:
     path = merged_in_the_file(tmp_path, "C10:C1048576")
-    assert len(load(path).workbook.profiles.rows) == 8
+    assert len(load_workbook_config(path).workbook.profiles.rows) == 8
     # Others write each cell of the range too.
     path = changed(good(), tmp_path, lambda b: b[PEOPLE].merge_cells("C10:C5000"))
-    assert len(load(path).workbook.profiles.rows) == 8
+    assert len(load_workbook_config(path).workbook.profiles.rows) == 8
 
 
 def test_merged_ids_are_duplicates_and_not_people_without_one(tmp_path: Path) -> None:
     path = changed(good(), tmp_path, lambda b: b[PEOPLE].merge_cells("A3:A4"))
     with pytest.raises(InputError, match=rf"{PEOPLE}!A4: duplicate ID 'p1'"):
-        load(path)
+        load_workbook_config(path)
 
 
 # --- hidden ----------------------------------------------------------------------------------
@@ -159,8 +165,8 @@ def test_hidden_rows_columns_and_sheets_are_read_and_said(tmp_path: Path) -> Non
     said(found, f"{PEOPLE}: rows 4–5, 9 hidden")
     said(found, f"{PEOPLE}: column C hidden")  # the others hold nothing
     said(found, "the sheet constants is hidden")
-    plain = load(save(good(), tmp_path / "plain.xlsx"))
-    assert load(tmp_path / "book.xlsx").workbook.profiles == plain.workbook.profiles
+    plain = load_workbook_config(save(good(), tmp_path / "plain.xlsx"))
+    assert load_workbook_config(tmp_path / "book.xlsx").workbook.profiles == plain.workbook.profiles
 
 
 def test_rows_behind_a_filter_are_said_to_be(tmp_path: Path) -> None:
@@ -180,7 +186,7 @@ def test_a_hidden_sheet_that_does_not_belong_is_said_to_be_hidden(tmp_path: Path
         book["lists"].sheet_state = "hidden"
 
     with pytest.raises(InputError, match=r"the hidden sheet 'lists' does not .*unhide it"):
-        load(changed(good(), tmp_path, change))
+        load_workbook_config(changed(good(), tmp_path, change))
 
 
 # --- people and arms left out ----------------------------------------------------------------
@@ -220,7 +226,11 @@ def test_people_whom_the_draw_leaves_out_are_those_whom_the_run_leaves_out(
 ) -> None:
     book = setting(setting(good(), "num_sessions", 1), "random_seed", seed)
     path = save(book, tmp_path / "book.xlsx")
-    note = said(notes(load(path)), "4 of 8 respondents take no part", "not drawn")
+    note = said(
+        config_advisories(load_workbook_config(path)),
+        "4 of 8 respondents take no part",
+        "not drawn",
+    )
     assert {f"p{n - 2}" for n in numbers(note.rpartition(":")[2])} == {
         f"p{i}" for i in range(1, 9)
     } - set(seated(path))
@@ -247,8 +257,8 @@ def test_a_table_that_does_not_begin_in_a1_is_found_and_said(
             book[sheet].insert_cols(1, columns)
 
     path = changed(good(), tmp_path, change)
-    plain = load(save(good(), tmp_path / "plain.xlsx")).workbook
-    found = load(path).workbook
+    plain = load_workbook_config(save(good(), tmp_path / "plain.xlsx")).workbook
+    found = load_workbook_config(path).workbook
     bare = {"at": True}
     for part in ("treatments", "roles", "tasks", "constants", "computed"):
         assert [p.model_dump(exclude=bare) for p in getattr(found, part)] == [
@@ -267,7 +277,7 @@ def test_an_empty_row_in_the_middle_is_said(tmp_path: Path) -> None:
     found = told(book, tmp_path)
     said(found, f"{PEOPLE}: row 6 empty")
     said(found, f"{TASKS}: row 4 empty")
-    assert len(load(tmp_path / "book.xlsx").workbook.profiles.rows) == 8
+    assert len(load_workbook_config(tmp_path / "book.xlsx").workbook.profiles.rows) == 8
 
 
 def test_a_footnote_below_the_people_is_not_a_silent_respondent(tmp_path: Path) -> None:
@@ -310,10 +320,14 @@ def test_the_random_assignment_layout_runs(tmp_path: Path, word: str) -> None:
     book = random_assignment()
     book[TASKS][2][7] = word
     path = save(book, tmp_path / "book.xlsx")
-    said(notes(load(path)), "demographic_profiles!A2", "SubjectID holds the IDs")
+    said(
+        config_advisories(load_workbook_config(path)),
+        "demographic_profiles!A2",
+        "SubjectID holds the IDs",
+    )
     run = folkmoot.run(path, out=tmp_path / "out", provider=player())
     assert set(run.table("assignment")["participant_id"]) == {str(2060 + i) for i in range(8)}
-    assert load(path).workbook.tasks[1].var_type is None
+    assert load_workbook_config(path).workbook.tasks[1].var_type is None
 
 
 def test_the_identifiers_may_also_have_the_survey_name_below(tmp_path: Path) -> None:
@@ -363,7 +377,7 @@ def test_values_are_read_as_they_are_shown(
         book[PEOPLE]["B3"] = value
         book[PEOPLE]["B3"].number_format = shown
 
-    config = load(changed(good(), tmp_path, change))
+    config = load_workbook_config(changed(good(), tmp_path, change))
     assert config.workbook.profiles.rows[0][1] == read
 
 
@@ -447,7 +461,7 @@ def test_two_sheets_that_look_alike_are_not_chosen_between(tmp_path: Path, twin:
     opened.save(path)
     rename_sheet(path, "spare", twin)
     with pytest.raises(InputError, match=re.escape(f"{twin.strip()}")) as caught:
-        load(path)
+        load_workbook_config(path)
     assert "does not belong here" in str(caught.value)
 
 
@@ -490,6 +504,6 @@ def test_workbooks_of_others_are_read_or_refused_in_words() -> None:
     folder = Path(os.environ["FOLKMOOT_WORKBOOKS"])
     for path in sorted(folder.glob("*.xlsx")):
         try:
-            assert notes(load(path))
+            assert config_advisories(load_workbook_config(path))
         except InputError as error:
             assert all(p.message and p.file for p in error.problems)

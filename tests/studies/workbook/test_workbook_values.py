@@ -19,12 +19,12 @@ from folkmoot.studies.workbook.config import Computed
 from folkmoot.studies.workbook.expressions import (
     ExpressionProblem,
     Scene,
-    evaluate,
+    evaluate_expression,
     evaluate_for,
     in_order,
     parse_expression,
 )
-from folkmoot.studies.workbook.placeholders import render
+from folkmoot.studies.workbook.placeholders import render_text
 from tests.studies.workbook.test_workbook_play import TASKS, play, requests, rows
 from tests.studies.workbook.workbook_builder import good, mistakes, player, put, read, task
 
@@ -45,7 +45,7 @@ def test_a_long_chain_in_any_order_is_the_same_in_the_prompt_and_in_the_table(
     provider = player(number=7)
     run = play(book, tmp_path, provider, limit=1)
     shown = [r.messages[-1].content for r in requests(provider, "market.1/m/")]
-    stored = run.table("computed").filter(name="c3000")["number"].to_list()
+    stored = run.read_table("computed").filter(name="c3000")["number"].to_list()
     assert shown and all("It is 3007" in text for text in shown)
     assert stored == [3007.0] * 4
     assert {row["c3000"] for row in rows(run)} == {"3007"}
@@ -69,9 +69,9 @@ def test_placeholders_and_computed_values_are_one_language(
     text: str, value: Any, shown: str
 ) -> None:
     scene = Scene(["a"], frozenset({"x"}), frozenset(), {}, lambda _name, _who: 3)
-    assert evaluate(text, scene, "a") == value
+    assert evaluate_expression(text, scene, "a") == value
     text = f"{{{{ {text} }}}}{{% if ({text}) == {value!r} %}}!{{% endif %}}"
-    assert render(text, {"x": 3}) == f"{shown}!"
+    assert render_text(text, {"x": 3}) == f"{shown}!"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_what_templates_and_python_read_in_two_ways_is_refused(text: str) -> Non
     with pytest.raises(ExpressionProblem, match=r"read in two ways|after \| stands a function"):
         parse_expression(text)
     with pytest.raises(ExpressionProblem, match="cannot be read"):
-        render(f"{{{{ {text} }}}}", {"x": 3})
+        render_text(f"{{{{ {text} }}}}", {"x": 3})
 
 
 def test_a_long_circle_is_named() -> None:
@@ -164,7 +164,7 @@ def test_others_are_combined_as_if_each_were_looked_up(values: list[Any], name: 
     }[name]
     for n, person in enumerate(people):
         rest = values[:n] + values[n + 1 :]
-        found = evaluate(f"{name}(others(x))", scene, person)
+        found = evaluate_expression(f"{name}(others(x))", scene, person)
         if rest or name == "sum":
             expected = plain(rest)
             assert found == expected and (
@@ -177,8 +177,8 @@ def test_others_are_combined_as_if_each_were_looked_up(values: list[Any], name: 
 def test_somebody_without_a_value_keeps_it_from_all_but_themselves() -> None:
     given = {"a": 4, "b": Missing("invalid"), "c": 10}
     scene = Scene([*given], frozenset({"x"}), frozenset(), {}, lambda _n, who: given[who or ""])
-    assert evaluate("sum(others(x))", scene, "b") == 14
-    others = evaluate("sum(others(x))", scene, "a")
+    assert evaluate_expression("sum(others(x))", scene, "b") == 14
+    others = evaluate_expression("sum(others(x))", scene, "a")
     assert isinstance(others, Missing) and others.detail == "x of b: invalid"
 
 
@@ -198,7 +198,7 @@ def test_the_design_and_the_profiles_may_be_used(tmp_path: Path) -> None:
     for row, extra in zip(book["agent_profiles"], ["income", "What?", *[None] * 8], strict=True):
         row.append(extra)
     run = play(book, tmp_path)
-    seats = {r["participant_id"]: r for r in run.table("assignment").to_dicts()}
+    seats = {r["participant_id"]: r for r in run.read_table("assignment").to_dicts()}
     for row in rows(run):
         seat = seats[row["ID"]]
         buyer = seat["role"] == "Buyer"

@@ -15,9 +15,9 @@ from openpyxl.utils import get_column_letter
 from openpyxl.utils.cell import column_index_from_string, coordinate_from_string
 
 from folkmoot.errors import InputError
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.workbook.config import WorkbookConfig
-from folkmoot.studies.workbook.preparation import load
+from folkmoot.studies.workbook.preparation import load_workbook_config
 
 SETTINGS = {
     "experiment_id": "market",
@@ -238,7 +238,7 @@ def _cell(at: str, value: Any) -> str:
 
 def read(book: dict[str, list[list[Any]]], folder: Path) -> WorkbookConfig:
     """The config of a workbook. Raises InputError."""
-    return load(save(book, folder / "book.xlsx"))
+    return load_workbook_config(save(book, folder / "book.xlsx"))
 
 
 def mistakes(book: dict[str, list[list[Any]]], folder: Path) -> list[str]:
@@ -250,7 +250,7 @@ def mistakes(book: dict[str, list[list[Any]]], folder: Path) -> list[str]:
     return []
 
 
-def player(**answers: Any) -> Scripted:
+def player(**answers: Any) -> ScriptedProvider:
     """A provider that answers by the last question: number, option, JSON or words."""
 
     def answer(request: Any, address: str) -> str:
@@ -268,4 +268,4 @@ def player(**answers: Any) -> Scripted:
             return str(answers.get("option", options[0]))
         return str(answers.get("text", f"words at {address}"))
 
-    return Scripted(answer, keep=True)
+    return ScriptedProvider(answer, keep_requests=True)

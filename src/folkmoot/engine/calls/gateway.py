@@ -18,14 +18,20 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from folkmoot.engine.calls.batch_queue import WAVE, Outbox, TooFew
-from folkmoot.engine.calls.progress import CallDone, Notice, Progress, silent
-from folkmoot.engine.calls.retries import PREFLIGHT, Allowance, Attempts, Call, Line
+from folkmoot.engine.calls.batch_queue import MAX_WAVE_CALLS, BatchQueue, TooFewCallsForBatchError
+from folkmoot.engine.calls.progress import CallDone, Notice, Progress, ignore_progress
+from folkmoot.engine.calls.retries import (
+    PREFLIGHT_SCOPE,
+    ModelCall,
+    ModelState,
+    RetryPolicy,
+    SharedLimits,
+)
 from folkmoot.engine.journal.earlier_replies import RESEARCHER
-from folkmoot.engine.journal.journal import BrokenReply, Entry, Journal, Replay
+from folkmoot.engine.journal.journal import BrokenReply, Journal, JournalEntry, ReplayJournal
 from folkmoot.engine.limits.budget import Budget
-from folkmoot.engine.limits.lender import Lender
-from folkmoot.engine.seats.seat_manager import Desk
+from folkmoot.engine.limits.lender import LoanManager
+from folkmoot.engine.seats.seat_manager import SeatManager
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import (
     FatalModelError,
@@ -36,20 +42,28 @@ from folkmoot.errors import (
     StorageError,
     TransientError,
 )
-from folkmoot.models.catalog import HUMAN, ModelSpec
-from folkmoot.models.prices import rate_for
-from folkmoot.models.request import NOTHING, FloatArray, Provider, Reply, Request, Usage, byte_count
+from folkmoot.models.catalog import HUMAN_MODEL, ModelSpec
+from folkmoot.models.prices import find_price
+from folkmoot.models.request import (
+    NO_USAGE,
+    Completion,
+    FloatArray,
+    ModelRequest,
+    Provider,
+    Usage,
+    byte_count,
+)
 from folkmoot.models.wire.capabilities import Capabilities
-from folkmoot.models.wire.chat_provider import ChatWire
+from folkmoot.models.wire.chat_provider import ChatProvider
 from folkmoot.randomness import digest
-from folkmoot.storage.manifest import ModelUse
+from folkmoot.storage.manifest import ModelUsage
 
 R = TypeVar("R")
 
-LIVE_CALLS = 1024
-MOST_IMAGE_TOKENS = 50_000  # of one image; gpt-4o-mini counts 48,169 for its largest
+MAX_CALLS_IN_MEMORY = 1024
+MAX_IMAGE_TOKENS = 50_000  # of one image; gpt-4o-mini counts 48,169 for its largest
 # A provider may name a refusal without our prefix; it is an outcome all the same.
-_REFUSALS = {"refusal": "refused:refused", "filter": "refused:filtered"}
+_REFUSAL_FINISH_REASONS = {"refusal": "refused:refused", "filter": "refused:filtered"}
 
 
 class Gateway:
@@ -67,72 +81,74 @@ class Gateway:
 
     def __init__(
         self,
-        journal: Journal | Replay,
+        journal: Journal | ReplayJournal,
         provider_for: Callable[[str], tuple[Provider, ModelSpec]],
         config: StudyConfig,
-        progress: Progress = silent,
-        allowance: Allowance | None = None,
-        desk: Desk | None = None,
+        progress: Progress = ignore_progress,
+        allowance: SharedLimits | None = None,
+        desk: SeatManager | None = None,
     ) -> None:
-        self.uses: dict[str, ModelUse] = {}
+        self.uses: dict[str, ModelUsage] = {}
         self.in_flight = 0
-        self.allowance = allowance or self._own_allowance(journal, config)
+        self.allowance = allowance or self._create_limits(journal, config)
         self.budget = self.allowance.budget
-        self._outbox: Outbox | None = None
-        if isinstance(journal, Journal) and (config.batch or journal.batches()):
-            self._outbox = Outbox(journal, config, progress, self.stop)
-        told = self._outbox.stop if self._outbox is not None else lambda _: None
-        self.lender: Lender | None = None
+        self._outbox: BatchQueue | None = None
+        if isinstance(journal, Journal) and (config.batch or journal.read_batches()):
+            self._outbox = BatchQueue(journal, config, progress, self.stop_calls)
+        told = self._outbox.stop_calls if self._outbox is not None else lambda _: None
+        self.lender: LoanManager | None = None
         loan = self.allowance.loan
         if loan is None and isinstance(journal, Journal):
-            self.lender = Lender(journal, self.budget, self.elsewhere)
+            self.lender = LoanManager(journal, self.budget, self.hold_batches)
             loan = self.lender.loan
         self._loan = loan
-        self._attempts = Attempts(config, self.allowance, progress, told, loan)
+        self._attempts = RetryPolicy(config, self.allowance, progress, told, loan)
         self._journal = journal
         self._provider_for = provider_for
         self._config = config
         self._progress = progress
         self._desk = desk
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, ModelState] = {}
         self._idle: asyncio.Event | None = None
 
-    def _own_allowance(self, journal: Journal | Replay, config: StudyConfig) -> Allowance:
-        calls, usd, _ = journal.spent()
-        calls -= journal.by_people()
+    def _create_limits(self, journal: Journal | ReplayJournal, config: StudyConfig) -> SharedLimits:
+        calls, usd, _ = journal.total_calls_and_cost()
+        calls -= journal.human_answer_count()
         budget = Budget(
             config.budget_usd,
             config.budget_calls,
             spent_usd=usd,
             spent_calls=calls,
-            warn=self._warn,
+            warn=self._report_warning,
         )
         budget.count_possible(journal.possibly_paid())
-        return Allowance(budget, config.concurrency)
+        return SharedLimits(budget, config.concurrency)
 
     @property
-    def stopped(self) -> FolkmootError | None:
+    def stop_error(self) -> FolkmootError | None:
         """Why no more calls begin, if so."""
         return self._attempts.stopped
 
-    async def complete(self, address: str, request: Request, *, spare: bool = False) -> Reply:
+    async def complete_request(
+        self, address: str, request: ModelRequest, *, has_alternative: bool = False
+    ) -> Completion:
         """The reply at an address: replayed if it is journaled, else asked for and journaled.
 
-        `spare`: there is a reply to fall back on, so a rejection does not mean that something is
-        wrong with all calls. A refusal is a reply with an empty text and `finish` of
+        `has_alternative`: there is a reply to fall back on, so a rejection does not mean that
+        something is wrong with all calls. A refusal is a reply with an empty text and `finish` of
         `refused:<reason>`.
         """
         fingerprint = request.fingerprint()
-        entry = self._journal.lookup(address, fingerprint, request.to_json)
+        entry = self._journal.lookup_entry(address, fingerprint, request.to_json)
         replayed = entry is not None
-        if entry is None and request.model == HUMAN and self._desk is not None:
-            entry = await self._ask_person(self._desk, address, request, fingerprint)
+        if entry is None and request.model == HUMAN_MODEL and self._desk is not None:
+            entry = await self._ask_human(self._desk, address, request, fingerprint)
         elif entry is None:
-            line = self._lines.get(request.model) or self._open_line(request.model)
-            entry = await self._ask(line, address, request, fingerprint, spare)
+            line = self._lines.get(request.model) or self._open_model(request.model)
+            entry = await self._call_model(line, address, request, fingerprint, has_alternative)
         self.count(request.model, entry, replayed=replayed)
-        self._check_counted(request.model, entry, replayed=replayed)
-        return Reply(
+        self._require_known_cost(request.model, entry, replayed=replayed)
+        return Completion(
             entry.reply,
             Usage(entry.input_tokens, entry.output_tokens, entry.cached_tokens),
             entry.model_served,
@@ -144,141 +160,150 @@ class Gateway:
             replayed,
         )
 
-    async def embed(self, address: str, model: str, texts: Sequence[str]) -> FloatArray:
+    async def embed_texts(self, address: str, model: str, texts: Sequence[str]) -> FloatArray:
         """Embeddings (n, d) of the texts, float32, as the provider gave them."""
         asked = {"model": model, "texts": list(texts)}
         fingerprint = digest(model, *texts)
-        entry = self._journal.lookup(address, fingerprint, lambda: asked)
+        entry = self._journal.lookup_entry(address, fingerprint, lambda: asked)
         replayed = entry is not None
         if entry is None:
-            line = self._lines.get(model) or self._open_line(model)
-            entry = await self._embed(line, address, asked, fingerprint)
+            line = self._lines.get(model) or self._open_model(model)
+            entry = await self._call_embedding_model(line, address, asked, fingerprint)
         self.count(model, entry, replayed=replayed)
-        self._check_counted(model, entry, replayed=replayed)
-        return _vectors(entry.blob or b"", len(texts))
+        self._require_known_cost(model, entry, replayed=replayed)
+        return _decode_vectors(entry.blob or b"", len(texts))
 
-    def known_of(self, request: Request) -> Capabilities | None:
+    def known_capabilities(self, request: ModelRequest) -> Capabilities | None:
         """What the model of a request is known to take by now; None where nobody knows."""
         line = self._lines.get(request.model)
-        if line is None or not isinstance(line.provider, ChatWire):
+        if line is None or not isinstance(line.provider, ChatProvider):
             return None
-        return line.provider.asked(replace(request, model=line.spec.wire_model))[0]
+        return line.provider.prepare_request(replace(request, model=line.spec.wire_model))[0]
 
-    def taken(self) -> tuple[float, int]:
+    def total_use(self) -> tuple[float, int]:
         """Money (USD) and calls of all replies so far, those that were replayed included."""
         uses = self.uses.values()
-        return sum(u.cost_usd for u in uses), sum(u.calls + u.replayed for u in uses)
+        return sum(model_usage.cost_usd for model_usage in uses), sum(
+            model_usage.calls + model_usage.replayed for model_usage in uses
+        )
 
-    def stop(self, error: FolkmootError) -> None:
+    def stop_calls(self, error: FolkmootError) -> None:
         """Begin no more calls: whoever would, or waits to, gets the error. The first one counts.
 
-        Calls in flight go on; `drain` waits for them.
+        Calls in flight go on; `wait_for_calls_in_flight` waits for them.
         """
-        self._attempts.stop(error)
+        self._attempts.stop_calls(error)
 
-    async def drain(self) -> None:
+    async def wait_for_calls_in_flight(self) -> None:
         """Wait until no call is in flight, and every reply is with the journal."""
         if self.in_flight:
             if self._idle is None or self._idle.is_set():  # others may wait already
                 self._idle = asyncio.Event()
             await self._idle.wait()
         if self._outbox is not None:
-            await self._outbox.drain()
+            await self._outbox.wait_for_submissions()
         if self.lender is not None:
-            self.lender.end()
+            self.lender.end_own_loan()
 
     @property
-    def most_waiting(self) -> int:
+    def max_waiting_calls(self) -> int:
         """How many calls may wait for their answers at once."""
-        fewest = max(LIVE_CALLS, 2 * self._config.concurrency)
-        return fewest if self._outbox is None else WAVE
+        fewest = max(MAX_CALLS_IN_MEMORY, 2 * self._config.concurrency)
+        return fewest if self._outbox is None else MAX_WAVE_CALLS
 
-    def elsewhere(self) -> AbstractContextManager[None]:
+    def hold_batches(self) -> AbstractContextManager[None]:
         """Work that is not a call is under way: a wave of batches waits for it."""
-        return nullcontext() if self._outbox is None else self._outbox.elsewhere()
+        return nullcontext() if self._outbox is None else self._outbox.hold_while_working()
 
     async def close(self) -> None:
         """Close the providers' connections."""
         for line in self._lines.values():
             await line.provider.close()
 
-    async def _ask(
+    async def _call_model(
         self,
-        line: Line,
+        model_state: ModelState,
         address: str,
-        request: Request,
+        request: ModelRequest,
         fingerprint: bytes,
         spare: bool,
-    ) -> Entry:
+    ) -> JournalEntry:
         """Make the call of a request and journal the reply, refusals included."""
-        wire = line.spec.wire_model
+        wire = model_state.spec.wire_model
         sent = request
         if wire != request.model:  # not `replace`: it costs as much as a look-up
             how = (request.temperature, request.max_tokens, request.schema, request.images)
-            sent = Request(wire, request.messages, *how, request.asked, request.begins)
-        call = Call(
+            sent = ModelRequest(
+                wire, request.messages, *how, request.asked, request.cache_breakpoints
+            )
+        call = ModelCall(
             address,
-            _most_tokens_in(request),
-            lambda: _longest_reply(line.provider, sent),
+            _max_input_tokens(request),
+            lambda: _output_token_limit(model_state.provider, sent),
             spare,
         )
 
-        def refused(error: RefusedError) -> Reply:
-            self._warn(f"{address}: {line.name}: {error}")
+        def refused_completion(error: RefusedError) -> Completion:
+            self._report_warning(f"{address}: {model_state.name}: {error}")
             # An error status in place of a reply: no model answered, nothing is billed. What is too
             # long to read was written all the same, and nobody read what it cost.
-            usage = Usage() if error.reason == "too_large" else NOTHING
-            return Reply("", usage, finish=f"refused:{error.reason}")
+            usage = Usage() if error.reason == "too_large" else NO_USAGE
+            return Completion("", usage, finish=f"refused:{error.reason}")
 
-        async def send() -> Reply:
+        async def call_provider() -> Completion:
             try:
                 if call.batched and self._outbox is not None:
-                    reply = await self._outbox.ask(line, address, fingerprint, sent)
+                    reply = await self._outbox.request_reply(
+                        model_state, address, fingerprint, sent
+                    )
                 else:
-                    with self.elsewhere():
-                        reply = await line.provider.complete(sent, address=address)
+                    with self.hold_batches():
+                        reply = await model_state.provider.complete_request(sent, address=address)
             except ModelError as error:
-                if sent.images and _no_images(error, line):
+                if sent.images and _is_image_error(error, model_state):
                     raise FatalModelError(
-                        f"{line.name} did not take a prompt with images ({error}). Name a model "
+                        f"{model_state.name} did not take a prompt with images ({error}). Name a "
+                        "model "
                         "that takes them, or see that the server can reach their addresses"
                     ) from None
                 if isinstance(error, RefusedError) and not isinstance(error, RejectedError):
-                    return refused(error)
+                    return refused_completion(error)
                 raise  # what a rejection means is decided by the replies to others
-            line.sees = line.sees or bool(sent.images)
+            model_state.sees = model_state.sees or bool(sent.images)
             return reply
 
-        sending = self._keeping_broken(line, call, send)
+        sending = self._keeping_broken(model_state, call, call_provider)
 
-        async def settled() -> Reply:
+        async def complete_with_retries() -> Completion:
             outbox = self._outbox
-            if outbox is not None and not address.startswith(PREFLIGHT):
-                call.batched = outbox.takes(line, address, fingerprint)
+            if outbox is not None and not address.startswith(PREFLIGHT_SCOPE):
+                call.batched = outbox.should_batch(model_state, address, fingerprint)
             try:
                 try:
-                    return await self._attempts.run(line, call, sending)
-                except TooFew:
+                    return await self._attempts.run(model_state, call, sending)
+                except TooFewCallsForBatchError:
                     call.batched = False
-                    return await self._attempts.run(line, call, sending)
+                    return await self._attempts.run(model_state, call, sending)
             except RejectedError as error:
-                return refused(error)
+                return refused_completion(error)
 
-        def entry_of(reply: Reply) -> Entry:
+        def build_entry(reply: Completion) -> JournalEntry:
             usage = reply.usage
-            line.longest_reply = max(line.longest_reply, usage.output_tokens or 0)
-            return Entry(
+            model_state.longest_output_tokens = max(
+                model_state.longest_output_tokens, usage.output_tokens or 0
+            )
+            return JournalEntry(
                 address,
                 "ask",
                 fingerprint,
                 request.to_json(),
-                _sound(reply.text),
+                _remove_lone_surrogates(reply.text),
                 None,
-                _REFUSALS.get(reply.finish, reply.finish),
+                _REFUSAL_FINISH_REASONS.get(reply.finish, reply.finish),
                 usage.input_tokens,
                 usage.output_tokens,
                 usage.cached_tokens,
-                line.cost(usage, batched=call.batched),
+                model_state.cost(usage, batched=call.batched),
                 call.latency_s,
                 call.attempts,
                 request.model,
@@ -287,70 +312,72 @@ class Gateway:
                 call.started_at,
             )
 
-        return await self._perform(line, call, settled, entry_of)
+        return await self._call_and_journal(model_state, call, complete_with_retries, build_entry)
 
-    async def _ask_person(
-        self, desk: Desk, address: str, request: Request, fingerprint: bytes
-    ) -> Entry:
+    async def _ask_human(
+        self, seat_manager: SeatManager, address: str, request: ModelRequest, fingerprint: bytes
+    ) -> JournalEntry:
         """Put a request to its person and journal the answer. It costs nothing and takes no place;
         a run that stops waits for nobody, and asks again when it goes on."""
-        if self.stopped is not None:
-            raise self.stopped.with_traceback(None)
-        question, asked_at = desk.put(address, request), time.time()
+        if self.stop_error is not None:
+            raise self.stop_error.with_traceback(None)
+        question, asked_at = seat_manager.enqueue(address, request), time.time()
         stored = False
         self.in_flight += 1
         try:
-            await self._attempts.unless_halted(question.reply)
+            await self._attempts.wait_for_result_or_halt(question.reply)
             if not question.reply.done():
-                assert self.stopped is not None
-                raise self.stopped.with_traceback(None)
+                assert self.stop_error is not None
+                raise self.stop_error.with_traceback(None)
             reply = question.reply.result()
-            entry = Entry(
+            entry = JournalEntry(
                 address,
                 "ask",
                 fingerprint,
                 request.to_json(),
-                _sound(reply.text),
+                _remove_lone_surrogates(reply.text),
                 finish=reply.finish,
                 input_tokens=0,
                 output_tokens=0,
                 cached_tokens=0,
                 cost_usd=0.0,
                 latency_s=time.time() - asked_at,
-                model_asked=HUMAN,
-                model_served=HUMAN,
+                model_asked=HUMAN_MODEL,
+                model_served=HUMAN_MODEL,
                 started_at=asked_at,
             )
-            self._journal.put(entry)
-            await self._journal.committed()
+            self._journal.append(entry)
+            await self._journal.flush()
             stored = True
         except StorageError as error:
-            self.stop(error)
+            self.stop_calls(error)
             raise
         finally:
-            desk.take_back(question, stored=stored)
+            seat_manager.withdraw_question(question, stored=stored)
             self.in_flight -= 1
             if self._idle is not None and not self.in_flight:
                 self._idle.set()
         return entry
 
-    async def _embed(
-        self, line: Line, address: str, asked: dict[str, Any], fingerprint: bytes
-    ) -> Entry:
+    async def _call_embedding_model(
+        self, line: ModelState, address: str, asked: dict[str, Any], fingerprint: bytes
+    ) -> JournalEntry:
         """Make the call of a batch of embeddings and journal the reply."""
         texts: list[str] = asked["texts"]
-        call = Call(address, byte_count(*texts), lambda: 0)
+        call = ModelCall(address, byte_count(*texts), lambda: 0)
 
-        async def send() -> tuple[FloatArray, Usage]:
+        async def call_provider() -> tuple[FloatArray, Usage]:
             try:
-                with self.elsewhere():
-                    return await line.provider.embed(line.spec.wire_model, texts, address=address)
+                with self.hold_batches():
+                    return await line.provider.embed_texts(
+                        line.spec.wire_model, texts, address=address
+                    )
             except RefusedError as error:  # no text can do without its embedding
                 raise FatalModelError(f"{line.name} refuses to embed {address}: {error}") from None
 
-        def entry_of(result: tuple[FloatArray, Usage]) -> Entry:
+        def build_entry(result: tuple[FloatArray, Usage]) -> JournalEntry:
             vectors, usage = result
-            return Entry(
+            return JournalEntry(
                 address=address,
                 kind="embed",
                 fingerprint=fingerprint,
@@ -365,13 +392,13 @@ class Gateway:
                 started_at=call.started_at,
             )
 
-        sending = self._keeping_broken(line, call, send)
-        return await self._perform(
-            line, call, lambda: self._attempts.run(line, call, sending), entry_of
+        sending = self._keeping_broken(line, call, call_provider)
+        return await self._call_and_journal(
+            line, call, lambda: self._attempts.run(line, call, sending), build_entry
         )
 
     def _keeping_broken(
-        self, line: Line, call: Call, send: Callable[[], Awaitable[R]]
+        self, line: ModelState, call: ModelCall, send: Callable[[], Awaitable[R]]
     ) -> Callable[[], Awaitable[R]]:
         """Send, and keep account of a reply that broke off: the vendor may bill it.
 
@@ -379,7 +406,7 @@ class Gateway:
         before the call is tried again, so that a resume counts it too.
         """
 
-        async def sending() -> R:
+        async def send_and_keep_broken() -> R:
             try:
                 return await send()
             except ModelError as error:
@@ -390,36 +417,38 @@ class Gateway:
                         await asyncio.wrap_future(self._journal.put_broken(broken))
                 raise
 
-        return sending
+        return send_and_keep_broken
 
-    def _charge_broken(self, line: Line, call: Call) -> float | None:
+    def _charge_broken(self, line: ModelState, call: ModelCall) -> float | None:
         """Charge a reply that broke off to the budget; the most that it may have cost (USD), None
         where the price is unknown."""
-        most = line.price(call.most_in, call.most_out(), batched=call.batched).dearest
-        if call.reserved is not None:
-            most = call.reserved
-            self.budget.settle_broken(call.reserved)
-            call.reserved = None
+        most = line.price(
+            call.max_input_tokens, call.max_output_tokens(), batched=call.batched
+        ).max_usd
+        if call.reserved_usd is not None:
+            most = call.reserved_usd
+            self.budget.settle_broken(call.reserved_usd)
+            call.reserved_usd = None
         return None if line.rate is None else most
 
-    async def _perform(
+    async def _call_and_journal(
         self,
-        line: Line,
-        call: Call,
-        settled: Callable[[], Awaitable[R]],
-        entry_of: Callable[[R], Entry],
-    ) -> Entry:
+        line: ModelState,
+        call: ModelCall,
+        get_result: Callable[[], Awaitable[R]],
+        entry_of: Callable[[R], JournalEntry],
+    ) -> JournalEntry:
         """Make a call, journal its entry, settle its bill. From answer to journal nothing waits."""
-        entry: Entry | None = None
+        entry: JournalEntry | None = None
         self.in_flight += 1
         try:
-            made = entry_of(await settled())
-            self._journal.put(made, call.covered)
+            made = entry_of(await get_result())
+            self._journal.append(made, call.covered)
             entry = made
             if call.covered is not None and self.lender is not None:
-                self.lender.settle(call.covered)
+                self.lender.record_settlement(call.covered)
         except StorageError as error:
-            self.stop(error)
+            self.stop_calls(error)
             raise
         except FolkmootError:
             if call.covered is not None and self._loan is not None:
@@ -427,63 +456,68 @@ class Gateway:
             raise  # after any other error, and a cancellation, the call may be paid
         finally:
             self.in_flight -= 1
-            if call.reserved is not None:
+            if call.reserved_usd is not None:
                 if entry is None:
-                    self.budget.release(call.reserved)
+                    self.budget.release_reservation(call.reserved_usd)
                 else:
-                    self.budget.settle(call.reserved, entry.cost_usd)
+                    self.budget.record_cost(call.reserved_usd, entry.cost_usd)
             if self._idle is not None and not self.in_flight:
                 self._idle.set()
-        while line.told < len(line.notes):
-            self._warn(line.notes[line.told])
-            line.told += 1
+        while line.notes_reported < len(line.notes):
+            self._report_warning(line.notes[line.notes_reported])
+            line.notes_reported += 1
         return entry
 
-    def _check_counted(self, model: str, entry: Entry, *, replayed: bool) -> None:
+    def _require_known_cost(self, model: str, entry: JournalEntry, *, replayed: bool) -> None:
         """Stop at the first new reply of an unknown cost under a budget in money; it is kept."""
         if self.budget.usd is not None and entry.cost_usd is None and not replayed:
-            self._refuse(f"{model} does not say how many tokens its replies used")
+            self._stop_for_unknown_cost(f"{model} does not say how many tokens its replies used")
 
-    def _refuse(self, why: str) -> NoReturn:
+    def _stop_for_unknown_cost(self, reason: str) -> NoReturn:
         """Stop the run: on this model's bill a budget in money cannot be kept."""
-        error = FatalModelError(uncountable(why))
-        self.stop(error)
+        error = FatalModelError(unknown_cost_message(reason))
+        self.stop_calls(error)
         raise error
 
-    def count(self, model: str, entry: Entry, *, replayed: bool) -> None:
+    def count(self, model: str, entry: JournalEntry, *, replayed: bool) -> None:
         """Account for an entry that a call here, or a worker's, came to."""
-        use = self.uses.setdefault(model, ModelUse())
+        use = self.uses.setdefault(model, ModelUsage())
         use.calls += not replayed
         use.replayed += replayed
-        use.add(entry.input_tokens, entry.output_tokens, entry.cost_usd)
+        use.add_reply(entry.input_tokens, entry.output_tokens, entry.cost_usd)
         use.cached_tokens += entry.cached_tokens or 0
         if entry.model_served not in ("", RESEARCHER):
-            use.served.add(entry.model_served)
+            use.served_models.add(entry.model_served)
         tokens = (entry.input_tokens, entry.output_tokens)
         kind = (entry.kind, entry.address)
         self._progress(CallDone(entry.model_asked, replayed, entry.cost_usd, *tokens, *kind))
 
-    def _open_line(self, model: str) -> Line:
+    def _open_model(self, model: str) -> ModelState:
         provider, spec = self._provider_for(model)
         config = self._config
-        limiter = self.allowance.limiter(model, config.api_sleep_seconds, local=spec.local)
-        rate = rate_for(spec)
+        limiter = self.allowance.get_limiter(model, config.api_sleep_seconds, local=spec.local)
+        rate = find_price(spec)
         if rate is None and self.budget.usd is not None:
-            self._refuse(f"the price of {model} is unknown")
-        use = self.uses.setdefault(model, ModelUse())
+            self._stop_for_unknown_cost(f"the price of {model} is unknown")
+        use = self.uses.setdefault(model, ModelUsage())
         notes = getattr(provider, "notes", ())
-        line = Line(model, provider, spec, limiter, rate, use, notes, len(notes))
+        line = ModelState(model, provider, spec, limiter, rate, use, notes, len(notes))
         self._lines[model] = line
         outbox = self._outbox
-        if outbox is not None and config.batch and not spec.local and not outbox.serves(line):
-            self._warn(f"{model} is not asked by batches but directly, at its full price")
+        if (
+            outbox is not None
+            and config.batch
+            and not spec.local
+            and not outbox.supports_model(line)
+        ):
+            self._report_warning(f"{model} is not asked by batches but directly, at its full price")
         return line
 
-    def _warn(self, message: str) -> None:
+    def _report_warning(self, message: str) -> None:
         self._progress(Notice(message, "warning"))
 
 
-def uncountable(why: str) -> str:
+def unknown_cost_message(why: str) -> str:
     """The sentence for a model whose cost is unknown, so that no budget in money can hold."""
     return (
         f"{why}: budget_usd cannot be kept. Leave it out (and --budget) and bound the calls "
@@ -491,40 +525,40 @@ def uncountable(why: str) -> str:
     )
 
 
-def _most_tokens_in(request: Request) -> int:
+def _max_input_tokens(request: ModelRequest) -> int:
     """A bound of the tokens of a request, with the words and marks that wire formats add."""
     schema = len(json.dumps(request.schema)) + 200 if request.schema is not None else 0
-    said = byte_count(*(m.content for m in request.messages))
-    said += MOST_IMAGE_TOKENS * len(request.images)
+    said = byte_count(*(message.content for message in request.messages))
+    said += MAX_IMAGE_TOKENS * len(request.images)
     return said + 2 * schema + 16 * (len(request.messages) + 1)
 
 
 # Servers say in many ways, with any status, that a model reads text alone.
-_ABOUT_IMAGES = re.compile(r"image|multi-?modal|mmproj", re.IGNORECASE)
+_IMAGE_ERROR_PATTERN = re.compile(r"image|multi-?modal|mmproj", re.IGNORECASE)
 
 
-def _no_images(error: ModelError, line: Line) -> bool:
+def _is_image_error(error: ModelError, line: ModelState) -> bool:
     """Whether an error to a prompt with images is about these: it says so, or the model never
     answered such a prompt."""
     if isinstance(error, RejectedError) and not line.sees:
         return True
     kinds = (RejectedError, TransientError)
-    return type(error) in kinds and bool(_ABOUT_IMAGES.search(str(error)))
+    return type(error) in kinds and bool(_IMAGE_ERROR_PATTERN.search(str(error)))
 
 
-def _longest_reply(provider: Provider, request: Request) -> int | None:
+def _output_token_limit(provider: Provider, request: ModelRequest) -> int | None:
     """The bound that the provider sends along, thoughts included."""
     bound = getattr(provider, "longest_reply", None)
     limit: int | None = request.max_tokens if bound is None else bound(request)
     return limit
 
 
-def _sound(text: str) -> str:
+def _remove_lone_surrogates(text: str) -> str:
     """The text without lone surrogates, which no file can hold."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _vectors(blob: bytes, rows: int) -> FloatArray:
+def _decode_vectors(blob: bytes, rows: int) -> FloatArray:
     if not rows:
         return np.zeros((0, 0), dtype=np.float32)
     return np.frombuffer(blob, dtype=np.float32).reshape(rows, -1)

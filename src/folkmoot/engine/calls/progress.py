@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TextIO
 
 from folkmoot.files import storage_errors
-from folkmoot.measures.inference.estimates import plural
-from folkmoot.storage.manifest import ModelUse
+from folkmoot.measures.inference.estimates import format_count
+from folkmoot.storage.manifest import ModelUsage
 from folkmoot.storage.run_folder import LOG, LOG_LINES
 
 ROOT_STAGE = "run"  # the name of a fork at the root
@@ -96,7 +96,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class PreflightCheck:
     """What one call of a preflight showed, in words. `problem`: why the study cannot work with it;
     empty where it can."""
 
@@ -117,7 +117,7 @@ class Checked:
 class Preflight:
     """One real call for each model, role and kind of answer was made, before the study begins."""
 
-    calls: tuple[Checked, ...]
+    calls: tuple[PreflightCheck, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,21 +143,21 @@ Event = (
 Progress = Callable[[Event], None]
 
 
-def silent(_event: Event) -> None:
+def ignore_progress(_event: Event) -> None:
     """A Progress that does nothing."""
 
 
-def broadcast(*listeners: Progress) -> Progress:
+def combine_progress(*listeners: Progress) -> Progress:
     """A Progress that passes events to several others."""
 
-    def tell(event: Event) -> None:
+    def forward(event: Event) -> None:
         for listener in listeners:
             listener(event)
 
-    return tell
+    return forward
 
 
-def describe(event: Event) -> tuple[str, Level]:
+def format_event(event: Event) -> tuple[str, Level]:
     """An event as a line of plain text and its level; empty for the small and frequent ones."""
     match event:
         case CallDone():  # by far the most frequent
@@ -167,7 +167,9 @@ def describe(event: Event) -> tuple[str, Level]:
             mark = " (SYNTHETIC: no evidence about people)" if synthetic else ""
             return f"{verb} {run_id}: {study}, model {model}{mark}, seed {seed}, {folder}", "info"
         case StageStarted(stage, total):
-            return f"{stage}: started" + (f" ({plural(total, 'item')})" if total else ""), "info"
+            return f"{stage}: started" + (
+                f" ({format_count(total, 'item')})" if total else ""
+            ), "info"
         case CallRetried(model, reason, wait, attempt, may_be_billed):
             billed = " (it may have been billed)" if may_be_billed else ""
             return f"{model}: {reason}{billed}; attempt {attempt + 1} in {wait:.1f} s", "warning"
@@ -176,7 +178,10 @@ def describe(event: Event) -> tuple[str, Level]:
         case Preflight(calls):
             wrong = sum(bool(call.problem) for call in calls)
             level = "error" if wrong else "info"
-            return f"preflight: {plural(len(calls), 'call')}, {plural(wrong, 'problem')}", level
+            return (
+                f"preflight: {format_count(len(calls), 'call')}, {format_count(wrong, 'problem')}",
+                level,
+            )
         case RunEnded(outcome, message):
             level = "info" if outcome == "done" and not message else "warning"
             return f"{outcome}" + (f": {message}" if message else ""), level
@@ -197,7 +202,7 @@ class StageTally:
     calls_of: dict[str, int] = field(default_factory=dict)  # by item, replayed ones included
 
     @property
-    def over(self) -> bool:
+    def is_done(self) -> bool:
         return self.total is not None and self.done >= self.total
 
     def eta_seconds(self, now: float) -> float | None:
@@ -207,7 +212,7 @@ class StageTally:
         are counted where each item's are known, taking an unfinished item to need as many as the
         finished ones, which are those with the most calls.
         """
-        if self.total is None or not self.done or self.over:
+        if self.total is None or not self.done or self.is_done:
             return None
         elapsed = now - self.started
         if not self.calls or len(self.calls_of) < self.done or self.total > MAX_ITEMS_BY_CALLS:
@@ -225,13 +230,13 @@ class StageTally:
 
 
 @dataclass(slots=True)
-class Tally:
+class ProgressTally:
     """Events added up. `clock` is injectable, so that tests need not wait."""
 
     clock: Callable[[], float] = time.monotonic
     stages: dict[str, StageTally] = field(default_factory=dict)
-    models: dict[str, ModelUse] = field(default_factory=dict)
-    all: ModelUse = field(default_factory=ModelUse)
+    models: dict[str, ModelUsage] = field(default_factory=dict)
+    total: ModelUsage = field(default_factory=ModelUsage)
     replayed: int = 0
     retries: int = 0
     missing: int = 0  # answers
@@ -244,9 +249,9 @@ class Tally:
         """Add one event."""
         match event:
             case CallDone():  # by far the most frequent
-                self._call(event)
+                self._add_call(event)
             case StageStarted(stage, total):
-                self._begin(stage, total)
+                self._start_stage(stage, total)
             case ItemDone(stage) if stage in self.stages:
                 self.stages[stage].done += 1
                 self.stages[stage].moved = self.clock()
@@ -255,29 +260,33 @@ class Tally:
             case CallRetried(model=model, may_be_billed=may_be_billed):
                 self.retries += 1
                 if may_be_billed:
-                    for use in (self.all, self.models.setdefault(model, ModelUse())):
+                    for use in (self.total, self.models.setdefault(model, ModelUsage())):
                         use.broken += 1
             case _:
                 pass
 
     @property
-    def _root(self) -> StageTally | None:
+    def _root_tally(self) -> StageTally | None:
         return self.stages.get(ROOT_STAGE)
 
     @property
     def calls(self) -> int:
-        return self.all.calls
+        return self.total.calls
 
     @property
     def cost_usd(self) -> float:
-        return self.all.cost_usd
+        return self.total.cost_usd
 
     @property
-    def current(self) -> StageTally | None:
+    def current_stage(self) -> StageTally | None:
         """The unfinished stage that moved last; when all are finished, the one started last."""
         begun = list(self.stages.values())
-        under_way = [s for s in begun if not s.over]
-        return max(under_way, key=lambda s: s.moved, default=begun[-1] if begun else None)
+        under_way = [stage_tally for stage_tally in begun if not stage_tally.is_done]
+        return max(
+            under_way,
+            key=lambda stage_tally: stage_tally.moved,
+            default=begun[-1] if begun else None,
+        )
 
     @property
     def rate(self) -> float:
@@ -285,55 +294,62 @@ class Tally:
         elapsed = self.clock() - self.started
         return self.calls / elapsed if elapsed > 0 else 0.0
 
-    def stages_now(self) -> list[dict[str, str | int | float | None]]:
+    def stage_snapshots(self) -> list[dict[str, str | int | float | None]]:
         """The stages begun so far, for `log.jsonl`: from there pages show a run under way."""
         now = self.clock()
         return [
-            {"name": s.name, "done": s.done, "total": s.total, "seconds_left": s.eta_seconds(now)}
-            for s in self.stages.values()
+            {
+                "name": stage_tally.name,
+                "done": stage_tally.done,
+                "total": stage_tally.total,
+                "seconds_left": stage_tally.eta_seconds(now),
+            }
+            for stage_tally in self.stages.values()
         ]
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """The tally in one line of plain text."""
         parts = []
-        stage = self.current
+        stage = self.current_stage
         if stage is not None:
             of = f" of {stage.total:,}" if stage.total is not None else ""
             parts.append(f"{stage.name}: {stage.done:,}{of}")
             eta = stage.eta_seconds(self.clock())
             if eta is not None:
-                parts.append(f"{duration(eta)} left")
-        parts.append(f"{self.calls:,} calls" + (f" ({pace(self.rate)})" if self.calls else ""))
+                parts.append(f"{format_duration(eta)} left")
+        parts.append(
+            f"{self.calls:,} calls" + (f" ({format_rate(self.rate)})" if self.calls else "")
+        )
         if self.replayed:
             parts.append(f"{self.replayed:,} replayed")
-        parts.append(self.all.cost)
+        parts.append(self.total.cost)
         if self.retries:
             parts.append(f"{self.retries:,} retries")
         if self.missing:
             parts.append(f"{self.missing:,} without an answer")
         return " · ".join(parts)
 
-    def _begin(self, stage: str, total: int | None) -> None:
+    def _start_stage(self, stage: str, total: int | None) -> None:
         tally = self.stages.setdefault(stage, StageTally(stage, 0, self.clock()))
         # A stage may fork several times: its totals add up.
         known = total is not None and tally.total is not None
         tally.total = (tally.total or 0) + (total or 0) if known else None
 
-    def _call(self, call: CallDone) -> None:
+    def _add_call(self, call: CallDone) -> None:
         names = call.address.split("/", 2)
         # A fork at the root has the name of no scope: its items stand first in addresses.
-        for stage, item in ((self.stages.get(names[0]), names[1:2]), (self._root, names[:1])):
+        for stage, item in ((self.stages.get(names[0]), names[1:2]), (self._root_tally, names[:1])):
             if stage is not None and item and len(names) > 1:
                 stage.count_call(item[0], replayed=call.replayed)
         if call.replayed:
             self.replayed += 1
             return
-        for use in (self.all, self.models.setdefault(call.model, ModelUse())):
+        for use in (self.total, self.models.setdefault(call.model, ModelUsage())):
             use.calls += 1
-            use.add(call.input_tokens, call.output_tokens, call.cost_usd)
+            use.add_reply(call.input_tokens, call.output_tokens, call.cost_usd)
 
 
-def pace(per_second: float) -> str:
+def format_rate(per_second: float) -> str:
     """A rate in the unit that shows it: `31/s`, `1.4/s`, `24/min`."""
     if per_second >= 1:
         digits = 0 if per_second >= 9.95 else 1
@@ -341,7 +357,7 @@ def pace(per_second: float) -> str:
     return f"{per_second * 60:.0f}/min"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Seconds in words: `42 s`, `3 min 05 s`, `2 h 10 min`."""
     whole = round(seconds)
     if whole < 60:
@@ -358,7 +374,7 @@ class RunLog:
     and every `every` seconds one says how far the run is. Lines are appended, so a resumed run
     goes on in the same files.
     `scrub` takes secrets out of every text before it is written. `held`: nothing is written, and no
-    file is opened, before `release`; a log that is never released leaves no trace.
+    file is opened, before `write_held_lines`; a log that is never released leaves no trace.
     """
 
     def __init__(
@@ -376,23 +392,23 @@ class RunLog:
         self._every = every
         self._clock = clock
         self._last = clock()
-        self.tally = Tally(clock)
+        self.tally = ProgressTally(clock)
         self.path = folder / LOG
         self._files: tuple[TextIO, TextIO] | None = None
         if not held:
-            self.release()
+            self.write_held_lines()
 
-    def release(self) -> None:
+    def write_held_lines(self) -> None:
         """Write what was held back; from now on each line is written at once."""
         if self._files is None:
             names = (self.path, self._folder / LOG_LINES)
-            text, lines = (p.open("a", encoding="utf-8", buffering=1) for p in names)
+            text, lines = (name.open("a", encoding="utf-8", buffering=1) for name in names)
             self._files = text, lines
             for held in self._held:
-                self._append(*held)
+                self._append_line(*held)
             self._held.clear()
 
-    def _append(self, text: str, line: str) -> None:
+    def _append_line(self, text: str, line: str) -> None:
         if self._files is None:
             self._held.append((text, line))
             return
@@ -401,15 +417,15 @@ class RunLog:
 
     def __call__(self, event: Event) -> None:
         self.tally(event)
-        text, level = describe(event)
+        text, level = format_event(event)
         if text:
-            self._write(text, level, event)
-        elif step := self._step(event):
-            self._write(step, "info", event)
+            self._write_line(text, level, event)
+        elif step := self._stage_milestone(event):
+            self._write_line(step, "info", event)
         elif self._clock() - self._last >= self._every:
-            self._write(self.tally.line(), "info", None)
+            self._write_line(self.tally.format_line(), "info", None)
 
-    def _step(self, event: Event) -> str:
+    def _stage_milestone(self, event: Event) -> str:
         """How far a stage is, when another tenth of its items is through; else empty."""
         stage = self.tally.stages.get(event.stage) if isinstance(event, ItemDone) else None
         if stage is None or not stage.total:
@@ -423,7 +439,7 @@ class RunLog:
             with storage_errors(self.path), self._files[0], self._files[1]:
                 pass
 
-    def _write(self, text: str, level: Level, event: Event | None) -> None:
+    def _write_line(self, text: str, level: Level, event: Event | None) -> None:
         self._last = self._clock()
         now = datetime.now(UTC)
         stamp = now.strftime("%Y-%m-%d %H:%M:%S")
@@ -434,17 +450,19 @@ class RunLog:
             "message": text,
             "calls": self.tally.calls,
             "replayed": self.tally.replayed,
-            "cost_usd": None if self.tally.all.unpriced else round(self.tally.cost_usd, 6),
+            "cost_usd": None
+            if self.tally.total.calls_without_price
+            else round(self.tally.cost_usd, 6),
             "missing": self.tally.missing,
             "retries": self.tally.retries,
             "rate": round(self.tally.rate, 3),
-            "stages": self.tally.stages_now(),
+            "stages": self.tally.stage_snapshots(),
             **({} if event is None or isinstance(event, CallDone) else asdict(event)),
         }
         if event is None or isinstance(event, (Notice, RunEnded)):
             data["models"] = {name: use.to_json() for name, use in self.tally.models.items()}
         with storage_errors(self.path):
-            self._append(
+            self._append_line(
                 f"{stamp} {level.upper():7} {self._scrub(text)}\n",
                 self._scrub(json.dumps(data, ensure_ascii=False)) + "\n",
             )

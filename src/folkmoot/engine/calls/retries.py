@@ -7,7 +7,7 @@ quota, attempts used up, budget) stops all: nobody starts another, and those who
 A plain 400 may be about one prompt or about every call. The replies to others decide: it waits for
 the next of its model. Once the model answers somebody, it was the prompt, and the call ends as
 rejected. The run stops where nobody else is under way and the model has never answered, or where
-`IN_A_ROW` prompts were rejected without an answer between them.
+`MAX_CONSECUTIVE_REJECTIONS` prompts were rejected without an answer between them.
 """
 
 from __future__ import annotations
@@ -19,125 +19,132 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from folkmoot.engine.calls.progress import CallRetried, Notice, Progress
-from folkmoot.engine.limits.budget import Budget, Price
+from folkmoot.engine.limits.budget import Budget, CallPrice
 from folkmoot.engine.limits.lender import Loan
-from folkmoot.engine.limits.rate_limiter import Limiter
+from folkmoot.engine.limits.rate_limiter import RateLimiter
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import (
     FatalModelError,
     FolkmootError,
     QuotaError,
-    QuotaExhausted,
-    RateLimited,
+    QuotaExhaustedError,
+    RateLimitedError,
     RejectedError,
-    RunPaused,
+    RunPausedError,
     TransientError,
 )
 from folkmoot.models.catalog import ModelSpec
-from folkmoot.models.prices import FREE, Rate
+from folkmoot.models.prices import FREE_PRICE, ModelPrice
 from folkmoot.models.request import Provider, Usage
-from folkmoot.randomness import uniform
-from folkmoot.storage.manifest import ModelUse
+from folkmoot.randomness import uniform_values
+from folkmoot.storage.manifest import ModelUsage
 
 R = TypeVar("R")
 
-LONGEST_BACKOFF = 60.0
-LONGEST_RETRY_AFTER = 600.0  # a provider that asks for more pauses the run instead
-YIELD_SECONDS = 0.02  # a provider in this process lets others run at least this often
-GUESSED_OUTPUT_TOKENS = 400
-UNBOUNDED = 1_000_000  # places at the limiter of a model in this process
-UNBOUNDED_REPLY = 4096  # tokens reserved for a reply that nothing bounds (no max_tokens)
-PREFLIGHT = "preflight%"  # names of scopes have their % escaped: no study's address begins so
-IN_A_ROW = 3  # rejected prompts without an answer between them
+MAX_BACKOFF_SECONDS = 60.0
+MAX_RETRY_AFTER_SECONDS = 600.0  # a provider that asks for more pauses the run instead
+EVENT_LOOP_YIELD_SECONDS = 0.02  # a provider in this process lets others run at least this often
+ASSUMED_OUTPUT_TOKENS = 400
+LOCAL_MODEL_CONCURRENCY = 1_000_000  # places at the limiter of a model in this process
+UNBOUNDED_OUTPUT_TOKENS = 4096  # tokens reserved for a reply that nothing bounds (no max_tokens)
+PREFLIGHT_SCOPE = "preflight%"  # names of scopes have their % escaped: no study's address begins so
+MAX_CONSECUTIVE_REJECTIONS = 3  # rejected prompts without an answer between them
 
 
 @dataclass(slots=True)
-class Line:
+class ModelState:
     """What the gateway knows of one model."""
 
     name: str
     provider: Provider
     spec: ModelSpec
-    limiter: Limiter
-    rate: Rate | None
-    use: ModelUse
-    # Messages of the provider about the model; the list grows, `told` counts those passed on.
+    limiter: RateLimiter
+    rate: ModelPrice | None
+    usage: ModelUsage
+    # Messages of the provider about the model; the list grows, `notes_reported` counts those passed
+    # on.
     notes: Sequence[str] = ()
-    told: int = 0
+    notes_reported: int = 0
     sees: bool = False  # it has answered a prompt with images
-    longest_reply: int = GUESSED_OUTPUT_TOKENS  # tokens, of those that nothing bounded
+    longest_output_tokens: int = ASSUMED_OUTPUT_TOKENS  # tokens, of those that nothing bounded
     # For the verdict on rejected prompts: answers so far, rejections since the last of them, calls
     # that may still bring one, and what wakes those who wait for news of these.
     answers: int = 0
-    rejected: int = 0
-    trying: int = 0
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    consecutive_rejections: int = 0
+    calls_in_progress: int = 0
+    verdict_changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def price(self, most_in: int, most_out: int | None, *, batched: bool = False) -> Price:
-        """The most that a call may cost; `most_out` None where nothing bounds the reply."""
+    def price(
+        self, max_input_tokens: int, max_output_tokens: int | None, *, batched: bool = False
+    ) -> CallPrice:
+        """The most that a call may cost; `max_output_tokens` None where nothing bounds the
+        reply."""
 
         if self.rate is None:
-            return Price()
-        rate = self.rate.batched() if batched else self.rate
-        if most_out is not None:
-            usd = rate.dearest(most_in, most_out)
-            return Price(usd, usd)
-        unbounded = max(UNBOUNDED_REPLY, self.longest_reply)
-        return Price(rate.dearest(most_in, unbounded), rate.dearest(most_in, self.longest_reply))
+            return CallPrice()
+        rate = self.rate.batch_price() if batched else self.rate
+        if max_output_tokens is not None:
+            usd = rate.max_cost_usd(max_input_tokens, max_output_tokens)
+            return CallPrice(usd, usd)
+        unbounded = max(UNBOUNDED_OUTPUT_TOKENS, self.longest_output_tokens)
+        return CallPrice(
+            rate.max_cost_usd(max_input_tokens, unbounded),
+            rate.max_cost_usd(max_input_tokens, self.longest_output_tokens),
+        )
 
-    def tell(self) -> None:
+    def notify_waiters(self) -> None:
         """Wake everyone who waits for this model's answers."""
-        self.news.set()
-        self.news = asyncio.Event()
+        self.verdict_changed.set()
+        self.verdict_changed = asyncio.Event()
 
     def cost(self, usage: Usage, *, batched: bool = False) -> float | None:
         """The cost of the tokens (USD); None where the price or their number is unknown."""
         if self.rate is None:
             return None
-        return (self.rate.batched() if batched else self.rate).cost(usage)
+        return (self.rate.batch_price() if batched else self.rate).cost(usage)
 
 
 @dataclass(slots=True)
-class Call:
-    """One call and its progress. `most_in` bounds the tokens that are sent.
+class ModelCall:
+    """One call and its progress. `max_input_tokens` bounds the tokens that are sent.
 
-    `most_out` gives the bound on the reply's tokens (None: unbounded). `reserved` is what the
-    budget holds for it (USD), None until it is admitted; `covered` what the loan holds for it, None
-    until it is sent. A rejected `spare` call, which the model
+    `max_output_tokens` gives the bound on the reply's tokens (None: unbounded). `reserved_usd` is
+    what the budget holds for it (USD), None until it is admitted; `covered` what the loan holds for
+    it, None until it is sent. A rejected `has_alternative` call, which the model
     has answered in another form, says nothing about other calls.
     """
 
     address: str
-    most_in: int
-    most_out: Callable[[], int | None]
-    spare: bool = False
+    max_input_tokens: int
+    max_output_tokens: Callable[[], int | None]
+    has_alternative: bool = False
     batched: bool = False  # it waits in the outbox, and takes no place at a limiter
     attempts: int = 0
     failures: int = 0
     waited_for_quota: bool = False
     started_at: float = 0.0
     latency_s: float = 0.0
-    reserved: float | None = None
+    reserved_usd: float | None = None
     covered: float | None = None
 
 
-class Halted(FolkmootError):
+class RunHaltedError(FolkmootError):
     """Inside the engine only: no new call may start, because the run is about to stop."""
 
 
 class Stoppable(Protocol):
     """Who makes calls, and starts no more once it is told to stop."""
 
-    def stop(self, error: FolkmootError) -> None: ...
+    def stop_calls(self, error: FolkmootError) -> None: ...
 
 
-class Allowance:
+class SharedLimits:
     """What calls compete for: money and places at the models. Runs of a grid share one.
 
-    Each model has its own limiter; `places` also bounds all models together. What stops one of
-    several runs (no quota, wrong key, budget) stops all; the end of one stops no other. With
-    `tell` the models' limiters go by grants (see `Limiter`). `loan` is given where another process
-    lends.
+    Each model has its own limiter; `total_concurrency` also bounds all models together. What stops
+    one of several runs (no quota, wrong key, budget) stops all; the end of one stops no other. With
+    `tell` the models' limiters go by grants (see `RateLimiter`). `loan` is given where another
+    process lends.
     """
 
     def __init__(
@@ -152,73 +159,73 @@ class Allowance:
         self.budget = budget
         self.loan = loan
         self._tell = tell
-        self.places = Limiter(concurrency)
-        self.users: list[Stoppable] = []
+        self.total_concurrency = RateLimiter(concurrency)
+        self.stoppables: list[Stoppable] = []
         self._shared = shared
         self._concurrency = concurrency
-        self.limiters: dict[str, Limiter] = {}
+        self.limiters: dict[str, RateLimiter] = {}
         self._stopped: FolkmootError | None = None
 
-    def limiter(self, model: str, spacing: float, *, local: bool) -> Limiter:
+    def get_limiter(self, model: str, spacing: float, *, local: bool) -> RateLimiter:
         """The limiter of a model; one in this process has places for everybody."""
         if model not in self.limiters:
             made = (
-                Limiter(UNBOUNDED)
+                RateLimiter(LOCAL_MODEL_CONCURRENCY)
                 if local
-                else Limiter(self._concurrency, spacing, tell=self._tell)
+                else RateLimiter(self._concurrency, spacing, tell=self._tell)
             )
             self.limiters[model] = made
             if self._stopped is not None:
-                made.stop(self._stopped)
+                made.stop_calls(self._stopped)
         return self.limiters[model]
 
-    def stop(self, error: FolkmootError, *, everybody: bool = False) -> None:
+    def stop_calls(self, error: FolkmootError, *, stop_all_runs: bool = False) -> None:
         """Release all who wait, with the error."""
-        if self._shared and isinstance(error, Halted) and not everybody:
+        if self._shared and isinstance(error, RunHaltedError) and not stop_all_runs:
             return
         self._stopped = self._stopped or error
-        self.budget.stop(error)
-        for limiter in (self.places, *self.limiters.values()):
-            limiter.stop(error)
-        for user in self.users:
-            user.stop(error)
+        self.budget.stop_calls(error)
+        for limiter in (self.total_concurrency, *self.limiters.values()):
+            limiter.stop_calls(error)
+        for user in self.stoppables:
+            user.stop_calls(error)
 
 
-class Attempts:
+class RetryPolicy:
     """The policy of a run, with the settings of its study file. `progress` hears of every wait,
     `told` of what stops the run. What is sent to others is covered by the `loan`."""
 
     def __init__(
         self,
         config: StudyConfig,
-        allowance: Allowance,
+        shared_limits: SharedLimits,
         progress: Progress,
-        told: Callable[[FolkmootError], None] = lambda _: None,
+        on_stop: Callable[[FolkmootError], None] = lambda _: None,
         loan: Loan | None = None,
     ) -> None:
         self.stopped: FolkmootError | None = None
         self._config = config
-        self._allowance = allowance
-        self._budget = allowance.budget
-        self._all = allowance.places
+        self._allowance = shared_limits
+        self._budget = shared_limits.budget
+        self._all = shared_limits.total_concurrency
         self._progress = progress
-        self._told = told
+        self._told = on_stop
         self._loan = loan
         self._stop = asyncio.Event()
         self._yielded = 0.0
-        allowance.users.append(self)
+        shared_limits.stoppables.append(self)
 
-    def stop(self, error: FolkmootError) -> None:
+    def stop_calls(self, error: FolkmootError) -> None:
         """Start no more calls; the first error counts."""
         if self.stopped is None:
             self.stopped = error
             self._stop.set()
             self._told(error)
             if self._loan is not None:
-                self._loan.stop(error)
-            self._allowance.stop(error)
+                self._loan.stop_calls(error)
+            self._allowance.stop_calls(error)
 
-    async def unless_halted(self, answer: asyncio.Future[R]) -> None:
+    async def wait_for_result_or_halt(self, answer: asyncio.Future[R]) -> None:
         """Return when the answer is there, or when no more calls may start."""
         settled = asyncio.Event()
         stop = asyncio.ensure_future(self._stop.wait())
@@ -229,206 +236,220 @@ class Attempts:
         finally:
             stop.cancel()
 
-    async def run(self, line: Line, call: Call, send: Callable[[], Awaitable[R]]) -> R:
+    async def run(self, line: ModelState, call: ModelCall, send: Callable[[], Awaitable[R]]) -> R:
         """Send until there is an answer. Raises what stops the run, and RejectedError where the
         server takes other prompts, but not this one."""
-        line.trying += 1
+        line.calls_in_progress += 1
         try:
-            result = await self._answer(line, call, send)
+            result = await self._attempt_until_completed(line, call, send)
             line.answers += 1
-            if line.rejected:
-                line.rejected = 0
-                line.tell()
+            if line.consecutive_rejections:
+                line.consecutive_rejections = 0
+                line.notify_waiters()
             return result
         except RejectedError as error:
             rejected = error
         finally:
-            line.trying -= 1
-            if line.rejected and not line.trying:
-                line.tell()
-        if call.reserved is not None:  # it cost nothing, and others may wait for the money
-            self._budget.settle(call.reserved, 0.0)
-            call.reserved = None
-        if not call.spare:
-            await self._judge(line, rejected)
+            line.calls_in_progress -= 1
+            if line.consecutive_rejections and not line.calls_in_progress:
+                line.notify_waiters()
+        if call.reserved_usd is not None:  # it cost nothing, and others may wait for the money
+            self._budget.record_cost(call.reserved_usd, 0.0)
+            call.reserved_usd = None
+        if not call.has_alternative:
+            await self._wait_for_rejection_verdict(line, rejected)
         raise rejected
 
-    async def _judge(self, line: Line, error: RejectedError) -> None:
+    async def _wait_for_rejection_verdict(self, line: ModelState, error: RejectedError) -> None:
         """Wait for the verdict on a rejected prompt; raises if others fail as well."""
         answers = line.answers
-        line.rejected += 1
+        line.consecutive_rejections += 1
         await asyncio.sleep(0)  # calls of the same fork may be about to begin
-        while line.trying and line.answers == answers:
-            await line.news.wait()
+        while line.calls_in_progress and line.answers == answers:
+            await line.verdict_changed.wait()
         if self.stopped is not None:
             raise self.stopped.with_traceback(None)
-        ever = line.answers or line.use.replayed
-        if line.answers == answers and (not ever or line.rejected >= IN_A_ROW):
+        ever = line.answers or line.usage.replayed
+        if line.answers == answers and (
+            not ever or line.consecutive_rejections >= MAX_CONSECUTIVE_REJECTIONS
+        ):
             fatal = FatalModelError(str(error))
-            self.stop(fatal)
-            line.tell()
+            self.stop_calls(fatal)
+            line.notify_waiters()
             raise fatal from error
 
-    async def _answer(self, line: Line, call: Call, send: Callable[[], Awaitable[R]]) -> R:
+    async def _attempt_until_completed(
+        self, line: ModelState, call: ModelCall, send: Callable[[], Awaitable[R]]
+    ) -> R:
         limiter = line.limiter
         successes = limiter.successes
         while True:
-            if self._budget.active and call.reserved is None:
-                await self._reserve(line, call)
+            if self._budget.active and call.reserved_usd is None:
+                await self._reserve_budget(line, call)
             call.started_at = call.started_at or time.time()
-            await self._enter(line, call)
-            if line.rejected >= IN_A_ROW and not call.attempts:
-                self._leave(line, call)
-                await self._stand_back(line, call)
+            await self._acquire_slot(line, call)
+            if line.consecutive_rejections >= MAX_CONSECUTIVE_REJECTIONS and not call.attempts:
+                self._release_slot(line, call)
+                await self._pause_until_model_accepts(line, call)
                 continue
-            await self._cover(line, call)
+            await self._cover_call(line, call)
             call.attempts += 1
-            entered = limiter.now()
+            entered = limiter.current_time()
             try:
                 result = await send()
-            except RateLimited as error:
+            except RateLimitedError as error:
                 if not call.batched:
-                    limiter.rate_limited(entered, _held(error))
+                    limiter.record_rate_limit(entered, _hold_seconds(error))
                 # While others get through, a 429 is a queue and not a failure of this call.
                 call.failures += limiter.successes == successes
                 successes = limiter.successes
-                wait = self._after(line, call, error)
+                wait = self._backoff_seconds(line, call, error)
             except TransientError as error:
                 call.failures += 1
-                line.use.lost += 1
-                wait = self._after(line, call, error) + (error.retry_after or 0.0)
+                line.usage.lost_calls += 1
+                wait = self._backoff_seconds(line, call, error) + (error.retry_after or 0.0)
             except QuotaError as error:
-                wait = self._after_quota(line, call, error)
+                wait = self._handle_quota_error(line, call, error)
             except FatalModelError as error:
-                self.stop(error)
+                self.stop_calls(error)
                 raise
             else:
-                call.latency_s = limiter.now() - entered
-                limiter.succeeded(getattr(result, "hints", None))
+                call.latency_s = limiter.current_time() - entered
+                limiter.record_success(getattr(result, "hints", None))
                 if line.spec.local:
-                    await self._breathe()
+                    await self._yield_to_event_loop()
                 return result
             finally:
-                self._leave(line, call)
+                self._release_slot(line, call)
             if not call.batched:  # the next batch is wait enough
-                await self._sleep(wait)
+                await self._sleep_until_stopped(wait)
 
-    async def _cover(self, line: Line, call: Call) -> None:
+    async def _cover_call(self, line: ModelState, call: ModelCall) -> None:
         """Have it on the disk that the call may be paid. It has its place: it waits for no money,
         and for the disk only where many more calls begin than a moment ago."""
         loan = self._loan
         if loan is None or call.covered is not None or call.batched or line.spec.local:
             return
-        usd = call.reserved
+        usd = call.reserved_usd
         if usd is None:
-            priced = line.rate is not None and line.rate is not FREE
-            usd = line.price(call.most_in, call.most_out()).dearest if priced else 0.0
+            priced = line.rate is not None and line.rate is not FREE_PRICE
+            usd = (
+                line.price(call.max_input_tokens, call.max_output_tokens()).max_usd
+                if priced
+                else 0.0
+            )
             loan.unpriced = loan.unpriced or line.rate is None
         if not loan.try_cover(usd):
             try:
-                await loan.cover(usd)
+                await loan.wait_until_covered(usd)
             except BaseException:
-                self._leave(line, call)
+                self._release_slot(line, call)
                 raise
         call.covered = usd
 
-    async def _stand_back(self, line: Line, call: Call) -> None:
+    async def _pause_until_model_accepts(self, line: ModelState, call: ModelCall) -> None:
         """Send nothing more, and reserve no money, until it is known whether the model takes any
         prompt."""
-        line.trying -= 1
-        if call.reserved is not None:
-            self._budget.release(call.reserved)
-            call.reserved = None
+        line.calls_in_progress -= 1
+        if call.reserved_usd is not None:
+            self._budget.release_reservation(call.reserved_usd)
+            call.reserved_usd = None
         try:
-            if not line.trying:
-                line.tell()
-            while line.rejected >= IN_A_ROW and self.stopped is None:
-                await line.news.wait()
+            if not line.calls_in_progress:
+                line.notify_waiters()
+            while (
+                line.consecutive_rejections >= MAX_CONSECUTIVE_REJECTIONS and self.stopped is None
+            ):
+                await line.verdict_changed.wait()
         finally:
-            line.trying += 1
+            line.calls_in_progress += 1
 
-    def _leave(self, line: Line, call: Call) -> None:
+    def _release_slot(self, line: ModelState, call: ModelCall) -> None:
         if call.batched:
             return
         if not line.spec.local:
-            self._all.leave()
-        line.limiter.leave()
+            self._all.release()
+        line.limiter.release()
 
-    async def _enter(self, line: Line, call: Call) -> None:
+    async def _acquire_slot(self, line: ModelState, call: ModelCall) -> None:
         """Wait for a place at the limiter."""
         if self.stopped is not None:
             raise self.stopped.with_traceback(None)
         if call.batched:
             return
         limiter = line.limiter
-        tokens = call.most_in / 4 + GUESSED_OUTPUT_TOKENS if limiter.counts_tokens else 0.0
-        if not limiter.try_enter(tokens):
-            await limiter.enter(tokens)
+        tokens = call.max_input_tokens / 4 + ASSUMED_OUTPUT_TOKENS if limiter.counts_tokens else 0.0
+        if not limiter.try_acquire(tokens):
+            await limiter.acquire(tokens)
         try:
-            if not line.spec.local and not self._all.try_enter():
-                await self._all.enter()
+            if not line.spec.local and not self._all.try_acquire():
+                await self._all.acquire()
         except BaseException:
-            limiter.leave()
+            limiter.release()
             raise
         if self.stopped is not None:  # while it waited, by a run that shares the limiter
-            self._leave(line, call)
+            self._release_slot(line, call)
             raise self.stopped.with_traceback(None)
 
-    async def _reserve(self, line: Line, call: Call) -> None:
+    async def _reserve_budget(self, line: ModelState, call: ModelCall) -> None:
         """Wait until the budget agrees to a call, or stop the run.
 
         It comes before the limiter: a call that waits for money must not hold a place that a retry
         needs.
         """
         try:
-            price = line.price(call.most_in, call.most_out(), batched=self._cheaper(call))
-            call.reserved = await self._budget.reserve(price)
-        except RunPaused as error:
-            self.stop(error)
+            price = line.price(
+                call.max_input_tokens,
+                call.max_output_tokens(),
+                batched=self._uses_batch_price(call),
+            )
+            call.reserved_usd = await self._budget.reserve_call(price)
+        except RunPausedError as error:
+            self.stop_calls(error)
             raise
 
-    def _cheaper(self, call: Call) -> bool:
+    def _uses_batch_price(self, call: ModelCall) -> bool:
         """Whether a call is certain to be charged at the price of batches."""
         return call.batched and self._config.batch is True
 
-    def _after(self, line: Line, call: Call, error: TransientError) -> float:
+    def _backoff_seconds(self, line: ModelState, call: ModelCall, error: TransientError) -> float:
         """Seconds to wait, with full jitter, or pause the run when the attempts are used up."""
         config = self._config
-        line.use.retries += 1
+        line.usage.retries += 1
         asked = error.retry_after or 0.0
-        if asked > LONGEST_RETRY_AFTER:
-            self._pause(line, f"asks to wait {asked:.0f} s", error)
+        if asked > MAX_RETRY_AFTER_SECONDS:
+            self._pause_run(line, f"asks to wait {asked:.0f} s", error)
         if call.failures > config.max_api_retries:
             why = f"gave no answer in {call.attempts} attempts (max_api_retries)"
-            self._pause(line, why, error)
+            self._pause_run(line, why, error)
         doubled = config.api_retry_base_seconds * 2.0 ** min(max(call.failures, 1) - 1, 10)
-        longest = min(LONGEST_BACKOFF, doubled)
-        wait = longest * uniform(config.random_seed, call.address, "retry", call.attempts)
+        longest = min(MAX_BACKOFF_SECONDS, doubled)
+        wait = longest * uniform_values(config.random_seed, call.address, "retry", call.attempts)
         billed = (error.may_be_billed, error.max_usd)
         self._progress(CallRetried(line.name, str(error), max(wait, asked), call.attempts, *billed))
         return wait
 
-    def _after_quota(self, line: Line, call: Call, error: QuotaError) -> float:
+    def _handle_quota_error(self, line: ModelState, call: ModelCall, error: QuotaError) -> float:
         """The account is empty: hold the model the first time; after that wait, pause the run."""
         seconds = self._config.quota_wait_seconds
         if call.waited_for_quota:
-            empty = QuotaExhausted(
+            empty = QuotaExhaustedError(
                 f"The quota of {line.name} is still used up after a wait of {seconds:g} s: {error}"
             )
-            self.stop(empty)
+            self.stop_calls(empty)
             raise empty from error
         call.waited_for_quota = True
-        line.use.retries += 1
-        line.limiter.hold(seconds)
+        line.usage.retries += 1
+        line.limiter.hold_calls(seconds)
         self._progress(Notice(f"{line.name}: {error}; one wait of {seconds:g} s", "warning"))
         return 0.0
 
-    def _pause(self, line: Line, why: str, error: TransientError) -> None:
-        paused = RunPaused(f"{line.name} {why}; the last error: {error}")
-        self.stop(paused)
+    def _pause_run(self, line: ModelState, why: str, error: TransientError) -> None:
+        paused = RunPausedError(f"{line.name} {why}; the last error: {error}")
+        self.stop_calls(paused)
         raise paused from error
 
-    async def _sleep(self, seconds: float) -> None:
+    async def _sleep_until_stopped(self, seconds: float) -> None:
         """Sleep, but wake when the run is stopped."""
         if seconds > 0 and not self._stop.is_set():
             try:
@@ -436,14 +457,14 @@ class Attempts:
             except TimeoutError:
                 return
 
-    async def _breathe(self) -> None:
+    async def _yield_to_event_loop(self) -> None:
         """Let the loop turn now and then when providers answer without ever waiting."""
         now = time.perf_counter()
-        if now - self._yielded > YIELD_SECONDS:
+        if now - self._yielded > EVENT_LOOP_YIELD_SECONDS:
             await asyncio.sleep(0)
             self._yielded = time.perf_counter()
 
 
-def _held(error: TransientError) -> float | None:
+def _hold_seconds(error: TransientError) -> float | None:
     """How long to hold the model: as long as it asked for, within reason."""
-    return None if error.retry_after is None else min(error.retry_after, LONGEST_RETRY_AFTER)
+    return None if error.retry_after is None else min(error.retry_after, MAX_RETRY_AFTER_SECONDS)

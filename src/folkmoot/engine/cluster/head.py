@@ -22,58 +22,75 @@ from ray.exceptions import ObjectLostError, RayActorError, RayError, RaySystemEr
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from folkmoot.engine.calls.progress import CallRetried, Notice
-from folkmoot.engine.calls.retries import Halted
+from folkmoot.engine.calls.retries import RunHaltedError
 from folkmoot.engine.cluster.leases import Lease, Leases
-from folkmoot.engine.cluster.pickling import packed, packed_by_name, unpacked
-from folkmoot.engine.cluster.preconditions import RAY
-from folkmoot.engine.cluster.worker import Outcome, Ready, Report, Setup, Worker
-from folkmoot.engine.journal.journal import BrokenReply, Entry, Journal
-from folkmoot.engine.journal.shards import SHARDS, Drifted, entries_after, forget, known_in, merge
+from folkmoot.engine.cluster.pickling import pickle_function, pickle_value, unpickle_value
+from folkmoot.engine.cluster.preconditions import RAY_EXECUTOR
+from folkmoot.engine.cluster.worker import (
+    ChunkResult,
+    Worker,
+    WorkerReady,
+    WorkerReport,
+    WorkerSetup,
+)
+from folkmoot.engine.journal.journal import BrokenReply, Journal, JournalEntry
+from folkmoot.engine.journal.shards import (
+    SHARD_FOLDER,
+    ShardDriftError,
+    delete_shard,
+    entries_after_row,
+    entries_in_scopes,
+    merge_entries,
+)
 from folkmoot.engine.limits.budget import Amount
-from folkmoot.engine.session.folder_access import HOLDER
-from folkmoot.engine.session.run_context import Begins, Part, RunContext
+from folkmoot.engine.session.folder_access import HOLDER_FILE
+from folkmoot.engine.session.run_context import ForkItem, ForkLike, RunContext
 from folkmoot.engine.session.session import Fork
 from folkmoot.engine.study.consent import Consent
-from folkmoot.engine.study.study import code_of, find_study, registered
+from folkmoot.engine.study.study import find_study, registered_studies, study_code_path
 from folkmoot.engine.study.study_code import agreement_for_workers
 from folkmoot.engine.study.study_file import StudyFile
-from folkmoot.errors import FolkmootError, InputError, RunPaused, StorageError
-from folkmoot.measures.inference.estimates import dollars, plural
+from folkmoot.errors import FolkmootError, InputError, RunPausedError, StorageError
+from folkmoot.measures.inference.estimates import format_count, format_dollars
 from folkmoot.randomness import digest
-from folkmoot.storage.manifest import ModelUse
+from folkmoot.storage.manifest import ModelUsage
 
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
 Actor = Any  # a handle of Ray's, whose methods are made at run time
 
-SHARE = 64  # parts of a share at most
-EACH = 4  # shares of a fork for each worker at least, so that no worker waits for another's
-LOST_AT_MOST = 20  # workers, before the run pauses
-START_SECONDS = 120.0
-LOCAL_STORE = 200_000_000  # bytes of shared memory of a local cluster
+MAX_ITEMS_PER_CHUNK = 64  # parts of a share at most
+MIN_CHUNKS_PER_WORKER = (
+    4  # shares of a fork for each worker at least, so that no worker waits for another's
+)
+MAX_LOST_WORKERS = 20  # workers, before the run pauses
+WORKER_START_TIMEOUT_SECONDS = 120.0
+LOCAL_OBJECT_STORE_BYTES = 200_000_000  # bytes of shared memory of a local cluster
 
 
 @dataclass(eq=False)
-class _Worker:
-    """A worker, as the head knows it. `received`: so many entries of its shard went to the journal;
-    `news` is set when there are more, `gone` once all that could be had of a lost one is there."""
+class WorkerHandle:
+    """A worker, as the head knows it. `received_entry_count`: so many entries of its shard went to
+    the journal; `state_changed` is set when there are more, `terminated` once all that could be had
+    of a lost
+    one is there."""
 
     number: int
     actor: Actor
-    ready: Ready
+    ready: WorkerReady
     parts: int = 0
-    received: int = 0
+    received_entry_count: int = 0
     lost: bool = False
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-    attended: asyncio.Task[None] | None = None
+    terminated: asyncio.Event = field(default_factory=asyncio.Event)
+    state_changed: asyncio.Event = field(default_factory=asyncio.Event)
+    monitor_task: asyncio.Task[None] | None = None
 
 
-class Cluster:
-    """The workers of a run: an `Away`, which runs the parts of forks there."""
+class ClusterExecutor:
+    """The workers of a run: an `ForkExecutor`, which runs the parts of forks there."""
 
-    def __init__(self, run: RunContext, setup: Setup, size: int) -> None:
+    def __init__(self, run: RunContext, setup: WorkerSetup, size: int) -> None:
         self._run = run
         assert isinstance(run.journal, Journal)
         self._journal = run.journal
@@ -83,7 +100,7 @@ class Cluster:
         self._actor = ray.remote(
             num_cpus=min(1.0, cpus / size), max_concurrency=1000, scheduling_strategy="SPREAD"
         )(Worker)
-        self._workers: list[_Worker] = []
+        self._workers: list[WorkerHandle] = []
         self._numbers = count()
         self._closing = False
         self._losses = 0
@@ -96,58 +113,58 @@ class Cluster:
             gateway.allowance,
             run.config.api_sleep_seconds,
             lambda model: bool(model in gateway.uses and gateway.uses[model].answered),
-            gateway.stop,
+            gateway.stop_calls,
         )
-        gateway.allowance.users.append(self)
+        gateway.allowance.stoppables.append(self)
 
     async def __call__(
         self,
         run: RunContext,
-        fork: Begins[I, R],
-        parts: Sequence[Part[I]],
+        fork: ForkLike[I, R],
+        parts: Sequence[ForkItem[I]],
         results: dict[int, R],
         stage: str,
     ) -> dict[int, BaseException]:
         """Run parts on the workers, in shares that begin in order."""
-        run.plan.write()
+        run.plan.write_plan()
         each = cast("Fork[I, R]", fork)
-        data = packed_by_name(each, f"each() at {'/'.join(fork.path)}", each.fn)
+        data = pickle_function(each, f"each() at {'/'.join(fork.path)}", each.fn)
         try:
             begins = ray.put(data)
         except (RayError, ConnectionError) as error:
-            raise RunPaused(f"The cluster cannot go on: Ray failed: {error}") from error
+            raise RunPausedError(f"The cluster cannot go on: Ray failed: {error}") from error
         number = next(self._numbers)
-        size = max(1, min(SHARE, len(parts) // (EACH * self._size)))
+        size = max(1, min(MAX_ITEMS_PER_CHUNK, len(parts) // (MIN_CHUNKS_PER_WORKER * self._size)))
         shares = iter([parts[i : i + size] for i in range(0, len(parts), size)])
         failures: dict[int, BaseException] = {}
 
-        async def runner() -> None:
+        async def run_chunks() -> None:
             for share in shares:
-                if failures or run.halted is not None:
+                if failures or run.halt_cause is not None:
                     return
                 try:
-                    failed = await self._share(number, begins, each.path, share, results)
+                    failed = await self._run_chunk(number, begins, each.path, share, results)
                 except Exception as error:
                     failed = {share[0].number: error}
                 failures.update(failed)
                 for number_of in sorted(failed):
-                    if not isinstance(failed[number_of], Halted):
-                        run.halt(failed[number_of])
+                    if not isinstance(failed[number_of], RunHaltedError):
+                        run.stop_new_calls(failed[number_of])
                 for _ in range(0 if failed else len(share)):
-                    run.item_done(stage)
+                    run.report_item_done(stage)
 
-        at_once = self._size * max(1, run.gateway.most_waiting // size)
-        await asyncio.gather(*(runner() for _ in range(min(at_once, -(-len(parts) // size)))))
+        at_once = self._size * max(1, run.gateway.max_waiting_calls // size)
+        await asyncio.gather(*(run_chunks() for _ in range(min(at_once, -(-len(parts) // size)))))
         return failures
 
-    def stop(self, error: FolkmootError) -> None:
+    def stop_calls(self, error: FolkmootError) -> None:
         """Have no worker start another call."""
         for worker in self._workers:
-            worker.actor.stop.remote(packed(error))
+            worker.actor.stop_calls.remote(pickle_value(error))
 
-    async def open(self) -> None:
+    async def start_workers(self) -> None:
         """Start the workers. Raises InputError that says why one cannot work."""
-        started = await asyncio.gather(*(self._start() for _ in range(self._size)))
+        started = await asyncio.gather(*(self._start_worker() for _ in range(self._size)))
         problems = dict.fromkeys(problem for problem in started if problem)
         if problems:
             raise InputError(list(problems))
@@ -155,73 +172,78 @@ class Cluster:
     async def close(self) -> None:
         """Let the workers go, with all that they were answered in the journal."""
         self._closing = True
-        self.stop(Halted("the run is over"))
+        self.stop_calls(RunHaltedError("the run is over"))
         for worker in list(self._workers):
-            if worker.attended is not None:
-                await worker.attended
+            if worker.monitor_task is not None:
+                await worker.monitor_task
             if not worker.lost:
                 with suppress(RayError):
                     await worker.actor.close.remote()
 
-    def abandon(self) -> None:
+    def kill_workers(self) -> None:
         """End the workers, whatever they are doing; what the head has not got lies in shards."""
         for worker in self._workers:
-            if worker.attended is not None:
-                worker.attended.cancel()
+            if worker.monitor_task is not None:
+                worker.monitor_task.cancel()
             ray.kill(worker.actor)
         self._workers.clear()
 
-    async def _start(self) -> str:
+    async def _start_worker(self) -> str:
         """Start a worker; why it cannot work, empty where it can."""
         try:
             actor = self._actor.remote()
-            ready: Ready = await asyncio.wait_for(actor.begin.remote(self._setup), START_SECONDS)
+            ready: WorkerReady = await asyncio.wait_for(
+                actor.start.remote(self._setup), WORKER_START_TIMEOUT_SECONDS
+            )
         except TimeoutError:
-            return f"no machine had room for a worker within {START_SECONDS} s: see `ray status`"
+            return (
+                f"no machine had room for a worker within {WORKER_START_TIMEOUT_SECONDS} s: see "
+                "`ray status`"
+            )
         except (RayError, ConnectionError) as error:
             return f"a worker could not start: {error}"
         if ready.problem:
             ray.kill(actor)
             return ready.problem
-        worker = _Worker(next(self._numbers), actor, ready)
+        worker = WorkerHandle(next(self._numbers), actor, ready)
         self._workers.append(worker)
-        self._leases.add(worker.number)
+        self._leases.add_worker(worker.number)
         for path, entries in ready.left:
-            self._book(None, merge(self._journal, entries))
-            await self._journal.committed()
-            await actor.forget.remote(path)
-        worker.attended = asyncio.create_task(self._attend(worker))
+            self._settle_entries(None, merge_entries(self._journal, entries))
+            await self._journal.flush()
+            await actor.delete_shard.remote(path)
+        worker.monitor_task = asyncio.create_task(self._monitor_worker(worker))
         return ""
 
-    async def _attend(self, worker: _Worker) -> None:
+    async def _monitor_worker(self, worker: WorkerHandle) -> None:
         """Lend and hear reports, as long as the worker is there."""
         lease = Lease()
         while True:
             try:
-                report: Report = await worker.actor.report.remote(lease)
+                report: WorkerReport = await worker.actor.exchange_report.remote(lease)
             except RayError as error:
-                await self._bury(worker, error)
+                await self._replace_lost_worker(worker, error)
                 return
-            lease = self._hear(worker, report)
-            wish = report.money.loan
-            if self._closing and report.money.quiet:
+            lease = self._handle_report(worker, report)
+            wish = report.budget_demand.loan
+            if self._closing and report.budget_demand.is_idle:
                 self._lender.take_back(worker.number, wish.begun)
                 return
             try:
-                lease.lent = await self._lender.lend(worker.number, wish)
+                lease.lent = await self._lender.lend_to_worker(worker.number, wish)
                 lease.unpriced = wish.unpriced
             except StorageError as error:
-                self._run.gateway.stop(error)
+                self._run.gateway.stop_calls(error)
 
-    def _hear(self, worker: _Worker, report: Report) -> Lease:
+    def _handle_report(self, worker: WorkerHandle, report: WorkerReport) -> Lease:
         gateway = self._run.gateway
-        for address in report.superseding:
-            self._journal.lookup(address, b"", dict)
+        for address in report.superseded_addresses:
+            self._journal.lookup_entry(address, b"", dict)
         for entry, covered in zip(report.entries, report.covers, strict=True):
-            self._journal.put(entry, covered)
+            self._journal.append(entry, covered)
             if covered is not None:
-                self._lender.settle(covered, worker.number)
-        self._book(worker, report.entries)
+                self._lender.record_settlement(covered, worker.number)
+        self._settle_entries(worker, report.entries)
         for event in report.events:
             text = event.message if isinstance(event, Notice) and event.level != "info" else ""
             if text not in self._said:  # each worker finds out what an endpoint does not take
@@ -232,118 +254,136 @@ class Cluster:
                 self._leases.settle_broken(worker.number, event.max_usd or 0.0)
                 broken = BrokenReply(time.time(), "", event.model, event.max_usd)
                 self._journal.put_broken(broken)
-        for model, use in report.uses.items():
-            told = gateway.uses.setdefault(model, ModelUse())
+        for model, use in report.demands.items():
+            told = gateway.uses.setdefault(model, ModelUsage())
             told.retries += use.retries
-            told.lost += use.lost
-        if report.stopped is not None:
-            gateway.stop(cast("FolkmootError", unpacked(report.stopped)))
-        before = self._leases.holds()
-        lease = self._leases.lease(worker.number, report.uses, report.money)
-        longer = {m: s for m, s in self._leases.holds().items() if s > before.get(m, 0.0) + 0.05}
+            told.lost_calls += use.lost_calls
+        if report.stop_error is not None:
+            gateway.stop_calls(cast("FolkmootError", unpickle_value(report.stop_error)))
+        before = self._leases.hold_seconds_by_model()
+        lease = self._leases.issue_lease(worker.number, report.demands, report.budget_demand)
+        longer = {
+            model: s
+            for model, s in self._leases.hold_seconds_by_model().items()
+            if s > before.get(model, 0.0) + 0.05
+        }
         for other in self._workers:
             if longer and other is not worker:
-                other.actor.hold.remote(longer)
-        lease.found = {a: self._journal.at(a, whole=False) for a in report.wanted}
-        worker.news.set()
-        worker.news = asyncio.Event()
+                other.actor.hold_models.remote(longer)
+        lease.journal_entries = {
+            requested_address: self._journal.entry_at(requested_address, expand_texts=False)
+            for requested_address in report.requested_addresses
+        }
+        worker.state_changed.set()
+        worker.state_changed = asyncio.Event()
         return lease
 
-    def _book(self, worker: _Worker | None, entries: Iterable[Entry]) -> None:
+    def _settle_entries(self, worker: WorkerHandle | None, entries: Iterable[JournalEntry]) -> None:
         """Count entries that went to the journal."""
         for entry in entries:
             paid = entry.kind != "compute"
             if paid:
                 self._run.gateway.count(entry.model_asked, entry, replayed=False)
             if worker is not None:
-                worker.received += 1
+                worker.received_entry_count += 1
                 if paid:
-                    self._leases.settle(worker.number, entry.cost_usd)
+                    self._leases.record_cost(worker.number, entry.cost_usd)
 
-    async def _bury(self, worker: _Worker, error: Exception) -> None:
+    async def _replace_lost_worker(self, worker: WorkerHandle, error: Exception) -> None:
         """A worker is lost: have what its disk holds, and start another in its place."""
         worker.lost = True
         self._workers.remove(worker)
         with suppress(StorageError):
-            left = await self._salvaged(worker)
+            left = await self._recover_shard_entries(worker)
             for entry in left:  # what covered it is not known: at least what it cost
                 covered = entry.cost_usd or 0.0 if entry.kind != "compute" else None
-                self._journal.put(entry, covered)
+                self._journal.append(entry, covered)
                 if covered is not None:
-                    self._lender.settle(covered, worker.number)
-            self._book(worker, left)
-            await self._journal.committed()
-        self._leases.lose(worker.number)
-        out = self._lender.lose(worker.number)
-        self._run.warn((), _describe_loss(error, out))
+                    self._lender.record_settlement(covered, worker.number)
+            self._settle_entries(worker, left)
+            await self._journal.flush()
+        self._leases.remove_worker(worker.number)
+        out = self._lender.record_lost_worker(worker.number)
+        self._run.log_warning((), _describe_loss(error, out))
         self._losses += 1
-        halted = self._closing or self._run.halted is not None
-        problem = "" if halted else await self._start()
-        if self._losses > LOST_AT_MOST or (problem and not self._workers):
+        halted = self._closing or self._run.halt_cause is not None
+        problem = "" if halted else await self._start_worker()
+        if self._losses > MAX_LOST_WORKERS or (problem and not self._workers):
             why = problem or f"{self._losses} workers were lost"
-            self._run.gateway.stop(RunPaused(f"The cluster cannot go on: {why}"))
-        worker.gone.set()
-        worker.news.set()
+            self._run.gateway.stop_calls(RunPausedError(f"The cluster cannot go on: {why}"))
+        worker.terminated.set()
+        worker.state_changed.set()
 
-    async def _salvaged(self, worker: _Worker) -> list[Entry]:
+    async def _recover_shard_entries(self, worker: WorkerHandle) -> list[JournalEntry]:
         """What a lost worker had written down and not sent."""
         ready = worker.ready
-        if ready.shared:
-            left = entries_after(ready.shard, worker.received)
-            forget(ready.shard)
+        if ready.sees_run_folder:
+            left = entries_after_row(ready.shard_path, worker.received_entry_count)
+            delete_shard(ready.shard_path)
             return left
         there = NodeAffinitySchedulingStrategy(ready.node, soft=False)
-        ask = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(entries_after)
+        ask = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(entries_after_row)
         with suppress(RayError, TimeoutError):  # the machine is lost as well: it is asked again
             return cast(
-                "list[Entry]",
-                await asyncio.wait_for(ask.remote(ready.shard, worker.received), START_SECONDS),
+                "list[JournalEntry]",
+                await asyncio.wait_for(
+                    ask.remote(ready.shard_path, worker.received_entry_count),
+                    WORKER_START_TIMEOUT_SECONDS,
+                ),
             )
         return []
 
-    async def _share(
+    async def _run_chunk(
         self,
         fork: int,
         begins: ray.ObjectRef,
         path: tuple[str, ...],
-        parts: Sequence[Part[I]],
+        parts: Sequence[ForkItem[I]],
         results: dict[int, R],
     ) -> dict[int, BaseException]:
         """Run a share on the least busy worker, and once more should that be lost."""
         run, scopes = self._run, ["/".join((*path, part.key)) for part in parts]
         while True:
-            known = known_in(self._journal, scopes)
-            share = packed_by_name((list(parts), known, run.played), f"an item of {scopes[0]}")
-            worker = min(self._workers, key=lambda w: w.parts, default=None)
-            if worker is None or run.halted is not None:
-                return {parts[0].number: Halted("the run is stopping")}
+            known = entries_in_scopes(self._journal, scopes)
+            share = pickle_function(
+                (list(parts), known, run.models_by_seat), f"an item of {scopes[0]}"
+            )
+            worker = min(self._workers, key=lambda worker_handle: worker_handle.parts, default=None)
+            if worker is None or run.halt_cause is not None:
+                return {parts[0].number: RunHaltedError("the run is stopping")}
             worker.parts += len(parts)
             try:
                 data = await worker.actor.share.remote(fork, begins, share)
             # The latter: its reply was still on the machine.
             except (RayActorError, ObjectLostError):
-                await worker.gone.wait()
+                await worker.terminated.wait()
                 continue
             except (RaySystemError, ConnectionError) as error:
-                paused = RunPaused(f"The cluster cannot go on: Ray failed: {error}")
+                paused = RunPausedError(f"The cluster cannot go on: Ray failed: {error}")
                 return {parts[0].number: paused}
             finally:
                 worker.parts -= len(parts)
-            outcome = cast("Outcome", unpacked(data, run))
-            while worker.received < outcome.row and not worker.gone.is_set():
-                await worker.news.wait()
-            if worker.received < outcome.row:
+            outcome = cast("ChunkResult", unpickle_value(data, run))
+            while worker.received_entry_count < outcome.row and not worker.terminated.is_set():
+                await worker.state_changed.wait()
+            if worker.received_entry_count < outcome.row:
                 continue  # its machine is lost with what it was answered
-            await self._journal.committed()
-            return self._take(outcome, results)
+            await self._journal.flush()
+            return self._record_chunk_result(outcome, results)
 
-    def _take(self, outcome: Outcome, results: dict[int, R]) -> dict[int, BaseException]:
+    def _record_chunk_result(
+        self, outcome: ChunkResult, results: dict[int, R]
+    ) -> dict[int, BaseException]:
         """Record what a share came to."""
         run, journal = self._run, self._journal
-        for address in outcome.used:
-            entry = journal.at(address, whole=False)
+        for address in outcome.used_addresses:
+            entry = journal.entry_at(address, expand_texts=False)
             # What a lost worker was answered was counted then.
-            if entry and entry.kind != "compute" and journal.row_of(address) <= self._rows_before:
+            if (
+                entry
+                and entry.kind != "compute"
+                and journal.row_number(address) <= self._rows_before
+            ):
                 run.gateway.count(entry.model_asked, entry, replayed=True)
         for table, key, row in outcome.rows:
             run.add_row(key, table, row)
@@ -351,21 +391,21 @@ class Cluster:
             run.recorded_at.setdefault(table, place)
         for name, data in outcome.files.items():
             run.write_text(name, data.decode())
-        run.played.update(outcome.roles)
+        run.models_by_seat.update(outcome.roles)
         run.embedded = run.embedded or outcome.embedded
-        longer = outcome.longer
-        run.longer.calls += longer.calls
-        run.longer.add(longer.input_tokens, longer.output_tokens, longer.cost_usd)
-        run.longer.uncounted += longer.uncounted
-        run.longer.unpriced += longer.unpriced
+        longer = outcome.cut_retry_usage
+        run.cut_retry_usage.calls += longer.calls
+        run.cut_retry_usage.add_reply(longer.input_tokens, longer.output_tokens, longer.cost_usd)
+        run.cut_retry_usage.calls_without_token_count += longer.calls_without_token_count
+        run.cut_retry_usage.calls_without_price += longer.calls_without_price
         results.update(cast("dict[int, R]", outcome.results))
-        return {number: self._explained(error) for number, error in outcome.failures.items()}
+        return {number: self._explain_error(error) for number, error in outcome.failures.items()}
 
-    def _explained(self, error: BaseException) -> BaseException:
+    def _explain_error(self, error: BaseException) -> BaseException:
         """The error; of a drift what differs, which the journal here knows."""
-        if isinstance(error, Drifted):
+        if isinstance(error, ShardDriftError):
             try:
-                self._journal.lookup(error.address, b"", lambda: error.request)
+                self._journal.lookup_entry(error.address, b"", lambda: error.request)
             except FolkmootError as told:
                 return told
         return error
@@ -374,35 +414,43 @@ class Cluster:
 def _describe_loss(error: Exception, out: Amount) -> str:
     told = f"a worker was lost ({type(error).__name__}); another takes its shares"
     if out.calls:
-        told += f"; possibly paid: {dollars(out.usd)} ({plural(out.calls, 'call')} in flight there)"
+        told += (
+            f"; possibly paid: {format_dollars(out.usd)} ({format_count(out.calls, 'call')} in "
+            "flight there)"
+        )
     return told
 
 
 @asynccontextmanager
-async def cluster(
-    run: RunContext, found: StudyFile, where: str, workers: int | None, *, accept_changes: bool
-) -> AsyncIterator[Cluster]:
+async def open_cluster(
+    run: RunContext,
+    study_file: StudyFile,
+    address: str,
+    workers: int | None,
+    *,
+    accept_changes: bool,
+) -> AsyncIterator[ClusterExecutor]:
     """Workers for a run, as long as the context is open. Raises InputError where there can be none,
     before anything is asked."""
-    with connected(where, workers):
+    with connect_to_ray(address, workers):
         size = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        setup = _setup(run, found, accept_changes=accept_changes)
-        opened = Cluster(run, setup, size)
+        setup = _worker_setup(run, study_file, accept_changes=accept_changes)
+        opened = ClusterExecutor(run, setup, size)
         try:
-            await opened.open()
+            await opened.start_workers()
             yield opened
             await opened.close()
         except Exception:
             await opened.close()
             raise
         finally:
-            opened.abandon()
+            opened.kill_workers()
             with suppress(OSError):  # a shard is left, or none ever lay here
-                (run.folder / SHARDS).rmdir()
+                (run.folder / SHARD_FOLDER).rmdir()
 
 
 @contextmanager
-def connected(where: str, workers: int | None) -> Iterator[None]:
+def connect_to_ray(where: str, workers: int | None) -> Iterator[None]:
     """A connection to Ray: the one that is there, or that of the address, or a cluster of our own
     on this machine. How Ray asks for its token is left as it is."""
     if ray.is_initialized():
@@ -410,14 +458,14 @@ def connected(where: str, workers: int | None) -> Iterator[None]:
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told of the run
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-    with _own_signals():
+    with _keep_sigterm_handler():
         try:
-            if where != RAY:
+            if where != RAY_EXECUTOR:
                 ray.init(where, **quiet)
             elif os.environ.get("RAY_ADDRESS"):
                 ray.init(**quiet)
             else:
-                own = {"include_dashboard": False, "object_store_memory": LOCAL_STORE}
+                own = {"include_dashboard": False, "object_store_memory": LOCAL_OBJECT_STORE_BYTES}
                 ray.init("local", num_cpus=workers, **own, **quiet)
         except Exception as error:  # Ray raises a plain one where a node does not start
             raise InputError(f"--executor {where}: Ray did not start: {error}") from error
@@ -428,7 +476,7 @@ def connected(where: str, workers: int | None) -> Iterator[None]:
 
 
 @contextmanager
-def _own_signals() -> Iterator[None]:
+def _keep_sigterm_handler() -> Iterator[None]:
     """Ray takes SIGTERM for itself; a run hears it as Ctrl-C."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
@@ -439,29 +487,29 @@ def _own_signals() -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-def _setup(run: RunContext, found: StudyFile, *, accept_changes: bool) -> Setup:
-    started, embedding = run.plan.started_at, run.providers.embedding
-    return Setup(
-        study=_named(found),
-        packed=packed((found.path, found.config)),
-        prompts=run.prompts.wording() if found.config.prompts else None,
+def _worker_setup(run: RunContext, found: StudyFile, *, accept_changes: bool) -> WorkerSetup:
+    started, embedding = run.plan.started_at, run.providers.resolve_embedding
+    return WorkerSetup(
+        study=_study_reference(found),
+        pickled_file_and_config=pickle_value((found.path, found.config)),
+        prompts=run.prompts.source_texts() if found.config.prompts else None,
         folder=run.folder.resolve(),
-        holder=(run.folder / HOLDER).read_text("utf-8"),
+        run_holder=(run.folder / HOLDER_FILE).read_text("utf-8"),
         key=digest(str(run.folder.resolve()), found.run_id, started).hex(),
         started_at=started,
-        override=run.providers.override,
-        embedding=embedding if isinstance(embedding, str) else None,
+        model_override=run.providers.override,
+        embedding_model=embedding if isinstance(embedding, str) else None,
         limits=(found.config.budget_usd, found.config.budget_calls),
         accept_changes=accept_changes,
     )
 
 
-def _named(found: StudyFile) -> bytes | str | tuple[str, Consent]:
+def _study_reference(found: StudyFile) -> bytes | str | tuple[str, Consent]:
     """How workers find the study type: by name or file, else it goes to them as it is."""
     named = found.config.study or found.study.name
-    code = code_of(named, found.folder)
+    code = study_code_path(named, found.study_folder)
     if code is not None:
         return str(code.resolve()), agreement_for_workers(code)
-    if named in registered() and find_study(named) is found.study:
+    if named in registered_studies() and find_study(named) is found.study:
         return named
-    return packed_by_name(found.study, f"the study type {found.study.name}", found.study.protocol)
+    return pickle_function(found.study, f"the study type {found.study.name}", found.study.protocol)

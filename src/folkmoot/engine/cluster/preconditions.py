@@ -12,56 +12,65 @@ from pkgutil import iter_modules
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import InputError
 from folkmoot.hints import lacks_extra
-from folkmoot.models.catalog import ON_THIS_MACHINE, resolve
+from folkmoot.models.catalog import LOCAL_MODEL, resolve_model
 
-RAY = "ray"
+RAY_EXECUTOR = "ray"
 
 
-def refuse(
-    where: str, config: StudyConfig, models: list[str], *, key: str | None, scripted: bool
+def require_cluster_support(
+    executor: str,
+    config: StudyConfig,
+    models: list[str],
+    *,
+    key: str | None,
+    has_custom_provider: bool,
 ) -> None:
-    """Raise InputError where `--executor` cannot be kept. `scripted`: the caller's own provider
-    would answer."""
-    if where != RAY and not where.startswith("ray://"):
-        raise InputError(f"--executor {where}: write ray (this machine) or ray://HOST:10001")
+    """Raise InputError where `--executor` cannot be kept. `has_custom_provider`: the caller's own
+    provider would answer."""
+    if executor != RAY_EXECUTOR and not executor.startswith("ray://"):
+        raise InputError(f"--executor {executor}: write ray (this machine) or ray://HOST:10001")
     if find_spec("ray") is None:
-        raise InputError(lacks_extra(f"--executor {where}", "ray", "Ray"))
+        raise InputError(lacks_extra(f"--executor {executor}", "ray", "Ray"))
     if hidden := hidden_by_folder(Path.cwd()):
         raise InputError(
-            f"--executor {where}: Ray's workers look for modules in the current folder first, and "
+            f"--executor {executor}: Ray's workers look for modules in the current folder first, "
+            "and "
             f"it holds {', '.join(hidden)}, which would run in place of the installed module of "
             "that name; start from another folder"
         )
     if config.batch:
         raise InputError(
-            f"--executor {where}: batches are handed in by one process, which waits for them; "
+            f"--executor {executor}: batches are handed in by one process, which waits for them; "
             "leave out --executor, or --batch (`batch:`)"
         )
     if config.seats is not None:
         raise InputError(
-            f"--executor {where}: people have seats in this study, and their pages are served by "
+            f"--executor {executor}: people have seats in this study, and their pages are served "
+            "by "
             "one process; leave out --executor, or `seats:` (--seat)"
         )
     if key:
         raise InputError(
-            f"--executor {where}: --key is not sent to other machines; put the key into the "
+            f"--executor {executor}: --key is not sent to other machines; put the key into the "
             "environment of each machine, or into a .env in the folder where its Ray was started"
         )
-    if scripted:
+    if has_custom_provider:
         raise InputError(
-            f"--executor {where}: provider=… answers in this process; name a model instead"
+            f"--executor {executor}: provider=… answers in this process; name a model instead"
         )
-    own = [m for m in models if resolve(m, config.endpoints).provider == ON_THIS_MACHINE]
+    own = [
+        model for model in models if resolve_model(model, config.endpoints).provider == LOCAL_MODEL
+    ]
     if own:
         raise InputError(
-            f"--executor {where}: each process would start {own[0]} for itself; start "
+            f"--executor {executor}: each process would start {own[0]} for itself; start "
             "one server per machine, and list them under `endpoints:`"
         )
     try:
         import_module("ray")
     except Exception as error:  # whatever its compiled parts raise
         raise InputError(
-            f"--executor {where}: Ray is installed, but cannot be loaded: {error}"
+            f"--executor {executor}: Ray is installed, but cannot be loaded: {error}"
         ) from error
 
 
@@ -70,4 +79,8 @@ def hidden_by_folder(folder: Path) -> list[str]:
     elsewhere = [entry for entry in sys.path if Path(entry).resolve() != folder.resolve()]
     names = sorted(module.name for module in iter_modules([str(folder)]))
     standard = {*sys.stdlib_module_names, *sys.builtin_module_names}
-    return [n for n in names if n in standard or PathFinder.find_spec(n, elsewhere) is not None]
+    return [
+        name
+        for name in names
+        if name in standard or PathFinder.find_spec(name, elsewhere) is not None
+    ]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from folkmoot.engine.journal.journal_file import Entry, format_difference
+from folkmoot.engine.journal.journal_file import JournalEntry, format_difference
 from folkmoot.errors import DriftError
 
 RESEARCHER = "researcher"  # who served a reply that was given by hand
@@ -64,7 +64,7 @@ class ReplyChange:
         """Whether the reply at this address is given by hand."""
         return self.is_given and address == self.address
 
-    def applied_to(self, entry: Entry) -> Entry:
+    def applied_to(self, entry: JournalEntry) -> JournalEntry:
         """The entry of the earlier run with the reply that is given in its place. Nothing was asked
         for it, so it used no tokens."""
         return entry._replace(
@@ -81,7 +81,7 @@ class ReplyChange:
 class _Readable(Protocol):
     """A journal that is open to read."""
 
-    def at(self, address: str, /) -> Entry | None: ...
+    def entry_at(self, address: str, /) -> JournalEntry | None: ...
 
     def close(self) -> None: ...
 
@@ -101,13 +101,13 @@ class EarlierReplies:
 
     def take(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
-    ) -> Entry | None:
+    ) -> JournalEntry | None:
         """The entry for an address, as it is to be copied; None where it has to be asked for.
 
         Raises DriftError where the run differs from the earlier one before the changed reply.
         """
         change = self._change
-        earlier = self._journal.at(address)
+        earlier = self._journal.entry_at(address)
         is_same = earlier is not None and earlier.fingerprint == fingerprint
         if address == change.address:
             # Another model is another request, and is asked.
@@ -130,7 +130,10 @@ class EarlierReplies:
         self._journal.close()
 
     def _drifted(
-        self, address: str, earlier: Entry | None, request: Callable[[], Mapping[str, object]]
+        self,
+        address: str,
+        earlier: JournalEntry | None,
+        request: Callable[[], Mapping[str, object]],
     ) -> DriftError:
         told = (
             f"\n{format_difference(earlier.request, request())}"

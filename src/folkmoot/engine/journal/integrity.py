@@ -59,7 +59,7 @@ class Chain(NamedTuple):
     length: int = 0
     value: bytes = bytes(32)
 
-    def add(self, event: bytes) -> Chain:
+    def add_event(self, event: bytes) -> Chain:
         return Chain(self.length + 1, hashlib.sha256(self.value + event).digest())
 
     def __str__(self) -> str:
@@ -69,28 +69,28 @@ class Chain(NamedTuple):
 def hash_content(cells: Cells) -> bytes:
     """SHA-256 of what was asked and what came back, without what it took."""
     address, kind, fingerprint, request, reply, blob, finish = cells[:7]
-    return _sha256((address, kind, request, reply, finish, cells[14]), fingerprint, blob)
+    return _hash_values((address, kind, request, reply, finish, cells[14]), fingerprint, blob)
 
 
 def hash_entry(number: int, cells: Cells, content: bytes) -> bytes:
     """The seal of an entry: SHA-256 of its content and of all other cells of its row."""
-    return _sha256((number, *cells[7:14], *cells[15:]), content)
+    return _hash_values((number, *cells[7:14], *cells[15:]), content)
 
 
 def hash_superseding(number: int, address: str, at: float) -> bytes:
     """The hash of the event that an entry was superseded; empty where that cannot be."""
     try:
-        return _sha256(("superseded", number, address, at))
+        return _hash_values(("superseded", number, address, at))
     except TypeError:
         return b""
 
 
 def hash_rows(rows: Iterable[Cells]) -> str:
     """SHA-256 of rows of a small table."""
-    return _sha256([list(row) for row in rows]).hex()
+    return _hash_values([list(row) for row in rows]).hex()
 
 
-def _sha256(values: Sequence[object], *blobs: object) -> bytes:
+def _hash_values(values: Sequence[object], *blobs: object) -> bytes:
     """SHA-256 of JSON and of bytes or None after it. Raises TypeError for any other type."""
     made = hashlib.sha256(orjson.dumps(values))
     for blob in blobs:
@@ -236,7 +236,7 @@ def _damaged_rows(db: sqlite3.Connection) -> list[Damage]:
     gone: list[tuple[int, bytes]] = []
     for table in ("entries", "superseded"):
         rows = db.execute(f"SELECT number, {NAMES}, content, seal FROM {table}")
-        changed = (row[1] for row in rows if not intact(row))
+        changed = (row[1] for row in rows if not is_intact(row))
         found += (Damage(_format_address(address), "changed since written") for address in changed)
     superseded = "SELECT gone, address, at, event FROM superseded ORDER BY gone"
     for number, address, at, event in db.execute(superseded):
@@ -246,7 +246,7 @@ def _damaged_rows(db: sqlite3.Connection) -> list[Damage]:
             found.append(
                 Damage(_format_address(address), "when it was superseded changed since written")
             )
-    if not found and _chain(db, gone) != kept_in_meta(db, "chain"):
+    if not found and _rebuild_chain(db, gone) != kept_in_meta(db, "chain"):
         found.append(Damage("", "entries were added or removed since they were written"))
     tables = (("batches", hash_batches), ("broken", hash_broken), ("loans", hash_loans))
     for name, hash_table in tables:
@@ -263,7 +263,7 @@ def _format_address(address: object) -> str:
     return address if isinstance(address, str) else repr(address)
 
 
-def intact(row: Cells) -> bool:
+def is_intact(row: Cells) -> bool:
     """Whether a row (number, cells, content, seal, …) has the hashes that it was written with."""
     number, cells = row[0], row[1 : 1 + len(COLUMNS)]
     content, seal = row[1 + len(COLUMNS) : 3 + len(COLUMNS)]
@@ -277,7 +277,7 @@ def intact(row: Cells) -> bool:
         return False
 
 
-def _chain(db: sqlite3.Connection, gone: Sequence[tuple[int, bytes]]) -> str:
+def _rebuild_chain(db: sqlite3.Connection, gone: Sequence[tuple[int, bytes]]) -> str:
     """The chain over all events, from the tables."""
     rows = "SELECT number, seal FROM entries UNION ALL SELECT number, seal FROM superseded"
     written = db.execute(f"SELECT number, seal FROM ({rows}) ORDER BY number")
@@ -285,7 +285,7 @@ def _chain(db: sqlite3.Connection, gone: Sequence[tuple[int, bytes]]) -> str:
     for number, event in _in_order(written, gone):
         if number != chain.length + 1:
             return ""
-        chain = chain.add(event)
+        chain = chain.add_event(event)
     return str(chain)
 
 
@@ -321,10 +321,10 @@ def _damaged_before(db: sqlite3.Connection, form: int) -> list[Damage]:
 
 def _seal_before(cells: Cells) -> bytes | None:
     try:
-        text = json_text.encode([c for c in cells if not isinstance(c, bytes)])
+        text = json_text.encode_json([cell for cell in cells if not isinstance(cell, bytes)])
     except ValueError:
         return None
-    return digest(text, *(c for c in cells if isinstance(c, bytes)))
+    return digest(text, *(cell for cell in cells if isinstance(cell, bytes)))
 
 
 def _sum_of_contents(db: sqlite3.Connection) -> int:

@@ -29,53 +29,59 @@ from folkmoot.engine.journal.integrity import (
     digest_of_content,
     digest_of_record,
     find_damage,
-    intact,
+    is_intact,
     kept_in_meta,
 )
 from folkmoot.engine.journal.journal_file import (
     FORMAT,
     REPAIRED,
-    SELECT,
-    Batch,
+    SELECT_SQL,
+    BatchRecord,
     BrokenReply,
-    Entry,
     FirstReply,
-    as_part,
+    JournalEntry,
     chain_in,
-    commit,
+    checkpoint_wal,
+    commit_group,
+    escape_address_part,
     format_difference,
-    into_one_file,
-    name_in,
-    open_file,
-    open_to_read,
+    open_for_reading,
+    open_for_writing,
     storage_error,
-    supersede,
+    supersede_entry,
+    unescape_address_part,
     write_batch,
     write_broken,
 )
 from folkmoot.engine.journal.journal_loans import Outstanding, OwnLoan, loans_in
 from folkmoot.engine.limits.budget import Amount
-from folkmoot.errors import DriftError, EmptyJournal, ForeignJournal, NotJournaled, StorageError
-from folkmoot.models.catalog import HUMAN
+from folkmoot.errors import (
+    DriftError,
+    EmptyJournalError,
+    ForeignJournalError,
+    NotJournaledError,
+    StorageError,
+)
+from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.models.request import Message
 from folkmoot.randomness import digest
 
 __all__ = [
-    "Batch",
+    "BatchRecord",
     "BrokenReply",
-    "Entry",
     "FirstReply",
     "Journal",
+    "JournalEntry",
     "JournalReader",
-    "Replay",
-    "as_part",
-    "name_in",
+    "ReplayJournal",
+    "escape_address_part",
+    "unescape_address_part",
 ]
 
-MOST_NAMED = 5
-GROUP = 1000  # entries a commit at most
-GROUP_SECONDS = 0.02  # how long a group waits for company
-MOST_WAITING = 2 * GROUP  # entries that are not on the disk yet
+MAX_LISTED_ADDRESSES = 5
+MAX_GROUP_COMMIT = 1000  # entries a commit at most
+GROUP_COMMIT_SECONDS = 0.02  # how long a group waits for company
+MAX_QUEUED_ENTRIES = 2 * MAX_GROUP_COMMIT  # entries that are not on the disk yet
 
 
 class JournalReader:
@@ -87,7 +93,7 @@ class JournalReader:
 
     def __init__(self, path: Path, db: sqlite3.Connection | None = None) -> None:
         self.path = path
-        self._reader = open_to_read(path) if db is None else db
+        self._reader = open_for_reading(path) if db is None else db
 
     def __enter__(self) -> Self:
         return self
@@ -102,7 +108,7 @@ class JournalReader:
     def close(self) -> None:
         self._reader.close()
 
-    def spent(self) -> tuple[int, float, list[str]]:
+    def total_calls_and_cost(self) -> tuple[int, float, list[str]]:
         """Return the number of calls ever made, their known cost (USD), and the models with replies
         of unknown cost. Repeated calls count each time, replies of another run not at all. A reply
         that broke off is no call, and counts at the most that it may have cost."""
@@ -117,33 +123,42 @@ class JournalReader:
         unknown = self._reader.execute(
             f"SELECT DISTINCT model_asked FROM {paid} WHERE cost_usd IS NULL ORDER BY 1"
         ).fetchall()
-        broken = self.broken()
-        models = {row[0] for row in unknown} | {b.model for b in broken if b.max_usd is None}
-        return int(calls), float(usd) + sum(b.max_usd or 0.0 for b in broken), sorted(models)
+        broken = self.read_broken_replies()
+        models = {row[0] for row in unknown} | {
+            broken_reply.model for broken_reply in broken if broken_reply.max_usd is None
+        }
+        return (
+            int(calls),
+            float(usd) + sum(broken_reply.max_usd or 0.0 for broken_reply in broken),
+            sorted(models),
+        )
 
-    def broken(self) -> list[BrokenReply]:
+    def read_broken_replies(self) -> list[BrokenReply]:
         """The replies that broke off and may have been billed, in order of time."""
-        if not self._has("broken"):
+        if not self._has_table("broken"):
             return []
         rows = self._reader.execute("SELECT at, address, model, max_usd FROM broken ORDER BY at")
         return [BrokenReply._make(row) for row in rows]
 
-    def loans(self) -> list[Outstanding]:
+    def read_outstanding_loans(self) -> list[Outstanding]:
         """What may be out beside the entries. While no process of the run is under way, this is
         what killed ones had out."""
         return loans_in(self._reader)
 
     def possibly_paid(self) -> Amount:
         """What the loans come to; a lower bound (USD) where one of them has an unknown price."""
-        loans = self.loans()
-        return Amount(sum(x.calls for x in loans), sum(x.max_usd or 0.0 for x in loans))
+        loans = self.read_outstanding_loans()
+        return Amount(
+            sum(outstanding.calls for outstanding in loans),
+            sum(outstanding.max_usd or 0.0 for outstanding in loans),
+        )
 
-    def by_people(self) -> int:
+    def human_answer_count(self) -> int:
         """Answers of people, which no budget counts."""
         asked = "SELECT count(*) FROM entries WHERE model_asked = ?"
-        return int(self._reader.execute(asked, (HUMAN,)).fetchone()[0])
+        return int(self._reader.execute(asked, (HUMAN_MODEL,)).fetchone()[0])
 
-    def called(self) -> dict[str, tuple[float, float]]:
+    def call_times_by_model(self) -> dict[str, tuple[float, float]]:
         """Model asked → when it was called first and last (seconds since 1970)."""
         rows = self._reader.execute(
             "SELECT model_asked, min(started_at), max(started_at) FROM entries "
@@ -151,83 +166,84 @@ class JournalReader:
         )
         return {name: (first, last) for name, first, last in rows}
 
-    def asked_at(self, address: str) -> float:
+    def call_time(self, address: str) -> float:
         """When an address was asked (seconds since 1970); 0 where it was not."""
         asked = "SELECT started_at FROM entries WHERE address = ?"
         row = self._reader.execute(asked, (address,)).fetchone()
         return float(row[0]) if row else 0.0
 
     @cached_property
-    def format(self) -> int:
+    def format_version(self) -> int:
         """The version of the file's format."""
         return int(self._reader.execute("SELECT value FROM meta WHERE key='format'").fetchone()[0])
 
-    def _rows(
+    def _read_rows(
         self, where: str, given: Sequence[object] = (), table: str = "entries"
     ) -> Iterator[tuple[Any, ...]]:
         """The cells of entries. Raises ForeignJournal at one that changed since it was written."""
-        if self.format < BINDING_FORMAT:
+        if self.format_version < BINDING_FORMAT:
             yield from self._reader.execute(f"SELECT {NAMES} FROM {table} {where}", given)
             return
         sealed = f"SELECT number, {NAMES}, content, seal FROM {table} {where}"
         for row in self._reader.execute(sealed, given):
-            if not intact(row):
-                raise ForeignJournal(
+            if not is_intact(row):
+                raise ForeignJournalError(
                     f"{self.path}: the entry at {row[1]} changed since it was written; "
                     "`folkmoot verify` says what is damaged"
                 )
             yield row[1 : 1 + len(COLUMNS)]
 
-    def _entries(
+    def _read_entries(
         self, where: str, given: Sequence[object] = (), table: str = "entries"
-    ) -> Iterator[Entry]:
-        for row in self._rows(where, given, table):
-            yield Entry._make((*row[:3], self._expand(json.loads(row[3])), *row[4:]))
+    ) -> Iterator[JournalEntry]:
+        for row in self._read_rows(where, given, table):
+            yield JournalEntry._make((*row[:3], self._restore_texts(json.loads(row[3])), *row[4:]))
 
-    def superseded(self) -> int:
+    def superseded_count(self) -> int:
         """Entries that were asked for again under --accept-changes."""
         return int(self._reader.execute("SELECT count(*) FROM superseded").fetchone()[0])
 
     def content_digest(self) -> str:
         """SHA-256 over all requests and replies in order of address; times and costs left out.
 
-        In formats before 4 a sum of hashes, which can be forged. It holds where `damage` is empty.
+        In formats before 4 a sum of hashes, which can be forged. It holds where `find_damage` is
+        empty.
         """
-        return digest_of_content(self._reader, self.format)
+        return digest_of_content(self._reader, self.format_version)
 
     def record_digest(self) -> str:
         """SHA-256 over everything in the journal; empty in formats before 4."""
-        return digest_of_record(self._reader, self.format)
+        return digest_of_record(self._reader, self.format_version)
 
-    def damage(self) -> list[Damage]:
+    def find_damage(self) -> list[Damage]:
         """Everything that is not as it was written: the check of resume, report and `verify`."""
         self._reader.text_factory = _as_text
         try:
-            return find_damage(self._reader, self.format)
+            return find_damage(self._reader, self.format_version)
         finally:
             self._reader.text_factory = str
 
-    def addresses(self) -> list[str]:
+    def list_addresses(self) -> list[str]:
         """All addresses, in order."""
         return [r[0] for r in self._reader.execute("SELECT address FROM entries ORDER BY address")]
 
     def messages(self, address: str) -> list[Message]:
         """What was sent at an address, in order; empty where nothing was asked."""
-        row = next(self._rows("WHERE address = ?", (address,)), None)
-        request = self._expand(json.loads(row[3])) if row else {}
+        row = next(self._read_rows("WHERE address = ?", (address,)), None)
+        request = self._restore_texts(json.loads(row[3])) if row else {}
         return [Message(m["role"], m["content"]) for m in request.get("messages", ())]
 
-    def holding(self, name: str, *, whole: bool = True) -> list[str]:
+    def addresses_containing(self, name: str, *, whole_part: bool = True) -> list[str]:
         """Addresses with this name (as it stands in addresses) among their parts, in order; unless
-        `whole`, also those of which a part begins with it."""
-        wanted = f"/{name}/" if whole else f"/{name}"
+        `whole_part`, also those of which a part begins with it."""
+        wanted = f"/{name}/" if whole_part else f"/{name}"
         parts = "instr('/' || address || '/', ?)"
         found = self._reader.execute(
             f"SELECT address FROM entries WHERE {parts} ORDER BY address", (wanted,)
         )
         return [row[0] for row in found]
 
-    def below(self, scope: str) -> list[str]:
+    def addresses_in_scope(self, scope: str) -> list[str]:
         """The addresses of what was asked in a scope itself, in order."""
         found = self._reader.execute(
             "SELECT address FROM entries WHERE address >= ? AND address < ? AND kind = 'ask'",
@@ -244,15 +260,18 @@ class JournalReader:
         )
         return [row[0] for row in found]
 
-    def at(self, address: str, *, whole: bool = True) -> Entry | None:
-        """The entry at an address; unless `whole`, long texts of its request are left as hashes."""
-        row = next(self._rows("WHERE address = ?", (address,)), None)
+    def entry_at(self, address: str, *, expand_texts: bool = True) -> JournalEntry | None:
+        """The entry at an address; unless `expand_texts`, long texts of its request are left as
+        hashes."""
+        row = next(self._read_rows("WHERE address = ?", (address,)), None)
         if row is None:
             return None
         request = json.loads(row[3])
-        return Entry._make((*row[:3], self._expand(request) if whole else request, *row[4:]))
+        return JournalEntry._make(
+            (*row[:3], self._restore_texts(request) if expand_texts else request, *row[4:])
+        )
 
-    def replies_after(self, row: int, most: int) -> list[tuple[int, str, str]]:
+    def replies_after_row(self, row: int, most: int) -> list[tuple[int, str, str]]:
         """Replies (row, address, text) to questions, of the rows after this one, in their order."""
         found = self._reader.execute(
             "SELECT rowid, address, reply FROM entries WHERE rowid > ? AND kind = 'ask' "
@@ -271,9 +290,9 @@ class JournalReader:
             return f"{scope}/{name.partition('.')[0]}"
 
         try:
-            rows = self._rows("WHERE kind = 'ask' ORDER BY address")
+            rows = self._read_rows("WHERE kind = 'ask' ORDER BY address")
             for address, requests in groupby(rows, key=question_of):
-                replies = {row[0]: Entry._make((*row[:3], {}, *row[4:])) for row in requests}
+                replies = {row[0]: JournalEntry._make((*row[:3], {}, *row[4:])) for row in requests}
                 if first := replies.get(address):
                     asked_again = f"{address}.r1" in replies
                     yield FirstReply(first.model_asked, first.reply, first.finish, asked_again)
@@ -291,12 +310,12 @@ class JournalReader:
         """The number of the row that was written last; 0 in an empty journal."""
         return int(self._reader.execute("SELECT max(rowid) FROM entries").fetchone()[0] or 0)
 
-    def batches(self) -> dict[str, Batch]:
+    def read_batches(self) -> dict[str, BatchRecord]:
         """What was handed in to vendors' batch interfaces, by name."""
-        if not self._has("batches"):
+        if not self._has_table("batches"):
             return {}
-        rows = self._reader.execute(f"SELECT {', '.join(Batch._fields)} FROM batches")
-        return {row[0]: Batch._make(row) for row in rows}
+        rows = self._reader.execute(f"SELECT {', '.join(BatchRecord._fields)} FROM batches")
+        return {row[0]: BatchRecord._make(row) for row in rows}
 
     def keys_of(self, batch: str) -> list[str]:
         """Return the keys of the requests in a batch."""
@@ -305,52 +324,52 @@ class JournalReader:
         )
         return [row[0] for row in rows]
 
-    def batch_of(self, key: str) -> str | None:
+    def find_batch(self, key: str) -> str | None:
         """The name of the batch in which a request stands."""
-        if not self._has("batched"):
+        if not self._has_table("batched"):
             return None
         row = self._reader.execute("SELECT batch FROM batched WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
-    def _has(self, table: str) -> bool:
+    def _has_table(self, table: str) -> bool:
         known = "SELECT 1 FROM sqlite_master WHERE name = ?"
         return self._reader.execute(known, (table,)).fetchone() is not None
 
-    def lookup(
+    def lookup_entry(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
-    ) -> Entry | None:
+    ) -> JournalEntry | None:
         """The entry at an address, or None if this effect has not happened yet.
 
         Raises DriftError with a diff when the entry was made from another request.
         """
-        row = self._reader.execute(f"{SELECT} WHERE address = ?", (address,)).fetchone()
+        row = self._reader.execute(f"{SELECT_SQL} WHERE address = ?", (address,)).fetchone()
         if row is None:
             return None
         if row[2] == fingerprint:
             # The request of a replayed entry is what was just asked; no need to read it back.
-            return Entry(row[0], row[1], row[2], {}, *row[4:])
-        return self._drifted(address, row[3], request)
+            return JournalEntry(row[0], row[1], row[2], {}, *row[4:])
+        return self._drift_error(address, row[3], request)
 
-    def _drifted(
+    def _drift_error(
         self, address: str, stored: str, request: Callable[[], Mapping[str, object]]
-    ) -> Entry | None:
+    ) -> JournalEntry | None:
         raise DriftError(
             f"{address}: the request differs from the one in the journal. Restore the study as "
             "it was, or add --accept-changes to ask again where it differs.\n"
-            + format_difference(self._expand(json.loads(stored)), request())
+            + format_difference(self._restore_texts(json.loads(stored)), request())
         )
 
-    def entries(self, kind: str | None = None) -> Iterable[Entry]:
+    def read_entries(self, kind: str | None = None) -> Iterable[JournalEntry]:
         """All committed entries in address order, requests expanded (for exports and checks)."""
         where, given = ("WHERE kind = ?", (kind,)) if kind else ("", ())
-        return self._entries(f"{where} ORDER BY address", given)
+        return self._read_entries(f"{where} ORDER BY address", given)
 
-    def everything(self, table: str) -> Iterable[tuple[Entry, float]]:
-        """All of `entries` or `superseded` in the order in which they went there, requests
+    def all_rows(self, table: str) -> Iterable[tuple[JournalEntry, float]]:
+        """All of `entries` or `superseded_count` in the order in which they went there, requests
         expanded, with when they were superseded."""
         at = "at" if table == "superseded" else "0.0"
         times = self._reader.execute(f"SELECT {at} FROM {table} ORDER BY rowid").fetchall()
-        entries = self._entries("ORDER BY rowid", table=table)
+        entries = self._read_entries("ORDER BY rowid", table=table)
         for entry, (when,) in zip(entries, times, strict=True):
             yield entry, when
 
@@ -360,9 +379,9 @@ class JournalReader:
         gone = self._reader.execute("SELECT 2 * count(*) FROM superseded").fetchone()[0]
         return max(int(counted) - gone if counted.isdigit() else 0, len(self))
 
-    def intact_entries(self, table: str) -> Iterator[tuple[int, Entry, float]]:
-        """The undamaged rows of `entries` or `superseded`, with their numbers and when they were
-        superseded, as far as the file can be read."""
+    def intact_entries(self, table: str) -> Iterator[tuple[int, JournalEntry, float]]:
+        """The undamaged rows of `read_entries` or `superseded_count`, with their numbers and when
+        they were superseded, as far as the file can be read."""
         at = "at" if table == "superseded" else "0.0"
         try:
             rows = self._reader.execute(f"SELECT rowid FROM {table} ORDER BY rowid").fetchall()
@@ -370,7 +389,7 @@ class JournalReader:
             rows = [(number,) for number in range(1, self.last_row() + 1)]
         for (row,) in rows:
             try:
-                found = list(self._entries("WHERE rowid = ?", (row,), table))
+                found = list(self._read_entries("WHERE rowid = ?", (row,), table))
                 when = f"SELECT number, {at} FROM {table} WHERE rowid = ?"
                 number, time_of = self._reader.execute(when, (row,)).fetchone() or (0, 0.0)
             except (StorageError, ValueError, TypeError, AttributeError):
@@ -378,28 +397,28 @@ class JournalReader:
             for entry in found:
                 yield number, entry, float(time_of)
 
-    def under(self, prefix: str) -> Iterable[Entry]:
+    def entries_with_prefix(self, prefix: str) -> Iterable[JournalEntry]:
         """The entries whose addresses begin so, in the order in which they were put."""
         where = "WHERE substr(address, 1, ?) = ? ORDER BY rowid"
-        return self._entries(where, (len(prefix), prefix))
+        return self._read_entries(where, (len(prefix), prefix))
 
-    def row_of(self, address: str) -> int:
+    def row_number(self, address: str) -> int:
         """The number of the row of an address; 0 where there is none."""
         row = self._reader.execute("SELECT rowid FROM entries WHERE address = ?", (address,))
         return int((row.fetchone() or (0,))[0])
 
-    def within(self, scope: str) -> Iterable[Entry]:
+    def entries_in_scope(self, scope: str) -> Iterable[JournalEntry]:
         """The entries of a scope and the scopes in it, in order, without their requests."""
         where = "WHERE address >= ? AND address < ? ORDER BY address"
         inside = (f"{scope}/", f"{scope}0")  # "0" follows "/"
-        for row in self._rows(where, inside):
-            yield Entry._make((*row[:3], {}, *row[4:]))
+        for row in self._read_rows(where, inside):
+            yield JournalEntry._make((*row[:3], {}, *row[4:]))
 
-    def after(self, row: int) -> Iterable[Entry]:
+    def entries_after_row(self, row: int) -> Iterable[JournalEntry]:
         """The entries of the rows after this one, in the order in which they were put."""
-        return self._entries("WHERE rowid > ? ORDER BY rowid", (row,))
+        return self._read_entries("WHERE rowid > ? ORDER BY rowid", (row,))
 
-    def _expand(self, value: Any) -> Any:
+    def _restore_texts(self, value: Any) -> Any:
         """A stored request with its long texts put back."""
         if isinstance(value, dict):
             if set(value) == {"$text"}:
@@ -408,18 +427,18 @@ class JournalReader:
                     "SELECT text FROM texts WHERE hash = ?", (key,)
                 ).fetchone()
                 if found is None or digest(found[0]) != key:
-                    raise ForeignJournal(
+                    raise ForeignJournalError(
                         f"{self.path}: a long text of a request changed since it was written or is "
                         "gone; `folkmoot verify` says of which"
                     )
                 return found[0]
-            return {k: self._expand(v) for k, v in value.items()}
+            return {key: self._restore_texts(value) for key, value in value.items()}
         if isinstance(value, list):
-            return [self._expand(v) for v in value]
+            return [self._restore_texts(value) for value in value]
         return value
 
 
-class Replay(JournalReader):
+class ReplayJournal(JournalReader):
     """A journal that answers a replay and takes no entries.
 
     `asked` holds the addresses that were looked up.
@@ -440,13 +459,13 @@ class Replay(JournalReader):
         """Empty as well."""
         return ""
 
-    def lookup(
+    def lookup_entry(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
-    ) -> Entry:
+    ) -> JournalEntry:
         """As the reader's. Raises NotJournaled where there is no entry."""
-        found = super().lookup(address, fingerprint, request)
+        found = super().lookup_entry(address, fingerprint, request)
         if found is None:
-            raise NotJournaled(f"{address} is not in the journal")
+            raise NotJournaledError(f"{address} is not in the journal")
         self.asked.add(address)
         return found
 
@@ -456,10 +475,10 @@ class Replay(JournalReader):
     def tell_change(self) -> None:
         """Nothing is ever changed."""
 
-    def put(self, entry: Entry, covered_usd: float | None = None) -> None:
-        raise NotJournaled(f"{entry.address} is not in the journal")
+    def append(self, entry: JournalEntry, covered_usd: float | None = None) -> None:
+        raise NotJournaledError(f"{entry.address} is not in the journal")
 
-    async def committed(self) -> None:
+    async def flush(self) -> None:
         """Nothing is ever written."""
 
 
@@ -472,7 +491,7 @@ class Journal(JournalReader):
 
     def __init__(self, path: Path, *, accept_changes: bool = False) -> None:
         _refuse_damaged(path)
-        super().__init__(path, open_file(path))
+        super().__init__(path, open_for_writing(path))
         self.repaired = bool(kept_in_meta(self._reader, REPAIRED))
         self.accept_changes = accept_changes or self.repaired
         self._resuming = (
@@ -487,23 +506,25 @@ class Journal(JournalReader):
         self.earlier: EarlierReplies | None = None  # of the run of which this one is a fork
         self.changed = False  # by this process
         self.before_change: Callable[[], None] | None = None
-        self._queue: queue.SimpleQueue[Entry | _Covered | _Told | Callable[[], None] | None]
+        self._queue: queue.SimpleQueue[
+            JournalEntry | _Covered | _AfterCommit | Callable[[], None] | None
+        ]
         self._queue = queue.SimpleQueue()
         self._loan = OwnLoan()
         self._error: StorageError | None = None
         self._closed = False
         self._now = threading.Event()  # no waiting for company
-        self._thread = threading.Thread(target=self._write, name="journal", daemon=True)
+        self._thread = threading.Thread(target=self._run_writer, name="journal", daemon=True)
         self._thread.start()
 
     def end_repair(self) -> None:
         """Note that everything that a repair had set aside was asked for again."""
 
-        def write(db: sqlite3.Connection) -> None:
+        def delete_repair_mark(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM meta WHERE key = ?", (REPAIRED,))
 
         if self.repaired:
-            self._write_beside(write)
+            self._write_beside(delete_repair_mark)
 
     def tell_change(self) -> None:
         """Call `before_change`, once."""
@@ -519,29 +540,29 @@ class Journal(JournalReader):
         """As the reader's, of what is committed: ask when it is closed."""
         return self._digests[1]
 
-    def lookup(
+    def lookup_entry(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
-    ) -> Entry | None:
+    ) -> JournalEntry | None:
         """As the reader's; under `accept_changes` an entry that was made from another request is
-        moved to `superseded` and None is returned. What an earlier run knows is copied."""
-        found = super().lookup(address, fingerprint, request) if self._resuming else None
+        moved to `superseded_count` and None is returned. What an earlier run knows is copied."""
+        found = super().lookup_entry(address, fingerprint, request) if self._resuming else None
         if found is None and self.earlier is not None:
             found = self.earlier.take(address, fingerprint, request)
             if found is not None:
-                self.put(found)
+                self.append(found)
         return found
 
-    def _drifted(
+    def _drift_error(
         self, address: str, stored: str, request: Callable[[], Mapping[str, object]]
-    ) -> Entry | None:
+    ) -> JournalEntry | None:
         if not self.accept_changes:
-            return super()._drifted(address, stored, request)
+            return super()._drift_error(address, stored, request)
         self.changed = True
         self.tell_change()
-        self._queue.put(lambda: self._supersede(address))
+        self._queue.put(lambda: self._supersede_entry(address))
         return None
 
-    def put(self, entry: Entry, covered_usd: float | None = None) -> None:
+    def append(self, entry: JournalEntry, covered_usd: float | None = None) -> None:
         """Queue an entry for the next commit. Raises StorageError if an earlier one failed. What
         covered it (USD) is out no more when it is on the disk; None where no loan did.
 
@@ -553,21 +574,21 @@ class Journal(JournalReader):
         self.changed = True
         self.tell_change()
         self._queue.put(entry if covered_usd is None else _Covered(entry, covered_usd))
-        if self._queue.qsize() >= MOST_WAITING:
+        if self._queue.qsize() >= MAX_QUEUED_ENTRIES:
             written = threading.Event()
-            self._queue.put(_Told(written.set))
+            self._queue.put(_AfterCommit(written.set))
             written.wait()
 
-    async def committed(self) -> None:
+    async def flush(self) -> None:
         """Return when all that was put so far is on the disk. Raises StorageError if it is not."""
         loop, written = asyncio.get_running_loop(), asyncio.Event()
 
-        self._queue.put(_Told(lambda: loop.call_soon_threadsafe(written.set)))
+        self._queue.put(_AfterCommit(lambda: loop.call_soon_threadsafe(written.set)))
         await written.wait()
         if self._error is not None:
             raise self._error
 
-    def lend(
+    def record_loan(
         self,
         more: Amount,
         done: Callable[[StorageError | None], None],
@@ -579,24 +600,24 @@ class Journal(JournalReader):
         the disk, in the writer's thread. It is no change of the run: a process that ends as it
         should leaves nothing of it."""
 
-        def take() -> None:
-            self._loan.lend(more, unpriced=unpriced)
+        def apply_loan() -> None:
+            self._loan.increase_loan(more, unpriced=unpriced)
 
-        self._queue.put(_Told(lambda: done(self._error), take))
+        self._queue.put(_AfterCommit(lambda: done(self._error), apply_loan))
         if at_once:
             self._now.set()
 
     def note_lost(self, out: Amount) -> None:
         """A worker of this process is gone: what it had out is possibly paid."""
-        self._write_beside(lambda db: self._loan.lose(db, out))
+        self._write_beside(lambda db: self._loan.record_lost_loan(db, out))
 
-    def note_found(self, entries: Iterable[Entry]) -> None:
+    def note_found(self, entries: Iterable[JournalEntry]) -> None:
         """Replies of an earlier process were found: they are paid, and no longer possibly."""
         costs = [entry.cost_usd or 0.0 for entry in entries if entry.kind != "compute"]
         if costs:
             self._write_beside(lambda db: self._loan.settle_found(db, len(costs), sum(costs)))
 
-    def note(self, batch: Batch, keys: Iterable[str] = ()) -> Future[None]:
+    def note(self, batch: BatchRecord, keys: Iterable[str] = ()) -> Future[None]:
         """Write a batch down, and which requests stand in it; done when it is on the disk.
 
         Nothing of it is in the digest: how a run was sent is not part of what was said.
@@ -647,13 +668,13 @@ class Journal(JournalReader):
         if self._error is not None:
             raise self._error
 
-    def _write(self) -> None:
+    def _run_writer(self) -> None:
         """The writer thread: take what is queued, commit it as one group, repeat."""
         try:
-            db = open_file(self.path)
+            db = open_for_writing(self.path)
         except StorageError as error:
             self._error = error
-            self._discard()
+            self._fail_queue()
             return
         self._db = db
         stored: set[bytes] = set()
@@ -661,60 +682,62 @@ class Journal(JournalReader):
         while open_for_more:
             group, notices, open_for_more = self._next_group()
             try:
-                if self._error is None and (group or self._loan.changed):
-                    self._chain = commit(db, group, stored, self._chain, self._loan.write)
+                if self._error is None and (group or self._loan.has_changed):
+                    self._chain = commit_group(
+                        db, group, stored, self._chain, self._loan.write_loan
+                    )
             except sqlite3.Error as error:
                 self._error = storage_error(self.path, error)
             except StorageError as error:
                 self._error = error
             for notice in notices:
                 notice()
-        into_one_file(db)
+        checkpoint_wal(db)
         db.close()
 
-    def _next_group(self) -> tuple[list[Entry], list[Callable[[], object]], bool]:
+    def _next_group(self) -> tuple[list[JournalEntry], list[Callable[[], object]], bool]:
         """Entries for one commit, the callbacks to run after it, and whether to go on.
 
         Sleeps while a group gathers: a thread that woke for every entry would take the
         interpreter from the event loop each time.
         """
-        group: list[Entry] = []
+        group: list[JournalEntry] = []
         notices: list[Callable[[], object]] = []
         item = self._queue.get()
-        self._now.wait(GROUP_SECONDS)
+        self._now.wait(GROUP_COMMIT_SECONDS)
         if not self._closed:
             self._now.clear()
         while True:
             if item is None:
                 return group, notices, False
-            if isinstance(item, Entry):
+            if isinstance(item, JournalEntry):
                 group.append(item)
             elif isinstance(item, _Covered):
                 group.append(item.entry)
-                self._loan.settle(item.usd)
-            elif isinstance(item, _Told):
+                self._loan.settle_call(item.usd)
+            elif isinstance(item, _AfterCommit):
                 item.take()
-                notices.append(item.tell)
+                notices.append(item.callback)
             else:
                 return group, [*notices, item], True
-            if len(group) >= GROUP:
+            if len(group) >= MAX_GROUP_COMMIT:
                 return group, notices, True
             try:
                 item = self._queue.get_nowait()
             except queue.Empty:
                 return group, notices, True
 
-    def _discard(self) -> None:
+    def _fail_queue(self) -> None:
         """Answer the queue after a failed start, so that nobody waits for ever."""
         while (item := self._queue.get()) is not None:
-            if isinstance(item, _Told):
-                item.tell()
-            elif not isinstance(item, (Entry, _Covered)):
+            if isinstance(item, _AfterCommit):
+                item.callback()
+            elif not isinstance(item, (JournalEntry, _Covered)):
                 item()
 
-    def _supersede(self, address: str) -> None:
+    def _supersede_entry(self, address: str) -> None:
         with self._db:
-            self._chain = supersede(self._db, address, time.time(), self._chain)
+            self._chain = supersede_entry(self._db, address, time.time(), self._chain)
 
 
 def _refuse_damaged(path: Path) -> None:
@@ -726,14 +749,14 @@ def _refuse_damaged(path: Path) -> None:
         return
     try:
         with JournalReader(path) as journal:
-            damage = journal.damage() if journal.format == FORMAT else []
-    except EmptyJournal:
+            damage = journal.find_damage() if journal.format_version == FORMAT else []
+    except EmptyJournalError:
         return
     if not damage:
         return
-    named = "; ".join(map(str, damage[:MOST_NAMED]))
-    more = "; …" if len(damage) > MOST_NAMED else ""
-    raise ForeignJournal(
+    named = "; ".join(map(str, damage[:MAX_LISTED_ADDRESSES]))
+    more = "; …" if len(damage) > MAX_LISTED_ADDRESSES else ""
+    raise ForeignJournalError(
         f"{path}: {named}{more}. The run would continue from what was never said. Put the journal "
         "back as it was, without journal.sqlite-wal and -shm, or have the damaged answers asked "
         "again: `folkmoot verify --repair`."
@@ -748,13 +771,13 @@ def _as_text(stored: bytes) -> str:
 class _Covered(NamedTuple):
     """An entry, and what covered its call (USD)."""
 
-    entry: Entry
+    entry: JournalEntry
     usd: float
 
 
-class _Told(NamedTuple):
+class _AfterCommit(NamedTuple):
     """A callback for when all earlier entries are on the disk; later ones may go with them. `take`
     is called first, when its turn comes."""
 
-    tell: Callable[[], object]
+    callback: Callable[[], object]
     take: Callable[[], None] = lambda: None

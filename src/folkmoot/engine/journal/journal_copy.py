@@ -11,12 +11,12 @@ from pathlib import Path
 
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.journal.journal_file import (
-    Entry,
+    JournalEntry,
     chain_in,
-    commit,
-    into_one_file,
-    open_file,
-    supersede,
+    checkpoint_wal,
+    commit_group,
+    open_for_writing,
+    supersede_entry,
     write_batch,
     write_broken,
 )
@@ -26,7 +26,10 @@ ENTRIES_AT_ONCE = 1000
 
 
 def copy_journal(
-    journal: JournalReader, change: Callable[[Entry], Entry], *, skip_damaged: bool = False
+    journal: JournalReader,
+    change: Callable[[JournalEntry], JournalEntry],
+    *,
+    skip_damaged: bool = False,
 ) -> Path:
     """Write all that a journal holds into a new file beside it, each entry as `change` gives it.
 
@@ -34,33 +37,33 @@ def copy_journal(
     damaged entry, unless these are skipped.
     """
 
-    def read(table: str) -> Iterable[tuple[Entry, float]]:
+    def read_table_entries(table: str) -> Iterable[tuple[JournalEntry, float]]:
         if skip_damaged:
             return ((entry, at) for _, entry, at in journal.intact_entries(table))
-        return journal.everything(table)
+        return journal.all_rows(table)
 
     new = journal.path.with_name(f".{journal.path.name}.new")
     discard_copy(new)
-    with closing(open_file(new)) as db:
+    with closing(open_for_writing(new)) as db:
         chain, stored = chain_in(db), set[bytes]()
-        for entry, at in read("superseded"):
-            chain = commit(db, [change(entry)], stored, chain)
+        for entry, at in read_table_entries("superseded"):
+            chain = commit_group(db, [change(entry)], stored, chain)
             with db:
-                chain = supersede(db, entry.address, at, chain)
-        group: list[Entry] = []
-        for entry, _ in read("entries"):
+                chain = supersede_entry(db, entry.address, at, chain)
+        group: list[JournalEntry] = []
+        for entry, _ in read_table_entries("entries"):
             group.append(change(entry))
             if len(group) == ENTRIES_AT_ONCE:
-                chain, group = commit(db, group, stored, chain), []
-        commit(db, group, stored, chain)
+                chain, group = commit_group(db, group, stored, chain), []
+        commit_group(db, group, stored, chain)
         with db:
-            for batch in journal.batches().values():
+            for batch in journal.read_batches().values():
                 write_batch(db, batch, journal.keys_of(batch.name))
-            for broken in journal.broken():
+            for broken in journal.read_broken_replies():
                 write_broken(db, broken)
-            for loan in journal.loans():
+            for loan in journal.read_outstanding_loans():
                 write_loan(db, loan)
-        into_one_file(db)
+        checkpoint_wal(db)
     return new
 
 

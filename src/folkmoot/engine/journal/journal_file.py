@@ -6,7 +6,7 @@ Schema:
     entries(number, address, …)    one row an effect; kind is ask, embed or compute
     superseded(…, at, gone, event) entries replaced under --accept-changes, kept
     batches(name, model, id, …)    what was handed in to a vendor's batch interface; no replies
-    batched(key, batch)            which request (`Outbox`'s key) stands in which batch
+    batched(key, batch)            which request (`BatchQueue`'s key) stands in which batch
     broken(at, address, …)         replies that broke off and may have been billed, and their bound
     loans(number, at, who, …)      what may be out beside the entries (`journal_loans.py`)
 
@@ -40,10 +40,10 @@ from folkmoot.engine.journal.integrity import (
     keep_in_meta,
     kept_in_meta,
 )
-from folkmoot.errors import EmptyJournal, ForeignJournal, StorageError
+from folkmoot.errors import EmptyJournalError, ForeignJournalError, StorageError
 from folkmoot.randomness import digest
 
-BATCHES = """
+BATCH_SCHEMA = """
 CREATE TABLE IF NOT EXISTS batches(
     name TEXT PRIMARY KEY, model TEXT NOT NULL, id TEXT NOT NULL, calls INTEGER NOT NULL,
     begun REAL NOT NULL, promised REAL NOT NULL
@@ -57,10 +57,10 @@ CREATE TABLE IF NOT EXISTS broken(
 """
 APPLICATION_ID = 0x464D4F54  # "FMOT"
 FORMAT = 4
-READABLE = (1, 2, 3, 4)
+READABLE_FORMATS = (1, 2, 3, 4)
 REPAIRED = "repaired"  # key of `meta`
-INLINE_TEXT = 200  # shorter texts are cheaper inline than behind a hash
-STORED = 20_000  # hashes of which it is remembered that their text is stored
+MAX_INLINE_CHARACTERS = 200  # shorter texts are cheaper inline than behind a hash
+TEXT_HASH_CACHE_SIZE = 20_000  # hashes of which it is remembered that their text is stored
 
 _SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -78,17 +78,17 @@ CREATE TABLE superseded AS SELECT *, 0.0 AS at, 0 AS gone, x'' AS event FROM ent
 """
 
 
-def as_part(name: Hashable) -> str:
+def escape_address_part(name: Hashable) -> str:
     """A name as one part of an address."""
     return str(name).replace("%", "%25").replace("/", "%2F")
 
 
-def name_in(part: str) -> str:
+def unescape_address_part(part: str) -> str:
     """The name that a part of an address stands for."""
     return part.replace("%2F", "/").replace("%25", "%")
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """One effect: what was asked for, what came back, what it took.
 
     `request` is any JSON object; `reply` text (JSON for a computation); `blob` float32 bytes of
@@ -126,16 +126,16 @@ class FirstReply(NamedTuple):
     asked_again: bool
 
 
-class Batch(NamedTuple):
+class BatchRecord(NamedTuple):
     """What was handed in to a vendor's batch interface: under a name of ours, with the vendor's id
-    once it is known. Times in seconds since 1970; `promised` is when it ends at the latest."""
+    once it is known. Times in seconds since 1970; `due_at` is when it ends at the latest."""
 
     name: str
     model: str
     id: str
     calls: int
-    begun: float
-    promised: float
+    submitted_at: float
+    due_at: float
 
 
 class BrokenReply(NamedTuple):
@@ -148,39 +148,52 @@ class BrokenReply(NamedTuple):
     max_usd: float | None
 
 
-def _as_stored(e: Entry, request: str) -> tuple[object, ...]:
+def _to_sql_values(journal_entry: JournalEntry, request: str) -> tuple[object, ...]:
     """The cells of an entry as SQLite will give them back: types as in the schema."""
-    used = (e.input_tokens, e.output_tokens, e.cached_tokens)
+    used = (journal_entry.input_tokens, journal_entry.output_tokens, journal_entry.cached_tokens)
     return (
-        *(e.address, e.kind, e.fingerprint, request, e.reply, e.blob, e.finish),
+        *(
+            journal_entry.address,
+            journal_entry.kind,
+            journal_entry.fingerprint,
+            request,
+            journal_entry.reply,
+            journal_entry.blob,
+            journal_entry.finish,
+        ),
         *(None if n is None else int(n) for n in used),
-        None if e.cost_usd is None else float(e.cost_usd),
-        *(float(e.latency_s), int(e.attempts)),
-        *(str(e.model_asked), str(e.model_served), str(e.request_id), float(e.started_at)),
+        None if journal_entry.cost_usd is None else float(journal_entry.cost_usd),
+        *(float(journal_entry.latency_s), int(journal_entry.attempts)),
+        *(
+            str(journal_entry.model_asked),
+            str(journal_entry.model_served),
+            str(journal_entry.request_id),
+            float(journal_entry.started_at),
+        ),
     )
 
 
-assert Entry._fields == COLUMNS
-INSERT = (
+assert JournalEntry._fields == COLUMNS
+INSERT_SQL = (
     f"INSERT INTO entries(number, {NAMES}, content, seal) "
     f"VALUES ({', '.join('?' * (len(COLUMNS) + 3))})"
 )
-SELECT = f"SELECT {NAMES} FROM entries"
+SELECT_SQL = f"SELECT {NAMES} FROM entries"
 
 
 class _Cursor(sqlite3.Cursor):
     """A cursor that tells damage as an error of ours, wherever it is met."""
 
     def execute(self, *given: Any) -> Self:
-        with _telling(self):
+        with _translating_errors(self):
             return super().execute(*given)
 
     def fetchone(self) -> Any:
-        with _telling(self):
+        with _translating_errors(self):
             return super().fetchone()
 
     def fetchall(self) -> list[Any]:
-        with _telling(self):
+        with _translating_errors(self):
             return super().fetchall()
 
     def __next__(self) -> Any:
@@ -200,7 +213,7 @@ class _Connection(sqlite3.Connection):
 
 
 @contextmanager
-def _telling(cursor: sqlite3.Cursor) -> Iterator[None]:
+def _translating_errors(cursor: sqlite3.Cursor) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
@@ -213,7 +226,7 @@ def _to_storage_error(cursor: sqlite3.Cursor, error: sqlite3.Error) -> StorageEr
 
 
 @contextmanager
-def _opening(path: Path, where: str | Path, **how: Any) -> Iterator[_Connection]:
+def _open_connection(path: Path, where: str | Path, **how: Any) -> Iterator[_Connection]:
     """A connection that is closed where the file is refused.
 
     Left open, it would leave its write-ahead log beside the file, and SQLite would read that log
@@ -230,16 +243,16 @@ def _opening(path: Path, where: str | Path, **how: Any) -> Iterator[_Connection]
         raise storage_error(path, error) from None
 
 
-def open_file(path: Path) -> sqlite3.Connection:
+def open_for_writing(path: Path) -> sqlite3.Connection:
     """Open or create the file, to write; refuse what is corrupt, another program's or too new."""
-    with _opening(path, path, isolation_level="DEFERRED", timeout=30) as db:
-        found = _format_of(db, path)
+    with _open_connection(path, path, isolation_level="DEFERRED", timeout=30) as db:
+        found = _read_format(db, path)
         if found not in (0, FORMAT):
-            raise ForeignJournal(
+            raise ForeignJournalError(
                 f"{path}: journal format {found}: `show` and `report` read it. To go on with the "
                 "run, install the Folkmoot that started it (manifest.json names its version)."
             )
-        _pragmas(db)
+        _apply_pragmas(db)
         if not found:
             with db:
                 db.execute("BEGIN IMMEDIATE")
@@ -255,28 +268,28 @@ def open_file(path: Path) -> sqlite3.Connection:
         return db
 
 
-def open_to_read(path: Path) -> sqlite3.Connection:
+def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open a journal of any format that was ever written, and change nothing, on any medium."""
     # Without a write-ahead log nobody is writing, and SQLite need not leave files beside it.
     way = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
-    with _opening(path, f"{path.resolve().as_uri()}?{way}", uri=True) as db:
-        if not _format_of(db, path):
-            raise EmptyJournal(f"{path}: is empty.")
+    with _open_connection(path, f"{path.resolve().as_uri()}?{way}", uri=True) as db:
+        if not _read_format(db, path):
+            raise EmptyJournalError(f"{path}: is empty.")
         return db
 
 
-def _format_of(db: sqlite3.Connection, path: Path) -> int:
+def _read_format(db: sqlite3.Connection, path: Path) -> int:
     """The format of a journal; 0 for a new file. Raises ForeignJournal for any other file."""
     app = db.execute("PRAGMA application_id").fetchone()[0]
     tables = {r[0] for r in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
     if app in (0, APPLICATION_ID) and not tables:
         return 0
     if app != APPLICATION_ID or not {"entries", "meta"} <= tables:
-        raise ForeignJournal(f"{path}: not a Folkmoot journal; left as it is.")
+        raise ForeignJournalError(f"{path}: not a Folkmoot journal; left as it is.")
     said = dict(db.execute("SELECT key, value FROM meta").fetchall())
     found = said.get("format", "")
-    if found not in map(str, READABLE):
-        raise ForeignJournal(
+    if found not in map(str, READABLE_FORMATS):
+        raise ForeignJournalError(
             f"{path}: journal format {found or 'unknown'}, written by Folkmoot "
             f"{said.get('software', 'of another version')}; this is {version('folkmoot')}, which "
             f"reads formats 1 to {FORMAT}. Install the version that wrote it (manifest.json names "
@@ -291,9 +304,9 @@ def chain_in(db: sqlite3.Connection) -> Chain:
     return Chain(int(count), bytes.fromhex(value))
 
 
-def write_batch(db: sqlite3.Connection, batch: Batch, keys: Iterable[str]) -> None:
+def write_batch(db: sqlite3.Connection, batch: BatchRecord, keys: Iterable[str]) -> None:
     """Record a batch and the keys of its requests."""
-    for statement in filter(str.strip, BATCHES.split(";")):
+    for statement in filter(str.strip, BATCH_SCHEMA.split(";")):
         db.execute(statement)
     marks = ", ".join("?" * len(batch))
     db.execute(f"INSERT OR REPLACE INTO batches VALUES ({marks})", batch)
@@ -315,13 +328,13 @@ def write_broken(db: sqlite3.Connection, broken: BrokenReply) -> None:
 def mark_repaired(path: Path) -> None:
     """Note in a journal that damaged entries are missing: until the run is done, a resume asks
     again for each request that differs, as with --accept-changes."""
-    with closing(open_file(path)) as db:
+    with closing(open_for_writing(path)) as db:
         with db:
             keep_in_meta(db, REPAIRED, "damaged entries were set aside")
-        into_one_file(db)
+        checkpoint_wal(db)
 
 
-def supersede(db: sqlite3.Connection, address: str, at: float, chain: Chain) -> Chain:
+def supersede_entry(db: sqlite3.Connection, address: str, at: float, chain: Chain) -> Chain:
     """Move an entry to `superseded`, in a transaction of the caller's; the chain after it."""
     number = chain.length + 1
     event = hash_superseding(number, address, at)
@@ -330,17 +343,17 @@ def supersede(db: sqlite3.Connection, address: str, at: float, chain: Chain) -> 
         (at, number, event, address),
     )
     db.execute("DELETE FROM entries WHERE address = ?", (address,))
-    chain = chain.add(event)
+    chain = chain.add_event(event)
     keep_in_meta(db, "chain", str(chain))
     return chain
 
 
-def _pragmas(db: sqlite3.Connection) -> None:
+def _apply_pragmas(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
 
 
-def into_one_file(db: sqlite3.Connection) -> None:
+def checkpoint_wal(db: sqlite3.Connection) -> None:
     """Move what stands in the write-ahead log into the file, so that a copy of it holds all.
 
     Closing does so only where nobody looks on. What cannot be moved stays in the log.
@@ -353,7 +366,7 @@ def into_one_file(db: sqlite3.Connection) -> None:
 def storage_error(path: Path, error: sqlite3.Error) -> StorageError:
     text = str(error)
     if any(sign in text for sign in ("not a database", "malformed", "encrypted", "UTF-8")):
-        return ForeignJournal(f"{path}: corrupt or not a journal ({text}); left as it is.")
+        return ForeignJournalError(f"{path}: corrupt or not a journal ({text}); left as it is.")
     if "full" in text or "disk I/O" in text:
         return StorageError(f"{path}: the disk is full ({text}). Free some space and --resume.")
     if "readonly" in text or "unable to open" in text:
@@ -361,9 +374,9 @@ def storage_error(path: Path, error: sqlite3.Error) -> StorageError:
     return StorageError(f"{path}: {text}")
 
 
-def commit(
+def commit_group(
     db: sqlite3.Connection,
-    group: list[Entry],
+    group: list[JournalEntry],
     stored: set[bytes],
     chain: Chain,
     beside: Callable[[sqlite3.Connection], None] = lambda _: None,
@@ -375,9 +388,9 @@ def commit(
     """
     texts: list[tuple[bytes, str]] = []
 
-    def shorten(value: object) -> object:
+    def replace_long_text(value: object) -> object:
         if isinstance(value, str):
-            if len(value) <= INLINE_TEXT:
+            if len(value) <= MAX_INLINE_CHARACTERS:
                 return value
             key = digest(value)
             if key not in stored:
@@ -385,25 +398,28 @@ def commit(
                 texts.append((key, value))
             return {"$text": key.hex()}
         if isinstance(value, dict):
-            return {k: shorten(v) for k, v in value.items()}
+            return {key: replace_long_text(value) for key, value in value.items()}
         if isinstance(value, (list, tuple)):
-            return [shorten(v) for v in value]
+            return [replace_long_text(value) for value in value]
         return value
 
     rows = []
-    for e in group:
-        row = _as_stored(e, json_text.encode(shorten(dict(e.request))).decode())
+    for journal_entry in group:
+        row = _to_sql_values(
+            journal_entry,
+            json_text.encode_json(replace_long_text(dict(journal_entry.request))).decode(),
+        )
         content = hash_content(row)
         seal = hash_entry(chain.length + 1, row, content)
         rows.append((chain.length + 1, *row, content, seal))
-        chain = chain.add(seal)
+        chain = chain.add_event(seal)
     with db:
         db.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?)", texts)
-        db.executemany(INSERT, rows)
+        db.executemany(INSERT_SQL, rows)
         if rows:
             keep_in_meta(db, "chain", str(chain))
         beside(db)
-    if len(stored) > STORED:
+    if len(stored) > TEXT_HASH_CACHE_SIZE:
         stored.clear()
     return chain
 
@@ -411,12 +427,14 @@ def commit(
 def format_difference(old: object, new: object) -> str:
     """A unified diff of two requests, as a person would read it."""
 
-    def lines(value: object) -> list[str]:
+    def format_lines(value: object) -> list[str]:
         return (
             json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True)
             .replace("\\n", "\n")
             .splitlines()
         )
 
-    diff = difflib.unified_diff(lines(old), lines(new), "journal", "now", lineterm="", n=2)
+    diff = difflib.unified_diff(
+        format_lines(old), format_lines(new), "journal", "now", lineterm="", n=2
+    )
     return "\n".join(list(diff)[:80])

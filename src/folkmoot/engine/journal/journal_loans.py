@@ -67,23 +67,23 @@ class OwnLoan:
         self._number: int | None = None
 
     @property
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Whether the file does not say what is out."""
-        return self._now() != self._written
+        return self._current_outstanding() != self._written
 
-    def write(self, db: sqlite3.Connection) -> None:
+    def write_loan(self, db: sqlite3.Connection) -> None:
         """Write what is out, in the transaction of what changed it."""
-        now = self._now()
+        now = self._current_outstanding()
         if now != self._written:
             self._number = write_loan(db, now, self._number)
             self._written = now
 
-    def lend(self, more: Amount, *, unpriced: bool) -> None:
+    def increase_loan(self, more: Amount, *, unpriced: bool) -> None:
         """So much more may be out with the next commit."""
-        self._lent = self._lent.plus(more)
+        self._lent = self._lent.add_amount(more)
         self._unpriced = self._unpriced or unpriced
 
-    def settle(self, usd: float) -> None:
+    def settle_call(self, usd: float) -> None:
         """A call is settled with the next commit."""
         self._settled_calls += 1
         self._settled_usd += usd
@@ -107,15 +107,15 @@ class OwnLoan:
         db.execute("DELETE FROM loans WHERE calls = 0")
         keep_in_meta(db, "loans", hash_loans(db))
 
-    def lose(self, db: sqlite3.Connection, out: Amount) -> None:
+    def record_lost_loan(self, db: sqlite3.Connection, out: Amount) -> None:
         """Write down what a lost worker had out in a row for itself."""
         most = None if self._unpriced else out.usd
         write_loan(db, Outstanding(time.time(), WORKER, out.calls, most))
         self._settled_calls += out.calls
         self._settled_usd += out.usd
-        self.write(db)
+        self.write_loan(db)
 
-    def _now(self) -> Outstanding:
+    def _current_outstanding(self) -> Outstanding:
         calls = self._lent.calls - self._settled_calls
         usd = self._lent.usd - self._settled_usd
         if calls <= 0:

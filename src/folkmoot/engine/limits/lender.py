@@ -28,7 +28,7 @@ MOST_AHEAD = 1000
 SHRINK = 0.9  # of what was lent ahead the last time, where fewer calls begin
 SHARE_AHEAD = 0.05  # of what is left of a budget; FEWEST_AHEAD calls may be more
 COMMIT_SECONDS = 0.05  # until a loan is on the disk, a slow disk included
-OWN = -1  # the number of the process that has the journal; workers count from 0
+PACKAGE_PREFIX = -1  # the number of the process that has the journal; workers count from 0
 _ROUNDING = 1e-12  # USD; sums of floats
 
 
@@ -56,9 +56,9 @@ class Loan:
     """What the calls of one process may take before it must ask for more.
 
     `ask` is told when less than half of what was lent ahead is left, and again when calls wait;
-    the answer comes by `take`. `seconds` is the time from one to the other. A call waits within
-    `wait`. `unpriced` is set before the first call of unknown price: from then on only a loan at an
-    unknown price covers any.
+    the answer comes by `apply_loan`. `seconds` is the time from one to the other. A call waits
+    within `wait`. `unpriced` is set before the first call of unknown price: from then on only a
+    loan at an unknown price covers any.
     """
 
     def __init__(
@@ -87,10 +87,10 @@ class Loan:
     def try_cover(self, usd: float) -> bool:
         """Take the cover for a call at once, if it is there."""
         if self._arrived is not None:
-            self._look()
-        if self._waiting or self._stopped is not None or not self._fits(usd):
+            self._take_arrivals()
+        if self._waiting or self._stopped is not None or not self._fits_loan(usd):
             return False
-        self._begin(usd)
+        self._begin_call(usd)
         if not self._awaited and (
             self.begun_calls > self._mark.calls or self.begun_usd > self._mark.usd
         ):
@@ -98,15 +98,15 @@ class Loan:
             self._ask()
         return True
 
-    async def cover(self, usd: float) -> None:
-        """Wait until a call is covered. Raises what `stop` was given."""
+    async def wait_until_covered(self, usd: float) -> None:
+        """Wait until a call is covered. Raises what `stop_calls` was given."""
         if self.try_cover(usd):
             return
         if self._stopped is not None:
             raise self._stopped.with_traceback(None)
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append(Waiter(future, usd))
-        self._look()  # it may have come just before
+        self._take_arrivals()  # it may have come just before
         if self._waiting and not self._urgent:
             self._awaited = self._urgent = True
             # Calls that begin in the same turn of the loop are asked for together.
@@ -126,9 +126,9 @@ class Loan:
         """A call came to nothing that could be billed."""
         self.begun_calls -= 1
         self.begun_usd -= usd
-        self._admit()
+        self._admit_waiting_calls()
 
-    def wish(self) -> Wish:
+    def current_wish(self) -> Wish:
         """What to ask for: more ahead, the faster calls begin."""
         now = time.monotonic()
         at, calls = self._asked
@@ -144,18 +144,18 @@ class Loan:
         self._urgent = bool(waiting) or soon > self._ahead / 2
         return Wish(begun, wanted, self._ahead, price, self._urgent, self.unpriced)
 
-    def arrive(self, lent: tuple[Amount, bool] | StorageError) -> bool:
-        """Another thread tells that so much is on the disk (as for `take`), or that this failed.
-        Whether calls wait for it, so that `wake` must be called in the loop's; the next call finds
-        it by itself."""
+    def receive_loan(self, lent: tuple[Amount, bool] | StorageError) -> bool:
+        """Another thread tells that so much is on the disk (as for `apply_loan`), or that this
+        failed. Whether calls wait for it, so that `process_arrivals` must be called in the loop's;
+        the next call finds it by itself."""
         self._arrived = lent
         return bool(self._waiting)
 
-    def wake(self) -> None:
-        """See `arrive`."""
-        self._look()
+    def process_arrivals(self) -> None:
+        """See `receive_loan`."""
+        self._take_arrivals()
 
-    def take(self, lent: Amount, *, unpriced: bool = False) -> None:
+    def apply_loan(self, lent: Amount, *, unpriced: bool = False) -> None:
         """So much is lent by now, and on the disk; `unpriced`: at an unknown price."""
         self._lent, self._arrived = lent, None
         self._lent_unpriced = self._lent_unpriced or unpriced
@@ -164,12 +164,12 @@ class Loan:
         waiting = [waiter.usd for waiter in self._waiting if not waiter.covered.done()]
         ahead = Amount(calls - len(waiting), usd - sum(waiting))
         self._mark = Amount(lent.calls - ahead.calls // 2, lent.usd - ahead.usd / 2)
-        self._admit()
+        self._admit_waiting_calls()
         if self._waiting:
             self._awaited = True
             self._ask()
 
-    def stop(self, error: FolkmootError) -> None:
+    def stop_calls(self, error: FolkmootError) -> None:
         """Cover no more calls; those that wait get the error."""
         self._stopped = self._stopped or error
         waiting, self._waiting = self._waiting, deque()
@@ -177,40 +177,40 @@ class Loan:
             if not each.covered.done():
                 each.covered.set_result(False)
 
-    def _look(self) -> None:
+    def _take_arrivals(self) -> None:
         """Take what arrived from the disk."""
         arrived, self._arrived = self._arrived, None
         if isinstance(arrived, StorageError):
-            self.stop(arrived)
+            self.stop_calls(arrived)
         elif arrived is not None:
-            self.take(arrived[0], unpriced=arrived[1])
+            self.apply_loan(arrived[0], unpriced=arrived[1])
 
-    def _fits(self, usd: float) -> bool:
+    def _fits_loan(self, usd: float) -> bool:
         return (
             self.unpriced <= self._lent_unpriced
             and self.begun_calls < self._lent.calls
             and self.begun_usd + usd <= self._lent.usd + _ROUNDING
         )
 
-    def _begin(self, usd: float) -> None:
+    def _begin_call(self, usd: float) -> None:
         self.begun_calls += 1
         self.begun_usd += usd
         self._price = max(self._price, usd)
 
-    def _admit(self) -> None:
+    def _admit_waiting_calls(self) -> None:
         while self._waiting and (
-            self._waiting[0].covered.done() or self._fits(self._waiting[0].usd)
+            self._waiting[0].covered.done() or self._fits_loan(self._waiting[0].usd)
         ):
             waiter = self._waiting.popleft()
             if not waiter.covered.done():  # else cancelled while it waited
-                self._begin(waiter.usd)
+                self._begin_call(waiter.usd)
                 waiter.covered.set_result(True)
 
 
 class Ledger(Protocol):
     """Where loans are written down: the journal."""
 
-    def lend(
+    def record_loan(
         self,
         more: Amount,
         done: Callable[[StorageError | None], None],
@@ -231,15 +231,15 @@ class Account:
     settled_usd: float = 0.0
 
     @property
-    def settled(self) -> Amount:
+    def settled_amount(self) -> Amount:
         return Amount(self.settled_calls, self.settled_usd)
 
     @property
-    def out(self) -> Amount:
-        return self.lent.minus(self.settled)
+    def outstanding_amount(self) -> Amount:
+        return self.lent.subtract_amount(self.settled_amount)
 
 
-class Lender:
+class LoanManager:
     """Lends to the processes that make calls for one journal. `budget` is the run's; `wait` as for
     a `Loan`."""
 
@@ -252,11 +252,11 @@ class Lender:
         self.loan = Loan(self._lend_to_own, wait=wait)
         self._ledger = ledger
         self._budget = budget
-        self._accounts: dict[int, Account] = {OWN: Account()}
+        self._accounts: dict[int, Account] = {PACKAGE_PREFIX: Account()}
         self._unwritten = NOTHING
         self.unpriced = False  # whether it lends at an unknown price
 
-    def settle(self, usd: float, borrower: int = OWN) -> None:
+    def record_settlement(self, usd: float, borrower: int = PACKAGE_PREFIX) -> None:
         """A call that was lent for is in the journal: so much of the loan is over."""
         account = self._accounts[borrower]
         account.settled_calls += 1
@@ -264,82 +264,88 @@ class Lender:
         self._budget.out_calls -= 1
         self._budget.out_usd -= usd
 
-    async def lend(self, borrower: int, wish: Wish) -> Amount:
+    async def lend_to_worker(self, borrower: int, wish: Wish) -> Amount:
         """What a worker has been lent by now, its wish included, once it is on the disk."""
         loop, written = asyncio.get_running_loop(), asyncio.Event()
         failed: list[StorageError | None] = []
 
-        def done(error: StorageError | None) -> None:
+        def signal_written(error: StorageError | None) -> None:
             failed.append(error)
             with suppress(RuntimeError):  # the loop is over
                 loop.call_soon_threadsafe(written.set)
 
-        lent = self._grant(borrower, wish)
-        self._write(done, at_once=True)
+        lent = self._grant_wish(borrower, wish)
+        self._write_loan(signal_written, at_once=True)
         await written.wait()
         if failed[0] is not None:
             raise failed[0]
         return lent
 
-    def lose(self, borrower: int) -> Amount:
+    def record_lost_worker(self, borrower: int) -> Amount:
         """A worker is gone: what it had out is possibly paid."""
         account = self._accounts.pop(borrower, Account())
-        out = Amount(max(0, account.out.calls), max(0.0, account.out.usd))
-        self._add_out(NOTHING.minus(account.out))
+        out = Amount(
+            max(0, account.outstanding_amount.calls), max(0.0, account.outstanding_amount.usd)
+        )
+        self._add_out(NOTHING.subtract_amount(account.outstanding_amount))
         self._budget.count_possible(out)
         if out.calls:
             self._ledger.note_lost(out)
         return out
 
-    def end(self) -> None:
+    def end_own_loan(self) -> None:
         """No call is in flight here: nothing is lent ahead any more."""
         loan = self.loan
-        self.take_back(OWN, Amount(loan.begun_calls, loan.begun_usd))
-        loan.take(self._accounts[OWN].lent)
+        self.take_back(PACKAGE_PREFIX, Amount(loan.begun_calls, loan.begun_usd))
+        loan.apply_loan(self._accounts[PACKAGE_PREFIX].lent)
 
     def take_back(self, borrower: int, begun: Amount) -> None:
         """A process begins no more calls than these."""
         account = self._accounts.get(borrower)
         if account is not None and account.lent != begun:
-            self._record(borrower, begun)
-            self._write(lambda error: None)
+            self._record_loan(borrower, begun)
+            self._write_loan(lambda error: None)
 
     def _lend_to_own(self) -> None:
-        wish = self.loan.wish()
-        lent, loop = self._grant(OWN, wish), asyncio.get_running_loop()
+        wish = self.loan.current_wish()
+        lent, loop = self._grant_wish(PACKAGE_PREFIX, wish), asyncio.get_running_loop()
         told = (lent, self.unpriced)
 
-        def done(error: StorageError | None) -> None:
-            if error is None and not self._accounts[OWN].lent.covers(lent):
+        def signal_own_loan(error: StorageError | None) -> None:
+            if error is None and not self._accounts[PACKAGE_PREFIX].lent.covers_amount(lent):
                 return  # it was given back meanwhile
-            if self.loan.arrive(told if error is None else error):
+            if self.loan.receive_loan(told if error is None else error):
                 with suppress(RuntimeError):  # the loop is over
-                    loop.call_soon_threadsafe(self.loan.wake)
+                    loop.call_soon_threadsafe(self.loan.process_arrivals)
 
-        self._write(done, at_once=wish.urgent)
+        self._write_loan(signal_own_loan, at_once=wish.urgent)
 
-    def _write(self, done: Callable[[StorageError | None], None], *, at_once: bool = False) -> None:
+    def _write_loan(
+        self, done: Callable[[StorageError | None], None], *, at_once: bool = False
+    ) -> None:
         more, self._unwritten = self._unwritten, NOTHING
-        self._ledger.lend(more, done, unpriced=self.unpriced, at_once=at_once)
+        self._ledger.record_loan(more, done, unpriced=self.unpriced, at_once=at_once)
 
-    def _grant(self, borrower: int, wish: Wish) -> Amount:
+    def _grant_wish(self, borrower: int, wish: Wish) -> Amount:
         """Lend what a process has begun, what waits there, and so much ahead as its rate needs and
         the budget bears."""
         account = self._accounts.setdefault(borrower, Account())
-        needed = wish.begun.plus(wish.waiting)
-        ahead = self._ahead_of(wish, needed.minus(account.settled), account.out)
+        needed = wish.begun.add_amount(wish.waiting)
+        ahead = self._ahead_of(
+            wish, needed.subtract_amount(account.settled_amount), account.outstanding_amount
+        )
         self.unpriced = self.unpriced or wish.unpriced
-        wanted = needed.plus(ahead)
+        wanted = needed.add_amount(ahead)
         # What is lent stays lent: the borrower may go on with it while the answer is on its way.
         lent = Amount(max(wanted.calls, account.lent.calls), max(wanted.usd, account.lent.usd))
-        self._record(borrower, lent)
+        self._record_loan(borrower, lent)
         return lent
 
-    def _record(self, borrower: int, lent: Amount) -> None:
+    def _record_loan(self, borrower: int, lent: Amount) -> None:
         account = self._accounts[borrower]
-        more = lent.minus(account.lent)
+        more = lent.subtract_amount(account.lent)
         account.lent = lent
-        self._unwritten = self._unwritten.plus(more)
+        self._unwritten = self._unwritten.add_amount(more)
         self._add_out(more)
 
     def _add_out(self, more: Amount) -> None:
@@ -348,7 +354,7 @@ class Lender:
 
     def _ahead_of(self, wish: Wish, needed: Amount, had: Amount) -> Amount:
         """What to lend ahead. Of this borrower `needed` is out or about to be; it `had` so much."""
-        others = Amount(self._budget.out_calls, self._budget.out_usd).minus(had)
+        others = Amount(self._budget.out_calls, self._budget.out_usd).subtract_amount(had)
         usd, calls = self._budget.left()
         most_calls, most_usd = wish.ahead, wish.ahead * wish.price
         if calls is not None:

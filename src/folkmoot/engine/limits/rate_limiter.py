@@ -21,51 +21,52 @@ from typing import NamedTuple
 from folkmoot.errors import FolkmootError
 
 WINDOW_SECONDS = 60.0  # what "per minute" means where a header gives no reset time
-ENDLESS = math.inf
+UNLIMITED = math.inf
 
 
 @dataclass(slots=True)
-class Bucket:
+class TokenBucket:
     """A token bucket whose size and refill rate (units per second) a provider told us."""
 
     capacity: float
-    level: float
+    available: float
     rate: float
-    at: float
+    updated_at: float
 
-    def wait(self, amount: float, now: float) -> float:
+    def seconds_until(self, amount: float, now: float) -> float:
         """Seconds until `amount` is there (never more than the capacity is asked for)."""
-        self.level = min(self.capacity, self.level + (now - self.at) * self.rate)
-        self.at = now
-        short = min(amount, self.capacity) - self.level
+        self.available = min(self.capacity, self.available + (now - self.updated_at) * self.rate)
+        self.updated_at = now
+        short = min(amount, self.capacity) - self.available
         if short <= 1e-9:
             return 0.0
-        return short / self.rate if self.rate else ENDLESS
+        return short / self.rate if self.rate else UNLIMITED
 
-    def take(self, amount: float) -> None:
-        self.level -= min(amount, self.capacity)
+    def take_tokens(self, amount: float) -> None:
+        self.available -= min(amount, self.capacity)
 
 
 @dataclass(slots=True)
-class Use:
+class ModelDemand:
     """What a worker reports of one model: what waits there, what it gives back, what it learned.
 
-    `first` are the tokens of the call that waits longest. `limited`: for each 429 how long ago its
-    call began (s), and the wait that it asked for. `held`: seconds that the model is on hold.
+    `first` are the tokens of the call that waits longest. `rate_limit_events`: for each 429 how
+    long ago its call began (s), and the wait that it asked for. `hold_seconds`: seconds that the
+    model is on hold.
     """
 
     in_flight: int = 0
     waiting: int = 0
-    tokens: float = 0.0
+    waiting_tokens: float = 0.0
     first: float = 0.0
     starts_left: float = 0.0
     tokens_left: float = 0.0
     successes: int = 0
-    hints: Mapping[str, float] | None = None
-    limited: list[tuple[float, float | None]] = field(default_factory=list)
-    held: float = 0.0
+    rate_hints: Mapping[str, float] | None = None
+    rate_limit_events: list[tuple[float, float | None]] = field(default_factory=list)
+    hold_seconds: float = 0.0
     retries: int = 0
-    lost: int = 0
+    lost_calls: int = 0
 
 
 @dataclass(slots=True)
@@ -73,28 +74,28 @@ class Grant:
     """What a worker may use of one model: places to add (or to give up, below zero), calls to start
     and tokens to start them with.
 
-    `most` is the largest amount of tokens that a call may have to wait for; `held` seconds in which
-    nothing starts; `sharing` the workers among whom a minimum spacing is divided; `answered`
-    whether the model ever answered.
+    `max_tokens_per_call` is the largest amount of tokens that a call may have to wait for;
+    `hold_seconds` seconds in which nothing starts; `worker_count` the workers among whom a minimum
+    spacing is divided; `answered` whether the model ever answered.
     """
 
-    places: int = 0
-    starts: float = 0.0
+    extra_slots: int = 0
+    call_starts: float = 0.0
     tokens: float = 0.0
-    most: float = ENDLESS
-    held: float = 0.0
-    sharing: int = 1
+    max_tokens_per_call: float = UNLIMITED
+    hold_seconds: float = 0.0
+    worker_count: int = 1
     answered: bool = False
 
 
-class Waiter(NamedTuple):
+class SlotWaiter(NamedTuple):
     """A call that waits for a place."""
 
     admitted: asyncio.Future[bool]
     tokens: float
 
 
-class Limiter:
+class RateLimiter:
     """Admission of calls to one model, first come, first served.
 
     `concurrency` is the most calls in flight, `spacing` the least time (s) between two starts. With
@@ -116,17 +117,17 @@ class Limiter:
         self._spacing = self._own_spacing = spacing
         self._clock = clock
         self._tell = tell
-        self._use = Use()
+        self._use = ModelDemand()
         self._not_before = 0.0
         self._last_cut = 0.0
-        self.requests: Bucket | None = None
-        self.tokens: Bucket | None = None
-        self._waiting: deque[Waiter] = deque()
+        self.requests: TokenBucket | None = None
+        self.tokens: TokenBucket | None = None
+        self._waiting: deque[SlotWaiter] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._stopped: FolkmootError | None = None
 
     @property
-    def held(self) -> float:
+    def hold_seconds(self) -> float:
         """Seconds for which no call starts."""
         return max(0.0, self._not_before - self._clock())
 
@@ -135,55 +136,55 @@ class Limiter:
         """Whether an estimate of a call's tokens is of any use yet."""
         return self.tokens is not None
 
-    def try_enter(self, tokens: float = 0.0) -> bool:
+    def try_acquire(self, tokens: float = 0.0) -> bool:
         """Take a place at once if nothing stands in the way."""
         if self._waiting or self._stopped is not None:
             return False
-        return self._admit(tokens, self._clock()) == 0.0
+        return self._try_to_admit(tokens, self._clock()) == 0.0
 
-    async def enter(self, tokens: float = 0.0) -> None:
-        """Wait for a place. Raises what `stop` was given."""
-        self._check()
-        if self.try_enter(tokens):
+    async def acquire(self, tokens: float = 0.0) -> None:
+        """Wait for a place. Raises what `stop_calls` was given."""
+        self._raise_if_stopped()
+        if self.try_acquire(tokens):
             return
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Waiter(future, tokens))
-        self._pump()
+        self._waiting.append(SlotWaiter(future, tokens))
+        self._admit_waiting_calls()
         try:
             admitted = await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.result():
-                self.leave()  # the place was given in the same turn of the loop
+                self.release()  # the place was given in the same turn of the loop
             raise
         if admitted and self._stopped is not None:
-            self.leave()
-        self._check()
+            self.release()
+        self._raise_if_stopped()
 
-    def leave(self, places: int = 1) -> None:
+    def release(self, places: int = 1) -> None:
         """Give the place back, whatever became of the call; or those of a worker of a cluster."""
         self.in_flight -= places
         if self._waiting:
-            self._pump()
+            self._admit_waiting_calls()
 
-    def succeeded(self, hints: Mapping[str, float] | None = None) -> None:
+    def record_success(self, hints: Mapping[str, float] | None = None) -> None:
         """A reply came: rise by one place per round of replies, and learn from headers."""
         self.successes += 1
         if self._tell is not None:
             self._use.successes += 1
             if hints:
-                if self._use.hints is None and self.tokens is None:
+                if self._use.rate_hints is None and self.tokens is None:
                     self._tell(True)
-                self._use.hints = hints
+                self._use.rate_hints = hints
             return
         if self.allowed < self.most:
             self.allowed = min(float(self.most), self.allowed + 1.0 / int(self.allowed))
         if hints:
-            self.learn(hints)
+            self.update_from_headers(hints)
 
-    def rate_limited(self, entered_at: float, retry_after: float | None) -> None:
+    def record_rate_limit(self, entered_at: float, retry_after: float | None) -> None:
         """A 429 came: halve, once for all calls sent together, and hold the model if told to."""
         if self._tell is not None:
-            self._use.limited.append((self._clock() - entered_at, retry_after))
+            self._use.rate_limit_events.append((self._clock() - entered_at, retry_after))
             self._tell(True)
         elif entered_at >= self._last_cut:
             self.allowed = max(1.0, min(self.allowed, float(self.in_flight)) / 2)
@@ -191,7 +192,7 @@ class Limiter:
         if retry_after:
             self.learn_hold(retry_after)
 
-    def hold(self, seconds: float) -> None:
+    def hold_calls(self, seconds: float) -> None:
         """Start no call for so many seconds, on no worker either."""
         self.learn_hold(seconds)
         if self._tell is not None:
@@ -206,28 +207,30 @@ class Limiter:
         """Whether it goes by grants."""
         return self._tell is not None
 
-    def take(self, grant: Grant) -> None:
+    def apply_grant(self, grant: Grant) -> None:
         """Go on with a grant. It was made out before calls ended that left their places here."""
-        self.allowed += grant.places
-        self.requests = _filled(grant.starts, ENDLESS)
-        self.tokens = _filled(grant.tokens, grant.most)
-        self._spacing = self._own_spacing * grant.sharing
-        if grant.held:
-            self.learn_hold(grant.held)
-        self._pump()
+        self.allowed += grant.extra_slots
+        self.requests = _filled_bucket(grant.call_starts, UNLIMITED)
+        self.tokens = _filled_bucket(grant.tokens, grant.max_tokens_per_call)
+        self._spacing = self._own_spacing * grant.worker_count
+        if grant.hold_seconds:
+            self.learn_hold(grant.hold_seconds)
+        self._admit_waiting_calls()
 
-    def report(self) -> Use:
+    def take_report(self) -> ModelDemand:
         """What happened since the last report; gives back what is free."""
-        use, self._use = self._use, Use()
-        waiting = [w.tokens for w in self._waiting if not w.admitted.done()]
-        use.in_flight, use.held = self.in_flight, self.held
-        use.waiting, use.tokens = len(waiting), sum(waiting)
+        use, self._use = self._use, ModelDemand()
+        waiting = [
+            slot_waiter.tokens for slot_waiter in self._waiting if not slot_waiter.admitted.done()
+        ]
+        use.in_flight, use.hold_seconds = self.in_flight, self.hold_seconds
+        use.waiting, use.waiting_tokens = len(waiting), sum(waiting)
         use.first = waiting[0] if waiting else 0.0
-        use.starts_left, use.tokens_left = _emptied(self.requests), _emptied(self.tokens)
+        use.starts_left, use.tokens_left = _empty_bucket(self.requests), _empty_bucket(self.tokens)
         self.allowed = float(self.in_flight)
         return use
 
-    def stop(self, error: FolkmootError) -> None:
+    def stop_calls(self, error: FolkmootError) -> None:
         """Admit nobody else; those who wait get the error."""
         self._stopped = error
         if self._timer is not None:
@@ -238,81 +241,83 @@ class Limiter:
             if not each.admitted.done():
                 each.admitted.set_result(False)
 
-    def now(self) -> float:
-        """The limiter's clock, to be handed back to `rate_limited`."""
+    def current_time(self) -> float:
+        """The limiter's clock, to be handed back to `record_rate_limit`."""
         return self._clock()
 
-    def _check(self) -> None:
+    def _raise_if_stopped(self) -> None:
         if self._stopped is not None:
             # One error for thousands of waiters: its traceback must not grow with each of them.
             raise self._stopped.with_traceback(None)
 
-    def _admit(self, tokens: float, now: float) -> float:
+    def _try_to_admit(self, tokens: float, now: float) -> float:
         """0 and the place is taken; else the seconds to wait (infinite: until somebody leaves)."""
         is_full = self.in_flight >= int(self.allowed + 1e-9)  # a sum of fractions may fall short
-        wait = ENDLESS if is_full else self._not_before - now
+        wait = UNLIMITED if is_full else self._not_before - now
         if self.requests is not None:
-            wait = max(wait, self.requests.wait(1.0, now))
+            wait = max(wait, self.requests.seconds_until(1.0, now))
         if self.tokens is not None:
-            wait = max(wait, self.tokens.wait(tokens, now))
+            wait = max(wait, self.tokens.seconds_until(tokens, now))
         if wait > 0.0:
-            if self._tell is not None and wait == ENDLESS and not (is_full and self.in_flight):
+            if self._tell is not None and wait == UNLIMITED and not (is_full and self.in_flight):
                 self._tell(False)
             return wait
         if self.requests is not None:
-            self.requests.take(1.0)
+            self.requests.take_tokens(1.0)
         if self.tokens is not None:
-            self.tokens.take(tokens)
+            self.tokens.take_tokens(tokens)
         if self._spacing:
             self._not_before = now + self._spacing
         self.in_flight += 1
         return 0.0
 
-    def _pump(self) -> None:
+    def _admit_waiting_calls(self) -> None:
         """Let in those who wait, in order; set an alarm if only time stands in the way."""
         while self._waiting:
             first = self._waiting[0]
             if first.admitted.done():  # cancelled while waiting
                 self._waiting.popleft()
                 continue
-            wait = self._admit(first.tokens, self._clock())
+            wait = self._try_to_admit(first.tokens, self._clock())
             if wait:
-                if wait != ENDLESS:
-                    self._alarm(wait)
+                if wait != UNLIMITED:
+                    self._set_alarm(wait)
                 return
             self._waiting.popleft()
             first.admitted.set_result(True)
 
-    def _alarm(self, seconds: float) -> None:
+    def _set_alarm(self, seconds: float) -> None:
         if self._timer is None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(seconds, 0.0005), self._ring)
+            self._timer = loop.call_later(max(seconds, 0.0005), self._on_alarm)
 
-    def _ring(self) -> None:
+    def _on_alarm(self) -> None:
         self._timer = None
-        self._pump()
+        self._admit_waiting_calls()
 
-    def learn(self, hints: Mapping[str, float]) -> None:
+    def update_from_headers(self, hints: Mapping[str, float]) -> None:
         """Take limits, what is left and the time to full (s) over from a provider's headers."""
         now = self._clock()
-        self.requests = _bucket(self.requests, hints, "requests", now)
-        self.tokens = _bucket(self.tokens, hints, "tokens", now)
+        self.requests = _update_bucket(self.requests, hints, "requests", now)
+        self.tokens = _update_bucket(self.tokens, hints, "tokens", now)
 
 
-def _filled(amount: float, capacity: float) -> Bucket | None:
+def _filled_bucket(amount: float, capacity: float) -> TokenBucket | None:
     """A bucket that only a grant fills."""
-    return None if amount == ENDLESS else Bucket(capacity, amount, 0.0, 0.0)
+    return None if amount == UNLIMITED else TokenBucket(capacity, amount, 0.0, 0.0)
 
 
-def _emptied(bucket: Bucket | None) -> float:
+def _empty_bucket(bucket: TokenBucket | None) -> float:
     """What was in a bucket, and is no more."""
     if bucket is None:
-        return ENDLESS
-    left, bucket.level = bucket.level, 0.0
+        return UNLIMITED
+    left, bucket.available = bucket.available, 0.0
     return left
 
 
-def _bucket(old: Bucket | None, hints: Mapping[str, float], what: str, now: float) -> Bucket | None:
+def _update_bucket(
+    old: TokenBucket | None, hints: Mapping[str, float], what: str, now: float
+) -> TokenBucket | None:
     capacity = hints.get(f"{what}_limit")
     left = hints.get(f"{what}_remaining")
     if capacity is None or left is None or capacity < 1:
@@ -322,6 +327,6 @@ def _bucket(old: Bucket | None, hints: Mapping[str, float], what: str, now: floa
     rate = used / reset if reset > 0 and used > 0 else capacity / WINDOW_SECONDS
     if old is not None:
         # Replies arrive out of order: believe the lower of what we counted and what we are told.
-        old.wait(0.0, now)
-        left = min(left, max(old.level, 0.0)) if old.capacity == capacity else left
-    return Bucket(capacity, left, rate, now)
+        old.seconds_until(0.0, now)
+        left = min(left, max(old.available, 0.0)) if old.capacity == capacity else left
+    return TokenBucket(capacity, left, rate, now)

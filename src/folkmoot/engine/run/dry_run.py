@@ -2,9 +2,10 @@
 the embedded respondent, and every prompt that it would send is counted.
 
 So prompts are counted as they are rendered, each for the model that is dealt to its seat, whatever
-the study type. A large study is rehearsed in part (`Study.limit`) and scaled up. The work of a dry
-run is bounded: what is too large for that is estimated from a sample of the items of its outermost
-forks, and the estimate says so, with its range. Used by `folkmoot check` and before a paid run.
+the study type. A large study is rehearsed in part (`Study.with_limit`) and scaled up. The work of a
+dry run is bounded: what is too large for that is estimated from a sample of the items of its
+outermost forks, and the estimate says so, with its range. Used by `folkmoot check` and before a
+paid run.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from folkmoot.conversation.transcript import Utterance
-from folkmoot.engine.calls.batch_queue import WAVE
+from folkmoot.engine.calls.batch_queue import MAX_WAVE_CALLS
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.runner import limited, run_study
-from folkmoot.engine.session.run_context import Begins, Part, RunContext
-from folkmoot.engine.session.session import here
+from folkmoot.engine.run.runner import apply_limit, run_study
+from folkmoot.engine.session.run_context import ForkItem, ForkLike, RunContext
+from folkmoot.engine.session.session import run_locally
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import FolkmootError
-from folkmoot.models.catalog import HUMAN, LOCAL, open_provider, resolve
+from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL, open_provider, resolve_model
 from folkmoot.models.request import (
-    NOTHING,
+    NO_USAGE,
+    Completion,
     FloatArray,
+    ModelRequest,
     Provider,
     ProviderSettings,
-    Reply,
-    Request,
     StudyPart,
     Usage,
     byte_count,
-    estimated_tokens,
+    estimate_tokens,
 )
 from folkmoot.provenance import Source
 from folkmoot.randomness import digest, generator
@@ -70,28 +71,28 @@ class TokenRange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class RunEstimate:
     """Totals of a run. A total with a low and a high bound is given at their middle.
 
     The length of a model's replies is unknown. The low bound takes them to be as short as those
-    of the embedded respondent, the high bound to have `SAID_WORDS` words. `input_range` and
-    `output_range` are of all tokens. `sampled`: of how many items of the outermost forks the calls
-    were counted, and of how many there are, where not of all; then `calls_range` is wide.
-    `incomplete`: the dry run was too large even for that, so that there will be more calls.
-    `chain`: the longest chain of calls that wait for each other. `waves`: how
-    many calls wait together each time that nobody can go on without an answer, which is when they
-    are handed in by batches. `samples`: the first request of each model, role and kind of answer.
-    `models`: input and output tokens by model, where it is known which model answers what;
-    `model_calls`: the calls.
-    `repeated`: input tokens that repeat the beginning of an earlier request, which a vendor's cache
-    may hold."""
+    of the embedded respondent, the high bound to have `ASSUMED_UTTERANCE_WORDS` words.
+    `input_range` and `output_range` are of all tokens. `sampled`: of how many items of the
+    outermost forks the calls were counted, and of how many there are, where not of all; then
+    `calls_range` is wide. `incomplete`: the dry run was too large even for that, so that there will
+    be more calls. `longest_chain`: the longest chain of calls that wait for each other.
+    `batch_wave_sizes`: how many calls wait together each time that nobody can go on without an
+    answer, which is when they are handed in by batches. `sample_requests`: the first request of
+    each model, role and kind of answer. `models`: input and output tokens by model, where it is
+    known which model answers what; `model_calls`: the calls.
+    `cacheable_tokens_by_model`: input tokens that repeat the beginning of an earlier request, which
+    a vendor's cache may hold."""
 
     stages: tuple[StageEstimate, ...]
-    chain: int = 1
-    waves: tuple[int, ...] = ()
-    samples: tuple[Request, ...] = ()
+    longest_chain: int = 1
+    batch_wave_sizes: tuple[int, ...] = ()
+    sample_requests: tuple[ModelRequest, ...] = ()
     models: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    repeated: Mapping[str, int] = field(default_factory=dict)
+    cacheable_tokens_by_model: Mapping[str, int] = field(default_factory=dict)
     model_calls: Mapping[str, int] = field(default_factory=dict)
     calls_range: tuple[int, int] | None = None
     input_range: TokenRange | None = None
@@ -101,15 +102,15 @@ class Estimate:
 
     @property
     def calls(self) -> int:
-        return sum(s.calls for s in self.stages)
+        return sum(stage_estimate.calls for stage_estimate in self.stages)
 
     @property
     def input_tokens(self) -> int:
-        return sum(s.input_tokens for s in self.stages)
+        return sum(stage_estimate.input_tokens for stage_estimate in self.stages)
 
     @property
     def output_tokens(self) -> int:
-        return sum(s.output_tokens for s in self.stages)
+        return sum(stage_estimate.output_tokens for stage_estimate in self.stages)
 
     def cost_range(self, middle: float) -> tuple[float, float]:
         """Between what a run costs that costs `middle` (USD) by the middle of all ranges. Input and
@@ -127,7 +128,7 @@ class Estimate:
 
     def plus(
         self, stages: Sequence[StageEstimate], models: Mapping[str, StageEstimate]
-    ) -> Estimate:
+    ) -> RunEstimate:
         """The estimate with further stages, each of calls that wait for none of each other.
 
         `models`: their calls and tokens by model.
@@ -150,8 +151,8 @@ class Estimate:
         return replace(
             self,
             stages=(*self.stages, *stages),
-            chain=self.chain + bool(stages),
-            waves=(*self.waves, *_waves(calls)),
+            longest_chain=self.longest_chain + bool(stages),
+            batch_wave_sizes=(*self.batch_wave_sizes, *_wave_sizes(calls)),
             models=both,
             model_calls=asked,
             calls_range=(low + calls, high + calls),
@@ -159,18 +160,18 @@ class Estimate:
             output_range=ranges[1],
         )
 
-    def seconds(
+    def duration_seconds(
         self, *, concurrency: int, spacing: float = 0.0, latency: float = ASSUMED_LATENCY
     ) -> float:
         """How long it takes (s): its calls at full concurrency, its longest chain, or its calls at
         the minimum spacing, whichever is longest. `latency` and `spacing` are seconds per call."""
         calls = self.calls
-        return max(calls / concurrency * latency, self.chain * latency, calls * spacing)
+        return max(calls / concurrency * latency, self.longest_chain * latency, calls * spacing)
 
 
 # What people say freely may be so long, in words: replies of hosted models to prompts like the
 # shipped ones are between the length of the embedded respondent's and this.
-SAID_WORDS = 80
+ASSUMED_UTTERANCE_WORDS = 80
 # What a free reply is lengthened by. It is found again in later prompts, so that one dry run counts
 # their tokens with and without it. With its space it is eight bytes: two tokens.
 FILLER = "andsoon"
@@ -188,28 +189,32 @@ MAX_REHEARSED_BYTES = 12_000_000
 SAMPLE = 5
 FEWEST_TO_SAMPLE = 2 * SAMPLE
 NOT_SAMPLED = " (not run)"  # behind the name of a stage in the table
-FREE_WORDS = 6  # a reply of fewer words is a vote, a number or a signal, and stays as it is
-ENOUGH_CALLS = 1_000  # a rehearsal of so many scales up well
-SHORTEST_CACHED = 1024  # tokens of a beginning; OpenAI's and Anthropic's caches hold no shorter one
-QUIET_TURNS = 30  # of the loop without a new call: then all wait that can
-MOST_STAGES = 8  # lines of a table; stages beyond it that differ in a number are one
+MIN_FREE_TEXT_WORDS = (
+    6  # a reply of fewer words is a vote, a number or a signal, and stays as it is
+)
+SUFFICIENT_SAMPLE_CALLS = 1_000  # a rehearsal of so many scales up well
+MIN_CACHED_PREFIX_TOKENS = (
+    1024  # tokens of a beginning; OpenAI's and Anthropic's caches hold no shorter one
+)
+IDLE_LOOP_ITERATIONS = 30  # of the loop without a new call: then all wait that can
+MAX_STAGE_ROWS = 8  # lines of a table; stages beyond it that differ in a number are one
 
 
 @dataclass(slots=True)
-class Use:
+class TokenUse:
     """Calls and tokens; of a sample they are no whole numbers."""
 
     calls: float = 0.0
     input_tokens: float = 0.0
     output_tokens: float = 0.0
 
-    def add(self, calls: float, sent: float, said: float, weight: float = 1.0) -> None:
+    def add_call(self, calls: float, sent: float, said: float, weight: float = 1.0) -> None:
         self.calls += calls * weight
         self.input_tokens += sent * weight
         self.output_tokens += said * weight
 
 
-class Counting:
+class CountingProvider:
     """The embedded respondent as a provider that counts what every model would have been sent.
 
     Calls are answered in volleys, each when nobody is left who could still ask: their number is the
@@ -218,8 +223,8 @@ class Counting:
     """
 
     def __init__(self, settings: ProviderSettings, embedding: str, max_bytes: int) -> None:
-        self.stages: dict[str, Use] = {}
-        self.models: dict[str, Use] = {}
+        self.stages: dict[str, TokenUse] = {}
+        self.models: dict[str, TokenUse] = {}
         # How many calls of the study a call stands for, where a fork was sampled.
         self.weight: ContextVar[float] = ContextVar("weight", default=1.0)
         # Tokens of the filler in all that was sent and in all replies; the sums hold half of them.
@@ -227,40 +232,42 @@ class Counting:
         self.bytes = 0
         self.max_bytes = max_bytes
         self.repeats_replies = False
-        self.replies: dict[tuple[object, ...], list[Reply]] = {}  # by kind of request
+        self.replies: dict[tuple[object, ...], list[Completion]] = {}  # by kind of request
         self._met: Counter[tuple[object, ...]] = Counter()
         self.volleys: list[int] = []
         self.repeated: Counter[str] = Counter()
         self._begun: set[bytes] = set()  # beginnings of requests so far, message by message
-        self.samples: dict[tuple[str, str, str], Request] = {}
+        self.samples: dict[tuple[str, str, str], ModelRequest] = {}
         self._asks = 0.0
         self._embedding = embedding
-        self._inner: Provider = open_provider(resolve(LOCAL), settings)
+        self._inner: Provider = open_provider(resolve_model(SYNTHETIC_MODEL), settings)
         self._waiting: list[asyncio.Future[None]] = []
         self._driver: asyncio.Task[None] | None = None
 
-    async def complete(self, request: Request, *, address: str) -> Reply:
+    async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
         self._asks += self.weight.get()
         kind = (request.model, request.asked.role, request.asked.kind)
         self.samples.setdefault(kind, request)
-        await self._turn()
-        asked = [m.content for m in request.messages]
+        await self._wait_for_volley()
+        asked = [message.content for message in request.messages]
         self.bytes += byte_count(*asked)
         if self.bytes > self.max_bytes:
             raise EnoughRehearsed
-        reply = await self._reply(request, address, asked)
+        reply = await self._sampled_reply(request, address, asked)
         schema = [json.dumps(request.schema)] if request.schema is not None else []
         texts = (asked, [reply.text])
         filler = [FILLER_TOKENS * sum(text.count(FILLER) for text in of) for of in texts]
-        sent = estimated_tokens(*asked, *schema) - filler[0] / 2
-        self._count(address, request.model, sent, estimated_tokens(reply.text) - filler[1] / 2)
-        if request.model != HUMAN:
+        sent = estimate_tokens(*asked, *schema) - filler[0] / 2
+        self._add_usage(address, request.model, sent, estimate_tokens(reply.text) - filler[1] / 2)
+        if request.model != HUMAN_MODEL:
             weight = self.weight.get()
             self.filler = [a + b * weight for a, b in zip(self.filler, filler, strict=True)]
-            self.repeated[request.model] += round(self._again(request) * weight)
+            self.repeated[request.model] += round(self._cached_prefix_tokens(request) * weight)
         return reply
 
-    async def _reply(self, request: Request, address: str, asked: Sequence[str]) -> Reply:
+    async def _sampled_reply(
+        self, request: ModelRequest, address: str, asked: Sequence[str]
+    ) -> Completion:
         """A reply of the embedded respondent, or one that it gave to a request of the same kind."""
         kind = _kind_of(request, address)
         made = self.replies.setdefault(kind, [])
@@ -268,18 +275,18 @@ class Counting:
         long = len(made) > 1 and sum(len(reply.text) for reply in made) > LONG_REPLIES
         if self.repeats_replies and (len(made) >= REPLIES_OF_A_KIND or long):
             return made[self._met[kind] % len(made)]
-        reply = await self._inner.complete(request, address=address)
-        text = _at_length(reply.text, "\n".join(asked), request)
+        reply = await self._inner.complete_request(request, address=address)
+        text = _extend_reply(reply.text, "\n".join(asked), request)
         self.bytes += REPLY_WORK * byte_count(reply.text)
-        made.append(reply._replace(text=text, usage=NOTHING))
+        made.append(reply._replace(text=text, usage=NO_USAGE))
         return made[-1]
 
-    async def embed(
+    async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
-        await self._turn()
-        self._count(address, self._embedding, estimated_tokens(*texts), 0.0)
-        return (await self._inner.embed(LOCAL, texts, address=address))[0], NOTHING
+        await self._wait_for_volley()
+        self._add_usage(address, self._embedding, estimate_tokens(*texts), 0.0)
+        return (await self._inner.embed_texts(SYNTHETIC_MODEL, texts, address=address))[0], NO_USAGE
 
     async def close(self) -> None:
         await self._inner.close()
@@ -298,22 +305,22 @@ class Counting:
         if not ran or not left:
             return
         share = left / ran
-        unsampled = self.stages.setdefault(f"{stage}{NOT_SAMPLED}", Use())
+        unsampled = self.stages.setdefault(f"{stage}{NOT_SAMPLED}", TokenUse())
         for name, use in self.models.items():
-            was = before.models.get(name, Use())
+            was = before.models.get(name, TokenUse())
             more = (
                 use.calls - was.calls,
                 use.input_tokens - was.input_tokens,
                 use.output_tokens - was.output_tokens,
             )
-            unsampled.add(*more, share)
-            use.add(*more, share)
+            unsampled.add_call(*more, share)
+            use.add_call(*more, share)
             repeated = self.repeated[name] - before.repeated.get(name, 0)
             self.repeated[name] += round(repeated * share)
         both = zip(self.filler, before.filler, strict=True)
         self.filler = [was + (now - was) * (1 + share) for now, was in both]
 
-    def _again(self, request: Request) -> float:
+    def _cached_prefix_tokens(self, request: ModelRequest) -> float:
         """Tokens of the longest beginning that an earlier request had; 0 where it is too short for
         any vendor's cache."""
         begun, tokens, again = b"", 0.0, 0.0
@@ -321,30 +328,30 @@ class Counting:
             begun = digest(begun, request.model, *message)
             # As for all that is sent: the estimate holds half of the filler.
             filler = FILLER_TOKENS * message.content.count(FILLER)
-            tokens += estimated_tokens(message.content) - filler / 2
+            tokens += estimate_tokens(message.content) - filler / 2
             if begun in self._begun:
                 again = tokens
             self._begun.add(begun)
-        return again if again >= SHORTEST_CACHED else 0.0
+        return again if again >= MIN_CACHED_PREFIX_TOKENS else 0.0
 
-    def _count(self, address: str, model: str, sent: float, said: float) -> None:
-        if model == HUMAN:  # people cost nothing
+    def _add_usage(self, address: str, model: str, sent: float, said: float) -> None:
+        if model == HUMAN_MODEL:  # people cost nothing
             return
         stage = address.partition("/")[0] if "/" in address else "run"
         for counts, key in ((self.stages, stage), (self.models, model)):
-            counts.setdefault(key, Use()).add(1.0, sent, said, self.weight.get())
+            counts.setdefault(key, TokenUse()).add_call(1.0, sent, said, self.weight.get())
 
-    async def _turn(self) -> None:
+    async def _wait_for_volley(self) -> None:
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         if self._driver is None or self._driver.done():
-            self._driver = asyncio.ensure_future(self._drive())
+            self._driver = asyncio.ensure_future(self._answer_volleys())
         await waiting
 
-    async def _drive(self) -> None:
+    async def _answer_volleys(self) -> None:
         while self._waiting:
             seen, quiet = 0, 0
-            while quiet < QUIET_TURNS:
+            while quiet < IDLE_LOOP_ITERATIONS:
                 quiet = quiet + 1 if len(self._waiting) == seen else 0
                 seen = len(self._waiting)
                 await asyncio.sleep(0)
@@ -363,7 +370,7 @@ class EnoughRehearsed(FolkmootError):
 class Counted(NamedTuple):
     """What a dry run had counted at one moment."""
 
-    models: Mapping[str, Use]
+    models: Mapping[str, TokenUse]
     filler: tuple[float, ...]
     volleys: int
     repeated: Mapping[str, int]
@@ -382,7 +389,7 @@ class Sampler:
     those of outermost forks that were run, and all.
     """
 
-    def __init__(self, counting: Counting, *, within: bool) -> None:
+    def __init__(self, counting: CountingProvider, *, within: bool) -> None:
         self.items = [0, 0]
         self.copied = False
         self.calls_range = [0.0, 0.0]  # of the items that were not run
@@ -393,32 +400,32 @@ class Sampler:
     async def __call__(
         self,
         run: RunContext,
-        fork: Begins[I, R],
-        parts: Sequence[Part[I]],
+        fork: ForkLike[I, R],
+        parts: Sequence[ForkItem[I]],
         results: dict[int, R],
         stage: str,
     ) -> dict[int, BaseException]:
         order = generator(0, (*fork.path, "dry run")).permutation(len(parts))
-        drawn = [parts[int(i)] for i in order]
+        drawn = [parts[int(item_id)] for item_id in order]
         if not self._within.get():
             return await self._one_by_one(run, fork, drawn, results, stage)
         if not self._samples_within or len(parts) < FEWEST_TO_SAMPLE:
-            return await here(run, fork, parts, results, stage)
+            return await run_locally(run, fork, parts, results, stage)
         weight = self._counting.weight
         token = weight.set(weight.get() * len(drawn) / SAMPLE)
         try:
-            failures = await here(run, fork, drawn[:SAMPLE], results, stage)
+            failures = await run_locally(run, fork, drawn[:SAMPLE], results, stage)
         finally:
             weight.reset(token)
         if not failures:
-            self._copy(run, fork, drawn, SAMPLE, results, stage)
+            self._copy_results(run, fork, drawn, SAMPLE, results, stage)
         return failures
 
     async def _one_by_one(
         self,
         run: RunContext,
-        fork: Begins[I, R],
-        drawn: Sequence[Part[I]],
+        fork: ForkLike[I, R],
+        drawn: Sequence[ForkItem[I]],
         results: dict[int, R],
         stage: str,
     ) -> dict[int, BaseException]:
@@ -432,7 +439,7 @@ class Sampler:
                 if took and counting.bytes - began + most_bytes > enough:
                     break
                 at, bytes_before = counting.state(), counting.bytes
-                if failures := await here(run, fork, [part], results, stage):
+                if failures := await run_locally(run, fork, [part], results, stage):
                     return failures
                 took.append(counting.state().calls() - at.calls())
                 most_bytes = max(most_bytes, counting.bytes - bytes_before)
@@ -446,14 +453,14 @@ class Sampler:
         self.items = [self.items[0] + len(took), self.items[1] + len(drawn)]
         for which, calls in enumerate(_bounds_of(took)):
             self.calls_range[which] += left * calls
-        self._copy(run, fork, drawn, len(took), results, stage)
+        self._copy_results(run, fork, drawn, len(took), results, stage)
         return {}
 
-    def _copy(
+    def _copy_results(
         self,
         run: RunContext,
-        fork: Begins[I, R],
-        drawn: Sequence[Part[I]],
+        fork: ForkLike[I, R],
+        drawn: Sequence[ForkItem[I]],
         ran: int,
         results: dict[int, R],
         stage: str,
@@ -462,7 +469,7 @@ class Sampler:
             original = drawn[number % ran]
             result = results[original.number]
             results[part.number] = _with_own_sources(result, fork.path, original.key, part.key)
-            run.item_done(stage)
+            run.report_item_done(stage)
             self.copied = True
 
 
@@ -494,10 +501,12 @@ class _Renaming(pickle.Pickler):
         self.changed = True
         id = self._new + value.id.removeprefix(self._old)
         if isinstance(value, Source):
-            return Source, value._replace(id=id, speaker=self._rename(value.speaker))[:]
-        return Utterance, value._replace(id=id, speaker_id=self._rename(value.speaker_id))[:]
+            return Source, value._replace(id=id, speaker=self._rename_speaker(value.speaker))[:]
+        return Utterance, value._replace(id=id, speaker_id=self._rename_speaker(value.speaker_id))[
+            :
+        ]
 
-    def _rename(self, speaker: str) -> str:
+    def _rename_speaker(self, speaker: str) -> str:
         return self._speakers.get(speaker, speaker)
 
 
@@ -510,7 +519,7 @@ def _bounds_of(took: Sequence[float]) -> tuple[float, float]:
     return min(took) / wider, max(took) * wider
 
 
-def _kind_of(request: Request, address: str) -> tuple[object, ...]:
+def _kind_of(request: ModelRequest, address: str) -> tuple[object, ...]:
     """Return a key of requests with replies of similar form and length: the same place of the
     protocol, numbers aside, the same form of answer, the same options."""
     asked = request.asked
@@ -522,44 +531,48 @@ def _kind_of(request: Request, address: str) -> tuple[object, ...]:
 
 
 # A rehearsal spends nothing and waits for nobody.
-DIRECT: Mapping[str, object] = {"budget_usd": None, "budget_calls": None, "batch": False}
+DRY_RUN_OVERRIDES: Mapping[str, object] = {"budget_usd": None, "budget_calls": None, "batch": False}
 
 
-def rehearsed(found: StudyFile, model: str | None, embedding: str = LOCAL) -> Estimate:
+def estimate_run(
+    study_file: StudyFile, model: str | None, embedding_model: str = SYNTHETIC_MODEL
+) -> RunEstimate:
     """Calls, tokens and the longest chain of a run of this study, `model` in every seat if given;
-    `embedding` is the model of its embeddings.
+    `embedding_model` is the model of its embeddings.
 
     Raises what the protocol raises.
     """
-    config = found.config.model_copy(update=DIRECT)
-    whole = replace(found, config=config)
-    size = _size(whole)
+    config = study_file.config.model_copy(update=DRY_RUN_OVERRIDES)
+    whole = replace(study_file, config=config)
+    size = _limit_size(whole)
     part, share = whole, 1.0
     played = None
     if size > 2:
-        part, least = limited(whole, 2), _least(whole, size)
-        taken = max(least, _size(part))
-        played = _play(part, model, embedding)
+        part, least = apply_limit(whole, 2), _smallest_limit(whole, size)
+        taken = max(least, _limit_size(part))
+        played = _dry_run(part, model, embedding_model)
         calls = round(sum(use.calls for use in played.counting.stages.values()))
-        most = max(taken, ENOUGH_CALLS * taken // max(1, calls))
+        most = max(taken, SUFFICIENT_SAMPLE_CALLS * taken // max(1, calls))
         if played.cut or most == taken:
             share = size / taken
         else:
-            part = limited(whole, most) if most < size else whole
-            share = size / max(least, _size(part)) if most < size else 1.0
+            part = apply_limit(whole, most) if most < size else whole
+            share = size / max(least, _limit_size(part)) if most < size else 1.0
             played = None
-    played = played or _play(part, model, embedding)
+    played = played or _dry_run(part, model, embedding_model)
     if played.cut:
-        played = _play(part, model, embedding, sample=True, within=True)
-        if played.cut and not played.forks:  # it may not bear copies of results within its items
-            played = _play(part, model, embedding, sample=True)
+        played = _dry_run(part, model, embedding_model, sample=True, within=True)
+        if (
+            played.cut and not played.outermost_fork_sizes
+        ):  # it may not bear copies of results within its items
+            played = _dry_run(part, model, embedding_model, sample=True)
     return _estimate_of(played, share)
 
 
-def _estimate_of(played: Played, share: float) -> Estimate:
+def _estimate_of(played: Played, share: float) -> RunEstimate:
     """The estimate of a study of which `1 / share` was rehearsed."""
     counted, sampler = played.counting, played.sampler
-    stages = tuple(_stages(counted, share))
+    stages = tuple(_summarise_stages(counted, share))
     calls = sum(stage.calls for stage in stages)
     below, above = sampler.calls_range if sampler is not None else (0, 0)
     estimated = sum(use.calls for name, use in counted.stages.items() if name.endswith(NOT_SAMPLED))
@@ -579,18 +592,20 @@ def _estimate_of(played: Played, share: float) -> Estimate:
             (sum(stage.output_tokens for stage in stages), counted.filler[1]),
         )
     ]
-    return Estimate(
+    return RunEstimate(
         stages,
-        chain=len(counted.volleys),
+        longest_chain=len(counted.volleys),
         model_calls={name: round(use.calls * share) for name, use in counted.models.items()},
         calls_range=calls_range,
         input_range=tokens[0],
         output_range=tokens[1],
         sampled=(sampler.items[0], sampler.items[1]) if sampler is not None else None,
         incomplete=played.cut,
-        repeated={name: round(n * share) for name, n in counted.repeated.items()},
-        samples=tuple(counted.samples.values()),
-        waves=tuple(wave for asks in counted.volleys for wave in _waves(round(asks * share))),
+        cacheable_tokens_by_model={name: round(n * share) for name, n in counted.repeated.items()},
+        sample_requests=tuple(counted.samples.values()),
+        batch_wave_sizes=tuple(
+            wave for asks in counted.volleys for wave in _wave_sizes(round(asks * share))
+        ),
         models={
             name: (round(use.input_tokens * share), round(use.output_tokens * share))
             for name, use in counted.models.items()
@@ -598,26 +613,26 @@ def _estimate_of(played: Played, share: float) -> Estimate:
     )
 
 
-def _waves(calls: int) -> Iterator[int]:
-    for begun in range(0, calls, WAVE):
-        yield min(WAVE, calls - begun)
+def _wave_sizes(calls: int) -> Iterator[int]:
+    for begun in range(0, calls, MAX_WAVE_CALLS):
+        yield min(MAX_WAVE_CALLS, calls - begun)
 
 
 class Played(NamedTuple):
     """A dry run. `cut`: it ended before the study did, because it had done as much as it may."""
 
-    counting: Counting
+    counting: CountingProvider
     sampler: Sampler | None = None
     cut: bool = False
 
     @property
-    def forks(self) -> int:
+    def outermost_fork_sizes(self) -> int:
         """Whether an outermost fork came to its end: of how many items."""
         return self.sampler.items[1] if self.sampler is not None else 0
 
 
-def _play(
-    found: StudyFile,
+def _dry_run(
+    study_file: StudyFile,
     model: str | None,
     embedding: str,
     *,
@@ -625,23 +640,25 @@ def _play(
     within: bool = False,
 ) -> Played:
     """Rehearse a study, with all its items or with a `sample` of them."""
-    config = found.config
-    part = found.study.respondent
+    config = study_file.config
+    part = study_file.study.respondent_part
     settings = ProviderSettings(
         seed=config.random_seed,
         options=config.respondent,
         study=StudyPart(part, config) if part else None,
     )
-    counting = Counting(settings, embedding, (1 + 2 * sample) * MAX_REHEARSED_BYTES)
+    counting = CountingProvider(settings, embedding, (1 + 2 * sample) * MAX_REHEARSED_BYTES)
     counting.repeats_replies = sample
     sampler = Sampler(counting, within=within) if sample else None
     cut = False
     with tempfile.TemporaryDirectory(prefix="folkmoot-rehearsal-") as folder:
-        config = found.study.rehearsal(config, Path(folder))
+        config = study_file.study.dry_run_config(config, Path(folder))
         out = Path(folder) / "run"
-        options = RunOptions(model=model, out=out, provider=counting, away=sampler, rehearsal=True)
+        options = RunOptions(
+            model=model, out=out, custom_provider=counting, fork_executor=sampler, rehearsal=True
+        )
         try:
-            run_study(replace(found, config=config), options)
+            run_study(replace(study_file, config=config), options)
         except Exception:
             # A protocol may say anything to the end of the dry run, and to copies of results.
             copied = sampler is not None and sampler.copied
@@ -654,29 +671,29 @@ def _play(
 def small_part(found: StudyFile, enough: int) -> tuple[StudyFile, float]:
     """The smallest part of a study with at least `enough` participants or sessions, and how many
     times as large the study is."""
-    size = _size(found)
-    least = min(size, max(enough, _least(found, size))) if size > 2 else size
-    return (limited(found, least), size / least) if least < size else (found, 1.0)
+    size = _limit_size(found)
+    least = min(size, max(enough, _smallest_limit(found, size))) if size > 2 else size
+    return (apply_limit(found, least), size / least) if least < size else (found, 1.0)
 
 
 def embedded_provider(found: StudyFile) -> Provider:
     """The embedded respondent as it answers this study, for calls that are only counted."""
-    part = found.study.respondent
+    part = found.study.respondent_part
     study = StudyPart(part, found.config) if part else None
     seed, knobs = found.config.random_seed, found.config.respondent
     settings = ProviderSettings(seed=seed, options=knobs, study=study)
-    return open_provider(resolve(LOCAL), settings)
+    return open_provider(resolve_model(SYNTHETIC_MODEL), settings)
 
 
-def _size(found: StudyFile) -> int:
+def _limit_size(found: StudyFile) -> int:
     """How many participants or sessions the study has, as `--limit` counts them; 1 where it has no
     limit.
 
     The smallest limit that changes nothing.
     """
-    if found.study.limit is None:
+    if found.study.with_limit is None:
         return 1
-    cut, whole = found.study.limit, found.config
+    cut, whole = found.study.with_limit, found.config
     high = 1
     while cut(whole, high) != whole:
         high *= 2
@@ -689,36 +706,36 @@ def _size(found: StudyFile) -> int:
     return high
 
 
-def _least(whole: StudyFile, size: int) -> int:
+def _smallest_limit(whole: StudyFile, size: int) -> int:
     """How many the smallest part of a study has, as `--limit` counts them. Where that is one of
     each condition, any lower limit gives the same part."""
-    smallest = limited(whole, 1).config
-    more = (n for n in range(2, size) if limited(whole, n).config != smallest)
+    smallest = apply_limit(whole, 1).config
+    more = (n for n in range(2, size) if apply_limit(whole, n).config != smallest)
     return next(more, size) // 2
 
 
-def _stages(counted: Counting, share: float) -> list[StageEstimate]:
+def _summarise_stages(counted: CountingProvider, scale: float) -> list[StageEstimate]:
     """One row per stage; discussions that are stages of their own share a row if they are alike."""
-    merged: dict[str, Use] = {}
-    many = len(counted.stages) > MOST_STAGES
+    merged: dict[str, TokenUse] = {}
+    many = len(counted.stages) > MAX_STAGE_ROWS
     for name, use in counted.stages.items():
-        of = merged.setdefault(re.sub(r"\d+", "*", name, count=1) if many else name, Use())
-        of.add(use.calls, use.input_tokens, use.output_tokens)
+        of = merged.setdefault(re.sub(r"\d+", "*", name, count=1) if many else name, TokenUse())
+        of.add_call(use.calls, use.input_tokens, use.output_tokens)
     return [
         StageEstimate(
             name,
-            round(use.calls * share),
-            round(use.input_tokens * share),
-            round(use.output_tokens * share),
+            round(use.calls * scale),
+            round(use.input_tokens * scale),
+            round(use.output_tokens * scale),
         )
         for name, use in merged.items()
     ]
 
 
-def _at_length(text: str, asked: str, request: Request) -> str:
+def _extend_reply(text: str, asked: str, request: ModelRequest) -> str:
     """A reply with its free text at the length that is expected of a model."""
     if request.schema is None:
-        return _longer(text, asked, request.max_tokens)
+        return _extend_text(text, asked, request.max_tokens)
     schema = json.dumps(request.schema)
     try:
         data = json.loads(text)
@@ -726,20 +743,22 @@ def _at_length(text: str, asked: str, request: Request) -> str:
         return text
     if "maxLength" in schema or "pattern" in schema:
         return text
-    return json.dumps(_longer_in(data, asked + schema, request.max_tokens), ensure_ascii=False)
+    return json.dumps(
+        _extend_json_texts(data, asked + schema, request.max_tokens), ensure_ascii=False
+    )
 
 
-def _longer_in(data: object, asked: str, limit: int | None) -> object:
+def _extend_json_texts(data: object, asked: str, limit: int | None) -> object:
     if isinstance(data, dict):
-        return {k: _longer_in(v, asked, limit) for k, v in data.items()}
+        return {key: _extend_json_texts(value, asked, limit) for key, value in data.items()}
     if isinstance(data, list):
-        return [_longer_in(v, asked, limit) for v in data]
-    return _longer(data, asked, limit) if isinstance(data, str) else data
+        return [_extend_json_texts(value, asked, limit) for value in data]
+    return _extend_text(data, asked, limit) if isinstance(data, str) else data
 
 
-def _longer(text: str, asked: str, limit: int | None) -> str:
+def _extend_text(text: str, asked: str, limit: int | None) -> str:
     words = text.split()
-    if not FREE_WORDS <= len(words) < SAID_WORDS or text.strip() in asked:
+    if not MIN_FREE_TEXT_WORDS <= len(words) < ASSUMED_UTTERANCE_WORDS or text.strip() in asked:
         return text
-    longer = " ".join([text, *[FILLER] * (SAID_WORDS - len(words))])
-    return text if limit is not None and estimated_tokens(longer) > limit else longer
+    longer = " ".join([text, *[FILLER] * (ASSUMED_UTTERANCE_WORDS - len(words))])
+    return text if limit is not None and estimate_tokens(longer) > limit else longer

@@ -14,15 +14,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from folkmoot.engine.calls.progress import Notice
-from folkmoot.engine.calls.retries import Halted
+from folkmoot.engine.calls.retries import RunHaltedError
 from folkmoot.engine.session.run_context import RunContext
-from folkmoot.errors import RunInterrupted
+from folkmoot.errors import RunInterruptedError
 
 T = TypeVar("T")
-PATIENCE = 0.7  # seconds for a run that was told twice to stop, before `abandon` is called
+ABANDON_TIMEOUT_SECONDS = (
+    0.7  # seconds for a run that was told twice to stop, before `abandon` is called
+)
 
 
-class Stopper:
+class RunStopper:
     """Stops a run, from any thread: the first call lets replies in flight arrive, the second
     does not wait. `abandon` ends the process when even that is not heard (the study's own code
     hangs, or a long computation)."""
@@ -38,13 +40,13 @@ class Stopper:
     def __call__(self) -> None:
         self.calls += 1
         if self.calls == 2 and self._abandon is not None:
-            self._deadline = threading.Timer(PATIENCE, self._abandon)
+            self._deadline = threading.Timer(ABANDON_TIMEOUT_SECONDS, self._abandon)
             self._deadline.daemon = True
             self._deadline.start()
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._stop, self.calls)
+            self._loop.call_soon_threadsafe(self._stop_run, self.calls)
 
-    def _stop(self, call: int) -> None:
+    def _stop_run(self, call: int) -> None:
         if call > 1:
             assert self._task is not None
             self._task.cancel()
@@ -52,7 +54,7 @@ class Stopper:
             self.halt()
 
     @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
+    def handle_signals(self) -> Iterator[None]:
         """Listen for Ctrl-C, SIGTERM and SIGHUP while the context is open, if this is the main
         thread."""
         before = {}
@@ -70,21 +72,21 @@ class Stopper:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    async def guard(self, main: Coroutine[object, object, None]) -> None:
+    async def run_guarded(self, main: Coroutine[object, object, None]) -> None:
         """Run it where calls reach it. Raises RunInterrupted when it was cancelled by one."""
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         try:
             await main
         except asyncio.CancelledError:
             if self.calls > 1:
-                raise RunInterrupted from None
+                raise RunInterruptedError from None
             raise
         finally:
             self._loop = self._task = None
 
 
 @contextlib.contextmanager
-def fewer_collections() -> Iterator[None]:
+def relax_garbage_collector() -> Iterator[None]:
     """Run the garbage collector less often: a run makes many small objects and hardly a cycle.
 
     Measured on a pilot of 1,200: a sixth of its wall time. What is young is collected before, and
@@ -114,18 +116,18 @@ def release_free_memory() -> None:
         trim(0)
 
 
-def run_to_end(
-    main: Callable[[Stopper], Coroutine[object, object, None]], stopper: Stopper | None = None
+def run_until_complete(
+    main: Callable[[RunStopper], Coroutine[object, object, None]], stopper: RunStopper | None = None
 ) -> None:
     """Run to the end on a loop of our own; in a notebook, whose loop is running, in a thread."""
-    stopper = stopper or Stopper()
+    stopper = stopper or RunStopper()
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        _run(main(stopper), stopper)
+        _run_with_stopper(main(stopper), stopper)
         return
     with ThreadPoolExecutor(1, "folkmoot") as pool:
-        done = pool.submit(lambda: _run(main(stopper), stopper))
+        done = pool.submit(lambda: _run_with_stopper(main(stopper), stopper))
         while True:
             try:
                 done.result()
@@ -136,12 +138,12 @@ def run_to_end(
                 stopper()
 
 
-async def run_beside_loop(run: Callable[[Stopper], T]) -> T:
+async def run_beside_loop(run: Callable[[RunStopper], T]) -> T:
     """Run in a thread, so that the caller's event loop goes on, and return the result.
 
     When the caller is cancelled, the run is stopped and awaited: replies in flight are kept.
     """
-    stopper = Stopper()
+    stopper = RunStopper()
     with ThreadPoolExecutor(1, "folkmoot") as pool:
         done = asyncio.get_running_loop().run_in_executor(pool, run, stopper)
         try:
@@ -154,23 +156,23 @@ async def run_beside_loop(run: Callable[[Stopper], T]) -> T:
             raise
 
 
-def _run(main: Coroutine[object, object, None], stopper: Stopper) -> None:
-    with fewer_collections(), stopper.listening():
-        asyncio.run(stopper.guard(main))
+def _run_with_stopper(main: Coroutine[object, object, None], stopper: RunStopper) -> None:
+    with relax_garbage_collector(), stopper.handle_signals():
+        asyncio.run(stopper.run_guarded(main))
 
 
 @contextlib.contextmanager
-def interruptible(context: RunContext, stopper: Stopper) -> Iterator[None]:
+def handle_interrupt(context: RunContext, stopper: RunStopper) -> Iterator[None]:
     """The first Ctrl-C lets replies in flight arrive."""
 
-    def halt() -> None:
+    def stop_once() -> None:
         context.progress(Notice("stopping after the replies in flight", "warning"))
-        context.halt(KeyboardInterrupt())
+        context.stop_new_calls(KeyboardInterrupt())
 
-    stopper.halt = halt
+    stopper.halt = stop_once
     try:
         yield
-    except Halted:
-        raise context.halted or KeyboardInterrupt() from None
+    except RunHaltedError:
+        raise context.halt_cause or KeyboardInterrupt() from None
     finally:
         stopper.halt = None  # it holds all of the run

@@ -19,8 +19,8 @@ from typing import Any
 
 import polars as pl
 
-from folkmoot.engine.calls.gateway import Gateway, uncountable
-from folkmoot.engine.calls.model_routing import Providers
+from folkmoot.engine.calls.gateway import Gateway, unknown_cost_message
+from folkmoot.engine.calls.model_routing import ModelRouter
 from folkmoot.engine.calls.progress import (
     Notice,
     Outcome,
@@ -28,49 +28,49 @@ from folkmoot.engine.calls.progress import (
     RunEnded,
     RunLog,
     RunStarted,
-    broadcast,
-    silent,
+    combine_progress,
+    ignore_progress,
 )
-from folkmoot.engine.calls.retries import Allowance, Halted
+from folkmoot.engine.calls.retries import RunHaltedError, SharedLimits
 from folkmoot.engine.journal.earlier_replies import EarlierReplies, ReplyChange
 from folkmoot.engine.journal.integrity import digest_of_run
-from folkmoot.engine.journal.journal import Journal, JournalReader, Replay
-from folkmoot.engine.run.event_loop import Stopper, interruptible, release_free_memory
-from folkmoot.engine.run.preflight import preflight
+from folkmoot.engine.journal.journal import Journal, JournalReader, ReplayJournal
+from folkmoot.engine.run.event_loop import RunStopper, handle_interrupt, release_free_memory
+from folkmoot.engine.run.preflight import run_preflight
 from folkmoot.engine.run.study_language import describe_language
-from folkmoot.engine.seats.seat_manager import Desk
-from folkmoot.engine.seats.seats import Playable
+from folkmoot.engine.seats.seat_manager import SeatManager
+from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.session.folder_access import open_journal, write_settings
 from folkmoot.engine.session.plan import CLAIMS, DESIGN, FORK, SEATS, Plan
-from folkmoot.engine.session.run_context import Away, RunContext
+from folkmoot.engine.session.run_context import ForkExecutor, RunContext
 from folkmoot.engine.session.session import Session
-from folkmoot.engine.settings.author_errors import watching_awaits
+from folkmoot.engine.settings.author_errors import report_unawaited_coroutines
 from folkmoot.engine.study.consent import Consent
-from folkmoot.engine.study.study import Study, claims_of, seats_of, take_complete_parts
+from folkmoot.engine.study.study import Study, claims_of, select_study_seats, take_complete_parts
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import (
-    ForeignJournal,
+    ForeignJournalError,
     InputError,
     Problem,
     ProtocolError,
-    RunInterrupted,
-    RunPaused,
+    RunInterruptedError,
+    RunPausedError,
 )
 from folkmoot.files import storage_errors
-from folkmoot.measures.inference.estimates import dollars, plural
-from folkmoot.models.api_keys import scrub
-from folkmoot.models.catalog import is_local
-from folkmoot.models.request import Provider, Request
-from folkmoot.respondent.mind.knobs import planted
+from folkmoot.measures.inference.estimates import format_count, format_dollars
+from folkmoot.models.api_keys import redact_keys
+from folkmoot.models.catalog import is_synthetic
+from folkmoot.models.request import ModelRequest, Provider
+from folkmoot.respondent.mind.knobs import planted_effects
 from folkmoot.storage.json_files import write_json
 from folkmoot.storage.manifest import (
     RunFacts,
+    build_manifest,
     describe_possibly_paid,
     file_hashes,
-    manifest,
     seal_manifest,
 )
-from folkmoot.storage.rows import declared, meanings
+from folkmoot.storage.rows import column_meanings, columns_of_class
 from folkmoot.storage.run_folder import (
     CODEBOOK,
     JOURNAL,
@@ -79,21 +79,21 @@ from folkmoot.storage.run_folder import (
     MANIFEST,
     PERSONAS,
     PLAN,
-    STUDY_FILE,
+    STUDY_FILE_NAME,
     TABLES,
     RunFolder,
-    time_of_day,
+    utc_timestamp,
 )
-from folkmoot.storage.table_buffer import Recording
-from folkmoot.storage.tables import codebook, write_table
+from folkmoot.storage.table_buffer import TableBuffer
+from folkmoot.storage.tables import build_codebook, write_table
 
 # Serves the pages of a desk while the context is open; leaving it in peace lets people see the end.
-Host = Callable[[Desk], AbstractAsyncContextManager[None]]
+SeatHost = Callable[[SeatManager], AbstractAsyncContextManager[None]]
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What the command line adds to a study file. `provider` answers everything (tests)."""
+    """What the command line adds to a study file. `custom_provider` answers everything (tests)."""
 
     model: str | None = None
     out: Path | None = None
@@ -104,21 +104,21 @@ class RunOptions:
     budget: float | None = None
     seed: int | None = None
     batch: bool = False
-    preflight: tuple[Request, ...] = ()  # asked before the study begins
+    preflight_requests: tuple[ModelRequest, ...] = ()  # asked before the study begins
     key: str | None = field(default=None, repr=False)
     accept_changes: bool = False
-    provider: Provider | None = None
-    progress: Progress = silent
+    custom_provider: Provider | None = None
+    progress: Progress = ignore_progress
     consent: Consent = field(default=Consent())
     seats: tuple[str, ...] = ()  # participants whom people play, beside those of the study file
-    host: Host | None = None  # serves the pages of the seats
+    seat_host: SeatHost | None = None  # serves the pages of the seats
     executor: str | None = None  # where parts run: "ray", or the address of a cluster of Ray's
-    away: Away | None = None  # the same, from Python
+    fork_executor: ForkExecutor | None = None  # the same, from Python
     rehearsal: bool = False  # a dry run: its calls count, and nobody reads its tables
     workers: int | None = None  # how many of them; None: one for each processor of the cluster
     change: ReplyChange | None = None  # the run repeats another one but for this reply
 
-    def as_overrides(self) -> tuple[str, ...]:
+    def to_overrides(self) -> tuple[str, ...]:
         """The flags that stand for keys of the study file."""
         flags = {
             "concurrency": self.concurrency,
@@ -126,13 +126,16 @@ class RunOptions:
             "random_seed": self.seed,
             "batch": self.batch or None,
         }
-        return (*self.overrides, *(f"{k}={v}" for k, v in flags.items() if v is not None))
+        return (
+            *self.overrides,
+            *(f"{key}={flag}" for key, flag in flags.items() if flag is not None),
+        )
 
 
-SOME_TIME = "at some time"  # stands for the time of day in the files of a replay
+TIME_PLACEHOLDER = "at some time"  # stands for the time of day in the files of a replay
 
 # Keys that say how to call and not what to study: they may change on a resume.
-OPERATIONAL = frozenset(
+RESUMABLE_KEYS = frozenset(
     {
         *("concurrency", "max_api_retries", "api_retry_base_seconds", "api_sleep_seconds"),
         *("request_timeout_seconds", "max_reply_mb", "quota_wait_seconds"),
@@ -144,23 +147,23 @@ OPERATIONAL = frozenset(
 WITH_TABLES = ("done", "paused")  # outcomes with which tables are written
 
 # Parse steps of answers that nobody could read; a protocol's minimal structure is no reading.
-UNREAD = ("missing", "minimal")
+UNPARSED_STEPS = ("missing", "minimal")
 
 
 @dataclass(frozen=True)
 class Execution:
     """What one process of a run needs to know."""
 
-    found: StudyFile
+    study_file: StudyFile
     options: RunOptions
-    providers: Providers
+    providers: ModelRouter
     folder: Path
-    stopper: Stopper
-    replay: Replay | None = None  # a journal that gives all answers; then no model is asked
-    allowance: Allowance | None = None  # budget and limiter, where several runs share them
+    stopper: RunStopper
+    replay: ReplayJournal | None = None  # a journal that gives all answers; then no model is asked
+    allowance: SharedLimits | None = None  # budget and limiter, where several runs share them
 
 
-async def execute(execution: Execution) -> None:
+async def execute_study(execution: Execution) -> None:
     """Run the study from where it stands to its end, or until something stops it.
 
     Whatever is raised, replies in flight are awaited, all replies are on the disk, and the log and
@@ -169,28 +172,28 @@ async def execute(execution: Execution) -> None:
     """
     secrets = execution.providers.secrets
     held = execution.options.resume
-    log = RunLog(execution.folder, scrub=lambda text: scrub(text, secrets), held=held)
-    progress = broadcast(execution.options.progress, log)
+    log = RunLog(execution.folder, scrub=lambda text: redact_keys(text, secrets), held=held)
+    progress = combine_progress(execution.options.progress, log)
     began = time.monotonic()
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(log.close)
-        journal = _journal(execution)
+        journal = _open_journal(execution)
         stack.callback(journal.close)
-        context = _context(execution, journal, progress)
+        context = _build_run_context(execution, journal, progress)
         end = _End(progress, secrets)
         stack.callback(lambda: context.close_rows(keep=end.outcome not in WITH_TABLES))
         stack.callback(context.discard_held_files)
 
         _hold_back(execution, context, log)
-        if context.desk is not None and execution.options.host is not None:
-            await stack.enter_async_context(execution.options.host(context.desk))
+        if context.seat_manager is not None and execution.options.seat_host is not None:
+            await stack.enter_async_context(execution.options.seat_host(context.seat_manager))
         try:
-            await _protocol(execution, context)
+            await _run_protocol(execution, context)
             end.outcome = "done"
         except BaseException as error:
-            end.by(error)
+            end.set_outcome(error)
             if isinstance(error, (KeyboardInterrupt, CancelledError)):
-                raise RunInterrupted from None
+                raise RunInterruptedError from None
             raise
         finally:
             try:
@@ -198,17 +201,17 @@ async def execute(execution: Execution) -> None:
                     await _let_go(context)
                 else:
                     journal.tell_change()
-                    await _finish(execution, context, end, began)
+                    await _write_outputs(execution, context, end, began)
             except BaseException as error:
-                end.by(error)
+                end.set_outcome(error)
                 if isinstance(error, Exception):  # what is left to do: to say so
-                    await _finish(execution, context, end, began)
+                    await _write_outputs(execution, context, end, began)
                 raise
             finally:
                 await context.gateway.close()
-                if context.desk is not None:
-                    execution.stopper.halt = context.desk.let_go
-                end.tell()
+                if context.seat_manager is not None:
+                    execution.stopper.halt = context.seat_manager.stop_waiting
+                end.report_end()
 
 
 @dataclass
@@ -221,21 +224,23 @@ class _End:
     message: str = ""
     told: Outcome | None = None
 
-    def by(self, error: BaseException) -> None:
-        self.outcome, self.message = _ended_by(error)
+    def set_outcome(self, error: BaseException) -> None:
+        self.outcome, self.message = _outcome_of_error(error)
 
-    def tell(self, unusable: str = "") -> None:
+    def report_end(self, unusable: str = "") -> None:
         if self.told != self.outcome:
             self.told = self.outcome
-            self.progress(RunEnded(self.outcome, scrub(self.message or unusable, self.secrets)))
+            self.progress(
+                RunEnded(self.outcome, redact_keys(self.message or unusable, self.secrets))
+            )
 
 
 def _hold_back(execution: Execution, context: RunContext, log: RunLog) -> None:
     """On a resume, write no file before the journal changes, or the run ends well."""
 
     def begin_writing() -> None:
-        log.release()
-        write_settings(execution.folder, execution.found.config)  # it may call in another way
+        log.write_held_lines()
+        write_settings(execution.folder, execution.study_file.config)  # it may call in another way
         context.write_held_files()
 
     if execution.options.resume:
@@ -245,57 +250,61 @@ def _hold_back(execution: Execution, context: RunContext, log: RunLog) -> None:
         begin_writing()
 
 
-def _journal(execution: Execution) -> Journal | Replay:
+def _open_journal(execution: Execution) -> Journal | ReplayJournal:
     if execution.replay is not None:
         return execution.replay
     return open_journal(execution.folder, accept_changes=execution.options.accept_changes)
 
 
-def _ended_by(error: BaseException) -> tuple[Outcome, str]:
-    if isinstance(error, RunPaused):
+def _outcome_of_error(error: BaseException) -> tuple[Outcome, str]:
+    if isinstance(error, RunPausedError):
         return "paused", str(error)
     if isinstance(error, (KeyboardInterrupt, CancelledError)):
         return "interrupted", "stopped by the user"
     return "failed", str(error) or type(error).__name__
 
 
-def _context(execution: Execution, journal: Journal | Replay, progress: Progress) -> RunContext:
-    found, providers, folder = execution.found, execution.providers, execution.folder
+def _build_run_context(
+    execution: Execution, journal: Journal | ReplayJournal, progress: Progress
+) -> RunContext:
+    found, providers, folder = execution.study_file, execution.providers, execution.folder
     config = found.config
-    if execution.options.executor is not None and journal.batches():
+    if execution.options.executor is not None and journal.read_batches():
         raise InputError(
             "--executor: calls of this run were handed in by batches, and one process picks them "
             "up; leave out --executor"
         )
     unpriced = unpriced_in(journal)
     if config.budget_usd is not None and unpriced and execution.replay is None:
-        raise InputError(unknown_cost(unpriced))
-    seats = seats_of(found.study, config, found.folder)
+        raise InputError(unknown_cost_text(unpriced))
+    seats = select_study_seats(found.study, config, found.study_folder)
     plan = Plan(
         folder / PLAN,
-        started_at=time_of_day(),
+        started_at=utc_timestamp(),
         study_file=relative_path(found.path, folder),
         accept_changes=execution.options.accept_changes,
     )
     change = execution.options.change
     if change is not None:
-        plan.seal(FORK, change.to_json())
+        plan.seal_part(FORK, change.to_json())
         if isinstance(journal, Journal):
             journal.earlier = open_earlier(folder, change, journal)
     seal_registration(plan, found, providers, seats)
     if journal.repaired:  # what follows from answers that are asked again may be another
         plan.accept_changes()
     desk = None
-    if seats and config.seats is not None and execution.options.host is not None:
-        readers = tuple(m for m in dict.fromkeys(providers.named()) if not is_local(m))
-        desk = Desk(seats, config.seats, folder, readers)
-    gateway = Gateway(journal, providers.open, config, progress, execution.allowance, desk)
-    now = time_of_day if execution.replay is None else lambda: SOME_TIME
+    if seats and config.seats is not None and execution.options.seat_host is not None:
+        readers = tuple(
+            model for model in dict.fromkeys(providers.list_models()) if not is_synthetic(model)
+        )
+        desk = SeatManager(seats, config.seats, folder, readers)
+    gateway = Gateway(journal, providers.open_provider, config, progress, execution.allowance, desk)
+    now = utc_timestamp if execution.replay is None else lambda: TIME_PLACEHOLDER
     return RunContext(
         config,
-        found.prompts(),
-        declared(found.study.tables),
-        found.folder,
+        found.prompt_library(),
+        columns_of_class(found.study.tables),
+        found.study_folder,
         folder,
         providers,
         journal,
@@ -304,7 +313,7 @@ def _context(execution: Execution, journal: Journal | Replay, progress: Progress
         progress,
         now,
         seats=seats,
-        desk=desk,
+        seat_manager=desk,
         change=change,
     )
 
@@ -318,32 +327,32 @@ def open_earlier(folder: Path, change: ReplyChange, journal: Journal) -> Earlier
     earlier = JournalReader(source / JOURNAL)
     if earlier.content_digest() != change.journal_digest:
         earlier.close()
-        raise ForeignJournal(
+        raise ForeignJournalError(
             f"{source / JOURNAL}: is not the journal of which {folder} is a fork; put that run back"
         )
     if (source / PERSONAS).exists() and not (folder / PERSONAS).exists():
         with storage_errors(folder):
             copyfile(source / PERSONAS, folder / PERSONAS)
-    return EarlierReplies(earlier, change, is_changed=journal.row_of(change.address) > 0)
+    return EarlierReplies(earlier, change, is_changed=journal.row_number(change.address) > 0)
 
 
 def unpriced_in(journal: JournalReader) -> list[str]:
     """Models with calls of unknown cost, as words; calls of killed processes have no model."""
-    _, _, unpriced = journal.spent()
-    if any(loan.max_usd is None for loan in journal.loans()):
+    _, _, unpriced = journal.total_calls_and_cost()
+    if any(loan.max_usd is None for loan in journal.read_outstanding_loans()):
         return [*unpriced, "a model of unknown price by a process that was killed"]
     return unpriced
 
 
-def unknown_cost(models: Sequence[str]) -> str:
+def unknown_cost_text(models: Sequence[str]) -> str:
     """The sentence for models whose earlier calls have an unknown cost, so that no budget in money
     can hold."""
-    return uncountable(f"what {', '.join(models)} was asked earlier has an unknown cost")
+    return unknown_cost_message(f"what {', '.join(models)} was asked earlier has an unknown cost")
 
 
-async def _protocol(execution: Execution, context: RunContext) -> None:
+async def _run_protocol(execution: Execution, context: RunContext) -> None:
     """Run the study itself, stoppable by Ctrl-C."""
-    found, providers = execution.found, execution.providers
+    found, providers = execution.study_file, execution.providers
     context.progress(
         RunStarted(
             found.run_id,
@@ -352,72 +361,88 @@ async def _protocol(execution: Execution, context: RunContext) -> None:
             providers.who,
             context.seed,
             execution.options.resume,
-            providers.synthetic,
+            providers.is_synthetic_only,
         )
     )
     if language := describe_language(found, providers):
         context.progress(Notice(language, "warning"))
     own = not str(getattr(found.study.protocol, "__module__", "")).startswith("folkmoot.")
-    with interruptible(context, execution.stopper):
-        async with _away(execution, context):
-            with watching_awaits(context.forgotten.append) if own else contextlib.nullcontext():
-                if execution.options.preflight:
-                    await preflight(context, execution.options.preflight, embeds=found.study.embeds)
+    with handle_interrupt(context, execution.stopper):
+        async with _open_executor(execution, context):
+            with (
+                report_unawaited_coroutines(context.unawaited_errors.append)
+                if own
+                else contextlib.nullcontext()
+            ):
+                if execution.options.preflight_requests:
+                    await run_preflight(
+                        context,
+                        execution.options.preflight_requests,
+                        uses_embeddings=found.study.uses_embeddings,
+                    )
                 try:
                     await found.study.protocol(Session(context))
                 except SystemExit as error:
                     raise ProtocolError("the study ended the process") from error
         context.check_awaited()
-    if context.halted is not None:
-        raise context.halted
+    if context.halt_cause is not None:
+        raise context.halt_cause
 
 
 @contextlib.asynccontextmanager
-async def _away(execution: Execution, context: RunContext) -> AsyncIterator[None]:
+async def _open_executor(execution: Execution, context: RunContext) -> AsyncIterator[None]:
     """Where parts run that need not run in this process, if the caller says so."""
     options = execution.options
     if options.executor is None or execution.replay is not None:
-        context.away = options.away
+        context.executor = options.fork_executor
         yield
         return
-    from folkmoot.engine.cluster.head import cluster  # Ray is an extra
+    from folkmoot.engine.cluster.head import open_cluster  # Ray is an extra
 
     where, workers, changes = options.executor, options.workers, context.journal.accept_changes
-    started = cluster(context, execution.found, where, workers, accept_changes=changes)
-    async with started as context.away:
+    started = open_cluster(context, execution.study_file, where, workers, accept_changes=changes)
+    async with started as context.executor:
         yield
 
 
-def sending_rehearsed() -> Away:
+def simulate_remote_execution() -> ForkExecutor:
     """Runs parts in this process, sent and received as if it were another."""
-    from folkmoot.engine.cluster.pickling import sent_and_run_here  # Ray is an extra
+    from folkmoot.engine.cluster.pickling import run_pickled_locally  # Ray is an extra
 
-    return sent_and_run_here
+    return run_pickled_locally
 
 
 def seal_registration(
-    plan: Plan, found: StudyFile, providers: Providers, seats: Sequence[Playable] | None = None
+    plan: Plan, found: StudyFile, providers: ModelRouter, seats: Sequence[Seat] | None = None
 ) -> None:
     """Seal what is fixed before the first call: the design, what it compares, and the seats."""
-    begun = bool(plan.sealed(DESIGN))
-    plan.seal(DESIGN, design_of(found, providers, plan.sealed(DESIGN)))
+    begun = bool(plan.sealed_part(DESIGN))
+    plan.seal_part(DESIGN, build_design(found, providers, plan.sealed_part(DESIGN)))
     if not begun:  # a resume keeps the claims as they were stated, and adds none after the calls
         claims = claims_of(found.study, found.config)
-        plan.seal(CLAIMS, [asdict(claim) for claim in claims])
-    places = seats_of(found.study, found.config, found.folder) if seats is None else seats
+        plan.seal_part(CLAIMS, [asdict(claim) for claim in claims])
+    places = (
+        select_study_seats(found.study, found.config, found.study_folder)
+        if seats is None
+        else seats
+    )
     if places:
-        plan.seal(SEATS, [place.name for place in places])
+        plan.seal_part(SEATS, [place.name for place in places])
 
 
-def design_of(found: StudyFile, providers: Providers, sealed: Mapping[str, Any]) -> dict[str, Any]:
+def build_design(
+    found: StudyFile, providers: ModelRouter, sealed: Mapping[str, Any]
+) -> dict[str, Any]:
     """The design as it is sealed. `sealed`: as it was when the run began, empty before that."""
-    providers.keep_embedding(sealed.get("embedding_model"))
-    embedding = providers.embedding
-    settings = found.config.model_dump(mode="json", exclude=set(OPERATIONAL))
+    providers.restore_sealed_embedding(sealed.get("embedding_model"))
+    embedding = providers.resolve_embedding
+    settings = found.config.model_dump(mode="json", exclude=set(RESUMABLE_KEYS))
     if earlier := sealed.get("settings"):
         # What this version could not be told when the run began stands at its default.
         unset = found.config.model_dump(mode="json", exclude_defaults=True)
-        settings = {k: v for k, v in settings.items() if k in earlier or k in unset}
+        settings = {
+            key: setting for key, setting in settings.items() if key in earlier or key in unset
+        }
     return {
         "study": found.study.name,
         "settings": settings,
@@ -425,29 +450,31 @@ def design_of(found: StudyFile, providers: Providers, sealed: Mapping[str, Any])
         "models": {} if providers.override else dict(found.config.models),
         **_sealed_seats(found, providers, sealed),
         "embedding_model": None if isinstance(embedding, Problem) else embedding,
-        "prompts": found.prompts().hashes(),
+        "prompts": found.prompt_library().hashes(),
     }
 
 
 def _sealed_seats(
-    found: StudyFile, providers: Providers, sealed: Mapping[str, Any]
+    found: StudyFile, providers: ModelRouter, sealed: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The models that seats name by themselves. Plans of earlier versions do not hold them."""
     if sealed and "seat_models" not in sealed:
         return {}
-    seats = [] if providers.override else found.study.seat_models(found.config)
+    seats = [] if providers.override else found.study.extra_models(found.config)
     return {"seat_models": seats}
 
 
 async def _let_go(context: RunContext) -> None:
     """Close what a process holds that changed nothing."""
-    context.gateway.stop(Halted("the run is over"))
-    await context.gateway.drain()
-    context.plan.restore()
+    context.gateway.stop_calls(RunHaltedError("the run is over"))
+    await context.gateway.wait_for_calls_in_flight()
+    context.plan.restore_file()
     context.journal.close()
 
 
-async def _finish(execution: Execution, context: RunContext, end: _End, began: float) -> None:
+async def _write_outputs(
+    execution: Execution, context: RunContext, end: _End, began: float
+) -> None:
     """Keep every reply; write tables of what is done or paused, and the manifest in any case.
 
     The tables of a paused run hold what there is; the manifest says `paused`, and so does whatever
@@ -456,114 +483,115 @@ async def _finish(execution: Execution, context: RunContext, end: _End, began: f
     """
     outcome = end.outcome
     try:
-        context.gateway.stop(Halted("the run is over"))
-        await context.gateway.drain()
-        context.plan.write()
+        context.gateway.stop_calls(RunHaltedError("the run is over"))
+        await context.gateway.wait_for_calls_in_flight()
+        context.plan.write_plan()
         if outcome == "done":
             context.journal.end_repair()
         context.journal.close()
         if execution.options.rehearsal:
             return
-        if context.large:
+        if context.is_large:
             release_free_memory()
         tables: dict[str, pl.LazyFrame] = {}
         if outcome in WITH_TABLES:
-            for name, table in context.recorded():
+            for name, table in context.recorded_tables():
                 tables[name] = write_table(context.folder / TABLES, name, table)
-            study = execution.found.study
+            study = execution.study_file.study
             run = RunFolder(context.folder)
             covered = run if outcome == "done" else take_complete_parts(study, run)
-            for name, table in _afterwards(study, context):
+            for name, table in _derived_tables(study, context):
                 tables[name] = write_table(context.folder / TABLES, name, table)
             _write_codebook(execution, tables)
             with JournalReader(context.journal.path) as journal:
                 for name, content in study.derived(covered, journal):
                     context.write_content(name, content)
-        unusable = _unusable(execution, tables) if outcome == "done" else ""
+        unusable = _unusable_reason(execution, tables) if outcome == "done" else ""
         if told := money_in(context.folder):
             context.progress(Notice(told, "warning"))
-        end.tell(unusable)
+        end.report_end(unusable)
         seconds = time.monotonic() - began
-        facts = _facts(execution, context, outcome, seconds, unusable)
-        write_json(context.folder / MANIFEST, seal_manifest(manifest(facts, tables)))
+        facts = _collect_run_facts(execution, context, outcome, seconds, unusable)
+        write_json(context.folder / MANIFEST, seal_manifest(build_manifest(facts, tables)))
     except Exception:
         # What stopped the run matters more than what stopped the tidying up.
         if outcome == "done":
             raise
 
 
-def _afterwards(
+def _derived_tables(
     study: Study, context: RunContext
 ) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
     """The tables that the study makes of what the run left. Should that fail, the run is paid for
     and stands: the log says what is missing, and half a table is not taken for a whole one."""
-    made: dict[str, Recording] = {}
+    made: dict[str, TableBuffer] = {}
     try:
         with JournalReader(context.journal.path) as journal:
-            left = RunFolder(context.folder), journal, context.prompts.wording()
-            for row in study.afterwards(*left):
-                made.setdefault(row.table, context.new_recording(row.table)).add(row.cells())
+            left = RunFolder(context.folder), journal, context.prompts.source_texts()
+            for row in study.derived_tables(*left):
+                made.setdefault(row.table, context.new_recording(row.table)).add_row(row.cells())
     except Exception as error:
         made.clear()
-        context.warn((), f"tables made of the journal are missing: {error!r}")
+        context.log_warning((), f"tables made of the journal are missing: {error!r}")
     for name, recording in made.items():
-        yield name, recording.table()
+        yield name, recording.to_frame()
 
 
-def _unusable(execution: Execution, tables: Mapping[str, pl.LazyFrame]) -> str:
+def _unusable_reason(execution: Execution, tables: Mapping[str, pl.LazyFrame]) -> str:
     """Why nothing in the run is of use: the study's own reason, or no answer could be read."""
-    own = execution.found.study.unusable(RunFolder(execution.folder))
+    own = execution.study_file.study.unusable_reason(RunFolder(execution.folder))
     answers = tables.get("answers")
     if not own and answers is not None:
         steps = answers.select("parse_step").collect().to_series()
-        if steps.len() and steps.is_in(UNREAD).all():
+        if steps.len() and steps.is_in(UNPARSED_STEPS).all():
             return f"none of the {steps.len():,} answers could be read"
     return own
 
 
 def _write_codebook(execution: Execution, tables: Mapping[str, pl.LazyFrame]) -> None:
-    study = execution.found.study
+    study = execution.study_file.study
     write_json(
-        execution.folder / CODEBOOK, codebook(tables, {**study.codebook, **meanings(study.tables)})
+        execution.folder / CODEBOOK,
+        build_codebook(tables, {**study.codebook, **column_meanings(study.tables)}),
     )
 
 
-def _facts(
+def _collect_run_facts(
     execution: Execution,
     context: RunContext,
     outcome: Outcome,
     seconds: float,
     unusable: str,
 ) -> RunFacts:
-    found = execution.found
-    written = [PLAN, STUDY_FILE, CODEBOOK, PERSONAS, LOG, LOG_LINES, *context.written]
-    tables = (p.relative_to(context.folder).as_posix() for p in _tables(context.folder))
+    found = execution.study_file
+    written = [PLAN, STUDY_FILE_NAME, CODEBOOK, PERSONAS, LOG, LOG_LINES, *context.study_files]
+    tables = (path.relative_to(context.folder).as_posix() for path in _read_tables(context.folder))
     return RunFacts(
         run_id=found.run_id,
         study=found.study.name,
         outcome=outcome,
-        unusable=unusable,
+        unusable_reason=unusable,
         seed=context.seed,
         synthetic=context.synthetic_roles(),
-        people=len(context.sat),
+        people=len(context.answered_seats),
         started_at=context.plan.started_at,
-        finished_at=time_of_day(),
+        finished_at=utc_timestamp(),
         wall_seconds=seconds,
-        earlier=RunFolder(context.folder).manifest,
+        earlier_manifest=RunFolder(context.folder).manifest,
         models=context.gateway.uses,
-        roles=context.roles(),
-        embedding_model=str(context.providers.embedding) if context.embedded else "",
-        override=context.providers.override,
-        scripted=context.providers.scripted,
+        roles=context.roles_by_model(),
+        embedding_model=str(context.providers.resolve_embedding) if context.embedded else "",
+        model_override=context.providers.override,
+        scripted=context.providers.has_custom_provider,
         study_file=relative_path(found.path, context.folder),
         hashes=file_hashes(context.folder, {*written, *tables}),
         journal_digest=context.journal.content_digest(),
         record_digest=digest_of_run(context.journal.record_digest(), context.plan.data),
-        handed_in=_handed_in(context),
+        batched_calls=_batched_call_count(context),
         broken=_broken_replies(context),
         possibly_paid=_possibly_paid(context),
-        planted=_planted(found) if context.synthetic_roles() else {},
-        asked_longer=context.longer,
+        planted=_planted_effects(found) if context.synthetic_roles() else {},
+        cut_retry_usage=context.cut_retry_usage,
         fork=_fork(context),
     )
 
@@ -579,16 +607,16 @@ def _fork(context: RunContext) -> dict[str, object]:
     return {**told, "asked": asked, "taken_over": taken_over}
 
 
-def _handed_in(context: RunContext) -> int:
+def _batched_call_count(context: RunContext) -> int:
     """Calls that were handed in by batches, those of earlier processes and re-asks included."""
     with JournalReader(context.journal.path) as journal:
-        return sum(batch.calls for batch in journal.batches().values() if batch.id)
+        return sum(batch.calls for batch in journal.read_batches().values() if batch.id)
 
 
 def _broken_replies(context: RunContext) -> list[tuple[str, float | None]]:
     """Replies that broke off and may have been billed, those of earlier processes included."""
     with JournalReader(context.journal.path) as journal:
-        return [(broken.model, broken.max_usd) for broken in journal.broken()]
+        return [(broken.model, broken.max_usd) for broken in journal.read_broken_replies()]
 
 
 def money_in(folder: Path) -> str:
@@ -597,21 +625,21 @@ def money_in(folder: Path) -> str:
     if not (folder / JOURNAL).exists():
         return ""
     with JournalReader(folder / JOURNAL) as journal:
-        calls, usd, unpriced = journal.spent()
-        loans = journal.loans()
+        calls, usd, unpriced = journal.total_calls_and_cost()
+        loans = journal.read_outstanding_loans()
         possible = journal.possibly_paid()
     if not possible.calls:
         return ""
     unknown = any(loan.max_usd is None for loan in loans)
     told = describe_possibly_paid(possible.calls, None if unknown else possible.usd)
     plus = " and an unknown cost" if unpriced else ""
-    return f"Paid {dollars(usd)}{plus} ({plural(calls, 'call')}); {told}"
+    return f"Paid {format_dollars(usd)}{plus} ({format_count(calls, 'call')}); {told}"
 
 
 def _possibly_paid(context: RunContext) -> list[tuple[str, int, float | None]]:
     """What killed processes and workers had out: who, calls, their cost at most (USD)."""
     with JournalReader(context.journal.path) as journal:
-        return [(loan.who, loan.calls, loan.max_usd) for loan in journal.loans()]
+        return [(loan.who, loan.calls, loan.max_usd) for loan in journal.read_outstanding_loans()]
 
 
 def relative_path(path: Path, folder: Path) -> str:
@@ -622,9 +650,9 @@ def relative_path(path: Path, folder: Path) -> str:
         return path.name
 
 
-def _planted(found: StudyFile) -> dict[str, object]:
-    return planted(found.config.respondent)
+def _planted_effects(found: StudyFile) -> dict[str, object]:
+    return planted_effects(found.config.respondent)
 
 
-def _tables(folder: Path) -> list[Path]:
+def _read_tables(folder: Path) -> list[Path]:
     return sorted((folder / TABLES).glob("[!.]*"))

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from folkmoot.engine.calls.progress import CallDone, Event
-from folkmoot.engine.run.dry_run import Estimate, TokenRange
-from folkmoot.measures.inference.estimates import dollars
+from folkmoot.engine.run.dry_run import RunEstimate, TokenRange
+from folkmoot.measures.inference.estimates import format_dollars
 
 # With so many replies the lengths that were counted and those that were estimated weigh the same.
 REPLIES_THAT_WEIGH_AS_MUCH = 20
@@ -28,7 +28,10 @@ class Cost(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        return f"{dollars(self.middle)} ({dollars(self.low)} to {dollars(self.high)})"
+        return (
+            f"{format_dollars(self.middle)} ({format_dollars(self.low)} to "
+            f"{format_dollars(self.high)})"
+        )
 
 
 @dataclass(slots=True)
@@ -43,7 +46,7 @@ class Forecast:
     """A Progress that adds up replies; `cost` forecasts the bill. `price` gives None for a model
     of unknown price; then nothing is forecast."""
 
-    def __init__(self, estimate: Estimate, price: Price) -> None:
+    def __init__(self, estimate: RunEstimate, price: Price) -> None:
         self._estimate = estimate
         self._price = price
         self._counted: dict[str, _Counted] = {}
@@ -58,7 +61,7 @@ class Forecast:
         counted.usd += event.cost_usd or 0.0
 
     @property
-    def replies(self) -> int:
+    def counted_replies(self) -> int:
         """How many replies have been counted."""
         return sum(counted.calls for counted in self._counted.values())
 
@@ -69,7 +72,7 @@ class Forecast:
             bounds = self._cost_of(model, calls)
             if bounds is None:
                 return None
-            totals = [a + b for a, b in zip(totals, bounds, strict=True)]
+            totals = [total + bound for total, bound in zip(totals, bounds, strict=True)]
         return Cost(*totals)
 
     def _cost_of(self, model: str, calls: int) -> list[float] | None:
@@ -83,20 +86,24 @@ class Forecast:
             counted.calls / (counted.calls + REPLIES_THAT_WEIGH_AS_MUCH),
         )
         spread = (
-            self._spread(self._estimate.input_range),
-            self._spread(self._estimate.output_range),
+            self._relative_spread(self._estimate.input_range),
+            self._relative_spread(self._estimate.output_range),
         )
         costs = []
         for which in range(3):
-            mean_sent = _blend(sent * spread[0][which], counted.sent, counted.calls, trust[0])
-            mean_said = _blend(said * spread[1][which], counted.said, counted.calls, trust[1])
+            mean_sent = _blend_estimates(
+                sent * spread[0][which], counted.sent, counted.calls, trust[0]
+            )
+            mean_said = _blend_estimates(
+                said * spread[1][which], counted.said, counted.calls, trust[1]
+            )
             usd = self._price(model, left * mean_sent, left * mean_said)
             if usd is None:
                 return None
             costs.append(counted.usd + usd)
         return costs
 
-    def _spread(self, bounds: TokenRange | None) -> tuple[float, float, float]:
+    def _relative_spread(self, bounds: TokenRange | None) -> tuple[float, float, float]:
         """The middle, the low and the high bound of a range, as shares of its middle."""
         if bounds is None or not bounds.low + bounds.high:
             return 1.0, 1.0, 1.0
@@ -104,6 +111,6 @@ class Forecast:
         return 1.0, bounds.low / middle, bounds.high / middle
 
 
-def _blend(expected: float, total: int, calls: int, trust: float) -> float:
+def _blend_estimates(expected: float, total: int, calls: int, trust: float) -> float:
     """A mean between the one that was expected and the one that was counted."""
     return expected if not calls else trust * total / calls + (1 - trust) * expected

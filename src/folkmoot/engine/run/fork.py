@@ -17,11 +17,11 @@ import polars as pl
 
 from folkmoot.conversation.json_replies import json_candidates
 from folkmoot.engine.journal.earlier_replies import ReplyChange
-from folkmoot.engine.journal.journal import Entry, JournalReader
+from folkmoot.engine.journal.journal import JournalEntry, JournalReader
 from folkmoot.engine.journal.journal_file import FORMAT
-from folkmoot.engine.run.event_loop import Stopper
-from folkmoot.engine.run.execution import RunOptions, design_of, relative_path
-from folkmoot.engine.run.runner import check_models, providers_of, run_study
+from folkmoot.engine.run.event_loop import RunStopper
+from folkmoot.engine.run.execution import RunOptions, build_design, relative_path
+from folkmoot.engine.run.runner import check_models, create_router, run_study
 from folkmoot.engine.run.verify import NotRebuiltError, study_as_it_was_run
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.engine.session.folder_access import choose_folder
@@ -29,14 +29,14 @@ from folkmoot.engine.session.plan import DESIGN, FORK, Plan
 from folkmoot.engine.study.study import Study
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import InputError, Problem
-from folkmoot.hints import nearest
+from folkmoot.hints import closest_name
 from folkmoot.storage.run_folder import JOURNAL, PLAN, RunFolder
 
 HOW = "name one of --say TEXT, --drop and --model MODEL"
 
 
 @dataclass(frozen=True)
-class Replacement:
+class ReplyReplacement:
     """What stands in place of a reply: words (`say`), nothing (`drop`), or the reply of another
     `model`. Exactly one of them."""
 
@@ -52,9 +52,9 @@ class Replacement:
 def fork_run(
     run: RunFolder,
     address: str,
-    replacement: Replacement,
+    replacement: ReplyReplacement,
     options: RunOptions,
-    stopper: Stopper | None = None,
+    stopper: RunStopper | None = None,
     study: Study | None = None,
 ) -> RunFolder:
     """Repeat a finished run in a new folder (`options.out`, else beside the run) but for the reply
@@ -71,7 +71,10 @@ def fork_run(
 
 
 def resume_fork(
-    fork: RunFolder, options: RunOptions, stopper: Stopper | None = None, study: Study | None = None
+    fork: RunFolder,
+    options: RunOptions,
+    stopper: RunStopper | None = None,
+    study: Study | None = None,
 ) -> RunFolder:
     """Continue a fork that stopped. Raises InputError for a run that is none."""
     change = fork_change(fork)
@@ -93,17 +96,17 @@ def fork_change(run: RunFolder) -> ReplyChange | None:
 def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = None) -> StudyFile:
     """The study of a run as it was run. Raises InputError where it cannot be run again, or people
     took part, who cannot be asked what they would have said."""
-    if not run.finished:
+    if not run.is_finished:
         hint = "end it with --resume first"
         raise InputError(Problem(f"{run.path}: the run is not finished", hint=hint))
     with JournalReader(run.path / JOURNAL) as journal:
-        if damage := journal.damage():
+        if damage := journal.find_damage():
             raise InputError(f"{run.path / JOURNAL}: {damage[0]}. `folkmoot verify` says more.")
-        if journal.format != FORMAT:
+        if journal.format_version != FORMAT:
             raise InputError(f"{run.path}: was made by an earlier version and cannot be forked")
-        if journal.by_people():
+        if journal.human_answer_count():
             raise InputError(f"{run.path}: people took part, and cannot be asked again")
-    if run.manifest.get("scripted") and options.provider is None:
+    if run.manifest.get("scripted") and options.custom_provider is None:
         raise InputError(f"{run.path}: a provider in Python answered; give it to folkmoot.fork()")
     try:
         found, _ = study_as_it_was_run(run, study)
@@ -117,14 +120,16 @@ def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = No
     return replace(found, config=found.config.model_copy(update=settings))
 
 
-def change_of(run: RunFolder, folder: Path, address: str, replacement: Replacement) -> ReplyChange:
+def change_of(
+    run: RunFolder, folder: Path, address: str, replacement: ReplyReplacement
+) -> ReplyChange:
     """The change that a fork in `folder` seals. Raises InputError."""
     question, _, _ = address.partition("#")
     with JournalReader(run.path / JOURNAL) as journal:
-        entry = journal.at(question)
+        entry = journal.entry_at(question)
         if entry is None or entry.kind != "ask":
             raise InputError(_unknown_address(run, journal, question))
-        tries = [a for a in journal.addresses() if a == question.rpartition(".")[0]]
+        tries = [a for a in journal.list_addresses() if a == question.rpartition(".")[0]]
         if tries:
             hint = f"fork at the question itself: {tries[0]}"
             raise InputError(Problem(f"{question}: this is a re-ask", hint=hint))
@@ -148,16 +153,16 @@ def change_of(run: RunFolder, folder: Path, address: str, replacement: Replaceme
 
 
 def start_fork(
-    run: RunFolder, found: StudyFile, options: RunOptions, stopper: Stopper | None = None
+    run: RunFolder, found: StudyFile, options: RunOptions, stopper: RunStopper | None = None
 ) -> RunFolder:
     """Run a fork whose change is in the options. A folder in which nothing was asked because the
     words do not answer the question is removed again."""
     assert options.out is not None
-    providers = providers_of(found, options)
-    options.consent.require_sending(found.path, found.config, providers)
+    providers = create_router(found, options)
+    options.consent.require_network_access(found.path, found.config, providers)
     check_models(found, options)
     plan = Plan(run.path / PLAN, started_at="")  # opened to compare, and never written
-    plan.seal(DESIGN, design_of(found, providers, plan.sealed(DESIGN)))
+    plan.seal_part(DESIGN, build_design(found, providers, plan.sealed_part(DESIGN)))
     is_new = not options.out.exists()
     try:
         return run_study(found, options, stopper)
@@ -171,12 +176,12 @@ def _has_asked(folder: Path) -> bool:
     if not (folder / JOURNAL).exists():
         return False
     with JournalReader(folder / JOURNAL) as journal:
-        return bool(journal.spent()[0])
+        return bool(journal.total_calls_and_cost()[0])
 
 
 def _unknown_address(run: RunFolder, journal: JournalReader, address: str) -> Problem:
-    known = [a for a in journal.addresses() if "/ask" in a or a.startswith("ask")]
-    guess = nearest(address, known) or next(iter(known), "")
+    known = [a for a in journal.list_addresses() if "/ask" in a or a.startswith("ask")]
+    guess = closest_name(address, known) or next(iter(known), "")
     hint = "folkmoot show RUN ID --addresses lists them"
     return Problem(
         f"{run.path}: no question was asked at {address}",
@@ -184,7 +189,7 @@ def _unknown_address(run: RunFolder, journal: JournalReader, address: str) -> Pr
     )
 
 
-def _written_reply(run: RunFolder, entry: Entry, address: str, words: str) -> str:
+def _written_reply(run: RunFolder, entry: JournalEntry, address: str, words: str) -> str:
     """The raw reply that says these words: the words themselves or, where the reply is JSON, the
     reply with them in place of what was said.
 
@@ -218,7 +223,9 @@ def _utterances_of(run: RunFolder, address: str) -> dict[str, str]:
     if not run.has_table(UTTERANCES):
         return {}
     column = "utterance_id" if "#" in address else "address"
-    rows = run.lazy(UTTERANCES).filter(pl.col(column) == address).select("utterance_id", "text")
+    rows = (
+        run.scan_table(UTTERANCES).filter(pl.col(column) == address).select("utterance_id", "text")
+    )
     return {id: text for id, text in rows.collect().iter_rows() if text}
 
 

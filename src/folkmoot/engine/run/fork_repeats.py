@@ -13,10 +13,10 @@ from pathlib import Path
 
 from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.journal.journal import JournalReader
-from folkmoot.engine.run.event_loop import Stopper
+from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions, relative_path
 from folkmoot.engine.run.fork import (
-    Replacement,
+    ReplyReplacement,
     change_of,
     fork_change,
     resume_fork,
@@ -24,16 +24,16 @@ from folkmoot.engine.run.fork import (
     study_for_fork,
 )
 from folkmoot.engine.run.grid import (
-    Cell,
+    GridCell,
     RunGrid,
+    build_cells,
     cell_folder,
-    cells_of,
     read_grid,
     write_grid,
 )
-from folkmoot.engine.session.folder_access import choose_folder, held_folder
+from folkmoot.engine.session.folder_access import choose_folder, lock_folder
 from folkmoot.engine.study.study_file import StudyFile
-from folkmoot.errors import InputError, Problem, RunExists, StorageError
+from folkmoot.errors import InputError, Problem, RunExistsError, StorageError
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 AXIS, CHANGED, AS_IT_WAS = "reply", "changed", "as it was"
@@ -42,27 +42,29 @@ AXIS, CHANGED, AS_IT_WAS = "reply", "changed", "as it was"
 def repeat_fork(
     run: RunFolder,
     address: str,
-    replacement: Replacement,
+    replacement: ReplyReplacement,
     repeats: int,
     options: RunOptions,
-    stopper: Stopper | None = None,
+    stopper: RunStopper | None = None,
 ) -> RunGrid:
     """Fork a run so many times with the changed reply and so many times without; raises as
     `fork_run` does."""
     found = study_for_fork(run, options)
     folder = options.out or choose_folder(run.path.with_name(f"{run.id}_forks"), "new")[0]
     if folder.exists() and any(folder.iterdir()):
-        raise RunExists(f"{folder} already exists; go on with --resume, or choose another --out")
+        raise RunExistsError(
+            f"{folder} already exists; go on with --resume, or choose another --out"
+        )
     axes = {AXIS: [CHANGED, AS_IT_WAS]}
     seed = run.manifest["seed"] + 1  # the seed that models are sent in the first repeat
-    grid = RunGrid(folder, axes, repeats, tuple(cells_of(axes, repeats, seed)))
+    grid = RunGrid(folder, axes, repeats, tuple(build_cells(axes, repeats, seed)))
     change = change_of(run, folder, address, replacement)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_grid(grid, found.path, seed)
     return _Repeats(run, grid, found, options, stopper).run_cells(change)
 
 
-def resume_repeats(folder: Path, options: RunOptions, stopper: Stopper | None = None) -> RunGrid:
+def resume_repeats(folder: Path, options: RunOptions, stopper: RunStopper | None = None) -> RunGrid:
     """Continue repeated forks that stopped. Raises InputError for another grid."""
     grid = read_grid(folder)
     first = grid.run(grid.cells[0])
@@ -81,9 +83,9 @@ def has_forks(grid: RunGrid) -> bool:
     return list(grid.axes) == [AXIS] and set(grid.axes[AXIS]) == {CHANGED, AS_IT_WAS}
 
 
-def pairs_of(grid: RunGrid) -> Iterator[tuple[Cell, Cell]]:
+def pairs_of(grid: RunGrid) -> Iterator[tuple[GridCell, GridCell]]:
     """The cell with the changed reply and the one with the reply as it was, by repeat."""
-    by_repeat: dict[int, dict[str, Cell]] = {}
+    by_repeat: dict[int, dict[str, GridCell]] = {}
     for cell in grid.cells:
         by_repeat.setdefault(cell.repeat, {})[cell.settings[AXIS]] = cell
     for both in by_repeat.values():
@@ -98,11 +100,11 @@ class _Repeats:
     grid: RunGrid
     found: StudyFile
     options: RunOptions
-    stopper: Stopper | None
+    stopper: RunStopper | None
 
     def run_cells(self, change: ReplyChange) -> RunGrid:
         """Run every cell that has not finished, the changed one of each repeat first."""
-        with held_folder(self.grid.path):
+        with lock_folder(self.grid.path):
             for changed, as_it_was in pairs_of(self.grid):
                 own = replace(change, draw=changed.repeat)
                 done = self._run_cell(changed, own)
@@ -113,10 +115,10 @@ class _Repeats:
                 self._run_cell(as_it_was, replace(same, asked_again=tuple(asked)))
         return self.grid
 
-    def _run_cell(self, cell: Cell, change: ReplyChange) -> RunFolder:
+    def _run_cell(self, cell: GridCell, change: ReplyChange) -> RunFolder:
         folder, found, options = cell_folder(self.grid.path, cell), self.found, self.options
         begun = self.grid.run(cell)
-        if begun is not None and begun.finished:
+        if begun is not None and begun.is_finished:
             return begun
         if options.budget is not None:
             left = max(0.0, options.budget - _spent(self.grid, except_for=cell))
@@ -130,14 +132,14 @@ class _Repeats:
         return start_fork(self.run, found, own, self.stopper)
 
 
-def _spent(grid: RunGrid, *, except_for: Cell) -> float:
+def _spent(grid: RunGrid, *, except_for: GridCell) -> float:
     """What the other cells have spent (USD)."""
     total = 0.0
     for cell in grid.cells:
         other = grid.run(cell) if cell is not except_for else None
         if other is not None:
             with JournalReader(other.path / JOURNAL) as journal:
-                _, spent, unknown = journal.spent()
+                _, spent, unknown = journal.total_calls_and_cost()
             if unknown:
                 raise StorageError(f"{other.path}: the cost of {unknown[0]} is unknown")
             total += spent

@@ -18,73 +18,75 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from folkmoot.engine.calls.gateway import Gateway
-from folkmoot.engine.calls.model_routing import Providers
+from folkmoot.engine.calls.model_routing import ModelRouter
 from folkmoot.engine.calls.progress import (
     AnswerMissing,
     CallDone,
     CallRetried,
-    Checked,
     Event,
     ItemDone,
     Notice,
     Outcome,
     Preflight,
+    PreflightCheck,
     Progress,
     RunEnded,
     RunStarted,
     StageStarted,
 )
-from folkmoot.engine.calls.retries import Allowance, Halted
-from folkmoot.engine.journal.journal import Journal, JournalReader, as_part
+from folkmoot.engine.calls.retries import RunHaltedError, SharedLimits
+from folkmoot.engine.journal.journal import Journal, JournalReader, escape_address_part
 from folkmoot.engine.limits.budget import NOTHING, Budget
-from folkmoot.engine.run.event_loop import Stopper, run_to_end
+from folkmoot.engine.run.event_loop import RunStopper, run_until_complete
 from folkmoot.engine.run.execution import (
     Execution,
     RunOptions,
-    design_of,
-    execute,
-    unknown_cost,
+    build_design,
+    execute_study,
+    unknown_cost_text,
     unpriced_in,
 )
 from folkmoot.engine.run.preflight import (
-    EMBEDDED,
-    Tried,
-    asked_once,
-    hosted_embedding,
-    refuse_unworkable,
+    EMBEDDING_ADDRESS,
+    PreflightResult,
+    ask_each_once,
+    find_hosted_embedding_model,
+    raise_on_problems,
 )
-from folkmoot.engine.run.runner import folder_of, load, providers_of
-from folkmoot.engine.session.folder_access import held_folder, open_folder, settle
+from folkmoot.engine.run.runner import create_router, load_study_with_options, run_folder_path
+from folkmoot.engine.session.folder_access import lock_folder, open_folder, prepare_folder
 from folkmoot.engine.session.plan import Plan
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import (
     FatalModelError,
     InputError,
     Problem,
-    RunInterrupted,
-    RunPaused,
+    RunInterruptedError,
+    RunPausedError,
     StorageError,
 )
-from folkmoot.models.catalog import ON_THIS_MACHINE
-from folkmoot.models.request import Request
+from folkmoot.models.catalog import LOCAL_MODEL
+from folkmoot.models.request import ModelRequest
 from folkmoot.storage.json_files import read_json, write_json
 from folkmoot.storage.run_folder import JOURNAL, PLAN, RunFolder
 
-GRID = "grid.json"
-CELLS = "cells"
-PREFLIGHT = "preflight"  # the key of `grid.json` that says what it showed
-AT_ONCE = 8  # cells under way: more would take memory and win no time
-MOST_CELLS = 1000
-LONGEST_NAME = 200  # bytes; file systems take 255
+GRID_FILE = "grid.json"
+CELLS_FOLDER = "cells"
+PREFLIGHT_KEY = "preflight"  # the key of `grid.json` that says what it showed
+MAX_CONCURRENT_CELLS = 8  # cells under way: more would take memory and win no time
+MAX_CELLS = 1000
+MAX_NAME_BYTES = 200  # bytes; file systems take 255
 
 Axes = Mapping[str, Sequence[str]]
 # What runs would ask first, one by one, if a preflight of them all is wanted; none where it is not.
 # Told how many repeats there are, and whether any of these runs has yet to begin.
-Samples = Callable[[Sequence[tuple[StudyFile, RunOptions]], int, bool], list[tuple[Request, ...]]]
+Samples = Callable[
+    [Sequence[tuple[StudyFile, RunOptions]], int, bool], list[tuple[ModelRequest, ...]]
+]
 
 
 @dataclass(frozen=True)
-class Cell:
+class GridCell:
     """One run of a grid. `settings`: axis → value."""
 
     name: str
@@ -93,7 +95,7 @@ class Cell:
     seed: int
 
     @property
-    def specification(self) -> str:
+    def describe_settings(self) -> str:
         """The settings in words; empty in a grid of repeats alone."""
         return ", ".join(f"{key} {value}" for key, value in self.settings.items())
 
@@ -105,39 +107,41 @@ class RunGrid:
     path: Path
     axes: Axes
     repeats: int
-    cells: tuple[Cell, ...]
+    cells: tuple[GridCell, ...]
 
-    def run(self, cell: Cell) -> RunFolder | None:
+    def run(self, cell: GridCell) -> RunFolder | None:
         """The run of a cell, finished or not; None before it began."""
         folder = cell_folder(self.path, cell)
         return RunFolder(folder) if (folder / JOURNAL).exists() else None
 
-    def finished(self) -> dict[str, tuple[Cell, RunFolder]]:
+    def finished_cells(self) -> dict[str, tuple[GridCell, RunFolder]]:
         """The cells that came to their end, by name."""
         runs = ((cell, self.run(cell)) for cell in self.cells)
-        return {cell.name: (cell, run) for cell, run in runs if run and run.finished}
+        return {cell.name: (cell, run) for cell, run in runs if run and run.is_finished}
 
 
 def is_grid(folder: Path) -> bool:
     """Whether this is the folder of a grid."""
-    return (folder / GRID).exists()
+    return (folder / GRID_FILE).exists()
 
 
 def read_grid(folder: Path) -> RunGrid:
     """The grid in a folder. Raises StorageError where there is none."""
-    found = read_json(folder / GRID)
+    found = read_json(folder / GRID_FILE)
     try:
-        axes = {str(k): [str(v) for v in values] for k, values in found["axes"].items()}
+        axes = {str(key): [str(value) for value in values] for key, values in found["axes"].items()}
         repeats, seed = int(found["repeats"]), int(found["seed"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise StorageError(f"{folder / GRID}: not the file of a grid; left as it is") from error
-    return RunGrid(folder, axes, repeats, tuple(cells_of(axes, repeats, seed)))
+        raise StorageError(
+            f"{folder / GRID_FILE}: not the file of a grid; left as it is"
+        ) from error
+    return RunGrid(folder, axes, repeats, tuple(build_cells(axes, repeats, seed)))
 
 
-def axes_of(given: Sequence[str]) -> dict[str, list[str]]:
+def parse_axes(arguments: Sequence[str]) -> dict[str, list[str]]:
     """`model=a,b` → {"model": ["a", "b"]}. Raises InputError."""
     axes: dict[str, list[str]] = {}
-    for text in given:
+    for text in arguments:
         key, equals, listed = text.partition("=")
         values = [value.strip() for value in listed.split(",")]
         if not (key and equals and all(values)):
@@ -153,7 +157,7 @@ def axes_of(given: Sequence[str]) -> dict[str, list[str]]:
     return axes
 
 
-def cells_of(axes: Axes, repeats: int, seed: int) -> list[Cell]:
+def build_cells(axes: Axes, repeats: int, seed: int) -> list[GridCell]:
     """Every combination of the values, in each repeat. Repeat r has the seed `seed` + r − 1.
 
     Raises InputError for more cells than anyone can mean.
@@ -161,76 +165,80 @@ def cells_of(axes: Axes, repeats: int, seed: int) -> list[Cell]:
     count = repeats
     for values in axes.values():
         count *= len(values)
-    if repeats < 1 or count > MOST_CELLS:
-        raise InputError(f"a grid has 1 to {MOST_CELLS:,} cells; this one would have {count:,}")
+    if repeats < 1 or count > MAX_CELLS:
+        raise InputError(f"a grid has 1 to {MAX_CELLS:,} cells; this one would have {count:,}")
     cells = []
     for repeat in range(1, repeats + 1):
         for values in itertools.product(*axes.values()):
             settings = dict(zip(axes, values, strict=True))
-            parts = [f"{key}={_plain(value)}" for key, value in settings.items()]
+            parts = [f"{key}={_folder_name_part(value)}" for key, value in settings.items()]
             # Without leading zeros, whose number would change where a grid grows.
             name = "_".join([*parts, f"r{repeat}"])
-            cells.append(Cell(name, settings, repeat, seed + repeat - 1))
+            cells.append(GridCell(name, settings, repeat, seed + repeat - 1))
     named = {cell.name.casefold() for cell in cells}
     if len(named) < len(cells):
         raise InputError("--grid: two values look alike once they name folders; rename one")
-    if max(len(name.encode()) for name in named) > LONGEST_NAME:
+    if max(len(name.encode()) for name in named) > MAX_NAME_BYTES:
         hint = "shorten the values, or put long texts into files of their own"
         raise InputError(Problem("--grid: the values are too long to name folders", hint=hint))
     return cells
 
 
-def cell_folder(grid: Path, cell: Cell) -> Path:
-    return grid / CELLS / cell.name
+def cell_folder(grid: Path, cell: GridCell) -> Path:
+    return grid / CELLS_FOLDER / cell.name
 
 
 def run_grid(
     source: Path,
     options: RunOptions,
-    given: Axes,
+    axis_arguments: Axes,
     repeats: int | None,
-    stopper: Stopper | None = None,
+    stopper: RunStopper | None = None,
     samples: Samples = lambda runs, repeats, new: [],
 ) -> RunGrid:
     """Run (or resume) every cell of a grid that is not finished.
 
-    `given` and `repeats` may be left empty on a resume. `samples` gives what a preflight asks.
-    Raises InputError before anything is spent if any cell has a mistake; what stops one cell for
-    all (budget, quota, a wrong key, a preflight) stops the grid, which resumes; the error of a
+    `axis_arguments` and `repeats` may be left empty on a resume. `samples` gives what a preflight
+    asks. Raises InputError before anything is spent if any cell has a mistake; what stops one cell
+    for all (budget, quota, a wrong key, a preflight) stops the grid, which resumes; the error of a
     single cell is raised when the others are done.
     """
-    first = load(source, replace(options, budget=None))
+    first = load_study_with_options(source, replace(options, budget=None))
     if first.config.seats is not None:
         raise InputError(Problem("people take part in one run, not in a grid", key="seats"))
-    folder = folder_of(first, options)
-    axes, repeats = _design(folder, options, given, repeats)
-    grid = RunGrid(folder, axes, repeats, tuple(cells_of(axes, repeats, first.config.random_seed)))
-    found = {cell.name: _load(source, options, cell, folder) for cell in grid.cells}
+    folder = run_folder_path(first, options)
+    axes, repeats = _resolve_design(folder, options, axis_arguments, repeats)
+    grid = RunGrid(
+        folder, axes, repeats, tuple(build_cells(axes, repeats, first.config.random_seed))
+    )
+    found = {cell.name: _load_cell(source, options, cell, folder) for cell in grid.cells}
     budget = options.budget if options.budget is not None else first.config.budget_usd
     providers = {}
     for name, (file, how) in found.items():
         config = file.config.model_copy(update={"budget_usd": budget})  # which prices must keep
-        providers[name] = providers_of(replace(file, config=config), how)
-        images = file.study.images(file.config)
-        providers[name].check(embeds=file.study.embeds, images=images, file=str(file.path))
-    work = _Work(grid, found, providers, options, (budget, first.config.budget_calls))
-    work.rehearse(samples)
+        providers[name] = create_router(replace(file, config=config), how)
+        images = file.study.image_locations(file.config)
+        providers[name].check_models(
+            uses_embeddings=file.study.uses_embeddings, images=images, file=str(file.path)
+        )
+    work = _GridExecution(grid, found, providers, options, (budget, first.config.budget_calls))
+    work.collect_preflight_requests(samples)
     open_folder(folder, resume=options.resume)
     if options.resume and not is_grid(folder):
         raise StorageError(f"{folder}: not a grid; leave out --grid and --repeats to resume it")
-    with held_folder(folder):
-        work.check_designs()
+    with lock_folder(folder):
+        work.require_same_designs()
         write_grid(grid, source, first.config.random_seed)
-        run_to_end(work.run, stopper)
+        run_until_complete(work.run, stopper)
     return grid
 
 
-def _plain(value: str) -> str:
+def _folder_name_part(value: str) -> str:
     """A value as part of a folder's name."""
     return re.sub(r"[^\w.+-]+", "-", value).strip("-.") or "-"
 
 
-def _design(
+def _resolve_design(
     folder: Path, options: RunOptions, given: Axes, repeats: int | None
 ) -> tuple[Axes, int]:
     """Axes and repeats, on a resume those of the grid; a grid may grow and never lose a cell."""
@@ -241,19 +249,20 @@ def _design(
     kept = all(set(before.axes[key]) <= set(axes.get(key, ())) for key in before.axes)
     if not kept or list(axes) != list(before.axes) or repeats < before.repeats:
         raise InputError(
-            f"{folder / GRID} holds another grid: leave out --grid and --repeats to resume it, or "
+            f"{folder / GRID_FILE} holds another grid: leave out --grid and --repeats to resume "
+            "it, or "
             "add values and repeats to those it has"
         )
     return axes, repeats
 
 
-def _load(
-    source: Path, options: RunOptions, cell: Cell, folder: Path
+def _load_cell(
+    source: Path, options: RunOptions, cell: GridCell, folder: Path
 ) -> tuple[StudyFile, RunOptions]:
     """The study of a cell of the grid in this folder, and how it is run. The grid's budget is not
     the cell's."""
     model = cell.settings.get("model", options.model)
-    overrides = [f"{k}={v}" for k, v in cell.settings.items() if k != "model"]
+    overrides = [f"{key}={setting}" for key, setting in cell.settings.items() if key != "model"]
     own = replace(
         options,
         model=model,
@@ -262,30 +271,30 @@ def _load(
         overrides=(*options.overrides, *overrides),
     )
     try:
-        found = load(source, own, _sealed_cell(folder, cell))
+        found = load_study_with_options(source, own, _sealed_cell(folder, cell))
     except InputError as error:
         if not cell.settings:
             raise
-        where = f"in the cell {cell.specification}: "
-        problems = [replace(p, message=where + p.message) for p in error.problems]
+        where = f"in the cell {cell.describe_settings}: "
+        problems = [replace(problem, message=where + problem.message) for problem in error.problems]
         raise InputError(problems) from error
     config = found.config.model_copy(update={"budget_usd": None, "budget_calls": None})
     return replace(found, config=config), own
 
 
-def _sealed_cell(grid: Path, cell: Cell) -> Path:
+def _sealed_cell(grid: Path, cell: GridCell) -> Path:
     """The folder of the cell, or of one that began: its sealed plan names the models of all."""
     own = cell_folder(grid, cell)
     if (own / PLAN).exists():
         return own
-    begun = sorted((grid / CELLS).glob(f"*/{PLAN}"))
+    begun = sorted((grid / CELLS_FOLDER).glob(f"*/{PLAN}"))
     return begun[0].parent if begun else own
 
 
 def write_grid(grid: RunGrid, source: Path, seed: int) -> None:
     """Write `grid.json`; what a preflight showed stays in it."""
-    path = grid.path / GRID
-    kept = read_json(path).get(PREFLIGHT, []) if path.exists() else []
+    path = grid.path / GRID_FILE
+    kept = read_json(path).get(PREFLIGHT_KEY, []) if path.exists() else []
     write_json(
         path,
         {
@@ -294,33 +303,38 @@ def write_grid(grid: RunGrid, source: Path, seed: int) -> None:
             "repeats": grid.repeats,
             "seed": seed,
             "cells": [
-                {"name": c.name, "settings": dict(c.settings), "repeat": c.repeat, "seed": c.seed}
-                for c in grid.cells
+                {
+                    "name": grid_cell.name,
+                    "settings": dict(grid_cell.settings),
+                    "repeat": grid_cell.repeat,
+                    "seed": grid_cell.seed,
+                }
+                for grid_cell in grid.cells
             ],
-            PREFLIGHT: kept,
+            PREFLIGHT_KEY: kept,
         },
     )
 
 
 @dataclass
-class _Work:
+class _GridExecution:
     """One process of a grid."""
 
     grid: RunGrid
-    found: Mapping[str, tuple[StudyFile, RunOptions]]
-    providers: Mapping[str, Providers]
+    studies_by_cell: Mapping[str, tuple[StudyFile, RunOptions]]
+    providers: Mapping[str, ModelRouter]
     options: RunOptions
     limits: tuple[float | None, int | None]
-    samples: Sequence[tuple[Cell, tuple[Request, ...]]] = ()  # for the preflight, by cell
+    samples: Sequence[tuple[GridCell, tuple[ModelRequest, ...]]] = ()  # for the preflight, by cell
 
-    def rehearse(self, samples: Samples) -> None:
+    def collect_preflight_requests(self, samples: Samples) -> None:
         """Learn what the cells of the first repeat would ask first."""
         cells = [cell for cell in self.grid.cells if cell.repeat == 1]
         new = any(self.grid.run(cell) is None for cell in cells)
-        runs = [self.found[cell.name] for cell in cells]
+        runs = [self.studies_by_cell[cell.name] for cell in cells]
         self.samples = list(zip(cells, samples(runs, self.grid.repeats, new), strict=False))
 
-    def check_designs(self) -> None:
+    def require_same_designs(self) -> None:
         """Raises DriftError where a cell that has begun would go on, or stand beside new ones, as
         another study than it was: with other settings, seeds, models or prompts."""
         for cell in self.grid.cells:
@@ -328,119 +342,134 @@ class _Work:
             if run is None or self.options.accept_changes:
                 continue
             plan = Plan(run.path / PLAN, started_at="")  # sealed for comparison and never written
-            file, _ = self.found[cell.name]
-            plan.seal("design", design_of(file, self.providers[cell.name], plan.sealed("design")))
+            file, _ = self.studies_by_cell[cell.name]
+            plan.seal_part(
+                "design", build_design(file, self.providers[cell.name], plan.sealed_part("design"))
+            )
 
-    async def run(self, stopper: Stopper) -> None:
+    async def run(self, stopper: RunStopper) -> None:
         tell = self.options.progress
-        allowance = self._allowance(tell)
-        stops: list[Stopper] = []
+        allowance = self._shared_limits(tell)
+        stops: list[RunStopper] = []
         failures: dict[str, Exception] = {}
         pending = iter(self.grid.cells)
 
-        def halt() -> None:
+        def stop_cells() -> None:
             for each in stops:
                 each.calls += 1
                 if each.halt is not None:
                     each.halt()
-            allowance.stop(Halted("the run is stopping"), everybody=True)
+            allowance.stop_calls(RunHaltedError("the run is stopping"), stop_all_runs=True)
 
-        def over() -> bool:
-            everybody = (RunPaused, FatalModelError, StorageError)
-            return bool(stopper.calls) or any(isinstance(e, everybody) for e in failures.values())
+        def is_over() -> bool:
+            everybody = (RunPausedError, FatalModelError, StorageError)
+            return bool(stopper.calls) or any(
+                isinstance(failure, everybody) for failure in failures.values()
+            )
 
-        async def worker() -> None:
+        async def run_pending_cells() -> None:
             for cell in pending:
-                if over():
+                if is_over():
                     return
-                stops.append(Stopper())
+                stops.append(RunStopper())
                 try:
-                    await self._cell(cell, stops[-1], allowance)
-                except RunInterrupted:
+                    await self._run_cell(cell, stops[-1], allowance)
+                except RunInterruptedError:
                     return  # by the stop of all
                 except Exception as error:
                     failures[cell.name] = error
                     tell(Notice(f"{cell.name}: {error}", "error"))
                 else:
-                    tell(ItemDone(CELLS))
+                    tell(ItemDone(CELLS_FOLDER))
 
-        stopper.halt = halt
-        tell(self._started())
-        tell(StageStarted(CELLS, len(self.grid.cells)))
+        stopper.halt = stop_cells
+        tell(self._started_cells())
+        tell(StageStarted(CELLS_FOLDER, len(self.grid.cells)))
         outcome: Outcome = "failed"
         try:
             if any(requests for _, requests in self.samples):
-                await self._preflight(allowance)
-            await asyncio.gather(*(worker() for _ in range(self._at_once())))
+                await self._run_preflight(allowance)
+            await asyncio.gather(
+                *(run_pending_cells() for _ in range(self._max_concurrent_cells()))
+            )
             if stopper.calls:
-                raise RunInterrupted
-            for error in sorted(failures.values(), key=lambda e: not isinstance(e, RunPaused)):
+                raise RunInterruptedError
+            for error in sorted(
+                failures.values(), key=lambda error: not isinstance(error, RunPausedError)
+            ):
                 raise error
             outcome = "done"
-        except RunPaused:
+        except RunPausedError:
             outcome = "paused"
             raise
-        except Halted:
-            raise RunInterrupted from None
+        except RunHaltedError:
+            raise RunInterruptedError from None
         finally:
             stopper.halt = None
             tell(RunEnded(outcome))
 
-    async def _preflight(self, allowance: Allowance) -> None:
+    async def _run_preflight(self, allowance: SharedLimits) -> None:
         """One real call for each model, role, kind of answer and way of asking in the cells of the
         first repeat, and for each model that embeds. Raises FatalModelError where a cell cannot
         work, and what stops a run."""
-        path, tell = self.grid.path / GRID, self.options.progress
+        path, tell = self.grid.path / GRID_FILE, self.options.progress
         noted = read_json(path)
-        before = [Checked(**row) for row in noted[PREFLIGHT]]
-        checked: list[Checked] = []
+        before = [PreflightCheck(**row) for row in noted[PREFLIGHT_KEY]]
+        checked: list[PreflightCheck] = []
         with Journal(self.grid.path / JOURNAL) as journal:
-            for cell, requests, embedding in self._each_once():
-                config, providers = self.found[cell.name][0].config, self.providers[cell.name]
-                gateway = Gateway(journal, providers.open, config, tell, allowance)
+            for cell, requests, embedding in self._unique_preflight_requests():
+                config, providers = (
+                    self.studies_by_cell[cell.name][0].config,
+                    self.providers[cell.name],
+                )
+                gateway = Gateway(journal, providers.open_provider, config, tell, allowance)
                 try:
-                    at = f"{EMBEDDED}/{as_part(embedding)}"
-                    tried = await asked_once(gateway, requests, embedding, at)
-                    checked += [_told(one, cell, before) for one in tried]
+                    at = f"{EMBEDDING_ADDRESS}/{escape_address_part(embedding)}"
+                    tried = await ask_each_once(gateway, requests, embedding, at)
+                    checked += [_merge_preflight_result(one, cell, before) for one in tried]
                 finally:
-                    await gateway.drain()
+                    await gateway.wait_for_calls_in_flight()
                     await gateway.close()
-        write_json(path, {**noted, PREFLIGHT: [asdict(one) for one in (*before, *checked)]})
+        write_json(path, {**noted, PREFLIGHT_KEY: [asdict(one) for one in (*before, *checked)]})
         tell(Preflight(tuple(checked)))
-        refuse_unworkable(checked)
+        raise_on_problems(checked)
 
-    def _each_once(self) -> Iterator[tuple[Cell, list[Request], str]]:
+    def _unique_preflight_requests(self) -> Iterator[tuple[GridCell, list[ModelRequest], str]]:
         """What is asked for each cell, and which hosted model embeds there, less what is asked for
         a cell before it."""
         seen: set[object] = {""}
         for cell, requests in self.samples:
-            file, _ = self.found[cell.name]
-            first = [r for r in requests if _way(r) not in seen]
-            embeds = hosted_embedding(self.providers[cell.name], file.config)
-            embeds = embeds if file.study.embeds and embeds not in seen else ""
-            seen |= {embeds, *map(_way, first)}
+            file, _ = self.studies_by_cell[cell.name]
+            first = [
+                model_request
+                for model_request in requests
+                if _preflight_key(model_request) not in seen
+            ]
+            embeds = find_hosted_embedding_model(self.providers[cell.name], file.config)
+            embeds = embeds if file.study.uses_embeddings and embeds not in seen else ""
+            seen |= {embeds, *map(_preflight_key, first)}
             if first or embeds:
                 yield cell, first, embeds
 
-    async def _cell(self, cell: Cell, stopper: Stopper, allowance: Allowance) -> None:
+    async def _run_cell(self, cell: GridCell, stopper: RunStopper, allowance: SharedLimits) -> None:
         run = self.grid.run(cell)
-        if run is not None and run.finished and not self.options.accept_changes:
+        if run is not None and run.is_finished and not self.options.accept_changes:
             return
-        file, how = self.found[cell.name]
+        file, how = self.studies_by_cell[cell.name]
         folder = cell_folder(self.grid.path, cell)
         resume = folder.exists()
-        how = replace(how, resume=resume, out=folder, progress=_named(cell, how.progress))
+        how = replace(how, resume=resume, out=folder, progress=_cell_progress(cell, how.progress))
         open_folder(folder, resume=resume)
-        with held_folder(folder):
-            settle(folder, file.config, resume=resume)
-            await execute(
+        with lock_folder(folder):
+            prepare_folder(folder, file.config, resume=resume)
+            await execute_study(
                 Execution(
                     file, how, self.providers[cell.name], folder, stopper, allowance=allowance
                 )
             )
         gc.collect()  # what this cell held, before the next ones need as much
 
-    def _allowance(self, tell: Progress) -> Allowance:
+    def _shared_limits(self, tell: Progress) -> SharedLimits:
         """One budget for all cells, of which earlier processes have spent what journals say."""
         usd, calls, possible = 0.0, 0, NOTHING
         unpriced: set[str] = set()
@@ -448,12 +477,12 @@ class _Work:
         for path in (folder / JOURNAL for folder in (self.grid.path, *folders)):
             if path.exists():
                 with JournalReader(path) as journal:
-                    made, spent, _ = journal.spent()
-                    possible = possible.plus(journal.possibly_paid())
+                    made, spent, _ = journal.total_calls_and_cost()
+                    possible = possible.add_amount(journal.possibly_paid())
                     unpriced.update(unpriced_in(journal))
                 usd, calls = usd + spent, calls + made
         if self.limits[0] is not None and unpriced:
-            raise InputError(unknown_cost(sorted(unpriced)))
+            raise InputError(unknown_cost_text(sorted(unpriced)))
         budget = Budget(
             *self.limits,
             spent_usd=usd,
@@ -461,17 +490,21 @@ class _Work:
             warn=lambda message: tell(Notice(message, "warning")),
         )
         budget.count_possible(possible)
-        config = next(iter(self.found.values()))[0].config
-        return Allowance(budget, config.concurrency, shared=True)
+        config = next(iter(self.studies_by_cell.values()))[0].config
+        return SharedLimits(budget, config.concurrency, shared=True)
 
-    def _at_once(self) -> int:
+    def _max_concurrent_cells(self) -> int:
         """A model on this machine is one process for each cell, so those go one at a time."""
-        names = (name for p in self.providers.values() for name in p.named())
-        return 1 if any(name.split(":")[0] == ON_THIS_MACHINE for name in names) else AT_ONCE
+        names = (
+            name for model_router in self.providers.values() for name in model_router.list_models()
+        )
+        return (
+            1 if any(name.split(":")[0] == LOCAL_MODEL for name in names) else MAX_CONCURRENT_CELLS
+        )
 
-    def _started(self) -> Event:
-        file, _ = next(iter(self.found.values()))
-        who = dict.fromkeys(p.who for p in self.providers.values())
+    def _started_cells(self) -> Event:
+        file, _ = next(iter(self.studies_by_cell.values()))
+        who = dict.fromkeys(model_router.who for model_router in self.providers.values())
         cells = len(self.grid.cells)
         return RunStarted(
             f"{file.run_id}, {cells} cell{'s' * (cells > 1)}",
@@ -480,20 +513,22 @@ class _Work:
             ", ".join(who),
             self.grid.cells[0].seed,
             self.options.resume,
-            all(p.synthetic for p in self.providers.values()),
+            all(model_router.is_synthetic_only for model_router in self.providers.values()),
         )
 
 
-def _way(request: Request) -> tuple[object, ...]:
+def _preflight_key(request: ModelRequest) -> tuple[object, ...]:
     """What a preflight tries once, whatever the words."""
     asked = request.asked
     return request.model, asked.role, asked.kind, request.temperature, request.max_tokens
 
 
-def _told(tried: Tried, cell: Cell, before: list[Checked]) -> Checked:
+def _merge_preflight_result(
+    tried: PreflightResult, cell: GridCell, before: list[PreflightCheck]
+) -> PreflightCheck:
     """What a call showed, with its cell; what was noted of it before, where a journal told of it,
     which is taken out of there."""
-    one = tried.checked
+    one = tried.check
     names = (one.model, one.role, one.answer)
     for noted in before if tried.replayed else ():
         if (noted.model, noted.role, noted.answer) == names:
@@ -501,16 +536,16 @@ def _told(tried: Tried, cell: Cell, before: list[Checked]) -> Checked:
             return noted
     if not (one.problem and cell.settings):
         return one
-    return replace(one, problem=f"{one.problem} (in the cell {cell.specification})")
+    return replace(one, problem=f"{one.problem} (in the cell {cell.describe_settings})")
 
 
-def _named(cell: Cell, tell: Progress) -> Progress:
+def _cell_progress(cell: GridCell, tell: Progress) -> Progress:
     """What a cell adds to the grid's own progress: calls and warnings; the rest is in its log."""
 
-    def pass_on(event: Event) -> None:
+    def forward_event(event: Event) -> None:
         if isinstance(event, Notice) and event.level != "info":
             tell(replace(event, message=f"{cell.name}: {event.message}"))
         elif isinstance(event, (CallDone, CallRetried, AnswerMissing)):
             tell(event)
 
-    return pass_on
+    return forward_event

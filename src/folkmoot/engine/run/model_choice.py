@@ -15,8 +15,8 @@ from pathlib import Path
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import InputError, Problem, StorageError
-from folkmoot.models.api_keys import environment
-from folkmoot.models.catalog import LOCAL, resolve
+from folkmoot.models.api_keys import load_environment
+from folkmoot.models.catalog import SYNTHETIC_MODEL, resolve_model
 from folkmoot.storage.run_folder import RunFolder
 
 DEFAULT_MODEL = "DEFAULT_MODEL"  # the variable, as the sources name it
@@ -27,7 +27,7 @@ def choose_models(found: StudyFile, options: RunOptions, folder: Path) -> StudyF
     """Fill in the models that a run asks; `folder` is where the run lies. `models_note` of the
     result is what the user should read first. Raises InputError for a model that does not exist,
     and for a key (`--key`) without a model."""
-    if options.model is not None or options.provider is not None:
+    if options.model is not None or options.custom_provider is not None:
         return found
     if options.resume and not options.accept_changes and not _sets_models(options.overrides):
         sealed = _sealed_design(folder)
@@ -35,17 +35,17 @@ def choose_models(found: StudyFile, options: RunOptions, folder: Path) -> StudyF
             return _with_sealed_models(found, sealed, folder)
     if found.config.model is not None:
         return found
-    if named := environment().get(DEFAULT_MODEL, "").strip():
+    if named := load_environment().get(DEFAULT_MODEL, "").strip():
         return _with_default_model(found, named)
     if options.key:
         raise InputError(
             Problem(
                 "a key was given, and no model is named that takes it",
                 key="--key",
-                hint=_hint(found),
+                hint=_named_model_hint(found),
             )
         )
-    return replace(found, models_note=_note(found))
+    return replace(found, models_note=_embedded_respondent_note(found))
 
 
 def _sets_models(overrides: Sequence[str]) -> bool:
@@ -56,10 +56,10 @@ def _sets_models(overrides: Sequence[str]) -> bool:
 
 def _with_default_model(found: StudyFile, named: str) -> StudyFile:
     try:
-        resolve(named, found.config.endpoints)
+        resolve_model(named, found.config.endpoints)
     except InputError as error:
         where = f"{DEFAULT_MODEL} in the environment or .env: "
-        problems = [replace(p, message=where + p.message) for p in error.problems]
+        problems = [replace(problem, message=where + problem.message) for problem in error.problems]
         raise InputError(problems) from error
     config = found.config.model_copy(update={"model": named})
     note = f"{DEFAULT_MODEL} names the model: {named}"
@@ -83,8 +83,8 @@ def _with_sealed_models(found: StudyFile, sealed: Mapping[str, object], folder: 
     roles = dict(roles) if isinstance(roles, Mapping) else {}
     seats = sealed.get("seat_models")
     if seats is None:  # a run of an earlier version: its manifest says whether --model was given
-        seats = [] if _overridden(folder) else study.seat_models(config)
-    now = (config.model or LOCAL, dict(config.models), study.seat_models(config))
+        seats = [] if _has_model_override(folder) else study.extra_models(config)
+    now = (config.model or SYNTHETIC_MODEL, dict(config.models), study.extra_models(config))
     if now == (model, roles, seats):
         return found
     note = ""
@@ -99,38 +99,38 @@ def _with_sealed_models(found: StudyFile, sealed: Mapping[str, object], folder: 
     return replace(found, config=config, models_note=note)
 
 
-def _overridden(folder: Path) -> bool:
+def _has_model_override(folder: Path) -> bool:
     try:
         return bool(RunFolder(folder).manifest.get("override"))
     except StorageError:
         return False
 
 
-def _note(found: StudyFile) -> str:
+def _embedded_respondent_note(found: StudyFile) -> str:
     """What a run says first if the embedded respondent answers because no model is named."""
-    if found.config.models or found.study.seat_models(found.config):
+    if found.config.models or found.study.extra_models(found.config):
         who = "No model is named for the other roles, so the embedded respondent answers them"
     else:
         who = "No model is named, so the embedded respondent answers"
-    return f"{who} (SYNTHETIC, no cost). {_hint(found)}"
+    return f"{who} (SYNTHETIC, no cost). {_named_model_hint(found)}"
 
 
-def _hint(found: StudyFile) -> str:
+def _named_model_hint(found: StudyFile) -> str:
     """The model that the source uses, and the command that asks it."""
     default = found.study.source_model
     if not default:
-        return f"To ask a model: {_command(found, EXAMPLE)}"
+        return f"To ask a model: {_model_command(found, EXAMPLE)}"
     named = found.config.model_copy(update={"model": default})
-    if seats := [name for name in found.study.seat_models(named) if name != default]:
+    if seats := [name for name in found.study.extra_models(named) if name != default]:
         return (
             f"The source's default is {default}, with {', '.join(seats)} in the seats that the "
-            f"source gives them: {_command(found, default, by_seat=True)} "
+            f"source gives them: {_model_command(found, default, by_seat=True)} "
             f"(--model {default} takes every seat)"
         )
-    return f"The source's default is {default}: {_command(found, default)}"
+    return f"The source's default is {default}: {_model_command(found, default)}"
 
 
-def _command(found: StudyFile, model: str, *, by_seat: bool = False) -> str:
+def _model_command(found: StudyFile, model: str, *, by_seat: bool = False) -> str:
     """What to type to have a model asked; `by_seat`: seats keep the models that they name."""
     if not found.path.is_file():  # its settings were given from Python
         return f'settings={{"model": "{model}"}}' if by_seat else f'model="{model}"'

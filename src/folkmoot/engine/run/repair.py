@@ -12,10 +12,10 @@ from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.journal.journal_copy import copy_journal, replace_journal
 from folkmoot.engine.journal.journal_file import mark_repaired
 from folkmoot.engine.run.verify import digests_of
-from folkmoot.storage.amendments import Amendment, amend
+from folkmoot.storage.amendments import Amendment, append_amendments
 from folkmoot.storage.json_files import read_json_object, write_json
 from folkmoot.storage.manifest import seal_manifest
-from folkmoot.storage.run_folder import JOURNAL, MANIFEST, RunFolder, time_of_day
+from folkmoot.storage.run_folder import JOURNAL, MANIFEST, RunFolder, utc_timestamp
 
 KIND = "repair"
 KEPT_AS = "journal-damaged-{}.sqlite"
@@ -39,10 +39,14 @@ class RepairPlan:
 def plan_repair(run: RunFolder) -> RepairPlan:
     """Count what a repair would set aside and what asking again may cost. Changes nothing."""
     with JournalReader(run.path / JOURNAL) as journal:
-        problems = tuple(map(str, journal.damage()))
+        problems = tuple(map(str, journal.find_damage()))
         kept = [(number, entry) for number, entry, _ in journal.intact_entries("entries")]
         count, last = journal.count_entries(), 0
-    calls = [(number, e.cost_usd) for number, e in kept if e.kind != "compute"]
+    calls = [
+        (number, journal_entry.cost_usd)
+        for number, journal_entry in kept
+        if journal_entry.kind != "compute"
+    ]
     costs = [usd for _, usd in calls if usd is not None]
     mean = sum(costs) / len(costs) if costs and len(costs) == len(calls) else None
     for place, (number, _) in enumerate(kept, 1):
@@ -73,7 +77,7 @@ def repair_journal(run: RunFolder, plan: RepairPlan, by: str) -> Path:
     mark_repaired(new)
     kept.write_bytes(path.read_bytes())
     replace_journal(path, new)
-    if run.has(MANIFEST):
+    if run.has_file(MANIFEST):
         with JournalReader(path) as journal:
             content, record = digests_of(run, journal)
         changed = {"outcome": "paused", "journal_digest": content, "record_digest": record}
@@ -84,5 +88,5 @@ def repair_journal(run: RunFolder, plan: RepairPlan, by: str) -> Path:
             "problems": list(plan.problems),
             "kept_in": kept.name,
         }
-        amend(run.path, [Amendment(KIND, by, time_of_day(), data)])
+        append_amendments(run.path, [Amendment(KIND, by, utc_timestamp(), data)])
     return kept

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from folkmoot.engine.calls.model_routing import Providers
+from folkmoot.engine.calls.model_routing import ModelRouter
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.study.study_file import StudyFile
-from folkmoot.models.catalog import is_local
+from folkmoot.models.catalog import is_synthetic
 
 MAX_CHARACTERS = 4_000  # of a study's own texts; more say nothing new about the language
 # Frequent in English and in no other language that is written with its letters.
@@ -22,12 +22,12 @@ _ENGLISH_WORDS = frozenset(
 _NO_WORDS = frozenset(StudyConfig.model_fields) | {"personas", "vulnerable", "groups", "coding"}
 
 
-def describe_language(found: StudyFile, providers: Providers) -> str:
+def describe_language(found: StudyFile, providers: ModelRouter) -> str:
     """What to say where the embedded respondent answers a study that is not in English; empty
     where there is nothing to say."""
-    if providers.scripted or not any(map(is_local, providers.named())):
+    if providers.has_custom_provider or not any(map(is_synthetic, providers.list_models())):
         return ""
-    texts = " ".join(_texts_of(found.raw))[:MAX_CHARACTERS]
+    texts = " ".join(_texts_of(found.raw_settings))[:MAX_CHARACTERS]
     if not texts or is_english(texts):
         return ""
     return (

@@ -43,7 +43,9 @@ class Words:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        found = [part for word in _WORD.finditer(text) if word[1] for part in _divide(word)]
+        found = [
+            part for word in _WORD.finditer(text) if word[1] for part in _split_escaped_word(word)
+        ]
         self.places: Places = [(start, end) for start, end, _ in found]
         self.folded = [word.casefold() for _, _, word in found]
         self.line = f" {' '.join(self.folded)} "
@@ -52,39 +54,39 @@ class Words:
         return len(self.places)
 
     @cached_property
-    def _offsets(self) -> list[int]:
+    def _word_offsets(self) -> list[int]:
         """Where each word begins in the line, with the space before it."""
         return list(accumulate((len(word) + 1 for word in self.folded), initial=0))
 
-    def find(self, wanted: str) -> Iterator[int]:
+    def find_word_sequence(self, wanted: str) -> Iterator[int]:
         """Yield the number of the first word wherever these words stand, given as a line."""
         at = self.line.find(wanted)
         while at >= 0:
-            yield bisect_left(self._offsets, at)
+            yield bisect_left(self._word_offsets, at)
             at = self.line.find(wanted, at + 1)
 
     def find_beginning(self, line: str, min_characters: int) -> int | None:
         """Return from which word on this text is the beginning of other words."""
-        numbers = self.find(line[: min_characters + 1])
-        rest = ((n, self.line[self._offsets[n] :].rstrip()) for n in numbers)
+        numbers = self.find_word_sequence(line[: min_characters + 1])
+        rest = ((n, self.line[self._word_offsets[n] :].rstrip()) for n in numbers)
         return next((number for number, words in rest if line.startswith(words)), None)
 
     def place(self, first: int, last: int) -> tuple[int, int]:
         """Return where the words from number `first` to `last` (excluded) stand in the text."""
         return self.places[first][0], self.places[last - 1][1]
 
-    def part(self, first: int, last: int) -> str:
+    def original_text(self, first: int, last: int) -> str:
         """Return these words with what stands between them, as no file spells it."""
         start, end = self.place(first, last)
         part = self.text[start:end]
         if not part.isascii() or not part.isalnum():
-            part = _without_escapes(_ESCAPED.sub(lambda m: chr(int(m[1], 16)), part))
+            part = _without_escapes(_ESCAPED.sub(lambda match: chr(int(match[1], 16)), part))
             part = part.replace("\\", "").replace('""', '"')
-            part = "".join(c for c in part if c.isprintable() or c.isspace())
+            part = "".join(column for column in part if column.isprintable() or column.isspace())
         return " ".join(part.split())
 
 
-def _divide(word: re.Match[str]) -> Iterator[tuple[int, int, str]]:
+def _split_escaped_word(word: re.Match[str]) -> Iterator[tuple[int, int, str]]:
     """Yield the place and the letters of a word; of several words, where an escaped character in
     between is no letter."""
     if "\\" not in word[1]:
@@ -92,7 +94,7 @@ def _divide(word: re.Match[str]) -> Iterator[tuple[int, int, str]]:
         return
     start, letters = word.start(), ""
     for found in re.finditer(r"\\u[0-9a-fA-F]{4}|.", word[1]):
-        letter = _ESCAPED.sub(lambda m: chr(int(m[1], 16)), found[0])
+        letter = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), found[0])
         if letter.isalnum():
             letters += letter
             continue
@@ -118,7 +120,9 @@ def find_quotable(text: str) -> set[Gram]:
     """Return the runs of words by which a quotation of a text is recognised: those of `QUOTED`
     words, and whole sentences of fewer."""
     sentences = (tuple(Words(sentence).folded) for sentence in _SENTENCE.findall(text))
-    return find_grams(text, [QUOTED]) | {s for s in sentences if 1 < len(s) < QUOTED}
+    return find_grams(text, [QUOTED]) | {
+        sentence for sentence in sentences if 1 < len(sentence) < QUOTED
+    }
 
 
 def find_quoted(text: str, quotable: Collection[Gram]) -> Places:
@@ -137,10 +141,10 @@ def _find_quoted_words(words: Words, quotable: Collection[Gram]) -> Places:
                 size == QUOTED or _is_sentence(words.text, *words.place(first, last))
             ):
                 found.append((first, last))
-    return merge(found)
+    return merge_overlapping(found)
 
 
-def merge(places: Iterable[tuple[int, int]]) -> Places:
+def merge_overlapping(places: Iterable[tuple[int, int]]) -> Places:
     """Return places of a text in order, those that overlap as one."""
     merged: Places = []
     for start, end in sorted(places):
@@ -195,7 +199,7 @@ class Recorded:
         alone, or beside others that were found. An option need not: a study puts it into sentences
         of its own."""
         last = first + len(self.words)
-        own, other = self.words.part(0, len(self.words)), words.part(first, last)
+        own, other = self.words.original_text(0, len(self.words)), words.original_text(first, last)
         if self.is_long or self.offered or ignore_case:
             own, other = own.casefold(), other.casefold()
         if own != other or self.is_long or self.offered:
@@ -234,16 +238,16 @@ class Redaction:
         words = Words(text).line.strip() or text.strip()
         return f"[withdrawn {digest(self.salt, words, size=6).hex()}]"
 
-    def replace(self, text: str, places: Iterable[tuple[int, int]]) -> list[Replacement]:
+    def replacements_for(self, text: str, places: Iterable[tuple[int, int]]) -> list[Replacement]:
         """Return the marks that take these places in a text."""
         return [Replacement(start, end, self.mark(text[start:end])) for start, end in places]
 
     def without_quotations(self, text: str, quotable: Collection[Gram]) -> str:
         """Return a text with marks in place of these runs of words."""
-        parts = self.replace(text, find_quoted(text, quotable))
+        parts = self.replacements_for(text, find_quoted(text, quotable))
         return str(replace_parts(SourcedText(text), parts))
 
-    def exempt(self, texts: Iterable[str]) -> None:
+    def exempt_texts(self, texts: Iterable[str]) -> None:
         """Take in texts that are not personal, unless the person wrote them before."""
         for words in map(Words, texts):
             if words.line in self.texts:
@@ -255,7 +259,7 @@ class Redaction:
         """Whether a text is a name of the protocol, an option or a text of the design."""
         return Words(text).line in self.impersonal
 
-    def learn(self, text: str, quotable: Collection[Gram] | None = None) -> None:
+    def learn_text(self, text: str, quotable: Collection[Gram] | None = None) -> None:
         """Take in a recorded text, as a whole and by line: all of it is of the person, or the runs
         of words that are `quotable`. Figures alone are not personal."""
         for part in dict.fromkeys(part.strip() for part in (text, *text.splitlines())):
@@ -271,7 +275,7 @@ class Redaction:
                     self.texts.setdefault(words.line, Recorded(words, own))
                     self.__dict__.pop("_longest_first", None)
 
-    def settle(self, others: Collection[str]) -> None:
+    def discard_shared_texts(self, others: Collection[str]) -> None:
         """Find out which texts other speakers gave too. Call it when all texts are known."""
         whole = Words("\n".join(others)).line
         self.shared = {line for line in self.texts if line in whole}
@@ -296,7 +300,7 @@ class Redaction:
         while len(found) > count:  # a short text may stand beside one that was found
             count = len(found)
             for line, recorded in known:
-                for first in words.find(line):
+                for first in words.find_word_sequence(line):
                     last = first + len(recorded.words)
                     is_free = all(last <= start or end <= first for start, end in found)
                     if is_free and recorded.is_at(
@@ -318,7 +322,7 @@ class Redaction:
             for start, end in recorded.own
             if first + start < last
         ]
-        return self.replace(text, places)
+        return self.replacements_for(text, places)
 
     def find_whole(self, text: str, *, own: bool = False) -> str | None:
         """Return what is left of a text that is exactly a recorded one; None for other texts.
@@ -332,7 +336,7 @@ class Redaction:
         if recorded.is_whole:
             return self.mark(text)
         places = [words.place(*numbers) for numbers in recorded.own]
-        return str(replace_parts(SourcedText(text), self.replace(text, places)))
+        return str(replace_parts(SourcedText(text), self.replacements_for(text, places)))
 
     def in_text(self, text: str, *, own: bool = False) -> str:
         """Return what is left of a text: a cell, JSON, or a file that is made of several texts.
@@ -361,19 +365,23 @@ class Redaction:
             return [self.in_json(entry, around, own=own) for entry in value]
         if not isinstance(value, dict):
             return value
-        named = [v for v in value.values() if isinstance(v, str)]
+        named = [value for value in value.values() if isinstance(value, str)]
         own = self.is_of_person(named, around) or (own and self.others.isdisjoint(named))
         changed = {}
         for key, v in value.items():
             names = around.union(named, [key])
             changed[self.in_text(key)] = self.in_json(v, names, own=own or key in self.ids)
-        if any(changed.get(key, v) != v for key, v in value.items() if isinstance(v, str)):
-            return {key: None if _is_vector(v) else v for key, v in changed.items()}
+        if any(
+            changed.get(key, value) != value
+            for key, value in value.items()
+            if isinstance(value, str)
+        ):
+            return {key: None if _is_vector(value) else value for key, value in changed.items()}
         return changed
 
     def is_of_person(self, cells: Iterable[object], around: Iterable[str] = ()) -> bool:
         """Whether cells of a row, or values of an object, name this person and no other one."""
-        parts, outer = _parts(cells), _parts(around)
+        parts, outer = _name_parts(cells), _name_parts(around)
         in_session = not self.scopes or not self.scopes.isdisjoint(parts | outer)
         return in_session and not self.ids.isdisjoint(parts) and self.others.isdisjoint(parts)
 
@@ -420,7 +428,7 @@ def find_offered(schema: object) -> Iterator[str]:
             yield from find_offered(part)
 
 
-def _parts(names: Iterable[object]) -> set[str]:
+def _name_parts(names: Iterable[object]) -> set[str]:
     """The names, and the parts of those that are paths."""
     short = [name for name in names if isinstance(name, str) and len(name) <= 200]
     return {part for name in short for part in (name, *name.split("/"))}

@@ -1,6 +1,6 @@
 """Seats: the participants whom people play. Which there are, which are taken, whose call is whose.
 
-A study type lists its participants as `Playable`s; a study file's `seats:` or `--seat` takes some
+A study type lists its participants as `Seat`s; a study file's `seats:` or `--seat` takes some
 of them. The draw depends on the seed alone and is sealed into the plan before the first call.
 """
 
@@ -17,7 +17,7 @@ from folkmoot.conversation.prompts import Prompt
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.seats.utterances import SELF_DESCRIPTIONS
 from folkmoot.errors import InputError, Problem
-from folkmoot.field_notes import Word, about
+from folkmoot.field_notes import Word, field_notes
 from folkmoot.hints import did_you_mean
 from folkmoot.provenance import (
     Quoted,
@@ -25,8 +25,8 @@ from folkmoot.provenance import (
     Source,
     SourcedText,
     Span,
-    cell,
-    concatenate,
+    cell_id,
+    concatenate_texts,
     find_exactly,
     replace_parts,
     shift_offset,
@@ -34,36 +34,36 @@ from folkmoot.provenance import (
 )
 from folkmoot.randomness import generator
 
-SPOKEN_FOR = "participant"  # the role in which a participant's own calls are made
+PARTICIPANT_ROLE = "participant"  # the role in which a participant's own calls are made
 
 
 @dataclass(frozen=True, slots=True)
-class Playable:
+class Seat:
     """One participant of one session, whom a person could play.
 
     `id` is the speaker's; `scopes` are components of scope paths, one of which is in every call of
-    this participant's (empty: the id is nobody else's). `closed` says why nobody can sit here: the
-    protocol lets others speak for this participant.
+    this participant's (empty: the id is nobody else's). `closed_reason` says why nobody can sit
+    here: the protocol lets others speak for this participant.
     """
 
     id: str
     scopes: tuple[str, ...] = ()
-    role: str = SPOKEN_FOR
+    role: str = PARTICIPANT_ROLE
     condition: str = ""
-    closed: str = ""
+    closed_reason: str = ""
 
     @property
     def name(self) -> str:
         """How a study file, `--seat` and the plan name this place."""
         return f"{self.scopes[0]}/{self.id}" if self.scopes else self.id
 
-    def holds(self, who: Speaker, path: Sequence[str]) -> bool:
+    def owns_call(self, who: Speaker, path: Sequence[str]) -> bool:
         """Whether a call to this speaker, in a scope of this path, is this participant's own."""
-        own = who.id == self.id and who.role == SPOKEN_FOR
+        own = who.id == self.id and who.role == PARTICIPANT_ROLE
         return own and (not self.scopes or not set(self.scopes).isdisjoint(path))
 
 
-class Seats(BaseModel):
+class SeatSettings(BaseModel):
     """Who is played by people, and what people are told; `seats:` of a study file."""
 
     model_config = ConfigDict(
@@ -91,18 +91,18 @@ class Seats(BaseModel):
         gt=0,
         allow_inf_nan=False,
         description="time for one answer, after which it is missing",
-        json_schema_extra=about(unit="minutes"),
+        json_schema_extra=field_notes(unit="minutes"),
     )
     arrive_minutes: float | None = Field(
         None,
         gt=0,
         allow_inf_nan=False,
         description="time to arrive, after which the seat is closed",
-        json_schema_extra=about(unit="minutes"),
+        json_schema_extra=field_notes(unit="minutes"),
     )
 
 
-class OwnCard(BaseModel):
+class SelfDescription(BaseModel):
     """What people say of themselves where they speak for themselves."""
 
     model_config = pin_schema(
@@ -117,61 +117,72 @@ class OwnCard(BaseModel):
     about: str = Field("", description="what matters to you, in a few sentences")
 
     @property
-    def told(self) -> str:
+    def as_prompt_text(self) -> str:
         """The card in words, as it stands in the place of a persona."""
-        said = {k: str(v).strip() for k, v in self.model_dump(exclude={"about"}).items() if v}
-        facts = "; ".join(f"{k}: {v}" for k, v in said.items())
-        return " ".join(filter(None, [YOURSELF, facts and f"{facts}.", self.about.strip()]))
+        said = {
+            key: str(value).strip()
+            for key, value in self.model_dump(exclude={"about"}).items()
+            if value
+        }
+        facts = "; ".join(f"{key}: {value}" for key, value in said.items())
+        return " ".join(
+            filter(None, [SELF_DESCRIPTION_PLACEHOLDER, facts and f"{facts}.", self.about.strip()])
+        )
 
 
 # What a prompt shows in place of a drawn persona where people speak for themselves. It is a persona
 # without a source, until the person has said who they are.
-YOURSELF = Quoted("yourself.", Source("persona", "seats.self"))
+SELF_DESCRIPTION_PLACEHOLDER = Quoted("yourself.", Source("persona", "seats.self"))
 
-OWN_CARD = SourcedText(
+SELF_DESCRIPTION_QUESTION = SourcedText(
     "In this study you speak for yourself. Please say a few things about yourself, as far as you "
     "like; they take the place of the description that other participants have."
 )
 
 
-def own_card_at(place: Playable) -> str:
+def self_description_address(place: Seat) -> str:
     """The address at which a person is asked about themselves."""
     return f"seats/{place.name.replace('/', '.')}/self"
 
 
-def describe_oneself(place: Playable, card: str) -> Quoted:
+def describe_oneself(place: Seat, card: str) -> Quoted:
     """Return what a person says of themselves, with its row of `self_descriptions` as source."""
-    id = cell(f"{SELF_DESCRIPTIONS}.text", place.name)
+    id = cell_id(f"{SELF_DESCRIPTIONS}.text", place.name)
     return Quoted(card, Source("persona", id, place.id))
 
 
-def as_oneself(who: Speaker, card: Quoted) -> Speaker:
+def with_self_description(who: Speaker, self_description: Quoted) -> Speaker:
     """Return the speaker with a self-description in place of the persona in the system prompt.
 
     The persona is what the prompt quotes as one of this speaker; all of it is replaced. A prompt
-    that was written without a template says `YOURSELF` there. If there is neither, the description
-    comes first.
+    that was written without a template says `SELF_DESCRIPTION_PLACEHOLDER` there. If there is
+    neither, the description comes first.
     """
     system = with_sources(who.system)
     shown = [span for span in system.spans if _is_persona(span, who.id)]
-    if not shown and YOURSELF in system:
-        shown = find_exactly(system, [YOURSELF])
+    if not shown and SELF_DESCRIPTION_PLACEHOLDER in system:
+        shown = find_exactly(system, [SELF_DESCRIPTION_PLACEHOLDER])
     parts: list[Replacement] = []
     for start, end, *_ in sorted(shown):
         if not parts or start >= parts[-1].end:  # not one inside another
-            parts.append(Replacement(start, end, "" if parts else card))
+            parts.append(Replacement(start, end, "" if parts else self_description))
     if not parts:
-        parts = [Replacement(0, 0, concatenate(("You are ", card, "\n\n"), plain=None))]
+        parts = [
+            Replacement(0, 0, concatenate_texts(("You are ", self_description, "\n\n"), plain=None))
+        ]
     changed = replace_parts(system, parts)
     begins = (shift_offset(offset, parts) for offset in getattr(who.system, "begins", ()))
     return replace(who, system=Prompt(changed, changed.spans, begins))
 
 
 def _is_persona(span: Span, speaker: str) -> bool:
-    return span.source == YOURSELF.source or span.source[::2] == ("persona", speaker)
+    return span.source == SELF_DESCRIPTION_PLACEHOLDER.source or span.source[::2] == (
+        "persona",
+        speaker,
+    )
 
 
-def _as_mapping(given: object) -> object:
+def _expand_shorthand(given: object) -> object:
     """`seats: 3` and `seats: [p_0003]` in full."""
     if isinstance(given, bool) or given is None:
         return given
@@ -182,28 +193,32 @@ def _as_mapping(given: object) -> object:
     if isinstance(given, (list, tuple)):
         return {"ids": tuple(given)}
     if isinstance(given, dict):  # a study file knows no tuples
-        return {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+        return {
+            key: tuple(value) if isinstance(value, list) else value for key, value in given.items()
+        }
     return given
 
 
-_GivenSeats = Seats | Annotated[int, Field(ge=1)] | Word | list[str] | None
-SeatsKey = Annotated[Seats | None, BeforeValidator(_as_mapping, json_schema_input_type=_GivenSeats)]
+_GivenSeats = SeatSettings | Annotated[int, Field(ge=1)] | Word | list[str] | None
+SeatSettingsField = Annotated[
+    SeatSettings | None, BeforeValidator(_expand_shorthand, json_schema_input_type=_GivenSeats)
+]
 
 
-def taken(seats: Seats, places: Sequence[Playable], seed: int) -> tuple[Playable, ...]:
+def select_seats(seats: SeatSettings, available: Sequence[Seat], seed: int) -> tuple[Seat, ...]:
     """The places that people take, in the study's order.
 
-    `places` empty: the study type does not list its participants, and names are taken as given.
+    `available` empty: the study type does not list its participants, and names are taken as given.
     Raises InputError with a problem for each name that means no place, several, or a closed one.
     """
     if seats.ids:
-        found = [_named(name, places) for name in dict.fromkeys(seats.ids)]
+        found = [_find_seat(name, available) for name in dict.fromkeys(seats.ids)]
         problems = [f for f in found if isinstance(f, Problem)]
         if problems:
             raise InputError(problems)
-        named = [f for f in found if isinstance(f, Playable)]
-        return tuple(sorted(named, key=places.index) if places else named)
-    if not places:
+        named = [f for f in found if isinstance(f, Seat)]
+        return tuple(sorted(named, key=available.index) if available else named)
+    if not available:
         raise InputError(
             Problem(
                 "this study type does not list its participants, so no seat can be drawn",
@@ -212,44 +227,46 @@ def taken(seats: Seats, places: Sequence[Playable], seed: int) -> tuple[Playable
             )
         )
     fit = [
-        p for p in places if seats.role in (None, p.role) and seats.condition in (None, p.condition)
+        seat
+        for seat in available
+        if seats.role in (None, seat.role) and seats.condition in (None, seat.condition)
     ]
-    open_ = [p for p in fit if not p.closed]
+    open_ = [seat for seat in fit if not seat.closed_reason]
     if not open_ or len(open_) < (seats.count or 1):
-        raise InputError(_too_few(seats, places, fit, open_))
+        raise InputError(_too_few_seats_error(seats, available, fit, open_))
     wanted = seats.count or len(open_)
     order = generator(seed, ("seats",)).permutation(len(open_))[:wanted]
-    return tuple(open_[i] for i in sorted(order))
+    return tuple(open_[item_id] for item_id in sorted(order))
 
 
-def _named(name: str, places: Sequence[Playable]) -> Playable | Problem:
+def _find_seat(name: str, places: Sequence[Seat]) -> Seat | Problem:
     if not places:
         *within, id = name.split("/")
-        return Playable(id, tuple(within))
-    found = [p for p in places if name in (p.name, p.id)]
+        return Seat(id, tuple(within))
+    found = [seat for seat in places if name in (seat.name, seat.id)]
     if not found:
-        likely = did_you_mean(name, [p.name for p in places], _listed(places))
+        likely = did_you_mean(name, [seat.name for seat in places], _list_seats(places))
         return Problem(f"there is no participant {name!r}", key="seats", hint=likely)
     if len(found) > 1:
         what = f"{name} is a participant of {len(found)} sessions"
-        return Problem(what, key="seats", hint=f"name one: {_listed(found)}")
-    if found[0].closed:
-        return Problem(f"nobody can sit at {found[0].name}: {found[0].closed}", key="seats")
+        return Problem(what, key="seats", hint=f"name one: {_list_seats(found)}")
+    if found[0].closed_reason:
+        return Problem(f"nobody can sit at {found[0].name}: {found[0].closed_reason}", key="seats")
     return found[0]
 
 
-def _too_few(
-    seats: Seats, places: Sequence[Playable], fit: Sequence[Playable], open_: Sequence[Playable]
+def _too_few_seats_error(
+    seats: SeatSettings, places: Sequence[Seat], fit: Sequence[Seat], open_: Sequence[Seat]
 ) -> Problem:
     for word, given in (("role", seats.role), ("condition", seats.condition)):
-        known = sorted({str(getattr(p, word)) for p in places})
+        known = sorted({str(getattr(seat, word)) for seat in places})
         if given is not None and given not in known:
             hint = did_you_mean(given, known, f"known are {', '.join(known)}")
             return Problem(
                 f"no participant has the {word} {given!r}", key=f"seats.{word}", hint=hint
             )
     if fit and not open_:
-        return Problem(f"nobody can sit at {fit[0].name}: {fit[0].closed}", key="seats")
+        return Problem(f"nobody can sit at {fit[0].name}: {fit[0].closed_reason}", key="seats")
     return Problem(
         f"{seats.count or 1} seats are wanted, and people can take {len(open_)}",
         key="seats.count" if seats.count else "seats",
@@ -257,6 +274,6 @@ def _too_few(
     )
 
 
-def _listed(places: Sequence[Playable], most: int = 5) -> str:
-    names = [p.name for p in places]
+def _list_seats(places: Sequence[Seat], most: int = 5) -> str:
+    names = [seat.name for seat in places]
     return ", ".join(names[:most]) + (f" … {names[-1]}" if len(names) > most else "")

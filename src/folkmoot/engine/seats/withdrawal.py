@@ -10,7 +10,7 @@ The changed files are prepared in a folder beside the old ones, and take their p
 them are complete. A process that is killed leaves the run as it was, or changes that
 `finish_withdrawal` puts in place.
 
-`amendments.jsonl` says what was done. The run can be read and reported as before, but what the
+`read_amendments.jsonl` says what was done. The run can be read and reported as before, but what the
 words led to can no longer be recomputed, which `folkmoot verify` says. Options that the person
 chose stay counted in the study's own tables; the answers themselves are gone.
 """
@@ -34,7 +34,7 @@ from pydantic import ValidationError
 from folkmoot.engine.journal.integrity import digest_of_run
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.journal.journal_copy import copy_journal, discard_copy, replace_journal
-from folkmoot.engine.journal.journal_file import Entry
+from folkmoot.engine.journal.journal_file import JournalEntry
 from folkmoot.engine.seats.redaction import (
     Gram,
     Redaction,
@@ -46,12 +46,18 @@ from folkmoot.engine.seats.redaction import (
     find_quoted,
     find_texts,
 )
-from folkmoot.engine.seats.seat_manager import WITHDRAWN, recruitment_ids, seats_in, write_private
-from folkmoot.engine.seats.seats import SPOKEN_FOR, OwnCard, Playable, describe_oneself, own_card_at
+from folkmoot.engine.seats.seat_manager import WITHDRAWN, read_seats, recruitment_ids, write_private
+from folkmoot.engine.seats.seats import (
+    PARTICIPANT_ROLE,
+    Seat,
+    SelfDescription,
+    describe_oneself,
+    self_description_address,
+)
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.errors import InputError, Problem
-from folkmoot.measures.inference.estimates import plural
-from folkmoot.models.request import Request
+from folkmoot.measures.inference.estimates import format_count
+from folkmoot.models.request import ModelRequest
 from folkmoot.provenance import (
     PROTOCOL,
     STUDY,
@@ -64,9 +70,15 @@ from folkmoot.provenance import (
     replace_parts,
 )
 from folkmoot.randomness import digest
-from folkmoot.storage.amendments import AMENDMENTS, Amendment, amend, amendments, rewrite
-from folkmoot.storage.json_files import dumps, write_text
-from folkmoot.storage.manifest import sha256
+from folkmoot.storage.amendments import (
+    AMENDMENTS_FILE,
+    Amendment,
+    append_amendments,
+    read_amendments,
+    rewrite_amendments,
+)
+from folkmoot.storage.json_files import format_json, write_text
+from folkmoot.storage.manifest import file_sha256
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import (
     CONTROLS,
@@ -75,23 +87,30 @@ from folkmoot.storage.run_folder import (
     PEOPLE,
     PLAN,
     SEATS,
-    STUDY_FILE,
+    STUDY_FILE_NAME,
     TABLES,
     RunFolder,
-    cache_of,
-    time_of_day,
+    cache_folder,
+    utc_timestamp,
 )
 from folkmoot.storage.table_buffer import RowFile
 from folkmoot.storage.tables import write_table
 
-KIND = "withdrawal"
+AMENDMENT_KIND = "withdrawal"
 STAGED = ".withdrawal"  # the folder of changed files that are all complete
-KEPT = (MANIFEST, PLAN, STUDY_FILE, SEATS, PEOPLE, AMENDMENTS)  # not redacted like other files
+UNAFFECTED_FILES = (
+    MANIFEST,
+    PLAN,
+    STUDY_FILE_NAME,
+    SEATS,
+    PEOPLE,
+    AMENDMENTS_FILE,
+)  # not redacted like other files
 # Cells of a row of `answers` that tell what its participant answered.
 WITHDRAWN_CELLS = ("value", "said", "recorded", "how", "agrees", "position")
 # Cells of a row of `answers` with names of the protocol. The same word in a reply names the same.
 NAMING_CELLS = ("speaker_id", "role", "stage")
-DERIVED = ("report.html", "report.pdf", "export-*", CONTROLS)  # made again when wanted
+REBUILDABLE_FILES = ("report.html", "report.pdf", "export-*", CONTROLS)  # made again when wanted
 CLOSED = ("choice", "number")  # kinds of answers that hold no words of the speaker
 SPOKEN = ("utterance", "answer")
 # Kinds of sources that may name a cell, and not the reply that the text in it comes from.
@@ -119,7 +138,7 @@ QUOTATION = "Quotations in replies of others, which are removed"
 class PersonalTexts:
     """What one person wrote in a run, and where words of theirs are."""
 
-    place: Playable
+    place: Seat
     spans: _Spans
     redaction: Redaction
     addresses: set[str]  # of the person's replies
@@ -145,7 +164,7 @@ class PersonalTexts:
         whole = self.redaction.find_whole(text)
         return self.without_quotations(address, text) if whole is None else whole
 
-    def holds(self, source: Source, address: str) -> bool:
+    def is_personal(self, source: Source, address: str) -> bool:
         """Whether a text in the request at an address is of the person."""
         if reply := _reply_of(source):
             return self.is_own(reply)
@@ -158,21 +177,21 @@ class PersonalTexts:
     def find_parts(self, address: str, message: int, text: str) -> list[Replacement]:
         """Return what takes the place of the person's words in one message of a request."""
         parts: list[Replacement] = []
-        for start, end, source, number in self.spans.at(address):
+        for start, end, source, number in self.spans._spans_at(address):
             shown = text[start:end]
             if number != message:
                 continue
-            if self.holds(source, address):
-                found = self.redaction.replace(shown, [(0, len(shown))])
+            if self.is_personal(source, address):
+                found = self.redaction.replacements_for(shown, [(0, len(shown))])
             elif quotable := self.quotable.get(_question_of(_reply_of(source))):
-                found = self.redaction.replace(shown, find_quoted(shown, quotable))
+                found = self.redaction.replacements_for(shown, find_quoted(shown, quotable))
             else:
                 may_hold = _may_hold_any(source)
                 altered = source.altered
                 found = self.redaction.find_recorded(shown, altered=altered) if may_hold else []
             moved = (Replacement(start + first, start + last, left) for first, last, left in found)
             # Spans may be nested. The outer one comes first.
-            parts += [part for part in moved if not any(map(partial(_overlap, part), parts))]
+            parts += [part for part in moved if not any(map(partial(_spans_overlap, part), parts))]
         return sorted(parts)
 
 
@@ -184,7 +203,7 @@ class _Spans:
         rows = table.with_row_index("row").group_by("address").agg(pl.col("row").min(), pl.len())
         self._places = {address: place for address, *place in rows.iter_rows()}
 
-    def at(self, address: str) -> list[Span]:
+    def _spans_at(self, address: str) -> list[Span]:
         rows = self._table.slice(*self._places.get(address, (0, 0)))
         source = pl.col("kind", "source_id", "speaker").fill_null("")
         columns = ("start", "end", "message")
@@ -196,7 +215,7 @@ class _Spans:
         ]
 
 
-def find_personal_texts(run: RunFolder, place: Playable) -> PersonalTexts:
+def find_personal_texts(run: RunFolder, place: Seat) -> PersonalTexts:
     """Return what a participant wrote and who quoted it.
 
     Raises InputError if the run has no tables yet, was made by a version that did not record the
@@ -211,26 +230,27 @@ def find_personal_texts(run: RunFolder, place: Playable) -> PersonalTexts:
         hint = f"withdraw with the version that made it, {made}, or delete the whole folder"
         raise InputError(Problem(what, hint=hint))
     answers: dict[str, Mapping[str, Any]] = {
-        row["address"]: row for row in run.table("answers").iter_rows(named=True)
+        row["address"]: row for row in run.read_table("answers").iter_rows(named=True)
     }
     own = {
         address
         for address, row in answers.items()
-        if (row["speaker_id"], row["role"]) == (place.id, SPOKEN_FOR) and _is_in(place, address)
+        if (row["speaker_id"], row["role"]) == (place.id, PARTICIPANT_ROLE)
+        and _is_in(place, address)
     }
     if not own:
         raise InputError(Problem(f"{place.name}: this participant gave no answer"))
-    people = {row["speaker_id"] for row in answers.values() if row["role"] == SPOKEN_FOR}
+    people = {row["speaker_id"] for row in answers.values() if row["role"] == PARTICIPANT_ROLE}
     names = frozenset({place.id, place.name})
     redaction = Redaction(names, frozenset(people - {place.id}), frozenset(place.scopes))
-    addresses = own | {own_card_at(place)}
-    found = PersonalTexts(place, _Spans(run.table(PROVENANCE)), redaction, addresses, len(own))
+    addresses = own | {self_description_address(place)}
+    found = PersonalTexts(place, _Spans(run.read_table(PROVENANCE)), redaction, addresses, len(own))
     search = _Search(run, found, answers, people)
     with closing(JournalReader(run.path / JOURNAL)) as journal:
-        for entry, _ in journal.everything("entries"):
+        for entry, _ in journal.all_rows("entries"):
             if entry.kind == "ask":
                 search.read(entry)
-    redaction.settle(search.others)
+    redaction.discard_shared_texts(search.others)
     found.replies = sorted(set(found.replies))  # a question can be asked again
     return found
 
@@ -254,18 +274,18 @@ class _Search:
         # Names of speakers, roles and stages, the study file and the sealed plan are not personal.
         named = {str(row[column]) for row in answers.values() for column in NAMING_CELLS}
         designed = (*find_texts(run.config), *find_texts(run.plan))
-        found.redaction.exempt((*named, *designed, found.place.name))
+        found.redaction.exempt_texts((*named, *designed, found.place.name))
         self._public = set[str]()
-        said = run.table(UTTERANCES).iter_rows(named=True) if run.has_table(UTTERANCES) else ()
+        said = run.read_table(UTTERANCES).iter_rows(named=True) if run.has_table(UTTERANCES) else ()
         for row in said:
-            found.redaction.exempt([row["speaker_name"] or ""])
+            found.redaction.exempt_texts([row["speaker_name"] or ""])
             if not row["address"]:  # prescribed by the study
-                found.redaction.exempt([row["text"] or ""])
+                found.redaction.exempt_texts([row["text"] or ""])
             elif row["public"]:
                 self._public.add(row["address"])
         self.others = {*designed}
 
-    def read(self, entry: Entry) -> None:
+    def read(self, entry: JournalEntry) -> None:
         """Take in the reply of one entry: the person's, or one that may quote or describe them."""
         found, question = self._found, _question_of(entry.address)
         asked = self._answers.get(question, {})
@@ -275,23 +295,23 @@ class _Search:
             *json.loads(asked.get("options") or "[]"),
             *self._options_in(entry),
         }
-        found.redaction.exempt(offered)
+        found.redaction.exempt_texts(offered)
         texts = self._texts_of(entry, question)
-        rest, shown = self._divide(entry)
+        rest, shown = self._split_texts(entry)
         if question in found.addresses:
             self._received |= find_grams("\n".join(texts)) & find_grams("\n".join(rest))
             for text in texts if asked.get("kind") not in CLOSED else ():
-                found.redaction.learn(text)
+                found.redaction.learn_text(text)
             return
         found.requests += bool(shown)
         reply = question, asked.get("speaker_id", ""), asked.get("role", "")
-        is_private = asked.get("role") != SPOKEN_FOR and question not in self._public
+        is_private = asked.get("role") != PARTICIPANT_ROLE and question not in self._public
         if shown and is_private and asked.get("kind") not in CLOSED:
             if not self._shows_others(entry):
                 found.summaries.add(question)
                 found.replies.append(ReplyFound(SUMMARY, *reply))
                 for text in texts:
-                    found.redaction.learn(text)
+                    found.redaction.learn_text(text)
                 return
             found.replies.append(ReplyFound(DESCRIPTION, *reply))
         quotable = set[Gram]().union(*map(find_quotable, shown))
@@ -311,60 +331,62 @@ class _Search:
                 quoted[text] = None
                 continue
             quoted |= {text[start:end]: None for start, end in find_quoted(text, quotable)}
-            found.redaction.learn(text, quotable)
+            found.redaction.learn_text(text, quotable)
             said.append(found.redaction.without_quotations(text, quotable))
             self.others.add(said[-1])
         if quoted:
             found.quotable.setdefault(question, set()).update(quotable)
             found.replies.append(ReplyFound(QUOTATION, *reply, tuple(quoted)))
 
-    def _divide(self, entry: Entry) -> tuple[list[str], list[str]]:
+    def _split_texts(self, entry: JournalEntry) -> tuple[list[str], list[str]]:
         """Return the texts of a request that are not of the person, and those that are."""
         rest, shown = list[str](), list[str]()
         for number, message in enumerate(entry.request["messages"]):
             content = message["content"]
-            if _repeats_reply(entry, number, self._found.spans.at(entry.address)):
+            if _repeats_reply(entry, number, self._found.spans._spans_at(entry.address)):
                 continue
             parts = self._found.find_parts(entry.address, number, content)
             shown += (content[part.start : part.end] for part in parts)
             own = [Span(part.start, part.end, Source("utterance")) for part in parts]
-            rest += (content[s.start : s.end] for s in cover_rest(len(content), own))
-        for start, end, source, number in self._found.spans.at(entry.address):
-            if source.kind == "persona" and not self._found.holds(source, entry.address):
+            rest += (content[span.start : span.end] for span in cover_rest(len(content), own))
+        for start, end, source, number in self._found.spans._spans_at(entry.address):
+            if source.kind == "persona" and not self._found.is_personal(source, entry.address):
                 self.others.add(entry.request["messages"][number]["content"][start:end])
         return rest, shown
 
-    def _options_in(self, entry: Entry) -> Iterator[str]:
+    def _options_in(self, entry: JournalEntry) -> Iterator[str]:
         """Yield the options that a request shows."""
-        for start, end, source, number in self._found.spans.at(entry.address):
+        for start, end, source, number in self._found.spans._spans_at(entry.address):
             if source.kind == "option":
                 yield entry.request["messages"][number]["content"][start:end]
 
-    def _shows_others(self, entry: Entry) -> bool:
+    def _shows_others(self, entry: JournalEntry) -> bool:
         """Whether a request shows, or may show, words of other participants too."""
         return any(
             (_may_hold_any(source) and source.kind not in ("option", "value"))
             or (source.kind in SPOKEN and source.speaker in self._people)
-            for _, _, source, _ in self._found.spans.at(entry.address)
-            if not self._found.holds(source, entry.address)
+            for _, _, source, _ in self._found.spans._spans_at(entry.address)
+            if not self._found.is_personal(source, entry.address)
         )
 
-    def _texts_of(self, entry: Entry, question: str) -> list[str]:
+    def _texts_of(self, entry: JournalEntry, question: str) -> list[str]:
         """Return the texts of a reply, all of it and those in its JSON, that no list offered."""
         try:
             texts = list(find_texts(json.loads(entry.reply)))
         except ValueError:
             texts = [entry.reply]
-        if question == own_card_at(self._found.place):
+        if question == self_description_address(self._found.place):
             with suppress(ValidationError):
-                texts.append(OwnCard.model_validate_json(entry.reply).told)
-        return [t for t in dict.fromkeys(texts) if not self._found.redaction.is_impersonal(t)]
+                texts.append(SelfDescription.model_validate_json(entry.reply).as_prompt_text)
+        return [
+            text for text in dict.fromkeys(texts) if not self._found.redaction.is_impersonal(text)
+        ]
 
 
 def describe_texts(found: PersonalTexts) -> Iterator[str]:
     """Yield, in sentences, what a withdrawal removes."""
-    yield f"{found.place.name}: {plural(found.answers, 'answer')} of this participant."
-    yield f"{plural(found.requests, 'prompt')} of other speakers showed words of theirs."
+    yield f"{found.place.name}: {format_count(found.answers, 'answer')} of this participant."
+    yield f"{format_count(found.requests, 'prompt')} of other speakers showed words of theirs."
     for use in (SUMMARY, DESCRIPTION, QUOTATION):
         replies = [reply for reply in found.replies if reply.use == use]
         if replies:
@@ -374,7 +396,7 @@ def describe_texts(found: PersonalTexts) -> Iterator[str]:
             yield f"  {address} ({role} {speaker_id}) {quoted}".rstrip()
 
 
-def withdraw(run: RunFolder, found: PersonalTexts, by: str) -> None:
+def withdraw_texts(run: RunFolder, found: PersonalTexts, requested_by: str) -> None:
     """Remove what a person wrote and what quotes it; the caller holds the folder."""
     prepared = run.path / f"{STAGED}.new"
     shutil.rmtree(prepared, ignore_errors=True)
@@ -386,9 +408,9 @@ def withdraw(run: RunFolder, found: PersonalTexts, by: str) -> None:
     known = dict(recruitment_ids(run.path))
     if known.pop(found.place.name, None) is not None:
         write_private(prepared / PEOPLE, known)
-    for name in filter(run.has, (MANIFEST, AMENDMENTS)):
+    for name in filter(run.has_file, (MANIFEST, AMENDMENTS_FILE)):
         shutil.copyfile(run.path / name, prepared / name)
-    rewrite(prepared, found.redaction.in_text)
+    rewrite_amendments(prepared, found.redaction.in_text)
 
     def path_of(name: str) -> Path:
         return prepared / name if (prepared / name).exists() else run.path / name
@@ -404,9 +426,13 @@ def withdraw(run: RunFolder, found: PersonalTexts, by: str) -> None:
         "quotations": sorted(found.quotable),
         "journal_digest": content,
         "record_digest": digest_of_run(record, run.plan),
-        "hashes": {n: sha256(path_of(n)) for n in run.manifest.get("hashes", {}) if run.has(n)},
+        "hashes": {
+            name: file_sha256(path_of(name))
+            for name in run.manifest.get("hashes", {})
+            if run.has_file(name)
+        },
     }
-    amend(prepared, [Amendment(KIND, by, time_of_day(), data)])
+    append_amendments(prepared, [Amendment(AMENDMENT_KIND, requested_by, utc_timestamp(), data)])
     prepared.rename(run.path / STAGED)
     finish_withdrawal(run.path)
 
@@ -419,13 +445,13 @@ def finish_withdrawal(run: Path) -> bool:
     staged = run / STAGED
     if not staged.exists():
         return False
-    RowFile(run).remove()  # of a process that was killed; a resume records the rows again
-    for path in (path for name in DERIVED for path in run.glob(name)):
+    RowFile(run).remove_file()  # of a process that was killed; a resume records the rows again
+    for path in (path for name in REBUILDABLE_FILES for path in run.glob(name)):
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink()
-    shutil.rmtree(cache_of(run), ignore_errors=True)  # what pages made of the words
+    shutil.rmtree(cache_folder(run), ignore_errors=True)  # what pages made of the words
     for path in sorted(path for path in staged.rglob("*") if path.is_file()):
         place = run / path.relative_to(staged)
         if path.suffix == ".sqlite":
@@ -436,27 +462,29 @@ def finish_withdrawal(run: Path) -> bool:
     return True
 
 
-def withdraw_pending(run: RunFolder) -> None:
+def process_pending_withdrawals(run: RunFolder) -> None:
     """Take out those who left while the run went on; the caller holds the folder."""
-    known = {a.data.get("seat") for a in withdrawals(run.path)}
-    for place, ended in seats_in(run.path).items():
+    known = {amendment.data.get("seat") for amendment in read_withdrawals(run.path)}
+    for place, ended in read_seats(run.path).items():
         if ended == WITHDRAWN and place.name not in known:
             with suppress(InputError):  # who left before any answer has nothing to take out
-                withdraw(run, find_personal_texts(run, place), "participant")
+                withdraw_texts(run, find_personal_texts(run, place), "participant")
 
 
-def withdrawals(run: Path) -> list[Amendment]:
+def read_withdrawals(run: Path) -> list[Amendment]:
     """Who withdrew, in order. Raises StorageError."""
-    return [a for a in amendments(run) if a.kind == KIND]
+    return [amendment for amendment in read_amendments(run) if amendment.kind == AMENDMENT_KIND]
 
 
-def _overlap(part: Replacement, other: Replacement) -> bool:
+def _spans_overlap(part: Replacement, other: Replacement) -> bool:
     return part.start < other.end and other.start < part.end
 
 
-def _is_in(place: Playable, *paths: str) -> bool:
+def _is_in(place: Seat, *paths: str) -> bool:
     """Whether one of these paths lies in the session of a place."""
-    return not place.scopes or any(not set(place.scopes).isdisjoint(p.split("/")) for p in paths)
+    return not place.scopes or any(
+        not set(place.scopes).isdisjoint(path.split("/")) for path in paths
+    )
 
 
 def _question_of(address: str) -> str:
@@ -482,8 +510,8 @@ def _may_hold_any(source: Source) -> bool:
 def _prepare_tables(
     run: RunFolder, prepared: Path, found: PersonalTexts, spans: Mapping[str, Sequence[Span]]
 ) -> None:
-    for name in run.tables():
-        table = run.table(name)
+    for name in run.table_names():
+        table = run.read_table(name)
         if name == PROVENANCE:
             changed = _with_spans(table, spans, found.redaction)
         else:
@@ -493,24 +521,28 @@ def _prepare_tables(
 
 
 def _without_texts(table: pl.DataFrame, name: str, found: PersonalTexts) -> pl.DataFrame:
-    texts = [c for c, kind in table.schema.items() if kind in (pl.String, pl.List(pl.String))]
+    texts = [
+        column for column, kind in table.schema.items() if kind in (pl.String, pl.List(pl.String))
+    ]
 
-    def change(row: Mapping[str, Any]) -> dict[str, Any]:
+    def redact_row(row: Mapping[str, Any]) -> dict[str, Any]:
         address = row.get("address") or ""
         own = found.is_own(address) or (not address and found.redaction.is_of_person(row.values()))
-        changed = {c: found.redaction.in_json(row[c], own=own) for c in texts}
+        changed = {text: found.redaction.in_json(row[text], own=own) for text in texts}
         if own and address and row.get("text"):
             changed["text"] = found.redaction.mark(row["text"])
         elif _question_of(address) in found.quotable:
             quoting = {
-                c: found.without_quotations(address, row[c]) for c in ("text",) if row.get(c)
+                column: found.without_quotations(address, row[column])
+                for column in ("text",)
+                if row.get(column)
             }
             changed |= quoting
         if name == "answers" and address in found.addresses:
             changed |= dict.fromkeys(set(WITHDRAWN_CELLS) & row.keys()) | {"missing": WITHDRAWN}
         return {**row, **changed}
 
-    rows = [change(row) for row in table.iter_rows(named=True)]
+    rows = [redact_row(row) for row in table.iter_rows(named=True)]
     return pl.DataFrame(rows, schema=table.schema)
 
 
@@ -534,8 +566,12 @@ def _with_spans(
 
 
 def _prepare_files(run: Path, prepared: Path, redaction: Redaction) -> None:
-    left_out = {*KEPT, TABLES, *(path.name for name in DERIVED for path in run.glob(name))}
-    for path in sorted(p for p in run.rglob("*") if p.is_file()):
+    left_out = {
+        *UNAFFECTED_FILES,
+        TABLES,
+        *(path.name for name in REBUILDABLE_FILES for path in run.glob(name)),
+    }
+    for path in sorted(path for path in run.rglob("*") if path.is_file()):
         inside = path.relative_to(run)
         if inside.parts[0] in left_out or any(part.startswith(".") for part in inside.parts):
             continue
@@ -555,7 +591,7 @@ def _change_file(name: Path, text: str, redaction: Redaction) -> str:
         with suppress(ValueError):
             value = json.loads(text)
             changed = redaction.in_json(value, frozenset(name.parts))
-            return text if changed == value else dumps(changed)
+            return text if changed == value else format_json(changed)
     return redaction.in_text(text)
 
 
@@ -565,16 +601,18 @@ def _prepare_journals(
     """Write the journals anew, and return how many entries changed. `spans` takes those of the
     requests that changed. A new file holds no page of what was deleted."""
     count = 0
-    derived = {path for name in DERIVED for path in run.glob(name)}
+    derived = {path for name in REBUILDABLE_FILES for path in run.glob(name)}
     journals = [
         path for path in sorted(run.rglob("*.sqlite")) if not {prepared, *derived} & {*path.parents}
     ]
     for path in journals:
         with closing(JournalReader(path)) as old:
-            current = {entry.address: entry.fingerprint for entry in old.entries("ask")}
+            current = {entry.address: entry.fingerprint for entry in old.read_entries("ask")}
             before = count
 
-            def change(entry: Entry, current: Mapping[str, bytes] = current) -> Entry:
+            def redact_entry(
+                entry: JournalEntry, current: Mapping[str, bytes] = current
+            ) -> JournalEntry:
                 nonlocal count
                 # No spans are kept of a request that was superseded.
                 is_current = current.get(entry.address, entry.fingerprint) == entry.fingerprint
@@ -582,7 +620,7 @@ def _prepare_journals(
                 count += changed != entry
                 return changed
 
-            new = copy_journal(old, change)
+            new = copy_journal(old, redact_entry)
         if count > before:
             place = prepared / path.relative_to(run)
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -591,34 +629,40 @@ def _prepare_journals(
     return count
 
 
-def _change_entry(entry: Entry, found: PersonalTexts, spans: dict[str, list[Span]] | None) -> Entry:
+def _change_entry(
+    entry: JournalEntry, found: PersonalTexts, spans: dict[str, list[Span]] | None
+) -> JournalEntry:
     redaction, was = found.redaction, dict(entry.request)
-    request: Any = {k: v if k == "messages" else redaction.in_json(v) for k, v in was.items()}
+    request: Any = {
+        key: value if key == "messages" else redaction.in_json(value) for key, value in was.items()
+    }
     if entry.kind == "embed":
         blob = entry.blob
         if request != was and blob:
-            blob = _without_rows(blob, was["texts"], request["texts"])
-        return _seal(entry._replace(blob=blob), request)
+            blob = _blank_embeddings(blob, was["texts"], request["texts"])
+        return _with_new_fingerprint(entry._replace(blob=blob), request)
     if entry.kind != "ask":
         return entry._replace(reply=redaction.in_text(entry.reply))
     request["messages"] = _change_messages(entry, found, spans)
     if found.is_own(entry.address):
         is_summary = _question_of(entry.address) in found.summaries
         finish = entry.finish if is_summary else f"refused:{WITHDRAWN}"
-        return _seal(entry._replace(reply=redaction.mark(entry.reply), finish=finish), request)
+        return _with_new_fingerprint(
+            entry._replace(reply=redaction.mark(entry.reply), finish=finish), request
+        )
     change = partial(found.in_reply, entry.address)
     reply = change_json(entry.reply, lambda value: change_texts(value, change), change)
-    return _seal(entry._replace(reply=reply), request)
+    return _with_new_fingerprint(entry._replace(reply=reply), request)
 
 
 def _change_messages(
-    entry: Entry, found: PersonalTexts, spans: dict[str, list[Span]] | None
+    entry: JournalEntry, found: PersonalTexts, spans: dict[str, list[Span]] | None
 ) -> list[dict[str, str]]:
     """The messages of a request without the person's words; their spans go into `spans`."""
     messages: list[dict[str, str]] = []
     moved: list[Span] = []
     was: Sequence[Mapping[str, str]] = entry.request["messages"]
-    all_spans = found.spans.at(entry.address) if spans is not None else []
+    all_spans = found.spans._spans_at(entry.address) if spans is not None else []
     for number, message in enumerate(was):
         content = message["content"]
         known = [span for span in all_spans if span.message == number]
@@ -639,7 +683,7 @@ def _change_messages(
     return messages
 
 
-def _repeats_reply(entry: Entry, number: int, spans: Sequence[Span]) -> bool:
+def _repeats_reply(entry: JournalEntry, number: int, spans: Sequence[Span]) -> bool:
     """Whether a message is the last one of a question that was asked again: it says why a reply
     could not be read, and may repeat it."""
     is_further = entry.address != _question_of(entry.address)
@@ -647,18 +691,18 @@ def _repeats_reply(entry: Entry, number: int, spans: Sequence[Span]) -> bool:
     return is_further and is_last and all(span.message != number for span in spans)
 
 
-def _without_rows(blob: bytes, was: Sequence[str], now: Sequence[str]) -> bytes:
+def _blank_embeddings(blob: bytes, was: Sequence[str], now: Sequence[str]) -> bytes:
     """Embeddings, with NaN in place of those of texts that changed."""
     vectors = np.frombuffer(blob, dtype=np.float32).reshape(len(was), -1).copy()
     vectors[[a != b for a, b in zip(was, now, strict=True)]] = np.nan
     return vectors.tobytes()
 
 
-def _seal(entry: Entry, request: Mapping[str, Any]) -> Entry:
+def _with_new_fingerprint(entry: JournalEntry, request: Mapping[str, Any]) -> JournalEntry:
     """The entry with its request, and the fingerprint of it."""
     made = entry.fingerprint
     if request != entry.request and entry.kind == "embed":
         made = digest(request["model"], *request["texts"])
     elif request != entry.request and entry.kind == "ask":
-        made = Request.from_json(request).fingerprint()
+        made = ModelRequest.from_json(request).fingerprint()
     return entry._replace(request=request, fingerprint=made)

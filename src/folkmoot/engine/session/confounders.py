@@ -19,9 +19,9 @@ from folkmoot.engine.settings.controls import (
 )
 from folkmoot.provenance import (
     Replacement,
-    concatenate,
-    join,
-    quote,
+    concatenate_texts,
+    join_texts,
+    quote_value,
     replace_parts,
     shift_offset,
     spans_of,
@@ -41,12 +41,12 @@ def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: i
     depend on the seed and the participant's id, so they are the same in all prompts.
     """
     stated = settings.stated if settings is not None else ()
-    own = [s for s in spans_of(speaker.system) if s.source[::2] == ("persona", speaker.id)]
+    own = [span for span in spans_of(speaker.system) if span.source[::2] == ("persona", speaker.id)]
     if settings is None or not stated or not own:
         return speaker
     end = max(span.end for span in own)
     texts = [
-        quote(
+        quote_value(
             _statement(attribute, speaker.id, seed, settings.language),
             "persona",
             f"{CONFOUNDER}{attribute.id}",
@@ -54,10 +54,10 @@ def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: i
         )
         for attribute in stated
     ]
-    parts = ["\n\n", _STATED[settings.language], join(" ", texts)]
-    inserted = [Replacement(end, end, concatenate(parts, plain=None))]
+    parts = ["\n\n", _STATED[settings.language], join_texts(" ", texts)]
+    inserted = [Replacement(end, end, concatenate_texts(parts, plain=None))]
     system = speaker.system
-    changed = replace_parts(concatenate([system], plain=None), inserted)
+    changed = replace_parts(concatenate_texts([system], plain=None), inserted)
     begins = (shift_offset(offset, inserted) for offset in getattr(system, "begins", ()))
     return replace(speaker, system=Prompt(changed, changed.spans, begins))
 

@@ -17,31 +17,31 @@ import yaml
 from filelock import FileLock, Timeout
 
 from folkmoot.engine.journal.journal import Journal, JournalReader
-from folkmoot.engine.journal.shards import SHARDS, merge_shards, shards_in
+from folkmoot.engine.journal.shards import SHARD_FOLDER, list_shards, merge_shards
 from folkmoot.engine.settings.config import StudyConfig
-from folkmoot.errors import InputError, Problem, RunExists, RunLocked, StorageError
+from folkmoot.errors import InputError, Problem, RunExistsError, RunLockedError, StorageError
 from folkmoot.files import storage_errors
 from folkmoot.storage.json_files import write_text
-from folkmoot.storage.manifest import software
+from folkmoot.storage.manifest import software_versions
 from folkmoot.storage.run_folder import (
     JOURNAL,
     LOG,
     LOG_LINES,
     MANIFEST,
     PLAN,
-    STUDY_FILE,
+    STUDY_FILE_NAME,
     RunFolder,
     RunSoFar,
-    time_of_day,
+    utc_timestamp,
 )
 from folkmoot.storage.table_buffer import ROWS
 
-LOCK = ".lock"
-HOLDER = ".holder.json"
+LOCK_FILE = ".lock"
+HOLDER_FILE = ".holder.json"
 IfExists = Literal["resume", "new", "error"]
 IF_EXISTS: tuple[IfExists, ...] = get_args(IfExists)
-LEFT_BY_ENGINE = (  # when a run asked nothing
-    *(STUDY_FILE, PLAN, MANIFEST, LOG, LOG_LINES),
+ENGINE_FILES_BEFORE_FIRST_CALL = (  # when a run asked nothing
+    *(STUDY_FILE_NAME, PLAN, MANIFEST, LOG, LOG_LINES),
     *(JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm"),
     *(ROWS, f"{ROWS}-wal", f"{ROWS}-shm"),
 )
@@ -60,8 +60,8 @@ def open_folder(folder: Path, *, resume: bool) -> bool:
         raise StorageError(f"{folder}: there is no run to resume here; leave out --resume")
     with storage_errors(folder):
         empty = not folder.exists() or not any(folder.iterdir())
-        if not resume and not empty and not _asked_nothing(folder):
-            raise RunExists(
+        if not resume and not empty and not _has_no_calls(folder):
+            raise RunExistsError(
                 f"{folder} already exists; runs are never overwritten. Add --resume to continue "
                 "it, or choose another place with --out; from Python, if_exists="
                 '"resume" or "new"'
@@ -87,28 +87,28 @@ def choose_folder(folder: Path, if_exists: IfExists) -> tuple[Path, bool]:
     if if_exists == "resume":
         return folder, True
     beside = (folder.with_name(f"{folder.name}_{number}") for number in count(2))
-    return next(path for path in beside if not path.exists() or _asked_nothing(path)), False
+    return next(path for path in beside if not path.exists() or _has_no_calls(path)), False
 
 
 def _holds_run(folder: Path) -> bool:
     """Whether a run lies here that asked or computed something, or has finished."""
-    if not any((folder / name).exists() for name in (PLAN, MANIFEST, STUDY_FILE, JOURNAL)):
+    if not any((folder / name).exists() for name in (PLAN, MANIFEST, STUDY_FILE_NAME, JOURNAL)):
         return False
-    if not _asked_nothing(folder) or RunFolder(folder).finished:
+    if not _has_no_calls(folder) or RunFolder(folder).is_finished:
         return True
     with JournalReader(folder / JOURNAL) as journal:
         return len(journal) > 0
 
 
-def settle(folder: Path, config: StudyConfig, *, resume: bool) -> None:
+def prepare_folder(folder: Path, config: StudyConfig, *, resume: bool) -> None:
     """Write the settings of a new run, after removing what an earlier one that asked nothing left.
 
     Call it while the folder is held.
     """
     if not resume:
-        for name in LEFT_BY_ENGINE:
+        for name in ENGINE_FILES_BEFORE_FIRST_CALL:
             (folder / name).unlink(missing_ok=True)
-    if not (folder / STUDY_FILE).exists():
+    if not (folder / STUDY_FILE_NAME).exists():
         write_settings(folder, config)
 
 
@@ -142,21 +142,26 @@ def describe_other_version(folder: Path) -> str:
         return ""
     run = RunFolder(folder)
     # The plan is as old as the run; each process that goes on with it writes the manifest anew.
-    made, now = run.plan.get("software") or run.manifest.get("software", {}), software()
+    made, now = run.plan.get("software") or run.manifest.get("software", {}), software_versions()
     if made.get("source") == now["source"]:
         return ""
     by = f"Folkmoot {made.get('folkmoot', 'unknown')}, source {made.get('source', 'unknown')}"
     return f"made by {by}; this is {now['folkmoot']}, source {now['source']}"
 
 
-def _asked_nothing(folder: Path) -> bool:
+def _has_no_calls(folder: Path) -> bool:
     """Whether this is the folder of a run that got no answer and waits for none."""
     journal = folder / JOURNAL
-    if shards_in(folder / SHARDS) or not journal.exists() or not journal.stat().st_size:
+    if list_shards(folder / SHARD_FOLDER) or not journal.exists() or not journal.stat().st_size:
         return False
     try:
         with JournalReader(journal) as opened:
-            paid = opened.spent()[0] or opened.broken() or opened.batches() or opened.loans()
+            paid = (
+                opened.total_calls_and_cost()[0]
+                or opened.read_broken_replies()
+                or opened.read_batches()
+                or opened.read_outstanding_loans()
+            )
             return not paid and not RunFolder(folder).manifest.get("calls")
     except StorageError:
         return False
@@ -166,38 +171,40 @@ def write_settings(folder: Path, config: StudyConfig) -> None:
     """Write the study as it is run, with every default filled in, for findings and reports."""
     settings = config.model_dump(mode="json", exclude_none=True)
     text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
-    write_text(folder / STUDY_FILE, text)
+    write_text(folder / STUDY_FILE_NAME, text)
 
 
-def discard_unasked(folder: Path) -> None:
+def remove_empty_run(folder: Path) -> None:
     """Remove the folder of a run that bad input ended before anything was asked.
 
     So the corrected study can run as if nothing had happened; a folder that holds an answer stays.
     """
-    if (folder / JOURNAL).exists() and not _asked_nothing(folder):
+    if (folder / JOURNAL).exists() and not _has_no_calls(folder):
         return
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def held_folder(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Hold the folder: one writer at a time. Raises RunLocked, which says who holds it.
 
     The lock is the operating system's: it ends with the process, however that ends.
     """
-    lock = FileLock(folder / LOCK)
+    lock = FileLock(folder / LOCK_FILE)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise RunLocked(f"{folder}: {_holder(folder)} is writing this run; wait for it") from None
+        raise RunLockedError(
+            f"{folder}: {_read_holder(folder)} is writing this run; wait for it"
+        ) from None
     except OSError as error:
         raise StorageError(f"{folder}: cannot be locked: {error.strerror or error}") from error
     try:
-        who = {"pid": os.getpid(), "host": socket.gethostname(), "since": time_of_day()}
-        write_text(folder / HOLDER, json.dumps(who) + "\n")
+        who = {"pid": os.getpid(), "host": socket.gethostname(), "since": utc_timestamp()}
+        write_text(folder / HOLDER_FILE, json.dumps(who) + "\n")
         yield
     finally:
-        (folder / HOLDER).unlink(missing_ok=True)
+        (folder / HOLDER_FILE).unlink(missing_ok=True)
         lock.release()
 
 
@@ -205,7 +212,7 @@ def is_held(folder: Path) -> bool:
     """Return whether a living process writes the run. Of a process on another machine we cannot
     know, so it counts as living while the journal or the log changes."""
     try:
-        holder = json.loads((folder / HOLDER).read_text("utf-8"))
+        holder = json.loads((folder / HOLDER_FILE).read_text("utf-8"))
         pid, host = int(holder["pid"]), holder["host"]
     except (OSError, ValueError, KeyError, TypeError):
         return False
@@ -235,13 +242,13 @@ def open_run(folder: Path) -> RunFolder:
     if is_held(folder):
         return RunSoFar(folder, is_going_on=True)
     # Rows that wait are newer than the tables of a process before: theirs wrote none.
-    written = (folder / MANIFEST).exists() and run.tables() and not (folder / ROWS).exists()
+    written = (folder / MANIFEST).exists() and run.table_names() and not (folder / ROWS).exists()
     return run if written else RunSoFar(folder)
 
 
-def _holder(folder: Path) -> str:
+def _read_holder(folder: Path) -> str:
     try:
-        who = json.loads((folder / HOLDER).read_text("utf-8"))
+        who = json.loads((folder / HOLDER_FILE).read_text("utf-8"))
         return f"process {who['pid']} on {who['host']} (since {who['since']})"
     except (OSError, ValueError, KeyError):
         return "another process"

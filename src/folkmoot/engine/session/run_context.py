@@ -17,23 +17,23 @@ import polars as pl
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.calls.gateway import Gateway
-from folkmoot.engine.calls.model_routing import Providers
+from folkmoot.engine.calls.model_routing import ModelRouter
 from folkmoot.engine.calls.progress import ItemDone, Notice, Progress, StageStarted
-from folkmoot.engine.calls.retries import Halted
+from folkmoot.engine.calls.retries import RunHaltedError
 from folkmoot.engine.journal.earlier_replies import ReplyChange
-from folkmoot.engine.journal.journal import Journal, Replay
-from folkmoot.engine.seats.seat_manager import Desk
-from folkmoot.engine.seats.seats import Playable
+from folkmoot.engine.journal.journal import Journal, ReplayJournal
+from folkmoot.engine.seats.seat_manager import SeatManager
+from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.session.plan import Plan
-from folkmoot.engine.settings.author_errors import caller
+from folkmoot.engine.settings.author_errors import locate_calling_study_code
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import InputError, Problem, ProtocolError, StorageError
-from folkmoot.models.catalog import HUMAN, is_local
-from folkmoot.models.request import FloatArray, Reply, Request
+from folkmoot.models.catalog import HUMAN_MODEL, is_synthetic
+from folkmoot.models.request import Completion, FloatArray, ModelRequest
 from folkmoot.provenance import Quoted, Span
-from folkmoot.storage.disk_store import Shelf
+from folkmoot.storage.disk_store import DiskStore
 from folkmoot.storage.json_files import write_content, write_json, write_text
-from folkmoot.storage.manifest import ModelUse, describe_mark
+from folkmoot.storage.manifest import ModelUsage, describe_mark
 from folkmoot.storage.provenance_table import PROVENANCE, pack_spans, unpack_spans
 from folkmoot.storage.run_folder import (
     CODEBOOK,
@@ -42,26 +42,26 @@ from folkmoot.storage.run_folder import (
     LOG_LINES,
     MANIFEST,
     PLAN,
-    STUDY_FILE,
+    STUDY_FILE_NAME,
     TABLES,
-    time_of_day,
+    utc_timestamp,
 )
-from folkmoot.storage.table_buffer import ROWS, Place, Recording, RowFile
+from folkmoot.storage.table_buffer import ROWS, RowFile, RowOrder, TableBuffer
 
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 # What the engine writes into a run folder; also `journal.sqlite-wal`.
-_ENGINES = (PLAN, MANIFEST, STUDY_FILE, CODEBOOK, JOURNAL, LOG, LOG_LINES, ROWS, ".lock")
+_ENGINE_FILES = (PLAN, MANIFEST, STUDY_FILE_NAME, CODEBOOK, JOURNAL, LOG, LOG_LINES, ROWS, ".lock")
 
 
-LARGE = 4_000  # items of a fork; of more, the run is a large one
+LARGE_FORK_ITEMS = 4_000  # items of a fork; of more, the run is a large one
 # How long rows wait in memory. `folkmoot view` asks for news every two seconds.
 FLUSH_SECONDS = 1.0
 
 
-class Part(NamedTuple, Generic[I]):
+class ForkItem(NamedTuple, Generic[I]):
     """One part of a fork: its number among them, its name in addresses, and the item."""
 
     number: int
@@ -69,7 +69,7 @@ class Part(NamedTuple, Generic[I]):
     item: I
 
 
-class Begins(Protocol[I, R_co]):
+class ForkLike(Protocol[I, R_co]):
     """A fork, as whoever runs its parts sees it."""
 
     @property
@@ -78,17 +78,17 @@ class Begins(Protocol[I, R_co]):
     @property
     def at_once(self) -> int: ...
 
-    def begin(self, run: RunContext, part: Part[I], /) -> Awaitable[R_co]: ...
+    def start_item(self, run: RunContext, part: ForkItem[I], /) -> Awaitable[R_co]: ...
 
 
-class Away(Protocol):
+class ForkExecutor(Protocol):
     """Where parts of a fork run: fills in results by index, and says why parts failed."""
 
     async def __call__(
         self,
         run: RunContext,
-        fork: Begins[I, R],
-        parts: Sequence[Part[I]],
+        fork: ForkLike[I, R],
+        parts: Sequence[ForkItem[I]],
         results: dict[int, R],
         stage: str,
         /,
@@ -97,8 +97,8 @@ class Away(Protocol):
 
 @dataclass
 class RunContext:
-    """The shared state of a run. `embedded` is set by the first embedding. `away`: where parts run
-    that need not run in this process; None where all do.
+    """The shared state of a run. `embedded` is set by the first embedding. `executor`: where parts
+    run that need not run in this process; None where all do.
 
     The study file comes in parts, because a study type holds a function over a session, and so over
     this. `columns` are those of the tables that the study declares; `study_dir` is the folder that
@@ -110,135 +110,155 @@ class RunContext:
     columns: Mapping[str, Mapping[str, str]]
     study_dir: Path
     folder: Path
-    providers: Providers
-    journal: Journal | Replay
+    providers: ModelRouter
+    journal: Journal | ReplayJournal
     gateway: Gateway
     plan: Plan
     progress: Progress
-    now: Callable[[], str] = time_of_day
-    seats: Sequence[Playable] = ()  # that people take
-    desk: Desk | None = None  # where they answer; None where nobody can be asked
-    away: Away | None = None
+    clock: Callable[[], str] = utc_timestamp
+    seats: Sequence[Seat] = ()  # that people take
+    seat_manager: SeatManager | None = None  # where they answer; None where nobody can be asked
+    executor: ForkExecutor | None = None
     change: ReplyChange | None = None  # the one reply in which it differs from another run
     embedded: bool = False
-    place: Place = field(default_factory=Place)
-    tables: dict[str, Recording] = field(default_factory=dict)
+    place: RowOrder = field(default_factory=RowOrder)
+    tables: dict[str, TableBuffer] = field(default_factory=dict)
     recorded_at: dict[str, tuple[str, int] | None] = field(default_factory=dict)  # first rows
-    forgotten: list[ProtocolError] = field(default_factory=list)  # awaits
-    written: set[str] = field(default_factory=set)  # files of the study's own
+    unawaited_errors: list[ProtocolError] = field(default_factory=list)  # awaits
+    study_files: set[str] = field(default_factory=set)  # files of the study's own
     held_files: dict[Path, Path] | None = None  # file → where it waits; None: nothing is held back
-    halted: BaseException | None = None
-    large: bool = False  # whether memory is worth a process more
-    longer: ModelUse = field(default_factory=ModelUse)  # calls that asked again for cut replies
-    computing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    cards: dict[Playable, asyncio.Future[Quoted]] = field(default_factory=dict)  # people's own
-    sat: set[Playable] = field(default_factory=set)  # seats in which a person gave an answer
+    halt_cause: BaseException | None = None
+    is_large: bool = False  # whether memory is worth a process more
+    cut_retry_usage: ModelUsage = field(
+        default_factory=ModelUsage
+    )  # calls that asked again for cut replies
+    compute_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    self_descriptions: dict[Seat, asyncio.Future[Quoted]] = field(
+        default_factory=dict
+    )  # people's own
+    answered_seats: set[Seat] = field(default_factory=set)  # seats in which a person gave an answer
     _claimed: set[int] = field(default_factory=set)  # hashes of paths: there may be millions
-    played: dict[tuple[str | None, str], str] = field(default_factory=dict)  # models, by seat
+    models_by_seat: dict[tuple[str | None, str], str] = field(
+        default_factory=dict
+    )  # models, by seat
 
     def __post_init__(self) -> None:
         self.seed = self.config.random_seed
-        self.shelf = Shelf(self.folder)
+        self.shelf = DiskStore(self.folder)
         self.row_file = RowFile(self.folder)
         self._next_flush: asyncio.TimerHandle | None = None
-        self._seated: dict[str, list[Playable]] = {}
+        self._seated: dict[str, list[Seat]] = {}
         for place in self.seats:
             self._seated.setdefault(place.id, []).append(place)
 
-    def seat_of(self, who: Speaker, path: Sequence[str]) -> Playable | None:
+    def find_seat(self, who: Speaker, path: Sequence[str]) -> Seat | None:
         """The seat of the person whose call this is; None where a model answers."""
-        found = self.place_of(who, path)
+        found = self.find_seat_in_scope(who, path)
         if found is not None:
-            self.played[HUMAN, who.role] = HUMAN
+            self.models_by_seat[HUMAN_MODEL, who.role] = HUMAN_MODEL
         return found
 
-    def place_of(self, who: Speaker, path: Sequence[str]) -> Playable | None:
+    def find_seat_in_scope(self, who: Speaker, path: Sequence[str]) -> Seat | None:
         """The place of a person in whose scope this path is."""
-        return next((p for p in self._seated.get(who.id, ()) if p.holds(who, path)), None)
+        return next(
+            (seat for seat in self._seated.get(who.id, ()) if seat.owns_call(who, path)), None
+        )
 
     @property
-    def as_oneself(self) -> bool:
+    def humans_answer_as_themselves(self) -> bool:
         """Whether people speak for themselves, and play no card."""
         return self.config.seats is not None and self.config.seats.as_ == "self"
 
-    def answered_by(self, model: str) -> str:
+    def answerer_kind(self, model: str) -> str:
         """Who answers under a model's name: a person, the embedded respondent, or a model."""
-        if model == HUMAN:
-            return HUMAN
-        return "synthetic" if is_local(model) and not self.providers.scripted else "model"
+        if model == HUMAN_MODEL:
+            return HUMAN_MODEL
+        return (
+            "synthetic"
+            if is_synthetic(model) and not self.providers.has_custom_provider
+            else "model"
+        )
 
-    def model_for(self, named: str | None, role: str) -> str:
+    def requested_model(self, named: str | None, role: str) -> str:
         """The model of a seat: command line, then the speaker's own, then the role's, then all."""
         key = (named, role)
-        if key not in self.played:
+        if key not in self.models_by_seat:
             asked = self.providers.seat_model(named)
             own = asked or self.config.models.get(role) or self.config.model
             override, default = self.providers.override, self.providers.default
-            self.played[key] = override or own or default
-            if not (override or own) and not all(map(is_local, self.config.models.values())):
-                self.warn((), f"no model is named for the role {role}: {default} answers")
+            self.models_by_seat[key] = override or own or default
+            if not (override or own) and not all(map(is_synthetic, self.config.models.values())):
+                self.log_warning((), f"no model is named for the role {role}: {default} answers")
             if named and asked is None and not override:
-                who = self.played[key]
-                self.warn((), f"nobody asked for {named}, which a seat names: {who} answers")
-        return self.played[key]
+                who = self.models_by_seat[key]
+                self.log_warning((), f"nobody asked for {named}, which a seat names: {who} answers")
+        return self.models_by_seat[key]
 
     def model_at(self, address: str, named: str | None, role: str) -> str:
         """The model that is asked at an address: that of the seat, unless a fork names another."""
         if self.change is None or self.change.model is None or self.change.address != address:
-            return self.model_for(named, role)
-        self.played[self.change.model, role] = self.change.model
+            return self.requested_model(named, role)
+        self.models_by_seat[self.change.model, role] = self.change.model
         return self.change.model
 
-    def model_of(self, role: str, named: str | None = None) -> str:
+    def resolve_model(self, role: str, named: str | None = None) -> str:
         """The model that answers a role, in a seat that names its own (`named`) or not, even if it
         is never asked."""
         own = self.providers.seat_model(named) or self.config.model_for(role)
         return self.providers.override or own or self.providers.default
 
-    def embedded_respondent(self, role: str) -> bool:
+    def uses_embedded_respondent(self, role: str) -> bool:
         """Whether the embedded respondent answers a role."""
-        return not self.providers.scripted and is_local(self.model_of(role))
+        return not self.providers.has_custom_provider and is_synthetic(self.resolve_model(role))
 
     def synthetic_roles(self) -> tuple[str, ...]:
         """The roles that the embedded respondent has answered so far, in order of name."""
-        if self.providers.scripted:
+        if self.providers.has_custom_provider:
             return ()
-        return tuple(sorted({role for (_, role), m in self.played.items() if is_local(m)}))
+        return tuple(
+            sorted(
+                {role for (_, role), model in self.models_by_seat.items() if is_synthetic(model)}
+            )
+        )
 
     @property
-    def synthetic_mark(self) -> str:
+    def provenance_label(self) -> str:
         """The mark on files that people or the embedded respondent had a part in; else empty."""
-        who = {(role, self.answered_by(model)) for (_, role), model in self.played.items()}
-        return describe_mark(who, has_people=bool(self.sat))
+        who = {
+            (role, self.answerer_kind(model)) for (_, role), model in self.models_by_seat.items()
+        }
+        return describe_mark(who, has_people=bool(self.answered_seats))
 
-    def roles(self) -> dict[str, tuple[str, ...]]:
+    def roles_by_model(self) -> dict[str, tuple[str, ...]]:
         """Which roles each model has played so far, in order of name."""
         played: dict[str, set[str]] = {}
-        for (_, role), model in self.played.items():
+        for (_, role), model in self.models_by_seat.items():
             played.setdefault(model, set()).add(role)
         return {model: tuple(sorted(roles)) for model, roles in played.items()}
 
-    async def complete(self, address: str, request: Request, *, spare: bool = False) -> Reply:
+    async def complete_request(
+        self, address: str, request: ModelRequest, *, spare: bool = False
+    ) -> Completion:
         """One reply, from the journal or from the model."""
-        self.plan.write()
-        await self.find(address)
-        return await self.gateway.complete(address, request, spare=spare)
+        self.plan.write_plan()
+        await self.prefetch_entry(address)
+        return await self.gateway.complete_request(address, request, has_alternative=spare)
 
-    async def embed(self, address: str, texts: list[str]) -> FloatArray:
+    async def embed_texts(self, address: str, texts: list[str]) -> FloatArray:
         """One batch of embeddings, from the journal or from the model."""
-        model = self.providers.embedding
+        model = self.providers.resolve_embedding
         if isinstance(model, Problem):
             raise InputError(model)
-        self.plan.write()
+        self.plan.write_plan()
         self.embedded = True
-        await self.find(address)
-        return await self.gateway.embed(address, model, texts)
+        await self.prefetch_entry(address)
+        return await self.gateway.embed_texts(address, model, texts)
 
-    async def find(self, address: str) -> None:
+    async def prefetch_entry(self, address: str) -> None:
         """Have what the journal holds at an address where it is looked up; a worker of a cluster
         may have to ask for it."""
 
-    def claim(self, prefix: str) -> None:
+    def claim_scope(self, prefix: str) -> None:
         """Note that a scope path has effects; a second scope of that path may not."""
         if hash(prefix) in self._claimed:
             raise ProtocolError(
@@ -249,44 +269,44 @@ class RunContext:
 
     def check_awaited(self) -> None:
         """Raise ProtocolError if the study forgot an `await`."""
-        if self.forgotten:
-            raise self.forgotten[0]
+        if self.unawaited_errors:
+            raise self.unawaited_errors[0]
 
     def check_halted(self) -> None:
-        if self.halted is not None:
-            raise Halted("the run is stopping")
+        if self.halt_cause is not None:
+            raise RunHaltedError("the run is stopping")
 
-    def halt(self, cause: BaseException) -> None:
+    def stop_new_calls(self, cause: BaseException) -> None:
         """Start no new calls; calls in flight go on. The first cause stays."""
-        if self.halted is None:
-            self.halted = cause
-            self.gateway.stop(Halted("the run is stopping"))
+        if self.halt_cause is None:
+            self.halt_cause = cause
+            self.gateway.stop_calls(RunHaltedError("the run is stopping"))
 
-    def first_cause(self, failures: Mapping[int, BaseException]) -> BaseException:
+    def primary_error(self, failures: Mapping[int, BaseException]) -> BaseException:
         """The error to raise: the first item's own, or what stopped the run."""
-        own = [failures[i] for i in sorted(failures) if not isinstance(failures[i], Halted)]
+        own = [failures[i] for i in sorted(failures) if not isinstance(failures[i], RunHaltedError)]
         if own:
             return own[0]
-        assert self.halted is not None or failures
-        return self.halted or failures[min(failures)]
+        assert self.halt_cause is not None or failures
+        return self.halt_cause or failures[min(failures)]
 
-    def stage_started(self, path: tuple[str, ...], total: int) -> str:
+    def report_stage_started(self, path: tuple[str, ...], total: int) -> str:
         """Report the progress of a fork; only those near the root are worth a line."""
-        self.large = self.large or total > LARGE
+        self.is_large = self.is_large or total > LARGE_FORK_ITEMS
         stage = "/".join(path[:1]) or "run"
         if len(path) <= 1:
             self.progress(StageStarted(stage, total))
             return stage
         return ""
 
-    def item_done(self, stage: str) -> None:
+    def report_item_done(self, stage: str) -> None:
         if stage:
             self.progress(ItemDone(stage))
 
-    def log(self, path: tuple[str, ...], message: str) -> None:
+    def log_message(self, path: tuple[str, ...], message: str) -> None:
         self.progress(Notice(f"{'/'.join(path)}: {message}" if path else message))
 
-    def warn(self, path: tuple[str, ...], message: str) -> None:
+    def log_warning(self, path: tuple[str, ...], message: str) -> None:
         self.progress(Notice(f"{'/'.join(path)}: {message}" if path else message, "warning"))
 
     def write_json(self, name: str, data: object) -> None:
@@ -300,8 +320,8 @@ class RunContext:
 
     def _place_for(self, name: str) -> Path:
         """Where to write a file of the study: aside, while files are held back."""
-        target = self._inside(name)
-        self.written.add(name)
+        target = self._path_in_run_folder(name)
+        self.study_files.add(name)
         if self.held_files is None:
             return target
         # A file that is not there yet is written at once, since the study may read it back.
@@ -320,30 +340,30 @@ class RunContext:
         for aside in (self.held_files or {}).values():
             aside.unlink(missing_ok=True)
 
-    def record(self, place: Place, table: str, row: Mapping[str, object]) -> None:
+    def record_row(self, place: RowOrder, table: str, row: Mapping[str, object]) -> None:
         """Add a row to a table, at this place among the rows of the protocol."""
-        self.add_row(place.next(), table, row)
+        self.add_row(place.next_key(), table, row)
         if table not in self.recorded_at:
-            self.recorded_at[table] = caller()
+            self.recorded_at[table] = locate_calling_study_code()
 
-    def record_spans(self, place: Place, address: str, spans: Sequence[Span]) -> None:
+    def record_spans(self, place: RowOrder, address: str, spans: Sequence[Span]) -> None:
         """Record whose texts stand in the request at an address."""
         if spans:
-            self.record(place, PROVENANCE, {"address": address, "spans": pack_spans(spans)})
+            self.record_row(place, PROVENANCE, {"address": address, "spans": pack_spans(spans)})
 
     def add_row(self, key: bytes, table: str, row: Mapping[str, object]) -> None:
         """Add a row at the place of this key."""
         if table not in self.tables:
             self.tables[table] = self.new_recording(table)
-        self.tables[table].add(row, key)
+        self.tables[table].add_row(row, key)
         # A timer, and no look at the clock for each row: rows are written while nothing happens
         # too, as when a human takes minutes to answer.
         if self._next_flush is None:
             self._flush_later()
 
-    def new_recording(self, table: str) -> Recording:
+    def new_recording(self, table: str) -> TableBuffer:
         """Return an empty table. Its rows wait in the file of the run."""
-        return Recording(table, self.row_file, self.columns.get(table, {}))
+        return TableBuffer(table, self.row_file, self.columns.get(table, {}))
 
     def _flush_later(self) -> None:
         loop = asyncio.get_running_loop()
@@ -356,16 +376,16 @@ class RunContext:
             self._flush_later()
             return
         try:
-            self.row_file.write(self.tables.values())
+            self.row_file.write_rows(self.tables.values())
         except StorageError as error:
-            self.halt(error)
+            self.stop_new_calls(error)
 
-    def recorded(self) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
+    def recorded_tables(self) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
         """The tables by name, their rows in the order of the protocol; those that the study
         declares are there without rows too."""
         for name in sorted({*self.tables, *self.columns}):
             try:
-                table = (self.tables.get(name) or self.new_recording(name)).table()
+                table = (self.tables.get(name) or self.new_recording(name)).to_frame()
                 yield name, unpack_spans(table) if name == PROVENANCE else table
             except ProtocolError as error:
                 error.place = self.recorded_at[name]
@@ -378,19 +398,19 @@ class RunContext:
             self._next_flush.cancel()
             self._next_flush = None
         if self.held_files is not None:  # a refused resume
-            self.row_file.discard()
+            self.row_file.discard_file()
         elif keep:
             with suppress(StorageError):  # of what stopped the run, the researcher knows
-                self.row_file.write(self.tables.values())
+                self.row_file.write_rows(self.tables.values())
             self.row_file.close()
         else:
-            self.row_file.remove()
+            self.row_file.remove_file()
 
-    def _inside(self, name: str) -> Path:
+    def _path_in_run_folder(self, name: str) -> Path:
         target = (self.folder / name).resolve()
         if not target.is_relative_to(self.folder.resolve()):
             raise ProtocolError(f"{name}: a study may write inside its run folder only")
         inside = target.relative_to(self.folder.resolve()).parts
-        if not inside or inside[0] == TABLES or inside[0].startswith(_ENGINES):
+        if not inside or inside[0] == TABLES or inside[0].startswith(_ENGINE_FILES):
             raise ProtocolError(f"{name} is written by the engine; choose another name")
         return target

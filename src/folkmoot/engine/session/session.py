@@ -17,9 +17,9 @@ from typing import Any, Generic, TypeVar, cast, overload
 
 import numpy as np
 
-from folkmoot.conversation.answer_types import Answer, Json, Missing, Text
+from folkmoot.conversation.answer_types import AnswerType, Json, Missing, Text
 from folkmoot.conversation.transcript import (
-    EMPTY,
+    EMPTY_TRANSCRIPT,
     Speaker,
     Transcript,
     Utterance,
@@ -27,53 +27,53 @@ from folkmoot.conversation.transcript import (
 )
 from folkmoot.engine.calls.gateway import Gateway
 from folkmoot.engine.calls.progress import AnswerMissing
-from folkmoot.engine.journal.journal import as_part
-from folkmoot.engine.seats.seat_manager import Scene
+from folkmoot.engine.journal.journal import escape_address_part
+from folkmoot.engine.seats.seat_manager import QuestionView
 from folkmoot.engine.seats.seats import (
-    OWN_CARD,
-    OwnCard,
-    Playable,
-    as_oneself,
+    SELF_DESCRIPTION_QUESTION,
+    Seat,
+    SelfDescription,
     describe_oneself,
-    own_card_at,
+    self_description_address,
+    with_self_description,
 )
 from folkmoot.engine.seats.utterances import SELF_DESCRIPTIONS, UTTERANCES, SelfDescriptionRow
 from folkmoot.engine.session.confounders import with_confounders
 from folkmoot.engine.session.effects import (
     AskedAt,
-    Exchange,
-    answer_row,
-    computed,
-    converse,
-    embedded,
+    AskResult,
+    ask_until_parsed,
+    build_answer_row,
+    embed_texts,
+    run_computation,
 )
-from folkmoot.engine.session.run_context import Away, Begins, Part, RunContext
-from folkmoot.engine.settings.config import Config
+from folkmoot.engine.session.run_context import ForkExecutor, ForkItem, ForkLike, RunContext
+from folkmoot.engine.settings.config import ConfigT
 from folkmoot.errors import ProtocolError
-from folkmoot.models.catalog import HUMAN
-from folkmoot.models.images import shown_in
-from folkmoot.models.request import FloatArray, Request, RespondentHints
-from folkmoot.provenance import Quoted, quote, source_of
+from folkmoot.models.catalog import HUMAN_MODEL
+from folkmoot.models.images import images_in_messages
+from folkmoot.models.request import FloatArray, ModelRequest, RespondentHints
+from folkmoot.provenance import Quoted, quote_value, source_of
 from folkmoot.randomness import generator
-from folkmoot.storage.disk_store import Kept
+from folkmoot.storage.disk_store import StoredValue
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.rows import Row
-from folkmoot.storage.table_buffer import AFTER_PROTOCOL, Place
+from folkmoot.storage.table_buffer import AFTER_PROTOCOL, RowOrder
 
-__all__ = ["Exchange", "Scope", "Session"]
+__all__ = ["AskResult", "Scope", "Session"]
 
 T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
-REASKS = 2
+DEFAULT_REASKS = 2
 # Items begun before the loop may look at its sockets: 1,200 begun at once would all write their
 # prompts before the first request leaves the machine.
-BEGUN_AT_ONCE = 32
+ITEMS_STARTED_PER_YIELD = 32
 
 
 class Scope:
-    """A place in a run. Sequential: only `each` forks.
+    """A place in a run. Sequential: only `map` forks.
 
     Raises ProtocolError for two calls at once in one scope, or an address used twice.
     """
@@ -83,7 +83,7 @@ class Scope:
         *("address", "finish", "path"),
     )
 
-    def __init__(self, run: RunContext, path: tuple[str, ...], place: Place) -> None:
+    def __init__(self, run: RunContext, path: tuple[str, ...], place: RowOrder) -> None:
         self._run = run
         self._place = place
         self._counts: dict[str, int] = {}
@@ -106,41 +106,41 @@ class Scope:
         """The seed of the run."""
         return self._run.seed
 
-    def oneself(self, id: str, *within: str) -> bool:
+    def speaks_as_self(self, id: str, *scope_names: str) -> bool:
         """Whether a person speaks for themselves in this seat, in the scope below this one by these
         names. Their prompts then say `YOURSELF` where a card would stand, and nothing drawn."""
-        return self._run.as_oneself and self.is_human(id, *within)
+        return self._run.humans_answer_as_themselves and self.is_human(id, *scope_names)
 
     def is_human(self, id: str, *within: str) -> bool:
         """Whether a human answers for this speaker in the scope below this one by these names."""
-        return bool(self._run.place_of(Speaker(id), (*self.path, *within)))
+        return bool(self._run.find_seat_in_scope(Speaker(id), (*self.path, *within)))
 
-    def at(self, *names: str) -> Scope:
+    def child(self, *names: str) -> Scope:
         """The scope below this one by these names. What it records stands at this point."""
-        place = Place(self._place.next())
-        return Scope(self._run, (*self.path, *(as_part(n) for n in names)), place)
+        place = RowOrder(self._place.next_key())
+        return Scope(self._run, (*self.path, *(escape_address_part(name) for name in names)), place)
 
     def at_row(self, number: int) -> Scope:
         """A scope for the rows of the n-th of many (from 0): they stand in the order of the
         numbers, whichever is recorded first. It asks nothing."""
-        return Scope(self._run, self.path, Place(self._place.part(number)))
+        return Scope(self._run, self.path, RowOrder(self._place.key_of(number)))
 
     async def ask(
         self,
-        who: Speaker,
+        speaker: Speaker,
         prompt: str,
         *,
-        heard: Transcript = EMPTY,
-        answer: Answer[T] | None = None,
+        history: Transcript = EMPTY_TRANSCRIPT,
+        answer_type: AnswerType[T] | None = None,
         temperature: float | None = None,
         max_tokens: int | None = None,
-        reasks: int = REASKS,
+        reasks: int = DEFAULT_REASKS,
         about: str = "",
         shows: Sequence[str] = (),
     ) -> T | Missing:
         """Ask one speaker one thing; the parsed answer, or why there is none.
 
-        `heard` is all that the speaker knows of the conversation besides the prompt. An answer
+        `history` is all that the speaker knows of the conversation besides the prompt. An answer
         that cannot be read is asked for again `reasks` times with what was wrong; then it is
         `Missing`, or the `fallback` of a `Json` answer. Text and choices come back as `Quoted`: put
         into a later prompt, they say whose words they are.
@@ -149,11 +149,11 @@ class Scope:
         instructions. `shows`: texts that stand in a prompt which was written without a template;
         it is an error if one of them does not.
         """
-        exchange = await self.exchange(
-            who,
+        exchange = await self.ask_detailed(
+            speaker,
             prompt,
-            heard=heard,
-            answer=answer,
+            history=history,
+            answer=answer_type,
             temperature=temperature,
             max_tokens=max_tokens,
             reasks=reasks,
@@ -162,63 +162,70 @@ class Scope:
         )
         return exchange.value
 
-    async def exchange(
+    async def ask_detailed(
         self,
         who: Speaker,
         prompt: str,
         *,
-        heard: Transcript = EMPTY,
-        answer: Answer[T] | None = None,
+        history: Transcript = EMPTY_TRANSCRIPT,
+        answer: AnswerType[T] | None = None,
         temperature: float | None = None,
         max_tokens: int | None = None,
-        reasks: int = REASKS,
+        reasks: int = DEFAULT_REASKS,
         about: str = "",
         shows: Sequence[str] = (),
-    ) -> Exchange[T]:
+    ) -> AskResult[T]:
         """`ask`, with the raw reply, the parse step and the number of re-asks."""
-        _check_asked(who, prompt, heard, answer)
-        wanted = cast("Answer[T]", Text()) if answer is None else answer
-        address = self._enter("ask")
+        _check_ask_arguments(who, prompt, history, answer)
+        wanted = cast("AnswerType[T]", Text()) if answer is None else answer
+        address = self._next_address("ask")
         run = self._run
         try:
-            seat = run.seat_of(who, self.path)
-            model = run.model_at(address, who.model, who.role) if seat is None else HUMAN
-            if seat is not None and run.as_oneself:
-                who = as_oneself(who, await _own_card(run, seat))
+            seat = run.find_seat(who, self.path)
+            model = run.model_at(address, who.model, who.role) if seat is None else HUMAN_MODEL
+            if seat is not None and run.humans_answer_as_themselves:
+                who = with_self_description(who, await _get_self_description(run, seat))
             else:
                 who = with_confounders(who, run.config.controls, run.seed)
             try:
-                messages, begins, spans = build_messages(who, heard, prompt, shows)
+                messages, begins, spans = build_messages(who, history, prompt, shows)
             except ValueError as error:
                 raise ProtocolError(f"ask(): {error}") from error
-            request = Request(
+            request = ModelRequest(
                 model,
                 messages,
-                _first(temperature, who.temperature, run.config.temperature),
-                _first(max_tokens, who.max_tokens, run.config.max_tokens),
+                _first_not_none(temperature, who.temperature, run.config.temperature),
+                _first_not_none(max_tokens, who.max_tokens, run.config.max_tokens),
                 wanted.schema,
-                shown_in({*who.images, *(w for u in heard for w in u.images)}, messages),
-                _hints_for_respondent(who, wanted, about, heard),
+                images_in_messages(
+                    {*who.images, *(image for utterance in history for image in utterance.images)},
+                    messages,
+                ),
+                _hints_for_respondent(who, wanted, about, history),
                 begins,
                 spans,
             )
-            if seat is not None and run.desk is not None:
-                said = tuple(u for u in heard if u.missing is None and u.text)
-                form, count = (wanted.form, wanted.offered), len(messages)
-                scene = Scene(who, said, prompt, *form, count, wanted.problem_in)
-                run.desk.expect(seat, address, scene)
+            if seat is not None and run.seat_manager is not None:
+                said = tuple(
+                    utterance
+                    for utterance in history
+                    if utterance.missing is None and utterance.text
+                )
+                form, count = (wanted.form_kind, wanted.offered_values), len(messages)
+                scene = QuestionView(who, said, prompt, *form, count, wanted.problem_in)
+                run.seat_manager.register_question(seat, address, scene)
             asked_at = AskedAt(address, self._place, who.id)
-            got = await converse(run, asked_at, request, wanted, reasks)
+            got = await ask_until_parsed(run, asked_at, request, wanted, reasks)
         finally:
             self._busy = ""
         self.finish, self.address = got.reply.finish, address
         if isinstance(got.value, Missing):
             run.progress(AnswerMissing(address))
         elif seat is not None:
-            run.sat.add(seat)
-        row = answer_row(self.path, address, who, wanted, got)
-        answered = {"model_asked": model, "answered_by": run.answered_by(model)}
-        run.record(self._place, "answers", {**row, **answered})
+            run.answered_seats.add(seat)
+        row = build_answer_row(self.path, address, who, wanted, got)
+        answered = {"model_asked": model, "answered_by": run.answerer_kind(model)}
+        run.record_row(self._place, "answers", {**row, **answered})
         return got._replace(value=_with_source(got.value, wanted, address, who), address=address)
 
     def say(
@@ -240,7 +247,7 @@ class Scope:
         source: for a `Transcript`, or for a prompt by `.quoted`.
 
         The reply that the text comes from is known from the text, if it is as `ask` gave it. Else
-        give the `address` (`scope.address` of the last question here, `exchange.address`); the
+        give the `address` (`scope.address` of the last question here, `ask_detailed.address`); the
         empty one is for words that no model wrote. `part` tells the texts of one reply apart, such
         as the turns of several residents. `public`: whether the others in the conversation hear it;
         an empty public text is a silent turn. `finish`: how that reply ended, if it is not the last
@@ -250,7 +257,7 @@ class Scope:
         if address is None:
             address = known.address if known is not None and known.kind == "utterance" else ""
         if address:
-            id = f"{address}#{as_part(part)}" if part else address
+            id = f"{address}#{escape_address_part(part)}" if part else address
         else:
             count = self._counts.get("said", 0)
             self._counts["said"] = count + 1
@@ -273,44 +280,44 @@ class Scope:
             "missing": missing,
             "finish": finish,
         }
-        self._run.record(self._place, UTTERANCES, row)
+        self._run.record_row(self._place, UTTERANCES, row)
         said = (stage, round, missing, finish, images, id, public)
-        text = quote(text, "utterance", id, who.id)
+        text = quote_value(text, "utterance", id, who.id)
         return Utterance(who.id, text, who.name, who.role, *said)
 
     @overload
-    async def each(
+    async def map(
         self, items: Mapping[str, Callable[[Scope], Awaitable[R]]], /
     ) -> dict[str, R]: ...
 
     @overload
-    async def each(
+    async def map(
         self,
         items: Mapping[str, I],
         fn: Callable[[Scope, I], Awaitable[R]],
         *,
-        sets: Callable[[I], Hashable] | None = None,
+        block: Callable[[I], Hashable] | None = None,
         width: int = 0,
     ) -> dict[str, R]: ...
 
     @overload
-    async def each(
+    async def map(
         self,
         items: Iterable[I],
         fn: Callable[[Scope, I], Awaitable[R]],
         *,
         key: Callable[[I], str] | None = None,
-        sets: Callable[[I], Hashable] | None = None,
+        block: Callable[[I], Hashable] | None = None,
         width: int = 0,
     ) -> dict[str, R]: ...
 
-    async def each(
+    async def map(
         self,
         items: Any,
         fn: Callable[[Scope, Any], Awaitable[R]] | None = None,
         *,
         key: Callable[[Any], str] | None = None,
-        sets: Callable[[Any], Hashable] | None = None,
+        block: Callable[[Any], Hashable] | None = None,
         width: int = 0,
     ) -> dict[str, R]:
         """Run `fn(scope, item)` for all items side by side; results by key, in input order.
@@ -322,78 +329,80 @@ class Scope:
         When one fails, calls in flight are awaited and journaled, no new ones begin, and the error
         of the first item (in input order) is raised.
 
-        `sets` names what an item is compared within (the same residents at every level): under a
+        `block` names what an item is compared within (the same residents at every level): under a
         budget sets are run in order, so that the money buys whole comparisons. `width`: how many
         calls an item has in flight for most of its time. Then no more sets are begun than keep the
         permitted calls busy, so that a run has whole sets early.
         """
         named = isinstance(items, Mapping)
         listed = list(items.values() if named else items)
-        keys = [as_part(k) for k in (items if named else map(key or _key_of, listed))]
+        keys = [
+            escape_address_part(key) for key in (items if named else map(key or _item_key, listed))
+        ]
         if len(set(keys)) != len(keys):
-            twice = next(k for i, k in enumerate(keys) if k in keys[:i])
+            twice = next(key for i, key in enumerate(keys) if key in keys[:i])
             raise ProtocolError(
                 f"{'/'.join(self.path) or 'session'}: each() was given a duplicate key, {twice!r}"
             )
         if fn is None:
             if not (named and all(map(callable, listed))):
                 raise ProtocolError("each() needs a function, or a dictionary of functions")
-            return await self._fork(listed, keys, lambda scope, part: part(scope), None)
-        stage = self._run.stage_started(self.path, len(listed))
-        of = [sets(i) for i in listed] if sets else []
+            return await self._map_items(listed, keys, lambda scope, part: part(scope), None)
+        stage = self._run.report_stage_started(self.path, len(listed))
+        of = [block(item_id) for item_id in listed] if block else []
         largest = max(map(of.count, dict.fromkeys(of)), default=1)
         enough = -(-2 * self._run.config.concurrency // width) if width else len(listed)
         at_once = max(largest, enough)
-        return await self._fork(
-            listed, keys, fn, self._run.away, stage=stage, sets=of, at_once=at_once
+        return await self._map_items(
+            listed, keys, fn, self._run.executor, stage=stage, sets=of, at_once=at_once
         )
 
-    async def _fork(
+    async def _map_items(
         self,
         items: list[I],
         keys: list[str],
         fn: Callable[[Scope, I], Awaitable[R]],
-        away: Away | None,
+        away: ForkExecutor | None,
         *,
         stage: str = "",
         sets: Sequence[Hashable] = (),
         at_once: int = 0,
     ) -> dict[str, R]:
-        fork = Fork(self.path, self._place.next(), fn, at_once or len(items))
-        parts = [Part(*one) for one in zip(range(len(items)), keys, items, strict=True)]
-        self._hold("each")
+        fork = Fork(self.path, self._place.next_key(), fn, at_once or len(items))
+        parts = [ForkItem(*one) for one in zip(range(len(items)), keys, items, strict=True)]
+        self._mark_busy("each")
         try:
-            results = await fan_out(self._run, fork, parts, away or here, stage, sets)
+            results = await run_fork(self._run, fork, parts, away or run_locally, stage, sets)
         finally:
             self._busy = ""
         return dict(zip(keys, results, strict=True))
 
-    async def in_turn(
+    async def take_turns(
         self,
         speakers: Iterable[Speaker],
         fn: Callable[[Scope, Speaker, Transcript], Awaitable[Utterance | None]],
-        heard: Transcript = EMPTY,
+        history: Transcript = EMPTY_TRANSCRIPT,
     ) -> Transcript:
-        """Speakers one after another, each hearing those before; `heard` and what was added.
+        """Speakers one after another, each hearing those before; `history` and what was added.
 
         `fn(scope, speaker, heard so far)` gives an utterance, or None for who keeps silent.
         """
-        _must_be(heard, Transcript, "in_turn(): heard", "leave it out, or give a Transcript")
+        _require_type(history, Transcript, "in_turn(): heard", "leave it out, or give a Transcript")
         for speaker in speakers:
-            _must_be(speaker, Speaker, "in_turn(): a speaker", "give Speaker(…) objects")
-            begun = fn(self.at(speaker.id), speaker, heard)
-            said = await _async_of(begun, fn, "in_turn(): fn(scope, speaker, heard)")
+            _require_type(speaker, Speaker, "in_turn(): a speaker", "give Speaker(…) objects")
+            begun = fn(self.child(speaker.id), speaker, history)
+            said = await _require_awaitable(begun, fn, "in_turn(): fn(scope, speaker, heard)")
             if said is not None:
                 hint = "return Utterance(speaker.id, text), or None for who keeps silent"
-                _must_be(said, Utterance, "in_turn(): what fn gave", hint)
-                heard = heard + said
-        return heard
+                _require_type(said, Utterance, "in_turn(): what fn gave", hint)
+                history = history + said
+        return history
 
     async def embed(self, texts: Iterable[str]) -> FloatArray:
         """Embeddings (n, d) of texts, rows of length one, asked for in batches of 100."""
-        address = self._enter("embed")
+        address = self._next_address("embed")
         try:
-            return await embedded(self._run, address, texts)
+            return await embed_texts(self._run, address, texts)
         finally:
             self._busy = ""
 
@@ -407,9 +416,9 @@ class Scope:
         computation by `name` (default: module and name of `fn`): give one, and `fn` can be moved or
         renamed while a run is paused.
         """
-        address = self._enter("compute")
+        address = self._next_address("compute")
         try:
-            return await computed(self._run, address, fn, args, version, name)
+            return await run_computation(self._run, address, fn, args, version, name)
         finally:
             self._busy = ""
 
@@ -424,19 +433,19 @@ class Scope:
         always."""
         name, cells = (table.table, table.cells()) if isinstance(table, Row) else (table, row)
         hint = 'write record("table", {"column": value})'
-        _must_be(name, str, "record(): the table", hint)
-        _must_be(cells, Mapping, "record(): the row", hint)
+        _require_type(name, str, "record(): the table", hint)
+        _require_type(cells, Mapping, "record(): the row", hint)
         engines = name in ("answers", PROVENANCE, SELF_DESCRIPTIONS)
         if engines or not re.fullmatch(r"\w[\w-]*", name):
             why = "a table of the engine" if engines else "not a plain name"
             raise ProtocolError(f"record(): the table {name!r} is {why}; name one of your own")
         for column in cells or ():
-            _must_be(column, str, f"record(): a column of {name}", hint)
-        self._run.record(self._place, name, cells or {})
+            _require_type(column, str, f"record(): a column of {name}", hint)
+        self._run.record_row(self._place, name, cells or {})
 
     def prompt(self, name: str, **variables: object) -> str:
         """The study's prompt of that name (or the user's own in its place), filled in."""
-        return self._run.prompts.render(name, **variables)
+        return self._run.prompts.render_prompt(name, **variables)
 
     def write_json(self, name: str, data: object) -> None:
         """Write a JSON file into the run folder, whole or not at all."""
@@ -446,25 +455,25 @@ class Scope:
         """Write a text file into the run folder, whole or not at all."""
         self._run.write_text(name, text)
 
-    def keep(self, value: T) -> Kept[T]:
+    def store(self, value: T) -> StoredValue[T]:
         """Keep a value on disk until its `get`: what each of very many people takes along to a
         later stage (a persona, a conversation)."""
-        return Kept(value, self._run.shelf)
+        return StoredValue(value, self._run.shelf)
 
     def log(self, message: str) -> None:
         """Write a message to the run's log and the console."""
-        self._run.log(self.path, message)
+        self._run.log_message(self.path, message)
 
     def warn(self, message: str) -> None:
         """Log something that the user should look at."""
-        self._run.warn(self.path, message)
+        self._run.log_warning(self.path, message)
 
     @property
     def root(self) -> Session[Any]:
         """The session that this scope belongs to."""
         return Session(self._run)
 
-    def _hold(self, kind: str) -> None:
+    def _mark_busy(self, kind: str) -> None:
         if self._busy:
             raise ProtocolError(
                 f"{'/'.join(self.path) or 'session'}: {kind} while {self._busy} is under way; "
@@ -472,19 +481,19 @@ class Scope:
             )
         self._busy = kind
 
-    def _enter(self, kind: str) -> str:
+    def _next_address(self, kind: str) -> str:
         """Take the scope for one effect; its address."""
         self._run.check_awaited()
-        self._hold(kind)
+        self._mark_busy(kind)
         if self._prefix is None:
             self._prefix = "/".join(self.path)
-            self._run.claim(self._prefix)
+            self._run.claim_scope(self._prefix)
         count = self._counts.get(kind, 0)
         self._counts[kind] = count + 1
         return f"{self._prefix}/{kind}{count}" if self._prefix else f"{kind}{count}"
 
 
-class Session(Scope, Generic[Config]):
+class Session(Scope, Generic[ConfigT]):
     """The root scope of a run: a study is an async function over one of these.
 
     `Session[MyConfig]` types `session.config`; a plain `Session` leaves it open.
@@ -496,12 +505,12 @@ class Session(Scope, Generic[Config]):
         super().__init__(run, (), run.place)
 
     @property
-    def config(self) -> Config:
+    def config(self) -> ConfigT:
         """The study's settings, as its own config model."""
-        return cast("Config", self._run.config)
+        return cast("ConfigT", self._run.config)
 
     @property
-    def study_dir(self) -> Path:
+    def study_folder(self) -> Path:
         """The folder of the study file, against which its paths are read."""
         return self._run.study_dir
 
@@ -511,24 +520,24 @@ class Session(Scope, Generic[Config]):
         return self._run.plan.started_at
 
     @property
-    def synthetic_mark(self) -> str:
+    def provenance_label(self) -> str:
         """What a file must say that the embedded respondent had a part in so far; else empty."""
-        return self._run.synthetic_mark
+        return self._run.provenance_label
 
-    def model_of(self, role: str, named: str | None = None) -> str:
+    def resolve_model(self, role: str, named: str | None = None) -> str:
         """The model that answers this role, in a seat that names its own (`named`) or not."""
-        return self._run.model_of(role, named)
+        return self._run.resolve_model(role, named)
 
-    def synthetic(self, role: str) -> bool:
+    def is_synthetic(self, role: str) -> bool:
         """Whether the embedded respondent answers this role."""
-        return self._run.embedded_respondent(role)
+        return self._run.uses_embedded_respondent(role)
 
-    def now(self) -> str:
+    def current_time(self) -> str:
         """The time of day (ISO 8601, UTC), for files that only people read; never a result."""
-        return self._run.now()
+        return self._run.clock()
 
     @property
-    def run_dir(self) -> Path:
+    def run_folder(self) -> Path:
         """The run folder."""
         return self._run.folder
 
@@ -537,58 +546,76 @@ class Session(Scope, Generic[Config]):
 
         On a resume the same data must come out; otherwise DriftError says what differs.
         """
-        self._run.plan.seal(name, data)
+        self._run.plan.seal_part(name, data)
 
 
 def _hints_for_respondent(
-    who: Speaker, wanted: Answer[object], about: str, history: Transcript
+    who: Speaker, wanted: AnswerType[object], about: str, history: Transcript
 ) -> RespondentHints:
-    names = tuple({u.speaker_id: u.name for u in history if u.speaker_id}.items())
-    hints = (who.role, wanted.form, wanted.offered, wanted.signal, about, who.id, wanted.total)
+    names = tuple(
+        {
+            utterance.speaker_id: utterance.name for utterance in history if utterance.speaker_id
+        }.items()
+    )
+    hints = (
+        who.role,
+        wanted.form_kind,
+        wanted.offered_values,
+        wanted.end_signal,
+        about,
+        who.id,
+        wanted.total,
+    )
     return RespondentHints(*hints, names)
 
 
-def _with_source(value: Any, wanted: Answer[Any], address: str, who: Speaker) -> Any:
+def _with_source(value: Any, wanted: AnswerType[Any], address: str, who: Speaker) -> Any:
     """A text or a choice as a text that knows where it was said."""
     if not isinstance(value, str):
         return value
-    return quote(value, "utterance" if wanted.kind == "text" else "answer", address, who.id)
+    return quote_value(value, "utterance" if wanted.kind == "text" else "answer", address, who.id)
 
 
-async def _own_card(run: RunContext, seat: Playable) -> Quoted:
+async def _get_self_description(run: RunContext, seat: Seat) -> Quoted:
     """What the person in a seat says of themselves; asked once, whoever needs it first."""
-    if seat not in run.cards:
-        run.cards[seat] = asyncio.ensure_future(_ask_card(run, seat))
-    return await asyncio.shield(run.cards[seat])
+    if seat not in run.self_descriptions:
+        run.self_descriptions[seat] = asyncio.ensure_future(_ask_self_description(run, seat))
+    return await asyncio.shield(run.self_descriptions[seat])
 
 
-async def _ask_card(run: RunContext, seat: Playable) -> Quoted:
-    who, wanted, address = Speaker(seat.id), Json(OwnCard), own_card_at(seat)
-    messages, _, spans = build_messages(who, EMPTY, OWN_CARD)
-    asked = RespondentHints(who.role, wanted.form, speaker=seat.id)
-    request = Request(HUMAN, messages, schema=wanted.schema, asked=asked, spans=spans)
-    if run.desk is not None:
-        scene = Scene(who, (), OWN_CARD, "json", (), len(messages), wanted.problem_in)
-        run.desk.expect(seat, address, scene)
+async def _ask_self_description(run: RunContext, seat: Seat) -> Quoted:
+    who, wanted, address = Speaker(seat.id), Json(SelfDescription), self_description_address(seat)
+    messages, _, spans = build_messages(who, EMPTY_TRANSCRIPT, SELF_DESCRIPTION_QUESTION)
+    asked = RespondentHints(who.role, wanted.form_kind, speaker=seat.id)
+    request = ModelRequest(HUMAN_MODEL, messages, schema=wanted.schema, asked=asked, spans=spans)
+    if run.seat_manager is not None:
+        scene = QuestionView(
+            who, (), SELF_DESCRIPTION_QUESTION, "json", (), len(messages), wanted.problem_in
+        )
+        run.seat_manager.register_question(seat, address, scene)
     # After all rows of the protocol, in the order of the seats: which of a person's questions comes
     # first depends on how fast others answer.
-    place = Place(AFTER_PROTOCOL + Place().part(run.seats.index(seat)))
-    got = await converse(run, AskedAt(address, place, who.id), request, wanted, REASKS)
-    card = OwnCard() if isinstance(got.value, Missing) else got.value
-    row = SelfDescriptionRow(seat=seat.name, speaker_id=seat.id, address=address, text=card.told)
-    run.record(place, row.table, row.cells())
-    return describe_oneself(seat, card.told)
+    place = RowOrder(AFTER_PROTOCOL + RowOrder().key_of(run.seats.index(seat)))
+    got = await ask_until_parsed(
+        run, AskedAt(address, place, who.id), request, wanted, DEFAULT_REASKS
+    )
+    card = SelfDescription() if isinstance(got.value, Missing) else got.value
+    row = SelfDescriptionRow(
+        seat=seat.name, speaker_id=seat.id, address=address, text=card.as_prompt_text
+    )
+    run.record_row(place, row.table, row.cells())
+    return describe_oneself(seat, card.as_prompt_text)
 
 
-def _first(*values: Any) -> Any:
-    return next((v for v in values if v is not None), None)
+def _first_not_none(*values: Any) -> Any:
+    return next((value for value in values if value is not None), None)
 
 
-def _check_asked(who: object, prompt: object, heard: object, answer: object) -> None:
-    _must_be(who, Speaker, "ask(): who", 'give Speaker("p_0001", system="You are …")')
-    _must_be(prompt, str, "ask(): the prompt", 'give text, e.g. scope.prompt("name", …)')
-    _must_be(heard, Transcript, "ask(): heard", "leave it out, or give EMPTY + Utterance(…)")
-    if answer is not None and not isinstance(answer, Answer):
+def _check_ask_arguments(who: object, prompt: object, heard: object, answer: object) -> None:
+    _require_type(who, Speaker, "ask(): who", 'give Speaker("p_0001", system="You are …")')
+    _require_type(prompt, str, "ask(): the prompt", 'give text, e.g. scope.prompt("name", …)')
+    _require_type(heard, Transcript, "ask(): heard", "leave it out, or give EMPTY + Utterance(…)")
+    if answer is not None and not isinstance(answer, AnswerType):
         given = answer.__name__ if isinstance(answer, type) else repr(answer)[:60]
         raise ProtocolError(
             f"ask(): answer is {given}, which is not an answer type; give Text(), Choice(options), "
@@ -596,19 +623,19 @@ def _check_asked(who: object, prompt: object, heard: object, answer: object) -> 
         )
 
 
-def _must_be(value: object, kind: type, what: str, hint: str) -> None:
+def _require_type(value: object, kind: type, argument: str, hint: str) -> None:
     if isinstance(value, kind):
         return
     given = f"of type {type(value).__name__}"
     if inspect.iscoroutine(value):
         value.close()
         given, hint = "a coroutine", "put `await` before the call that gave it"
-    raise ProtocolError(f"{what} is {given}, not {kind.__name__}; {hint}")
+    raise ProtocolError(f"{argument} is {given}, not {kind.__name__}; {hint}")
 
 
-def _async_of(begun: Awaitable[R], fn: object, what: str) -> Awaitable[R]:
-    if inspect.isawaitable(begun):
-        return begun
+def _require_awaitable(awaitable: Awaitable[R], fn: object, what: str) -> Awaitable[R]:
+    if inspect.isawaitable(awaitable):
+        return awaitable
     name = getattr(fn, "__name__", "fn")
     code = getattr(fn, "__code__", None)
     place = (code.co_filename, code.co_firstlineno) if code else None
@@ -616,7 +643,7 @@ def _async_of(begun: Awaitable[R], fn: object, what: str) -> Awaitable[R]:
     raise ProtocolError(f"{what} is not async; {hint}", place)
 
 
-def _key_of(item: object) -> str:
+def _item_key(item: object) -> str:
     if isinstance(item, (str, int)):
         return str(item)
     found = getattr(item, "id", None)
@@ -635,22 +662,22 @@ class Fork(Generic[I, R]):
     fn: Callable[[Scope, I], Awaitable[R]]
     at_once: int
 
-    def begin(self, run: RunContext, part: Part[I]) -> Awaitable[R]:
+    def start_item(self, run: RunContext, part: ForkItem[I]) -> Awaitable[R]:
         """Begin one part, in a scope of its own."""
-        place = Place(Place(self.place).part(part.number))
+        place = RowOrder(RowOrder(self.place).key_of(part.number))
         begun = self.fn(Scope(run, (*self.path, part.key), place), part.item)
-        return _async_of(begun, self.fn, "each(): fn(scope, item)")
+        return _require_awaitable(begun, self.fn, "each(): fn(scope, item)")
 
 
-async def fan_out(
+async def run_fork(
     run: RunContext,
     fork: Fork[I, R],
-    parts: Sequence[Part[I]],
-    where: Away,
+    parts: Sequence[ForkItem[I]],
+    executor: ForkExecutor,
     stage: str,
     sets: Sequence[Hashable] = (),
 ) -> list[R]:
-    """What all parts come to, in input order. They run `where` it says.
+    """What all parts come to, in input order. They run `executor` it says.
 
     When one fails no new calls begin, those in flight are awaited and journaled, and the error of
     the first part (in input order) is raised. `stage` names the fork for the progress, or is empty.
@@ -658,47 +685,47 @@ async def fan_out(
     """
     results: dict[int, R] = {}
 
-    async def side_by_side(indices: Sequence[int]) -> None:
-        failures = await where(run, fork, [parts[i] for i in indices], results, stage)
-        if failures or run.halted is not None:
-            raise run.first_cause(failures)
+    async def run_concurrently(indices: Sequence[int]) -> None:
+        failures = await executor(run, fork, [parts[i] for i in indices], results, stage)
+        if failures or run.halt_cause is not None:
+            raise run.primary_error(failures)
 
     if sets and run.gateway.budget.active:
-        await _set_by_set(run.gateway, sets, side_by_side)
+        await _run_block_by_block(run.gateway, sets, run_concurrently)
     else:
-        await side_by_side(range(len(parts)))
+        await run_concurrently(range(len(parts)))
     return [results[part.number] for part in parts]
 
 
-async def here(
+async def run_locally(
     run: RunContext,
-    fork: Begins[I, R],
-    parts: Sequence[Part[I]],
+    fork: ForkLike[I, R],
+    parts: Sequence[ForkItem[I]],
     results: dict[int, R],
     stage: str,
 ) -> dict[int, BaseException]:
     """Run parts side by side in this process; their results by index, and why parts failed."""
     failures: dict[int, BaseException] = {}
 
-    async def worker(pending: Iterator[Part[I]]) -> None:
+    async def worker(pending: Iterator[ForkItem[I]]) -> None:
         for part in pending:
-            if failures or run.halted is not None:
+            if failures or run.halt_cause is not None:
                 return
             try:
-                results[part.number] = await fork.begin(run, part)
+                results[part.number] = await fork.start_item(run, part)
             except BaseException as error:
                 failures[part.number] = error
-                run.halt(error)
+                run.stop_new_calls(error)
                 return
-            run.item_done(stage)
+            run.report_item_done(stage)
 
     pending = iter(parts)
     workers: list[asyncio.Future[None]] = []
     try:
-        most = min(len(parts), run.gateway.most_waiting, fork.at_once)
+        most = min(len(parts), run.gateway.max_waiting_calls, fork.at_once)
         for begun in range(1, most + 1):
             workers.append(asyncio.ensure_future(worker(pending)))
-            if begun % BEGUN_AT_ONCE == 0:
+            if begun % ITEMS_STARTED_PER_YIELD == 0:
                 await asyncio.sleep(0)
         for each in workers:
             await each
@@ -710,7 +737,7 @@ async def here(
     return failures
 
 
-async def _set_by_set(
+async def _run_block_by_block(
     gateway: Gateway,
     sets: Sequence[Hashable],
     side_by_side: Callable[[Sequence[int]], Awaitable[None]],
@@ -724,8 +751,8 @@ async def _set_by_set(
     dearest = [0.0, 0.0]
     while waiting:
         now, waiting = waiting[:at_once], waiting[at_once:]
-        before = gateway.taken()
+        before = gateway.total_use()
         await side_by_side([index for of in now for index in of])
-        took = ((b - a) / len(now) for a, b in zip(before, gateway.taken(), strict=True))
+        took = ((b - a) / len(now) for a, b in zip(before, gateway.total_use(), strict=True))
         dearest = [max(pair) for pair in zip(dearest, took, strict=True)]
-        at_once = max(1, gateway.budget.affords(*dearest) // 2)
+        at_once = max(1, gateway.budget.repeats_affordable(*dearest) // 2)

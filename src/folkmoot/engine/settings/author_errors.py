@@ -19,21 +19,21 @@ from pydantic import BaseModel
 
 from folkmoot.errors import FolkmootError, Problem, ProtocolError
 from folkmoot.hints import did_you_mean
-from folkmoot.registry import STUDIES, installed
+from folkmoot.registry import STUDIES, installed_entry_points
 
-OWN_FILE = "folkmoot_study_"  # what the modules of single files are called
-HOUSE = Path(__file__).parents[2]
+STUDY_MODULE_PREFIX = "folkmoot_study_"  # what the modules of single files are called
+PACKAGE_ROOT = Path(__file__).parents[2]
 
-_AWAIT = "put `await` before the call that gave it"
-_NO_AWAIT = "leave out `await`: record, log, prompt and the like are plain calls"
-_FORGOTTEN = re.compile(
+_ADD_AWAIT_HINT = "put `await` before the call that gave it"
+_REMOVE_AWAIT_HINT = "leave out `await`: record, log, prompt and the like are plain calls"
+_NEVER_AWAITED_PATTERN = re.compile(
     r"coroutine '(?P<name>.+)' was never awaited"
     r"(?:\n.*?File \"(?P<file>.+?)\", line (?P<line>\d+))?",
     re.DOTALL,
 )
 
 
-def mistake_of(error: BaseException) -> Problem | None:
+def find_author_error(error: BaseException) -> Problem | None:
     """The author's mistake behind an error; None where no code of the author took part.
 
     Expected errors other than ProtocolError explain themselves.
@@ -43,14 +43,14 @@ def mistake_of(error: BaseException) -> Problem | None:
     if isinstance(error.__cause__, (StopIteration, SystemExit)):  # raised by a coroutine, or below
         error = error.__cause__
     told = getattr(error, "place", None)
-    place = told if told and _is_authors(told[0], "") else last_place(error)
+    place = told if told and _is_author_file(told[0], "") else last_author_location(error)
     if place is None:
         return None
     what = str(error) if isinstance(error, ProtocolError) else f"{type(error).__name__}: {error}"
-    return Problem(what, place[0], str(place[1]), hint=_mend(error))
+    return Problem(what, place[0], str(place[1]), hint=_suggest_fix(error))
 
 
-def place_of_syntax(error: BaseException, path: Path) -> str:
+def locate_load_error(error: BaseException, path: Path) -> str:
     """The line at which a file could not be read or run; empty when unknown."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return str(error.lineno or "")
@@ -60,26 +60,26 @@ def place_of_syntax(error: BaseException, path: Path) -> str:
     return str(lines[-1]) if lines else ""
 
 
-def caller() -> tuple[str, int] | None:
+def locate_calling_study_code() -> tuple[str, int] | None:
     """File and line of the code outside this package that is running."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and HOUSE in Path(frame.f_code.co_filename).parents:
+    while frame is not None and PACKAGE_ROOT in Path(frame.f_code.co_filename).parents:
         frame = frame.f_back
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 
 @contextmanager
-def watching_awaits(tell: Callable[[ProtocolError], object]) -> Iterator[None]:
+def report_unawaited_coroutines(on_unawaited: Callable[[ProtocolError], object]) -> Iterator[None]:
     """Report coroutines that code outside this package made and never awaited."""
 
-    def show(message: Warning | str, *args: object, **more: object) -> None:
-        found = _FORGOTTEN.match(str(message))
+    def report_warning(message: Warning | str, *args: object, **more: object) -> None:
+        found = _NEVER_AWAITED_PATTERN.match(str(message))
         file, line = (found["file"], found["line"]) if found else (None, None)
-        if found is None or file is None or HOUSE in Path(file).parents:
+        if found is None or file is None or PACKAGE_ROOT in Path(file).parents:
             shown(message, *args, **more)  # type: ignore[arg-type]
             return
         name = found["name"].removeprefix("Scope.").removeprefix("Session.")
-        tell(
+        on_unawaited(
             ProtocolError(
                 f"{name}(…) is not awaited, so it did nothing; write `await` "
                 f"before it ({Path(file).name}, line {line})",
@@ -90,7 +90,7 @@ def watching_awaits(tell: Callable[[ProtocolError], object]) -> Iterator[None]:
     depth = sys.get_coroutine_origin_tracking_depth()
     with warnings.catch_warnings():
         warnings.filterwarnings("always", r"coroutine .* was never awaited", RuntimeWarning)
-        shown, warnings.showwarning = warnings.showwarning, show
+        shown, warnings.showwarning = warnings.showwarning, report_warning
         sys.set_coroutine_origin_tracking_depth(1)
         try:
             yield
@@ -98,44 +98,47 @@ def watching_awaits(tell: Callable[[ProtocolError], object]) -> Iterator[None]:
             sys.set_coroutine_origin_tracking_depth(depth)
 
 
-def last_place(error: BaseException) -> tuple[str, int] | None:
+def last_author_location(error: BaseException) -> tuple[str, int] | None:
     """The last line of an author's file that led to the error."""
     found = [
         (frame.f_code.co_filename, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if _is_authors_frame(frame)
+        if _is_author_frame(frame)
     ]
     return found[-1] if found else None
 
 
-def _is_authors_frame(frame: FrameType) -> bool:
-    return _is_authors(frame.f_code.co_filename, str(frame.f_globals.get("__name__", "")))
+def _is_author_frame(frame: FrameType) -> bool:
+    return _is_author_file(frame.f_code.co_filename, str(frame.f_globals.get("__name__", "")))
 
 
-def _is_authors(file: str, module: str) -> bool:
+def _is_author_file(file: str, module: str) -> bool:
     """Whether a file is a user's own study, lies beside one, or is in a package that has one."""
     packages = {
-        point.value.partition(":")[0].partition(".")[0] for point in installed(STUDIES).values()
+        point.value.partition(":")[0].partition(".")[0]
+        for point in installed_entry_points(STUDIES).values()
     }
     if module.partition(".")[0] in packages - {"folkmoot"}:
         return True
     path = Path(file)
-    if HOUSE in path.parents or "site-packages" in path.parts:
+    if PACKAGE_ROOT in path.parents or "site-packages" in path.parts:
         return False
-    own = (m.__file__ for name, m in list(sys.modules.items()) if name.startswith(OWN_FILE))
-    return any(Path(f).parent in path.parents for f in own if f)
+    own = (
+        m.__file__ for name, m in list(sys.modules.items()) if name.startswith(STUDY_MODULE_PREFIX)
+    )
+    return any(Path(field_name).parent in path.parents for field_name in own if field_name)
 
 
-def _mend(error: BaseException) -> str:
+def _suggest_fix(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, SystemExit):
         return "return instead; a study must not end the process"
     if "'await' expression" in text:
-        return _NO_AWAIT
+        return _REMOVE_AWAIT_HINT
     if "coroutine" in text and not isinstance(error, ProtocolError):
-        return _AWAIT
+        return _ADD_AWAIT_HINT
     if isinstance(error, AttributeError) and error.name:
-        return did_you_mean(error.name, _names(error.obj))
+        return did_you_mean(error.name, _attribute_names(error.obj))
     if isinstance(error, NameError) and error.name:
         frames = [f for f, _ in traceback.walk_tb(error.__traceback__)]
         return did_you_mean(
@@ -144,7 +147,7 @@ def _mend(error: BaseException) -> str:
     return ""
 
 
-def _names(thing: object) -> list[str]:
+def _attribute_names(thing: object) -> list[str]:
     if isinstance(thing, BaseModel):
         return list(type(thing).model_fields)
     return [name for name in dir(thing) if not name.startswith("_")]

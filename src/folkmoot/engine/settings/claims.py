@@ -23,10 +23,17 @@ from folkmoot.measures.inference.claims import (
     Side,
     judge_families,
 )
-from folkmoot.measures.inference.estimates import known, percent, plural
-from folkmoot.storage.findings import Finding, Grid
+from folkmoot.measures.inference.estimates import finite_or_none, format_count, format_percent
+from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.tables import BY, CLUSTERS, DRAW, PEOPLE, by_column, units_of
+from folkmoot.storage.tables import (
+    CLUSTER_COLUMNS,
+    CONDITION_COLUMNS,
+    DRAW,
+    PARTICIPANT_COLUMNS,
+    condition_column,
+    units_of,
+)
 
 Config = TypeVar("Config", bound=BaseModel)
 # Where a measure stands in several tables, the first of these that holds it is meant.
@@ -54,8 +61,8 @@ def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Clai
     """
     if not stated:
         return list(declared)
-    others = [c for c in declared if not any(is_same_contrast(c, h) for h in stated)]
-    return [*stated, *(replace(c, family="exploratory") for c in others)]
+    others = [claim for claim in declared if not any(is_same_contrast(claim, h) for h in stated)]
+    return [*stated, *(replace(claim, family="exploratory") for claim in others)]
 
 
 def is_same_contrast(claim: Claim, stated: Claim) -> bool:
@@ -76,34 +83,46 @@ FAMILIES: tuple[Family, ...] = ("primary", "secondary", "exploratory")
 def tested_finding(results: Sequence[Result]) -> Finding | None:
     """What was tested in the whole report: one row a claim, family by family; None without any.
     Primary claims are in it that could not be tested as well."""
-    known_arms = [r for r in results if r.counts != (0, 0) or r.claim.family == "primary"]
+    known_arms = [
+        result for result in results if result.counts != (0, 0) or result.claim.family == "primary"
+    ]
     if not known_arms:
         return None
-    ordered = [r for family in FAMILIES for r in known_arms if r.claim.family == family]
-    size = {family: sum(r.claim.family == family for r in ordered) for family in FAMILIES}
+    ordered = [
+        result for family in FAMILIES for result in known_arms if result.claim.family == family
+    ]
+    size = {family: sum(result.claim.family == family for result in ordered) for family in FAMILIES}
     told = ", ".join(f"{n} {family}" for family, n in size.items() if n)
-    tests = sum(r.tested for r in ordered)
+    tests = sum(result.is_tested for result in ordered)
     return Finding(
         "claims_tested",
         "What was tested",
-        f"{plural(len(ordered), 'claim')} ({told}), of which {tests} could be tested.",
-        Grid.of(
+        f"{format_count(len(ordered), 'claim')} ({told}), of which {tests} could be tested.",
+        ResultTable.from_records(
             [
                 {
-                    "claim": r.claim.says,
-                    "family": r.claim.family,
-                    "estimand": r.claim.estimand,
-                    "unit": r.claim.unit,
-                    "units": r.estimate.units,
-                    "model": r.estimate.method or "none",
-                    "level": percent(r.level, 1) if r.estimate.has_interval else "none",
-                    "result": r.phrase if r.claim.family == "primary" or r.why else "no conclusion",
-                    "excluded_first": r.lost[0],
-                    "excluded_second": r.lost[1],
-                    "least_if_missing": known(r.bounds.low) if r.bounds else None,
-                    "most_if_missing": known(r.bounds.high) if r.bounds else None,
+                    "claim": result.claim.says,
+                    "family": result.claim.family,
+                    "estimand": result.claim.estimand,
+                    "unit": result.claim.unit,
+                    "units": result.estimate.unit_count,
+                    "model": result.estimate.method or "none",
+                    "level": format_percent(result.level, 1)
+                    if result.estimate.has_interval
+                    else "none",
+                    "result": result.verdict_phrase
+                    if result.claim.family == "primary" or result.why
+                    else "no conclusion",
+                    "excluded_first": result.lost[0],
+                    "excluded_second": result.lost[1],
+                    "least_if_missing": finite_or_none(result.bounds.low)
+                    if result.bounds
+                    else None,
+                    "most_if_missing": finite_or_none(result.bounds.high)
+                    if result.bounds
+                    else None,
                 }
-                for r in ordered
+                for result in ordered
             ],
             "Excluded: subjects of whom the measure is not known. Least and most if missing: the "
             "difference over all ways of filling them in, without sampling error (Horowitz and "
@@ -146,24 +165,37 @@ class ClaimReader:
     def _table_of(self, claim: Claim) -> tuple[pl.DataFrame | None, str]:
         """The table that a measure is read from, and its column."""
         named, _, column = claim.measure.rpartition(".")
-        for name in [named] if named else [*TABLES, *self._run.tables()]:
+        for name in [named] if named else [*TABLES, *self._run.table_names()]:
             if name in ("answers", "utterances") or not self._run.has_table(name):
                 continue
-            schema = self._run.lazy(name).collect_schema()
+            schema = self._run.scan_table(name).collect_schema()
             across = claim.by == ACROSS
-            kinds = [schema.get(c) for c in (_arm_columns(claim, column) if across else [column])]
+            kinds = [
+                schema.get(column)
+                for column in (_arm_columns(claim, column) if across else [column])
+            ]
             usable = all(kind and (kind.is_numeric() or kind == pl.Boolean) for kind in kinds)
-            if usable and (across or any(by in schema for by in ([claim.by] if claim.by else BY))):
-                return self._columns(name, claim, column), column
+            if usable and (
+                across
+                or any(by in schema for by in ([claim.by] if claim.by else CONDITION_COLUMNS))
+            ):
+                return self._read_columns(name, claim, column), column
         return None, column
 
-    def _columns(self, name: str, claim: Claim, column: str) -> pl.DataFrame:
+    def _read_columns(self, name: str, claim: Claim, column: str) -> pl.DataFrame:
         """What a claim needs of a table: texts of participants take much memory."""
         asked = (column, claim.by, *claim.subject, *(name for name, _ in claim.where))
         asked += tuple(_arm_columns(claim, column)) if claim.by == ACROSS else ()
-        table = self._run.lazy(name)
-        needed = {*asked, "status", DRAW, *BY, *CLUSTERS, *PEOPLE}
-        columns = [c for c in table.collect_schema().names() if c in needed]
+        table = self._run.scan_table(name)
+        needed = {
+            *asked,
+            "status",
+            DRAW,
+            *CONDITION_COLUMNS,
+            *CLUSTER_COLUMNS,
+            *PARTICIPANT_COLUMNS,
+        }
+        columns = [column for column in table.collect_schema().names() if column in needed]
         key = name, *columns
         if key not in self._tables:
             self._tables[key] = table.select(columns).collect()
@@ -177,7 +209,7 @@ def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl
     """
     if claim.by == ACROSS:
         table = _lengthen(table, column, claim)
-    by = claim.by or by_column(table)
+    by = claim.by or condition_column(table)
     if by is None or by not in table.columns:
         return f"the table of {claim.measure} has no {by or 'arms'}"
     for name, values in claim.where:
@@ -231,14 +263,16 @@ def _sides_of(table: pl.DataFrame, column: str, claim: Claim) -> Read:
     first, second = (
         pair_sides(one, other, claim.subject) if claim.paired else (side_of(one), side_of(other))
     )
-    if empty := [a for a, s in zip(claim.contrast, (first, second), strict=True) if not s.units]:
+    if empty := [
+        a for a, side in zip(claim.contrast, (first, second), strict=True) if not side.units
+    ]:
         return f"{column} is unknown in {' and '.join(empty)}"
     return replace(found, estimand=claim.estimand or _describe_estimand(found)), first, second
 
 
 def side_of(rows: pl.DataFrame) -> Side:
     """One arm with its own subjects."""
-    return Side.of(rows["value"].fill_null(math.nan).to_list(), rows["unit"].to_list())
+    return Side.from_values(rows["value"].fill_null(math.nan).to_list(), rows["unit"].to_list())
 
 
 def pair_sides(
@@ -283,12 +317,15 @@ def find_declared(measure: str, tables: Mapping[str, Mapping[str, str]]) -> tupl
     no table has it."""
     named, _, column = measure.rpartition(".")
     order = [named] if named else [*TABLES, *tables]
-    return next(((t, tables[t][column]) for t in order if column in tables.get(t, {})), ("", None))
+    return next(
+        ((text, tables[text][column]) for text in order if column in tables.get(text, {})),
+        ("", None),
+    )
 
 
 def _describe_estimand(claim: Claim) -> str:
     """The estimand of a claim that states none, as of a hypothesis of a study file."""
-    first, second = claim.arms
+    first, second = claim.arm_labels
     return (
         f"The {claim.kind} of {claim.outcome or claim.measure} in {first} minus that in {second}, "
         f"among those simulated in this run; independent unit: {claim.unit}."

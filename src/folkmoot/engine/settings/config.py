@@ -16,17 +16,17 @@ from pydantic import (
 )
 from typing_extensions import TypeVar
 
-from folkmoot.engine.seats.seats import SeatsKey
+from folkmoot.engine.seats.seats import SeatSettingsField
 from folkmoot.engine.settings.controls import ControlSettings
 from folkmoot.engine.settings.hypotheses import Hypothesis
-from folkmoot.field_notes import about
-from folkmoot.models.endpoints import ADDRESS_SCHEMA, servers_of
-from folkmoot.respondent.mind.knobs import Knobs
+from folkmoot.field_notes import field_notes
+from folkmoot.models.endpoints import ADDRESS_SCHEMA, parse_servers
+from folkmoot.respondent.mind.knobs import RespondentSettings
 
-Positive = Annotated[int, Field(ge=1)]
+PositiveInt = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Proportion = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class LocalSettings(BaseModel):
@@ -37,12 +37,16 @@ class LocalSettings(BaseModel):
     threads: int | None = Field(None, ge=1, description="number of processor threads")
     slots: int | None = Field(None, ge=1, le=64, description="number of simultaneous conversations")
     context: int | None = Field(
-        None, ge=512, description="longest conversation", json_schema_extra=about(unit="tokens")
+        None,
+        ge=512,
+        description="longest conversation",
+        json_schema_extra=field_notes(unit="tokens"),
     )
 
 
 def _as_given(settings: object) -> object:
-    """The loader checks these settings where they are used (`Knobs.of`), so that all are named."""
+    """The loader checks these settings where they are used (`RespondentSettings.from_mapping`), so
+    that all are named."""
     return settings
 
 
@@ -78,7 +82,7 @@ class StudyConfig(BaseModel):
     study: str | None = Field(
         None,
         description="study type, or the path of a Python file that defines STUDY",
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
     model: str | None = Field(
         None,
@@ -86,7 +90,7 @@ class StudyConfig(BaseModel):
         description="model that answers, `provider/model`; without it `DEFAULT_MODEL` in the "
         "environment or `.env`, else `synthetic`",
         examples=["synthetic", "openai/gpt-4o", "anthropic/claude-haiku-4.5", "local"],
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
     models: dict[str, str] = Field(
         default_factory=dict,
@@ -112,35 +116,35 @@ class StudyConfig(BaseModel):
         description="sampling temperature of all calls; default: the vendor's",
         examples=[0.7],
     )
-    max_tokens: Positive | None = Field(
+    max_tokens: PositiveInt | None = Field(
         None,
         description="longest reply",
         examples=[1000],
-        json_schema_extra=about(unit="tokens"),
+        json_schema_extra=field_notes(unit="tokens"),
     )
     random_seed: NonNegative = Field(
         42,
         description="seed of every random draw of the run",
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
-    concurrency: Positive = Field(64, description="maximum number of calls in flight")
+    concurrency: PositiveInt = Field(64, description="maximum number of calls in flight")
     max_api_retries: NonNegative = Field(5, description="retries after a transient error")
     api_retry_base_seconds: Seconds = Field(
         2.0,
         description="first wait of the exponential backoff",
-        json_schema_extra=about(unit="seconds"),
+        json_schema_extra=field_notes(unit="seconds"),
     )
     api_sleep_seconds: Seconds = Field(
         0.0,
         description="minimum time between the starts of two calls to one model",
-        json_schema_extra=about(unit="seconds"),
+        json_schema_extra=field_notes(unit="seconds"),
     )
     request_timeout_seconds: float = Field(
         120.0,
         gt=0,
         allow_inf_nan=False,
         description="timeout of one call",
-        json_schema_extra=about(unit="seconds"),
+        json_schema_extra=field_notes(unit="seconds"),
     )
     max_reply_mb: float = Field(
         8.0,
@@ -148,12 +152,12 @@ class StudyConfig(BaseModel):
         allow_inf_nan=False,
         description="longest reply that is read; a longer one counts as missing (`too_large`) "
         "without a re-ask",
-        json_schema_extra=about(unit="megabytes"),
+        json_schema_extra=field_notes(unit="megabytes"),
     )
     quota_wait_seconds: Seconds = Field(
         60.0,
         description="single wait when a quota is used up, before the run pauses",
-        json_schema_extra=about(unit="seconds"),
+        json_schema_extra=field_notes(unit="seconds"),
     )
     budget_usd: float | None = Field(
         None,
@@ -161,7 +165,7 @@ class StudyConfig(BaseModel):
         allow_inf_nan=False,
         description="amount after which the run pauses",
         examples=[20],
-        json_schema_extra=about(unit="US dollars"),
+        json_schema_extra=field_notes(unit="US dollars"),
     )
     budget_calls: NonNegative | None = Field(
         None, description="number of calls after which the run pauses", examples=[10_000]
@@ -171,15 +175,15 @@ class StudyConfig(BaseModel):
         description="submit calls through the vendor's batch API, at half the price and with "
         "results within 24 hours; `auto`: only if at least `batch_at_least` calls wait together",
     )
-    batch_at_least: Positive = Field(
+    batch_at_least: PositiveInt = Field(
         100, description="with `batch: auto`, the fewest calls that make a batch"
     )
     batch_poll_seconds: Seconds = Field(
         60.0,
         description="time between two checks on a batch",
-        json_schema_extra=about(unit="seconds"),
+        json_schema_extra=field_notes(unit="seconds"),
     )
-    max_instruction_failures: Share = Field(
+    max_instruction_failures: Proportion = Field(
         0.2,
         description="share of a model's first replies that may need a further request, repeat "
         "themselves or be cut; above it the report says that the model did not follow the "
@@ -189,12 +193,12 @@ class StudyConfig(BaseModel):
         None, min_length=1, description="folder of your own prompts that replace shipped ones"
     )
     local: LocalSettings | None = Field(None, description="how the model `local` is served")
-    seats: SeatsKey = Field(
+    seats: SeatSettingsField = Field(
         None,
         description="participants whom people play: a number, a list of names, or a group of keys",
     )
     respondent: Annotated[
-        dict[str, object], BeforeValidator(_as_given, json_schema_input_type=Knobs)
+        dict[str, object], BeforeValidator(_as_given, json_schema_input_type=RespondentSettings)
     ] = Field(default_factory=dict, description="settings of the embedded respondent")
     hypotheses: tuple[Hypothesis, ...] = Field(
         (), description="differences between arms that are tested first and reported apart"
@@ -206,11 +210,11 @@ class StudyConfig(BaseModel):
 
     @field_validator("endpoints")
     @classmethod
-    def _servers(cls, endpoints: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    def _check_endpoints(cls, endpoints: dict[str, JsonValue]) -> dict[str, JsonValue]:
         # A run folder keeps a copy of these settings, and errors quote the URL: no key is in them.
         for model, address in endpoints.items():
             try:
-                servers_of(address)
+                parse_servers(address)
             except ValueError as error:
                 raise ValueError(f"{model}: {error}") from None
         return endpoints
@@ -221,4 +225,4 @@ class StudyConfig(BaseModel):
 
 
 # The settings of a study type; a plain `Study` or `Session` leaves open which.
-Config = TypeVar("Config", bound=StudyConfig, default=Any)
+ConfigT = TypeVar("ConfigT", bound=StudyConfig, default=Any)

@@ -10,18 +10,24 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from folkmoot.engine.settings.yaml_tree import MOST_DIGITS, Path_, Tree, dotted, find_path
+from folkmoot.engine.settings.yaml_tree import (
+    MAX_DIGITS,
+    Path_,
+    YamlTree,
+    format_path,
+    resolve_path,
+)
 from folkmoot.errors import Problem
 from folkmoot.hidden_characters import hidden_in
-from folkmoot.hints import did_you_mean, shortened
+from folkmoot.hints import did_you_mean, shorten
 
 SECRET_KEYS = ("key", "api_key", "apikey", "openai_api_key", "anthropic_api_key", "token")
-SECRET_MEND = "keys belong in the environment (OPENAI_API_KEY, …) or in .env, never in a study file"
+SECRET_HINT = "keys belong in the environment (OPENAI_API_KEY, …) or in .env, never in a study file"
 
 # Keys whose texts stand in lists, tables and charts.
-LABELS = ("options", "title", "name", "names", "id", "label", "labels", "category")
+LABEL_KEYS = ("options", "title", "name", "names", "id", "label", "labels", "category")
 
-_PLAIN_WORDS = {
+_MESSAGES_BY_ERROR_TYPE = {
     "missing": "is missing",
     "int_type": "must be a whole number",
     "int_parsing": "must be a whole number",
@@ -57,23 +63,25 @@ _PLAIN_WORDS = {
 _SHOWS_VALUE = ("_type", "_parsing", "_from_float", "than", "than_equal", "literal_error", "enum")
 
 
-def problems_of(error: ValidationError, tree: Tree, model: type[BaseModel]) -> list[Problem]:
+def problems_from_validation(
+    error: ValidationError, tree: YamlTree, model: type[BaseModel]
+) -> list[Problem]:
     """All errors of a validation, one per key.
 
     A missing key whose name resembles an unknown one is reported once, at the unknown one.
     """
     found: dict[Path_, list[str]] = {}
     hints: dict[Path_, str] = {}
-    details = [(e, _path(e, tree)) for e in error.errors(include_url=False)]
+    details = [(e, _file_path_of_error(e, tree)) for e in error.errors(include_url=False)]
     places = {path for _, path in details}
     missing = {path for e, path in details if e["type"] == "missing"}
     for detail, path in details:
         # An entry that is wrong is not counted, so the list would be called too short as well.
-        if detail["type"] == "too_short" and any(p[:-1] == path and p for p in places):
+        if detail["type"] == "too_short" and any(place[:-1] == path and place for place in places):
             continue
-        message, hint = _words(detail, path, model, missing)
+        message, hint = _describe_error(detail, path, model, missing)
         if detail["type"] == "value_error":
-            path, message = _named_key(path, message, tree)  # noqa: PLW2901
+            path, message = _split_key_prefix(path, message, tree)  # noqa: PLW2901
         if message not in found.setdefault(path, []):
             found[path].append(message)
         hints[path] = hints.get(path) or hint
@@ -88,110 +96,120 @@ def problems_of(error: ValidationError, tree: Tree, model: type[BaseModel]) -> l
     return located
 
 
-def located_problem(message: str, path: Path_, tree: Tree, hint: str = "") -> Problem:
+def located_problem(message: str, path: Path_, tree: YamlTree, hint: str = "") -> Problem:
     """A problem with the file and line at which the value of this path stands."""
-    place = tree.nearest(path)
+    place = tree.nearest_location(path)
     # What is missing at the top has no line; line 1 would send the reader to the wrong place.
-    placed = bool(place.line) and path[:1] in tree.places and bool(path)
+    placed = bool(place.line) and path[:1] in tree.locations and bool(path)
     line = str(place.line) if placed else ""
-    return Problem(message, place.file, line, dotted(path), hint)
+    return Problem(message, place.file, line, format_path(path), hint)
 
 
-def hidden_characters(tree: Tree) -> list[Problem]:
+def find_hidden_characters(tree: YamlTree) -> list[Problem]:
     """Characters that nobody sees, in any key or text; line breaks too where it is a label."""
     problems = []
 
-    def look(value: object, path: Path_) -> None:
+    def check_value(value: object, path: Path_) -> None:
         if isinstance(value, dict):
             for key, below in value.items():
                 if isinstance(key, str) and (found := hidden_in(key, label=True)):
-                    problems.append(_hidden(f"a key holds {found}", (*path, key), tree))
-                look(below, (*path, key))
+                    problems.append(
+                        _hidden_character_problem(f"a key holds {found}", (*path, key), tree)
+                    )
+                check_value(below, (*path, key))
         elif isinstance(value, (list, tuple)):
             for index, below in enumerate(value):
-                look(below, (*path, index))
+                check_value(below, (*path, index))
         elif isinstance(value, str):
             names = [part for part in path if isinstance(part, str)]
-            label = bool(names) and names[-1] in LABELS
+            label = bool(names) and names[-1] in LABEL_KEYS
             if found := hidden_in(value, label=label):
-                problems.append(_hidden(f"holds {found}", path, tree))
+                problems.append(_hidden_character_problem(f"holds {found}", path, tree))
 
-    look(tree.value, ())
+    check_value(tree.value, ())
     return problems
 
 
-def _hidden(message: str, path: Path_, tree: Tree) -> Problem:
+def _hidden_character_problem(message: str, path: Path_, tree: YamlTree) -> Problem:
     return located_problem(f"{message}; it is invisible", path, tree, "delete it")
 
 
-def in_order(problems: Iterable[Problem]) -> list[Problem]:
+def sort_problems(problems: Iterable[Problem]) -> list[Problem]:
     """Problems by line, each once; those without a line last."""
     told = list(dict.fromkeys(problems))
-    return sorted(told, key=lambda p: int(p.where) if p.where.isdigit() else sys.maxsize)
+    return sorted(
+        told, key=lambda problem: int(problem.where) if problem.where.isdigit() else sys.maxsize
+    )
 
 
-def fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
+def allowed_keys(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
     """Names of the keys allowed in the group at this path."""
     kinds: list[object] = [model]
     for part in path:
-        kinds = [inner for kind in kinds for inner in _inside(kind, part)]
-    return [name for kind in kinds for each in _models(kind) for name in _names(each)]
+        kinds = [inner for kind in kinds for inner in _descend_type(kind, part)]
+    return [name for kind in kinds for each in _models_in_type(kind) for name in _field_names(each)]
 
 
-def _words(
+def _describe_error(
     detail: ErrorDetails, path: Path_, model: type[BaseModel], missing: set[Path_]
 ) -> tuple[str, str]:
     kind = detail["type"]
-    context = {k: _limit(v) for k, v in (detail.get("ctx") or {}).items()}
+    context = {key: _format_limit(value) for key, value in (detail.get("ctx") or {}).items()}
     if kind == "extra_forbidden":
-        return "unknown key", _mend_unknown(path, model, missing)
+        return "unknown key", _suggest_key(path, model, missing)
     if kind in ("literal_error", "enum"):
-        return _one_of(detail)
+        return _list_allowed_values(detail)
     if kind in ("value_error", "assertion_error"):
         return str(context.get("error", detail["msg"])), ""
     if kind == "string_too_short" and context.get("min_length") == 1:
         return "must not be empty", ""
-    words = _PLAIN_WORDS.get(kind)
+    words = _MESSAGES_BY_ERROR_TYPE.get(kind)
     if words is None:
         return detail["msg"][:1].lower() + detail["msg"][1:], ""
     text = words.format_map(context)
     if text.endswith(" 1 entries"):
         text = text.replace("1 entries", "1 entry")
     shows = kind.endswith(_SHOWS_VALUE)
-    return (f"{text}, is {_shown(detail['input'])}" if shows else text), _mend_value(detail)
+    return (f"{text}, is {_format_value(detail['input'])}" if shows else text), _suggest_value(
+        detail
+    )
 
 
-def _limit(value: object) -> object:
+def _format_limit(value: object) -> object:
     return f"{value:g}" if isinstance(value, float) else value
 
 
-def _named_key(path: Path_, message: str, tree: Tree) -> tuple[Path_, str]:
+def _split_key_prefix(path: Path_, message: str, tree: YamlTree) -> tuple[Path_, str]:
     """A check over several keys names the one it means first: `mapping: …`."""
     key, colon, rest = message.partition(": ")
     inside = tree.value
     for part in path:
         inside = inside[part]
-    found = find_path(inside, key) if colon and isinstance(inside, dict) else ()
-    return ((*path, *found), rest) if found and dotted(found) == key else (path, message)
+    found = resolve_path(inside, key) if colon and isinstance(inside, dict) else ()
+    return ((*path, *found), rest) if found and format_path(found) == key else (path, message)
 
 
-def _one_of(detail: ErrorDetails) -> tuple[str, str]:
+def _list_allowed_values(detail: ErrorDetails) -> tuple[str, str]:
     expected = str(detail.get("ctx", {}).get("expected", ""))
-    options = [o.strip(" '") for o in expected.replace(" or ", ", ").split(",") if o.strip(" '")]
+    options = [
+        option.strip(" '")
+        for option in expected.replace(" or ", ", ").split(",")
+        if option.strip(" '")
+    ]
     value = detail["input"]
     hint = did_you_mean(value, options) if isinstance(value, str) else ""
-    return f"must be one of {', '.join(options)}, is {_shown(value)}", hint
+    return f"must be one of {', '.join(options)}, is {_format_value(value)}", hint
 
 
-def _mend_unknown(path: Path_, model: type[BaseModel], missing: set[Path_]) -> str:
+def _suggest_key(path: Path_, model: type[BaseModel], missing: set[Path_]) -> str:
     name = str(path[-1]) if path else ""
     if name.lower() in SECRET_KEYS:
-        return SECRET_MEND
+        return SECRET_HINT
     instead: Mapping[str, str] = getattr(model, "INSTEAD_OF", {})
     if len(path) == 1 and (own := instead.get(name.upper())):
         return own
     wanted = [str(p[-1]) for p in missing if p[:-1] == path[:-1]]
-    known = fields_at(model, path[:-1])
+    known = allowed_keys(model, path[:-1])
     if likely := did_you_mean(name, wanted) or did_you_mean(name, known):
         return likely
     if path[:-1] and known:
@@ -199,16 +217,16 @@ def _mend_unknown(path: Path_, model: type[BaseModel], missing: set[Path_]) -> s
     return "`folkmoot new` writes a study file with all keys"
 
 
-def _mend_value(detail: ErrorDetails) -> str:
+def _suggest_value(detail: ErrorDetails) -> str:
     value = detail["input"]
     if detail["type"] in ("int_type", "float_type") and isinstance(value, str):
         digits = value.replace("_", "").replace(",", "")
-        if digits.isdecimal() and len(digits) <= MOST_DIGITS:
+        if digits.isdecimal() and len(digits) <= MAX_DIGITS:
             return f"write {int(digits)}"
     return ""
 
 
-def _path(detail: ErrorDetails, tree: Tree) -> Path_:
+def _file_path_of_error(detail: ErrorDetails, tree: YamlTree) -> Path_:
     """The error's place in the file: pydantic's own, without the names of union branches."""
     path: list[str | int] = []
     value = tree.value
@@ -225,33 +243,35 @@ def _path(detail: ErrorDetails, tree: Tree) -> Path_:
     return tuple(path)
 
 
-def _inside(kind: Any, part: str | int) -> list[Any]:
-    found = [m.model_fields[part].annotation for m in _models(kind) if part in m.model_fields]
+def _descend_type(kind: Any, part: str | int) -> list[Any]:
+    found = [
+        m.model_fields[part].annotation for m in _models_in_type(kind) if part in m.model_fields
+    ]
     if found:
         return found
-    return [a for a in _arguments(kind) if a is not str and a is not int]
+    return [a for a in _type_arguments(kind) if a is not str and a is not int]
 
 
-def _models(kind: object) -> list[type[BaseModel]]:
+def _models_in_type(kind: object) -> list[type[BaseModel]]:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return [kind]
     if typing.get_origin(kind) in (list, tuple, dict, set):
         return []
-    return [m for a in typing.get_args(kind) for m in _models(a)]
+    return [m for a in typing.get_args(kind) for m in _models_in_type(a)]
 
 
-def _arguments(kind: object) -> list[object]:
+def _type_arguments(kind: object) -> list[object]:
     """Types inside list[…], dict[…], also within a union with None."""
     if typing.get_origin(kind) in (list, tuple, dict, set):
         return list(typing.get_args(kind))
-    return [inner for a in typing.get_args(kind) for inner in _arguments(a)]
+    return [inner for a in typing.get_args(kind) for inner in _type_arguments(a)]
 
 
-def _names(model: type[BaseModel]) -> list[str]:
+def _field_names(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
@@ -259,12 +279,12 @@ def _shown(value: object) -> str:
     if isinstance(value, (dict, list)):
         return "a group of keys" if isinstance(value, dict) else "a list"
     text = f'"{value}"' if isinstance(value, str) else f"{value}"
-    if isinstance(value, str) and len(value) > MOST_DIGITS and value.isdecimal():
+    if isinstance(value, str) and len(value) > MAX_DIGITS and value.isdecimal():
         return f"a number of {len(value):,} digits"
-    return shortened(text, 60)
+    return shorten(text, 60)
 
 
-def standing_at(problem: Problem, file: str, line: int) -> Problem:
+def with_location(problem: Problem, file: str, line: int) -> Problem:
     """A problem with its file, and with its line (0: unknown) unless it has a place already."""
     where = problem.where or (str(line) if line else "")
     return Problem(problem.message, file, where, problem.key, problem.hint)

@@ -22,10 +22,10 @@ from pydantic import (
     model_validator,
 )
 
-from folkmoot.conversation.answer_types import Answer
+from folkmoot.conversation.answer_types import AnswerType
 from folkmoot.conversation.choices import Choice, Number
 from folkmoot.files import packaged_yaml
-from folkmoot.hints import shortened
+from folkmoot.hints import shorten
 
 Language = Literal["en", "de"]
 CONFOUNDER = "study.controls.confounders."  # begins the id of the source of a stated attribute
@@ -69,7 +69,7 @@ class ControlQuestion(BaseModel):
         return self
 
     @property
-    def answer(self) -> Answer[str] | Answer[float]:
+    def answer(self) -> AnswerType[str] | AnswerType[float]:
         """The answer type, which has ways out."""
         if self.number is None:
             return Choice(self.options)
@@ -114,7 +114,7 @@ def _entries_in(path: Path) -> Any:
     except FileNotFoundError:
         raise ValueError(f"there is no file {path}; true asks the shipped questions") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ValueError(f"{path} cannot be read: {shortened(str(error))}") from None
+        raise ValueError(f"{path} cannot be read: {shorten(str(error))}") from None
 
 
 def _question(entry: Any, where: str) -> ControlQuestion:
@@ -172,7 +172,7 @@ class ControlSettings(BaseModel):
     @model_validator(mode="after")
     def _known_confounders(self) -> ControlSettings:
         if isinstance(self.confounders, tuple):
-            known = [question.id for question in self.described]
+            known = [question.id for question in self.defined_questions]
             for id in self.confounders:
                 if id not in known:
                     raise ValueError(
@@ -181,7 +181,7 @@ class ControlSettings(BaseModel):
         return self
 
     @property
-    def described(self) -> tuple[ControlQuestion, ...]:
+    def defined_questions(self) -> tuple[ControlQuestion, ...]:
         """The questions of which confounders are: those that are asked, else the shipped ones."""
         return self.questions or shipped_questions(self.language)
 
@@ -189,8 +189,12 @@ class ControlSettings(BaseModel):
     def stated(self) -> tuple[ControlQuestion, ...]:
         """The negative controls with answers that are stated for all personas."""
         if isinstance(self.confounders, str):
-            return self.described if self.confounders == "all" else ()
-        return tuple(q for q in self.described if q.id in self.confounders)
+            return self.defined_questions if self.confounders == "all" else ()
+        return tuple(
+            control_question
+            for control_question in self.defined_questions
+            if control_question.id in self.confounders
+        )
 
     def size_of(self, control: str) -> int:
         """How many participants of each condition a control asks."""

@@ -15,16 +15,21 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from folkmoot.engine.settings.claims import evaluate_claims, is_same_contrast, join_claims
 from folkmoot.errors import Problem
-from folkmoot.field_notes import about
+from folkmoot.field_notes import field_notes
 from folkmoot.hints import did_you_mean
 from folkmoot.measures.inference.claims import Claim, Direction, Result
-from folkmoot.measures.inference.estimates import ALPHA, known, percent, plural
+from folkmoot.measures.inference.estimates import (
+    ALPHA,
+    finite_or_none,
+    format_count,
+    format_percent,
+)
 from folkmoot.randomness import digest
-from folkmoot.storage.findings import Cell, Finding, Grid, Intervals
+from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, TableCell
 from folkmoot.storage.run_folder import RunFolder
 
 KEY = "hypotheses"  # of the finding
-SECTION = "Hypotheses stated beforehand"
+FINDINGS_SECTION = "Hypotheses stated beforehand"
 UNKNOWN_UNIT = "unit of the table"  # of a claim before its table is known
 
 
@@ -43,23 +48,23 @@ class Hypothesis(BaseModel):
         ge=0,
         allow_inf_nan=False,
         description="smallest difference that matters",
-        json_schema_extra=about(unit="unit of the measure; 0.05 is 5 points of a share"),
+        json_schema_extra=field_notes(unit="unit of the measure; 0.05 is 5 points of a share"),
     )
     expected: float | None = Field(
         None,
         allow_inf_nan=False,
         description="difference that you expect, for `folkmoot power`",
-        json_schema_extra=about(unit="unit of the measure"),
+        json_schema_extra=field_notes(unit="unit of the measure"),
     )
 
     @field_validator("contrast")
     @classmethod
-    def _two_arms(cls, contrast: tuple[str, str]) -> tuple[str, str]:
+    def _check_distinct_conditions(cls, contrast: tuple[str, str]) -> tuple[str, str]:
         if contrast[0] == contrast[1]:
             raise ValueError("must name two different arms")
         return contrast
 
-    def claim(self) -> Claim:
+    def as_claim(self) -> Claim:
         """The hypothesis as a claim; its kind and unit are known with the table that holds it."""
         return Claim(
             self.measure,
@@ -74,10 +79,10 @@ class Hypothesis(BaseModel):
     @property
     def says(self) -> str:
         """The hypothesis in words; the size of a share is told in points once the run has one."""
-        return self.claim().says
+        return self.as_claim().says
 
 
-def mistakes(
+def check_hypotheses(
     hypotheses: Sequence[Hypothesis], tables: Mapping[str, Collection[str]]
 ) -> list[Problem]:
     """What can be known to be wrong before a run. `tables`: table → the columns it declares."""
@@ -121,7 +126,7 @@ def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], bool]:
     return found, whole
 
 
-def hypotheses_finding(
+def build_hypotheses_finding(
     run: RunFolder, hypotheses: Sequence[Hypothesis], *, sealed: bool = True
 ) -> Finding:
     """The finding that stands first: each hypothesis with its estimate and verdict.
@@ -131,64 +136,66 @@ def hypotheses_finding(
     """
     results = evaluate_hypotheses(run, hypotheses)
     alpha = ALPHA / len(hypotheses)
-    rows: list[dict[str, Cell]] = []
+    rows: list[dict[str, TableCell]] = []
     lines: list[tuple[str, float, float, float]] = []
     for result in results:
-        e, bounds = result.estimate, result.bounds
+        estimate, bounds = result.estimate, result.bounds
         rows.append(
             {
                 "hypothesis": result.claim.says,
                 "verdict": result.verdict,
-                "difference": known(e.value),
-                "low": known(e.low),
-                "high": known(e.high),
-                "adjusted_p": known(result.p),
-                "units": e.units,
+                "difference": finite_or_none(estimate.value),
+                "low": finite_or_none(estimate.low),
+                "high": finite_or_none(estimate.high),
+                "adjusted_p": finite_or_none(result.p),
+                "units": estimate.unit_count,
                 "unit": result.claim.unit,
                 "estimand": result.claim.estimand,
-                "method": e.method or None,
+                "method": estimate.method or None,
                 "excluded": sum(result.lost),
                 "least_if_missing": bounds.low if bounds else None,
                 "most_if_missing": bounds.high if bounds else None,
             }
         )
-        if e.has_interval:
-            lines.append((result.claim.says, e.value, e.low, e.high))
-    many = f" at a level of {percent(1 - alpha, 1)} each" if len(hypotheses) > 1 else ""
+        if estimate.has_interval:
+            lines.append((result.claim.says, estimate.value, estimate.low, estimate.high))
+    many = f" at a level of {format_percent(1 - alpha, 1)} each" if len(hypotheses) > 1 else ""
     seal = "Sealed in the plan before the first call. " if sealed else f"{NOT_SEALED} "
     return Finding(
         KEY,
         "Hypotheses stated beforehand" if sealed else "Hypotheses (not confirmed as sealed)",
         " ".join([*(result.says for result in results), *([] if sealed else [NOT_SEALED])]),
-        Grid.of(
+        ResultTable.from_records(
             rows,
             f"95 % intervals{many}; adjusted p: of no difference, times the number of hypotheses; "
             "excluded: units of which the measure is not known; least and "
             "most if missing: the difference over all ways of filling them in, without sampling "
             "error (Horowitz and Manski 2000).",
         ),
-        Intervals(tuple(lines), "difference", 0.0) if lines else None,
+        IntervalChart(tuple(lines), "difference", 0.0) if lines else None,
         notes=(
             f"{seal}Supported: the whole interval lies where "
             "the hypothesis says, beyond the smallest difference that matters. Contradicted: all "
             "of it lies elsewhere. Undecided: anything else. All other findings of this run are "
             "exploratory.",
-            *_caveats(results),
+            *_missing_answer_caveats(results),
         ),
-        section=SECTION if sealed else "Hypotheses",
+        section=FINDINGS_SECTION if sealed else "Hypotheses",
         headline=True,
         alarms=() if sealed else (NOT_SEALED,),
         # Each hypothesis has its own; those with too few are not tested one by one.
         unit="unit of the table that holds the measure" if lines else "",
-        units=max(result.estimate.units for result in results),
+        units=max(result.estimate.unit_count for result in results),
     )
 
 
-def _caveats(results: Sequence[Result]) -> list[str]:
+def _missing_answer_caveats(results: Sequence[Result]) -> list[str]:
     """A sentence for each result whose sign the missing answers could change."""
     return [
-        f"{result.claim.says}: {plural(sum(result.lost), 'missing answer')} could change the sign "
-        f"({result.claim.signed(result.bounds.low)} to {result.claim.signed(result.bounds.high)})."
+        f"{result.claim.says}: {format_count(sum(result.lost), 'missing answer')} could change the "
+        "sign "
+        f"({result.claim.format_signed(result.bounds.low)} to "
+        f"{result.claim.format_signed(result.bounds.high)})."
         for result in results
         if result.bounds is not None and not result.bounds.sign_holds and not result.why
     ]
@@ -196,7 +203,7 @@ def _caveats(results: Sequence[Result]) -> list[str]:
 
 def evaluate_hypotheses(run: RunFolder, hypotheses: Sequence[Hypothesis]) -> list[Result]:
     """The results of hypotheses, in order, as one family of primary claims."""
-    return evaluate_claims(run, [h.claim() for h in hypotheses])
+    return evaluate_claims(run, [hypothesis.as_claim() for hypothesis in hypotheses])
 
 
 def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, Result]:
@@ -204,7 +211,7 @@ def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, 
 
     A claim that a hypothesis states as well has the numbers of the hypothesis.
     """
-    claims = join_claims([h.claim() for h in read_sealed(run)[0]], declared)
+    claims = join_claims([hypothesis.as_claim() for hypothesis in read_sealed(run)[0]], declared)
     results = dict(zip(claims, evaluate_claims(run, claims), strict=True))
     found = {}
     for claim in declared:

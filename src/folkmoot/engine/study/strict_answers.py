@@ -15,8 +15,8 @@ from dataclasses import replace
 
 import polars as pl
 
-from folkmoot.measures.inference.estimates import ALPHA, percent, plural
-from folkmoot.storage.findings import Cell, Finding, Grid, Intervals
+from folkmoot.measures.inference.estimates import ALPHA, format_count, format_percent
+from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, TableCell
 from folkmoot.storage.run_folder import RunFolder
 
 COUNTED, COMPARED = "closed_answers", "strict_answers"  # keys of the two findings
@@ -39,21 +39,21 @@ class StrictRun(RunFolder):
         self._run = run
         self._tables = tables
 
-    def tables(self) -> list[str]:
-        return self._run.tables()
+    def table_names(self) -> list[str]:
+        return self._run.table_names()
 
     def has_table(self, name: str) -> bool:
         return self._run.has_table(name)
 
-    def table(self, name: str) -> pl.DataFrame:
+    def read_table(self, name: str) -> pl.DataFrame:
         """As in the run, or the table in its place."""
         replaced = self._tables.get(name)
-        return self._run.table(name) if replaced is None else replaced.collect()
+        return self._run.read_table(name) if replaced is None else replaced.collect()
 
-    def lazy(self, name: str) -> pl.LazyFrame:
+    def scan_table(self, name: str) -> pl.LazyFrame:
         """As in the run, or the table in its place."""
         replaced = self._tables.get(name)
-        return self._run.lazy(name) if replaced is None else replaced
+        return self._run.scan_table(name) if replaced is None else replaced
 
 
 def add_strict_findings(
@@ -69,7 +69,7 @@ def add_strict_findings(
     """
     if not run.has_table("answers"):
         return [*found]
-    answers = run.lazy("answers")
+    answers = run.scan_table("answers")
     recorded = answers.collect_schema().names()
     columns = [name for name in COLUMNS if name in recorded]
     closed = answers.filter(~pl.col("kind").is_in(IN_PARTS)).select(columns).collect()
@@ -83,25 +83,36 @@ def add_strict_findings(
     if excluded.is_empty() or strict_tables is None:
         return [*found, counts]
     given = closed["missing"].null_count()
-    kept = f"{given - excluded.height:,} of {plural(given, 'answer')}"
+    kept = f"{given - excluded.height:,} of {format_count(given, 'answer')}"
     try:
-        strict = {f.key: f for f in compute(StrictRun(run, strict_tables(run, excluded)))}
+        strict = {
+            finding.key: finding
+            for finding in compute(StrictRun(run, strict_tables(run, excluded)))
+        }
     except Exception as error:  # what is left may be too little for any finding
         why = f"Cannot be computed with {kept}: {error}."
-        return [*found, counts, _make(COMPARED, "Exact and stated answers only", why)]
-    compared = [_compare(finding, strict.get(finding.key), kept) for finding in found]
-    return [*(finding for finding, _ in compared), counts, _summarise(compared, excluded.height)]
+        return [
+            *found,
+            counts,
+            _build_noise_finding(COMPARED, "Exact and stated answers only", why),
+        ]
+    compared = [_compare_conclusions(finding, strict.get(finding.key), kept) for finding in found]
+    return [
+        *(finding for finding, _ in compared),
+        counts,
+        _summarise_comparison(compared, excluded.height),
+    ]
 
 
-Compared = tuple[Finding, Mapping[str, Cell]]
+Compared = tuple[Finding, Mapping[str, TableCell]]
 
 
-def _compare(finding: Finding, strict: Finding | None, kept: str) -> Compared:
+def _compare_conclusions(finding: Finding, strict: Finding | None, kept: str) -> Compared:
     """A finding that says where its conclusion differs, and its row; empty if nothing changes."""
     differences = "; ".join(compare_conclusions(finding, strict))
     if strict is not None and strict.says == finding.says and not differences:
         return finding, {}
-    row: Mapping[str, Cell] = {
+    row: Mapping[str, TableCell] = {
         "finding": finding.title,
         "with_all_answers": finding.says,
         "exact_and_stated_only": "cannot be computed" if strict is None else strict.says,
@@ -113,11 +124,12 @@ def _compare(finding: Finding, strict: Finding | None, kept: str) -> Compared:
     return replace(finding, says=f"{finding.says} {what}"), row
 
 
-def _summarise(compared: Sequence[Compared], excluded: int) -> Finding:
+def _summarise_comparison(compared: Sequence[Compared], excluded: int) -> Finding:
     rows = [row for _, row in compared if row]
     differing = [str(row["finding"]) for row in rows if row["conclusion"] != "holds"]
     without = (
-        f"Without {plural(excluded, 'answer')} that needed a further request or contradict their "
+        f"Without {format_count(excluded, 'answer')} that needed a further request or contradict "
+        "their "
         "first reply, "
     )
     says = (
@@ -125,8 +137,10 @@ def _summarise(compared: Sequence[Compared], excluded: int) -> Finding:
         if differing
         else ("no conclusion differs.")
     )
-    grid = Grid.of(rows, "Findings that change with exact and stated answers only.")
-    finding = _make(COMPARED, "Exact and stated answers only", without + says, grid)
+    grid = ResultTable.from_records(
+        rows, "Findings that change with exact and stated answers only."
+    )
+    finding = _build_noise_finding(COMPARED, "Exact and stated answers only", without + says, grid)
     return replace(finding, headline=bool(differing))
 
 
@@ -140,8 +154,8 @@ def compare_conclusions(finding: Finding, strict: Finding | None) -> Iterator[st
     if strict is None:
         yield "cannot be computed"
         return
-    lines, others = _lines(finding), _lines(strict)
-    zero = finding.chart.zero if isinstance(finding.chart, Intervals) else None
+    lines, others = _interval_rows(finding), _interval_rows(strict)
+    zero = finding.chart.reference_line if isinstance(finding.chart, IntervalChart) else None
     if lines and not others.keys() & lines.keys():
         yield "cannot be computed"
         return
@@ -149,12 +163,15 @@ def compare_conclusions(finding: Finding, strict: Finding | None) -> Iterator[st
         if label not in others:
             yield f"{label} cannot be computed"
         elif zero is not None:
-            before, after = _side(value, low, high, zero), _side(*others[label], zero)
+            before, after = (
+                _describe_side(value, low, high, zero),
+                _describe_side(*others[label], zero),
+            )
             if before != after:
                 yield f"{label} is {after} and not {before}"
         elif low < high and not low <= others[label][0] <= high:
             yield f"{label} lies outside the interval of all answers"
-    tests, other_tests = _tests(finding), _tests(strict)
+    tests, other_tests = _significant_rows(finding), _significant_rows(strict)
     for label, significant in tests.items():
         after_test = other_tests.get(label)
         if after_test is None and label.split(": ")[0] not in lines:
@@ -165,12 +182,12 @@ def compare_conclusions(finding: Finding, strict: Finding | None) -> Iterator[st
         yield f"{strict.conclusion or 'nothing'} instead of {finding.conclusion or 'nothing'}"
 
 
-def _lines(finding: Finding) -> dict[str, tuple[float, float, float]]:
+def _interval_rows(finding: Finding) -> dict[str, tuple[float, float, float]]:
     chart = finding.chart
-    return {label: rest for label, *rest in chart.items} if isinstance(chart, Intervals) else {}  # type: ignore[misc]
+    return {label: rest for label, *rest in chart.items} if isinstance(chart, IntervalChart) else {}  # type: ignore[misc]
 
 
-def _side(value: float, low: float, high: float, zero: float) -> str:
+def _describe_side(value: float, low: float, high: float, zero: float) -> str:
     if low < high:
         value = low if low > zero else high if high < zero else math.nan
     if math.isnan(value):
@@ -178,12 +195,14 @@ def _side(value: float, low: float, high: float, zero: float) -> str:
     return f"{'above' if value > zero else 'below' if value < zero else 'at'} {zero:g}"
 
 
-def _tests(finding: Finding) -> dict[str, bool]:
+def _significant_rows(finding: Finding) -> dict[str, bool]:
     """Return whether each p of the table is significant, by the row's texts; the adjusted one
     where there are both."""
     grid = finding.grid
-    columns = [c for c in grid.columns if c.endswith(("holm_p", "adjusted_p"))]
-    columns = columns or [c for c in grid.columns if c == "p" or c.endswith("_p")]
+    columns = [column for column in grid.columns if column.endswith(("holm_p", "adjusted_p"))]
+    columns = columns or [
+        column for column in grid.columns if column == "p" or column.endswith("_p")
+    ]
     found = {}
     for row in grid.rows:
         cells = dict(zip(grid.columns, row, strict=True))
@@ -198,7 +217,7 @@ def _tests(finding: Finding) -> dict[str, bool]:
 def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Finding:
     """Say how closed answers were had, and which of them contradict their first reply."""
     if closed.is_empty():
-        return _make(
+        return _build_noise_finding(
             COUNTED,
             "How closed answers were had",
             "Not applicable: this run asked for no single choice or number. Votes and ratings in "
@@ -213,30 +232,31 @@ def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Fi
     if not excluded:
         then = "No finding rests on any other."
     elif is_declared:
-        then = f"{plural(excluded, 'answer')} of these count in no strict finding."
+        then = f"{format_count(excluded, 'answer')} of these count in no strict finding."
     else:
         then = (
             "This study type does not say which of its tables rest on these answers, so its "
             "findings are computed with all of them only."
         )
-    contradict = plural(
+    contradict = format_count(
         contradicted, "answer contradicts its first reply", "answers contradict their first reply"
     )
-    return _make(
+    return _build_noise_finding(
         COUNTED,
         "How closed answers were had",
-        f"{strict:,} of {plural(closed.height, 'closed answer')} ({percent(strict / closed.height)}"
+        f"{strict:,} of {format_count(closed.height, 'closed answer')} "
+        f"({format_percent(strict / closed.height)}"
         f") are exact or stated. {contradict} (agrees: other or several). "
         f"{f'Missing: {ways_out}. ' if ways_out else ''}{then}",
-        Grid.of(
+        ResultTable.from_records(
             [
                 {
                     "how": how,
                     "answers": own.height,
                     "answers_share": own.height / closed.height,
                     **{
-                        f"first reply: {a}": own.filter(pl.col("agrees") == a).height
-                        for a in AGREES
+                        f"first reply: {agree}": own.filter(pl.col("agrees") == agree).height
+                        for agree in AGREES
                     },
                 }
                 for how, own in by_how.items()
@@ -253,15 +273,15 @@ def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Fi
 def _describe_earlier_run(closed: int) -> Finding:
     if not closed:
         return _count_answers(pl.DataFrame(), 0, is_declared=False)
-    return _make(
+    return _build_noise_finding(
         COUNTED,
         "How closed answers were had",
         "Cannot be computed: this run was made by an earlier version, which did not record how "
-        f"its {plural(closed, 'closed answer')} were had.",
+        f"its {format_count(closed, 'closed answer')} were had.",
     )
 
 
-def _make(
-    key: str, title: str, says: str, grid: Grid | None = None, **more: tuple[str, ...]
+def _build_noise_finding(
+    key: str, title: str, says: str, grid: ResultTable | None = None, **more: tuple[str, ...]
 ) -> Finding:
-    return Finding(key, title, says, grid or Grid((), ()), section="Noise", **more)  # type: ignore[arg-type]
+    return Finding(key, title, says, grid or ResultTable((), ()), section="Noise", **more)  # type: ignore[arg-type]

@@ -15,9 +15,9 @@ from typing import Any, Generic
 
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.journal.journal import JournalReader
-from folkmoot.engine.seats.seats import Playable, taken
+from folkmoot.engine.seats.seats import Seat, select_seats
 from folkmoot.engine.session.session import Session
-from folkmoot.engine.settings.author_errors import mistake_of
+from folkmoot.engine.settings.author_errors import find_author_error
 from folkmoot.engine.settings.claims import (
     as_declared,
     evaluate_claims,
@@ -25,9 +25,9 @@ from folkmoot.engine.settings.claims import (
     read_declared,
     tested_finding,
 )
-from folkmoot.engine.settings.config import Config, StudyConfig
-from folkmoot.engine.settings.hypotheses import Hypothesis, hypotheses_finding, read_sealed
-from folkmoot.engine.study.consent import TRUST_ALL, Consent
+from folkmoot.engine.settings.config import ConfigT, StudyConfig
+from folkmoot.engine.settings.hypotheses import Hypothesis, build_hypotheses_finding, read_sealed
+from folkmoot.engine.study.consent import TRUST_ENV_VARIABLE, Consent
 from folkmoot.engine.study.strict_answers import StrictTables, add_strict_findings
 from folkmoot.engine.study.study_code import load_study_code
 from folkmoot.errors import InputError, Problem
@@ -36,18 +36,18 @@ from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.power import DesignSize
 from folkmoot.measures.retest import Repeat
 from folkmoot.models.request import Message
-from folkmoot.registry import STUDIES, installed
-from folkmoot.respondent.mind.part import Part
-from folkmoot.storage.findings import Finding, Grid
+from folkmoot.registry import STUDIES, installed_entry_points
+from folkmoot.respondent.mind.part import RespondentPart
+from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.partial_run import PartialRun, describe_parts, parts_of
 from folkmoot.storage.rows import Row
-from folkmoot.storage.rows import declared as declared_tables
+from folkmoot.storage.rows import columns_of_class as declared_tables
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.tables import BY
+from folkmoot.storage.tables import CONDITION_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedRows:
+class ExpectedRows:
     """What a sealed plan foresees of one table, for the report to compare with what happened.
 
     `key` columns name a row, the other columns of `rows` were fixed beforehand. `done` is the
@@ -76,7 +76,7 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
-class Study(Generic[Config]):
+class Study(Generic[ConfigT]):
     """A study type. Only name, title, config and protocol are needed; the rest has defaults.
 
     protocol    the study itself, an async function over a `Session`
@@ -105,7 +105,7 @@ class Study(Generic[Config]):
                 finding rests on a single choice or number
     show        lines of rich markup that `folkmoot show RUN [ID]` adds to its own: from the run and
                 the key of a conversation or participant, which is empty for the whole run
-    load        reader for file types of its own (`suffixes`), gives the config
+    load        reader for file types of its own (`file_suffixes`), gives the config
     seat_models models that seats of the study name by themselves and that are asked, so that they
                 can be checked: those that the file names, and where the file names a hosted `model`
                 for the run, those that the study type itself names
@@ -136,47 +136,47 @@ class Study(Generic[Config]):
 
     name: str
     title: str
-    config: type[Config]
-    protocol: Callable[[Session[Config]], Awaitable[None]]
+    config: type[ConfigT]
+    protocol: Callable[[Session[ConfigT]], Awaitable[None]]
     prompts: Path | None = None
-    recognises: Callable[[Mapping[str, object]], bool] = lambda _raw: False
-    run_id: Callable[[Config], str] = lambda _config: ""
-    check: Callable[[Config, Path], list[Problem]] = lambda _config, _folder: []
-    notes: Callable[[Config], list[str]] = lambda _config: []
-    rehearsal: Callable[[Config, Path], Config] = lambda config, _folder: config
-    images: Callable[[Config], Sequence[str]] = lambda _config: ()
-    preview: Callable[[Config, PromptLibrary], list[Preview]] | None = None
-    size: Callable[[Config, Path], DesignSize | None] = lambda _config, _folder: None
-    claims: Callable[[Config], Sequence[Claim]] = lambda _config: ()
+    matches: Callable[[Mapping[str, object]], bool] = lambda _raw: False
+    run_id: Callable[[ConfigT], str] = lambda _config: ""
+    check_config: Callable[[ConfigT, Path], list[Problem]] = lambda _config, _folder: []
+    notes: Callable[[ConfigT], list[str]] = lambda _config: []
+    dry_run_config: Callable[[ConfigT, Path], ConfigT] = lambda config, _folder: config
+    image_locations: Callable[[ConfigT], Sequence[str]] = lambda _config: ()
+    preview: Callable[[ConfigT, PromptLibrary], list[Preview]] | None = None
+    size: Callable[[ConfigT, Path], DesignSize | None] = lambda _config, _folder: None
+    claims: Callable[[ConfigT], Sequence[Claim]] = lambda _config: ()
     findings: Callable[[RunFolder], list[Finding]] = lambda _run: []
     repeats: Callable[[RunFolder], Collection[Repeat]] = lambda _run: ()
     strict_tables: StrictTables | None = None
-    show: Callable[[RunFolder, Sequence[str]], Iterable[str]] = lambda _run, _key: ()
-    load: Callable[[Path], Config] | None = None
-    suffixes: tuple[str, ...] = ()
-    seat_models: Callable[[Config], list[str]] = lambda _config: []
+    render_run: Callable[[RunFolder, Sequence[str]], Iterable[str]] = lambda _run, _key: ()
+    load_config: Callable[[Path], ConfigT] | None = None
+    file_suffixes: tuple[str, ...] = ()
+    extra_models: Callable[[ConfigT], list[str]] = lambda _config: []
     source_model: str = ""
-    places: Callable[[Config, Path], Sequence[Playable]] = lambda _config, _folder: ()
-    planned: Callable[[Mapping[str, object]], list[PlannedRows]] = lambda _sealed: []
+    seats: Callable[[ConfigT, Path], Sequence[Seat]] = lambda _config, _folder: ()
+    expected_rows: Callable[[Mapping[str, object]], list[ExpectedRows]] = lambda _sealed: []
     derived: Callable[[RunFolder, JournalReader], Iterable[tuple[str, object]]] = (
         lambda _run, _journal: ()
     )
-    embeds: bool = False
-    limit: Callable[[Config, int], Config] | None = None
+    uses_embeddings: bool = False
+    with_limit: Callable[[ConfigT, int], ConfigT] | None = None
     tables: Sequence[type[Row]] = ()
-    unusable: Callable[[RunFolder], str] = lambda _run: ""
-    afterwards: Callable[[RunFolder, JournalReader, Mapping[str, str]], Iterable[Row]] = (
+    unusable_reason: Callable[[RunFolder], str] = lambda _run: ""
+    derived_tables: Callable[[RunFolder, JournalReader, Mapping[str, str]], Iterable[Row]] = (
         lambda _run, _journal, _prompts: ()
     )
     codebook: Mapping[str, object] = field(default_factory=dict)
-    template: Callable[[], dict[str, str | bytes]] = dict
-    respondent: Part[Config] = field(default_factory=Part)
+    template_files: Callable[[], dict[str, str | bytes]] = dict
+    respondent_part: RespondentPart[ConfigT] = field(default_factory=RespondentPart)
     from_polis: Callable[[Any, str | None], dict[str, str | bytes]] | None = None
 
 
-def registered() -> dict[str, EntryPoint]:
+def registered_studies() -> dict[str, EntryPoint]:
     """The study types that are installed, by name, none of them imported yet."""
-    return installed(STUDIES)
+    return installed_entry_points(STUDIES)
 
 
 def find_study(name: str, folder: Path | None = None, consent: Consent | None = None) -> Study:
@@ -185,29 +185,29 @@ def find_study(name: str, folder: Path | None = None, consent: Consent | None = 
     `consent` is None where the caller names the type in Python. Raises InputError, which names the
     likely meant type, or why the type cannot be loaded.
     """
-    code = code_of(name, folder)
+    code = study_code_path(name, folder)
     if code is not None:
         return load_study(code, consent)
-    points = registered()
+    points = registered_studies()
     if name not in points:
-        raise InputError(_unknown(name, list(points)))
+        raise InputError(_unknown_study_problem(name, list(points)))
     try:
         found = points[name].load()
     except Exception as error:  # a broken plug-in must be named, whatever broke in it
         raise InputError(
             Problem(f"the study type {name} cannot be loaded: {error!r}", key="study")
         ) from error
-    return _checked(found, name)
+    return _require_study(found, name)
 
 
-def code_of(name: str, folder: Path | None = None) -> Path | None:
+def study_code_path(name: str, folder: Path | None = None) -> Path | None:
     """The Python file that a study type's name means (relative to `folder`), if it means one."""
     if name.endswith(".py") or "/" in name or "\\" in name:
         return (folder or Path()) / Path(name).expanduser()
     return None
 
 
-def study_of_run(run: RunFolder) -> Study:
+def find_study_of_run(run: RunFolder) -> Study:
     """The study type of a run, for `show` and `report`.
 
     A study in a file of the user's own is looked for where the study file lay, beside the run,
@@ -215,47 +215,53 @@ def study_of_run(run: RunFolder) -> Study:
     Raises InputError when it cannot be found any more.
     """
     named = str(run.config.get("study") or run.study)
-    if code_of(named) is None:
+    if study_code_path(named) is None:
         return find_study(named)
     # A run that was killed before its end has no manifest.
     study_file = run.manifest.get("study_file") or run.plan.get("study_file") or ""
     lay = (run.path / str(study_file)).parent
     folders = (lay, run.path, run.path.parent, run.path.parent.parent, Path())
-    beside = next((f for f in folders if (f / named).is_file()), Path())
-    return find_study(named, beside, Consent(line=f"{TRUST_ALL}=1 in the environment"))
+    beside = next((folder for folder in folders if (folder / named).is_file()), Path())
+    return find_study(
+        named, beside, Consent(command_hint=f"{TRUST_ENV_VARIABLE}=1 in the environment")
+    )
 
 
-def seats_of(study: Study, config: StudyConfig, folder: Path) -> tuple[Playable, ...]:
+def select_study_seats(study: Study, config: StudyConfig, folder: Path) -> tuple[Seat, ...]:
     """The participants whom people play, drawn where the file only says how many.
 
     Raises InputError where it names nobody, or somebody whom nobody can play.
     """
     if config.seats is None:
         return ()
-    return taken(config.seats, study.places(config, folder), config.random_seed)
+    return select_seats(config.seats, study.seats(config, folder), config.random_seed)
 
 
 def claims_of(study: Study, config: StudyConfig) -> list[Claim]:
     """What a study with these settings compares: the hypotheses of its file, then the claims of its
     type; see `join_claims`."""
-    return _join(study, config.hypotheses, study.claims(config))
+    return _join_declared_claims(study, config.hypotheses, study.claims(config))
 
 
 def claims_of_run(study: Study, run: RunFolder) -> list[Claim]:
     """What a run compares: the hypotheses of its sealed plan, then the claims of its study type."""
-    return _join(study, read_sealed(run)[0], read_declared(run, study.config, study.claims))
+    return _join_declared_claims(
+        study, read_sealed(run)[0], read_declared(run, study.config, study.claims)
+    )
 
 
-def _join(study: Study, hypotheses: Sequence[Hypothesis], declared: Sequence[Claim]) -> list[Claim]:
+def _join_declared_claims(
+    study: Study, hypotheses: Sequence[Hypothesis], declared: Sequence[Claim]
+) -> list[Claim]:
     tables = declared_tables(study.tables)
-    stated = [as_declared(h.claim(), tables, declared) for h in hypotheses]
+    stated = [as_declared(hypothesis.as_claim(), tables, declared) for hypothesis in hypotheses]
     return join_claims(stated, declared)
 
 
-FAILED = "failed"  # the key of the finding that says that a study's findings failed
+FAILED_FINDING_KEY = "failed"  # the key of the finding that says that a study's findings failed
 
 
-def findings_of(study: Study, run: RunFolder) -> list[Finding]:
+def compute_findings(study: Study, run: RunFolder) -> list[Finding]:
     """What the study finds in a run.
 
     A finding may fail in any way: in a run that has not ended, or with nothing usable in it,
@@ -273,7 +279,7 @@ def findings_of(study: Study, run: RunFolder) -> list[Finding]:
 def complete_parts(study: Study, run: RunFolder) -> RunFolder:
     """The complete parts of an unfinished run; a finished one, and one of a study type that names
     no parts, as it is."""
-    if run.finished or isinstance(run, PartialRun):
+    if run.is_finished or isinstance(run, PartialRun):
         return run
     return take_complete_parts(study, run)
 
@@ -281,18 +287,25 @@ def complete_parts(study: Study, run: RunFolder) -> RunFolder:
 def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
     """The same of a run that is known to be unfinished, whatever its manifest says."""
     sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
-    planned = next((p for p in study.planned(sealed) if p.part), None) if sealed else None
+    planned = (
+        next(
+            (expected_rows for expected_rows in study.expected_rows(sealed) if expected_rows.part),
+            None,
+        )
+        if sealed
+        else None
+    )
     if planned is None:
         return run
     keys = list(planned.key)
-    arm = next((name for name in BY if planned.rows and name in planned.rows[0]), "")
+    arm = next((name for name in CONDITION_COLUMNS if planned.rows and name in planned.rows[0]), "")
     recorded: Iterable[tuple[object, ...]] = ()
     if run.has_table(planned.table):
-        recorded = run.lazy(planned.table).select(keys).collect().iter_rows()
+        recorded = run.scan_table(planned.table).select(keys).collect().iter_rows()
     parts = parts_of(
         planned.part,
         (
-            (str(row[planned.part]), _join_key([row[k] for k in keys]), str(row.get(arm, "")))
+            (str(row[planned.part]), _join_key([row[key] for key in keys]), str(row.get(arm, "")))
             for row in planned.rows
         ),
         map(_join_key, recorded),
@@ -307,34 +320,36 @@ def _join_key(key: Iterable[object]) -> str:
 def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
     stated, sealed = read_sealed(run)
 
-    def compute(run: RunFolder) -> list[Finding]:
+    def compute_all_findings(run: RunFolder) -> list[Finding]:
         found = study.findings(run)
         claims = claims_of_run(study, run)
         tested = tested_finding(evaluate_claims(run, claims)) if claims else None
         last = [tested] if tested else []
         if not stated:
             return [*found, *last]
-        others = (replace(f, title=f"{f.title} (exploratory)") for f in found)
-        return [hypotheses_finding(run, stated, sealed=sealed), *others, *last]
+        others = (replace(finding, title=f"{finding.title} (exploratory)") for finding in found)
+        return [build_hypotheses_finding(run, stated, sealed=sealed), *others, *last]
 
     try:
-        return add_strict_findings(compute(run), run, study.strict_tables, compute)
+        return add_strict_findings(
+            compute_all_findings(run), run, study.strict_tables, compute_all_findings
+        )
     except Exception as error:
-        lack = run.unusable or f"they need more than the run has so far ({error})"
+        lack = run.unusable_reason or f"they need more than the run has so far ({error})"
         key = "partial"
-        if run.finished and not run.unusable:
-            if mistake_of(error) is not None:
+        if run.is_finished and not run.unusable_reason:
+            if find_author_error(error) is not None:
                 raise
-            key = FAILED
+            key = FAILED_FINDING_KEY
             lack = f"a fault of the study type ({error!r}); the tables are whole"
-        return [Finding(key, "No findings", f"Why: {lack}.", Grid((), ()), headline=True)]
+        return [Finding(key, "No findings", f"Why: {lack}.", ResultTable((), ()), headline=True)]
 
 
-def installed_studies() -> tuple[list[Study], list[Problem]]:
+def load_installed_studies() -> tuple[list[Study], list[Problem]]:
     """All study types that load, in order of name, and why the others do not."""
     studies: list[Study] = []
     problems: list[Problem] = []
-    for name in registered():
+    for name in registered_studies():
         try:
             studies.append(find_study(name))
         except InputError as error:
@@ -359,10 +374,10 @@ def load_study(path: Path, consent: Consent | None = None) -> Study:
                 hint="add `STUDY = Study(name=…, title=…, config=…, protocol=…)`",
             )
         )
-    return _checked(module.STUDY, str(path.resolve()))
+    return _require_study(module.STUDY, str(path.resolve()))
 
 
-def _checked(found: object, name: str) -> Study:
+def _require_study(found: object, name: str) -> Study:
     if not isinstance(found, Study):
         raise InputError(
             Problem(f"STUDY of {name} is a {type(found).__name__}, not a Study", key="study")
@@ -378,26 +393,26 @@ def check_study(study: Study, name: str = "") -> None:
     file, line = (code.co_filename, str(code.co_firstlineno)) if code else (name, "")
     problems: list[Problem] = []
 
-    def wrong(what: str, hint: str, file: str = file, line: str = line) -> None:
+    def fail(what: str, hint: str, file: str = file, line: str = line) -> None:
         problems.append(Problem(what, file, line, hint=hint))
 
     if inspect.isasyncgenfunction(protocol):
-        wrong("the protocol has a `yield`", "a protocol returns nothing; record rows instead")
+        fail("the protocol has a `yield`", "a protocol returns nothing; record rows instead")
     elif inspect.isfunction(protocol) and not inspect.iscoroutinefunction(protocol):
-        wrong("the protocol is not async", f"write `async def {protocol.__name__}(session)`")
+        fail("the protocol is not async", f"write `async def {protocol.__name__}(session)`")
     elif not callable(protocol):
-        wrong("the protocol is not a function", "protocol=…: an `async def` of one's own")
-    elif inspect.isfunction(protocol) and not _takes_one(protocol):
-        wrong("the protocol must take one argument", "write `async def protocol(session)`")
+        fail("the protocol is not a function", "protocol=…: an `async def` of one's own")
+    elif inspect.isfunction(protocol) and not _accepts_one_argument(protocol):
+        fail("the protocol must take one argument", "write `async def protocol(session)`")
     if not (isinstance(study.config, type) and issubclass(study.config, StudyConfig)):
-        wrong("config= is not a subclass of StudyConfig", "write `class Config(StudyConfig)`")
+        fail("config= is not a subclass of StudyConfig", "write `class Config(StudyConfig)`")
     if not isinstance(study.prompts, (Path, type(None))):
-        wrong("prompts= is not a path", 'write `prompts=Path(__file__).parent / "prompts"`')
+        fail("prompts= is not a path", 'write `prompts=Path(__file__).parent / "prompts"`')
     if problems:
         raise InputError(problems)
 
 
-def _takes_one(protocol: Callable[..., object]) -> bool:
+def _accepts_one_argument(protocol: Callable[..., object]) -> bool:
     try:
         inspect.signature(protocol).bind(None)
     except TypeError:
@@ -405,6 +420,6 @@ def _takes_one(protocol: Callable[..., object]) -> bool:
     return True
 
 
-def _unknown(name: str, known: list[str]) -> Problem:
+def _unknown_study_problem(name: str, known: list[str]) -> Problem:
     hint = did_you_mean(name, known, "known are: " + ", ".join(known))
     return Problem(f"there is no study type {name!r}", key="study", hint=hint)

@@ -18,7 +18,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 
-from folkmoot.engine.settings.author_errors import OWN_FILE, place_of_syntax
+from folkmoot.engine.settings.author_errors import STUDY_MODULE_PREFIX, locate_load_error
 from folkmoot.engine.study.consent import Consent
 from folkmoot.errors import InputError, Problem
 
@@ -49,7 +49,7 @@ class StudyCode:
     digests: dict[Path, str] = field(default_factory=dict)
     modules: dict[Path, ModuleType] = field(default_factory=dict)
 
-    def load(self, path: Path, consent: Consent | None) -> ModuleType:
+    def load_module(self, path: Path, consent: Consent | None) -> ModuleType:
         """Return the module of a study file. Execute it unless these bytes were executed already.
 
         Raises InputError without consent, and for a file that cannot be run.
@@ -57,7 +57,7 @@ class StudyCode:
         # The folder of a link and that of what it leads to.
         folders = {path.parent.resolve(), path.resolve().parent}
         path = path.resolve()
-        source = _read(path, consent)
+        source = _read_with_consent(path, consent)
         for folder in folders:
             # Another study file of this folder does not become the caller's own by this.
             self.consents[folder] = consent or self.consents.get(folder)
@@ -65,7 +65,7 @@ class StudyCode:
         if self.digests.get(path) == digest and path in self.modules:
             return self.modules[path]
         # In sys.modules, because dataclasses and pydantic resolve annotations through it.
-        name = f"{OWN_FILE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+        name = f"{STUDY_MODULE_PREFIX}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
         spec = importlib.util.spec_from_file_location(
             name, path, loader=AgreedSource(name, str(path), source)
         )
@@ -82,7 +82,7 @@ class StudyCode:
                 sys.modules[name] = earlier
             if isinstance(error, InputError):  # a module beside it without consent
                 raise
-            raise _broken(error, path) from error
+            raise _load_error(error, path) from error
         self.digests[path] = digest
         self.modules[path] = module
         return module
@@ -115,7 +115,7 @@ class StudyCode:
                     hint="put its .py file there, or install it as a package",
                 )
             )
-        source = _read(place, consent)
+        source = _read_with_consent(place, consent)
         self.digests[place] = hashlib.sha256(source).hexdigest()
         loader = AgreedSource(fullname, found.origin, source)
         return importlib.util.spec_from_file_location(
@@ -136,8 +136,8 @@ class StudyCode:
         above = {*place.parents, *origin.resolve().parents}
         above |= {folder.resolve() for folder in origin.parents}
         for folder in self.consents:
-            installed = (e for e in _paths_at_start() if folder in e.parents)
-            if folder in above and not any(e in place.parents for e in installed):
+            installed = (path for path in _paths_at_start() if folder in path.parents)
+            if folder in above and not any(path in place.parents for path in installed):
                 return folder
         return None
 
@@ -147,7 +147,7 @@ def load_study_code(path: Path, consent: Consent | None) -> ModuleType:
 
     Raises InputError without consent, and for a file that cannot be run.
     """
-    return _installed().load(path, consent)
+    return _installed_finder().load_module(path, consent)
 
 
 def agreement_for_workers(path: Path) -> Consent:
@@ -156,14 +156,14 @@ def agreement_for_workers(path: Path) -> Consent:
     `path` is a study file that this process executed. The files that it executed must be the same
     there.
     """
-    code = _installed()
+    code = _installed_finder()
     versions = {str(file): digest for file, digest in code.digests.items()}
     consent = code.consents.get(path.resolve().parent)
-    return Consent(given=consent is None or consent.given, versions=versions)
+    return Consent(granted=consent is None or consent.granted, versions=versions)
 
 
 @cache
-def _installed() -> StudyCode:
+def _installed_finder() -> StudyCode:
     """Return the finder of this process. It comes first, before Python's own."""
     _paths_at_start()
     code = StudyCode()
@@ -192,7 +192,7 @@ def _is_imported_by_study_code() -> bool:
     return False
 
 
-def _read(path: Path, consent: Consent | None) -> bytes:
+def _read_with_consent(path: Path, consent: Consent | None) -> bytes:
     """Read a file of code once. Raises InputError without consent."""
     try:
         source = path.read_bytes()
@@ -200,11 +200,11 @@ def _read(path: Path, consent: Consent | None) -> bytes:
         why = f"cannot be read: {error.strerror or error}"
         raise InputError(Problem(why, str(path), key="study")) from error
     if consent is not None:
-        consent.require_code(path, source)
+        consent.require_code_execution(path, source)
     return source
 
 
-def _broken(error: BaseException, path: Path) -> InputError:
+def _load_error(error: BaseException, path: Path) -> InputError:
     why = error.msg if isinstance(error, SyntaxError) else repr(error)
-    place = place_of_syntax(error, path)
+    place = locate_load_error(error, path)
     return InputError(Problem(f"the file cannot be run: {why}", str(path), place, "study"))

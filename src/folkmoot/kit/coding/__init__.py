@@ -1,6 +1,6 @@
 """Coding: free text becomes data by a codebook, a coder, and a check of the coder.
 
-No finding rests on a list of phrases. A study hands the texts it wants read to `code`, with a
+No finding rests on a list of phrases. A study hands the texts it wants read to `code_texts`, with a
 codebook; a model that sees the text and the codebook and nothing else gives each code with the
 quote that justifies it. Where a speaker can be asked in a structured way, ask instead.
 
@@ -56,30 +56,43 @@ See docs/coding.md.
 
 from __future__ import annotations
 
-from folkmoot.kit.coding.codebook import NO_CODE, Code, Codebook, read_codebook
-from folkmoot.kit.coding.coder import Coded, CodedConfig, CodingSettings, Rule, Text, code
-from folkmoot.kit.coding.results import EMBEDDED_NOTE, Coder, Codings, codings, finding
-from folkmoot.kit.coding.tables import CODER, TABLES, CodebookRow, CodeRow, TextRow
+from folkmoot.kit.coding.codebook import NO_CODE_LABEL, Code, Codebook, read_codebook
+from folkmoot.kit.coding.coder import (
+    AssignedCode,
+    CodingSettings,
+    CodingStudyConfig,
+    RuleCoder,
+    TextToCode,
+    code_texts,
+)
+from folkmoot.kit.coding.results import (
+    EMBEDDED_NOTE,
+    CodebookResults,
+    CoderResult,
+    coding_finding,
+    read_codings,
+)
+from folkmoot.kit.coding.tables import CODER_ROLE, TABLES, CodebookRow, CodeRow, TextRow
 
 __all__ = [
-    "CODER",
+    "CODER_ROLE",
     "EMBEDDED_NOTE",
-    "NO_CODE",
+    "NO_CODE_LABEL",
     "TABLES",
+    "AssignedCode",
     "Code",
     "CodeRow",
     "Codebook",
+    "CodebookResults",
     "CodebookRow",
-    "Coded",
-    "CodedConfig",
-    "Coder",
+    "CoderResult",
     "CodingSettings",
-    "Codings",
-    "Rule",
-    "Text",
+    "CodingStudyConfig",
+    "RuleCoder",
     "TextRow",
-    "code",
-    "codings",
-    "finding",
+    "TextToCode",
+    "code_texts",
+    "coding_finding",
     "read_codebook",
+    "read_codings",
 ]

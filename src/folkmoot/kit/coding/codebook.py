@@ -10,21 +10,21 @@ from typing import Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from folkmoot.engine.settings.config_problems import problems_of
-from folkmoot.engine.settings.yaml_tree import read_tree
+from folkmoot.engine.settings.config_problems import problems_from_validation
+from folkmoot.engine.settings.yaml_tree import parse_yaml
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
 
-NO_CODE = "(none)"  # stands where a text was read and no code applies
+NO_CODE_LABEL = "(none)"  # stands where a text was read and no code applies
 SUFFIX = ".yaml"
-EVERY = "all"  # a coder's word for all values of a slot
+ALL_SLOT_VALUES = "all"  # a coder's word for all values of a slot
 
 
-class _Part(BaseModel):
+class _FrozenModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Code(_Part):
+class Code(_FrozenModel):
     """One code. `quoted: false` marks a code for what is absent, which no quote can show."""
 
     name: str = Field(min_length=1)
@@ -34,7 +34,7 @@ class Code(_Part):
     quoted: bool = True
 
 
-class Codebook(_Part):
+class Codebook(_FrozenModel):
     """What is asked of a text, and the codes that answer it.
 
     `fixed`: findings name its codes, so that a user's own version may reword them and add others
@@ -52,11 +52,13 @@ class Codebook(_Part):
     codes: tuple[Code, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _distinct(self) -> Codebook:
-        names = [c.name.casefold() for c in self.codes]
-        if twice := [c.name for i, c in enumerate(self.codes) if c.name.casefold() in names[:i]]:
+    def _check_distinct_names(self) -> Codebook:
+        names = [code.name.casefold() for code in self.codes]
+        if twice := [
+            code.name for i, code in enumerate(self.codes) if code.name.casefold() in names[:i]
+        ]:
             raise ValueError(f"duplicate code {twice[0]!r}")
-        if wrong := {NO_CODE, EVERY} & set(names):
+        if wrong := {NO_CODE_LABEL, ALL_SLOT_VALUES} & set(names):
             raise ValueError(f"no code can have the name {wrong.pop()!r}")
         if wrong := {"code", "quote"} & set(self.slots):
             raise ValueError(f"no slot can have the name {wrong.pop()!r}")
@@ -65,19 +67,22 @@ class Codebook(_Part):
         return self
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(c.name for c in self.codes)
+    def code_names(self) -> tuple[str, ...]:
+        return tuple(code.name for code in self.codes)
 
-    def code(self, said: str) -> Code | None:
+    def find_code(self, name: str) -> Code | None:
         """The code of this name, case and spaces folded; None if there is none."""
-        return next((c for c in self.codes if _folded(c.name) == _folded(said)), None)
+        return next(
+            (code for code in self.codes if _normalise_name(code.name) == _normalise_name(name)),
+            None,
+        )
 
     def to_json(self) -> dict[str, object]:
         """As it is written in the file, without what stands at its default."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
     @cached_property
-    def yaml(self) -> str:
+    def to_yaml(self) -> str:
         """The codebook as the coder reads it."""
         return yaml.safe_dump(
             self.to_json(), sort_keys=False, allow_unicode=True, width=100
@@ -90,36 +95,38 @@ def read_codebook(path: Path) -> Codebook:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(Problem(f"the codebook cannot be read: {error}", str(path))) from error
-    tree = read_tree(text, str(path))
+    tree = parse_yaml(text, str(path))
     if not isinstance(tree.value, Mapping):
         hint = "it needs name:, question: and codes:"
         raise InputError(Problem("this is not a codebook", str(path), hint=hint))
     try:
         return Codebook.model_validate(tree.value)
     except ValidationError as error:
-        raise InputError(problems_of(error, tree, Codebook)) from error
+        raise InputError(problems_from_validation(error, tree, Codebook)) from error
 
 
-def own_codebooks(own: Path, shipped: Path) -> list[Problem]:
+def check_user_codebooks(user_folder: Path, shipped: Path) -> list[Problem]:
     """Every mistake in a user's own codebooks: files that replace nothing, and codebooks that a
     study could not go by in place of the shipped ones."""
-    if not own.is_dir():
-        return [Problem(f"no such folder: {own}")]
-    known = {p.stem: p for p in shipped.glob(f"*{SUFFIX}")}
+    if not user_folder.is_dir():
+        return [Problem(f"no such folder: {user_folder}")]
+    known = {path.stem: path for path in shipped.glob(f"*{SUFFIX}")}
     problems: list[Problem] = []
-    for path in sorted(own.glob("*")):
+    for path in sorted(user_folder.glob("*")):
         if path.suffix != SUFFIX or path.stem not in known:
             hint = did_you_mean(path.stem, known, "codebooks are: " + ", ".join(sorted(known)))
             problems.append(Problem("replaces no codebook of the study", str(path), hint=hint))
             continue
         try:
-            problems += _replacing(read_codebook(path), read_codebook(known[path.stem]), path)
+            problems += _check_replacement(
+                read_codebook(path), read_codebook(known[path.stem]), path
+            )
         except InputError as error:
             problems += error.problems
     return problems
 
 
-def _replacing(own: Codebook, shipped: Codebook, path: Path) -> list[Problem]:
+def _check_replacement(own: Codebook, shipped: Codebook, path: Path) -> list[Problem]:
     problems = [
         Problem(
             f"must be as in the shipped codebook: {getattr(shipped, key)!r}", str(path), key=key
@@ -132,11 +139,15 @@ def _replacing(own: Codebook, shipped: Codebook, path: Path) -> list[Problem]:
         problems.append(
             Problem(f"must be those of the shipped one: {wanted}", str(path), key="slots")
         )
-    if lacking := [c for c in shipped.names if shipped.fixed and c not in own.names]:
+    if lacking := [
+        code_name
+        for code_name in shipped.code_names
+        if shipped.fixed and code_name not in own.code_names
+    ]:
         hint = "reword its definition, but keep its name: findings count it"
         problems.append(Problem(f"lacks {', '.join(lacking)}", str(path), key="codes", hint=hint))
     return problems
 
 
-def _folded(name: str) -> str:
+def _normalise_name(name: str) -> str:
     return "".join(name.casefold().replace("_", " ").replace("-", " ").split())

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from folkmoot.kit.coding.codebook import NO_CODE, Codebook
-from folkmoot.kit.coding.tables import CODER, PERSON, RULE, SECOND
-from folkmoot.kit.findings import Row, cells, number
+from folkmoot.kit.coding.codebook import NO_CODE_LABEL, Codebook
+from folkmoot.kit.coding.tables import CODER_ROLE, HUMAN_ROLE, RULE_ROLE, SECOND_CODER_ROLE
+from folkmoot.kit.findings import Row, estimate_cells, format_mean_value
 from folkmoot.measures.agreement import (
     FloatArray,
     Level,
@@ -22,15 +22,15 @@ from folkmoot.measures.agreement import (
     krippendorff_interval,
     number_codes,
 )
-from folkmoot.measures.inference.estimates import Estimate, percent, plural
+from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
 from folkmoot.randomness import digest
-from folkmoot.storage.amendments import Amendment, amendments
-from folkmoot.storage.findings import Finding, Grid, heading
+from folkmoot.storage.amendments import Amendment, read_amendments
+from folkmoot.storage.findings import Finding, ResultTable, column_heading
 from folkmoot.storage.run_folder import RunFolder
 
 # The kinds of amendments that this mechanism makes.
-AFTERWARDS, CORRECTION, BY_HAND = "coding", "code", "hand_coding"
-GOOD, TENTATIVE = 0.8, 0.667  # Krippendorff's customary limits
+POST_HOC_CODING, CODE_CORRECTION, HAND_CODING = "coding", "code", "hand_coding"
+RELIABLE_ALPHA, TENTATIVE_ALPHA = 0.8, 0.667  # Krippendorff's customary limits
 
 Key = tuple[str, str]  # what a code is said of (JSON), and the code
 EMBEDDED_NOTE = (
@@ -40,129 +40,143 @@ EMBEDDED_NOTE = (
 
 
 @dataclass(frozen=True)
-class Coder:
+class CoderResult:
     """One coder's codes by one codebook: text id → the codes that count, with their quotes.
 
-    `by`: coder, second_coder, rule or person. A text without an answer is not in `codes`; one in
-    which no code applies is there with none.
+    `coder_role`: coder, second_coder, rule or person. A text without an answer is not in `codes`;
+    one in which no code applies is there with none.
     """
 
-    by: str
+    coder_role: str
     name: str
     kind: str
     codes: Mapping[str, Mapping[Key, str]]
-    refused: int = 0
+    rejected_count: int = 0
 
     @property
-    def embedded(self) -> bool:
+    def is_embedded(self) -> bool:
         return self.kind == "embedded"
 
 
 @dataclass(frozen=True)
-class Codings:
+class CodebookResults:
     """All that was coded by one codebook in a run.
 
-    `by_text` is what a finding rests on: the coder's codes, with people's corrections. Where
-    `supports` is false nothing may rest on it, and `note` says why; otherwise `note` says who coded
-    and how far another agrees, for the notes of the finding.
+    `codes_by_text` is what a finding rests on: the coder's codes, with people's corrections. Where
+    `supports_findings` is false nothing may rest on it, and `note` says why; otherwise `note` says
+    who coded and how far another agrees, for the notes of the finding.
     """
 
     book: Codebook
     texts: Mapping[str, Mapping[str, Any]]
-    coders: tuple[Coder, ...]
+    coders: tuple[CoderResult, ...]
     corrections: tuple[Amendment, ...] = ()
 
     @cached_property
-    def coder(self) -> Coder | None:
+    def primary_coder(self) -> CoderResult | None:
         """Who coded: the first real model, else the embedded coder; None where nobody did."""
-        first = [c for c in self.coders if c.by == CODER]
-        return next((c for c in first if not c.embedded), first[0] if first else None)
+        first = [
+            coder_result for coder_result in self.coders if coder_result.coder_role == CODER_ROLE
+        ]
+        return next(
+            (coder_result for coder_result in first if not coder_result.is_embedded),
+            first[0] if first else None,
+        )
 
     @property
-    def supports(self) -> bool:
+    def supports_findings(self) -> bool:
         """Whether a finding may rest on the codes."""
-        return self.coder is not None and not self.coder.embedded
+        return self.primary_coder is not None and not self.primary_coder.is_embedded
 
     @cached_property
-    def by_text(self) -> dict[str, dict[Key, str]]:
+    def codes_by_text(self) -> dict[str, dict[Key, str]]:
         """Text id → codes with their quotes, corrected; texts without an answer left out."""
-        found = {t: dict(codes) for t, codes in (self.coder.codes if self.coder else {}).items()}
+        found = {
+            text: dict(codes)
+            for text, codes in (self.primary_coder.codes if self.primary_coder else {}).items()
+        }
         for each in self.corrections:
             codes = found.setdefault(each.data["text_id"], {})
             codes.pop((each.data["of"], each.data["was"]), None)
-            if (now := each.data["code"]) != NO_CODE:
+            if (now := each.data["code"]) != NO_CODE_LABEL:
                 codes[each.data["of"], now] = each.data["quote"]
         return found
 
-    def of(self, text_id: str) -> dict[str, str] | None:
+    def codes_of(self, text_id: str) -> dict[str, str] | None:
         """Code → quote of one text, whatever the codes are said of; None without an answer."""
-        codes = self.by_text.get(text_id)
+        codes = self.codes_by_text.get(text_id)
         return None if codes is None else {code: quote for (_, code), quote in codes.items()}
 
-    def one(self, text_id: str) -> str | None:
+    def single_code(self, text_id: str) -> str | None:
         """The code of a text by a codebook of `choose: one` without slots; None without one."""
-        return next(iter(self.of(text_id) or ()), None)
+        return next(iter(self.codes_of(text_id) or ()), None)
 
-    def said_of(self, text_id: str) -> list[tuple[dict[str, str], str, str]]:
+    def codes_with_target(self, text_id: str) -> list[tuple[dict[str, str], str, str]]:
         """(what it is said of, code, quote) of one text."""
-        codes = self.by_text.get(text_id, {})
+        codes = self.codes_by_text.get(text_id, {})
         return [(json.loads(of), code, quote) for (of, code), quote in codes.items()]
 
-    def agreement(self, other: Coder, code: str | None = None) -> Estimate:
+    def agreement_with(self, other: CoderResult, code: str | None = None) -> Estimate:
         """Krippendorff's α of the coder and another over the texts that both coded, by text.
 
         `code`: of this code alone, given or not. Without it: of one code a text, its level (and of
         what it is said of, "none" included); of several, whether each is given.
         """
-        ids, ratings, level = self._rated(other, code)
+        ids, ratings, level = self._rating_matrix(other, code)
         if not ids:
             return Estimate(math.nan, math.nan, math.nan, 0)
         return krippendorff_interval(ratings, level, ids)
 
-    def by_code(self, other: Coder) -> dict[str, float]:
+    def agreement_by_code(self, other: CoderResult) -> dict[str, float]:
         """α of each code alone, given or not; NaN where one code is never or always given."""
         alphas = {}
-        for code in self.book.names:
-            ids, ratings, level = self._rated(other, code)
+        for code in self.book.code_names:
+            ids, ratings, level = self._rating_matrix(other, code)
             alphas[code] = krippendorff_alpha(ratings, level) if ids else math.nan
         return alphas
 
-    def _rated(self, other: Coder, code: str | None) -> tuple[list[str], FloatArray, Level]:
+    def _rating_matrix(
+        self, other: CoderResult, code: str | None
+    ) -> tuple[list[str], FloatArray, Level]:
         """Text id of each unit, the codes of both (2, units), and their level."""
-        units = list(self._units(other, code))
-        ids = [u[0] for u in units]
-        ratings = [[u[1] for u in units], [u[2] for u in units]]
+        units = list(self._shared_units(other, code))
+        ids = [unit[0] for unit in units]
+        ratings = [[unit[1] for unit in units], [unit[2] for unit in units]]
         if self.book.level == "ordinal" and code is None:
-            place = {name: float(i) for i, name in enumerate(self.book.names)}
+            place = {name: float(i) for i, name in enumerate(self.book.code_names)}
             # A code that is none of them has no place in their order.
-            numbers = [[place.get(c, math.nan) for c in coder] for coder in ratings]
+            numbers = [[place.get(column, math.nan) for column in coder] for coder in ratings]
             return ids, np.array(numbers), "ordinal"
         return ids, number_codes(ratings), "nominal"
 
-    def _units(self, other: Coder, wanted: str | None) -> Iterator[tuple[str, Any, Any]]:
+    def _shared_units(
+        self, other: CoderResult, wanted: str | None
+    ) -> Iterator[tuple[str, Any, Any]]:
         """Text id, the coder's code and the other's, for every unit that both decided on."""
-        assert self.coder is not None
+        assert self.primary_coder is not None
         several = self.book.choose == "any"
         for text_id, theirs in other.codes.items():
-            ours = self.coder.codes.get(text_id)
+            ours = self.primary_coder.codes.get(text_id)
             if ours is None:
                 continue
-            for of in dict.fromkeys([o for o, _ in (*ours, *theirs)] or ["{}"]):
-                for code in (wanted,) if wanted else self.book.names if several else ():
+            for of in dict.fromkeys([option for option, _ in (*ours, *theirs)] or ["{}"]):
+                for code in (wanted,) if wanted else self.book.code_names if several else ():
                     yield text_id, (of, code) in ours, (of, code) in theirs
                 if not several and not wanted:
-                    yield text_id, _given(ours, of), _given(theirs, of)
+                    yield text_id, _code_for_target(ours, of), _code_for_target(theirs, of)
 
     @cached_property
-    def kept(self) -> tuple[int, int]:
+    def confirmed_counts(self) -> tuple[int, int]:
         """Of the codes that a person looked at, how many were kept, and how many there are."""
-        kept = sum(c.data["was"] == c.data["code"] for c in self.corrections)
+        kept = sum(
+            amendment.data["was"] == amendment.data["code"] for amendment in self.corrections
+        )
         return kept, len(self.corrections)
 
     @property
     def note(self) -> str:
         """Who coded by which codebook, and how far others agree; first, whether it is of use."""
-        if self.coder is not None and self.coder.embedded:
+        if self.primary_coder is not None and self.primary_coder.is_embedded:
             return f"{EMBEDDED_NOTE} {self.who}"
         return self.who
 
@@ -176,13 +190,19 @@ class Codings:
     @property
     def who(self) -> str:
         """Who coded, and how far others agree, in a sentence or two."""
-        if self.coder is None:
+        if self.primary_coder is None:
             return f"Nobody coded by the codebook {self.book.name}."
-        said = f"Coded by {self.coder.name} ({plural(len(self.coder.codes), 'text')})"
+        said = (
+            f"Coded by {self.primary_coder.name} "
+            f"({format_count(len(self.primary_coder.codes), 'text')})"
+        )
         others = [
-            f"{_called(c)} α = {_alpha(e)}, {plural(e.clusters, 'text')}"
-            for c in self.coders
-            if c is not self.coder and c.by != RULE and (e := self.agreement(c)).n
+            f"{_coder_label(coder_result)} α = {_format_alpha(estimate)}, "
+            f"{format_count(estimate.clusters, 'text')}"
+            for coder_result in self.coders
+            if coder_result is not self.primary_coder
+            and coder_result.coder_role != RULE_ROLE
+            and (estimate := self.agreement_with(coder_result)).n
         ]
         said += (
             f"; agreement with {'; '.join(others)}."
@@ -191,53 +211,62 @@ class Codings:
                 "; nobody else has coded any of them, so how reliable the codes are is not known."
             )
         )
-        kept, seen = self.kept
+        kept, seen = self.confirmed_counts
         if seen:
-            said += f" A person looked at {plural(seen, 'code')} and kept {percent(kept / seen)}."
+            said += (
+                f" A person looked at {format_count(seen, 'code')} and kept "
+                f"{format_percent(kept / seen)}."
+            )
         return said
 
 
-def codings(run: RunFolder) -> dict[str, Codings]:
+def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
     """What was coded in a run, and afterwards, by name of the codebook; empty if nothing was."""
     if not run.has_table("texts"):
         return {}
-    texts = run.table("texts")
-    amended = amendments(run.path)
-    tables = [run.table("codes")]
+    texts = run.read_table("texts")
+    amended = read_amendments(run.path)
+    tables = [run.read_table("codes")]
     tables += [
-        afterwards.table("codes")
-        for a in amended
-        if a.kind == AFTERWARDS
-        and (afterwards := RunFolder(run.path / a.data["folder"])).has_table("codes")
+        afterwards.read_table("codes")
+        for amendment in amended
+        if amendment.kind == POST_HOC_CODING
+        and (afterwards := RunFolder(run.path / amendment.data["folder"])).has_table("codes")
     ]
     found = {}
     for name in texts["codebook"].unique(maintain_order=True):
-        listed = {r["text_id"]: r for r in texts.filter(codebook=name).iter_rows(named=True)}
-        coders = [c for t in tables for c in _coders(t.filter(codebook=name))]
+        listed = {row["text_id"]: row for row in texts.filter(codebook=name).iter_rows(named=True)}
+        coders = [
+            coder_result
+            for table in tables
+            for coder_result in _read_coders(table.filter(codebook=name))
+        ]
         # What a person said of other words than those that stand there now counts for nothing.
-        words = {text_id: words_of(row) for text_id, row in listed.items()}
+        words = {text_id: text_digest(row) for text_id, row in listed.items()}
         own = [
-            a
-            for a in amended
-            if a.data.get("codebook") == name
-            and words.get(a.data.get("text_id", "")) == a.data.get("words")
+            amendment
+            for amendment in amended
+            if amendment.data.get("codebook") == name
+            and words.get(amendment.data.get("text_id", "")) == amendment.data.get("words")
         ]
         corrections = {
-            (a.data["text_id"], a.data["of"], a.data["was"]): a for a in own if a.kind == CORRECTION
+            (amendment.data["text_id"], amendment.data["of"], amendment.data["was"]): amendment
+            for amendment in own
+            if amendment.kind == CODE_CORRECTION
         }
-        coders += _people([a for a in own if a.kind == BY_HAND])
-        found[name] = Codings(
-            codebook_in(run, name), listed, tuple(coders), tuple(corrections.values())
+        coders += _hand_coders([amendment for amendment in own if amendment.kind == HAND_CODING])
+        found[name] = CodebookResults(
+            sealed_codebook(run, name), listed, tuple(coders), tuple(corrections.values())
         )
     return found
 
 
-def words_of(row: Mapping[str, Any]) -> str:
+def text_digest(row: Mapping[str, Any]) -> str:
     """What tells the words of a text from others: those that a person was shown."""
     return digest(row["text"] or "", row["about"] or "", size=8).hex()
 
 
-def codebook_in(run: RunFolder, name: str) -> Codebook:
+def sealed_codebook(run: RunFolder, name: str) -> Codebook:
     """The codebook as the plan of the run holds it."""
     return Codebook.model_validate(run.plan["sealed"][f"codebook {name}"]["data"])
 
@@ -245,33 +274,39 @@ def codebook_in(run: RunFolder, name: str) -> Codebook:
 TITLE = "How free text was coded"
 
 
-def finding(run: RunFolder) -> Finding | None:
+def coding_finding(run: RunFolder) -> Finding | None:
     """How free text was coded, and how far coders agree; None where there were none."""
     rows: list[Row] = []
     said: list[str] = []
     by_code: list[str] = []
-    found = codings(run)
-    if any(read.coder is not None and read.coder.embedded for read in found.values()):
+    found = read_codings(run)
+    if any(
+        read.primary_coder is not None and read.primary_coder.is_embedded for read in found.values()
+    ):
         said.append(EMBEDDED_NOTE)
     for name, read in found.items():
         said.append(f"{name}: {read.who}")
         for coder in read.coders or (None,):
-            rows.append(_row(read, coder))
-            by_code += _by_code(read, coder)
+            rows.append(_coder_row(read, coder))
+            by_code += _format_code_agreement(read, coder)
     if not rows and run.partial and run.has_table("texts"):
         what = "Nothing is coded yet: texts are coded when all parts of the run have ended."
-        return Finding("coding", TITLE, what, Grid((), ()), section="Coding")
+        return Finding("coding", TITLE, what, ResultTable((), ()), section="Coding")
     if not rows:
         return None
     return Finding(
         "coding",
         TITLE,
         " ".join(said),
-        Grid.of(rows, "One row a coder; α is its agreement with the coder of the codebook."),
+        ResultTable.from_records(
+            rows, "One row a coder; α is its agreement with the coder of the codebook."
+        ),
         section="Coding",
         notes=(
-            f"Krippendorff's α with a bootstrap over texts; {number(GOOD)} is customary for "
-            f"conclusions, {number(TENTATIVE)} for tentative ones. Coders see the text and the "
+            f"Krippendorff's α with a bootstrap over texts; {format_mean_value(RELIABLE_ALPHA)} is "
+            "customary for "
+            f"conclusions, {format_mean_value(TENTATIVE_ALPHA)} for tentative ones. Coders see the "
+            "text and the "
             "codebook, never the condition. A code counts only if its quote is in the text. Phrase "
             "rules are a cross-check; no finding rests on them.",
             *by_code,
@@ -281,7 +316,7 @@ def finding(run: RunFolder) -> Finding | None:
     )
 
 
-def _row(read: Codings, coder: Coder | None) -> Row:
+def _coder_row(read: CodebookResults, coder: CoderResult | None) -> Row:
     if coder is None:
         return {
             "codebook": read.book.name,
@@ -290,31 +325,37 @@ def _row(read: Codings, coder: Coder | None) -> Row:
             "texts": 0,
             "codes": 0,
             "refused": 0,
-            **cells(None, "alpha"),
+            **estimate_cells(None, "alpha"),
         }
-    same = coder is read.coder
-    agreement = None if same or read.coder is None else read.agreement(coder)
+    same = coder is read.primary_coder
+    agreement = None if same or read.primary_coder is None else read.agreement_with(coder)
     return {
         "codebook": read.book.name,
-        "by": f"embedded {coder.by}" if coder.embedded else coder.by,
+        "by": f"embedded {coder.coder_role}" if coder.is_embedded else coder.coder_role,
         "coder": coder.name,
         "texts": len(coder.codes),
         "codes": sum(map(len, coder.codes.values())),
-        "refused": coder.refused,
-        **cells(agreement, "alpha"),
+        "refused": coder.rejected_count,
+        **estimate_cells(agreement, "alpha"),
     }
 
 
-def _by_code(read: Codings, coder: Coder | None) -> list[str]:
+def _format_code_agreement(read: CodebookResults, coder: CoderResult | None) -> list[str]:
     """α of each code, for a coder who is compared, in one line."""
-    if coder is None or read.coder in (None, coder):
+    if coder is None or read.primary_coder in (None, coder):
         return []
-    by_code = read.by_code(coder).items()
-    alphas = [f"{heading(code)} {number(a)}" for code, a in by_code if math.isfinite(a)]
-    return [f"{read.book.name}, α of {coder.by} by code: {', '.join(alphas)}."] if alphas else []
+    by_code = read.agreement_by_code(coder).items()
+    alphas = [
+        f"{column_heading(code)} {format_mean_value(a)}" for code, a in by_code if math.isfinite(a)
+    ]
+    return (
+        [f"{read.book.name}, α of {coder.coder_role} by code: {', '.join(alphas)}."]
+        if alphas
+        else []
+    )
 
 
-def _coders(table: pl.DataFrame) -> list[Coder]:
+def _read_coders(table: pl.DataFrame) -> list[CoderResult]:
     """Everyone who coded by one codebook in one run."""
     found = []
     for (by, name, kind), own in table.group_by("by", "coder", "coder_kind", maintain_order=True):
@@ -325,35 +366,43 @@ def _coders(table: pl.DataFrame) -> list[Coder]:
                 refused += 1
                 continue
             of_text = codes.setdefault(row["text_id"], {})
-            if row["code"] != NO_CODE:
+            if row["code"] != NO_CODE_LABEL:
                 of_text[row["of"] or "{}", row["code"]] = row["quote"] or ""
-        found.append(Coder(str(by), str(name), str(kind), codes, refused))
+        found.append(CoderResult(str(by), str(name), str(kind), codes, refused))
     return found
 
 
-def _people(hand: Sequence[Amendment]) -> list[Coder]:
+def _hand_coders(hand: Sequence[Amendment]) -> list[CoderResult]:
     """People who coded the sample by hand, one coder each; who did so twice, by the last time."""
     found: dict[str, dict[str, dict[Key, str]]] = {}
-    for a in hand:
-        codes = {(a.data["of"], code): "" for code in a.data["codes"]}
-        mine = found.setdefault(a.by, {}).setdefault(a.data["text_id"], {})
-        for key in [k for k in mine if k[0] == a.data["of"]]:
+    for amendment in hand:
+        codes = {(amendment.data["of"], code): "" for code in amendment.data["codes"]}
+        mine = found.setdefault(amendment.author, {}).setdefault(amendment.data["text_id"], {})
+        for key in [key for key in mine if key[0] == amendment.data["of"]]:
             del mine[key]
         mine.update(codes)
-    return [Coder(PERSON, name, PERSON, codes) for name, codes in found.items()]
+    return [CoderResult(HUMAN_ROLE, name, HUMAN_ROLE, codes) for name, codes in found.items()]
 
 
-def _given(codes: Mapping[Key, str], of: str) -> str:
-    return next((code for said_of, code in codes if said_of == of), NO_CODE)
+def _code_for_target(codes: Mapping[Key, str], of: str) -> str:
+    return next((code for said_of, code in codes if said_of == of), NO_CODE_LABEL)
 
 
-def _called(coder: Coder) -> str:
-    titles = {SECOND: "the second coder", PERSON: "a person,", CODER: "another coder,"}
-    return f"{titles[coder.by]} {coder.name}:"
+def _coder_label(coder: CoderResult) -> str:
+    titles = {
+        SECOND_CODER_ROLE: "the second coder",
+        HUMAN_ROLE: "a person,",
+        CODER_ROLE: "another coder,",
+    }
+    return f"{titles[coder.coder_role]} {coder.name}:"
 
 
-def _alpha(e: Estimate) -> str:
-    if not math.isfinite(e.value):
+def _format_alpha(estimate: Estimate) -> str:
+    if not math.isfinite(estimate.value):
         return "unknown (all codes are the same)"
-    span = f" ({number(e.low)} to {number(e.high)})" if e.has_interval else ""
-    return f"{number(e.value)}{span}"
+    span = (
+        f" ({format_mean_value(estimate.low)} to {format_mean_value(estimate.high)})"
+        if estimate.has_interval
+        else ""
+    )
+    return f"{format_mean_value(estimate.value)}{span}"

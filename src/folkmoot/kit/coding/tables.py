@@ -5,7 +5,7 @@ from __future__ import annotations
 from folkmoot.storage.rows import Row, column
 
 # Who coded: the two models, the phrase rules, people.
-CODER, SECOND, RULE, PERSON = "coder", "second_coder", "rule", "person"
+CODER_ROLE, SECOND_CODER_ROLE, RULE_ROLE, HUMAN_ROLE = "coder", "second_coder", "rule", "person"
 
 
 class CodebookRow(Row, table="codebooks", key=("codebook",)):
@@ -36,7 +36,7 @@ class CodeRow(Row, table="codes"):
     text_id: str = column("the text, as in the table texts")
     participant_id: str | None
     code: str | None = column("the code; (none) where no code applies; empty where none was had")
-    of: dict[str, str] = column("what the code is said of, as JSON: slot and value")  # type: ignore[assignment]
+    of: dict[str, str] = column("what the code is said of, as JSON: slot and value")
     quote: str | None = column("the words of the text that justify the code")
     by: str = column("coder, second_coder, or rule (a phrase rule, for comparison only)")
     coder: str = column("the model that coded")

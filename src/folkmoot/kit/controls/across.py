@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from folkmoot.kit.controls.effects import SECTION
 from folkmoot.kit.controls.findings import USER_DRIFT
-from folkmoot.measures.inference.estimates import percent
-from folkmoot.storage.findings import Cell, Finding, Grid
+from folkmoot.measures.inference.estimates import format_percent
+from folkmoot.storage.findings import Finding, ResultTable, TableCell
 
 
 class _Pair(NamedTuple):
@@ -39,7 +39,7 @@ def effect_and_drift_over_cells(
     if len(found) < 2:
         return None
     first, *others = found
-    rows: list[dict[str, Cell]] = []
+    rows: list[dict[str, TableCell]] = []
     said = []
     for contrast in found[first]:
         reference = _mean(found[first][contrast])
@@ -53,7 +53,7 @@ def effect_and_drift_over_cells(
         "effect_and_drift",
         "Effect and user drift in each specification",
         f"Against {first}: {'; '.join(said)}.",
-        Grid.of(
+        ResultTable.from_records(
             rows,
             "Total variation of the decision and mean total variation of the negative controls, "
             "both beyond chance; means over repeats. Changes are against the first specification.",
@@ -68,7 +68,7 @@ def effect_and_drift_over_cells(
 
 def _row(
     contrast: str, specification: str, pair: _Pair, reference: _Pair | None
-) -> dict[str, Cell]:
+) -> dict[str, TableCell]:
     changes = reference or _Pair(None, None)
     return {
         "contrast": contrast,
@@ -82,7 +82,7 @@ def _row(
 
 def _in_words(contrast: str, name: str, pair: _Pair, reference: _Pair) -> str:
     parts = [
-        f"{what} {percent(before)} to {percent(after)}"
+        f"{what} {format_percent(before)} to {format_percent(after)}"
         for what, before, after in (
             ("effect", reference.effect, pair.effect),
             ("drift", reference.drift, pair.drift),
@@ -103,5 +103,5 @@ def _minus(after: float | None, before: float | None) -> float | None:
     return None if after is None or before is None else after - before
 
 
-def _number(cell: Cell) -> float | None:
+def _number(cell: TableCell) -> float | None:
     return float(cell) if isinstance(cell, (int, float)) else None

@@ -13,12 +13,12 @@ from folkmoot.conversation.answer_types import Missing
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Transcript
 from folkmoot.engine.journal.journal import JournalReader
-from folkmoot.engine.run.event_loop import Stopper
+from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.grid import Axes, RunGrid, Samples, run_grid
-from folkmoot.engine.run.runner import load, run_study
+from folkmoot.engine.run.runner import load_study_with_options, run_study
 from folkmoot.engine.run.verify import Verification
-from folkmoot.engine.seats.withdrawal import KIND as WITHDRAWAL
+from folkmoot.engine.seats.withdrawal import AMENDMENT_KIND as WITHDRAWAL
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.settings.controls import (
@@ -28,13 +28,13 @@ from folkmoot.engine.settings.controls import (
     Language,
     age_question,
 )
-from folkmoot.engine.study.study import Study, study_of_run
+from folkmoot.engine.study.study import Study, find_study_of_run
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.kit.controls.conversations import (
     FIRST,
     ControlledDecision,
-    Conversation,
+    DecisionConversation,
     find_decisions,
     read_conversations,
     sample_decisions,
@@ -57,8 +57,8 @@ from folkmoot.kit.run_below import (
     run_below,
     verify_below,
 )
-from folkmoot.provenance import quote
-from folkmoot.storage.amendments import Amendment, amendments
+from folkmoot.provenance import quote_value
+from folkmoot.storage.amendments import Amendment, read_amendments
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 
 AMENDMENT = "controls"
@@ -68,7 +68,7 @@ class ControlsConfig(StudyConfig):
     """The settings of the controls of a run: its key `controls`, and how models are called."""
 
     @property
-    def asked(self) -> ControlSettings:
+    def requested_controls(self) -> ControlSettings:
         return self.controls or ControlSettings()
 
 
@@ -76,7 +76,7 @@ def run_controls(
     run: RunFolder,
     settings: Mapping[str, object],
     options: RunOptions,
-    stopper: Stopper | None = None,
+    stopper: RunStopper | None = None,
     **calling: object,
 ) -> RunFolder:
     """Ask control questions about a finished run; resumes controls that stopped. `settings` are
@@ -98,7 +98,7 @@ def run_controls(
 
 
 def run_with_controls(
-    found: StudyFile, options: RunOptions, stopper: Stopper | None = None
+    found: StudyFile, options: RunOptions, stopper: RunStopper | None = None
 ) -> RunFolder:
     """Run (or resume) a study and then the controls that its file names, within one budget.
 
@@ -131,20 +131,20 @@ def run_grid_with_controls(
     options: RunOptions,
     axes: Axes,
     repeats: int | None,
-    stopper: Stopper | None = None,
+    stopper: RunStopper | None = None,
     samples: Samples = lambda runs, repeats, new: [],
 ) -> RunGrid:
     """Run (or resume) a grid and then the controls of its cells, within the budget of the grid.
 
     Raises what `run_grid` raises.
     """
-    first = load(source, options)
+    first = load_study_with_options(source, options)
     require_decisions(first)
     grid = run_grid(source, options, axes, repeats, stopper, samples)
     limits = first.config
-    cells = [run for _, run in grid.finished().values()]
+    cells = [run for _, run in grid.finished_cells().values()]
     for run in cells:
-        settings = study_of_run(run).config.model_validate(run.config).controls
+        settings = find_study_of_run(run).config.model_validate(run.config).controls
         others = [other for other in cells if other.path != run.path]
         ask_named_controls(run, settings, limits, options, stopper, others)
     return grid
@@ -155,7 +155,7 @@ def ask_named_controls(
     settings: ControlSettings | None,
     limits: StudyConfig,
     options: RunOptions,
-    stopper: Stopper | None = None,
+    stopper: RunStopper | None = None,
     others: Sequence[RunFolder] = (),
 ) -> None:
     """Ask the controls that a study file names, if it names any and they are not asked yet.
@@ -163,10 +163,12 @@ def ask_named_controls(
     `limits` holds the budget. The run, its `others` (cells of one grid) and their controls share
     it.
     """
-    if settings is None or run.unusable or finished_controls(run) is not None:
+    if settings is None or run.unusable_reason or finished_controls(run) is not None:
         return
     spent = [_spent_in(run.path)]
-    spent += [_spent_in(o.path / below) for o in others for below in ("", CONTROLS)]
+    spent += [
+        _spent_in(run_folder.path / below) for run_folder in others for below in ("", CONTROLS)
+    ]
     calling: dict[str, object] = {}
     if limits.budget_usd is not None:
         calling["budget_usd"] = max(0.0, limits.budget_usd - sum(usd for _, usd in spent))
@@ -177,11 +179,11 @@ def ask_named_controls(
         budget=None,
         overrides=(),
         limit=None,
-        preflight=(),
+        preflight_requests=(),
         seats=(),
-        host=None,
+        seat_host=None,
         executor=None,
-        away=None,
+        fork_executor=None,
     )
     # The conversations that are continued hold the stated attributes already.
     given = settings.model_dump(mode="json", exclude_defaults=True, exclude={"confounders"})
@@ -193,28 +195,28 @@ def _spent_in(folder: Path) -> tuple[int, float]:
     if not (folder / JOURNAL).exists():
         return 0, 0.0
     with JournalReader(folder / JOURNAL) as journal:
-        calls, usd, _ = journal.spent()
+        calls, usd, _ = journal.total_calls_and_cost()
         possible = journal.possibly_paid()
     return calls + possible.calls, usd + possible.usd
 
 
 def study_of(run: RunFolder) -> Study[ControlsConfig]:
     """The controls of this run as a study type."""
-    study = study_of_run(run)
-    part = part_for(study.respondent, study.config.model_validate(run.config))
+    study = find_study_of_run(run)
+    part = part_for(study.respondent_part, study.config.model_validate(run.config))
     return Study(
         "controls",
         "Controls of a finished run",
         ControlsConfig,
-        partial(_protocol, run),
+        partial(_run_controls, run),
         prompts=Path(__file__).parent / "prompts",
         tables=(ControlRow,),
-        respondent=part,
+        respondent_part=part,
     )
 
 
-async def _protocol(run: RunFolder, session: Session[ControlsConfig]) -> None:
-    settings = session.config.asked
+async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> None:
+    settings = session.config.requested_controls
     decisions = find_decisions(run)
     samples = {
         control: sample_decisions(decisions, settings.size_of(control), session.seed)
@@ -222,16 +224,22 @@ async def _protocol(run: RunFolder, session: Session[ControlsConfig]) -> None:
     }
     everyone = max(samples.values(), key=len)
     plan = {
-        "decisions": {name: [d.address for d in sample] for name, sample in samples.items()},
+        "decisions": {
+            name: [controlled_decision.address for controlled_decision in sample]
+            for name, sample in samples.items()
+        },
         "questions": [question.model_dump(mode="json") for question in settings.questions],
     }
     await session.seal("controls", plan)
     with JournalReader(run.path / JOURNAL) as journal:
         conversations = read_conversations(run, journal, everyone)
     treatments = read_treatments(run)
-    chosen = {name: {d.address for d in sample} for name, sample in samples.items()}
+    chosen = {
+        name: {controlled_decision.address for controlled_decision in sample}
+        for name, sample in samples.items()
+    }
 
-    async def control(scope: Scope, decision: ControlledDecision) -> None:
+    async def ask_control_questions(scope: Scope, decision: ControlledDecision) -> None:
         conversation = conversations[decision.address]
         asked: dict[str, Any] = {}
         if decision.address in chosen[NEGATIVE]:
@@ -245,7 +253,9 @@ async def _protocol(run: RunFolder, session: Session[ControlsConfig]) -> None:
                     _ask_control, conversation, decision, own, FACT, settings.language
                 )
         if conversation.answer is not None:
-            _record(scope, decision, AS_DESIGNED, decision.decision, conversation.value, None)
+            _record_answer(
+                scope, decision, AS_DESIGNED, decision.decision, conversation.value, None
+            )
             if decision.address in chosen[RETEST] and decision.moment == FIRST:
                 asked[decision_scope(RETEST)] = partial(_ask_again, conversation, decision)
             for name in REPLACING:
@@ -256,14 +266,14 @@ async def _protocol(run: RunFolder, session: Session[ControlsConfig]) -> None:
                     asked[decision_scope(name)] = partial(
                         _ask_replaced, conversation, decision, name, changed
                     )
-        await scope.each(asked)
+        await scope.map(asked)
 
     known = [decision for decision in everyone if decision.address in conversations]
-    await session.each(known, control, key=lambda decision: decision.key)
+    await session.map(known, ask_control_questions, key=lambda decision: decision.key)
 
 
 async def _ask_control(
-    conversation: Conversation,
+    conversation: DecisionConversation,
     decision: ControlledDecision,
     question: ControlQuestion,
     control: str,
@@ -272,9 +282,9 @@ async def _ask_control(
 ) -> None:
     """Continue a conversation by one question. Each question continues the decision itself, so that
     no control is heard by another."""
-    text = quote(question.text, "material", f"study.questions.{question.id}.text")
+    text = quote_value(question.text, "material", f"study.questions.{question.id}.text")
     if question.number is None:
-        listing = quote(
+        listing = quote_value(
             "\n".join(f"- {option}" for option in question.options),
             "option",
             f"study.questions.{question.id}.options",
@@ -282,23 +292,23 @@ async def _ask_control(
         prompt = scope.prompt(f"choice_{language}", question=text, listing=listing)
     else:
         low, high = (
-            quote(f"{bound:g}", "value", f"study.questions.{question.id}.number")
+            quote_value(f"{bound:g}", "value", f"study.questions.{question.id}.number")
             for bound in question.number
         )
         prompt = scope.prompt(f"number_{language}", question=text, low=low, high=high)
     got = await scope.ask(
         conversation.speaker,
         prompt,
-        heard=conversation.heard,
-        answer=question.answer,
+        history=conversation.heard,
+        answer_type=question.answer,
         about=question.text,
     )
     expected = str(decision.age) if question.id == AGE and control == FACT else None
-    _record(scope, decision, control, question.id, got, expected)
+    _record_answer(scope, decision, control, question.id, got, expected)
 
 
 async def _ask_again(
-    conversation: Conversation, decision: ControlledDecision, scope: Scope
+    conversation: DecisionConversation, decision: ControlledDecision, scope: Scope
 ) -> None:
     """Ask the decision once more, in a conversation that does not know the first answer."""
     asked = conversation.asked.utterances
@@ -307,7 +317,7 @@ async def _ask_again(
 
 
 async def _ask_replaced(
-    conversation: Conversation,
+    conversation: DecisionConversation,
     decision: ControlledDecision,
     control: str,
     changed: Replaced | Refusal,
@@ -321,14 +331,14 @@ async def _ask_replaced(
         got = await scope.ask(
             replace(conversation.speaker, system=changed.system),
             last.text,
-            heard=Transcript(tuple(before)),
-            answer=Choice(changed.options) if decision.options else conversation.answer,
+            history=Transcript(tuple(before)),
+            answer_type=Choice(changed.options) if decision.options else conversation.answer,
         )
     expected = None if conversation.value is None else str(conversation.value)
-    _record(scope, decision, control, decision.decision, got, expected)
+    _record_answer(scope, decision, control, decision.decision, got, expected)
 
 
-def _record(
+def _record_answer(
     scope: Scope,
     decision: ControlledDecision,
     control: str,
@@ -372,7 +382,7 @@ def finished_controls(run: RunFolder) -> Amendment | None:
     quoted. They can be asked again. Raises StorageError.
     """
     made = None
-    for amendment in amendments(run.path):
+    for amendment in read_amendments(run.path):
         if amendment.kind == AMENDMENT:
             made = amendment
         elif amendment.kind == WITHDRAWAL:

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from folkmoot.conversation.answer_types import Answer, Parsed
+from folkmoot.conversation.answer_types import AnswerType, ParsedAnswer
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
-from folkmoot.engine.journal.journal import Entry, JournalReader
+from folkmoot.engine.journal.journal import JournalEntry, JournalReader
 from folkmoot.errors import InputError, Problem
 from folkmoot.kit.controls.forms import single_field_form
 from folkmoot.kit.exposure import ExposureRow
-from folkmoot.models.catalog import HUMAN
+from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.provenance import Source, SourcedText, Span
 from folkmoot.randomness import digest
 from folkmoot.storage.provenance_table import PROVENANCE
@@ -53,7 +53,7 @@ class ControlledDecision(NamedTuple):
         return f"{self.moment}-{self.condition}-{self.unit}-{self.participant_id}"
 
 
-class Conversation(NamedTuple):
+class DecisionConversation(NamedTuple):
     """A decision as its speaker knew it.
 
     `asked` is the first request for it, which ends in the question. `heard` is the last one, with
@@ -65,7 +65,7 @@ class Conversation(NamedTuple):
     speaker: Speaker
     asked: Transcript
     heard: Transcript
-    answer: Answer[Any] | None
+    answer: AnswerType[Any] | None
     value: str | float | None
 
 
@@ -81,20 +81,20 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
             Problem(f"{run.path}: the run records no decisions", hint="its study type names none")
         )
     asked = (
-        run.lazy("answers")
+        run.scan_table("answers")
         .select("address", "speaker_id", "role", "recorded", "options", "model_asked")
         .with_row_index("at")
     )
     columns = ("participant_id", "condition", "decision", "address", "unit")
-    decided = run.lazy(ExposureRow.table).select(columns).unique(maintain_order=True)
+    decided = run.scan_table(ExposureRow.table).select(columns).unique(maintain_order=True)
     rows = (
         decided.join(asked, on="address", maintain_order="left")
         .filter(pl.col("participant_id") == pl.col("speaker_id"))
-        .filter(pl.col("model_asked") != HUMAN)
+        .filter(pl.col("model_asked") != HUMAN_MODEL)
         .sort("at", maintain_order=True)
         .collect()
     )
-    ages = _ages(run)
+    ages = _ages_by_participant(run)
     first: dict[tuple[str, str], ControlledDecision] = {}
     final: dict[tuple[str, str, str], ControlledDecision] = {}
     for row in rows.iter_rows(named=True):
@@ -139,29 +139,36 @@ def sample_decisions(
     for decision in decisions:
         groups.setdefault((decision.moment, decision.condition), []).append(decision)
 
-    def rank(decision: ControlledDecision) -> bytes:
+    def draw_order(decision: ControlledDecision) -> bytes:
         return digest(seed, "controls", decision.unit, decision.participant_id)
 
-    return [d for group in groups.values() for d in sorted(group, key=rank)[:most]]
+    return [
+        controlled_decision
+        for group in groups.values()
+        for controlled_decision in sorted(group, key=draw_order)[:most]
+    ]
 
 
 def read_conversations(
     run: RunFolder, journal: JournalReader, decisions: Collection[ControlledDecision]
-) -> dict[str, Conversation]:
+) -> dict[str, DecisionConversation]:
     """Address of a decision → its conversation."""
     spans = _spans_at(run, {decision.address for decision in decisions})
     found = {}
     for decision in decisions:
-        first, last = journal.at(decision.address), _last_try(journal, decision.address)
+        first, last = journal.entry_at(decision.address), _last_try(journal, decision.address)
         if first is not None and last is not None:
             own = spans.get(decision.address, {})
-            found[decision.address] = _conversation(decision, first, last, own)
+            found[decision.address] = _rebuild_conversation(decision, first, last, own)
     return found
 
 
-def _conversation(
-    decision: ControlledDecision, first: Entry, last: Entry, spans: dict[int, list[Span]]
-) -> Conversation:
+def _rebuild_conversation(
+    decision: ControlledDecision,
+    first: JournalEntry,
+    last: JournalEntry,
+    spans: dict[int, list[Span]],
+) -> DecisionConversation:
     system, asked = _utterances(decision, first, spans)
     speaker = Speaker(
         decision.participant_id,
@@ -174,17 +181,17 @@ def _conversation(
     reply = Utterance(decision.participant_id, last.reply, id=decision.address)
     heard = Transcript((*_utterances(decision, last, spans)[1], reply))
     schema = first.request.get("schema")
-    answer: Answer[Any] | None = Choice(decision.options) if decision.options else None
+    answer: AnswerType[Any] | None = Choice(decision.options) if decision.options else None
     value: str | float | None = decision.value
     if schema is not None:
         answer = single_field_form(schema)
-        read = answer.parse(last.reply) if answer is not None else None
-        value = read.value if isinstance(read, Parsed) else None
-    return Conversation(speaker, Transcript(asked), heard, answer, value)
+        read = answer.parse_reply(last.reply) if answer is not None else None
+        value = read.value if isinstance(read, ParsedAnswer) else None
+    return DecisionConversation(speaker, Transcript(asked), heard, answer, value)
 
 
 def _utterances(
-    decision: ControlledDecision, entry: Entry, spans: dict[int, list[Span]]
+    decision: ControlledDecision, entry: JournalEntry, spans: dict[int, list[Span]]
 ) -> tuple[str, tuple[Utterance, ...]]:
     """The system prompt of a request, and its other messages."""
     system, said = "", []
@@ -198,10 +205,10 @@ def _utterances(
     return system, tuple(said)
 
 
-def _last_try(journal: JournalReader, address: str) -> Entry | None:
+def _last_try(journal: JournalReader, address: str) -> JournalEntry | None:
     """The entry from which the answer was read: of a question asked again, the last one."""
     tries = journal.tries(address)
-    return journal.at(tries[-1]) if tries else None
+    return journal.entry_at(tries[-1]) if tries else None
 
 
 def _spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int, list[Span]]]:
@@ -209,7 +216,7 @@ def _spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int,
     found: dict[str, dict[int, list[Span]]] = {}
     if not run.has_table(PROVENANCE):
         return found
-    own = run.lazy(PROVENANCE).filter(pl.col("address").is_in(list(addresses)))
+    own = run.scan_table(PROVENANCE).filter(pl.col("address").is_in(list(addresses)))
     for part in own.collect_batches(chunk_size=50_000):
         for row in part.iter_rows(named=True):
             source = Source(row["kind"], row["source_id"], row["speaker"], row["altered"])
@@ -218,13 +225,13 @@ def _spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int,
     return found
 
 
-def _ages(run: RunFolder) -> dict[str, int]:
+def _ages_by_participant(run: RunFolder) -> dict[str, int]:
     """Participant → the age in the table that describes them; empty where ids repeat."""
-    for name in run.tables():
-        table = run.lazy(name)
+    for name in run.table_names():
+        table = run.scan_table(name)
         columns = table.collect_schema().names()
-        who = next((c for c in _IDS if c in columns), None)
-        age = next((c for c in _AGES if c in columns), None)
+        who = next((column for column in _IDS if column in columns), None)
+        age = next((age for age in _AGES if age in columns), None)
         if who is None or age is None:
             continue
         rows = table.select(who, age).drop_nulls().collect()

@@ -22,11 +22,17 @@ from folkmoot.kit.controls.tables import (
     RETEST,
     SAME_LENGTH,
 )
-from folkmoot.kit.findings import adjusted, cells, intervals, p, share
+from folkmoot.kit.findings import (
+    estimate_cells,
+    format_share,
+    interval_chart,
+    p_value_cell,
+    with_adjusted_p,
+)
 from folkmoot.measures.drift import Answers, measure_drift
-from folkmoot.measures.inference.estimates import ALPHA, Estimate, known
+from folkmoot.measures.inference.estimates import ALPHA, Estimate, finite_or_none
 from folkmoot.randomness import generator
-from folkmoot.storage.findings import Cell, Finding, Grid
+from folkmoot.storage.findings import Finding, ResultTable, TableCell
 
 SECTION = "Controls"
 NAMES = {
@@ -142,7 +148,7 @@ def effects_finding(
     """The effect in each version beside the effect as designed and user drift, in one picture."""
     if not any(len(versions) > 1 for versions in effects.values()):
         return None
-    rows: list[dict[str, Cell]] = []
+    rows: list[dict[str, TableCell]] = []
     lines: dict[str, Estimate] = {}
     for contrast, versions in effects.items():
         for name, effect in versions.items():
@@ -156,19 +162,19 @@ def effects_finding(
         for contrast, versions in effects.items()
         if SAME_LENGTH in versions
     }
-    remains = [name for name, holm in adjusted(lengths).items() if holm < ALPHA]
+    remains = [name for name, holm in with_adjusted_p(lengths).items() if holm < ALPHA]
     alarms = [f"An effect remains with neutral texts of equal length: {name}." for name in remains]
     return Finding(
         "where_the_effect_comes_from",
         "Where the effect comes from",
         " ".join(filter(None, (_in_words(effects), _refused(effects)))),
-        Grid.of(
+        ResultTable.from_records(
             rows,
             "Effect: the distance (total variation) of the answers beyond chance, measured as user "
             "drift is. 95 % intervals by bootstrap over independent units, p by exchanging them. "
             "Refused: decisions that could not be asked in this version.",
         ),
-        intervals(lines, "distance of answers", percent=True),
+        interval_chart(lines, "distance of answers", percent=True),
         notes=(
             "An effect that remains with neutral texts of equal length is one of length or of "
             "being asked again. One that is larger without a persona is the model's, and not that "
@@ -178,16 +184,19 @@ def effects_finding(
         headline=bool(alarms),
         alarms=tuple(alarms),
         unit=unit_name(table),
-        units=min((e.units for e in lines.values() if math.isfinite(e.value)), default=0),
+        units=min(
+            (estimate.unit_count for estimate in lines.values() if math.isfinite(estimate.value)),
+            default=0,
+        ),
     )
 
 
-def _row(contrast: Contrast, version: str, effect: Estimate, refused: int) -> dict[str, Cell]:
+def _row(contrast: Contrast, version: str, effect: Estimate, refused: int) -> dict[str, TableCell]:
     return {
         "contrast": contrast.says,
         "version": version,
-        **cells(effect, "effect_share", "_share"),
-        "p": p(effect),
+        **estimate_cells(effect, "effect_share", "_share"),
+        "p": p_value_cell(effect),
         "answers": effect.n,
         "refused": refused,
     }
@@ -198,7 +207,7 @@ def _in_words(effects: Mapping[Contrast, Mapping[str, Effect]]) -> str:
     for contrast, versions in effects.items():
         if len(versions) > 1:
             parts = (
-                f"{NAMES[name]} {share(effect.estimate)}"
+                f"{NAMES[name]} {format_share(effect.estimate)}"
                 for name, effect in versions.items()
                 if math.isfinite(effect.estimate.value)
             )
@@ -209,9 +218,9 @@ def _in_words(effects: Mapping[Contrast, Mapping[str, Effect]]) -> str:
 def _refused(effects: Mapping[Contrast, Mapping[str, Effect]]) -> str:
     """How many decisions could not be asked, in words."""
     refused = {
-        NAMES[name]: max(v[name].refused for v in effects.values() if name in v)
+        NAMES[name]: max(effect[name].refused for effect in effects.values() if name in effect)
         for name in REPLACING
-        if any(name in v for v in effects.values())
+        if any(name in effect for effect in effects.values())
     }
     told = [f"{name} {count:,}" for name, count in refused.items() if count]
     if not told:
@@ -224,7 +233,7 @@ def _refused(effects: Mapping[Contrast, Mapping[str, Effect]]) -> str:
 
 def answers_again(table: pl.DataFrame) -> Finding | None:
     """Whether the same people answer the same in each version of a decision."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[dict[str, TableCell]] = []
     shares: dict[str, Estimate] = {}
     shifts: dict[tuple[str, str], Estimate] = {}
     asked = table.filter(
@@ -245,32 +254,33 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
             {
                 "version": NAMES[str(control)],
                 "moment": str(moment),
-                **cells(same, "same_share", "_share"),
-                "shift_share": known(shift.value),
-                "p": p(shift),
+                **estimate_cells(same, "same_share", "_share"),
+                "shift_share": finite_or_none(shift.value),
+                "p": p_value_cell(shift),
                 "answers": same.n,
             }
         )
     if set(asked["control"]) <= {RETEST}:
         return None
-    orders = {name: e for (control, name), e in shifts.items() if control == ORDER}
-    moved = [name for name, holm in adjusted(orders).items() if holm < ALPHA]
+    orders = {name: estimate for (control, name), estimate in shifts.items() if control == ORDER}
+    moved = [name for name, holm in with_adjusted_p(orders).items() if holm < ALPHA]
     return Finding(
         "answers_in_each_version",
         "Do the same people answer the same?",
-        "; ".join(f"{name}: {share(e)} the same" for name, e in shares.items()) + ".",
-        Grid.of(
+        "; ".join(f"{name}: {format_share(estimate)} the same" for name, estimate in shares.items())
+        + ".",
+        ResultTable.from_records(
             rows,
             "Share of decisions that come out as designed, and how far the distribution of answers "
             "moves (total variation beyond chance; p by exchanging the two answers of whole "
             "independent units).",
         ),
-        intervals(shares, "share who answer as designed", percent=True),
+        interval_chart(shares, "share who answer as designed", percent=True),
         section=SECTION,
         headline=bool(moved),
         alarms=tuple(f"Answers depend on the order: {name}." for name in moved),
         unit=unit_name(asked),
-        units=min(e.units for e in shares.values()),
+        units=min(estimate.unit_count for estimate in shares.values()),
     )
 
 

@@ -21,13 +21,24 @@ from folkmoot.kit.controls.effects import (
     measure_effects,
 )
 from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NEGATIVE, RETEST, ControlRow
-from folkmoot.kit.findings import cells, found, intervals, p, share
+from folkmoot.kit.findings import (
+    collect_findings,
+    estimate_cells,
+    format_share,
+    interval_chart,
+    p_value_cell,
+)
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Margin
 from folkmoot.measures.drift import Answers, Drift, measure_drift
-from folkmoot.measures.inference.estimates import Estimate, known, percent, plural
+from folkmoot.measures.inference.estimates import (
+    Estimate,
+    finite_or_none,
+    format_count,
+    format_percent,
+)
 from folkmoot.measures.retest import Repeat, agreement_with_oneself
 from folkmoot.randomness import generator
-from folkmoot.storage.findings import Cell, Finding, Grid
+from folkmoot.storage.findings import Finding, ResultTable, TableCell
 from folkmoot.storage.run_folder import CONTROLS, RunFolder
 
 BY_QUESTION, DISTRIBUTIONS = "negative_controls", "negative_distributions"
@@ -43,9 +54,9 @@ _EQUAL = {PASSED: "yes", FAILED: "no", NOT_KNOWN: "not known"}
 def control_findings(run: RunFolder) -> list[Finding]:
     """The findings of the controls of a run; empty where it names none and has none."""
     if finished_controls(run) is None:
-        return [_unfinished()] if run.config.get("controls") and run.finished else []
+        return [_unfinished()] if run.config.get("controls") and run.is_finished else []
     controls = RunFolder(run.path / CONTROLS)
-    return findings_in(controls.table(ControlRow.table), _options_in(run), _margins(controls))
+    return findings_in(controls.read_table(ControlRow.table), _options_in(run), _margins(controls))
 
 
 def findings_in(
@@ -60,14 +71,14 @@ def findings_in(
     """
     contrasts = decision_contrasts(table, options)
     effects = measure_effects(table, contrasts)
-    drifts, drift_findings = _drift(table, effects, margins)
+    drifts, drift_findings = _drift_findings(table, effects, margins)
     means = {contrast: drift.mean for contrast, drift in drifts.items()}
-    return found(
+    return collect_findings(
         effects_finding(effects, means, table),
         answers_again(table),
         drift_findings,
-        _kept(table),
-        _reliability(table),
+        _persona_kept_finding(table),
+        _reliability_finding(table),
     )
 
 
@@ -79,7 +90,7 @@ def _options_in(run: RunFolder) -> dict[str, tuple[str, ...]]:
 
 def _margins(controls: RunFolder) -> dict[str, float]:
     """Question → the largest distance between conditions that counts as none."""
-    settings = ControlsConfig.model_validate(controls.config).asked
+    settings = ControlsConfig.model_validate(controls.config).requested_controls
     return {question.id: question.equivalence_margin for question in settings.questions}
 
 
@@ -89,13 +100,13 @@ def _unfinished() -> Finding:
         "Controls are not finished",
         "The study file names controls, and not all of them were asked: a resume of the run "
         "(--resume) asks the rest.",
-        Grid((), ()),
+        ResultTable((), ()),
         section=SECTION,
         headline=True,
     )
 
 
-def _drift(
+def _drift_findings(
     table: pl.DataFrame,
     effects: Mapping[Contrast, Mapping[str, Effect]],
     margins: Mapping[str, float],
@@ -103,23 +114,30 @@ def _drift(
     """The drift of each contrast, and the findings that show it."""
     negative = table.filter(control=NEGATIVE).filter(pl.col("missing").is_null())
     questions = negative["question"].unique(maintain_order=True).to_list()
-    drifts = {c: _measure(negative, c, questions) for c in contrasts_in(negative)}
+    drifts = {
+        contrast: _measure_contrast_drift(negative, contrast, questions)
+        for contrast in contrasts_in(negative)
+    }
     if not drifts:
         return {}, []
-    verdicts = {c: MOST_DRIFT.judge(drift.mean) for c, drift in drifts.items()}
-    designed = {c: versions[AS_DESIGNED].estimate for c, versions in effects.items()}
+    verdicts = {
+        contrast: MOST_DRIFT.judge_interval(drift.mean) for contrast, drift in drifts.items()
+    }
+    designed = {contrast: versions[AS_DESIGNED].estimate for contrast, versions in effects.items()}
     rows = [
         {
             "contrast": contrast.says,
-            **cells(drift.mean, "drift_share", "_share"),
-            "p": p(drift.mean),
-            "effect_share": known(designed[contrast].value) if contrast in designed else None,
-            "units": drift.mean.units,
+            **estimate_cells(drift.mean, "drift_share", "_share"),
+            "p": p_value_cell(drift.mean),
+            "effect_share": finite_or_none(designed[contrast].value)
+            if contrast in designed
+            else None,
+            "units": drift.mean.unit_count,
             "verdict": verdicts[contrast],
         }
         for contrast, drift in drifts.items()
     ]
-    failed = [c.says for c, verdict in verdicts.items() if verdict == FAILED]
+    failed = [contrast.says for contrast, verdict in verdicts.items() if verdict == FAILED]
     lines = {}
     for contrast, drift in drifts.items():
         lines[f"{contrast.says}: user drift"] = drift.mean
@@ -129,13 +147,13 @@ def _drift(
         USER_DRIFT,
         "Does the treatment change who answers?",
         _drift_aloud(list(verdicts.values()), failed),
-        Grid.of(
+        ResultTable.from_records(
             rows,
             "Drift: the mean total variation of the negative controls beyond chance. Effect: the "
             "same figure of the decision itself. 95 % intervals by bootstrap over independent "
             "units, p by exchanging them.",
         ),
-        intervals(lines, "distance of answers", percent=True),
+        interval_chart(lines, "distance of answers", percent=True),
         notes=(
             "Negative controls are questions that no treatment can change. Where their answers "
             "differ between conditions, the model plays other people than before, and an effect "
@@ -145,17 +163,17 @@ def _drift(
         headline=bool(failed),
         alarms=tuple(f"User drift: {name}." for name in failed),
         unit=unit_name(negative),
-        units=min(drift.mean.units for drift in drifts.values()),
+        units=min(drift.mean.unit_count for drift in drifts.values()),
     )
     return drifts, [
         drift_finding,
-        _questions(drifts, questions, margins, negative),
+        _question_finding(drifts, questions, margins, negative),
         _distributions(negative, questions),
     ]
 
 
 def _drift_aloud(verdicts: Sequence[str], failed: Sequence[str]) -> str:
-    margin, among = percent(MOST_DRIFT.high), plural(len(verdicts), "contrast")
+    margin, among = format_percent(MOST_DRIFT.high), format_count(len(verdicts), "contrast")
     said = [f"Drift is at most {margin} in {verdicts.count(PASSED)} of {among}"]
     said += [f"above it in {', '.join(failed)}"] if failed else []
     unknown = verdicts.count(NOT_KNOWN)
@@ -163,28 +181,28 @@ def _drift_aloud(verdicts: Sequence[str], failed: Sequence[str]) -> str:
     return "; ".join(said) + "."
 
 
-def _questions(
+def _question_finding(
     drifts: Mapping[Contrast, Drift],
     questions: Sequence[str],
     margins: Mapping[str, float],
     negative: pl.DataFrame,
 ) -> Finding:
     """How far each question differs, and whether its answers are equal within a margin."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[dict[str, TableCell]] = []
     for contrast, drift in drifts.items():
         for name, question in zip(questions, drift.questions, strict=True):
             margin = margins.get(name)
             verdict = NOT_KNOWN
             if margin is not None:
                 low = -margin if question.is_numeric else -math.inf
-                verdict = Margin(low, margin).judge(question.difference)
+                verdict = Margin(low, margin).judge_interval(question.difference)
             rows.append(
                 {
                     "contrast": contrast.says,
                     "question": name,
                     "measure": "difference of means" if question.is_numeric else "total variation",
-                    **cells(question.difference, "distance"),
-                    "p": p(question.difference),
+                    **estimate_cells(question.difference, "distance"),
+                    "p": p_value_cell(question.difference),
                     "margin": margin,
                     "equal": _EQUAL[verdict],
                 }
@@ -194,10 +212,11 @@ def _questions(
     return Finding(
         BY_QUESTION,
         "Negative controls, question by question",
-        f"Of {len(rows):,} comparisons ({plural(len(questions), 'question')}) {equal:,} are equal "
+        f"Of {len(rows):,} comparisons ({format_count(len(questions), 'question')}) {equal:,} are "
+        "equal "
         f"within their margin, {other:,} differ by more, and of {len(rows) - equal - other:,} it "
         "is not known.",
-        Grid.of(
+        ResultTable.from_records(
             rows,
             "Total variation: half the sum of the absolute differences of shares, beyond chance. "
             "Difference of means: in standard deviations, second minus first. 95 % intervals by "
@@ -207,33 +226,38 @@ def _questions(
         ),
         section=SECTION,
         unit=unit_name(negative),
-        units=min(drift.mean.units for drift in drifts.values()),
+        units=min(drift.mean.unit_count for drift in drifts.values()),
     )
 
 
 def _distributions(negative: pl.DataFrame, questions: Sequence[str]) -> Finding:
     """The answers to each question in each condition."""
     groups = negative.select("condition", "moment").unique(maintain_order=True).rows()
-    rows: list[dict[str, Cell]] = []
+    rows: list[dict[str, TableCell]] = []
     for name in questions:
         own = negative.filter(question=name)
         parts = {group: own.filter(condition=group[0], moment=group[1]) for group in groups}
         if own["value"].is_null().all():
             for what, take in (("mean", pl.Series.mean), ("standard deviation", pl.Series.std)):
-                figures = {_column(g): _figure(take(part["number"])) for g, part in parts.items()}
+                figures = {
+                    _column(g): _rounded_number(take(part["number"])) for g, part in parts.items()
+                }
                 rows.append({"question": name, "answer": what, **figures})
             continue
         for answer in own["value"].unique(maintain_order=True).drop_nulls().to_list():
             figures = {
-                _column(g): _figure((part["value"] == answer).mean()) for g, part in parts.items()
+                _column(g): _rounded_number((part["value"] == answer).mean())
+                for g, part in parts.items()
             }
             rows.append({"question": name, "answer": answer, **figures})
     return Finding(
         DISTRIBUTIONS,
         "Answers to the negative controls",
         f"The share of each answer, or mean and standard deviation of numbers, in "
-        f"{plural(len(groups), 'group')}.",
-        Grid.of(rows, "Shares of those who gave an answer; numbers as they were given."),
+        f"{format_count(len(groups), 'group')}.",
+        ResultTable.from_records(
+            rows, "Shares of those who gave an answer; numbers as they were given."
+        ),
         section=SECTION,
     )
 
@@ -242,26 +266,31 @@ def _column(group: tuple[str, str]) -> str:
     return f"{group[0]}, {group[1]}"
 
 
-def _figure(value: object) -> float | None:
+def _rounded_number(value: object) -> float | None:
     return round(float(value), 3) if isinstance(value, (int, float)) else None
 
 
-def _measure(negative: pl.DataFrame, contrast: Contrast, questions: Sequence[str]) -> Drift:
+def _measure_contrast_drift(
+    negative: pl.DataFrame, contrast: Contrast, questions: Sequence[str]
+) -> Drift:
     arms = [
         negative.filter(condition=condition, moment=moment)
         for condition, moment in (contrast.first, contrast.second)
     ]
-    pairs = [(_answers(arms[0], name), _answers(arms[1], name)) for name in questions]
+    pairs = [(_answers_of_arm(arms[0], name), _answers_of_arm(arms[1], name)) for name in questions]
     return measure_drift(pairs, generator(0, ("drift", *contrast.first, *contrast.second)))
 
 
-def _answers(arm: pl.DataFrame, question: str) -> Answers:
+def _answers_of_arm(arm: pl.DataFrame, question: str) -> Answers:
     rows = arm.filter(question=question)
-    values = [v if v is not None else n for v, n in rows.select("value", "number").iter_rows()]
+    values = [
+        value if value is not None else name
+        for value, name in rows.select("value", "number").iter_rows()
+    ]
     return Answers(tuple(values), tuple(rows["unit"].to_list()))
 
 
-def _kept(table: pl.DataFrame) -> Finding | None:
+def _persona_kept_finding(table: pl.DataFrame) -> Finding | None:
     facts = table.filter(control=FACT)
     if facts.is_empty():
         return None
@@ -272,34 +301,36 @@ def _kept(table: pl.DataFrame) -> Finding | None:
             for number, expected in rows.select("number", "expected").iter_rows()
         ]
         shares[f"{condition}, {moment} decision"] = share_of_units(hits, rows["unit"].to_list())
-    failed = [name for name, e in shares.items() if LEAST_KEPT.judge(e) == FAILED]
+    failed = [
+        name for name, estimate in shares.items() if LEAST_KEPT.judge_interval(estimate) == FAILED
+    ]
     return Finding(
         "persona_kept",
         "Is the persona kept?",
-        "; ".join(f"{name}: {share(e)}" for name, e in shares.items()) + ".",
-        Grid.of(
+        "; ".join(f"{name}: {format_share(estimate)}" for name, estimate in shares.items()) + ".",
+        ResultTable.from_records(
             [
                 {
                     "after": name,
-                    **cells(e, "kept_share", "_share"),
-                    "answers": e.n,
-                    "verdict": LEAST_KEPT.judge(e),
+                    **estimate_cells(estimate, "kept_share", "_share"),
+                    "answers": estimate.n,
+                    "verdict": LEAST_KEPT.judge_interval(estimate),
                 }
-                for name, e in shares.items()
+                for name, estimate in shares.items()
             ],
             "Share of participants who give the age that their persona states. A refusal counts as "
             "not kept.",
         ),
-        intervals(shares, "share who give the persona's age", percent=True),
+        interval_chart(shares, "share who give the persona's age", percent=True),
         section=SECTION,
         headline=bool(failed),
         alarms=tuple(f"Persona not kept: {name}." for name in failed),
         unit=unit_name(facts),
-        units=min(e.units for e in shares.values()),
+        units=min(estimate.unit_count for estimate in shares.values()),
     )
 
 
-def _reliability(table: pl.DataFrame) -> Finding | None:
+def _reliability_finding(table: pl.DataFrame) -> Finding | None:
     again = table.filter(control=RETEST).filter(
         pl.col("missing").is_null() & pl.col("expected").is_not_null()
     )
@@ -315,14 +346,14 @@ def _reliability(table: pl.DataFrame) -> Finding | None:
         asked = [str(decision)] * len(first)
         repeats = map(Repeat, own_units, asked, first, second)
         agreement = agreement_with_oneself(list(repeats))
-        verdict = LEAST_RELIABLE.judge(same)
+        verdict = LEAST_RELIABLE.judge_interval(same)
         verdicts.append((str(decision), same, verdict))
-        units.append(same.units)
+        units.append(same.unit_count)
         rows.append(
             {
                 "decision": str(decision),
-                **cells(same, "same_share", "_share"),
-                "kappa or r": known(agreement.value),
+                **estimate_cells(same, "same_share", "_share"),
+                "kappa or r": finite_or_none(agreement.value),
                 "answers": same.n,
                 "verdict": verdict,
             }
@@ -331,8 +362,9 @@ def _reliability(table: pl.DataFrame) -> Finding | None:
     return Finding(
         "reliability",
         "Would the same people decide the same again?",
-        "; ".join(f"{name}: {share(e)} the same" for name, e, _ in verdicts) + ".",
-        Grid.of(
+        "; ".join(f"{name}: {format_share(estimate)} the same" for name, estimate, _ in verdicts)
+        + ".",
+        ResultTable.from_records(
             rows,
             "The decision asked again in a fresh conversation. Share of equal answers with its "
             "95 % interval, and agreement beyond chance: kappa of choices, as a share of the "

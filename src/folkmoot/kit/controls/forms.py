@@ -14,10 +14,10 @@ from typing import Any
 from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
     DECLINED,
-    Answer,
+    AnswerType,
     Missing,
-    Parsed,
-    Unreadable,
+    ParsedAnswer,
+    ParseFailure,
     is_declined,
     parse_way_out,
 )
@@ -28,24 +28,24 @@ _NUMBERS = ("integer", "number")
 
 
 @dataclass(frozen=True, slots=True)
-class SingleFieldForm(Answer["str | float"]):
+class SingleFieldForm(AnswerType["str | float"]):
     """A JSON object, of which one closed field counts: a number, or a text."""
 
     name: str
     schema: Schema = field(default_factory=dict)
     kind: str = "json"
 
-    def parse(self, reply: str) -> Parsed[str | float] | Unreadable | Missing:
+    def parse_reply(self, reply: str) -> ParsedAnswer[str | float] | ParseFailure | Missing:
         for step, candidate in json_candidates(reply, "{"):
             if isinstance(candidate, dict) and (
                 self.name in candidate or is_declined(candidate.get(DECLINED))
             ):
                 return self._read(candidate, step)
-        return Unreadable(f"Reply with only a JSON object that has the key {self.name}.")
+        return ParseFailure(f"Reply with only a JSON object that has the key {self.name}.")
 
     def _read(
         self, form: Mapping[str, Any], step: str
-    ) -> Parsed[str | float] | Unreadable | Missing:
+    ) -> ParsedAnswer[str | float] | ParseFailure | Missing:
         if is_declined(form.get(DECLINED)):
             return Missing(DECLINED)
         value, node = form[self.name], _closed(self.schema["properties"][self.name])
@@ -59,17 +59,19 @@ class SingleFieldForm(Answer["str | float"]):
         if node.get("type") in _NUMBERS:
             low, high = node.get("minimum", value), node.get("maximum", value)
             if not isinstance(value, (int, float)) or not low <= value <= high:
-                return Unreadable(f"{self.name} must be a number within its bounds.")
-            return Parsed(float(value), step)
+                return ParseFailure(f"{self.name} must be a number within its bounds.")
+            return ParsedAnswer(float(value), step)
         if "enum" in node and value not in node["enum"]:
-            return Unreadable(f"{self.name} must be one of {', '.join(map(str, node['enum']))}.")
-        return Parsed(str(value), step)
+            return ParseFailure(f"{self.name} must be one of {', '.join(map(str, node['enum']))}.")
+        return ParsedAnswer(str(value), step)
 
 
 def single_field_form(schema: Schema) -> SingleFieldForm | None:
     """The form that a schema asks for, if exactly one of its fields is closed."""
     properties = schema.get("properties", {})
-    closed = [n for n, node in properties.items() if n != DECLINED and _closed(node) is not None]
+    closed = [
+        name for name, node in properties.items() if name != DECLINED and _closed(node) is not None
+    ]
     return SingleFieldForm(closed[0], schema) if len(closed) == 1 else None
 
 

@@ -16,8 +16,8 @@ import polars as pl
 
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.run.dry_run import (
-    DIRECT,
-    Estimate,
+    DRY_RUN_OVERRIDES,
+    RunEstimate,
     StageEstimate,
     embedded_provider,
     small_part,
@@ -35,7 +35,7 @@ ENOUGH = 12  # participants or sessions of the small run, if the study has as ma
 EVERYONE = 10**9
 
 
-def add_controls(total: Estimate, found: StudyFile, model: str | None) -> Estimate:
+def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> RunEstimate:
     """The estimate of a study with a line for each control that its file names.
 
     Raises InputError for controls of a study type that records no decisions.
@@ -47,18 +47,21 @@ def add_controls(total: Estimate, found: StudyFile, model: str | None) -> Estima
     part, share = small_part(found, ENOUGH)
     with tempfile.TemporaryDirectory(prefix="folkmoot-controls-") as folder:
         # The attributes that the file states stay in the prompts.
-        config = part.config.model_copy(update={**DIRECT, "seats": None})
-        config = part.study.rehearsal(config, Path(folder))
+        config = part.config.model_copy(update={**DRY_RUN_OVERRIDES, "seats": None})
+        config = part.study.dry_run_config(config, Path(folder))
         small = replace(part, config=config)
         provider = embedded_provider(small)
-        options = RunOptions(model=model, provider=provider, out=Path(folder) / "run")
+        options = RunOptions(model=model, custom_provider=provider, out=Path(folder) / "run")
         run = run_study(small, options)
         decisions = find_decisions(run)
         asked = settings.model_copy(update={"participants": EVERYONE, **_at_most(settings)})
         given = asked.model_dump(mode="json", exclude_defaults=True, exclude={"confounders"})
         answering = embedded_provider(replace(small, study=study_of(run)))
-        controls = run_controls(run, given, replace(options, out=None, provider=answering))
-        there = Counter((d.condition, d.moment) for d in decisions)
+        controls = run_controls(run, given, replace(options, out=None, custom_provider=answering))
+        there = Counter(
+            (controlled_decision.condition, controlled_decision.moment)
+            for controlled_decision in decisions
+        )
         return total.plus(*_scaled(controls, settings, there, share))
 
 
@@ -77,7 +80,7 @@ def _scaled(
     """Calls and tokens by control and by model. `there`: decisions of the small run by condition
     and moment. `share`: how many times as large the study is."""
     rows = (
-        controls.table(ControlRow.table)
+        controls.read_table(ControlRow.table)
         .filter((pl.col("control") != AS_DESIGNED) & (pl.col("address") != ""))
         .select("control", "condition", "moment", "address")
     )
@@ -88,7 +91,7 @@ def _scaled(
             size = settings.size_of(NEGATIVE if control == FACT else control)
             small = there[condition, moment]
             weight = min(size, round(small * share)) / small
-            for entry in map(journal.at, journal.tries(address)):
+            for entry in map(journal.entry_at, journal.tries(address)):
                 if entry is None:
                     continue
                 tokens = (entry.input_tokens or 0, entry.output_tokens or 0)

@@ -17,7 +17,7 @@ import polars as pl
 from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.settings.controls import Language
 from folkmoot.files import packaged_yaml
-from folkmoot.kit.controls.conversations import ControlledDecision, Conversation
+from folkmoot.kit.controls.conversations import ControlledDecision, DecisionConversation
 from folkmoot.kit.controls.tables import NO_PERSONA, ORDER
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.provenance import (
@@ -25,7 +25,7 @@ from folkmoot.provenance import (
     Source,
     SourcedText,
     Span,
-    quote,
+    quote_value,
     replace_parts,
     spans_of,
 )
@@ -75,7 +75,7 @@ class Treatments:
 
 def read_treatments(run: RunFolder) -> Treatments:
     """The treatment texts of a run by its table `exposure`."""
-    table = run.lazy(ExposureRow.table).select("address", "condition", "text_ids", "expected")
+    table = run.scan_table(ExposureRow.table).select("address", "condition", "text_ids", "expected")
     rows = table.filter(pl.col("expected")).collect()
     shown: dict[str, set[str]] = {}
     conditions: dict[str, set[str]] = {}
@@ -92,12 +92,12 @@ def read_treatments(run: RunFolder) -> Treatments:
 def replace_in(
     control: str,
     decision: ControlledDecision,
-    conversation: Conversation,
+    conversation: DecisionConversation,
     treatments: Treatments,
     language: Language,
 ) -> Replaced | Refusal:
     """The decision as a control asks it, or why it cannot be asked in this way."""
-    texts = [conversation.speaker.system, *(u.text for u in conversation.asked)]
+    texts = [conversation.speaker.system, *(utterance.text for utterance in conversation.asked)]
     treatment = treatments.at(decision.address)
     changed = [
         replace_parts(text, _parts(control, decision, text, treatment, language))
@@ -109,11 +109,12 @@ def replace_in(
     if not touched:
         return UNCHANGED
     # The system prompt is before all messages, and `texts` begins with it.
-    own = [n for n, u in enumerate(conversation.asked, 1) if u.speaker_id]
+    own = [n for n, utterance in enumerate(conversation.asked, 1) if utterance.speaker_id]
     if any(n > touched[0] for n in own):
         return REPLIED
     asked = tuple(
-        u._replace(text=text) for u, text in zip(conversation.asked, changed[1:], strict=True)
+        utterance._replace(text=text)
+        for utterance, text in zip(conversation.asked, changed[1:], strict=True)
     )
     options = decision.options[::-1] if control == ORDER else decision.options
     return Replaced(changed[0], asked, options)
@@ -131,21 +132,29 @@ def _parts(
     spans = list(_outermost(every))
     who = decision.participant_id
     if control == NO_PERSONA:
-        own = [s for s in spans if s.source.kind == "persona" and s.source.speaker == who]
+        own = [
+            span for span in spans if span.source.kind == "persona" and span.source.speaker == who
+        ]
         return _without_persona(own, text, language)
-    shown = [s for s in spans if s.source.id in treatment and not _is_own(s.source, who)]
+    shown = [
+        span for span in spans if span.source.id in treatment and not _is_own(span.source, who)
+    ]
     if control == ORDER:
         # Options may be listed inside of what a moderator says.
         listings = list(_listings(every, text, decision.options))
         within = {span[:2] for run in listings for span in run}
         apart = [span for span in spans if span[:2] not in within]
-        listed = {s[:2] for s in shown if s.source.kind in _LISTED}
+        listed = {span[:2] for span in shown if span.source.kind in _LISTED}
         groups = list(_groups(apart, listed))
         runs = [*([span[:2] for span in run] for run in listings), groups]
         return sorted(part for run in runs for part in _reversed(run, text))
     return [
-        Replacement(s.start, s.end, _sourced(neutral_text(s.end - s.start, s.source.id, language)))
-        for s in shown
+        Replacement(
+            span.start,
+            span.end,
+            _sourced(neutral_text(span.end - span.start, span.source.id, language)),
+        )
+        for span in shown
     ]
 
 
@@ -166,7 +175,7 @@ def _outermost(spans: Sequence[Span]) -> Iterator[Span]:
 
 
 def _sourced(text: str) -> str:
-    return quote(text, "material", _ID)
+    return quote_value(text, "material", _ID)
 
 
 def _without_persona(
@@ -192,7 +201,7 @@ def _listings(spans: Sequence[Span], text: str, options: Sequence[str]) -> Itera
     at = 0
     while count and at + count <= len(found):
         run = found[at : at + count]
-        if sorted(str(text)[s.start : s.end] for s in run) == sorted(options):
+        if sorted(str(text)[span.start : span.end] for span in run) == sorted(options):
             yield run
             at += count
         else:
@@ -224,7 +233,11 @@ def _reversed(run: Sequence[tuple[int, int]], text: SourcedText) -> Iterator[Rep
     for place, other in zip(run, reversed(run), strict=True):
         if place != other:
             start, end = other
-            inner = [s.shift(-start) for s in text.spans if start <= s.start and s.end <= end]
+            inner = [
+                span.shift_span(-start)
+                for span in text.spans
+                if start <= span.start and span.end <= end
+            ]
             yield Replacement(*place, SourcedText(str(text)[start:end], inner))
 
 

@@ -23,9 +23,9 @@ from folkmoot.measures.inference.estimates import (
     ALPHA,
     FEWEST_UNITS,
     Estimate,
-    p_value,
-    plural,
-    points,
+    format_count,
+    format_p_value,
+    format_points,
     points_span,
 )
 from folkmoot.measures.inference.paired_votes import paired_shares
@@ -99,20 +99,20 @@ class Claim:
             raise ValueError(f"{self.measure}: how many reach a number is a share")
 
     @property
-    def arms(self) -> tuple[str, str]:
+    def arm_labels(self) -> tuple[str, str]:
         """The arms, as readers see them."""
         first, second = (name or arm for name, arm in zip(self.names, self.contrast, strict=True))
         return first, second
 
     @property
-    def line(self) -> str:
+    def contrast_label(self) -> str:
         """The contrast as the label of a line or row: "ACP − Simple voting"."""
-        return " − ".join(self.arms)
+        return " − ".join(self.arm_labels)
 
     @property
     def says(self) -> str:
         """The claim in words, without its result."""
-        first, second = self.arms
+        first, second = self.arm_labels
         by = f" by more than {self.size(self.margin)}" if self.margin else ""
         words = {
             "greater": f"{first} exceeds {second}{by}",
@@ -125,26 +125,26 @@ class Claim:
     def size(self, difference: float) -> str:
         """A size without its sign: "5 points", "0.30"."""
         if self.kind == "share":
-            return points(abs(difference)).lstrip("+−")
+            return format_points(abs(difference)).lstrip("+−")
         return f"{abs(difference):.2g}"
 
-    def signed(self, difference: float, more: int = 0) -> str:
+    def format_signed(self, difference: float, more: int = 0) -> str:
         """A difference with its sign: "+5 points", "−0.30". `more` digits where it is itself a term
         of a difference that is printed beside it."""
         if not math.isfinite(difference):
             return "unknown"
         if self.kind == "share":
-            return points(difference, more)
+            return format_points(difference, more)
         rounded = round(difference, 2 + more) + 0.0  # −0 becomes 0
         return f"{rounded:{'+' if rounded else ''}.{2 + more}f}".replace("-", "−")
 
-    def span(self, e: Estimate) -> str:
+    def format_interval(self, e: Estimate) -> str:
         """The interval in the unit of the measure: "+3 to +20"."""
         if not e.has_interval:
             return "no interval"
         if self.kind == "share":
             return points_span(e.low, e.high)
-        return f"{self.signed(e.low)} to {self.signed(e.high)}"
+        return f"{self.format_signed(e.low)} to {self.format_signed(e.high)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Side:
     subjects: tuple[Hashable, ...] = ()
 
     @classmethod
-    def of(cls, values: ArrayLike, units: Sequence[Hashable] | None = None) -> Side:
+    def from_values(cls, values: ArrayLike, units: Sequence[Hashable] | None = None) -> Side:
         """The side of values (n,), NaN where one is lost; without `units` each is one by itself."""
         y = np.asarray(values, float)
         known = np.isfinite(y)
@@ -204,7 +204,7 @@ class Result:
         return self.adjusted_p if math.isfinite(self.adjusted_p) else self.estimate.p
 
     @property
-    def tested(self) -> bool:
+    def is_tested(self) -> bool:
         """Whether there is a test."""
         return not self.why and math.isfinite(self.estimate.p)
 
@@ -215,16 +215,16 @@ class Result:
         Empty where nothing was tested, and of a claim with a margin: the p of no difference is no
         test of it, the interval is.
         """
-        if not self.tested or self.claim.margin:
+        if not self.is_tested or self.claim.margin:
             return ""
-        return f"{'adjusted ' * math.isfinite(self.adjusted_p)}{p_value(self.p)}"
+        return f"{'adjusted ' * math.isfinite(self.adjusted_p)}{format_p_value(self.p)}"
 
     @property
     def span(self) -> str:
         """The interval. It is said to hold by itself where the family leaves open what the interval
         shows: one by one, intervals of exploratory claims exclude too much."""
         alone = self.estimate.excludes_zero and self.verdict == UNDECIDED and self.p >= ALPHA
-        return f"{self.claim.span(self.estimate)}{' by itself' * alone}"
+        return f"{self.claim.format_interval(self.estimate)}{' by itself' * alone}"
 
     @property
     def is_shown(self) -> bool:
@@ -234,43 +234,50 @@ class Result:
     @property
     def says(self) -> str:
         """The claim with its verdict and its numbers."""
-        return f"{self.claim.says}: {self.verdict}{self.numbers}."
+        return f"{self.claim.says}: {self.verdict}{self.format_numbers}."
 
     @property
-    def phrase(self) -> str:
+    def verdict_phrase(self) -> str:
         """What may be said of the result."""
         if self.why:
             return f"{NOT_TESTED} ({self.estimate.why})" if self.estimate.why else NOT_TESTED
-        first, second = self.claim.arms
+        first, second = self.claim.arm_labels
         margin = self.claim.size(self.claim.margin)
         by = f" by more than {margin}" * bool(self.claim.margin)
         told = PHRASES[self.verdict, self.claim.direction]
         return told.format(first=first, second=second, by=by, margin=margin)
 
     @property
-    def estimated(self) -> str:
+    def describe_estimate(self) -> str:
         """The contrast with its estimate and interval, without a test: "A − B +8 points (+3 to
         +13)"."""
-        e = self.estimate
-        if not math.isfinite(e.value):
-            return f"{self.claim.line} unknown ({self.why})"
-        return f"{self.claim.line} {self.claim.signed(e.value)} ({self.claim.span(e)})"
+        estimate = self.estimate
+        if not math.isfinite(estimate.value):
+            return f"{self.claim.contrast_label} unknown ({self.why})"
+        return (
+            f"{self.claim.contrast_label} {self.claim.format_signed(estimate.value)} "
+            f"({self.claim.format_interval(estimate)})"
+        )
 
     @property
-    def concluded(self) -> str:
+    def describe_conclusion(self) -> str:
         """The contrast with estimate, interval and p, and what may be said of it."""
-        told = self.estimated
+        told = self.describe_estimate
         if self.p_in_words:
             told = f"{told.removesuffix(')')}, {self.p_in_words})"
-        return f"{told}: {self.phrase}"
+        return f"{told}: {self.verdict_phrase}"
 
     @property
-    def numbers(self) -> str:
+    def format_numbers(self) -> str:
         """ " (+12 points, +3 to +20, p = .012)"; empty where nothing is known."""
-        e = self.estimate
-        if not math.isfinite(e.value):
+        estimate = self.estimate
+        if not math.isfinite(estimate.value):
             return ""
-        parts = [self.claim.signed(e.value), self.span if e.has_interval else "", self.p_in_words]
+        parts = [
+            self.claim.format_signed(estimate.value),
+            self.span if estimate.has_interval else "",
+            self.p_in_words,
+        ]
         return f" ({', '.join(filter(None, parts))})"
 
 
@@ -293,17 +300,17 @@ def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.
         found = paired_difference(first.values, second.values, first.units, level)
         units = len(ids[0])
     elif paired:
-        found = _paired(first, second, kind, alone, level)
+        found = _paired_estimate(first, second, kind, alone, level)
         units = len(ids[0])
     else:
-        found = _apart(first, second, kind, alone and not ids[0] & ids[1], level)
+        found = _independent_estimate(first, second, kind, alone and not ids[0] & ids[1], level)
         units = len(ids[0] | ids[1]) if ids[0] & ids[1] else min(map(len, ids))
     if units < FEWEST_UNITS:
         return replace(found, low=math.nan, high=math.nan, p=math.nan, clusters=units)
-    return found.within(-1.0, 1.0) if kind == "share" else found
+    return found.clip_bounds(-1.0, 1.0) if kind == "share" else found
 
 
-def _paired(first: Side, second: Side, kind: Kind, alone: bool, level: float) -> Estimate:
+def _paired_estimate(first: Side, second: Side, kind: Kind, alone: bool, level: float) -> Estimate:
     one, other = first.by_unit, second.by_unit
     names = list(one)
     if kind == "share" and alone:
@@ -316,7 +323,9 @@ def _paired(first: Side, second: Side, kind: Kind, alone: bool, level: float) ->
     return paired_difference(*values, names, level)
 
 
-def _apart(first: Side, second: Side, kind: Kind, alone: bool, level: float) -> Estimate:
+def _independent_estimate(
+    first: Side, second: Side, kind: Kind, alone: bool, level: float
+) -> Estimate:
     if kind == "share" and alone:
         hits = (round(float(side.values.sum())) for side in (first, second))
         one, other = hits
@@ -362,17 +371,17 @@ def judge(direction: Direction, margin: float, e: Estimate, alpha: float = ALPHA
 
 def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> Result:
     """The result of a claim from both arms; its interval has the level 1 − alpha."""
-    e = estimate_difference(first, second, claim.kind, 1 - alpha)
+    estimate = estimate_difference(first, second, claim.kind, 1 - alpha)
     why = ""
-    verdict: str = judge(claim.direction, claim.margin, e, alpha)
-    if e.units < FEWEST_UNITS:
-        few = plural(e.units, "independent unit is", "independent units are")
+    verdict: str = judge(claim.direction, claim.margin, estimate, alpha)
+    if estimate.unit_count < FEWEST_UNITS:
+        few = format_count(estimate.unit_count, "independent unit is", "independent units are")
         why = verdict = f"not tested ({few} an illustration)"
-    elif e.why:
-        why = verdict = f"not tested ({e.why})"
+    elif estimate.why:
+        why = verdict = f"not tested ({estimate.why})"
     bounds = bound_difference(first, second) if claim.kind == "share" else None
     counts, lost = (len(first.values), len(second.values)), (first.lost, second.lost)
-    return Result(claim, e, verdict, why, bounds, counts, lost, level=1 - alpha)
+    return Result(claim, estimate, verdict, why, bounds, counts, lost, level=1 - alpha)
 
 
 def fitted_result(claim: Claim, e: Estimate) -> Result:

@@ -35,7 +35,7 @@ def clustered_mean(
     By CR2, see `clustered_coefficient`; with one value per cluster it is the ordinary t interval.
     p: against a mean of zero. Non-finite values are left out.
     """
-    y, groups = _finite(values, clusters)
+    y, groups = _finite_values(values, clusters)
     found = clustered_coefficient(y, np.ones((len(y), 1)), 0, groups.tolist(), level)
     if 0 < found.clusters < FEWEST_UNITS:
         means = np.bincount(groups, weights=y) / np.bincount(groups)
@@ -54,27 +54,29 @@ def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 
     """
     from scipy.stats import t as student
 
-    e = clustered_mean(values, clusters, level)
-    if not e.has_interval:
-        return e
-    y, groups = _finite(values, clusters)
-    variance, df = _bias_reduced(y - e.value, np.ones((len(y), 1)), 0, groups)
-    sums = np.bincount(groups, weights=y - e.value)
+    estimate = clustered_mean(values, clusters, level)
+    if not estimate.has_interval:
+        return estimate
+    y, groups = _finite_values(values, clusters)
+    variance, df = _bias_reduced(y - estimate.value, np.ones((len(y), 1)), 0, groups)
+    sums = np.bincount(groups, weights=y - estimate.value)
     number = len(sums)
     third = number / ((number - 1) * (number - 2)) * float((sums**3).sum())
     skew = third / float(sums.var(ddof=1)) ** 1.5 / math.sqrt(number)
     if abs(skew) < _SYMMETRIC:
-        return e
+        return estimate
     error, limit = math.sqrt(variance), float(student.ppf((1 + level) / 2, df))
 
     def untransformed(statistic: float) -> float:
         return float(3 / skew * (np.cbrt(1 + skew * (statistic - skew / 6)) - 1))
 
-    zero = e.value / error
+    zero = estimate.value / error
     at_zero = ((1 + skew * zero / 3) ** 3 - 1) / skew + skew / 6
-    low, high = (e.value - error * untransformed(way * limit) for way in (1, -1))
+    low, high = (estimate.value - error * untransformed(way * limit) for way in (1, -1))
     p = float(2 * student.sf(abs(at_zero), df))
-    return replace(e, low=low, high=high, p=p, method=f"{e.method}, skewness allowed for")
+    return replace(
+        estimate, low=low, high=high, p=p, method=f"{estimate.method}, skewness allowed for"
+    )
 
 
 def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
@@ -118,7 +120,7 @@ def clustered_difference(
     y = np.asarray(values, float)
     keep = np.isfinite(y)
     y, side = y[keep], side[keep]
-    groups = _codes([c for c, k in zip(clusters, keep, strict=True) if k])
+    groups = _encode_labels([cluster for cluster, k in zip(clusters, keep, strict=True) if k])
     both = [np.unique(groups[side]), np.unique(groups[~side])]
     if not all(map(len, both)):
         return Estimate(math.nan, math.nan, math.nan, len(y), len(np.unique(groups)))
@@ -149,7 +151,7 @@ def clustered_coefficient(
     """
     from scipy.stats import t as student
 
-    outcome, groups = np.asarray(y, float), _codes(clusters)
+    outcome, groups = np.asarray(y, float), _encode_labels(clusters)
     n, g = len(outcome), len(np.unique(groups))
     if n == 0:
         return Estimate(math.nan, math.nan, math.nan, 0, 0)
@@ -189,7 +191,9 @@ def _bias_reduced(
         np.empty(len(starts)),
         np.empty((len(starts), width)),
     )
-    for clusters in _alike(sizes):  # of one size: their matrices are taken apart together
+    for clusters in _clusters_by_size(
+        sizes
+    ):  # of one size: their matrices are taken apart together
         rows = order[starts[clusters][:, None] + np.arange(sizes[clusters[0]])]
         x = design[rows]
         # I − H of the cluster differs from I only in the span of its rows of the design.
@@ -209,24 +213,26 @@ def _bias_reduced(
     return float(np.square(scores).sum()), float(trace**2 / squares) if squares > 0 else 1.0
 
 
-def _alike(sizes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+def _clusters_by_size(sizes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     """The numbers of clusters of one size, so many of them that their rows fit into memory."""
     for size in np.unique(sizes):
         clusters = np.flatnonzero(sizes == size)
         yield from np.array_split(clusters, math.ceil(len(clusters) * size / ROWS_AT_ONCE))
 
 
-def _finite(
+def _finite_values(
     values: ArrayLike, clusters: Sequence[Hashable]
 ) -> tuple[FloatArray, NDArray[np.int64]]:
     y = np.asarray(values, float)
     if len(y) != len(clusters):
         raise ValueError(f"{len(y)} values but {len(clusters)} cluster labels")
     keep = np.isfinite(y)
-    return y[keep], _codes([c for c, k in zip(clusters, keep, strict=True) if k])
+    return y[keep], _encode_labels(
+        [cluster for cluster, k in zip(clusters, keep, strict=True) if k]
+    )
 
 
-def _codes(labels: Sequence[Hashable]) -> NDArray[np.int64]:
+def _encode_labels(labels: Sequence[Hashable]) -> NDArray[np.int64]:
     seen: dict[Hashable, int] = {}
     # Units of which no cluster is known did not share one for that reason.
     own = (("alone", n) if label is None else label for n, label in enumerate(labels))

@@ -37,17 +37,17 @@ class Estimate:
     why: str = ""
 
     @property
-    def units(self) -> int:
+    def unit_count(self) -> int:
         """How many independent units there are."""
         return self.clusters or self.n
 
     @property
     def has_interval(self) -> bool:
         """Whether there is an interval that may be shown: never with fewer than five units."""
-        enough = self.units >= FEWEST_UNITS
+        enough = self.unit_count >= FEWEST_UNITS
         return enough and math.isfinite(self.low) and math.isfinite(self.high)
 
-    def within(self, least: float, most: float) -> Self:
+    def clip_bounds(self, least: float, most: float) -> Self:
         """The same with bounds that go no further than the value itself can; unknown ones stay
         unknown."""
         if not self.has_interval:
@@ -74,12 +74,12 @@ def jackknife(whole: float, without: ArrayLike, times: ArrayLike) -> tuple[float
     return n * whole - (n - 1) * mean, math.sqrt(variance)
 
 
-def known(number: float) -> float | None:
+def finite_or_none(number: float) -> float | None:
     """The number as a cell: None where it isn't finite."""
     return number if math.isfinite(number) else None
 
 
-def percent(share: float, digits: int = 0) -> str:
+def format_percent(share: float, digits: int = 0) -> str:
     """0.159 → "16 %"; small shares keep a digit so that 0.4 % does not read as nothing."""
     if not math.isfinite(share):
         return "unknown"
@@ -88,7 +88,7 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def points(difference: float, digits: int = 0) -> str:
+def format_points(difference: float, digits: int = 0) -> str:
     """0.123 → "+12 points"; with one digit "+12.3 points"."""
     if not math.isfinite(difference):
         return "an unknown number of points"
@@ -102,21 +102,21 @@ def points_span(low: float, high: float) -> str:
     """(−0.06, 0.02) → "−6 to +2"."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return "no interval"
-    return f"{_signed(round(100 * low))} to {_signed(round(100 * high))}"
+    return f"{_format_signed(round(100 * low))} to {_format_signed(round(100 * high))}"
 
 
-def span(low: float, high: float) -> str:
+def format_span(low: float, high: float) -> str:
     """(0.28, 0.39) → "28 to 39 %"."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return "no interval"
-    return f"{percent(low).removesuffix(' %')} to {percent(high)}"
+    return f"{format_percent(low).removesuffix(' %')} to {format_percent(high)}"
 
 
-def _signed(whole: int) -> str:
+def _format_signed(whole: int) -> str:
     return f"{whole:+d}".replace("-", "−") if whole else "0"
 
 
-def p_value(p: float) -> str:
+def format_p_value(p: float) -> str:
     """How a p-value is printed: "p < .001", "p = .043"; "p not computed" for NaN."""
     if not math.isfinite(p):
         return "p not computed"
@@ -125,13 +125,13 @@ def p_value(p: float) -> str:
     return f"p = {p:.3f}".replace("0.", ".", 1) if p < 1 else "p = 1"
 
 
-def dollars(cost: float | None) -> str:
+def format_dollars(cost: float | None) -> str:
     """1234.5 → "$1,234.50"; below a cent four decimals; None → "cost unknown"."""
     if cost is None:
         return "cost unknown"
     return f"${cost:,.2f}" if cost >= 0.01 else f"${cost:.4f}" if cost else "$0"
 
 
-def plural(n: int, one: str, many: str | None = None) -> str:
+def format_count(n: int, one: str, many: str | None = None) -> str:
     """1, "vote" → "1 vote"; 2 → "2 votes"."""
     return f"{n:,} {one if n == 1 else (many or one + 's')}"

@@ -64,8 +64,8 @@ def _told_apart(columns: Mapping[Key, NDArray[np.float64]], asked: Sequence[Key]
     """Which of the columns asked about no others add up to."""
     rank = np.linalg.matrix_rank(np.column_stack([*columns.values()]))
 
-    def without(key: Key) -> int:
+    def rank_without(key: Key) -> int:
         rest = [x for other, x in columns.items() if other != key]
         return int(np.linalg.matrix_rank(np.column_stack(rest)))
 
-    return {key for key in asked if without(key) < rank}
+    return {key for key in asked if rank_without(key) < rank}

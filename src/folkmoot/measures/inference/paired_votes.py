@@ -86,9 +86,9 @@ def stuart_maxwell(table: IntArray) -> Test:
         return Test("Stuart–Maxwell", 0.0, 0, 1.0)
     kept = np.asarray(table[np.ix_(active, active)], float)
     d = kept.sum(axis=1) - kept.sum(axis=0)
-    v = np.diag(kept.sum(axis=1) + kept.sum(axis=0)) - kept - kept.T
-    df = int(np.linalg.matrix_rank(v))
-    statistic = float(d @ np.linalg.pinv(v) @ d)
+    value = np.diag(kept.sum(axis=1) + kept.sum(axis=0)) - kept - kept.T
+    df = int(np.linalg.matrix_rank(value))
+    statistic = float(d @ np.linalg.pinv(value) @ d)
     return Test("Stuart–Maxwell", statistic, df, float(chi2.sf(statistic, df)))
 
 
@@ -133,7 +133,7 @@ def paired_shares(
     difference = (second - first) / n
     z = float(norm.ppf((1 + level) / 2))
 
-    def score(x: float) -> float:
+    def score_statistic(x: float) -> float:
         """The score statistic of a difference of x."""
         b = (2 * n - second + first) * x - second - first
         rarer = (math.sqrt(b * b + 8 * n * first * x * (1 - x)) - b) / (4 * n)
@@ -141,8 +141,10 @@ def paired_shares(
         return (second - first - n * x) / math.sqrt(variance) if variance > 0 else 0.0
 
     edge = 1 - 1e-12  # at ±1 itself the statistic is not defined
-    low = brentq(lambda x: score(x) - z, -edge, difference) if difference > -edge else -1.0
-    high = brentq(lambda x: score(x) + z, difference, edge) if difference < edge else 1.0
+    low = (
+        brentq(lambda x: score_statistic(x) - z, -edge, difference) if difference > -edge else -1.0
+    )
+    high = brentq(lambda x: score_statistic(x) + z, difference, edge) if difference < edge else 1.0
     moves = first + second
     if 0 < moves < EXACT_BELOW:
         of_moves = binomtest(second, moves).proportion_ci(level, method="exact")
@@ -169,7 +171,7 @@ class Moves:
     by_chance: float
 
     @property
-    def moved(self) -> int:
+    def moved_count(self) -> int:
         return self.to_target + self.elsewhere
 
 
@@ -183,7 +185,7 @@ def moves_towards(
     if not len(before) == len(after) == len(targets):
         raise ValueError("before, after and targets must be of one length")
     triples = list(zip(before, after, targets, strict=True))
-    to_target = sum(1 for b, a, t in triples if a != b and a == t)
+    to_target = sum(1 for b, a, text in triples if a != b and a == text)
     moved = sum(1 for b, a, _ in triples if a != b)
     by_chance = moved / (options - 1) if options > 1 else 0.0
     return Moves(len(triples), to_target, moved - to_target, len(triples) - moved, by_chance)

@@ -37,7 +37,7 @@ class DesignSize:
     setting: tuple[str, int] = field(default=("", 0), compare=False)
 
     @property
-    def comparisons(self) -> int:
+    def pair_count(self) -> int:
         """Pairs of arms."""
         return self.arms * (self.arms - 1) // 2
 
@@ -58,12 +58,12 @@ def n_two_shares(share1: float, share2: float) -> float:
     Infinite for equal shares.
     """
     h = abs(cohen_h(share1, share2))
-    return _smallest(lambda n: _power_of_h(h, n, ALPHA)) if h else math.inf
+    return _smallest_detectable(lambda n: _power_of_h(h, n, ALPHA)) if h else math.inf
 
 
 def smallest_h(n: float, alpha: float = ALPHA) -> float:
     """The smallest Cohen's h that two groups of n each see with `POWER`."""
-    return _smallest(lambda h: _power_of_h(h, n, alpha))
+    return _smallest_detectable(lambda h: _power_of_h(h, n, alpha))
 
 
 def detectable_share(base: float, n: float, alpha: float = ALPHA) -> float:
@@ -82,14 +82,14 @@ def smallest_d_paired(pairs: float, alpha: float = ALPHA) -> float:
     """
     if pairs < 2:
         return math.nan
-    return _smallest(lambda d: _power_of_t(d * math.sqrt(pairs), pairs - 1, alpha))
+    return _smallest_detectable(lambda d: _power_of_t(d * math.sqrt(pairs), pairs - 1, alpha))
 
 
 def smallest_d(n: float, alpha: float = ALPHA) -> float:
     """Cohen's d that two independent groups of n each see with `power`; NaN for fewer than two."""
     if n < 2:
         return math.nan
-    return _smallest(lambda d: _power_of_t(d * math.sqrt(n / 2), 2 * n - 2, alpha))
+    return _smallest_detectable(lambda d: _power_of_t(d * math.sqrt(n / 2), 2 * n - 2, alpha))
 
 
 def _power_of_h(h: float, n: float, alpha: float) -> float:
@@ -111,7 +111,7 @@ def _power_of_t(shift: float, df: float, alpha: float) -> float:
     return float(nct.sf(critical, df, shift)) + lower
 
 
-def _smallest(power: Callable[[float], float]) -> float:
+def _smallest_detectable(power: Callable[[float], float]) -> float:
     """The size at which a power that grows with it reaches `POWER`."""
     from scipy.optimize import brentq
 

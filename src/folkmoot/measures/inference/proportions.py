@@ -24,7 +24,7 @@ def wilson(count: int, n: int, level: float = 0.95) -> Estimate:
     [0, 1] and has width at 0 % and 100 %. Raises ValueError for n < 1.
     Wilson (1927), doi:10.1080/01621459.1927.10502953.
     """
-    _check(count, n)
+    _check_share(count, n)
     return Estimate(count / n, *_wilson_bounds(count, n, 1 - level), n, method="Wilson")
 
 
@@ -54,31 +54,31 @@ def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) ->
     p: see `p_of_interval`. Raises ValueError for an empty group.
     Newcombe (1998), doi:10.1002/(SICI)1097-0258(19980430)17:8<873::AID-SIM779>3.0.CO;2-I.
     """
-    _check(count1, n1)
-    _check(count2, n2)
+    _check_share(count1, n1)
+    _check_share(count2, n2)
     share1, share2 = count1 / n1, count2 / n2
     value = share1 - share2
 
-    def bounds(alpha: float) -> tuple[float, float]:
+    def interval_bounds(alpha: float) -> tuple[float, float]:
         low1, high1 = _wilson_bounds(count1, n1, alpha)
         low2, high2 = _wilson_bounds(count2, n2, alpha)
         below = math.hypot(share1 - low1, high2 - share2)
         above = math.hypot(high1 - share1, share2 - low2)
         return value - below, value + above
 
-    low, high = bounds(1 - level)
+    low, high = interval_bounds(1 - level)
     return Estimate(
         value,
         max(-1.0, low),
         min(1.0, high),
         n1 + n2,
-        _few(n1, n2),
-        p=p_of_interval(value, bounds),
+        _independent_units(n1, n2),
+        p=p_of_interval(value, interval_bounds),
         method="Newcombe",
     )
 
 
-def _few(*sides: int) -> int:
+def _independent_units(*sides: int) -> int:
     """The independent units of a difference as `Estimate.clusters`: those of a side with fewer than
     five, which no size of the other makes up for; else 0, for all of them."""
     return min(sides) if min(sides) < FEWEST_UNITS else 0
@@ -93,16 +93,16 @@ def p_of_interval(value: float, bounds: Callable[[float], tuple[float, float]]) 
     if value == 0:
         return 1.0
 
-    def beyond(z: float) -> float:
+    def distance_to_zero(z: float) -> float:
         low, high = bounds(float(2 * norm.sf(z)))
         return low if value > 0 else -high
 
-    if beyond(_FURTHEST) > 0:
+    if distance_to_zero(_FURTHEST) > 0:
         return 0.0
     # At a level near 0 % the interval is hardly more than the value itself.
-    if beyond(_NEAREST) <= 0:
+    if distance_to_zero(_NEAREST) <= 0:
         return 1.0
-    return float(2 * norm.sf(brentq(beyond, _NEAREST, _FURTHEST, xtol=1e-10)))
+    return float(2 * norm.sf(brentq(distance_to_zero, _NEAREST, _FURTHEST, xtol=1e-10)))
 
 
 def homogeneity_p(first: Sequence[int], second: Sequence[int]) -> float:
@@ -131,10 +131,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def mover(first: Estimate, second: Estimate) -> tuple[float, float]:
     """The interval of first − second from those of two independent estimates; see `between`."""
-    d = first.value - second.value
+    distance = first.value - second.value
     down = math.hypot(first.value - first.low, second.high - second.value)
     up = math.hypot(first.high - first.value, second.value - second.low)
-    return d - down, d + up
+    return distance - down, distance + up
 
 
 def between(first: Callable[..., Estimate], second: Callable[..., Estimate]) -> Estimate:
@@ -146,18 +146,18 @@ def between(first: Callable[..., Estimate], second: Callable[..., Estimate]) -> 
     `p_of_interval`. Zou and Donner (2008), doi:10.1002/sim.3095.
     """
     one, two = first(), second()
-    d = one.value - two.value
+    distance = one.value - two.value
 
-    def bounds(alpha: float) -> tuple[float, float]:
+    def interval_bounds(alpha: float) -> tuple[float, float]:
         level = 1 - max(alpha, 1e-15)  # nearer to 1 there are no numbers
         return mover(first(level=level), second(level=level))
 
-    few = _few(one.units, two.units)
-    p = p_of_interval(d, bounds)
-    return Estimate(d, *bounds(0.05), one.n + two.n, few, p=p, method="MOVER")
+    few = _independent_units(one.unit_count, two.unit_count)
+    p = p_of_interval(distance, interval_bounds)
+    return Estimate(distance, *interval_bounds(0.05), one.n + two.n, few, p=p, method="MOVER")
 
 
-def _check(count: int, n: int) -> None:
+def _check_share(count: int, n: int) -> None:
     if n < 1:
         raise ValueError("a share of nobody is not defined (n = 0)")
     if not 0 <= count <= n:

@@ -32,9 +32,9 @@ class Rectified:
     """The corrected mean, that of the people alone, and what the simulation is worth.
 
     `weight` (0 to 1) is how much the simulation counts. `worth` is the number of people whose
-    answers alone would give as narrow an interval; `n` people answered. `refused` tells why nothing
-    was corrected; `corrected` is then the estimate of the people alone. `fit` is the correlation of
-    people's answers with the simulated ones, NaN where one of them does not vary.
+    answers alone would give as narrow an interval; `person_count` people answered. `refused` tells
+    why nothing was corrected; `corrected` is then the estimate of the people alone. `fit` is the
+    correlation of people's answers with the simulated ones, NaN where one of them does not vary.
     """
 
     corrected: Estimate
@@ -47,7 +47,7 @@ class Rectified:
     refused: str = ""
 
     @property
-    def n(self) -> int:
+    def person_count(self) -> int:
         return self.people.n
 
 
@@ -85,12 +85,12 @@ def rectified_mean(
             f"{n} answers of people and {len(f)} predictions; needs two or more of each"
         )
     units = list(range(n)) if clusters is None else list(clusters)
-    alone = _alone(y, units, share=share, clustered=clusters is not None)
-    refused = _refuse(y, units, share=share)
-    weight, fit = _weigh(y, f, others)
+    alone = _uncorrected_estimate(y, units, share=share, clustered=clusters is not None)
+    refused = _refusal_reason(y, units, share=share)
+    weight, fit = _correction_weight(y, f, others)
     if refused:
         weight = 0.0
-    corrected = _correct(y, f, many, weight, units, share=share) if weight else alone
+    corrected = _corrected_estimate(y, f, many, weight, units, share=share) if weight else alone
     worth = float(n)
     if weight and corrected.has_interval and alone.has_interval:
         worth = n * ((alone.high - alone.low) / (corrected.high - corrected.low)) ** 2
@@ -112,7 +112,7 @@ def rectified_difference(first: Rectified, second: Rectified) -> Estimate:
     By MOVER from both intervals (Zou and Donner 2008, doi:10.1002/sim.3095), without a p value.
     """
     one, two = first.corrected, second.corrected
-    few = min(one.units, two.units)
+    few = min(one.unit_count, two.unit_count)
     return Estimate(one.value - two.value, *mover(one, two), one.n + two.n, few, method="MOVER")
 
 
@@ -132,13 +132,15 @@ def people_needed(
     return max(FEWEST_PEOPLE, math.ceil(alone * (1 - min(1.0, max(0.0, fit)) ** 2)))
 
 
-def _alone(y: FloatArray, units: Sequence[Hashable], *, share: bool, clustered: bool) -> Estimate:
+def _uncorrected_estimate(
+    y: FloatArray, units: Sequence[Hashable], *, share: bool, clustered: bool
+) -> Estimate:
     if share and not clustered:
         return wilson(round(float(y.sum())), len(y))
     return clustered_share(y, units) if share else clustered_mean(y, units)
 
 
-def _refuse(y: FloatArray, units: Sequence[Hashable], *, share: bool) -> str:
+def _refusal_reason(y: FloatArray, units: Sequence[Hashable], *, share: bool) -> str:
     """Return why nothing is corrected; empty where it is."""
     if len(y) < FEWEST_PEOPLE:
         return f"{len(y)} people; a correction needs {FEWEST_PEOPLE}"
@@ -151,7 +153,7 @@ def _refuse(y: FloatArray, units: Sequence[Hashable], *, share: bool) -> str:
     return ""
 
 
-def _weigh(y: FloatArray, f: FloatArray, others: int) -> tuple[float, float]:
+def _correction_weight(y: FloatArray, f: FloatArray, others: int) -> tuple[float, float]:
     """How much the simulation counts, and how far it follows the people."""
     n, spread, own = len(y), float(f.var(ddof=1)), float(y.var(ddof=1))
     if spread <= 0:
@@ -162,7 +164,7 @@ def _weigh(y: FloatArray, f: FloatArray, others: int) -> tuple[float, float]:
     return min(1.0, max(0.0, weight)), fit
 
 
-def _correct(
+def _corrected_estimate(
     y: FloatArray,
     f: FloatArray,
     many: FloatArray,
@@ -185,4 +187,4 @@ def _correct(
     # A corrected share may lie outside of 0 and 1, where there are no odds.
     if 0 < value < 1:
         return on_log_odds(found)
-    return replace(found.within(0.0, 1.0), value=min(1.0, max(0.0, value)))
+    return replace(found.clip_bounds(0.0, 1.0), value=min(1.0, max(0.0, value)))

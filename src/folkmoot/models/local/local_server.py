@@ -13,7 +13,7 @@ import os
 import sys
 from typing import Any
 
-CACHE = 256  # MiB for prompts whose slot went to others; llama.cpp's own bound is 8 GiB
+CACHE_MIB = 256  # MiB for prompts whose slot went to others; llama.cpp's own bound is 8 GiB
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # llama.cpp prints to standard output, too
     try:
-        server = _serve(wanted)
+        server = _run_server(wanted)
         said: dict[str, object] = {"port": int(server.listening_address.rpartition(":")[2])}
     except Exception as error:  # the parent says it to the user, whatever it is
         said = {"error": f"{type(error).__name__}: {error}"}
@@ -31,22 +31,22 @@ def main() -> None:
     os._exit(0)  # threads of the server would hold a normal end up
 
 
-def _serve(wanted: dict[str, Any]) -> Any:
+def _run_server(settings: dict[str, Any]) -> Any:
     from xllamacpp import CommonParams, Server
 
     params = CommonParams()
-    params.model.path = wanted["path"]
-    params.model_alias = {wanted["name"]}
+    params.model.path = settings["path"]
+    params.model_alias = {settings["name"]}
     params.hostnames = ["127.0.0.1"]
     params.port = 0
-    params.api_keys = [wanted["key"]]
-    params.n_parallel = wanted["slots"]
-    params.n_ctx = wanted["context"] * wanted["slots"]
-    params.n_predict = wanted["longest"]
-    params.cpuparams.n_threads = wanted["threads"]
-    params.cpuparams_batch.n_threads = wanted["threads"]
+    params.api_keys = [settings["key"]]
+    params.n_parallel = settings["slots"]
+    params.n_ctx = settings["context"] * settings["slots"]
+    params.n_predict = settings["longest"]
+    params.cpuparams.n_threads = settings["threads"]
+    params.cpuparams_batch.n_threads = settings["threads"]
     params.warmup = False
-    params.cache_ram_mib = CACHE
+    params.cache_ram_mib = CACHE_MIB
     return Server(params)
 
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from folkmoot.models.request import Json, Message, Request
+from folkmoot.models.request import JsonObject, Message, ModelRequest
 
 SCHEMA, JSON_MODE, PROMPT = "schema", "json", "prompt"
-REASONING_HEADROOM = 8192  # tokens for thoughts on top of the reply's own limit
+REASONING_HEADROOM_TOKENS = 8192  # tokens for thoughts on top of the reply's own limit
 
 _log = logging.getLogger(__name__)
 
@@ -25,18 +25,20 @@ _FORMAT = re.compile(
     r"output_?(?:config|format)|structured output|guided|additionalProperties|json mode|grammar",
     re.IGNORECASE,
 )
-_TAKES_NOT = re.compile(
+_UNSUPPORTED_PATTERN = re.compile(
     r"unsupported|not support|does not|doesn't|deprecated|unknown|unexpected|unrecognized|"
     r"only the default|not permitted|not allowed|extra (?:inputs|fields)|invalid(?!_)",
     re.IGNORECASE,
 )
 # Servers and chat templates have many ways to say that they take no system message.
-_NO = r"(?:\bnot?\b|n't\b|unsupported|disabled|only|must|cannot|unknown|unexpected|invalid)"
+_NEGATION = r"(?:\bnot?\b|n't\b|unsupported|disabled|only|must|cannot|unknown|unexpected|invalid)"
 _SYSTEM = r"(?:system|developer)\W{0,3}_?(?:role|message|prompt|instruction)"
 _NO_SYSTEM = re.compile(
-    rf"{_SYSTEM}.{{0,60}}?{_NO}|{_NO}.{{0,60}}?{_SYSTEM}|"  # System role not supported
-    rf"\brole\b.{{0,60}}?{_NO}.{{0,60}}?\b(?:system|developer)\b|"  # role does not support 'system'
-    rf"\b(?:system|developer)\b.{{0,60}}?{_NO}.{{0,80}}?\brole\b|"  # 'system' does not match … role
+    rf"{_SYSTEM}.{{0,60}}?{_NEGATION}|{_NEGATION}.{{0,60}}?{_SYSTEM}|"  # System role not supported
+    # role does not support 'system'
+    rf"\brole\b.{{0,60}}?{_NEGATION}.{{0,60}}?\b(?:system|developer)\b|"
+    # 'system' does not match … role
+    rf"\b(?:system|developer)\b.{{0,60}}?{_NEGATION}.{{0,80}}?\brole\b|"
     r"(?:valid|invalid|unexpected|unknown|unsupported)\s(?:\w+\s)?role|"  # Unexpected message role
     r"\brole.{0,40}?\buser\b.{0,20}?(?:assistant|model)|"  # role: Input should be 'user' or 'model'
     r"\buser\b.{0,30}?\b(?:assistant|model)\b.{0,30}?\broles?\b|"  # Only user and assistant roles
@@ -44,43 +46,55 @@ _NO_SYSTEM = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _CACHE = re.compile(r"prompt_?cache_?key|cache_?control", re.IGNORECASE)
-_ECHO = re.compile(r"role\W{3,8}(?:system|developer|user|assistant|model)\b")  # of what was sent
+_ECHOED_ROLE_PATTERN = re.compile(
+    r"role\W{3,8}(?:system|developer|user|assistant|model)\b"
+)  # of what was sent
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What one model at one endpoint turned out to accept."""
 
-    mode: str = SCHEMA
-    temperature: bool = True
-    completion_tokens: bool = False  # max_completion_tokens in place of max_tokens
+    structured_output_mode: str = SCHEMA
+    accepts_temperature: bool = True
+    uses_max_completion_tokens: bool = False  # max_completion_tokens in place of max_tokens
     system: bool = True
-    cache: bool = True  # the words by which a vendor's cache is addressed
+    accepts_cache_control: bool = True  # the words by which a vendor's cache is addressed
 
 
-def concede(
-    used: Capabilities, request: Request, said: str, modes: Sequence[str]
+def reduce_capabilities(
+    capabilities: Capabilities, request: ModelRequest, error_text: str, modes: Sequence[str]
 ) -> Capabilities | None:
     """Capabilities without what a 400 complained about; None if nothing can be given up.
 
     `modes` are the ways of asking for structure that the wire format has, best first.
     """
-    if request.schema is not None and _FORMAT.search(said):
-        below = list(modes)[modes.index(used.mode) + 1 :]
-        return replace(used, mode=below[0]) if below else None
-    if used.cache and _CACHE.search(said):
-        return replace(used, cache=False)
-    refused = bool(_TAKES_NOT.search(said))
-    if refused and "max_tokens" in said and request.max_tokens and not used.completion_tokens:
-        return replace(used, completion_tokens=True)
-    if refused and "temperature" in said and request.temperature is not None and used.temperature:
-        return replace(used, temperature=False)
-    if used.system and _NO_SYSTEM.search(_ECHO.sub("", said)):
-        return replace(used, system=False)
+    if request.schema is not None and _FORMAT.search(error_text):
+        below = list(modes)[modes.index(capabilities.structured_output_mode) + 1 :]
+        return replace(capabilities, structured_output_mode=below[0]) if below else None
+    if capabilities.accepts_cache_control and _CACHE.search(error_text):
+        return replace(capabilities, accepts_cache_control=False)
+    refused = bool(_UNSUPPORTED_PATTERN.search(error_text))
+    if (
+        refused
+        and "max_tokens" in error_text
+        and request.max_tokens
+        and not capabilities.uses_max_completion_tokens
+    ):
+        return replace(capabilities, uses_max_completion_tokens=True)
+    if (
+        refused
+        and "temperature" in error_text
+        and request.temperature is not None
+        and capabilities.accepts_temperature
+    ):
+        return replace(capabilities, accepts_temperature=False)
+    if capabilities.system and _NO_SYSTEM.search(_ECHOED_ROLE_PATTERN.sub("", error_text)):
+        return replace(capabilities, system=False)
     return None
 
 
-class Learnt:
+class CapabilityCache:
     """What the models of one endpoint turned out to accept; one for each provider instance.
 
     `notes` says what was given up.
@@ -92,55 +106,57 @@ class Learnt:
         self._modes = tuple(modes)
         self._known: dict[str, Capabilities] = {}
 
-    def of(self, request: Request) -> Capabilities:
+    def get(self, request: ModelRequest) -> Capabilities:
         """What is known of the model of this request."""
         known = self._known.get(request.model)
         if known is None:
             known = self._known[request.model] = self._first(request.model)
-            if request.temperature is not None and not known.temperature:
-                self._note(request.model, replace(known, temperature=True), known)
+            if request.temperature is not None and not known.accepts_temperature:
+                self._add_note(request.model, replace(known, accepts_temperature=True), known)
         return known
 
-    def learn(self, request: Request, used: Capabilities, body: bytes, status: int = 400) -> bool:
+    def update_from_error(
+        self, request: ModelRequest, used: Capabilities, body: bytes, status: int = 400
+    ) -> bool:
         """Whether an answer complained about a capability, so that the request should go again.
 
         A chat template that takes no system message often ends in a 500.
         """
         if status not in (400, 422, 500):
             return False
-        if self.of(request) != used:
+        if self.get(request) != used:
             return True  # another call has learnt it meanwhile
-        better = concede(used, request, body.decode("utf-8", "replace"), self._modes)
+        better = reduce_capabilities(used, request, body.decode("utf-8", "replace"), self._modes)
         if better is None or (status == 500 and better.system == used.system):
             return False
         self._known[request.model] = better
-        self._note(request.model, used, better)
+        self._add_note(request.model, used, better)
         return True
 
-    def _note(self, model: str, used: Capabilities, better: Capabilities) -> None:
-        self.notes.append(f"{model} {_given_up(used, better)}")
+    def _add_note(self, model: str, used: Capabilities, better: Capabilities) -> None:
+        self.notes.append(f"{model} {_describe_reduction(used, better)}")
         _log.info("%s", self.notes[-1])
 
 
-def _given_up(used: Capabilities, better: Capabilities) -> str:
-    if used.mode != better.mode:
-        refused = "JSON schema" if used.mode == SCHEMA else "JSON mode"
-        instead = "JSON mode" if better.mode == JSON_MODE else "the prompt alone"
+def _describe_reduction(used: Capabilities, better: Capabilities) -> str:
+    if used.structured_output_mode != better.structured_output_mode:
+        refused = "JSON schema" if used.structured_output_mode == SCHEMA else "JSON mode"
+        instead = "JSON mode" if better.structured_output_mode == JSON_MODE else "the prompt alone"
         return f"takes no {refused}; structured answers are asked for by {instead}"
-    if used.temperature != better.temperature:
+    if used.accepts_temperature != better.accepts_temperature:
         return "takes no temperature; its own default holds"
     if used.system != better.system:
         return "takes no system message; it goes before the first question"
-    if used.cache != better.cache:
+    if used.accepts_cache_control != better.accepts_cache_control:
         return "does not know of its vendor's cache; nothing is said about it"
     return "wants max_completion_tokens in place of max_tokens"
 
 
-def messages_of(request: Request, capabilities: Capabilities) -> list[Message]:
+def adapt_messages(request: ModelRequest, capabilities: Capabilities) -> list[Message]:
     """The messages as this endpoint takes them: the schema spelt out where it must be."""
     messages = list(request.messages)
-    if request.schema is not None and capabilities.mode != SCHEMA:
-        messages = _with_schema(messages, request.schema)
+    if request.schema is not None and capabilities.structured_output_mode != SCHEMA:
+        messages = _append_schema(messages, request.schema)
     if not capabilities.system and messages and messages[0].role == "system":
         head, *rest = messages
         if rest and rest[0].role == "user":
@@ -151,7 +167,7 @@ def messages_of(request: Request, capabilities: Capabilities) -> list[Message]:
     return messages
 
 
-def _with_schema(messages: list[Message], schema: Json) -> list[Message]:
+def _append_schema(messages: list[Message], schema: JsonObject) -> list[Message]:
     told = (
         "Reply with one JSON object and nothing else. It must fit this JSON schema:\n"
         + json.dumps(schema, ensure_ascii=False)
@@ -162,7 +178,7 @@ def _with_schema(messages: list[Message], schema: Json) -> list[Message]:
     return [*messages, Message("user", told)]
 
 
-def closed_schema(schema: Json) -> tuple[Json, bool]:
+def close_schema(schema: JsonObject) -> tuple[JsonObject, bool]:
     """The schema with every object closed and every property required, as strict modes want it,
     and whether that could be done (a free-form mapping cannot be closed)."""
     strict = True
@@ -170,13 +186,13 @@ def closed_schema(schema: Json) -> tuple[Json, bool]:
     def close(node: Any) -> Any:
         nonlocal strict
         if isinstance(node, list):
-            return [close(n) for n in node]
+            return [close(name) for name in node]
         if not isinstance(node, dict):
             return node
-        kept = {k: close(v) for k, v in node.items() if k not in ("default", "title")}
+        kept = {key: close(value) for key, value in node.items() if key not in ("default", "title")}
         if "properties" in node:
             # Property names may be `title` or `default` too: they are no keywords there.
-            kept["properties"] = {k: close(v) for k, v in node["properties"].items()}
+            kept["properties"] = {key: close(value) for key, value in node["properties"].items()}
             kept["required"] = list(node["properties"])
             kept["additionalProperties"] = False
         elif node.get("type") == "object":
@@ -186,19 +202,23 @@ def closed_schema(schema: Json) -> tuple[Json, bool]:
     return close(schema), strict
 
 
-def inlined_schema(schema: Json) -> Json:
+def inline_schema(schema: JsonObject) -> JsonObject:
     """The schema with its `$ref`s put in place (a recursive one is left open)."""
     definitions = schema.get("$defs", {})
 
-    def put(node: Any, seen: tuple[str, ...]) -> Any:
+    def inline_node(node: Any, seen: tuple[str, ...]) -> Any:
         if isinstance(node, list):
-            return [put(n, seen) for n in node]
+            return [inline_node(name, seen) for name in node]
         if not isinstance(node, dict):
             return node
         name = str(node.get("$ref", "")).rpartition("/")[2]
         if name and name in definitions:
-            return {"type": "object"} if name in seen else put(definitions[name], (*seen, name))
-        return {k: put(v, seen) for k, v in node.items() if k != "$defs"}
+            return (
+                {"type": "object"}
+                if name in seen
+                else inline_node(definitions[name], (*seen, name))
+            )
+        return {key: inline_node(value, seen) for key, value in node.items() if key != "$defs"}
 
-    result: Json = put(schema, ())
+    result: JsonObject = inline_node(schema, ())
     return result

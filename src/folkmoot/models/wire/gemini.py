@@ -8,95 +8,106 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from folkmoot.models.images import Part, placed
+from folkmoot.models.images import MessagePart, split_messages
 from folkmoot.models.request import (
+    Completion,
     FloatArray,
-    Json,
+    JsonObject,
     Message,
+    ModelRequest,
     ProviderSettings,
-    Reply,
-    Request,
     Usage,
-    counted,
-    ending,
-    text_of,
-    without_thoughts,
+    normalise_finish_reason,
+    parse_token_count,
+    part_text,
+    strip_reasoning,
 )
-from folkmoot.models.urls import with_version
-from folkmoot.models.wire.batches import GeminiBatches
+from folkmoot.models.urls import ensure_version
+from folkmoot.models.wire.batches import GeminiBatchApi
 from folkmoot.models.wire.capabilities import (
     JSON_MODE,
     PROMPT,
-    REASONING_HEADROOM,
+    REASONING_HEADROOM_TOKENS,
     SCHEMA,
     Capabilities,
-    Learnt,
-    inlined_schema,
-    messages_of,
+    CapabilityCache,
+    adapt_messages,
+    inline_schema,
 )
-from folkmoot.models.wire.chat_provider import ChatWire
+from folkmoot.models.wire.chat_provider import ChatProvider
 from folkmoot.models.wire.http_client import (
-    Wire,
-    failure,
-    rate_hints,
+    HttpClient,
+    error_from_response,
+    error_in_success_response,
+    parse_rate_limit_headers,
+    parse_vectors,
     read_json,
-    unreadable,
-    upstream_error,
-    vectors_of,
+    unreadable_reply_error,
 )
 
 BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
-BATCH = 50  # replies of 100 long embeddings would exceed max_reply_mb
-MODES = (SCHEMA, JSON_MODE, PROMPT)
+MAX_TEXTS_PER_REQUEST = 50  # replies of 100 long embeddings would exceed max_reply_mb
+STRUCTURED_OUTPUT_MODES = (SCHEMA, JSON_MODE, PROMPT)
 
-_THINKS = re.compile(r"gemini-(?:2\.5|[3-9])")
+_THINKING_MODELS = re.compile(r"gemini-(?:2\.5|[3-9])")
 
 
-def encode(request: Request, capabilities: Capabilities | None = None) -> Json:
+def encode_request(request: ModelRequest, capabilities: Capabilities | None = None) -> JsonObject:
     """The JSON body; the model's name goes into the path."""
     capabilities = capabilities or Capabilities()
-    messages = placed(messages_of(request, capabilities), request.images)
-    system = "\n\n".join(p.text for m, parts in messages if m.role == "system" for p in parts)
-    body: Json = {"contents": [_content(*m) for m in messages if m[0].role != "system"]}
+    messages = split_messages(adapt_messages(request, capabilities), request.images)
+    system = "\n\n".join(
+        message_part.text
+        for message, parts in messages
+        if message.role == "system"
+        for message_part in parts
+    )
+    body: JsonObject = {
+        "contents": [
+            _encode_message(*message) for message in messages if message[0].role != "system"
+        ]
+    }
     if system:
         body["systemInstruction"] = {"parts": [{"text": system}]}
-    config: Json = {}
-    if request.temperature is not None and capabilities.temperature:
+    config: JsonObject = {}
+    if request.temperature is not None and capabilities.accepts_temperature:
         config["temperature"] = request.temperature
     if request.max_tokens is not None:
-        thoughts = REASONING_HEADROOM if _THINKS.search(request.model) else 0
+        thoughts = REASONING_HEADROOM_TOKENS if _THINKING_MODELS.search(request.model) else 0
         config["maxOutputTokens"] = request.max_tokens + thoughts
-    if request.schema is not None and capabilities.mode != PROMPT:
+    if request.schema is not None and capabilities.structured_output_mode != PROMPT:
         config["responseMimeType"] = "application/json"
-        if capabilities.mode == SCHEMA:
-            config["responseJsonSchema"] = inlined_schema(request.schema)
+        if capabilities.structured_output_mode == SCHEMA:
+            config["responseJsonSchema"] = inline_schema(request.schema)
     if config:
         body["generationConfig"] = config
     return body
 
 
-def decode(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
     """The reply in an answer. Raises the ModelError that fits."""
     if status >= 300:
-        raise failure(status, headers, body)
+        raise error_from_response(status, headers, body)
     data = read_json(body)
     if data.get("error"):
-        raise upstream_error(data["error"], headers)
-    usage = _usage(data.get("usageMetadata"))
+        raise error_in_success_response(data["error"], headers)
+    usage = _parse_usage(data.get("usageMetadata"))
     served = str(data.get("modelVersion") or "")
     request_id = str(data.get("responseId") or "")
     feedback = data.get("promptFeedback")
     if isinstance(feedback, dict) and feedback.get("blockReason"):
-        return Reply("", usage, served, request_id, "refused:filtered")
+        return Completion("", usage, served, request_id, "refused:filtered")
     try:
         candidate = data["candidates"][0]
-        finish = ending(candidate.get("finishReason"))
+        finish = normalise_finish_reason(candidate.get("finishReason"))
         parts = (candidate.get("content") or {}).get("parts") or []
-        text = "".join(text_of(p) for p in parts if not p.get("thought"))
+        text = "".join(part_text(part) for part in parts if not part.get("thought"))
     except (KeyError, IndexError, TypeError, AttributeError):
-        raise unreadable("a reply without candidates") from None
-    hints = rate_hints(headers)
-    return Reply(without_thoughts(text), usage, served, request_id, finish, hints=hints)
+        raise unreadable_reply_error("a reply without candidates") from None
+    hints = parse_rate_limit_headers(headers)
+    return Completion(
+        strip_reasoning(text), usage, served, request_id, finish, rate_limit_hints=hints
+    )
 
 
 def decode_embeddings(
@@ -104,47 +115,47 @@ def decode_embeddings(
 ) -> FloatArray:
     """Embeddings (expected, d) in the order of the texts. Raises the ModelError that fits."""
     if status >= 300:
-        raise failure(status, headers, body)
+        raise error_from_response(status, headers, body)
     data = read_json(body)
-    return vectors_of(lambda: [row["values"] for row in data["embeddings"]], expected)
+    return parse_vectors(lambda: [row["values"] for row in data["embeddings"]], expected)
 
 
-class Gemini(ChatWire):
+class GeminiProvider(ChatProvider):
     """One server that speaks the Gemini format. The key goes into a header, never into the URL."""
 
     def __init__(self, settings: ProviderSettings) -> None:
-        base = with_version(settings.base_url or BASE_URL, "/v1beta")
+        base = ensure_version(settings.base_url or BASE_URL, "/v1beta")
         headers = {"x-goog-api-key": settings.api_key} if settings.api_key else {}
-        wire = Wire(base, headers, settings)
-        super().__init__(wire, Learnt(lambda _: Capabilities(), MODES))
-        self.batches = GeminiBatches(wire)
+        wire = HttpClient(base, headers, settings)
+        super().__init__(wire, CapabilityCache(lambda _: Capabilities(), STRUCTURED_OUTPUT_MODES))
+        self.batches = GeminiBatchApi(wire)
 
-    def path(self, request: Request) -> str:
+    def path(self, request: ModelRequest) -> str:
         return f"/models/{request.model}:generateContent"
 
-    def encode(self, request: Request, known: Capabilities) -> Json:
-        return encode(request, known)
+    def encode_request(self, request: ModelRequest, capabilities: Capabilities) -> JsonObject:
+        return encode_request(request, capabilities)
 
-    def decode(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
-        return decode(status, headers, body)
+    def decode_reply(self, status: int, headers: Mapping[str, str], body: bytes) -> Completion:
+        return decode_reply(status, headers, body)
 
-    def longest_reply(self, request: Request) -> int | None:
+    def max_output_tokens(self, request: ModelRequest) -> int | None:
         """Most tokens that a reply can be billed, thoughts included; None: no limit is sent."""
-        _, body = self.asked(request)
+        _, body = self.prepare_request(request)
         limit: int | None = body.get("generationConfig", {}).get("maxOutputTokens")
         return limit
 
-    async def embed(
+    async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
         parts: list[FloatArray] = []
-        for start in range(0, len(texts), BATCH):
-            batch = texts[start : start + BATCH]
+        for start in range(0, len(texts), MAX_TEXTS_PER_REQUEST):
+            batch = texts[start : start + MAX_TEXTS_PER_REQUEST]
             asked = [
                 {"model": f"models/{model}", "content": {"parts": [{"text": text}]}}
                 for text in batch
             ]
-            answer = await self._wire.post(
+            answer = await self._wire.post_json(
                 f"/models/{model}:batchEmbedContents", {"requests": asked}
             )
             read = functools.partial(decode_embeddings, expected=len(batch))
@@ -152,36 +163,36 @@ class Gemini(ChatWire):
         return np.concatenate(parts) if parts else np.zeros((0, 0), dtype=np.float32), Usage()
 
 
-def provider(settings: ProviderSettings) -> Gemini:
+def provider(settings: ProviderSettings) -> GeminiProvider:
     """Entry point `gemini`."""
-    return Gemini(settings)
+    return GeminiProvider(settings)
 
 
-def _content(message: Message, parts: Sequence[Part]) -> Json:
+def _encode_message(message: Message, parts: Sequence[MessagePart]) -> JsonObject:
     role = "model" if message.role == "assistant" else "user"
-    return {"role": role, "parts": [_part(part) for part in parts]}
+    return {"role": role, "parts": [_encode_part(part) for part in parts]}
 
 
-def _part(part: Part) -> Json:
+def _encode_part(part: MessagePart) -> JsonObject:
     if part.image is None:
         return {"text": part.text}
     if part.image.data is not None:
         kind, data = part.image.data
         return {"inlineData": {"mimeType": kind, "data": data}}
-    mime = {"mimeType": part.image.mime} if part.image.mime else {}
+    mime = {"mimeType": part.image.media_type} if part.image.media_type else {}
     return {"fileData": {"fileUri": part.image.url, **mime}}
 
 
-def _usage(data: object) -> Usage:
+def _parse_usage(data: object) -> Usage:
     """Tokens; thoughts are paid as output."""
     if not isinstance(data, dict):
         return Usage()
-    said = counted(data.get("candidatesTokenCount"))
-    thought = counted(data.get("thoughtsTokenCount"))
+    said = parse_token_count(data.get("candidatesTokenCount"))
+    thought = parse_token_count(data.get("thoughtsTokenCount"))
     if thought is not None:  # nothing but thoughts: then the other count is left out
         said = (said or 0) + thought
-    asked = counted(data.get("promptTokenCount")) or None
-    cached = counted(data.get("cachedContentTokenCount"))
+    asked = parse_token_count(data.get("promptTokenCount")) or None
+    cached = parse_token_count(data.get("cachedContentTokenCount"))
     if asked is not None and cached is not None and cached > asked:
         cached = None  # a discount on what was never sent
     return Usage(asked, said, cached)

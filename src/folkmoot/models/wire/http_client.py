@@ -22,21 +22,28 @@ from folkmoot.errors import (
     ModelError,
     NotFoundError,
     QuotaError,
-    RateLimited,
+    RateLimitedError,
     RefusedError,
     RejectedError,
     TransientError,
 )
-from folkmoot.models.api_keys import scrub
-from folkmoot.models.request import FloatArray, Json, ProviderSettings
-from folkmoot.models.urls import join_url, refuse_unencrypted, secrets_in
-from folkmoot.transport import Answer, Connections, Exchange, Failure, TransferError, proxy_for
+from folkmoot.models.api_keys import redact_keys
+from folkmoot.models.request import FloatArray, JsonObject, ProviderSettings
+from folkmoot.models.urls import find_secrets, join_url, require_encryption
+from folkmoot.transport import (
+    Failure,
+    HttpConnections,
+    HttpRequest,
+    HttpResponse,
+    TransferError,
+    proxy_for,
+)
 
 R = TypeVar("R")
 
 # The fields and the comments with which an event stream may begin (WHATWG HTML, section 9.2).
 _EVENT_STREAM = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry):|:)")
-_EXCERPT = 300
+_MAX_EXCERPT_CHARACTERS = 300
 BULK_SECONDS = 900.0
 BULK_BYTES = 2_000_000_000
 
@@ -72,7 +79,7 @@ _NO_MODEL = re.compile(
 )
 
 
-class Wire:
+class HttpClient:
     """One server: posts JSON, gives (status, headers, body).
 
     Raises InputError for a key that cannot be sent, or would leave unencrypted; see
@@ -84,40 +91,40 @@ class Wire:
     ) -> None:
         self.base_url = base_url
         self._settings = settings
-        self._secrets = [settings.api_key, *secrets_in(base_url), *settings.secrets]
+        self._secrets = [settings.api_key, *find_secrets(base_url), *settings.secrets]
         given = {name.lower() for name in settings.headers}
         kept = {name: value for name, value in headers.items() if name.lower() not in given}
         headers = {**kept, **settings.headers}
         self._proxy = proxy_for(base_url)
-        refuse_unencrypted(settings.api_key or next(iter(settings.secrets), None), base_url)
+        require_encryption(settings.api_key or next(iter(settings.secrets), None), base_url)
         if any(self._secrets) and base_url.lower().startswith("http:"):
-            refuse_unencrypted("whatever it is", self._proxy)  # the way there is open, too
+            require_encryption("whatever it is", self._proxy)  # the way there is open, too
         if any(not value.isprintable() for value in headers.values()):
             raise InputError("the key contains a line break or another control character")
-        self._connections = Connections(
-            headers, settings.timeout, settings.max_reply_bytes, settings.reached
+        self._connections = HttpConnections(
+            headers, settings.timeout, settings.max_reply_bytes, settings.reached_hosts
         )
 
-    async def post(self, path: str, body: Mapping[str, object]) -> Answer:
+    async def post_json(self, path: str, body: Mapping[str, object]) -> HttpResponse:
         """Post a JSON body.
 
         Raises TransientError for time-outs and failing connections to a server that answered
         before; FatalModelError for a base URL at which no server could ever be reached;
         RefusedError for an answer that is too long.
         """
-        return await self._send("POST", path, json_text.encode(body))
+        return await self._send_request("POST", path, json_text.encode_json(body))
 
-    async def bulk(
+    async def send_bulk(
         self, method: str, path: str, body: bytes | None = None, kind: str = "application/json"
-    ) -> Answer:
+    ) -> HttpResponse:
         """Send and receive what belongs to a batch: hundreds of megabytes, and minutes. Raises as
-        `post`, and the error of any status but 2xx."""
-        answer = await self._send(method, path, body, kind, BULK_SECONDS, BULK_BYTES)
+        `post_json`, and the error of any status but 2xx."""
+        answer = await self._send_request(method, path, body, kind, BULK_SECONDS, BULK_BYTES)
         if answer[0] >= 300:
-            raise self.read(failure, answer)
+            raise self.read(error_from_response, answer)
         return answer
 
-    async def _send(
+    async def _send_request(
         self,
         method: str,
         path: str,
@@ -125,18 +132,18 @@ class Wire:
         kind: str = "application/json",
         seconds: float | None = None,
         limit: int | None = None,
-    ) -> Answer:
+    ) -> HttpResponse:
         try:
             url = join_url(self.base_url, path)
         except ValueError:
-            raise FatalModelError(self.scrub(f"{self.base_url!r} is not a base URL")) from None
-        exchange = Exchange(method, url, body, {"Content-Type": kind}, seconds, limit)
+            raise FatalModelError(self.redact_key(f"{self.base_url!r} is not a base URL")) from None
+        exchange = HttpRequest(method, url, body, {"Content-Type": kind}, seconds, limit)
         try:
-            return await self._connections.send(exchange, self._proxy)
+            return await self._connections.send_request(exchange, self._proxy)
         except TransferError as error:
-            raise self._meaning(error) from None
+            raise self._to_model_error(error) from None
 
-    def _meaning(self, error: TransferError) -> ModelError:
+    def _to_model_error(self, error: TransferError) -> ModelError:
         """The error for a failed transfer."""
         begun = error.answer_began
         match error.failure:
@@ -146,24 +153,26 @@ class Wire:
             case Failure.TOO_LARGE:
                 return RefusedError(f"{error} (max_reply_mb)", reason="too_large")
             case Failure.UNREACHABLE:
-                return FatalModelError(self.scrub(f"no model server was reached: {error}"))
+                return FatalModelError(self.redact_key(f"no model server was reached: {error}"))
             case Failure.BAD_ADDRESS:
-                return FatalModelError(self.scrub(f"{self.base_url!r} is not a base URL: {error}"))
-        return TransientError(self.scrub(f"connection failed: {error}"), may_be_billed=begun)
+                return FatalModelError(
+                    self.redact_key(f"{self.base_url!r} is not a base URL: {error}")
+                )
+        return TransientError(self.redact_key(f"connection failed: {error}"), may_be_billed=begun)
 
     async def close(self) -> None:
         await self._connections.close()
 
-    def scrub(self, text: str) -> str:
+    def redact_key(self, text: str) -> str:
         """The text without this server's key."""
-        return scrub(text, self._secrets)
+        return redact_keys(text, self._secrets)
 
-    def read(self, decode: Callable[[int, Mapping[str, str], bytes], R], answer: Answer) -> R:
+    def read(self, decode: Callable[[int, Mapping[str, str], bytes], R], answer: HttpResponse) -> R:
         """The decoded answer; errors are raised without the key."""
         try:
             return decode(*answer)
         except ModelError as error:
-            error.args = (self.scrub(str(error)),)
+            error.args = (self.redact_key(str(error)),)
             raise
 
 
@@ -176,60 +185,63 @@ _RATE_HEADERS = tuple(
 )
 
 
-def read_json(body: bytes) -> Json:
+def read_json(body: bytes) -> JsonObject:
     """The object in a reply's body. Raises TransientError for a broken or truncated one, and
     FatalModelError for a stream of events: the server would send one to every call."""
     try:
-        data = json_text.decode(body)
+        data = json_text.decode_json(body)
     except (ValueError, RecursionError):
         if _EVENT_STREAM.match(body):
-            raise _streamed(body) from None
-        raise unreadable(f"a broken body: {_excerpt(body)}") from None
+            raise _streamed_reply_error(body) from None
+        raise unreadable_reply_error(f"a broken body: {_excerpt_of_body(body)}") from None
     if not isinstance(data, dict):
-        raise unreadable(f"something other than a JSON object: {_excerpt(body)}")
+        raise unreadable_reply_error(
+            f"something other than a JSON object: {_excerpt_of_body(body)}"
+        )
     return data
 
 
-def unreadable(what: str) -> TransientError:
+def unreadable_reply_error(what: str) -> TransientError:
     """The error for an answer of success that holds no reply. The vendor may bill it."""
     return TransientError(f"the server sent {what}", may_be_billed=True)
 
 
-def _streamed(body: bytes) -> FatalModelError:
+def _streamed_reply_error(body: bytes) -> FatalModelError:
     error = FatalModelError(
         "the server sent a stream of events (server-sent events) to a request that did not ask for "
-        f"one, and Folkmoot reads whole replies. Turn streaming off at the server: {_excerpt(body)}"
+        "one, and Folkmoot reads whole replies. Turn streaming off at the server: "
+        f"{_excerpt_of_body(body)}"
     )
     error.may_be_billed = True
     return error
 
 
-def vectors_of(rows: Callable[[], Sequence[object]], expected: int) -> FloatArray:
+def parse_vectors(rows: Callable[[], Sequence[object]], expected: int) -> FloatArray:
     """Embeddings (expected, d) from the rows of a reply. Raises TransientError for other rows."""
     try:
         vectors = np.array(rows(), dtype=np.float32)
     except (KeyError, TypeError, ValueError):
-        raise unreadable("embeddings that cannot be read") from None
+        raise unreadable_reply_error("embeddings that cannot be read") from None
     if vectors.ndim != 2 or len(vectors) != expected:
-        raise unreadable(f"{len(vectors)} embeddings for {expected} texts")
+        raise unreadable_reply_error(f"{len(vectors)} embeddings for {expected} texts")
     if not np.isfinite(vectors).all():  # null, among others
-        raise unreadable("embeddings that hold no number at places")
+        raise unreadable_reply_error("embeddings that hold no number at places")
     return vectors
 
 
-def failure(status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
+def error_from_response(status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
     """The error for an answer other than 2xx."""
-    said = _said(body)
-    message = f"HTTP {status}: {said or _excerpt(body) or 'no explanation'}"
+    said = _error_message(body)
+    message = f"HTTP {status}: {said or _excerpt_of_body(body) or 'no explanation'}"
     everything = body.decode("utf-8", "replace")
     retry_after = retry_after_seconds(headers, body)
     if 300 <= status < 400:
         there = headers.get("location", "elsewhere")
         return FatalModelError(f"HTTP {status}: the base URL has moved ({there})")
-    if status == 402 or (status in (400, 403, 429) and _out_of_quota(everything)):
+    if status == 402 or (status in (400, 403, 429) and _is_quota_exhausted(everything)):
         return QuotaError(message)
     if status == 429:
-        return RateLimited(message, retry_after=retry_after)
+        return RateLimitedError(message, retry_after=retry_after)
     if status in (408, 409, 425) or status >= 500:
         return TransientError(message, retry_after=retry_after)
     if status == 413 or (status in (400, 422) and _TOO_LONG.search(everything)):
@@ -245,19 +257,21 @@ def failure(status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
     return FatalModelError(f"the server rejected the request ({message})")
 
 
-def upstream_error(error: object, headers: Mapping[str, str], *, begun: bool = False) -> ModelError:
+def error_in_success_response(
+    error: object, headers: Mapping[str, str], *, reply_had_started: bool = False
+) -> ModelError:
     """The error that a server put into a 200 answer: by its own code, else as a 502. Where the
-    reply had `begun`, the request itself had been taken."""
+    reply had `reply_had_started`, the request itself had been taken."""
     code = error.get("code") if isinstance(error, Mapping) else None
     status = int(str(code)) if re.fullmatch(r"[45]\d\d", str(code)) else 502
-    if begun and status in (400, 422):
+    if reply_had_started and status in (400, 422):
         status = 502
-    found = failure(status, headers, json_text.encode({"error": error}))
-    found.may_be_billed = begun
+    found = error_from_response(status, headers, json_text.encode_json({"error": error}))
+    found.may_be_billed = reply_had_started
     return found
 
 
-def _out_of_quota(body: str) -> bool:
+def _is_quota_exhausted(body: str) -> bool:
     """Whether the account is empty. Google says "exceeded your quota" of a minute's limit too."""
     if "PerDay" in body:
         return True
@@ -283,7 +297,7 @@ def retry_after_seconds(headers: Mapping[str, str], body: bytes = b"") -> float 
     return float(found[1]) if found else None
 
 
-def rate_hints(headers: Mapping[str, str]) -> dict[str, float]:
+def parse_rate_limit_headers(headers: Mapping[str, str]) -> dict[str, float]:
     """Rate limits from a provider's headers, under names of ours: requests and tokens, each with
     `_limit`, `_remaining` and `_reset` (seconds until full)."""
     hints: dict[str, float] = {}
@@ -292,20 +306,20 @@ def rate_hints(headers: Mapping[str, str]) -> dict[str, float]:
     for name, key in _RATE_HEADERS:
         value = headers.get(name)
         if value is not None:
-            number = _seconds(value) if key.endswith("reset") else _number(value)
+            number = _parse_duration(value) if key.endswith("reset") else _parse_number(value)
             if number is not None:
                 hints[key] = number
     return hints
 
 
-def _number(value: str | None) -> float | None:
+def _parse_number(value: str | None) -> float | None:
     try:
         return None if value is None else float(value)
     except ValueError:
         return None
 
 
-def _seconds(value: str | None) -> float | None:
+def _parse_duration(value: str | None) -> float | None:
     """`6m0s`, `20ms`, `1.5`, or an ISO time, as seconds from now."""
     if not value:
         return None
@@ -316,10 +330,10 @@ def _seconds(value: str | None) -> float | None:
     try:
         return max(0.0, datetime.fromisoformat(value).timestamp() - time.time())
     except ValueError:
-        return _number(value)
+        return _parse_number(value)
 
 
-def _said(body: bytes) -> str:
+def _error_message(body: bytes) -> str:
     """The server's own words in an error body, with its code, in any of the usual shapes."""
     try:
         data = json.loads(body)
@@ -331,15 +345,15 @@ def _said(body: bytes) -> str:
         return ""
     error = data.get("error", data)
     if isinstance(error, str):
-        return error[:_EXCERPT]
+        return error[:_MAX_EXCERPT_CHARACTERS]
     if not isinstance(error, dict):
         return ""
     words = error.get("message") or error.get("detail") or error.get("error") or ""
     code = error.get("code") or error.get("status") or error.get("type") or ""
     text = f"{code}: {words}" if code and str(code) not in str(words) else str(words)
-    return text[:_EXCERPT]
+    return text[:_MAX_EXCERPT_CHARACTERS]
 
 
-def _excerpt(body: bytes) -> str:
+def _excerpt_of_body(body: bytes) -> str:
     text = " ".join(body.decode("utf-8", "replace").split())
-    return text if len(text) <= _EXCERPT else text[:_EXCERPT] + "…"
+    return text if len(text) <= _MAX_EXCERPT_CHARACTERS else text[:_MAX_EXCERPT_CHARACTERS] + "…"

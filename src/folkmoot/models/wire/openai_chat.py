@@ -10,79 +10,85 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from folkmoot.models.images import Part, placed
+from folkmoot.models.images import MessagePart, split_messages
 from folkmoot.models.request import (
+    Completion,
     FloatArray,
-    Json,
+    JsonObject,
     Message,
+    ModelRequest,
     ProviderSettings,
-    Reply,
-    Request,
     Usage,
-    counted,
-    ending,
-    text_of,
-    without_thoughts,
+    normalise_finish_reason,
+    parse_token_count,
+    part_text,
+    strip_reasoning,
 )
-from folkmoot.models.wire.batches import OpenAIBatches
+from folkmoot.models.wire.batches import OpenAIBatchApi
 from folkmoot.models.wire.capabilities import (
     JSON_MODE,
     PROMPT,
-    REASONING_HEADROOM,
+    REASONING_HEADROOM_TOKENS,
     SCHEMA,
     Capabilities,
-    Learnt,
-    closed_schema,
-    messages_of,
+    CapabilityCache,
+    adapt_messages,
+    close_schema,
 )
-from folkmoot.models.wire.chat_provider import ChatWire
+from folkmoot.models.wire.chat_provider import ChatProvider
 from folkmoot.models.wire.http_client import (
-    Wire,
-    failure,
-    rate_hints,
+    HttpClient,
+    error_from_response,
+    error_in_success_response,
+    parse_rate_limit_headers,
+    parse_vectors,
     read_json,
-    unreadable,
-    upstream_error,
-    vectors_of,
+    unreadable_reply_error,
 )
 from folkmoot.randomness import digest
 
 BASE_URL = "https://api.openai.com/v1"
-BATCH = 50  # replies of 100 long embeddings would exceed max_reply_mb
-MODES = (SCHEMA, JSON_MODE, PROMPT)
+MAX_TEXTS_PER_REQUEST = 50  # replies of 100 long embeddings would exceed max_reply_mb
+STRUCTURED_OUTPUT_MODES = (SCHEMA, JSON_MODE, PROMPT)
 
 # OpenAI's own models: they take a key by which requests with one beginning meet the same cache
 # (https://platform.openai.com/docs/guides/prompt-caching).
-_CACHED = re.compile(r"(?:^|/)(?:gpt-(?!oss)|chatgpt-|o\d)")
-_REASONING = re.compile(r"(?:^|/)(?:o\d|gpt-[5-9])(?!.*chat)")
+_PROMPT_CACHE_MODELS = re.compile(r"(?:^|/)(?:gpt-(?!oss)|chatgpt-|o\d)")
+_REASONING_MODELS = re.compile(r"(?:^|/)(?:o\d|gpt-[5-9])(?!.*chat)")
 
 
-def first_capabilities(model: str) -> Capabilities:
+def default_capabilities(model: str) -> Capabilities:
     """What a model is known to accept before its first call: reasoning models reject a
     temperature and need `max_completion_tokens`."""
-    reasoning = bool(_REASONING.search(model))
-    return Capabilities(temperature=not reasoning, completion_tokens=reasoning)
+    reasoning = bool(_REASONING_MODELS.search(model))
+    return Capabilities(accepts_temperature=not reasoning, uses_max_completion_tokens=reasoning)
 
 
-def encode(request: Request, capabilities: Capabilities | None = None) -> Json:
+def encode_request(request: ModelRequest, capabilities: Capabilities | None = None) -> JsonObject:
     """The JSON body of a chat completion; `request.model` is the name on the wire."""
-    capabilities = capabilities or first_capabilities(request.model)
-    body: Json = {
+    capabilities = capabilities or default_capabilities(request.model)
+    body: JsonObject = {
         "model": request.model,
-        "messages": _messages(messages_of(request, capabilities), request.images),
+        "messages": _encode_messages(adapt_messages(request, capabilities), request.images),
     }
-    if capabilities.cache and _CACHED.search(request.model) and request.messages:
+    if (
+        capabilities.accepts_cache_control
+        and _PROMPT_CACHE_MODELS.search(request.model)
+        and request.messages
+    ):
         body["prompt_cache_key"] = digest(*request.messages[0]).hex()
-    if request.temperature is not None and capabilities.temperature:
+    if request.temperature is not None and capabilities.accepts_temperature:
         body["temperature"] = request.temperature
     if request.max_tokens is not None:
-        if _REASONING.search(request.model):
-            body["max_completion_tokens"] = request.max_tokens + REASONING_HEADROOM
+        if _REASONING_MODELS.search(request.model):
+            body["max_completion_tokens"] = request.max_tokens + REASONING_HEADROOM_TOKENS
         else:
-            key = "max_completion_tokens" if capabilities.completion_tokens else "max_tokens"
+            key = (
+                "max_completion_tokens" if capabilities.uses_max_completion_tokens else "max_tokens"
+            )
             body[key] = request.max_tokens
-    if request.schema is not None and capabilities.mode == SCHEMA:
-        schema, strict = closed_schema(request.schema)
+    if request.schema is not None and capabilities.structured_output_mode == SCHEMA:
+        schema, strict = close_schema(request.schema)
         name = re.sub(r"\W+", "_", str(request.schema.get("title", "answer")))[:60]
         body["response_format"] = {
             "type": "json_schema",
@@ -92,18 +98,21 @@ def encode(request: Request, capabilities: Capabilities | None = None) -> Json:
                 "strict": strict,
             },
         }
-    elif request.schema is not None and capabilities.mode == JSON_MODE:
+    elif request.schema is not None and capabilities.structured_output_mode == JSON_MODE:
         body["response_format"] = {"type": "json_object"}
     return body
 
 
-def _messages(messages: Sequence[Message], images: tuple[str, ...]) -> list[Json]:
+def _encode_messages(messages: Sequence[Message], images: tuple[str, ...]) -> list[JsonObject]:
     if not images:
-        return [m.to_json() for m in messages]
-    return [{"role": m.role, "content": _content(parts)} for m, parts in placed(messages, images)]
+        return [message.to_json() for message in messages]
+    return [
+        {"role": message.role, "content": _encode_content(parts)}
+        for message, parts in split_messages(messages, images)
+    ]
 
 
-def _content(parts: Sequence[Part]) -> str | list[Json]:
+def _encode_content(parts: Sequence[MessagePart]) -> str | list[JsonObject]:
     if not any(part.image for part in parts):
         return "".join(part.text for part in parts)
     return [
@@ -114,31 +123,31 @@ def _content(parts: Sequence[Part]) -> str | list[Json]:
     ]
 
 
-def decode(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
     """The reply in an answer. Raises the ModelError that fits."""
     if status >= 300:
-        raise failure(status, headers, body)
+        raise error_from_response(status, headers, body)
     data = read_json(body)
     if data.get("error"):
-        raise upstream_error(data["error"], headers)
+        raise error_in_success_response(data["error"], headers)
     try:
         choice = data["choices"][0]
         if choice.get("error"):
-            raise upstream_error(choice["error"], headers, begun=True)
-        finish = ending(choice.get("finish_reason"))
+            raise error_in_success_response(choice["error"], headers, reply_had_started=True)
+        finish = normalise_finish_reason(choice.get("finish_reason"))
         message = choice["message"]
-        text = _text(message.get("content"))
+        text = _join_content(message.get("content"))
     except (KeyError, IndexError, TypeError, AttributeError):
-        raise unreadable("a reply without a message") from None
+        raise unreadable_reply_error("a reply without a message") from None
     if message.get("refusal"):
         text, finish = str(message["refusal"]), "refused:refused"
-    return Reply(
+    return Completion(
         text,
-        _usage(data.get("usage"), text),
+        _parse_usage(data.get("usage"), text),
         str(data.get("model") or ""),
         str(data.get("id") or headers.get("x-request-id", "")),
         finish,
-        hints=rate_hints(headers),
+        rate_limit_hints=parse_rate_limit_headers(headers),
     )
 
 
@@ -147,43 +156,45 @@ def decode_embeddings(
 ) -> tuple[FloatArray, Usage]:
     """Embeddings (expected, d) in the order of the texts. Raises the ModelError that fits."""
     if status >= 300:
-        raise failure(status, headers, body)
+        raise error_from_response(status, headers, body)
     data = read_json(body)
 
-    def rows() -> list[object]:
+    def embedding_rows() -> list[object]:
         return [row["embedding"] for row in sorted(data["data"], key=lambda r: int(r["index"]))]
 
-    return vectors_of(rows, expected), Usage(_usage(data.get("usage")).input_tokens, 0)
+    return parse_vectors(embedding_rows, expected), Usage(
+        _parse_usage(data.get("usage")).input_tokens, 0
+    )
 
 
-class OpenAIChat(ChatWire):
+class OpenAIProvider(ChatProvider):
     """One server that speaks the OpenAI format."""
 
     def __init__(self, settings: ProviderSettings) -> None:
         key = settings.api_key
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        wire = Wire(settings.base_url or BASE_URL, headers, settings)
-        super().__init__(wire, Learnt(first_capabilities, MODES))
-        self.batches = OpenAIBatches(wire)
+        wire = HttpClient(settings.base_url or BASE_URL, headers, settings)
+        super().__init__(wire, CapabilityCache(default_capabilities, STRUCTURED_OUTPUT_MODES))
+        self.batches = OpenAIBatchApi(wire)
 
-    def path(self, request: Request) -> str:
+    def path(self, request: ModelRequest) -> str:
         return "/chat/completions"
 
-    def encode(self, request: Request, known: Capabilities) -> Json:
-        return encode(request, known)
+    def encode_request(self, request: ModelRequest, capabilities: Capabilities) -> JsonObject:
+        return encode_request(request, capabilities)
 
-    def decode(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
-        return decode(status, headers, body)
+    def decode_reply(self, status: int, headers: Mapping[str, str], body: bytes) -> Completion:
+        return decode_reply(status, headers, body)
 
-    async def embed(
+    async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
         parts: list[FloatArray] = []
         tokens: int | None = 0
-        for start in range(0, len(texts), BATCH):
-            batch = list(texts[start : start + BATCH])
+        for start in range(0, len(texts), MAX_TEXTS_PER_REQUEST):
+            batch = list(texts[start : start + MAX_TEXTS_PER_REQUEST])
             asked = {"model": model, "input": batch, "encoding_format": "float"}
-            answer = await self._wire.post("/embeddings", asked)
+            answer = await self._wire.post_json("/embeddings", asked)
             read = functools.partial(decode_embeddings, expected=len(batch))
             vectors, usage = self._wire.read(read, answer)
             parts.append(vectors)
@@ -192,37 +203,37 @@ class OpenAIChat(ChatWire):
         whole = np.concatenate(parts) if parts else np.zeros((0, 0), dtype=np.float32)
         return whole, Usage(tokens, 0)
 
-    def longest_reply(self, request: Request) -> int | None:
+    def max_output_tokens(self, request: ModelRequest) -> int | None:
         """Most tokens that a reply can be billed, thoughts included; None: no limit is sent."""
-        _, body = self.asked(request)
+        _, body = self.prepare_request(request)
         limit: int | None = body.get("max_completion_tokens", body.get("max_tokens"))
         return limit
 
 
-def provider(settings: ProviderSettings) -> OpenAIChat:
+def provider(settings: ProviderSettings) -> OpenAIProvider:
     """Entry point `openai`."""
-    return OpenAIChat(settings)
+    return OpenAIProvider(settings)
 
 
-def _text(content: object) -> str:
+def _join_content(content: object) -> str:
     """The text of a message, in one piece."""
     if isinstance(content, list):
-        content = "".join(map(text_of, content))
+        content = "".join(map(part_text, content))
     if isinstance(content, Mapping):
-        content = text_of(content)
-    return without_thoughts("" if content is None else str(content))
+        content = part_text(content)
+    return strip_reasoning("" if content is None else str(content))
 
 
-def _usage(data: object, text: str = "") -> Usage:
+def _parse_usage(data: object, text: str = "") -> Usage:
     if not isinstance(data, dict):
         return Usage()
     details = data.get("prompt_tokens_details")
     details = details if isinstance(details, dict) else {}
     # No prompt is of no tokens, no text either: a server that writes 0 there has not counted.
-    asked = counted(data.get("prompt_tokens")) or None
-    said = None if asked is None else counted(data.get("completion_tokens"))
+    asked = parse_token_count(data.get("prompt_tokens")) or None
+    said = None if asked is None else parse_token_count(data.get("completion_tokens"))
     said = said or (None if text else said)
-    cached = counted(details.get("cached_tokens"))
+    cached = parse_token_count(details.get("cached_tokens"))
     if asked is not None and cached is not None and cached > asked:
         cached = None  # a discount on what was never sent
-    return Usage(asked, said, cached, counted(details.get("cache_write_tokens")))
+    return Usage(asked, said, cached, parse_token_count(details.get("cache_write_tokens")))

@@ -18,21 +18,21 @@ import numpy as np
 from folkmoot.errors import InputError
 from folkmoot.hints import did_you_mean
 from folkmoot.people.persona import Persona
-from folkmoot.registry import PERSONAS, installed
+from folkmoot.registry import PERSONAS, installed_entry_points
 
-Maker = Callable[[int, np.random.Generator], list[Persona]]
+PersonaSource = Callable[[int, np.random.Generator], list[Persona]]
 
 
-def makers() -> dict[str, EntryPoint]:
+def installed_sources() -> dict[str, EntryPoint]:
     """The makers that are installed, by name, none of them imported yet."""
-    return installed(PERSONAS)
+    return installed_entry_points(PERSONAS)
 
 
-def find_maker(name: str) -> Maker:
+def find_persona_source(name: str) -> PersonaSource:
     """The maker of that name. Raises InputError that lists those there are."""
-    found = makers()
+    found = installed_sources()
     if name not in found:
         known = f"known are {', '.join(found)}"
         raise InputError(f"unknown persona source {name!r}; {did_you_mean(name, found, known)}")
-    maker: Maker = found[name].load()
+    maker: PersonaSource = found[name].load()
     return maker

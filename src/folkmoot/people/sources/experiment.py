@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from folkmoot.errors import InputError, Problem
-from folkmoot.people.sources.table import clean_name, describe, first_line, read_frame
+from folkmoot.people.sources.table import clean_name, describe_person, first_line, read_frame
 
 EVERYBODY = "everybody"  # the arm of a table without arms
 COLUMNS = ("person", "item", "before", "after", "arm", "text_shown")
@@ -37,9 +37,13 @@ class HumanAnswer:
     @property
     def persona(self) -> str:
         """The description of the person; completes "You are …"."""
-        known = {k: v for k, v in self.attributes.items() if k in ("age", "sex", "occupation")}
-        rest = {k: v for k, v in self.attributes.items() if k not in known}
-        return describe("", known, rest)
+        known = {
+            key: attribute
+            for key, attribute in self.attributes.items()
+            if key in ("age", "sex", "occupation")
+        }
+        rest = {key: attribute for key, attribute in self.attributes.items() if key not in known}
+        return describe_person("", known, rest)
 
 
 def read_experiment(path: Path) -> list[HumanAnswer]:
@@ -63,7 +67,7 @@ def read_experiment(path: Path) -> list[HumanAnswer]:
         def tell(column: str, message: str, line: int = number) -> None:
             problems.append(Problem(message, str(path), str(line), column))
 
-        cells = {k: str(v).strip() for k, v in row.items() if v is not None}
+        cells = {key: str(value).strip() for key, value in row.items() if value is not None}
         person, item = cells.get("person", ""), cells.get("item", "")
         if not person or not item:
             tell("item" if person else "person", "is empty")
@@ -79,7 +83,9 @@ def read_experiment(path: Path) -> list[HumanAnswer]:
         if before is None:
             tell("before", "is empty")
             continue
-        attributes = {k: v for k, v in row.items() if k not in COLUMNS and k in cells}
+        attributes = {
+            key: value for key, value in row.items() if key not in COLUMNS and key in cells
+        }
         arm, text = cells.get("arm") or EVERYBODY, cells.get("text_shown", "")
         answers.append(HumanAnswer(person, item, before, after, arm, text, attributes))
     if not answers and not problems:

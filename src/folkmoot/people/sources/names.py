@@ -38,7 +38,7 @@ def name_book() -> NameBook:
     """The packaged names."""
     data: dict[str, Any] = packaged_yaml(__file__, "names_us.yaml")
     given = {
-        sex: tuple((int(c["from"]), tuple(c["names"])) for c in cohorts)
+        sex: tuple((int(cohort["from"]), tuple(cohort["names"])) for cohort in cohorts)
         for sex, cohorts in data["given"].items()
     }
     return NameBook(given, tuple(data["family"]))
@@ -63,9 +63,13 @@ def draw_names(
     names: list[str] = []
     for sex, age in people:
         cohort = book.given_for(sex, age)
-        free = left[cohort] = [g for g in left.get(cohort, cohort) if g not in used_given]
+        free = left[cohort] = [
+            group for group in left.get(cohort, cohort) if group not in used_given
+        ]
         while (
-            full := _full(free or cohort, middle.get(cohort, 0), book.family, used_full, rng)
+            full := _draw_full_name(
+                free or cohort, middle.get(cohort, 0), book.family, used_full, rng
+            )
         ) is None:
             middle[cohort] = middle.get(cohort, 0) + 1
         used_given.add(full.split(" ", 1)[0])
@@ -74,7 +78,7 @@ def draw_names(
     return names
 
 
-def _full(
+def _draw_full_name(
     given: Sequence[str],
     middle: int,
     family: Sequence[str],

@@ -69,9 +69,9 @@ class Reading:
         return ", ".join(said)
 
 
-def sample(
+def sample_lines(
     path: Path,
-    n: int,
+    count: int,
     rng: np.random.Generator,
     *,
     exclude: Collection[str] = (),
@@ -84,18 +84,20 @@ def sample(
     fewer than n usable lines.
     """
     seed = int(rng.integers(2**63))
-    wanted = n + n // 8 + 32
+    wanted = count + count // 8 + 32
     while True:
         candidates, lines, broken, first = _lowest_tickets(path, wanted, seed)
-        kept, examined, foreign, repeated = _usable(candidates, n, exclude, english_only)
-        if len(kept) == n or len(candidates) < wanted:
+        kept, examined, foreign, repeated = _select_usable_lines(
+            candidates, count, exclude, english_only
+        )
+        if len(kept) == count or len(candidates) < wanted:
             break
         wanted *= 4
     reading = Reading(lines, broken, examined, foreign, repeated, first)
-    if len(kept) < n:
+    if len(kept) < count:
         raise InputError(
             Problem(
-                f"{n} personas are needed, {len(kept)} are usable ({reading})",
+                f"{count} personas are needed, {len(kept)} are usable ({reading})",
                 file=str(path),
                 hint="ask for fewer participants or give a larger file",
             )
@@ -105,19 +107,19 @@ def sample(
 
 def is_english(text: str) -> bool:
     """Whether a line is English as far as the identifier can say (it doubts in favour)."""
-    ranked = dict(_identifier().rank(text))
+    ranked = dict(_language_identifier().rank(text))
     return 1.0 - float(ranked["en"]) <= NOT_ENGLISH
 
 
-def _usable(
-    candidates: list[str], n: int, exclude: Collection[str], english_only: bool
+def _select_usable_lines(
+    candidates: list[str], count: int, exclude: Collection[str], english_only: bool
 ) -> tuple[list[str], int, int, int]:
     """(kept, examined, not English, repeated): the first n candidates that will do."""
     kept: list[str] = []
     seen: set[str] = set()
     examined = foreign = repeated = 0
     for text in candidates:
-        if len(kept) == n:
+        if len(kept) == count:
             break
         key = persona_key(text)
         if key in seen or key in exclude:
@@ -139,7 +141,7 @@ def _lowest_tickets(
 
     Every line draws a ticket, broken or not, so that mending one line moves no other.
     """
-    tickets = _tickets(seed)
+    tickets = _draw_tickets(seed)
     heap: list[tuple[float, int, str]] = []
     lines = broken = 0
     first: list[int] = []
@@ -166,7 +168,7 @@ def _lowest_tickets(
     return [text for _, _, text in sorted(heap, reverse=True)], lines, broken, tuple(first)
 
 
-def _tickets(seed: int) -> Iterator[float]:
+def _draw_tickets(seed: int) -> Iterator[float]:
     rng = np.random.Generator(np.random.PCG64(seed))
     while True:
         yield from rng.random(4096).tolist()
@@ -183,19 +185,19 @@ def _persona_of(raw: bytes) -> str | None:
 
 
 @lru_cache(maxsize=1)
-def _identifier() -> LanguageIdentifier:
+def _language_identifier() -> LanguageIdentifier:
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     identifier.set_languages(list(LANGUAGES))
     return identifier
 
 
 def cache_path(url: str = URL, cache_dir: Path | None = None) -> Path:
-    """Where `fetch` keeps the file of a URL."""
+    """Where `fetch_file` keeps the file of a URL."""
     name = hashlib.blake2b(url.encode(), digest_size=6).hexdigest()
     return (cache_dir or user_cache_dir()) / f"personas-{name}.jsonl"
 
 
-async def fetch(
+async def fetch_file(
     url: str = URL,
     *,
     cache_dir: Path | None = None,
@@ -213,11 +215,11 @@ async def fetch(
     if target.is_file() and not refresh:
         return target
     # A tenth of a second to load, which only who downloads has to wait for.
-    from folkmoot.transport import TransferError, download
+    from folkmoot.transport import TransferError, download_file
 
     try:
         with whole_file(target) as out:
-            await download(url, out.write, silence=timeout, progress=progress)
+            await download_file(url, out.write, silence=timeout, progress=progress)
     except TransferError as error:
         raise InputError(
             Problem(

@@ -18,7 +18,7 @@ import numpy as np
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import packaged_yaml
 from folkmoot.people.enrichment import SCALES
-from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona, article
+from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona, indefinite_article
 from folkmoot.people.sources.grounded.joint import likely_job
 from folkmoot.people.sources.names import draw_names
 
@@ -32,39 +32,39 @@ _AGE = re.compile(r"(\d{1,3})(?:\s*[-–]\s*(\d{1,3}))?")
 
 def default_ratios() -> dict[str, dict[str, float]]:
     """The packaged shares (adults of 18–65 in the United States); sources in `quota_us.yaml`."""
-    return {key: dict(shares) for key, shares in _words()["ratios"].items()}
+    return {key: dict(shares) for key, shares in _load_wordings()["ratios"].items()}
 
 
-def make(n: int, rng: np.random.Generator, ratios: Ratios | None = None) -> list[Persona]:
+def make(count: int, rng: np.random.Generator, ratios: Ratios | None = None) -> list[Persona]:
     """n different personas that meet the ratios (largest remainder).
 
     `ratios` replaces single attributes of `default_ratios`; `age` takes bands ("30-44") or single
     years; an attribute of your own (`tenant: {yes: .6, no: .4}`) joins the demographics and the
     text. Raises InputError naming every ratio that makes no sense.
     """
-    shares = {**default_ratios(), **{k: dict(v) for k, v in (ratios or {}).items()}}
+    shares = {**default_ratios(), **{key: dict(value) for key, value in (ratios or {}).items()}}
     problems = check_ratios(shares)
     if problems:
         raise InputError(problems)
-    columns = {key: _dealt(key, values, n, rng) for key, values in shares.items()}
-    rows = [{key: column[i] for key, column in columns.items()} for i in range(n)]
+    columns = {key: _deal_values(key, values, count, rng) for key, values in shares.items()}
+    rows = [{key: column[i] for key, column in columns.items()} for i in range(count)]
     for row in rows:
         row["age"] = _age_in(str(row["age"]), rng)
     _old_enough(rows, rng)
     for row in rows:
         who = (row["sex"], row["age"], row["education"])
         row.setdefault("occupation", likely_job(*who, rng.random()))
-    names = draw_names([(r["sex"], r["age"]) for r in rows], rng)
-    draws = _draws(n * _PORTRAIT_DRAWS, rng)
+    names = draw_names([(row["sex"], row["age"]) for row in rows], rng)
+    draws = _uniform_draws(count * _PORTRAIT_DRAWS, rng)
     people = [
-        _persona(i, name, row, draws.__next__)
+        _build_persona(i, name, row, draws.__next__)
         for i, (name, row) in enumerate(zip(names, rows, strict=True))
     ]
     deque(draws, maxlen=0)  # whatever the portraits took, the generator goes on from one place
     return people
 
 
-def _draws(count: int, rng: np.random.Generator) -> Iterator[float]:
+def _uniform_draws(count: int, rng: np.random.Generator) -> Iterator[float]:
     """So many draws from [0, 1): one by one they take as long as the writing, all at once as much
     memory as the people."""
     for start in range(0, count, DRAWS_AT_ONCE):
@@ -76,7 +76,7 @@ def check_ratios(ratios: Ratios) -> list[Problem]:
     problems = []
     for key, shares in ratios.items():
         at = f"ratios.{key}"
-        if not shares or any(v < 0 for v in shares.values()) or sum(shares.values()) <= 0:
+        if not shares or any(share < 0 for share in shares.values()) or sum(shares.values()) <= 0:
             problems.append(Problem("shares must be 0 or more and sum to more than 0", key=at))
         for value in shares:
             if key in _KNOWN and value not in _KNOWN[key]:
@@ -84,25 +84,27 @@ def check_ratios(ratios: Ratios) -> list[Problem]:
                 problems.append(
                     Problem(f"{value!r} is not a valid {key}", key=at, hint=f"one of: {listed}")
                 )
-            elif key == "age" and not _bounds(str(value)):
+            elif key == "age" and not _age_bounds(str(value)):
                 problems.append(
                     Problem(f"{value!r} is not a valid age", key=at, hint='like "30-44" or 35')
                 )
     return problems
 
 
-def _dealt(key: str, shares: Mapping[str, float], n: int, rng: np.random.Generator) -> list[Any]:
+def _deal_values(
+    key: str, shares: Mapping[str, float], count: int, rng: np.random.Generator
+) -> list[Any]:
     """n values in random order whose counts are the shares by largest remainder."""
     values = list(shares)
-    weights = np.array([shares[v] for v in values], dtype=float)
-    exact = weights / weights.sum() * n
+    weights = np.array([shares[value] for value in values], dtype=float)
+    exact = weights / weights.sum() * count
     counts = np.floor(exact).astype(int)
     # Ties go by chance, so that the first value of a list is not favoured in small groups.
     order = sorted(range(len(values)), key=lambda i: (counts[i] - exact[i], rng.random()))
-    for i in order[: n - int(counts.sum())]:
+    for i in order[: count - int(counts.sum())]:
         counts[i] += 1
-    deck = [v for v, c in zip(values, counts, strict=True) for _ in range(c)]
-    return [deck[int(i)] for i in rng.permutation(n)]
+    deck = [value for value, count in zip(values, counts, strict=True) for _ in range(count)]
+    return [deck[int(item_id)] for item_id in rng.permutation(count)]
 
 
 def _old_enough(rows: list[dict[str, Any]], rng: np.random.Generator) -> None:
@@ -133,7 +135,7 @@ _DEGREE_AGE = {
 
 
 @lru_cache(maxsize=1000)
-def _bounds(band: str) -> tuple[int, int] | None:
+def _age_bounds(band: str) -> tuple[int, int] | None:
     found = _AGE.fullmatch(band.strip())
     if not found:
         return None
@@ -143,46 +145,48 @@ def _bounds(band: str) -> tuple[int, int] | None:
 
 
 def _age_in(band: str, rng: np.random.Generator) -> int:
-    bounds = _bounds(band)
+    bounds = _age_bounds(band)
     assert bounds is not None  # check_ratios has been here
     return int(rng.integers(bounds[0], bounds[1] + 1))
 
 
-def _persona(i: int, name: str, row: dict[str, Any], draw: Draw) -> Persona:
-    words = _words()
-    own = {k: v for k, v in row.items() if k not in DEMOGRAPHIC_KEYS}
+def _build_persona(index: int, name: str, row: dict[str, Any], draw: Draw) -> Persona:
+    words = _load_wordings()
+    own = {key: value for key, value in row.items() if key not in DEMOGRAPHIC_KEYS}
     job, leaning = str(row["occupation"]), row["political_leaning"]
-    place = _pick(words["places"][row["location_type"]], draw)
+    place = _pick_item(words["places"][row["location_type"]], draw)
     life = "young" if row["age"] < 30 else "middle" if row["age"] < 52 else "older"
     facts = {
         "name": name,
         "first": name.split(" ", 1)[0],
         "they": "She" if row["sex"] == "F" else "He",
         "age": row["age"],
-        "an_age": f"{article(str(row['age']))} {row['age']}",
+        "an_age": f"{indefinite_article(str(row['age']))} {row['age']}",
         "job": job,
-        "a_job": f"{article(job)} {job}",
+        "a_job": f"{indefinite_article(job)} {job}",
         "leaning": leaning,
-        "household": _pick(words["household"][life], draw),
-        "home": _pick(words["setting"][row["location_type"]], draw).format(place=place),
+        "household": _pick_item(words["household"][life], draw),
+        "home": _pick_item(words["setting"][row["location_type"]], draw).format(place=place),
         "schooling": _SCHOOLING[row["education"]],
-        "money": _pick(words["money"][row["income"]], draw),
+        "money": _pick_item(words["money"][row["income"]], draw),
         "politics": "politically moderate" if leaning == "moderate" else f"{leaning} in politics",
-        "care": _pick(words["cares"], draw),
-        "manner": _pick(words["manner"], draw),
+        "care": _pick_item(words["cares"], draw),
+        "manner": _pick_item(words["manner"], draw),
     }
-    facts["habit"], facts["habit2"] = _several(words["habits"], 2, draw)
+    facts["habit"], facts["habit2"] = _pick_several(words["habits"], 2, draw)
     party = words["values"][leaning]
-    facts["value"], facts["value2"] = _several([*words["values"]["any"], *party, *party], 2, draw)
-    text = _pick(words["portraits"], draw).format(**facts)
+    facts["value"], facts["value2"] = _pick_several(
+        [*words["values"]["any"], *party, *party], 2, draw
+    )
+    text = _pick_item(words["portraits"], draw).format(**facts)
     if own:
-        said = ", ".join(f"{k.replace('_', ' ')}: {v}" for k, v in own.items())
+        said = ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in own.items())
         text += f" ({said[0].upper()}{said[1:]}.)"
     return Persona(
-        id=f"q_{i + 1:05d}",
+        id=f"q_{index + 1:05d}",
         text=text,
-        base=f"{name}, {article(job)} {job} from {place}",
-        demographics={k: row[k] for k in (*DEMOGRAPHIC_KEYS, *own)},
+        base=f"{name}, {indefinite_article(job)} {job} from {place}",
+        demographics={key: row[key] for key in (*DEMOGRAPHIC_KEYS, *own)},
         source="quota",
         name=name,
     )
@@ -198,20 +202,20 @@ _SCHOOLING = {
 }
 
 
-def _pick(items: Any, draw: Draw) -> str:
+def _pick_item(items: Any, draw: Draw) -> str:
     return str(items[int(draw() * len(items))])  # a third of what `integers` costs
 
 
-def _several(items: list[str], k: int, draw: Draw) -> list[str]:
+def _pick_several(items: list[str], count: int, draw: Draw) -> list[str]:
     """k different items, drawn one after the other (an item listed twice is likelier)."""
     out: list[str] = []
-    for _ in range(k):
-        left = [x for x in items if x not in out] if out else items
-        out.append(_pick(left, draw))
+    for _ in range(count):
+        left = [item for item in items if item not in out] if out else items
+        out.append(_pick_item(left, draw))
     return out
 
 
 @lru_cache(maxsize=1)
-def _words() -> dict[str, Any]:
+def _load_wordings() -> dict[str, Any]:
     data: dict[str, object] = packaged_yaml(__file__, "quota_us.yaml")
     return data

@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 
 from folkmoot.errors import InputError, Problem
-from folkmoot.files import AS_CSV, misread
+from folkmoot.files import READ_CSV_OPTIONS, header_problem
 from folkmoot.hidden_characters import hidden_in, without_hidden
-from folkmoot.people.enrichment import one_letter
-from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona, article
+from folkmoot.people.enrichment import normalise_sex
+from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona, indefinite_article
 
 TEXT_COLUMNS = ("text", "persona", "enriched_persona", "description", "profile")
 MAX_BYTES = 500_000_000
@@ -42,7 +42,7 @@ ALSO_CALLED = {
 }
 
 
-def read(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
+def read_personas(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
     """Every row as a persona, in the order of the file.
 
     Columns that mean something: `id`, `name`, one of `TEXT_COLUMNS` (the description; made from
@@ -57,23 +57,26 @@ def read(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
     if unknown:
         have = ", ".join(table.columns)
         raise InputError(
-            [Problem(f"no column {c!r}", file=str(path), hint=f"columns: {have}") for c in unknown]
+            [
+                Problem(f"no column {column!r}", file=str(path), hint=f"columns: {have}")
+                for column in unknown
+            ]
         )
     table = table.rename({theirs: ours for ours, theirs in given.items()})
-    meant = _meant(table.columns)
+    meant = _known_meanings(table.columns)
     people: list[Persona] = []
     problems: list[Problem] = []
     seen: set[str] = set()
     characters = 0
     for number, row in enumerate(table.iter_rows(named=True)):
         cells = {
-            name: value if name == "id" else _seen(value)
-            for name, value in ((meant[k], v) for k, v in row.items())
+            name: value if name == "id" else _clean_cell(value)
+            for name, value in ((meant[key], value) for key, value in row.items())
             if value is not None and str(value).strip()
         }
-        persona = _persona(number, cells)
+        persona = _build_persona(number, cells)
         where = str(number + first_line(path))
-        characters += sum(len(v) for v in cells.values() if isinstance(v, str))
+        characters += sum(len(cell) for cell in cells.values() if isinstance(cell, str))
         if characters > MAX_CHARACTERS:
             raise InputError(
                 Problem(f"more than {MAX_CHARACTERS:,} characters up to here", str(path), where)
@@ -112,7 +115,7 @@ def read_frame(path: Path) -> pl.DataFrame:
                 raise InputError(Problem(f"{rows:,} rows, the limit is {MAX_PEOPLE:,}", str(path)))
             _check_columns(path, len(pl.read_parquet_schema(path)))
         if kind in {".csv", ".tsv"}:
-            return _separated(path, "," if kind == ".csv" else "\t")
+            return _read_separated_file(path, "," if kind == ".csv" else "\t")
         if kind in {".parquet", ".pq"}:
             return pl.read_parquet(path)
         if kind in {".jsonl", ".ndjson"}:
@@ -123,7 +126,7 @@ def read_frame(path: Path) -> pl.DataFrame:
         raise InputError(Problem("no such file", file=str(path))) from error
     except (OSError, pl.exceptions.PolarsError) as error:
         first = str(error).strip().splitlines()[0]
-        hint = AS_CSV if kind in {".csv", ".tsv"} else ""
+        hint = READ_CSV_OPTIONS if kind in {".csv", ".tsv"} else ""
         raise InputError(Problem(f"cannot be read: {first}", file=str(path), hint=hint)) from error
     raise InputError(
         Problem(
@@ -139,16 +142,16 @@ def _check_columns(path: Path, count: int) -> None:
         raise InputError(Problem(f"{count:,} columns, the limit is {MAX_COLUMNS:,}", str(path)))
 
 
-def _separated(path: Path, mark: str) -> pl.DataFrame:
+def _read_separated_file(path: Path, mark: str) -> pl.DataFrame:
     header = pl.read_csv(path, separator=mark, infer_schema=False, n_rows=0)
     _check_columns(path, header.width)
     cells = pl.read_csv(path, separator=mark, infer_schema=False)
-    if wrong := misread(cells.columns, mark):
+    if wrong := header_problem(cells.columns, mark):
         raise InputError(Problem(wrong, str(path), "1"))
-    return cells.with_columns(_numbers(column) for column in cells)
+    return cells.with_columns(_parse_number_column(column) for column in cells)
 
 
-def _numbers(column: pl.Series) -> pl.Series:
+def _parse_number_column(column: pl.Series) -> pl.Series:
     """A column as numbers, if that keeps all its cells as they stand: 007 and 1.10 are names."""
     for kind in (pl.Int64, pl.Float64):
         numbers = column.cast(kind, strict=False)
@@ -157,7 +160,7 @@ def _numbers(column: pl.Series) -> pl.Series:
     return column
 
 
-def _seen(value: object) -> object:
+def _clean_cell(value: object) -> object:
     """A cell as a person reads it; an id keeps its hidden characters, so that they are told."""
     return without_hidden(value) if isinstance(value, str) else value
 
@@ -167,7 +170,7 @@ def clean_name(column: str) -> str:
     return column.strip().lower().replace(" ", "_").replace("-", "_")
 
 
-def _meant(columns: Sequence[str]) -> dict[str, str]:
+def _known_meanings(columns: Sequence[str]) -> dict[str, str]:
     """Column → what it is known by: the first of several that mean the same."""
     meant = {column: clean_name(column) for column in columns}
     taken = Counter(meant.values())
@@ -179,16 +182,26 @@ def _meant(columns: Sequence[str]) -> dict[str, str]:
     return meant
 
 
-def _persona(number: int, cells: dict[str, object]) -> Persona | None:
-    text = next((str(cells[c]).strip() for c in TEXT_COLUMNS if c in cells), "")
-    base = next((str(cells[c]).strip() for c in BASE_COLUMNS if c in cells), "")
+def _build_persona(number: int, cells: dict[str, object]) -> Persona | None:
+    text = next(
+        (str(cells[text_column]).strip() for text_column in TEXT_COLUMNS if text_column in cells),
+        "",
+    )
+    base = next(
+        (str(cells[base_column]).strip() for base_column in BASE_COLUMNS if base_column in cells),
+        "",
+    )
     name = str(cells.get("name", "")).strip()
-    demographics = {k: _plain(cells[k]) for k in DEMOGRAPHIC_KEYS if k in cells}
+    demographics = {
+        demographic_key: _to_json_value(cells[demographic_key])
+        for demographic_key in DEMOGRAPHIC_KEYS
+        if demographic_key in cells
+    }
     taken = {"id", "name", *TEXT_COLUMNS, *BASE_COLUMNS, *DEMOGRAPHIC_KEYS}
-    extra = {k: _plain(v) for k, v in cells.items() if k not in taken}
+    extra = {key: _to_json_value(cell) for key, cell in cells.items() if key not in taken}
     if not (text or base or demographics or extra):
         return None
-    text = text or base or describe(name, demographics, extra)
+    text = text or base or describe_person(name, demographics, extra)
     return Persona(
         id=str(cells.get("id", f"t_{number + 1:05d}")),
         text=text[8:] if text.casefold().startswith("you are ") else text,
@@ -200,26 +213,30 @@ def _persona(number: int, cells: dict[str, object]) -> Persona | None:
     )
 
 
-def describe(name: str, demographics: Mapping[str, object], extra: Mapping[str, object]) -> str:
+def describe_person(
+    name: str, demographics: Mapping[str, object], extra: Mapping[str, object]
+) -> str:
     """A description that completes "You are …" from whatever a row holds."""
     age = f"{demographics['age']}-year-old " if "age" in demographics else ""
-    sex = {"F": "woman", "M": "man"}.get(str(one_letter(demographics.get("sex"))), "")
+    sex = {"F": "woman", "M": "man"}.get(str(normalise_sex(demographics.get("sex"))), "")
     who = f"{age}{sex or 'person'}"
-    head = f"{article(who)} {who}"
+    head = f"{indefinite_article(who)} {who}"
     if "occupation" in demographics:
         head += f" who works as {demographics['occupation']}"
     said = {"age", "occupation", *(["sex"] if sex else [])}
-    rest = {k: v for k, v in demographics.items() if k not in said}
+    rest = {key: demographic for key, demographic in demographics.items() if key not in said}
     rest.update(extra)
-    facts = "; ".join(f"{k.replace('_', ' ')}: {v}" for k, v in rest.items())
-    return f"{name + ', ' if name else ''}{head}." + (f" {_upper(facts)}." if facts else "")
+    facts = "; ".join(f"{key.replace('_', ' ')}: {value}" for key, value in rest.items())
+    return f"{name + ', ' if name else ''}{head}." + (
+        f" {_capitalise_first(facts)}." if facts else ""
+    )
 
 
-def _upper(text: str) -> str:
+def _capitalise_first(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _plain(value: object) -> object:
+def _to_json_value(value: object) -> object:
     """A JSON value; dates, decimals and the like become text, nested values stay."""
     if isinstance(value, (str, int, float, bool)):
         return value.strip() if isinstance(value, str) else value

@@ -11,7 +11,7 @@ from functools import partial
 import polars as pl
 
 from folkmoot.engine.settings.claims import pair_sides, side_of
-from folkmoot.kit.findings import HOLM, Row
+from folkmoot.kit.findings import HOLM_NOTE, Row
 from folkmoot.measures.inference.claims import (
     SUPPORTED,
     Claim,
@@ -23,18 +23,23 @@ from folkmoot.measures.inference.claims import (
     judge,
     without_result,
 )
-from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, known, plural
+from folkmoot.measures.inference.estimates import (
+    FEWEST_UNITS,
+    Estimate,
+    finite_or_none,
+    format_count,
+)
 from folkmoot.measures.inference.proportions import between
 from folkmoot.report.comparison.measured_claims import (
     Measured,
-    differences,
     name_arm,
     name_measure,
+    paired_differences,
     read_measure,
     sides_between,
 )
 from folkmoot.report.comparison.samples import EVERYBODY, Sample, same_people
-from folkmoot.storage.findings import Finding, Grid, Intervals
+from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 
 SECTION = "Comparison"
 MOST_TOLD = 8
@@ -64,8 +69,8 @@ def compare_measures(
     found: list[Compared] = []
     for measure, own in claims.items():
         first = read_measure(base, measure)
-        for s in others:
-            second = None if first is None else read_measure(s, measure)
+        for sample in others:
+            second = None if first is None else read_measure(sample, measure)
             if first is None or second is None:
                 continue
             named = {arm for claim in own for arm in claim.contrast}
@@ -73,7 +78,7 @@ def compare_measures(
                 if own and arm not in named:
                     continue
                 shown = "everybody" if arm == EVERYBODY else name_arm(arm, own)
-                found.append(_compare_arm((s, second), (base, first), arm, shown))
+                found.append(_compare_arm((sample, second), (base, first), arm, shown))
     results = adjust_families([one.result for one in found])
     return [replace(one, result=result) for one, result in zip(found, results, strict=True)]
 
@@ -90,12 +95,12 @@ def _shared_arms(first: Measured, second: Measured) -> list[str]:
 def _compare_arm(
     own: tuple[Sample, Measured], base: tuple[Sample, Measured], arm: str, shown: str
 ) -> Compared:
-    (s, second), (reference, first) = own, base
+    (sample, second), (reference, first) = own, base
     here, there = (one.rows(arm) for one in (second, first))
     assert here is not None and there is not None
-    subject = tuple(c for c in first.claim.subject if c in second.claim.subject)
-    paired = same_people(reference, s) and bool(subject)
-    names = (s.name, reference.name)
+    subject = tuple(column for column in first.claim.subject if column in second.claim.subject)
+    paired = same_people(reference, sample) and bool(subject)
+    names = (sample.name, reference.name)
     name = name_measure(first.claim)
     claim = replace(
         first.claim,
@@ -106,7 +111,7 @@ def _compare_arm(
         estimand=f"The {first.claim.kind} of {name} in {shown}, {names[0]} minus {names[1]}.",
     )
     sides = pair_sides(here, there, subject) if paired else sides_between(here, there, names)
-    means = (_mean(here), _mean(there))
+    means = (_mean_of_rows(here), _mean_of_rows(there))
     if not all(side.units for side in sides):
         result = without_result(claim, "no subject is known in both")
     else:
@@ -114,15 +119,15 @@ def _compare_arm(
     return Compared(name, shown, means, result, paired)
 
 
-def _mean(rows: pl.DataFrame) -> float:
+def _mean_of_rows(rows: pl.DataFrame) -> float:
     mean = rows["value"].mean()
     return float(mean) if isinstance(mean, float) else math.nan
 
 
 def is_equivalent(result: Result, margin: float) -> bool:
     """Whether the whole interval of a difference of shares lies within ± `margin`."""
-    e, claim = result.estimate, result.claim
-    return claim.kind == "share" and judge("equivalent", margin, e) == SUPPORTED
+    estimate, claim = result.estimate, result.claim
+    return claim.kind == "share" and judge("equivalent", margin, estimate) == SUPPORTED
 
 
 def measures_finding(
@@ -136,9 +141,9 @@ def measures_finding(
         {
             "measure": one.measure,
             "arm": one.arm,
-            "runs": one.result.claim.line,
-            "first": known(one.means[0]),
-            "second": known(one.means[1]),
+            "runs": one.result.claim.contrast_label,
+            "first": finite_or_none(one.means[0]),
+            "second": finite_or_none(one.means[1]),
             **result_cells(one.result),
             "paired": one.paired,
             "equivalent": is_equivalent(one.result, margin)
@@ -150,48 +155,51 @@ def measures_finding(
     return Finding(
         key,
         title,
-        _tell(results, margin),
-        Grid.of(
+        _describe_results(results, margin),
+        ResultTable.from_records(
             rows,
             "First minus second run; 95 % intervals one by one, verdicts by Holm's p. Paired: runs "
             "that drew the same people are compared within subjects.",
         ),
-        draw(results, f"difference to {base}"),
+        draw_differences(results, f"difference to {base}"),
         notes=(
             "“Equivalent”: the whole interval of a difference of shares lies within "
             f"±{100 * margin:g} points (`--margin`). It is judged one by one. Undecided is not the "
             "same as equal: look at the width of the interval.",
-            HOLM,
+            HOLM_NOTE,
         ),
         section=SECTION,
         headline=True,
         unit=results[0].claim.unit,
-        units=max(result.estimate.units for result in results),
+        units=max(result.estimate.unit_count for result in results),
     )
 
 
 def result_cells(result: Result) -> Row:
     """The cells of a result: difference, interval, p, unit, method, verdict, and its words."""
-    e = result.estimate
-    shown = e.has_interval
+    estimate = result.estimate
+    shown = estimate.has_interval
     return {
-        "difference": known(e.value),
-        "low": known(e.low) if shown else None,
-        "high": known(e.high) if shown else None,
-        "in_words": result.numbers.strip(" ()") or None,
-        "p": known(e.p) if shown else None,
-        "holm_p": known(result.p) if shown else None,
-        "units": e.units,
+        "difference": finite_or_none(estimate.value),
+        "low": finite_or_none(estimate.low) if shown else None,
+        "high": finite_or_none(estimate.high) if shown else None,
+        "in_words": result.format_numbers.strip(" ()") or None,
+        "p": finite_or_none(estimate.p) if shown else None,
+        "holm_p": finite_or_none(result.p) if shown else None,
+        "units": estimate.unit_count,
         "unit": result.claim.unit,
-        "method": e.method or None,
+        "method": estimate.method or None,
         "verdict": result.verdict,
     }
 
 
-def _tell(results: Sequence[Result], margin: float) -> str:
+def _describe_results(results: Sequence[Result], margin: float) -> str:
     """What the results say: those that differ and those that are equivalent, or all of few."""
     if len(results) > MOST_TOLD and all(result.why for result in results):
-        return f"{plural(len(results), 'comparison')}, none of which can be tested; see the table."
+        return (
+            f"{format_count(len(results), 'comparison')}, none of which can be tested; see the "
+            "table."
+        )
     told: list[str] = []
     rest = 0
     for result in results:
@@ -201,9 +209,11 @@ def _tell(results: Sequence[Result], margin: float) -> str:
         else:
             rest += 1
     if rest and not told:
-        return f"No difference is shown in any of {plural(rest, 'comparison')}; see the table."
+        return (
+            f"No difference is shown in any of {format_count(rest, 'comparison')}; see the table."
+        )
     if rest:
-        told.append(f"{plural(rest, 'further comparison')} in the table.")
+        told.append(f"{format_count(rest, 'further comparison')} in the table.")
     return " ".join(told)
 
 
@@ -211,28 +221,31 @@ def tell_result(result: Result, margin: float) -> str:
     """A result in a sentence, with what the margin says of it."""
     if result.why and math.isfinite(result.estimate.value):
         why = result.estimate.why or FEW
-        return f"{result.claim.outcome}: {result.claim.line}{result.numbers}, {why}."
+        return (
+            f"{result.claim.outcome}: {result.claim.contrast_label}{result.format_numbers}, {why}."
+        )
     if is_equivalent(result, margin):
         aside = f" Equivalent within {result.claim.size(margin)}."
         return f"{result.says}{aside}"
     return result.says
 
 
-def draw(results: Sequence[Result], unit: str) -> Intervals | None:
+def draw_differences(results: Sequence[Result], unit: str) -> IntervalChart | None:
     """The chart of differences: of shares in points, or of means where there are no shares."""
-    shares = [r for r in results if r.claim.kind == "share"]
+    shares = [result for result in results if result.claim.kind == "share"]
     drawn, size = (shares, 100.0) if shares else (results, 1.0)
     lines = tuple(
         (
-            f"{r.claim.outcome}: {r.claim.line}",
-            size * r.estimate.value,
-            size * (r.estimate.low if r.estimate.has_interval else r.estimate.value),
-            size * (r.estimate.high if r.estimate.has_interval else r.estimate.value),
+            f"{result.claim.outcome}: {result.claim.contrast_label}",
+            size * result.estimate.value,
+            size * (result.estimate.low if result.estimate.has_interval else result.estimate.value),
+            size
+            * (result.estimate.high if result.estimate.has_interval else result.estimate.value),
         )
-        for r in drawn
-        if math.isfinite(r.estimate.value)
+        for result in drawn
+        if math.isfinite(result.estimate.value)
     )
-    return Intervals(lines, f"{unit} (points)" if shares else unit, 0.0) if lines else None
+    return IntervalChart(lines, f"{unit} (points)" if shares else unit, 0.0) if lines else None
 
 
 # --- effects -------------------------------------------------------------------------------------
@@ -245,16 +258,20 @@ def compare_effects(
     base, *others = runs
     tests: list[tuple[Claim, str, Result]] = []
     for measure, own in claims.items():
-        read = {s.name: read_measure(s, measure) for s in runs}
-        for claim in _confirmatory(own):
-            effects = {s.name: _effect(read[s.name], claim) for s in runs}
+        read = {sample.name: read_measure(sample, measure) for sample in runs}
+        for claim in _confirmatory_claims(own):
+            effects = {
+                sample.name: _exploratory_effect(read[sample.name], claim) for sample in runs
+            }
             if any(effect is None for effect in effects.values()):
                 continue
-            known_effects = {n: effect for n, effect in effects.items() if effect is not None}
+            known_effects = {name: effect for name, effect in effects.items() if effect is not None}
             tests += [(claim, name, effect.result) for name, effect in known_effects.items()]
-            for s in others:
-                gap = _gap(known_effects[s.name], known_effects[base.name], same_people(base, s))
-                tests.append((claim, f"{s.name} − {base.name}", gap))
+            for sample in others:
+                gap = _difference_between_runs(
+                    known_effects[sample.name], known_effects[base.name], same_people(base, sample)
+                )
+                tests.append((claim, f"{sample.name} − {base.name}", gap))
     if not tests:
         return None
     results = adjust_families([result for *_, result in tests])
@@ -262,33 +279,39 @@ def compare_effects(
     by_claim: dict[Claim, dict[str, Result]] = {}
     for (claim, name, _), result in zip(tests, results, strict=True):
         by_claim.setdefault(claim, {})[name] = result
-    said = [_tell_effect(own, s.name, base.name) for own in by_claim.values() for s in others]
-    rows: list[Row] = [
-        {"claim": f"{name_measure(r.claim)}: {r.claim.line}", "run": name, **result_cells(r)}
-        for name, r in named
+    said = [
+        _tell_effect(own, sample.name, base.name) for own in by_claim.values() for sample in others
     ]
-    within = [replace(r, claim=replace(r.claim, outcome=f"{n}, {name_measure(r.claim)}"))
-              for n, r in named if n in {s.name for s in runs}]  # fmt: skip
+    rows: list[Row] = [
+        {
+            "claim": f"{name_measure(result.claim)}: {result.claim.contrast_label}",
+            "run": name,
+            **result_cells(result),
+        }
+        for name, result in named
+    ]
+    within = [replace(result, claim=replace(result.claim, outcome=f"{name}, {name_measure(result.claim)}"))
+              for name, result in named if name in {sample.name for sample in runs}]  # fmt: skip
     return Finding(
         "compare_effects",
         "Effects, run by run",
         " ".join(said),
-        Grid.of(
+        ResultTable.from_records(
             rows,
             "First arm minus second within a run; between runs the difference of these, within "
             "subjects where both runs drew the same people, else by MOVER.",
         ),
-        draw(within, "effect"),
-        notes=(HOLM,),
+        draw_differences(within, "effect"),
+        notes=(HOLM_NOTE,),
         section=SECTION,
         unit=results[0].claim.unit,
-        units=max(result.estimate.units for result in results),
+        units=max(result.estimate.unit_count for result in results),
     )
 
 
-def _confirmatory(claims: Sequence[Claim]) -> list[Claim]:
+def _confirmatory_claims(claims: Sequence[Claim]) -> list[Claim]:
     """The primary and secondary claims; all where there are none."""
-    return [c for c in claims if c.family != "exploratory"] or [*claims]
+    return [claim for claim in claims if claim.family != "exploratory"] or [*claims]
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,11 +324,11 @@ class _Effect:
     subject: tuple[str, ...]
     paired: bool
 
-    def estimate(self, level: float = 0.95) -> Estimate:
+    def estimate_effect(self, level: float = 0.95) -> Estimate:
         return estimate_difference(*self.sides, self.result.claim.kind, level)
 
 
-def _effect(read: Measured | None, claim: Claim) -> _Effect | None:
+def _exploratory_effect(read: Measured | None, claim: Claim) -> _Effect | None:
     """The effect of a claim in a run as one of the exploratory family of a comparison."""
     arms = [] if read is None else [read.arms.get(arm) for arm in claim.contrast]
     if read is None or any(arm is None for arm in arms):
@@ -313,7 +336,7 @@ def _effect(read: Measured | None, claim: Claim) -> _Effect | None:
     first, second = (arm for arm in arms if arm is not None)
     subject = read.claim.subject
     paired = claim.paired and bool(subject)
-    keys = tuple(c for c in subject if c != claim.by)
+    keys = tuple(column for column in subject if column != claim.by)
     sides = pair_sides(first, second, keys) if paired else (side_of(first), side_of(second))
     if not all(side.units for side in sides):
         return None
@@ -327,39 +350,48 @@ def _effect(read: Measured | None, claim: Claim) -> _Effect | None:
     return _Effect(evaluate(own, *sides), (first, second), sides, keys, paired)
 
 
-def _gap(own: _Effect, base: _Effect, same: bool) -> Result:
+def _difference_between_runs(own: _Effect, base: _Effect, same: bool) -> Result:
     """The effect of one run minus that of another, and whether they differ."""
-    subject = tuple(c for c in own.subject if c in base.subject)
+    subject = tuple(column for column in own.subject if column in base.subject)
     claim = replace(base.result.claim, direction="different", margin=0.0)
     names = ("own", "base")
     if own.paired and base.paired:
-        here, there = (differences(*one.arms, subject) for one in (own, base))
+        here, there = (paired_differences(*one.arms, subject) for one in (own, base))
         sides = pair_sides(here, there, subject) if same else sides_between(here, there, names)
-        e = estimate_difference(*sides, "mean")
+        estimate = estimate_difference(*sides, "mean")
     elif same and subject:
         first, second = (
-            differences(here, there, subject)
+            paired_differences(here, there, subject)
             for here, there in zip(own.arms, base.arms, strict=True)
         )
-        e = estimate_difference(side_of(first), side_of(second), "mean")
+        estimate = estimate_difference(side_of(first), side_of(second), "mean")
     elif own.result.estimate.has_interval and base.result.estimate.has_interval:
-        e = between(partial(own.estimate), partial(base.estimate))
+        estimate = between(partial(own.estimate_effect), partial(base.estimate_effect))
     else:
         one, other = own.result.estimate, base.result.estimate
-        few_units = min(one.units, other.units)
-        e = Estimate(one.value - other.value, math.nan, math.nan, one.n + other.n, few_units)
-    few = e.units < FEWEST_UNITS
-    why = f"not tested ({e.units} independent units are an illustration)" if few else e.why
-    return Result(base.result.claim, e, why or judge(claim.direction, claim.margin, e), why)
+        few_units = min(one.unit_count, other.unit_count)
+        estimate = Estimate(one.value - other.value, math.nan, math.nan, one.n + other.n, few_units)
+    few = estimate.unit_count < FEWEST_UNITS
+    why = (
+        f"not tested ({estimate.unit_count} independent units are an illustration)"
+        if few
+        else estimate.why
+    )
+    return Result(
+        base.result.claim, estimate, why or judge(claim.direction, claim.margin, estimate), why
+    )
 
 
 def _tell_effect(results: Mapping[str, Result], run: str, base: str) -> str:
     """Both effects of a claim and whether they differ, in a sentence."""
     gap, claim = results[f"{run} − {base}"], results[base].claim
     first, own = (results[name].estimate for name in (base, run))
-    sizes = f"{claim.signed(first.value, 1)} in {base}, {claim.signed(own.value, 1)} in {run}"
-    told = f"{name_measure(claim)}, {claim.line}: {sizes}"
+    sizes = (
+        f"{claim.format_signed(first.value, 1)} in {base}, {claim.format_signed(own.value, 1)} in "
+        f"{run}"
+    )
+    told = f"{name_measure(claim)}, {claim.contrast_label}: {sizes}"
     if not gap.estimate.has_interval:
         return f"{told}; the effects are not compared ({gap.estimate.why or 'too few units'})."
     words = {True: "the effects differ", False: "that the effects differ is not shown"}
-    return f"{told}; {words[gap.verdict == SUPPORTED]}{gap.numbers}."
+    return f"{told}; {words[gap.verdict == SUPPORTED]}{gap.format_numbers}."

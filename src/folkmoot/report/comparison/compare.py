@@ -14,13 +14,18 @@ from pathlib import Path
 import polars as pl
 
 from folkmoot.errors import InputError, Problem
-from folkmoot.hints import enumerated
-from folkmoot.kit.findings import ALPHA, HOLM, Row, found, known, listed
+from folkmoot.hints import join_words
+from folkmoot.kit.findings import ALPHA, HOLM_NOTE, Row, collect_findings, join_clauses, known
 from folkmoot.measures.bands import human_band, sentence
 from folkmoot.measures.diversity import jensen_shannon, total_variation
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.clustered import clustered_share
-from folkmoot.measures.inference.estimates import Estimate, p_value, points, span
+from folkmoot.measures.inference.estimates import (
+    Estimate,
+    format_p_value,
+    format_points,
+    format_span,
+)
 from folkmoot.measures.inference.paired_votes import stuart_maxwell, transition_table
 from folkmoot.measures.inference.proportions import holm, homogeneity_p
 from folkmoot.randomness import digest
@@ -42,17 +47,24 @@ from folkmoot.report.comparison.samples import (
     EVERYBODY,
     TEXTS,
     Sample,
+    cell_location,
     condition_name,
-    matched,
+    load_samples,
+    matched_units,
     people_in,
-    place,
     same_people,
-    samples,
-    split,
+    split_by_condition,
 )
-from folkmoot.storage.findings import Finding, Grid
+from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.tables import BY, DRAW, PEOPLE, by_column, cluster_column, units_of
+from folkmoot.storage.tables import (
+    CONDITION_COLUMNS,
+    DRAW,
+    PARTICIPANT_COLUMNS,
+    cluster_column,
+    condition_column,
+    units_of,
+)
 
 MARGIN = 0.05  # differences of shares within it are called equivalent
 # How calls were made: settings that leave the results alone.
@@ -75,23 +87,25 @@ MOST_FIGURES = 25
 CHOICES = ("initial_choice", "final_choice")
 
 
-def compare(sources: Sequence[RunFolder | Path | str], margin: float = MARGIN) -> list[Finding]:
+def compare_runs(
+    sources: Sequence[RunFolder | Path | str], margin: float = MARGIN
+) -> list[Finding]:
     """Findings on how the runs differ. Needs two; raises InputError otherwise.
 
     Each source is a run folder, or the path of a CSV of answers by people (see
-    `samples.people_file`). Runs that drew the same people are compared person by person. Shares
-    whose difference lies within ± `margin` with all of its interval are called equivalent.
+    `load_samples.people_file`). Runs that drew the same people are compared person by person.
+    Shares whose difference lies within ± `margin` with all of its interval are called equivalent.
     """
-    read = samples(sources)
+    read = load_samples(sources)
     if len(read) < 2:
         raise InputError("a comparison needs two or more runs")
-    for s in read:
-        if s.human:
-            _require_shared(s, [run for run in read if not run.human])
+    for sample in read:
+        if sample.is_human:
+            _require_shared(sample, [run for run in read if not run.is_human])
     if not 0 < margin < 1:
         raise InputError(f"--margin {margin}: must be a share between 0 and 1, such as 0.05")
     claims = measures_of(stated_claims(read))
-    compared = found(
+    compared = collect_findings(
         measures_finding(
             "compare_claims",
             "Measures of the claims, run by run",
@@ -101,29 +115,38 @@ def compare(sources: Sequence[RunFolder | Path | str], margin: float = MARGIN) -
         ),
         compare_effects(read, claims),
         starting_points(read),
-        figures(read, claims, margin),
+        compare_figures(read, claims, margin),
     )
-    runs = [s for s in read if not s.human]
-    models = [s for s in runs if not s.seated]
-    people = [s for s in read if s.human] + [p for s in runs if (p := people_in(s)) is not None]
-    beside = [f for s in people for run in (models or runs)[:1] for f in against_people(run, s)]
+    runs = [sample for sample in read if not sample.is_human]
+    models = [sample for sample in runs if not sample.seated]
+    people = [sample for sample in read if sample.is_human] + [
+        p for sample in runs if (p := people_in(sample)) is not None
+    ]
+    beside = [
+        finding
+        for sample in people
+        for run in (models or runs)[:1]
+        for finding in against_people(run, sample)
+    ]
     parted = forks_among(_folders(sources))
     own = compared or _nothing_shared(read)
-    return found(designs(read), parted, own, beside, beside_people(read))
+    return collect_findings(describe_designs(read), parted, own, beside, beside_people(read))
 
 
 def _folders(sources: Sequence[RunFolder | Path | str]) -> list[RunFolder]:
     """The sources that are runs."""
-    runs = (s for s in sources if isinstance(s, RunFolder) or not Path(s).is_file())
-    return [s if isinstance(s, RunFolder) else RunFolder(s) for s in runs]
+    runs = (
+        source for source in sources if isinstance(source, RunFolder) or not Path(source).is_file()
+    )
+    return [run if isinstance(run, RunFolder) else RunFolder(run) for run in runs]
 
 
-def designs(runs: Sequence[Sample]) -> Finding:
+def describe_designs(runs: Sequence[Sample]) -> Finding:
     """How the runs differ: settings, models as served, study types."""
-    flat = {s.name: _settings(s) for s in runs}
-    made = [s.name for s in runs if not s.human]
-    people = [s.name for s in runs if s.human]
-    kinds = sorted({s.kind for s in runs if not s.human})
+    flat = {sample.name: _flatten_settings(sample) for sample in runs}
+    made = [sample.name for sample in runs if not sample.is_human]
+    people = [sample.name for sample in runs if sample.is_human]
+    kinds = sorted({sample.kind for sample in runs if not sample.is_human})
     keys = dict.fromkeys(key for name in made for key in flat[name])
     differing = [key for key in keys if len({flat[name].get(key, "—") for name in made}) > 1]
     parts = []
@@ -133,22 +156,24 @@ def designs(runs: Sequence[Sample]) -> Finding:
             "different questions."
         )
     if differing:
-        parts.append(f"The designs differ in {_named(differing)}.")
+        parts.append(f"The designs differ in {_named_runs(differing)}.")
         if len(differing) > 1:
             parts.append("A difference in results may come from any of these.")
     elif len(made) > 1:
         parts.append("All settings that matter are the same: differences are chance or the model.")
-    same = [s.name for s in runs[1:] if same_people(runs[0], s)]
+    same = [sample.name for sample in runs[1:] if same_people(runs[0], sample)]
     if same:
-        parts.append(f"{_named(same)} drew the same people as {runs[0].name}.")
+        parts.append(f"{_named_runs(same)} drew the same people as {runs[0].name}.")
     if people:
-        parts.append(f"{_named(people)}: answers by people.")
-        parts += [said for s in runs if s.human for said in _foreign(s, runs)]
+        parts.append(f"{_named_runs(people)}: answers by people.")
+        parts += [
+            said for sample in runs if sample.is_human for said in _unmatched_columns(sample, runs)
+        ]
     return Finding(
         "designs",
         "Settings that differ",
         " ".join(parts),
-        Grid.of(
+        ResultTable.from_records(
             [
                 {"setting": key, **{name: own.get(key, "—") for name, own in flat.items()}}
                 for key in differing
@@ -163,32 +188,40 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
     """Raise InputError where none of the arms of a file of people is one of a run, or where it has
     text for a number of a run's."""
     own = people.tables["participants"]
-    made = [s.tables["participants"] for s in runs if "participants" in s.tables]
-    arms, known = {*split(own)}, {c for table in made for c in split(table)}
+    made = [sample.tables["participants"] for sample in runs if "participants" in sample.tables]
+    arms, known = (
+        {*split_by_condition(own)},
+        {column for table in made for column in split_by_condition(table)},
+    )
     if made and not ({EVERYBODY} & (arms | known) or arms & known):
-        message = f"{people.name}: none of its arms ({_named(sorted(arms))}) is one of a run's"
-        hint = f"these are {_named(sorted(known))}; leave the column out to compare with all"
+        message = f"{people.name}: none of its arms ({_named_runs(sorted(arms))}) is one of a run's"
+        hint = f"these are {_named_runs(sorted(known))}; leave the column out to compare with all"
         raise InputError(Problem(message, hint=hint))
     path = str(people.config["file"])
     numbers = _numbers_in(runs)
-    for column in (c for c in own.columns if own.schema[c] == pl.String and c not in TEXTS):
+    for column in (
+        column for column in own.columns if own.schema[column] == pl.String and column not in TEXTS
+    ):
         if column in numbers and not column.startswith("demographic_"):
             wrong = (
                 own[column].is_not_null() & own[column].cast(pl.Float64, strict=False).is_null()
             ).arg_true()
             if len(wrong):
-                where, value = place(path, column, wrong[0]), own[column][wrong[0]]
+                where, value = cell_location(path, column, wrong[0]), own[column][wrong[0]]
                 raise InputError(f"{where}: {column} is a number in the run, and {value!r} is not")
     measures = measures_of(claim for run in runs for claim in run.claims)
     _require_told_apart(people, path, [*measures])
     shared = any(
-        c in table.columns for table in made for c in own.columns if c not in (*BY, *PEOPLE)
+        column in table.columns
+        for table in made
+        for column in own.columns
+        if column not in (*CONDITION_COLUMNS, *PARTICIPANT_COLUMNS)
     )
-    if measures and not shared and all(read_measure(people, m) is None for m in measures):
+    if measures and not shared and all(read_measure(people, claim) is None for claim in measures):
         names = dict.fromkeys(
-            f"{m.measure.rpartition('.')[2]} ({name_measure(m)})" for m in measures
+            f"{claim.measure.rpartition('.')[2]} ({name_measure(claim)})" for claim in measures
         )
-        hint = f"the run measures {_named([*names])}"
+        hint = f"the run measures {_named_runs([*names])}"
         raise InputError(Problem(f"{path}: no column is a measure of the run", hint=hint))
 
 
@@ -197,10 +230,10 @@ def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) ->
     columns = people.tables["participants"].columns
     for measure in measures:
         column = measure.measure.rpartition(".")[2]
-        alike = [m for m in measures if m.measure == measure.measure]
+        alike = [claim for claim in measures if claim.measure == measure.measure]
         for name in (name for name, _ in measure.where if name not in columns):
-            if column in columns and len({dict(m.where).get(name) for m in alike}) > 1:
-                names = _named([name_measure(m) for m in alike])
+            if column in columns and len({dict(claim.where).get(name) for claim in alike}) > 1:
+                names = _named_runs([name_measure(claim) for claim in alike])
                 hint = f"it tells apart {names}"
                 raise InputError(Problem(f"{path}: {column} needs a column {name}", hint=hint))
 
@@ -211,67 +244,92 @@ def _numbers_in(runs: Sequence[Sample]) -> set[str]:
     claims = [claim for run in runs for claim in run.claims]
     tables = {"participants", *(claim.measure.rpartition(".")[0] for claim in claims)}
     held = (run.tables[name] for run in runs for name in tables if name in run.tables)
-    numbers = {c for table in held for c, kind in table.schema.items() if kind.is_numeric()}
-    return numbers | {v for c in claims for _, vs in c.where for v in vs if isinstance(v, str)}
+    numbers = {
+        column for table in held for column, kind in table.schema.items() if kind.is_numeric()
+    }
+    return numbers | {
+        value for claim in claims for _, vs in claim.where for value in vs if isinstance(value, str)
+    }
 
 
-def _foreign(people: Sample, runs: Sequence[Sample]) -> list[str]:
+def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[str]:
     """What a file of answers by people holds that no run does, and that is therefore lost."""
-    made = [s.tables["participants"] for s in runs if not s.human and "participants" in s.tables]
+    made = [
+        sample.tables["participants"]
+        for sample in runs
+        if not sample.is_human and "participants" in sample.tables
+    ]
     said = []
-    arms = {c for table in made for c in split(table)}
-    own = [c for c in split(people.tables["participants"]) if c not in (*arms, EVERYBODY)]
+    arms = {column for table in made for column in split_by_condition(table)}
+    own = [
+        column
+        for column in split_by_condition(people.tables["participants"])
+        if column not in (*arms, EVERYBODY)
+    ]
     if own and arms:
-        said.append(f"{people.name} has arms that no run has, which are left out: {_named(own)}.")
-    told = sorted({c for column in CHOICES for c in _choices(people, column)})
-    known = {c for s in runs if not s.human for column in CHOICES for c in _choices(s, column)}
+        said.append(
+            f"{people.name} has arms that no run has, which are left out: {_named_runs(own)}."
+        )
+    told = sorted({c for column in CHOICES for c in _count_choices(people, column)})
+    known = {
+        c
+        for sample in runs
+        if not sample.is_human
+        for column in CHOICES
+        for c in _count_choices(sample, column)
+    }
     if told and known and not known & {*told}:
         said.append(
-            f"No choice in {people.name} is one of a run ({_named(told)}): see how options are "
+            f"No choice in {people.name} is one of a run ({_named_runs(told)}): see how options "
+            "are "
             "written."
         )
     return said
 
 
-def _settings(s: Sample) -> dict[str, str]:
+def _flatten_settings(sample: Sample) -> dict[str, str]:
     """The settings that can matter, flattened; and the models as served."""
-    flat: dict[str, str] = {"study type": s.kind}
-    for key, value in s.config.items():
+    flat: dict[str, str] = {"study type": sample.kind}
+    for key, value in sample.config.items():
         if key not in HANDLING:
-            _flatten(key, value, flat)
-    served = sorted({m for use in s.manifest.get("models", []) for m in use.get("served", [])})
+            _flatten_into(key, value, flat)
+    served = sorted({m for use in sample.manifest.get("models", []) for m in use.get("served", [])})
     if served:
         flat["models as served"] = ", ".join(served)
     return flat
 
 
-def _flatten(key: str, value: object, into: dict[str, str]) -> None:
+def _flatten_into(key: str, value: object, into: dict[str, str]) -> None:
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            _flatten(f"{key}.{name}", inner, into)
+            _flatten_into(f"{key}.{name}", inner, into)
     else:
         text = str(value)
         # A long text is cut for the eye, with a mark that tells different ones apart.
         into[key] = text if len(text) <= 80 else f"{text[:70]}… #{digest(text, size=3).hex()}"
 
 
-def _named(names: Sequence[str]) -> str:
+def _named_runs(names: Sequence[str]) -> str:
     shown = [*names[:6], *([f"{len(names) - 6} more"] if len(names) > 6 else [])]
-    return enumerated(shown)
+    return join_words(shown)
 
 
 def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
     """The claims that are compared: those of the first run that has some. Where none is known, how
     many changed their choice, each arm against the plainest."""
-    stated = next((s.claims for s in runs if s.claims), ())
+    stated = next((sample.claims for sample in runs if sample.claims), ())
     if stated:
         return [*stated]
-    made = [s.tables["participants"] for s in runs if "participants" in s.tables and not s.human]
-    table = next((t for t in made if "position_changed" in t.columns), None)
-    by = None if table is None else by_column(table)
+    made = [
+        sample.tables["participants"]
+        for sample in runs
+        if "participants" in sample.tables and not sample.is_human
+    ]
+    table = next((table for table in made if "position_changed" in table.columns), None)
+    by = None if table is None else condition_column(table)
     if table is None or by is None:
         return []
-    floor, *rest = split(table)
+    floor, *rest = split_by_condition(table)
     return [
         Claim(
             "participants.position_changed",
@@ -290,97 +348,105 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
     tests: list[tuple[str, float, float]] = []
     base, *others = runs
     for which in ("initial", "final"):
-        first = _choices(base, f"{which}_choice")
-        for s in others:
-            own = _choices(s, f"{which}_choice")
+        first = _count_choices(base, f"{which}_choice")
+        for sample in others:
+            own = _count_choices(sample, f"{which}_choice")
             if not first or not own:
                 continue
             options = sorted({*first, *own})
-            a, b = ([of.get(o, 0) for o in options] for of in (first, own))
-            moved, p = total_variation(a, b), homogeneity_p(a, b)
-            same = _same_choice(base, s, f"{which}_choice", options)
-            p = same[1] if same else p
-            if which == "final" and _came_together(base, s):
-                p = math.nan  # neither test holds for votes that were cast after shared texts
+            a, b = ([of.get(option, 0) for option in options] for of in (first, own))
+            moved, p_value = total_variation(a, b), homogeneity_p(a, b)
+            same = _same_choice(base, sample, f"{which}_choice", options)
+            p_value = same[1] if same else p_value
+            if which == "final" and _came_together(base, sample):
+                p_value = math.nan  # neither test holds for votes that were cast after shared texts
             rows.append(
                 {
                     "votes": which,
-                    "runs": f"{s.name} − {base.name}",
+                    "runs": f"{sample.name} − {base.name}",
                     "total_variation_points": moved,
                     "jensen_shannon_bits": jensen_shannon(a, b),
                     "same_person_same_choice_share": same[0] if same else None,
-                    "p": known(p),
+                    "p": known(p_value),
                 }
             )
-            tests.append((f"{which} votes of {s.name}", moved, p))
+            tests.append((f"{which} votes of {sample.name}", moved, p_value))
     if not rows:
         return None
-    holms = holm([p for _, _, p in tests])
-    rows = [{**row, "holm_p": known(p)} for row, p in zip(rows, holms, strict=True)]
+    holms = holm([p_value for _, _, p_value in tests])
+    rows = [{**row, "holm_p": known(p_value)} for row, p_value in zip(rows, holms, strict=True)]
     apart = [
-        f"{what} ({points(moved).lstrip('+')} apart, adjusted {p_value(p)})"
-        for (what, moved, _), p in zip(tests, holms, strict=True)
-        if p < ALPHA
+        f"{what} ({format_points(moved).lstrip('+')} apart, adjusted {format_p_value(p_value)})"
+        for (what, moved, _), p_value in zip(tests, holms, strict=True)
+        if p_value < ALPHA
     ]
     says = (
-        f"Other opinions than in {base.name}: {listed(apart)}"
+        f"Other opinions than in {base.name}: {join_clauses(apart)}"
         if apart
         else f"That first or final votes differ from those in {base.name} is not shown."
     )
-    if any(a.startswith("initial") for a in apart):
+    if any(arm.startswith("initial") for arm in apart):
         says += " Runs that start from different opinions leave different room for change."
     return Finding(
         "compare_votes",
         "Do the runs express the same opinions?",
         says,
-        Grid.of(
+        ResultTable.from_records(
             rows,
             "Votes of all conditions together; p: Pearson's χ², or Stuart and Maxwell's test where "
             "both runs drew the same people; none for final votes of participants who shared a "
             "conversation or a draw of texts.",
         ),
-        notes=(HOLM,),
+        notes=(HOLM_NOTE,),
         section=SECTION,
     )
 
 
 def _came_together(*runs: Sample) -> bool:
     """Whether participants of any of these runs are not independent of each other at the end."""
-    tables = (s.tables["participants"] for s in runs if not s.human)
+    tables = (sample.tables["participants"] for sample in runs if not sample.is_human)
     return any(units_of(table).of.n_unique() < table.height for table in tables)
 
 
 def _same_choice(
-    base: Sample, s: Sample, column: str, options: Sequence[str]
+    base: Sample, sample: Sample, column: str, options: Sequence[str]
 ) -> tuple[float, float] | None:
     """The share of people who chose the same in both runs, and the p of marginal homogeneity;
     None where the runs drew different people."""
-    if not same_people(base, s):
+    if not same_people(base, sample):
         return None
-    people = matched(base.tables["participants"], s.tables["participants"], column)
+    people = matched_units(base.tables["participants"], sample.tables["participants"], column)
     if not people.height:
         return None
     table = transition_table(people["first"].to_list(), people["second"].to_list(), options)
     return float(table.trace() / table.sum()), stuart_maxwell(table).p
 
 
-def _choices(s: Sample, column: str) -> dict[str, int]:
-    table = s.tables.get("participants")
+def _count_choices(sample: Sample, column: str) -> dict[str, int]:
+    table = sample.tables.get("participants")
     if table is None or column not in table.columns:
         return {}
     known = table[column].drop_nulls()
-    return {str(k): int(n) for k, n in known.value_counts(sort=True).iter_rows()}
+    return {str(key): int(name) for key, name in known.value_counts(sort=True).iter_rows()}
 
 
-def figures(
+def compare_figures(
     runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]], margin: float
 ) -> Finding | None:
     """Numeric measures that all runs record and no claim is on, in each arm."""
     claimed = {measure.measure for measure in claims}
-    names = [f"{t}.{c}" for t, c in _shared_figures(runs) if f"{t}.{c}" not in claimed]
+    names = [
+        f"{text}.{column}"
+        for text, column in _shared_figures(runs)
+        if f"{text}.{column}" not in claimed
+    ]
     measures: dict[Claim, list[Claim]] = {Claim(name, NOBODY, "mean"): [] for name in names}
     compared = compare_measures(runs, measures, margin)
-    varied = [c for c in compared if c.result.estimate.value or c.result.estimate.has_interval]
+    varied = [
+        compared
+        for compared in compared
+        if compared.result.estimate.value or compared.result.estimate.has_interval
+    ]
     title = "Further measures, run by run"
     found = measures_finding("compare_figures", title, varied, runs[0].name, margin)
     return None if found is None else replace(found, headline=False)
@@ -388,17 +454,22 @@ def figures(
 
 def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
     """Numeric columns of tables that all samples have, ids and counters left out."""
-    tables = [t for t in runs[0].tables if all(t in s.tables for s in runs)]
-    summaries = [t for t in SUMMARIES if t in tables]
+    tables = [table for table in runs[0].tables if all(table in sample.tables for sample in runs)]
+    summaries = [summary for summary in SUMMARIES if summary in tables]
     pairs = [
-        (t, c)
-        for t in summaries[:1] or [t for t in TABLES if t in tables]
-        for c in runs[0].tables[t].columns
-        if c not in (by_column(runs[0].tables[t]), cluster_column(runs[0].tables[t]))
-        and c.split("_")[-1] not in NOT_MEASURES
-        and c != DRAW
-        and not c.startswith("demographic_")
-        and all(c in s.tables[t].columns and s.tables[t].schema[c].is_numeric() for s in runs)
+        (text, column)
+        for text in summaries[:1] or [table for table in TABLES if table in tables]
+        for column in runs[0].tables[text].columns
+        if column
+        not in (condition_column(runs[0].tables[text]), cluster_column(runs[0].tables[text]))
+        and column.split("_")[-1] not in NOT_MEASURES
+        and column != DRAW
+        and not column.startswith("demographic_")
+        and all(
+            column in sample.tables[text].columns
+            and sample.tables[text].schema[column].is_numeric()
+            for sample in runs
+        )
     ]
     # A gap between groups says more than its two sides.
     pairs.sort(key=lambda pair: not pair[1].startswith("gap_"))
@@ -407,8 +478,8 @@ def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
 
 def beside_people(runs: Sequence[Sample]) -> Finding | None:
     """Rates of change beside published human figures, unless people are in the comparison."""
-    counts = {s.name: own for s in runs if (own := _change_rates(s))}
-    if not counts or any(s.human for s in runs):
+    counts = {sample.name: own for sample in runs if (own := _change_rates(sample))}
+    if not counts or any(sample.is_human for sample in runs):
         return None
     band = human_band("top_choice_changed")
     rows: list[Row] = []
@@ -421,7 +492,7 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
                 "run": name,
                 "condition": condition_name(condition),
                 "changed_rate": rate.value,
-                "interval": span(rate.low, rate.high) if rate.has_interval else None,
+                "interval": format_span(rate.low, rate.high) if rate.has_interval else None,
                 "people_low_rate": band.low,
                 "people_high_rate": band.high,
             }
@@ -430,15 +501,15 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
         "compare_people",
         "Compared with people",
         " ".join(said),
-        Grid.of(rows, "Of each run the condition in which most changed."),
+        ResultTable.from_records(rows, "Of each run the condition in which most changed."),
         notes=(f"{band.range.capitalize()}. {band.caveat} Source: {band.source}.",),
         section=SECTION,
     )
 
 
-def _change_rates(s: Sample) -> dict[str, Estimate]:
+def _change_rates(sample: Sample) -> dict[str, Estimate]:
     """Condition → the share that changed their choice, by independent units."""
-    read = read_measure(s, Claim("participants.position_changed", NOBODY))
+    read = read_measure(sample, Claim("participants.position_changed", NOBODY))
     if read is None:
         return {}
     known = {arm: rows.drop_nulls("value") for arm, rows in read.arms.items()}
@@ -449,12 +520,12 @@ def _change_rates(s: Sample) -> dict[str, Estimate]:
 
 
 def _nothing_shared(runs: Sequence[Sample]) -> Finding:
-    names = ", ".join(sorted({t for s in runs for t in s.tables}))
+    names = ", ".join(sorted({table for sample in runs for table in sample.tables}))
     return Finding(
         "compare_nothing",
         "Nothing to compare",
         "The runs share no arm of a claim and no numeric measure.",
-        Grid((), ()),
+        ResultTable((), ()),
         notes=(f"Tables found: {names}.",),
         section=SECTION,
     )

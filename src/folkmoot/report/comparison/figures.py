@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from folkmoot.engine.run.grid import Cell
+from folkmoot.engine.run.grid import GridCell
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredFigure:
     """One figure of one cell."""
 
-    cell: Cell
+    cell: GridCell
     value: float
     low: float
     high: float
@@ -27,6 +27,6 @@ class Figure:
     label: str
     percent: bool
     zero: float | None
-    cells: tuple[Measured, ...]
+    cells: tuple[MeasuredFigure, ...]
     unit: str = ""
     units: int = 0

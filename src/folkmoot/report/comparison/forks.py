@@ -15,14 +15,14 @@ from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.run.fork import fork_change
 from folkmoot.engine.run.fork_repeats import pairs_of
-from folkmoot.engine.run.grid import Cell, RunGrid
+from folkmoot.engine.run.grid import GridCell, RunGrid
 from folkmoot.engine.seats.utterances import UTTERANCES
-from folkmoot.hints import shortened
+from folkmoot.hints import shorten
 from folkmoot.kit.findings import Row, known
 from folkmoot.measures.inference.clustered import clustered_mean
-from folkmoot.measures.inference.estimates import plural
+from folkmoot.measures.inference.estimates import format_count
 from folkmoot.report.comparison.figures import Figure
-from folkmoot.storage.findings import Finding, Grid, Intervals
+from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
@@ -42,7 +42,7 @@ class _Reply(NamedTuple):
 
 def forks_among(runs: Sequence[RunFolder]) -> Iterator[Finding]:
     """One finding for each run that is a fork of another of these."""
-    digests = {run.manifest.get("journal_digest"): run for run in runs if run.finished}
+    digests = {run.manifest.get("journal_digest"): run for run in runs if run.is_finished}
     for fork in runs:
         change = fork_change(fork)
         base = digests.get(change.journal_digest) if change is not None else None
@@ -77,9 +77,12 @@ def compare_talks(base: RunFolder, fork: RunFolder, change: ReplyChange) -> Find
                 "address": address,
             }
         )
-    held = f"The changed words stood in {plural(len(held_after), 'later prompt')}"
+    held = f"The changed words stood in {format_count(len(held_after), 'later prompt')}"
     if change.dropped:
-        held = f"The words that were left out stood in {plural(len(held_before), 'later prompt')}"
+        held = (
+            "The words that were left out stood in "
+            f"{format_count(len(held_before), 'later prompt')}"
+        )
     notes = [] if len(rows) <= MAX_ROWS else [f"{len(rows) - MAX_ROWS:,} further rows left out."]
     if not change.draw:
         notes.append(
@@ -89,9 +92,9 @@ def compare_talks(base: RunFolder, fork: RunFolder, change: ReplyChange) -> Find
     return Finding(
         "fork",
         "Where the talks part",
-        f"{_tell_change(change, before, after)} {plural(asked, 'call')} followed from it and "
+        f"{_tell_change(change, before, after)} {format_count(asked, 'call')} followed from it and "
         f"{'was' if asked == 1 else 'were'} asked; {taken_over:,} are those of {base.id}. {held}.",
-        Grid.of(
+        ResultTable.from_records(
             rows[:MAX_ROWS],
             "The changed reply and every later one that differs, or that had the changed words in "
             "its prompt, in the order of the study.",
@@ -114,24 +117,31 @@ def _tell_change(
 
 
 def _in_words(reply: _Reply | None) -> str:
-    return "not asked" if reply is None else shortened(reply.text or "nothing", MAX_CHARACTERS)
+    return "not asked" if reply is None else shorten(reply.text or "nothing", MAX_CHARACTERS)
 
 
 def _addresses_in_order(fork: RunFolder, base: RunFolder) -> list[str]:
     """The questions of both runs in the order of the protocol, those of the fork first where only
     one of them has it."""
-    asked = [run.lazy("answers").select("address").collect()["address"] for run in (fork, base)]
+    asked = [
+        run.scan_table("answers").select("address").collect()["address"] for run in (fork, base)
+    ]
     return list(dict.fromkeys(address for column in asked for address in column))
 
 
 def _replies(run: RunFolder, journal: JournalReader, addresses: Sequence[str]) -> dict[str, _Reply]:
     """Address → what this run has there: what was said or chosen, else the raw reply."""
     columns = ("address", "speaker_id", "recorded", "missing")
-    answers = {a: rest for a, *rest in run.lazy("answers").select(columns).collect().iter_rows()}
+    answers = {
+        arm: rest for arm, *rest in run.scan_table("answers").select(columns).collect().iter_rows()
+    }
     said = _utterances(run)
     found: dict[str, _Reply] = {}
     for address in addresses:
-        if address not in answers or (entry := journal.at(address, whole=False)) is None:
+        if (
+            address not in answers
+            or (entry := journal.entry_at(address, expand_texts=False)) is None
+        ):
             continue
         speaker, recorded, missing = answers[address]
         told = " / ".join(said.get(address, {}).values())
@@ -144,7 +154,7 @@ def _utterances(run: RunFolder) -> dict[str, dict[str, str]]:
     """Address → what was said in the reply there, by id."""
     found: dict[str, dict[str, str]] = {}
     if run.has_table(UTTERANCES):
-        rows = run.lazy(UTTERANCES).select("address", "utterance_id", "text").collect()
+        rows = run.scan_table(UTTERANCES).select("address", "utterance_id", "text").collect()
         for address, name, text in rows.iter_rows():
             if address and text:
                 found.setdefault(address, {})[name] = text
@@ -163,7 +173,7 @@ def _prompts_with(run: RunFolder, sources: Sequence[str]) -> set[str]:
     """The questions with a text of these sources in the prompt."""
     if not run.has_table(PROVENANCE):
         return set()
-    spans = run.lazy(PROVENANCE).filter(pl.col("source_id").is_in(list(sources)))
+    spans = run.scan_table(PROVENANCE).filter(pl.col("source_id").is_in(list(sources)))
     return set(spans.select("address").collect()["address"])
 
 
@@ -199,17 +209,18 @@ def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
     return Finding(
         "fork_effect",
         "What the changed reply does",
-        f"{plural(len(clear), 'figure')} of {len(rows)} {'has' if len(clear) == 1 else 'have'} an "
+        f"{format_count(len(clear), 'figure')} of {len(rows)} "
+        f"{'has' if len(clear) == 1 else 'have'} an "
         "interval without zero."
         if lines
-        else f"{plural(len(rows), 'figure')}, without intervals.",
-        Grid.of(
+        else f"{format_count(len(rows), 'figure')}, without intervals.",
+        ResultTable.from_records(
             rows,
             "Means over repeats; in each repeat both forks have fresh draws of the models, and the "
             "difference is taken within it. 95 % t intervals over repeats, not adjusted for the "
             "number of figures.",
         ),
-        Intervals(tuple(lines), "changed minus as it was", 0.0) if lines else None,
+        IntervalChart(tuple(lines), "changed minus as it was", 0.0) if lines else None,
         notes=(
             "The estimate is of this reply in this run: other participants, or another moment of "
             "the talk, are other runs.",
@@ -222,7 +233,7 @@ def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
 
 
 def _values(
-    grid: RunGrid, figures: Sequence[Figure], pair: tuple[Cell, Cell]
+    grid: RunGrid, figures: Sequence[Figure], pair: tuple[GridCell, GridCell]
 ) -> dict[str, tuple[float, float]]:
     """Figure → its value with the changed reply and as it was, in one repeat."""
     found: dict[str, tuple[float, float]] = {}
@@ -230,7 +241,9 @@ def _values(
     if shares[0] is not None and shares[1] is not None:
         found[NOT_AS_BEFORE] = shares[0], shares[1]
     for figure in figures:
-        values = {c.cell.name: c.value for c in figure.cells}
+        values = {
+            measured_figure.cell.name: measured_figure.value for measured_figure in figure.cells
+        }
         if all(cell.name in values for cell in pair):
             first, second = (values[cell.name] for cell in pair)
             found[f"{figure.title}: {figure.label}"] = first, second
@@ -239,11 +252,11 @@ def _values(
 
 def _share_not_as_before(fork: RunFolder | None) -> float | None:
     """The share of closed answers of the run that are others in a fork of it, or missing there."""
-    change = fork_change(fork) if fork is not None and fork.finished else None
+    change = fork_change(fork) if fork is not None and fork.is_finished else None
     if fork is None or change is None:
         return None
     columns = ("address", "recorded")
     base = dict(RunFolder(fork.path / change.run).rows("answers", *columns))
     own = dict(fork.rows("answers", *columns))
-    closed = [a for a, recorded in base.items() if recorded and a != change.address]
-    return sum(own.get(a) != base[a] for a in closed) / len(closed) if closed else None
+    closed = [arm for arm, recorded in base.items() if recorded and arm != change.address]
+    return sum(own.get(arm) != base[arm] for arm in closed) / len(closed) if closed else None

@@ -10,7 +10,7 @@ import polars as pl
 from folkmoot.engine.settings.claims import TABLES, read_rows
 from folkmoot.measures.inference.claims import ACROSS, Claim, Side
 from folkmoot.report.comparison.samples import CONDITION, EVERYBODY, UNITS, Sample, condition_name
-from folkmoot.storage.tables import CLUSTERS, PEOPLE, by_column
+from folkmoot.storage.tables import CLUSTER_COLUMNS, PARTICIPANT_COLUMNS, condition_column
 
 NOBODY = ("", "")  # arms of a measure that no claim compares
 
@@ -77,10 +77,10 @@ def read_measure(sample: Sample, measure: Claim) -> Measured | None:
     if found is None:
         return None
     table, column, measure = found
-    by = measure.by or by_column(table)
+    by = measure.by or condition_column(table)
     if by is None or by not in table.columns:
         by, table = EVERYBODY, table.with_columns(pl.lit(EVERYBODY).alias(EVERYBODY))
-    measure = replace(measure, by=by, subject=_subject(table, by, measure))
+    measure = replace(measure, by=by, subject=_subject_columns(table, by, measure))
     arms = {}
     claim = measure
     for arm in table[by].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list():
@@ -94,7 +94,7 @@ def read_measure(sample: Sample, measure: Claim) -> Measured | None:
 
 def _table_of(sample: Sample, measure: Claim) -> tuple[pl.DataFrame, str, Claim] | None:
     named, _, column = measure.measure.rpartition(".")
-    if sample.human:
+    if sample.is_human:
         return _of_people(sample.tables["participants"], column, measure)
     for name in [named] if named else [*TABLES, *sample.tables]:
         table = sample.tables.get(name)
@@ -117,8 +117,10 @@ def _of_people(
     if measure.by and measure.by not in columns and CONDITION in columns:
         table = table.rename({CONDITION: measure.by})
     if column not in columns:
-        wide = [str(v) for _, values in measure.where for v in values if str(v) in columns]
-        numbers = [c for c in wide if table.schema[c].is_numeric()]
+        wide = [
+            str(value) for _, values in measure.where for value in values if str(value) in columns
+        ]
+        numbers = [column for column in wide if table.schema[column].is_numeric()]
         if not numbers:
             return None
         table = table.with_columns(pl.mean_horizontal(numbers).alias(column))
@@ -129,12 +131,16 @@ def _of_people(
     return table, column, replace(measure, where=where)
 
 
-def _subject(table: pl.DataFrame, by: str, measure: Claim) -> tuple[str, ...]:
+def _subject_columns(table: pl.DataFrame, by: str, measure: Claim) -> tuple[str, ...]:
     """The columns that name subjects: those of the measure, else ids that tell rows apart."""
-    if measure.subject and all(c in table.columns for c in measure.subject):
+    if measure.subject and all(column in table.columns for column in measure.subject):
         return measure.subject
-    ids = [c for c in (*CLUSTERS, *PEOPLE, *UNITS) if c in table.columns]
-    keys = list(dict.fromkeys(c for c in ids if c != by))
+    ids = [
+        column
+        for column in (*CLUSTER_COLUMNS, *PARTICIPANT_COLUMNS, *UNITS)
+        if column in table.columns
+    ]
+    keys = list(dict.fromkeys(column for column in ids if column != by))
     if not keys or (not measure.where and table.select(*keys, by).is_duplicated().any()):
         return ()
     return tuple(keys)
@@ -147,16 +153,20 @@ def sides_between(
     first: pl.DataFrame, second: pl.DataFrame, names: tuple[str, str]
 ) -> tuple[Side, Side]:
     """The sides of two samples of different subjects: units of the one are none of the other."""
-    one, other = (_apart(rows, name) for rows, name in zip((first, second), names, strict=True))
+    one, other = (
+        _independent_side(rows, name) for rows, name in zip((first, second), names, strict=True)
+    )
     return one, other
 
 
-def _apart(rows: pl.DataFrame, name: str) -> Side:
+def _independent_side(rows: pl.DataFrame, name: str) -> Side:
     values = rows["value"].fill_null(float("nan")).to_list()
-    return Side.of(values, [(name, unit) for unit in rows["unit"].to_list()])
+    return Side.from_values(values, [(name, unit) for unit in rows["unit"].to_list()])
 
 
-def differences(first: pl.DataFrame, second: pl.DataFrame, subject: Sequence[str]) -> pl.DataFrame:
+def paired_differences(
+    first: pl.DataFrame, second: pl.DataFrame, subject: Sequence[str]
+) -> pl.DataFrame:
     """First minus second, subject by subject; unknown where either is."""
     keys = [*subject, "unit"]
     both = first.select(*keys, "value").join(

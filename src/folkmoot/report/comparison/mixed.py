@@ -19,16 +19,16 @@ from pydantic import JsonValue
 
 from folkmoot.conversation.answer_types import DECLINED
 from folkmoot.engine.journal.journal import JournalReader
-from folkmoot.engine.seats.seat_manager import seats_in
+from folkmoot.engine.seats.seat_manager import read_seats
 from folkmoot.kit.claims import LEVELS, SAID, result_cells
-from folkmoot.kit.findings import Row, intervals
+from folkmoot.kit.findings import Row, interval_chart
 from folkmoot.measures.inference.claims import Claim, Result, Side, judge_families
-from folkmoot.measures.inference.estimates import plural
+from folkmoot.measures.inference.estimates import format_count
 from folkmoot.measures.wording import ESTIMATES, EXPLORATORY
-from folkmoot.models.catalog import HUMAN
+from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.report.comparison.people import MOST_LEVELS, SECTION
 from folkmoot.report.comparison.samples import asked_of_participants
-from folkmoot.storage.findings import Finding, Grid
+from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 KEY = "people_and_models"  # of the finding
@@ -36,7 +36,7 @@ ANYBODY, ANY_SESSION = "*", "+"  # in place of who was asked, and in which sessi
 MOST_LINES = 20  # of the chart
 
 
-class Seat(NamedTuple):
+class AnswererKey(NamedTuple):
     """Who answered, in which session (empty: alone)."""
 
     session: str
@@ -44,11 +44,11 @@ class Seat(NamedTuple):
 
 
 @dataclass(slots=True)
-class Answers:
+class SeatAnswers:
     """The answers to one question by seat, of people and of models: options, or figures."""
 
-    people: dict[Seat, str | float] = field(default_factory=dict)
-    models: dict[Seat, str | float] = field(default_factory=dict)
+    people: dict[AnswererKey, str | float] = field(default_factory=dict)
+    models: dict[AnswererKey, str | float] = field(default_factory=dict)
 
 
 def people_and_models(run: RunFolder) -> Finding | None:
@@ -56,18 +56,18 @@ def people_and_models(run: RunFolder) -> Finding | None:
     differences. None where nobody or everybody was a person. Raises StorageError."""
     asked = asked_of_participants(run).collect()
     by = set(asked["answered_by"])
-    if HUMAN not in by or len(by) < 2:
+    if HUMAN_MODEL not in by or len(by) < 2:
         return None
     asked = asked.filter(pl.col("missing").is_null())
-    sessions = {s for place in seats_in(run.path) for s in place.scopes}
-    found = _read(run, asked, sessions)
+    sessions = {scope for place in read_seats(run.path) for scope in place.scopes}
+    found = _read_answers(run, asked, sessions)
     seats = {seat for answers in found.values() for seat in answers.people}
     together = any(seat.session for seat in seats)
     unit = "session with people" if together else "seat"
     sides = {
         _claim(question, label, option, unit): _sides(answers, option)
         for question, answers in found.items()
-        for option, label in _measures(question, answers)
+        for option, label in _question_measures(question, answers)
     }
     if not sides:
         return None
@@ -85,17 +85,17 @@ def people_and_models(run: RunFolder) -> Finding | None:
                 **result_cells(result, "models_minus_people"),
             }
         )
-    shown = {r.claim.outcome: r.estimate for r in results[:MOST_LINES]}
+    shown = {result.claim.outcome: result.estimate for result in results[:MOST_LINES]}
     return Finding(
         KEY,
         "People and models who answered the same questions",
-        _aloud(results, len(found), len(seats)),
-        Grid.of(
+        _describe_differences(results, len(found), len(seats)),
+        ResultTable.from_records(
             rows,
             "Of options the share of seats that chose it, of figures the mean of seats; the last "
             "answer of a seat counts. Models minus people, with 95 % intervals.",
         ),
-        intervals(shown, "models minus people", zero=0.0),
+        interval_chart(shown, "models minus people", zero=0.0),
         notes=(
             LEVELS,
             EXPLORATORY,
@@ -110,45 +110,55 @@ def people_and_models(run: RunFolder) -> Finding | None:
     )
 
 
-def _read(run: RunFolder, asked: pl.DataFrame, sessions: set[str]) -> dict[str, Answers]:
+def _read_answers(
+    run: RunFolder, asked: pl.DataFrame, sessions: set[str]
+) -> dict[str, SeatAnswers]:
     """Question → answers, of those questions that people and models have answered."""
     rows = asked.to_dicts()
     places = {
         (parts[0], len(parts), at)
-        for r in rows
-        if r["answered_by"] == HUMAN
-        for parts in [r["scope"].split("/")]
+        for row in rows
+        if row["answered_by"] == HUMAN_MODEL
+        for parts in [row["scope"].split("/")]
         for at, part in enumerate(parts)
         if part in sessions
     }
-    by_question: dict[str, list[tuple[Seat, Row]]] = {}
+    by_question: dict[str, list[tuple[AnswererKey, Row]]] = {}
     for row in rows:
         parts = row["scope"].split("/")
         shared = [n for n in range(len(parts)) if (parts[0], len(parts), n) in places]
-        seat = Seat(parts[shared[0]] if shared else "", row["speaker_id"])
+        seat = AnswererKey(parts[shared[0]] if shared else "", row["speaker_id"])
         named = [
             ANY_SESSION if n in shared else ANYBODY if part == seat.who else part
             for n, part in enumerate(parts)
         ]
         by_question.setdefault("/".join(named), []).append((seat, row))
-    found: dict[str, Answers] = {}
+    found: dict[str, SeatAnswers] = {}
     with closing(JournalReader(run.path / JOURNAL)) as journal:
         for question, given in by_question.items():
-            if {HUMAN} < {HUMAN if r["answered_by"] == HUMAN else "" for _, r in given}:
+            if {HUMAN_MODEL} < {
+                HUMAN_MODEL if row["answered_by"] == HUMAN_MODEL else "" for _, row in given
+            }:
                 for seat, row in given:
-                    for name, value in _values(row, journal):
-                        answers = found.setdefault(f"{question}/{name}".rstrip("/"), Answers())
-                        side = answers.people if row["answered_by"] == HUMAN else answers.models
+                    for name, value in _answer_values(row, journal):
+                        answers = found.setdefault(f"{question}/{name}".rstrip("/"), SeatAnswers())
+                        side = (
+                            answers.people if row["answered_by"] == HUMAN_MODEL else answers.models
+                        )
                         side[seat] = value
-    return {q: a for q, a in found.items() if a.people and a.models and _alike(a)}
+    return {
+        q: seat_answers
+        for q, seat_answers in found.items()
+        if seat_answers.people and seat_answers.models and _is_comparable(seat_answers)
+    }
 
 
-def _alike(answers: Answers) -> bool:
+def _is_comparable(answers: SeatAnswers) -> bool:
     values = [*answers.people.values(), *answers.models.values()]
-    return len({isinstance(v, str) for v in values}) == 1
+    return len({isinstance(value, str) for value in values}) == 1
 
 
-def _values(row: Row, journal: JournalReader) -> Iterator[tuple[str, str | float]]:
+def _answer_values(row: Row, journal: JournalReader) -> Iterator[tuple[str, str | float]]:
     """The options and figures of one answer, each with the name of its field."""
     value = row["value"]
     if row["kind"] in ("choice", "number"):
@@ -156,13 +166,13 @@ def _values(row: Row, journal: JournalReader) -> Iterator[tuple[str, str | float
         return
     if row["kind"] == "text":
         return
-    entry = journal.at(journal.tries(str(row["address"]))[-1])
+    entry = journal.entry_at(journal.tries(str(row["address"]))[-1])
     try:
         reply: JsonValue = json.loads(entry.reply) if entry is not None else None
     except ValueError:
         return
     schema = entry.request.get("schema") if entry is not None else None
-    offered = _offered(schema)
+    offered = _offered_options(schema)
     listed = set(json.loads(str(row["options"]))) if row["options"] else set()
     for name, part in reply.items() if isinstance(reply, dict) else [("", reply)]:
         if name == DECLINED:  # a way out, and no answer to the question
@@ -173,7 +183,7 @@ def _values(row: Row, journal: JournalReader) -> Iterator[tuple[str, str | float
             yield name, part
 
 
-def _offered(schema: object) -> dict[str, set[str]]:
+def _offered_options(schema: object) -> dict[str, set[str]]:
     """Field → the options that a form lists for it."""
     fields = schema.get("properties") if isinstance(schema, dict) else None
     found: dict[str, set[str]] = {}
@@ -184,12 +194,12 @@ def _offered(schema: object) -> dict[str, set[str]]:
     return found
 
 
-def _measures(question: str, answers: Answers) -> Iterator[tuple[str | None, str]]:
+def _question_measures(question: str, answers: SeatAnswers) -> Iterator[tuple[str | None, str]]:
     """What is compared of a question: each option (its name), or the figure (None); its label."""
     parts = [part for part in question.split("/") if part not in (ANYBODY, ANY_SESSION)]
     label = " ".join(parts).replace("_", " ")
     values = [*answers.people.values(), *answers.models.values()]
-    options = sorted({v for v in values if isinstance(v, str)})
+    options = sorted({value for value in values if isinstance(value, str)})
     if not options:
         yield None, label
     elif len(options) <= MOST_LEVELS:
@@ -208,11 +218,14 @@ def _claim(question: str, label: str, option: str | None, unit: str) -> Claim:
     )
 
 
-def _sides(answers: Answers, option: str | None) -> tuple[Side, Side]:
+def _sides(answers: SeatAnswers, option: str | None) -> tuple[Side, Side]:
     """The answers of models and of people, each a unit of its own or one with its session."""
     models, people = (
-        Side.of(
-            [float(v == option) if option is not None else float(v) for v in side.values()],
+        Side.from_values(
+            [
+                float(value == option) if option is not None else float(value)
+                for value in side.values()
+            ],
             [seat.session or seat for seat in side],
         )
         for side in (answers.models, answers.people)
@@ -220,14 +233,14 @@ def _sides(answers: Answers, option: str | None) -> tuple[Side, Side]:
     return models, people
 
 
-def _aloud(results: Sequence[Result], questions: int, people: int) -> str:
+def _describe_differences(results: Sequence[Result], questions: int, people: int) -> str:
     """The first differences, in the order of the questions: to pick the largest would overstate
     it."""
-    begins = f"{plural(people, 'person', 'people')} and models answered the same "
-    begins += plural(questions, "question")
-    if not any(r.estimate.has_interval for r in results):
+    begins = f"{format_count(people, 'person', 'people')} and models answered the same "
+    begins += format_count(questions, "question")
+    if not any(result.estimate.has_interval for result in results):
         return f"{begins}; nothing can be tested."
-    said = (f"{r.claim.outcome}: {r.estimated}" for r in results[:SAID])
+    said = (f"{result.claim.outcome}: {result.describe_estimate}" for result in results[:SAID])
     more = len(results) - SAID
     rest = f" and {more} more in the table" if more > 0 else ""
     return f"{begins}. {ESTIMATES} {'; '.join(said)}{rest}."

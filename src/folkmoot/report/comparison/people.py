@@ -14,23 +14,23 @@ import polars as pl
 
 from folkmoot.kit.findings import (
     ALPHA,
-    HOLM,
+    HOLM_NOTE,
     Row,
-    adjusted,
-    cells,
-    chance,
-    found,
-    interval,
+    collect_findings,
+    estimate_cells,
+    format_mean_value,
+    format_points,
+    interval_line,
+    join_clauses,
     known,
-    listed,
-    number,
-    p_cells,
-    points,
+    p_value_cells,
+    p_value_words,
+    with_adjusted_p,
 )
 from folkmoot.measures.diversity import total_variation, total_variation_by_chance
 from folkmoot.measures.inference import estimates
 from folkmoot.measures.inference.claims import Claim, Side, estimate_difference
-from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, plural
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, format_count
 from folkmoot.measures.inference.rectified import (
     Rectified,
     people_needed,
@@ -45,9 +45,15 @@ from folkmoot.report.comparison.measured_claims import (
     name_measure,
     read_measure,
 )
-from folkmoot.report.comparison.samples import EVERYBODY, Sample, condition_name, split
-from folkmoot.storage.findings import Finding, Grid, Intervals
-from folkmoot.storage.tables import BY, CLUSTERS, PEOPLE, by_column, units_of
+from folkmoot.report.comparison.samples import EVERYBODY, Sample, condition_name, split_by_condition
+from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
+from folkmoot.storage.tables import (
+    CLUSTER_COLUMNS,
+    CONDITION_COLUMNS,
+    PARTICIPANT_COLUMNS,
+    condition_column,
+    units_of,
+)
 
 SECTION = "People beside the run"
 MOST_LEVELS = 8
@@ -75,15 +81,15 @@ def against_people(run: Sample, people: Sample) -> list[Finding]:
     if "status" in simulated.columns:
         simulated = simulated.filter(pl.col("status") == "complete")
     simulated = _known_as(simulated, real)
-    measured = pairs(run, people)
-    return found(
-        calibration(run.name, simulated, real, measured),
-        rectified(run.name, [*measured, *_choice_pairs(run, people)]),
-        heterogeneity(run.name, simulated, real),
+    measured = measure_pairs(run, people)
+    return collect_findings(
+        calibration_finding(run.name, simulated, real, measured),
+        rectified_finding(run.name, [*measured, *_choice_pairs(run, people)]),
+        heterogeneity_finding(run.name, simulated, real),
     )
 
 
-def pairs(run: Sample, people: Sample) -> list[Pair]:
+def measure_pairs(run: Sample, people: Sample) -> list[Pair]:
     """The measures of the run's claims, and further columns of its participants, that a file of
     people's answers has too, arm by arm."""
     claims = measures_of(run.claims)
@@ -91,9 +97,11 @@ def pairs(run: Sample, people: Sample) -> list[Pair]:
     table = run.tables.get("participants")
     if table is not None:
         plain = [
-            c for c in _shared_columns(table, people.tables["participants"]) if c not in claimed
+            column
+            for column in _shared_columns(table, people.tables["participants"])
+            if column not in claimed
         ]
-        claims |= {Claim(f"participants.{c}", NOBODY): [] for c in plain}
+        claims |= {Claim(f"participants.{column}", NOBODY): [] for column in plain}
     return [
         pair for measure, own in claims.items() for pair in _pairs_of(run, people, measure, own)
     ]
@@ -109,7 +117,9 @@ def _pairs_of(
     if {*human.arms} == {EVERYBODY}:
         arms = {EVERYBODY: (pl.concat(model.arms.values()), human.arms[EVERYBODY])}
     else:
-        arms = {a: (rows, human.arms[a]) for a, rows in model.arms.items() if a in human.arms}
+        arms = {
+            arm: (rows, human.arms[arm]) for arm, rows in model.arms.items() if arm in human.arms
+        }
     for arm, (ours, theirs) in arms.items():
         shown = condition_name(arm) if arm == EVERYBODY else name_arm(arm, claims)
         yield Pair(name, shown, *_with_ids(ours, theirs, (model, human)), share)
@@ -121,20 +131,23 @@ def _with_ids(
     """Both with `who`: the id by which the people are known, which may be that of a persona. Where
     it is not unique, the conversation belongs to it; without ids, the conversation is who."""
     own, other = (one.claim.subject for one in read)
-    shared = [c for c in own if c in other and c in CLUSTERS]
-    theirs_by = next((c for c in other if c in PEOPLE), "")
-    ids = [c for c in own if c in PEOPLE]
+    shared = [column for column in own if column in other and column in CLUSTER_COLUMNS]
+    theirs_by = next((column for column in other if column in PARTICIPANT_COLUMNS), "")
+    ids = [column for column in own if column in PARTICIPANT_COLUMNS]
     keys: tuple[list[str], list[str]] = (shared, shared)
     if theirs_by and ids:
         known_ids = theirs[theirs_by].cast(pl.String).implode()
-        best = max(ids, key=lambda c: ours[c].cast(pl.String).is_in(known_ids).sum())
-        unique = not any(t[c].is_duplicated().any() for t, c in ((ours, best), (theirs, theirs_by)))
+        best = max(ids, key=lambda column: ours[column].cast(pl.String).is_in(known_ids).sum())
+        unique = not any(
+            table[column].is_duplicated().any()
+            for table, column in ((ours, best), (theirs, theirs_by))
+        )
         keys = ([best], [theirs_by]) if unique else ([*shared, best], [*shared, theirs_by])
     elif theirs_by or ids:
         keys = ([], [])
     one, two = (
         rows.select(
-            who=pl.concat_str([pl.col(c).cast(pl.String) for c in names], separator="/")
+            who=pl.concat_str([pl.col(name).cast(pl.String) for name in names], separator="/")
             if names
             else pl.lit(None, pl.String),
             unit="unit",
@@ -148,12 +161,20 @@ def _with_ids(
 def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
     """Of people who voted only once, each option of their first choice as a share."""
     table, real = run.tables.get("participants"), people.tables["participants"]
-    if table is None or _both("position_changed", table, real) or not _both(CHOICE, table, real):
+    if (
+        table is None
+        or _in_both_tables("position_changed", table, real)
+        or not _in_both_tables(CHOICE, table, real)
+    ):
         return []
     simulated, real = _with_choices(CHOICE, table, real)
     ours = replace(run, tables={"participants": simulated})
     theirs = replace(people, tables={"participants": real})
-    options = [c for c in real.columns if c.startswith(f"{CHOICE}: ") and c in simulated.columns]
+    options = [
+        column
+        for column in real.columns
+        if column.startswith(f"{CHOICE}: ") and column in simulated.columns
+    ]
     return [
         pair
         for option in options
@@ -170,14 +191,16 @@ def _known_as(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
     if not {who, persona} <= {*simulated.columns} or who not in real.columns:
         return simulated
     ids = real[who].cast(pl.String).implode()
-    own, theirs = (simulated[c].cast(pl.String).is_in(ids).sum() for c in (who, persona))
+    own, theirs = (simulated[column].cast(pl.String).is_in(ids).sum() for column in (who, persona))
     return simulated if own >= theirs else simulated.with_columns(pl.col(persona).alias(who))
 
 
-def _arms(simulated: pl.DataFrame, real: pl.DataFrame) -> dict[str, tuple[pl.DataFrame, ...]]:
+def _shared_arms(
+    simulated: pl.DataFrame, real: pl.DataFrame
+) -> dict[str, tuple[pl.DataFrame, ...]]:
     """Arm → (simulated, people), for arms that both have; everybody where people have none."""
-    one, two = split(simulated), split(real)
-    if by_column(real) is None:
+    one, two = split_by_condition(simulated), split_by_condition(real)
+    if condition_column(real) is None:
         return {EVERYBODY: (simulated, real)}
     return {arm: (one[arm], two[arm]) for arm in one if arm in two}
 
@@ -185,31 +208,45 @@ def _arms(simulated: pl.DataFrame, real: pl.DataFrame) -> dict[str, tuple[pl.Dat
 def _shared_columns(simulated: pl.DataFrame, real: pl.DataFrame) -> list[str]:
     """Columns that both have as numbers or truth values."""
 
-    def usable(kind: pl.DataType) -> bool:
+    def is_comparable(kind: pl.DataType) -> bool:
         return kind.is_numeric() or kind == pl.Boolean
 
-    both = (c for c in simulated.columns if c in real.columns and c not in IDS and c not in BY)
-    return [c for c in both if usable(simulated.schema[c]) and usable(real.schema[c])]
+    both = (
+        column
+        for column in simulated.columns
+        if column in real.columns and column not in IDS and column not in CONDITION_COLUMNS
+    )
+    return [
+        column
+        for column in both
+        if is_comparable(simulated.schema[column]) and is_comparable(real.schema[column])
+    ]
 
 
-def calibration(
+def calibration_finding(
     name: str, simulated: pl.DataFrame, real: pl.DataFrame, measured: Sequence[Pair]
 ) -> Finding | None:
     """Rates, choices and spread of the simulation against those of people, arm by arm."""
     rows: list[Row] = []
     gaps: list[float] = []
-    for arm, (model, human) in _arms(simulated, real).items():
+    for arm, (model, human) in _shared_arms(simulated, real).items():
         for which in ("initial_choice", "final_choice"):
             if which in model.columns and which in human.columns:
-                ours, theirs = (t[which].drop_nulls() for t in (model, human))
+                ours, theirs = (table[which].drop_nulls() for table in (model, human))
                 if len(ours) < FEWEST_UNITS or len(theirs) < FEWEST_UNITS:
                     continue
                 options = sorted({*ours.to_list(), *theirs.to_list()})
-                a, b = ([int((c == option).sum()) for option in options] for c in (ours, theirs))
-                apart, spread = total_variation(a, b), _ratio(_evenness(a), _evenness(b))
+                a, b = (
+                    [int((series == option).sum()) for option in options]
+                    for series in (ours, theirs)
+                )
+                apart, spread = (
+                    total_variation(a, b),
+                    _safe_ratio(_chance_of_difference(a), _chance_of_difference(b)),
+                )
                 gaps.append(apart)
                 chance = total_variation_by_chance(a, b)
-                line = _line(
+                line = _calibration_row(
                     condition_name(arm), which.replace("_", " "), (None, None), apart, spread
                 )
                 rows.append({**line, "by_chance": chance})
@@ -221,21 +258,22 @@ def calibration(
         off = values[0] - values[1]
         if pair.share:
             gaps.append(abs(off))
-        spread = _ratio(ours.std(), theirs.std())
-        rows.append(_line(pair.arm, pair.measure, values, off, spread))
+        spread = _safe_ratio(ours.std(), theirs.std())
+        rows.append(_calibration_row(pair.arm, pair.measure, values, off, spread))
     if not rows:
         return None
     error = sum(gaps) / len(gaps) if gaps else math.nan
     said = (
-        f"Over {plural(len(gaps), 'share')} {name} is off by {points_apart(error)} on average."
+        f"Over {format_count(len(gaps), 'share')} {name} is off by {points_apart(error)} on "
+        "average."
         if gaps
-        else f"{name} and people share {plural(len(rows), 'measure')}."
+        else f"{name} and people share {format_count(len(rows), 'measure')}."
     )
     return Finding(
         "people_calibration",
         f"How far {name} is off",
         said,
-        Grid.of(
+        ResultTable.from_records(
             rows,
             "Off: simulation minus people; for choices the total variation distance. Spread: the "
             "simulation's standard deviation (for choices: evenness) over that of people.",
@@ -252,10 +290,10 @@ def calibration(
 
 def points_apart(distance: float) -> str:
     """The size of a difference of shares, without its sign."""
-    return estimates.points(abs(distance)).lstrip("+")
+    return estimates.format_points(abs(distance)).lstrip("+")
 
 
-def _line(
+def _calibration_row(
     arm: str, measure: str, means: tuple[float | None, float | None], off: float, spread: float
 ) -> Row:
     return {
@@ -269,13 +307,13 @@ def _line(
     }
 
 
-def _evenness(counts: Sequence[int]) -> float:
+def _chance_of_difference(counts: Sequence[int]) -> float:
     """The chance that two people chose differently (Gini–Simpson)."""
     n = sum(counts)
-    return 1 - sum((c / n) ** 2 for c in counts)
+    return 1 - sum((count / n) ** 2 for count in counts)
 
 
-def _ratio(ours: object, theirs: object) -> float:
+def _safe_ratio(ours: object, theirs: object) -> float:
     if not (isinstance(ours, float) and isinstance(theirs, float)) or not theirs:
         return math.nan
     return ours / theirs
@@ -284,11 +322,11 @@ def _ratio(ours: object, theirs: object) -> float:
 PLANNED_WIDTH = 0.1  # of an interval for a share: five points to each side
 
 
-def rectified(name: str, measured: Sequence[Pair]) -> Finding | None:
+def rectified_finding(name: str, measured: Sequence[Pair]) -> Finding | None:
     """Means and effects that a few matched people correct; None without matches."""
     found: dict[str, dict[str, Rectified]] = {}  # measure → arm → estimate
     for pair in measured:
-        estimate = _matched(pair)
+        estimate = _match_people(pair)
         if estimate is not None:
             found.setdefault(pair.measure, {})[pair.arm] = estimate
     if not found:
@@ -300,25 +338,31 @@ def rectified(name: str, measured: Sequence[Pair]) -> Finding | None:
         shown = measure.replace("_", " ")
         for arm, estimate in arms.items():
             label = f"{arm}: {shown}"
-            lines.append(interval(f"{label}, people alone", estimate.people))
-            lines.append(interval(f"{label}, corrected", estimate.corrected))
+            lines.append(interval_line(f"{label}, people alone", estimate.people))
+            lines.append(interval_line(f"{label}, corrected", estimate.corrected))
             rows.append(_rectified_row(arm, measure, estimate))
             said.append(_say_rectified(label, estimate))
         first, *others = arms
         for other in others:
             effect = rectified_difference(arms[other], arms[first])
             label = f"{other} minus {first}: {shown}"
-            lines.append(interval(label, effect))
+            lines.append(interval_line(label, effect))
             rows.append(
-                {"arm": f"{other} − {first}", "measure": measure, **cells(effect, "corrected")}
+                {
+                    "arm": f"{other} − {first}",
+                    "measure": measure,
+                    **estimate_cells(effect, "corrected"),
+                }
             )
-            said.append(f"{label} {number(effect.value)} ({_bounds_of(effect)})")
+            said.append(f"{label} {format_mean_value(effect.value)} ({_bounds_of(effect)})")
     return Finding(
         "people_rectified",
         f"{name} corrected by people",
         f"{'. '.join(said[:4])}.",
-        Grid.of(rows, "Prediction-powered means and their differences; 95 % intervals."),
-        Intervals(tuple(lines), "mean"),
+        ResultTable.from_records(
+            rows, "Prediction-powered means and their differences; 95 % intervals."
+        ),
+        IntervalChart(tuple(lines), "mean"),
         notes=(
             "Worth: how many people alone would give as narrow an interval. Weight: how much the "
             "simulation counts, by how well it predicts the same people. The intervals hold if the "
@@ -331,40 +375,51 @@ def rectified(name: str, measured: Sequence[Pair]) -> Finding | None:
         section=SECTION,
         headline=True,
         unit="participant",
-        units=max(estimate.n for arms in found.values() for estimate in arms.values()),
+        units=max(estimate.person_count for arms in found.values() for estimate in arms.values()),
     )
 
 
-def _rectified_row(arm: str, measure: str, e: Rectified) -> Row:
-    scale = 1.0 if e.people.method == "Wilson" else e.spread
-    plan = people_needed(PLANNED_WIDTH * scale, e.spread, known(e.fit) or 0.0) if scale else None
+def _rectified_row(arm: str, measure: str, rectified: Rectified) -> Row:
+    scale = 1.0 if rectified.people.method == "Wilson" else rectified.spread
+    plan = (
+        people_needed(PLANNED_WIDTH * scale, rectified.spread, known(rectified.fit) or 0.0)
+        if scale
+        else None
+    )
     return {
         "arm": arm,
         "measure": measure,
-        "simulated": e.simulated,
-        "people_alone": e.people.value,
-        **cells(e.corrected, "corrected"),
-        "weight": e.weight,
-        "people": e.n,
-        "worth": e.worth if e.corrected.has_interval else None,
-        "fit_r": known(e.fit),
+        "simulated": rectified.simulated,
+        "people_alone": rectified.people.value,
+        **estimate_cells(rectified.corrected, "corrected"),
+        "weight": rectified.weight,
+        "people": rectified.person_count,
+        "worth": rectified.worth if rectified.corrected.has_interval else None,
+        "fit_r": known(rectified.fit),
         "people_needed": plan,
-        "not_corrected_because": e.refused or None,
+        "not_corrected_because": rectified.refused or None,
     }
 
 
-def _say_rectified(label: str, e: Rectified) -> str:
-    told = f"{label} {number(e.corrected.value)} ({_bounds_of(e.corrected)})"
-    if e.refused:
-        return f"{told}, of the people alone ({e.refused})"
-    return f"{told}; the {e.n} people are worth {e.worth:.0f}"
+def _say_rectified(label: str, rectified: Rectified) -> str:
+    told = (
+        f"{label} {format_mean_value(rectified.corrected.value)} "
+        f"({_bounds_of(rectified.corrected)})"
+    )
+    if rectified.refused:
+        return f"{told}, of the people alone ({rectified.refused})"
+    return f"{told}; the {rectified.person_count} people are worth {rectified.worth:.0f}"
 
 
-def _bounds_of(e: Estimate) -> str:
-    return f"{number(e.low)} to {number(e.high)}" if e.has_interval else "no interval"
+def _bounds_of(estimate: Estimate) -> str:
+    return (
+        f"{format_mean_value(estimate.low)} to {format_mean_value(estimate.high)}"
+        if estimate.has_interval
+        else "no interval"
+    )
 
 
-def _matched(pair: Pair) -> Rectified | None:
+def _match_people(pair: Pair) -> Rectified | None:
     """People matched with their simulated selves, and the simulated rest. People who talked to each
     other are one unit; the file says so."""
     own = pair.simulated.drop_nulls("who").select("who", model="value")
@@ -385,7 +440,7 @@ def _matched(pair: Pair) -> Rectified | None:
     )
 
 
-def heterogeneity(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Finding | None:
+def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Finding | None:
     """Rates of change, else of each first choice, by the attributes of people.
 
     An attribute that only the file of people has is theirs in the simulation too, where people are
@@ -394,26 +449,33 @@ def heterogeneity(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Fin
     if simulated.is_empty():
         return None
     simulated = _with_attributes(simulated, real)
-    simulated, real = (t.with_columns(units_of(t).of.alias(UNIT)) for t in (simulated, real))
-    outcomes = ["position_changed"] if _both("position_changed", simulated, real) else []
-    if not outcomes and _both(CHOICE, simulated, real):
+    simulated, real = (
+        table.with_columns(units_of(table).of.alias(UNIT)) for table in (simulated, real)
+    )
+    outcomes = ["position_changed"] if _in_both_tables("position_changed", simulated, real) else []
+    if not outcomes and _in_both_tables(CHOICE, simulated, real):
         simulated, real = _with_choices(CHOICE, simulated, real)
-        outcomes = [c for c in real.columns if c.startswith(f"{CHOICE}: ")]
+        outcomes = [column for column in real.columns if column.startswith(f"{CHOICE}: ")]
     rows: list[Row] = []
     gaps: dict[str, Estimate] = {}
-    skip = IDS | set(BY) | {*outcomes, UNIT}
-    for column in (c for c in real.columns if c in simulated.columns and c not in skip):
+    skip = IDS | set(CONDITION_COLUMNS) | {*outcomes, UNIT}
+    for column in (
+        column for column in real.columns if column in simulated.columns and column not in skip
+    ):
         levels = real[column].drop_nulls().unique().sort().to_list()
         if not 2 <= len(levels) <= MOST_LEVELS:
             continue
         for level in levels:
             own, theirs = (
-                t.filter(pl.col(column).cast(pl.String) == str(level)) for t in (simulated, real)
+                table.filter(pl.col(column).cast(pl.String) == str(level))
+                for table in (simulated, real)
             )
             for outcome in outcomes:
-                sides = [t.drop_nulls(outcome).select(UNIT, outcome) for t in (own, theirs)]
-                if all(t.height >= FEWEST_UNITS for t in sides):
-                    (ours, n), (real_ones, of) = ((int(t[outcome].sum()), t.height) for t in sides)
+                sides = [table.drop_nulls(outcome).select(UNIT, outcome) for table in (own, theirs)]
+                if all(side.height >= FEWEST_UNITS for side in sides):
+                    (ours, n), (real_ones, of) = (
+                        (int(side[outcome].sum()), side.height) for side in sides
+                    )
                     rows.append(
                         {
                             "attribute": column,
@@ -426,26 +488,28 @@ def heterogeneity(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Fin
                         }
                     )
                     first, second = (
-                        Side.of(t[outcome].cast(pl.Float64).to_list(), [(at, u) for u in t[UNIT]])
-                        for at, t in enumerate(sides)
+                        Side.from_values(
+                            side[outcome].cast(pl.Float64).to_list(), [(at, u) for u in side[UNIT]]
+                        )
+                        for at, side in enumerate(sides)
                     )
                     label = f"{column} {level}: {rows[-1]['outcome']}"
                     gaps[label] = estimate_difference(first, second, "share")
     if not rows:
         return None
     changes = outcomes == ["position_changed"]
-    holm = adjusted(gaps)
+    holm = with_adjusted_p(gaps)
     rows = [
-        {**row, **cells(e, "off"), **p_cells(e, holm[label])}
-        for row, (label, e) in zip(rows, gaps.items(), strict=True)
+        {**row, **estimate_cells(estimate, "off"), **p_value_cells(estimate, holm[label])}
+        for row, (label, estimate) in zip(rows, gaps.items(), strict=True)
     ]
     apart = [
-        f"{label} {points(e, chance(e, holm[label]))}"
-        for label, e in gaps.items()
+        f"{label} {format_points(estimate, p_value_words(estimate, holm[label]))}"
+        for label, estimate in gaps.items()
         if holm[label] < ALPHA
     ]
     told = (
-        f"Off by more than chance: {listed(apart)}"
+        f"Off by more than chance: {join_clauses(apart)}"
         if apart
         else "That any is off by more than chance is not shown."
     )
@@ -453,27 +517,31 @@ def heterogeneity(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Fin
         "people_heterogeneity",
         "Who changes, by attribute" if changes else "Who chooses what, by attribute",
         f"{'Rates of change' if changes else 'First choices'} of {name} beside those of people, by "
-        f"{plural(len({(r['attribute'], r['level']) for r in rows}), 'group')}. {told}",
-        Grid.of(
+        f"{format_count(len({(row['attribute'], row['level']) for row in rows}), 'group')}. {told}",
+        ResultTable.from_records(
             rows, "Off: simulation minus people, as between different people, by independent unit."
         ),
-        notes=(HOLM,),
+        notes=(HOLM_NOTE,),
         section=SECTION,
         unit="participant",
         units=real.height,
     )
 
 
-def _both(column: str, simulated: pl.DataFrame, real: pl.DataFrame) -> bool:
+def _in_both_tables(column: str, simulated: pl.DataFrame, real: pl.DataFrame) -> bool:
     return column in simulated.columns and column in real.columns
 
 
 def _with_attributes(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
     """The simulation with the attributes that only the file of people has, by participant."""
     who = "participant_id"
-    if not _both(who, simulated, real) or real[who].is_duplicated().any():
+    if not _in_both_tables(who, simulated, real) or real[who].is_duplicated().any():
         return simulated
-    more = [c for c in real.columns if c not in simulated.columns and c not in BY]
+    more = [
+        column
+        for column in real.columns
+        if column not in simulated.columns and column not in CONDITION_COLUMNS
+    ]
     theirs = real.select(pl.col(who).cast(pl.String), *more)
     return simulated.with_columns(pl.col(who).cast(pl.String)).join(theirs, on=who, how="left")
 

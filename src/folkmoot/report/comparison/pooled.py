@@ -17,31 +17,38 @@ from dataclasses import replace
 import numpy as np
 
 from folkmoot.engine.run.fork_repeats import has_forks
-from folkmoot.engine.run.grid import Cell, RunGrid
+from folkmoot.engine.run.grid import GridCell, RunGrid
 from folkmoot.engine.settings.claims import read_sides
 from folkmoot.engine.settings.hypotheses import KEY as STATED
-from folkmoot.engine.study.study import claims_of_run, findings_of, study_of_run
+from folkmoot.engine.study.study import claims_of_run, compute_findings, find_study_of_run
 from folkmoot.errors import InputError
 from folkmoot.kit.controls.across import effect_and_drift_over_cells
 from folkmoot.kit.controls.findings import control_findings
-from folkmoot.kit.findings import HOLM, Row, found, known, number, signed
+from folkmoot.kit.findings import (
+    HOLM_NOTE,
+    Row,
+    collect_findings,
+    format_mean_value,
+    format_signed,
+    known,
+)
 from folkmoot.measures.inference.claims import Claim, Side, evaluate
 from folkmoot.measures.inference.clustered import clustered_mean
 from folkmoot.measures.inference.estimates import (
     ALPHA,
     FEWEST_UNITS,
     Estimate,
-    p_value,
-    percent,
-    plural,
-    points,
+    format_count,
+    format_p_value,
+    format_percent,
+    format_points,
     points_span,
 )
 from folkmoot.measures.inference.proportions import holm
 from folkmoot.measures.inference.specification_curve import Curve, specification_curve
-from folkmoot.report.comparison.figures import Figure, Measured
+from folkmoot.report.comparison.figures import Figure, MeasuredFigure
 from folkmoot.report.comparison.forks import effect_of_reply
-from folkmoot.storage.findings import Finding, Grid, Intervals
+from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 
 SECTION = "Pooled over runs"
@@ -50,20 +57,20 @@ MOST_NAMED = 6
 
 
 Found = Mapping[str, Sequence[Finding] | None]
-Cells = Mapping[str, tuple[Cell, RunFolder]]
+Cells = Mapping[str, tuple[GridCell, RunFolder]]
 
 
 def findings_of_cells(grid: RunGrid) -> Found:
     """What each finished cell found, by name; None for a cell that holds nothing usable."""
     return {
         name: None
-        if run.unusable
-        else [*findings_of(study_of_run(run), run), *control_findings(run)]
-        for name, (_, run) in grid.finished().items()
+        if run.unusable_reason
+        else [*compute_findings(find_study_of_run(run), run), *control_findings(run)]
+        for name, (_, run) in grid.finished_cells().items()
     }
 
 
-def pooled(grid: RunGrid, cells: Found | None = None) -> list[Finding]:
+def pooled_findings(grid: RunGrid, cells: Found | None = None) -> list[Finding]:
     """Findings over the finished cells of a grid, of which `cells` says what each found.
 
     Raises InputError while no cell has finished, or where none holds anything usable.
@@ -74,101 +81,125 @@ def pooled(grid: RunGrid, cells: Found | None = None) -> list[Finding]:
     usable = [(cell, own) for cell in grid.cells if (own := cells.get(cell.name)) is not None]
     if not usable:
         raise InputError(f"{grid.path}: nothing is usable in any of its cells")
-    figures = _figures(usable)
+    figures = _collect_figures(usable)
     if has_forks(grid):  # the people are the same in all cells, so repeats are no further people
-        return found(effect_of_reply(grid, figures))
+        return collect_findings(effect_of_reply(grid, figures))
     named = {cell.name for cell, _ in usable}
-    return found(
-        _overview(grid, len(cells), len(usable)),
-        judge_claims({n: both for n, both in grid.finished().items() if n in named}),
-        effect_and_drift_over_cells((cell.specification, own) for cell, own in usable),
-        _table(figures, grid.repeats, len(usable)),
-        *(_curve(f) for f in figures if f.zero is not None and len(f.cells) > 1),
-        _variance(figures, grid),
+    return collect_findings(
+        _overview_finding(grid, len(cells), len(usable)),
+        judge_claims({name: both for name, both in grid.finished_cells().items() if name in named}),
+        effect_and_drift_over_cells((cell.describe_settings, own) for cell, own in usable),
+        _standing_finding(figures, grid.repeats, len(usable)),
+        *(
+            _curve_finding(figure)
+            for figure in figures
+            if figure.zero is not None and len(figure.cells) > 1
+        ),
+        _variance_finding(figures, grid),
     )
 
 
-def _figures(usable: Sequence[tuple[Cell, Sequence[Finding]]]) -> list[Figure]:
+def _collect_figures(usable: Sequence[tuple[GridCell, Sequence[Finding]]]) -> list[Figure]:
     """Every line of every chart of intervals, by finding and label, in order of first mention."""
     drawn: dict[tuple[str, str], Figure] = {}
-    cells: dict[tuple[str, str], list[Measured]] = defaultdict(list)
+    cells: dict[tuple[str, str], list[MeasuredFigure]] = defaultdict(list)
     for cell, findings in usable:
         for finding in findings:
             chart = finding.chart
-            if not isinstance(chart, Intervals) or finding.key == STATED:
+            if not isinstance(chart, IntervalChart) or finding.key == STATED:
                 continue
             # Ratios are averaged by their logarithms, whose value of no effect is 0.
-            unit, zero = (", log", 0.0) if chart.ratios else ("", chart.zero)
+            unit, zero = (", log", 0.0) if chart.ratios else ("", chart.reference_line)
             for name, *ends in chart.items:
                 label = name + unit
                 key = finding.key, label
                 named = (finding.key, finding.title, label, chart.percent, zero, ())
                 drawn.setdefault(key, Figure(*named, finding.unit, finding.units))
-                cells[key].append(Measured(cell, *map(math.log, ends) if chart.ratios else ends))
-    return [replace(f, cells=tuple(cells[key])) for key, f in drawn.items()]
+                cells[key].append(
+                    MeasuredFigure(cell, *map(math.log, ends) if chart.ratios else ends)
+                )
+    return [replace(figure, cells=tuple(cells[key])) for key, figure in drawn.items()]
 
 
-def overall(figure: Figure) -> Estimate:
+def overall_estimate(figure: Figure) -> Estimate:
     """The mean over cells; its interval is over repeats, and there is none below five."""
-    return clustered_mean([c.value for c in figure.cells], [c.cell.repeat for c in figure.cells])
+    return clustered_mean(
+        [measured_figure.value for measured_figure in figure.cells],
+        [measured_figure.cell.repeat for measured_figure in figure.cells],
+    )
 
 
-def specifications(figure: Figure) -> dict[str, Estimate]:
+def specification_estimates(figure: Figure) -> dict[str, Estimate]:
     """Each combination of settings: the mean of its repeats; see `_of_repeats`."""
-    by: dict[str, list[Measured]] = defaultdict(list)
-    for c in figure.cells:
-        by[c.cell.specification or f"repeat {c.cell.repeat}"].append(c)
+    by: dict[str, list[MeasuredFigure]] = defaultdict(list)
+    for measured_figure in figure.cells:
+        by[
+            measured_figure.cell.describe_settings or f"repeat {measured_figure.cell.repeat}"
+        ].append(measured_figure)
     return {name: _of_repeats(own) for name, own in by.items()}
 
 
-def _of_repeats(cells: Sequence[Measured]) -> Estimate:
+def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
     """The mean of independent repeats. From five on with a t interval over them; of fewer, or of
     repeats that all say the same, with the cells' own standard errors put together, which leave out
     what varies between repeats alone."""
     n = len(cells)
-    if n >= FEWEST_UNITS and len({c.value for c in cells}) > 1:
-        return clustered_mean([c.value for c in cells], [c.cell.repeat for c in cells])
-    value = sum(c.value for c in cells) / n
-    if not all(c.high > c.low for c in cells):
+    if n >= FEWEST_UNITS and len({measured_figure.value for measured_figure in cells}) > 1:
+        return clustered_mean(
+            [measured_figure.value for measured_figure in cells],
+            [measured_figure.cell.repeat for measured_figure in cells],
+        )
+    value = sum(measured_figure.value for measured_figure in cells) / n
+    if not all(measured_figure.high > measured_figure.low for measured_figure in cells):
         return Estimate(value, math.nan, math.nan, n)
-    low = math.sqrt(sum((c.value - c.low) ** 2 for c in cells)) / n
-    high = math.sqrt(sum((c.high - c.value) ** 2 for c in cells)) / n
+    low = (
+        math.sqrt(
+            sum((measured_figure.value - measured_figure.low) ** 2 for measured_figure in cells)
+        )
+        / n
+    )
+    high = (
+        math.sqrt(
+            sum((measured_figure.high - measured_figure.value) ** 2 for measured_figure in cells)
+        )
+        / n
+    )
     return Estimate(value, value - low, value + high, FEWEST_UNITS)
 
 
-def holding(figure: Figure) -> tuple[float, float]:
+def sign_agreement(figure: Figure) -> tuple[float, float]:
     """Over specifications: the share with the sign of the pooled estimate, and the share that has
     that sign with an interval that excludes no effect."""
-    zero, sign = figure.zero or 0.0, np.sign(overall(figure).value - (figure.zero or 0.0))
-    each = list(specifications(figure).values())
-    alike = [np.sign(e.value - zero) == sign != 0 for e in each]
+    zero, sign = figure.zero or 0.0, np.sign(overall_estimate(figure).value - (figure.zero or 0.0))
+    each = list(specification_estimates(figure).values())
+    alike = [np.sign(estimate.value - zero) == sign != 0 for estimate in each]
     clear = [
-        same and e.has_interval and not e.low <= zero <= e.high
-        for same, e in zip(alike, each, strict=True)
+        same and estimate.has_interval and not estimate.low <= zero <= estimate.high
+        for same, estimate in zip(alike, each, strict=True)
     ]
     return float(np.mean(alike)), float(np.mean(clear))
 
 
-def _said(figure: Figure, value: float) -> str:
+def _format_figure(figure: Figure, value: float) -> str:
     if not figure.percent:
-        return number(value) if figure.zero is None else signed(value)
-    return percent(value) if figure.zero is None else points(value)
+        return format_mean_value(value) if figure.zero is None else format_signed(value)
+    return format_percent(value) if figure.zero is None else format_points(value)
 
 
-def _span(figure: Figure, e: Estimate) -> str:
+def _format_span(figure: Figure, estimate: Estimate) -> str:
     if figure.percent:
-        return points_span(e.low, e.high)
-    return f"{_said(figure, e.low)} to {_said(figure, e.high)}"
+        return points_span(estimate.low, estimate.high)
+    return f"{_format_figure(figure, estimate.low)} to {_format_figure(figure, estimate.high)}"
 
 
-def _overview(grid: RunGrid, finished: int, usable: int) -> Finding:
-    rows: list[Row] = [{"axis": key, "values": ", ".join(v)} for key, v in grid.axes.items()]
+def _overview_finding(grid: RunGrid, finished: int, usable: int) -> Finding:
+    rows: list[Row] = [{"axis": key, "values": ", ".join(axis)} for key, axis in grid.axes.items()]
     first, last = grid.cells[0].seed, grid.cells[-1].seed
     seeds = f"seed {first}" if first == last else f"seeds {first} to {last}"
     rows.append({"axis": "repeat", "values": f"{grid.repeats} ({seeds})"})
     says = f"{finished} of {len(grid.cells)} cells have finished."
     if usable < finished:
-        lost = plural(finished - usable, "cell holds", "cells hold")
+        lost = format_count(finished - usable, "cell holds", "cells hold")
         says += f" {lost} nothing usable and enter{'s' * (finished - usable == 1)} no figure."
     if grid.repeats < FEWEST_UNITS:
         says += (
@@ -179,7 +210,7 @@ def _overview(grid: RunGrid, finished: int, usable: int) -> Finding:
         "grid_design",
         "The grid",
         says,
-        Grid.of(rows),
+        ResultTable.from_records(rows),
         notes=("Figures cover only the cells that have finished.",)
         if finished < len(grid.cells)
         else (),
@@ -209,7 +240,7 @@ def judge_claims(runs: Cells) -> Finding | None:
         rows.append(
             {
                 "claim": claim.says,
-                "over_the_grid": curve.word,
+                "over_the_grid": curve.robustness_word,
                 "median": known(curve.median),
                 "least": min(values),
                 "most": max(values),
@@ -230,17 +261,18 @@ def judge_claims(runs: Cells) -> Finding | None:
         "grid_claims",
         "Primary claims over the grid",
         " ".join(_say_curve(curve, verdicts) for curve, verdicts in curves),
-        Grid.of(
+        ResultTable.from_records(
             rows,
             "Median, least and most: differences over specifications. Joint p values: the chance "
             "of such a median, of so many specifications with p below .05, and of such a mean z, "
             "if no specification had an effect beyond the margin. A further one: 95 % prediction "
             "interval for one more specification of this kind.",
         ),
-        Intervals(tuple(lines), "difference, least to most specification", 0.0),
+        IntervalChart(tuple(lines), "difference, least to most specification", 0.0),
         notes=(
             "Robust: the estimates of all specifications lie where the claim says, beyond its "
-            f"margin, and all three joint tests reject at {percent(curves[0][0].alpha, 1)} (5 % "
+            f"margin, and all three joint tests reject at {format_percent(curves[0][0].alpha, 1)} "
+            "(5 % "
             "divided by the number of claims). Fragile: none does, or fewer than 80 % of the "
             "estimates lie there. Mixed: everything else. Specifications with the same data count "
             "once.",
@@ -256,8 +288,8 @@ def judge_claims(runs: Cells) -> Finding | None:
 
 def _primary_claims(run: RunFolder) -> list[Claim]:
     """The primary claims of a run, alike in all cells: unit and estimand come from the tables."""
-    claims = claims_of_run(study_of_run(run), run)
-    return [replace(c, unit="", estimand="") for c in claims if c.family == "primary"]
+    claims = claims_of_run(find_study_of_run(run), run)
+    return [replace(claim, unit="", estimand="") for claim in claims if claim.family == "primary"]
 
 
 def _curve_of(
@@ -280,16 +312,17 @@ def _curve_of(
             replace(side, units=tuple((cell.repeat, unit) for unit in side.units))
             for side in (first, second)
         )
-        parts[cell.specification or f"repeat {cell.repeat}"].append((arms[0], arms[1]))
+        parts[cell.describe_settings or f"repeat {cell.repeat}"].append((arms[0], arms[1]))
     if claim is None:
         return None
     sides = {
-        name: (_join(a for a, _ in own), _join(b for _, b in own)) for name, own in parts.items()
+        name: (_join_sides(side for side, _ in own), _join_sides(side for _, side in own))
+        for name, own in parts.items()
     }
     return specification_curve(claim, sides, level), verdicts
 
 
-def _join(sides: Iterable[Side]) -> Side:
+def _join_sides(sides: Iterable[Side]) -> Side:
     several = list(sides)
     return Side(
         np.concatenate([side.values for side in several]),
@@ -300,33 +333,37 @@ def _join(sides: Iterable[Side]) -> Side:
 
 def _say_curve(curve: Curve, verdicts: Sequence[str]) -> str:
     claim, values = curve.claim, curve.estimates.values()
-    supported = f"{verdicts.count('supported')} of {plural(len(verdicts), 'cell')} support it"
-    span = f"{claim.signed(min(values))} to {claim.signed(max(values))}"
+    supported = f"{verdicts.count('supported')} of {format_count(len(verdicts), 'cell')} support it"
+    span = f"{claim.format_signed(min(values))} to {claim.format_signed(max(values))}"
     tests = (curve.p_median, curve.p_count, curve.p_z)
-    joint = f", joint {p_value(max(tests))}" if all(map(math.isfinite, tests)) else ""
-    merged = f"; {plural(curve.merged, 'identical specification')} left out" if curve.merged else ""
-    return f"{claim.says}: {curve.word} ({supported}, {span}{joint}{merged})."
+    joint = f", joint {format_p_value(max(tests))}" if all(map(math.isfinite, tests)) else ""
+    merged = (
+        f"; {format_count(curve.merged, 'identical specification')} left out"
+        if curve.merged
+        else ""
+    )
+    return f"{claim.says}: {curve.robustness_word} ({supported}, {span}{joint}{merged})."
 
 
-def _table(figures: Sequence[Figure], repeats: int, usable: int) -> Finding | None:
-    effects = [f for f in figures if f.zero is not None and len(f.cells) > 1]
+def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> Finding | None:
+    effects = [figure for figure in figures if figure.zero is not None and len(figure.cells) > 1]
     if not effects:
         return None
     rows: list[Row] = []
-    pooled_effects = [overall(f) for f in effects]
-    holms = holm([e.p for e in pooled_effects])
-    for f, e, adjusted in zip(effects, pooled_effects, holms, strict=True):
-        alike, clear = holding(f)
+    pooled_effects = [overall_estimate(figure) for figure in effects]
+    holms = holm([estimate.p for estimate in pooled_effects])
+    for figure, estimate, adjusted in zip(effects, pooled_effects, holms, strict=True):
+        alike, clear = sign_agreement(figure)
         rows.append(
             {
-                "finding": f.title,
-                "figure": f.label,
-                "pooled": _said(f, e.value),
-                "interval": _span(f, e) if e.has_interval else None,
-                "p": known(e.p),
+                "finding": figure.title,
+                "figure": figure.label,
+                "pooled": _format_figure(figure, estimate.value),
+                "interval": _format_span(figure, estimate) if estimate.has_interval else None,
+                "p": known(estimate.p),
                 "holm_p": known(adjusted),
-                "cells": f"{len(f.cells)} of {usable}",
-                "specifications": len(specifications(f)),
+                "cells": f"{len(figure.cells)} of {usable}",
+                "specifications": len(specification_estimates(figure)),
                 "same_sign_share": alike,
                 "clear_share": clear,
             }
@@ -334,23 +371,25 @@ def _table(figures: Sequence[Figure], repeats: int, usable: int) -> Finding | No
     several = [row for row in rows if row["specifications"] != 1]
     same = sum(row["same_sign_share"] == 1 for row in several)
     says = (
-        f"Of {plural(len(several), 'difference')} {same} "
+        f"Of {format_count(len(several), 'difference')} {same} "
         f"{'has' if same == 1 else 'have'} the same sign in all specifications. "
         "This describes the grid; only primary claims are judged."
         if several
-        else f"{plural(len(effects), 'difference')} in one specification, repeat by repeat."
+        else f"{format_count(len(effects), 'difference')} in one specification, repeat by repeat."
     )
     return Finding(
         "grid_standing",
         "Differences over the grid (exploratory)",
         says,
-        Grid.of(rows, "Pooled: mean over cells; 95 % t intervals over repeats, from five on."),
+        ResultTable.from_records(
+            rows, "Pooled: mean over cells; 95 % t intervals over repeats, from five on."
+        ),
         notes=(
             "A specification is a combination of settings; in a grid of repeats alone, a repeat. "
             "Same sign: the share of specifications with the sign of the pooled estimate; clear: "
             "the share of which the interval excludes no effect as well.",
             "Specifications share their people, so the share that holds is not a probability.",
-            *((HOLM,) if any(map(math.isfinite, holms)) else ()),
+            *((HOLM_NOTE,) if any(map(math.isfinite, holms)) else ()),
             *_some_lack(effects, usable),
         ),
         section=SECTION,
@@ -361,7 +400,7 @@ def _table(figures: Sequence[Figure], repeats: int, usable: int) -> Finding | No
 
 def _some_lack(effects: Sequence[Figure], usable: int) -> tuple[str, ...]:
     """The caveat that names what is not in every cell; none where all cells have all."""
-    lacking = [f.label for f in effects if len(f.cells) < usable]
+    lacking = [figure.label for figure in effects if len(figure.cells) < usable]
     if not lacking:
         return ()
     more = f" and {len(lacking) - MOST_NAMED} more" if len(lacking) > MOST_NAMED else ""
@@ -372,9 +411,9 @@ def _some_lack(effects: Sequence[Figure], usable: int) -> tuple[str, ...]:
     )
 
 
-def _curve(figure: Figure) -> Finding | None:
+def _curve_finding(figure: Figure) -> Finding | None:
     """The specification curve: estimates of all specifications in order of size."""
-    each = specifications(figure)
+    each = specification_estimates(figure)
     if len(each) < 2:
         return None
     order = sorted(each, key=lambda name: each[name].value)
@@ -389,10 +428,10 @@ def _curve(figure: Figure) -> Finding | None:
     return Finding(
         f"grid_curve_{figure.finding}_{figure.label}",
         f"Specification curve: {figure.label}",
-        f"From {_said(figure, each[order[0]].value)} ({order[0]}) to "
-        f"{_said(figure, each[order[-1]].value)} ({order[-1]}).",
-        Grid((), ()),
-        Intervals(lines, unit, figure.zero, (), figure.percent),
+        f"From {_format_figure(figure, each[order[0]].value)} ({order[0]}) to "
+        f"{_format_figure(figure, each[order[-1]].value)} ({order[-1]}).",
+        ResultTable((), ()),
+        IntervalChart(lines, unit, figure.zero, (), figure.percent),
         section="Specification curves",
         unit=figure.unit,
         units=figure.units,
@@ -400,20 +439,26 @@ def _curve(figure: Figure) -> Finding | None:
     )
 
 
-def _variance(figures: Sequence[Figure], grid: RunGrid) -> Finding | None:
+def _variance_finding(figures: Sequence[Figure], grid: RunGrid) -> Finding | None:
     """How much of the variation between cells goes with each axis (η², balanced grids only)."""
     factors = [key for key, values in grid.axes.items() if len(values) > 1]
-    whole = [f for f in figures if f.zero is not None and len(f.cells) == len(grid.cells) > 1]
+    whole = [
+        figure
+        for figure in figures
+        if figure.zero is not None and len(figure.cells) == len(grid.cells) > 1
+    ]
     if not whole or (not factors and grid.repeats < 2):
         return None
     rows: list[Row] = []
-    for f in whole:
-        values = np.array([c.value for c in f.cells])
+    for figure in whole:
+        values = np.array([measured_figure.value for measured_figure in figure.cells])
         total = float(((values - values.mean()) ** 2).sum())
-        row: Row = {"figure": f.label, "sd": float(values.std(ddof=1))}
+        row: Row = {"figure": figure.label, "sd": float(values.std(ddof=1))}
         explained = 0.0
         for factor in [*factors, *(["repeat"] if grid.repeats > 1 else [])]:
-            levels = [_level(c.cell, factor) for c in f.cells]
+            levels = [
+                _factor_level(measured_figure.cell, factor) for measured_figure in figure.cells
+            ]
             part = sum(
                 levels.count(level)
                 * (values[[x == level for x in levels]].mean() - values.mean()) ** 2
@@ -429,10 +474,12 @@ def _variance(figures: Sequence[Figure], grid: RunGrid) -> Finding | None:
         "Where the variation between runs comes from",
         "The share of the variation between cells that goes with each setting and with the draw "
         "of people and replies (repeat); the rest is their interplay.",
-        Grid.of(rows, "Shares of the sum of squares between cells (η²); SD over cells."),
+        ResultTable.from_records(
+            rows, "Shares of the sum of squares between cells (η²); SD over cells."
+        ),
         section=SECTION,
     )
 
 
-def _level(cell: Cell, factor: str) -> str:
+def _factor_level(cell: GridCell, factor: str) -> str:
     return str(cell.repeat) if factor == "repeat" else cell.settings[factor]

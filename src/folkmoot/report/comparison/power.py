@@ -14,7 +14,12 @@ from folkmoot.engine.study.study import claims_of
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.kit.findings import ALPHA, Row, known
 from folkmoot.measures.inference.claims import Claim
-from folkmoot.measures.inference.estimates import FEWEST_UNITS, percent, plural, points
+from folkmoot.measures.inference.estimates import (
+    FEWEST_UNITS,
+    format_count,
+    format_percent,
+    format_points,
+)
 from folkmoot.measures.inference.power import (
     POWER,
     DesignSize,
@@ -29,7 +34,7 @@ from folkmoot.measures.inference.power import (
     smallest_h,
 )
 from folkmoot.measures.inference.rectified import people_needed
-from folkmoot.storage.findings import Finding, Grid, Lines
+from folkmoot.storage.findings import Finding, LineChart, ResultTable
 from folkmoot.storage.tables import DRAWS
 
 SECTION = "Power"
@@ -48,7 +53,7 @@ def power_of(found: StudyFile, iccs: Sequence[float] = (), width: float = WIDTH)
 
     `width`: of the interval of an estimate that people correct.
     """
-    size = found.study.size(found.config, found.folder)
+    size = found.study.size(found.config, found.study_folder)
     findings = power_report(size, found.study.title, iccs=tuple(iccs) or ICCS)
     claims, expected = primary_claims(found)
     if claims:
@@ -59,8 +64,8 @@ def power_of(found: StudyFile, iccs: Sequence[float] = (), width: float = WIDTH)
 def primary_claims(found: StudyFile) -> tuple[list[Claim], list[float | None]]:
     """The primary claims of a study file, and the difference that is expected of each: of the
     hypotheses that it states, else nothing."""
-    claims = [c for c in claims_of(found.study, found.config) if c.family == "primary"]
-    stated = [h.expected for h in found.config.hypotheses]
+    claims = [claim for claim in claims_of(found.study, found.config) if claim.family == "primary"]
+    stated = [hypothesis.expected for hypothesis in found.config.hypotheses]
     return claims, stated or [None] * len(claims)
 
 
@@ -73,12 +78,16 @@ def power_report(
     """
     title = title.split(":", maxsplit=1)[0] or "This design"
     if size is None:
-        return [_unknown(title)]
+        return [_unknown_size_finding(title)]
     if size.kind == "paired":
-        return _paired(size, title, iccs)
+        return _paired_power_findings(size, title, iccs)
     if size.kind == "clustered":
-        return [_clustered(size, title, iccs)]
-    return [_shares(size, title), _chances(size, title), _needed(size, title)]
+        return [_clustered_power_finding(size, title, iccs)]
+    return [
+        _share_power_finding(size, title),
+        _power_table(size, title),
+        _needed_participants_finding(size, title),
+    ]
 
 
 def claim_power(
@@ -102,7 +111,7 @@ def claim_power(
             "claim": claim.says,
             "unit": claim.unit,
             "margin": claim.size(claim.margin) if claim.margin else None,
-            "expected": None if aim is None else claim.signed(aim),
+            "expected": None if aim is None else claim.format_signed(aim),
             "power_rate": None,
             "units_in_design": None if size is None else size.units,
             "units_needed": None,
@@ -113,7 +122,7 @@ def claim_power(
         elif claim.unit == DRAWS:
             says = "its unit is the draw of the summaries, which only --simulate takes into account"
         elif size.units < FEWEST_UNITS:
-            says = f"not tested: an illustration of {plural(size.units, size.unit_name)}"
+            says = f"not tested: an illustration of {format_count(size.units, size.unit_name)}"
             row["units_needed"] = _units_needed(claim, size, aim, alpha, iccs)
         elif claim.kind == "share" and not claim.paired and size.kind != "paired":
             row["power_rate"], says = _power_of_share(claim, size, aim, alpha, iccs)
@@ -127,10 +136,12 @@ def claim_power(
         "power_claims",
         "The primary claims of this study",
         " ".join(said),
-        Grid.of(
+        ResultTable.from_records(
             rows,
-            f"Intervals at a level of {percent(1 - alpha, 1)}, as in the report. Units needed in "
-            f"each arm for a power of {percent(POWER)}: of shares at the expected difference, else "
+            f"Intervals at a level of {format_percent(1 - alpha, 1)}, as in the report. Units "
+            "needed in "
+            f"each arm for a power of {format_percent(POWER)}: of shares at the expected "
+            "difference, else "
             "at twice the margin (of an equivalence at none); of means at a difference that lies "
             "half a standard deviation beyond the margin.",
         ),
@@ -148,32 +159,36 @@ def _tell_needed(row: Row, size: DesignSize | None) -> str:
     needed = row["units_needed"]
     if size is None or not isinstance(needed, int):
         return ""
-    return f" ({plural(needed, size.unit_name)} in each arm needed, {size.units} in this design)"
+    return (
+        f" ({format_count(needed, size.unit_name)} in each arm needed, {size.units} in this design)"
+    )
 
 
-def _standard_error(base: float, other: float, n: float) -> float:
-    return math.sqrt((base * (1 - base) + other * (1 - other)) / n)
+def _standard_error(base: float, other: float, sample_size: float) -> float:
+    return math.sqrt((base * (1 - base) + other * (1 - other)) / sample_size)
 
 
-def _start(claim: Claim) -> tuple[int, float]:
+def _starting_rate(claim: Claim) -> tuple[int, float]:
     """The sign of the claim's direction, and the rate of the second arm."""
     sign = -1 if claim.direction == "less" else 1
     return sign, BASE if sign > 0 else 1 - BASE  # a fall needs a rate from which to fall
 
 
-def _chance(claim: Claim, difference: float, n: float, alpha: float) -> float:
+def _power_of_difference(
+    claim: Claim, difference: float, sample_size: float, alpha: float
+) -> float:
     """The power at a difference in the claim's direction, with n independent units in each arm."""
-    sign, base = _start(claim)
+    sign, base = _starting_rate(claim)
     other = base + sign * difference
     if not 0 < other < 1:
         return math.nan
     equivalent = claim.direction == "equivalent"
-    se = _standard_error(base, other, n)
+    se = _standard_error(base, other, sample_size)
     return power_beyond(difference, se, claim.margin, alpha, equivalent=equivalent)
 
 
-def _toward(claim: Claim, expected: float) -> float:
-    return abs(expected) if claim.direction == "different" else _start(claim)[0] * expected
+def _directed_difference(claim: Claim, expected: float) -> float:
+    return abs(expected) if claim.direction == "different" else _starting_rate(claim)[0] * expected
 
 
 def _power_of_share(
@@ -184,22 +199,27 @@ def _power_of_share(
     iccs: Sequence[float],
 ) -> tuple[float | None, str]:
     """Power where `expected` is stated, else the least true difference with a power of 80 %."""
-    sign, base = _start(claim)
+    sign, base = _starting_rate(claim)
     n = float(size.units)
     if size.kind == "clustered":
-        n = effective_n(size.units * size.size, size.size, _assumed(iccs))
-    start = f"from {percent(base)} in {claim.arms[1]}"
+        n = effective_n(size.units * size.size, size.size, _assumed_icc(iccs))
+    start = f"from {format_percent(base)} in {claim.arm_labels[1]}"
     if expected is not None or claim.direction == "equivalent":
         expected = expected or 0.0
-        chance = _chance(claim, _toward(claim, expected), n, alpha)
+        chance = _power_of_difference(claim, _directed_difference(claim, expected), n, alpha)
         if not math.isfinite(chance):
-            return None, f"{points(expected)} {start} is not a rate"
-        return chance, f"a power of {percent(chance)} at {points(expected)} {start}"
-    steps = (k / 1000 for k in range(1, 1000))
-    least = next((d for d in steps if _chance(claim, d, n, alpha) >= POWER), None)
+            return None, f"{format_points(expected)} {start} is not a rate"
+        return chance, f"a power of {format_percent(chance)} at {format_points(expected)} {start}"
+    steps = (key / 1000 for key in range(1, 1000))
+    least = next(
+        (step for step in steps if _power_of_difference(claim, step, n, alpha) >= POWER), None
+    )
     if least is None:
-        return None, f"no difference {start} reaches a power of {percent(POWER)}"
-    return None, f"a power of {percent(POWER)} from {points(sign * least)} on, {start}"
+        return None, f"no difference {start} reaches a power of {format_percent(POWER)}"
+    return (
+        None,
+        f"a power of {format_percent(POWER)} from {format_points(sign * least)} on, {start}",
+    )
 
 
 def _units_needed(
@@ -216,25 +236,25 @@ def _units_needed(
     if claim.kind == "share" and not claim.paired and size.kind != "paired":
         if expected is None and not claim.margin:
             return None
-        aim = 2 * claim.margin if expected is None else _toward(claim, expected)
+        aim = 2 * claim.margin if expected is None else _directed_difference(claim, expected)
         if claim.direction == "equivalent":
             aim = abs(expected or 0.0)
         worth = 1.0
         if size.kind == "clustered":
-            worth = effective_n(size.size, size.size, _assumed(iccs))
+            worth = effective_n(size.size, size.size, _assumed_icc(iccs))
 
-        def enough(units: int) -> bool:
-            return _chance(claim, aim, units * worth, alpha) >= POWER
+        def has_enough_power(units: int) -> bool:
+            return _power_of_difference(claim, aim, units * worth, alpha) >= POWER
     else:
         least = smallest_d_paired if size.kind == "paired" else smallest_d
 
-        def enough(units: int) -> bool:
+        def has_enough_power(units: int) -> bool:
             return least(units, alpha=alpha) <= HALF_SD
 
-    return next((n for n in _growing() if enough(n)), None)
+    return next((n for n in _growing_sizes() if has_enough_power(n)), None)
 
 
-def _growing() -> Iterator[int]:
+def _growing_sizes() -> Iterator[int]:
     """Numbers of units, one by one at first and then in steps of one in a hundred."""
     units = FEWEST_UNITS
     while units <= MOST_UNITS:
@@ -249,7 +269,8 @@ def _least_mean(size: DesignSize, alpha: float) -> str:
     else:
         least, of = smallest_d(size.units, alpha=alpha), f"{size.unit_name}s"
     return (
-        f"a power of {percent(POWER)} if the true difference lies {least:.2f} standard deviations "
+        f"a power of {format_percent(POWER)} if the true difference lies {least:.2f} standard "
+        "deviations "
         f"of the {of} beyond the margin"
     )
 
@@ -263,7 +284,7 @@ def people_power(
     `width`: of a share; of a mean, in standard deviations of people's answers.
     """
     together = size.size if size is not None and size.kind != "independent" else 1
-    icc = _assumed(iccs) if together > 1 else 0.0
+    icc = _assumed_icc(iccs) if together > 1 else 0.0
     rows: list[Row] = [
         {
             "fit_r": fit,
@@ -284,7 +305,7 @@ def people_power(
         f"{rows[0]['people_for_a_share']} people in each arm{grouped} if the simulation tells "
         f"nothing of them, and {rows[-1]['people_for_a_share']} if it follows them at a "
         f"correlation of {FITS[-1]:g}.",
-        Grid.of(
+        ResultTable.from_records(
             rows,
             f"People in each arm{grouped}; width {width:g}, of means in standard deviations. The "
             "effect is the difference of two arms with an interval of the same width.",
@@ -298,9 +319,9 @@ def people_power(
     )
 
 
-def _shares(size: DesignSize, title: str) -> Finding:
+def _share_power_finding(size: DesignSize, title: str) -> Finding:
     """Smallest differences between two arms, by base rate."""
-    n, strict = size.units, ALPHA / max(1, size.comparisons)
+    n, strict = size.units, ALPHA / max(1, size.pair_count)
     if n < 2:
         return _too_small(title, size)
     rows = []
@@ -317,23 +338,25 @@ def _shares(size: DesignSize, title: str) -> Finding:
         )
     seen, safe = detectable_share(BASE, n), detectable_share(BASE, n, alpha=strict)
     says = (
-        f"{title}: {plural(size.arms, 'condition')} of {plural(n, 'participant')}. If "
-        f"{percent(BASE)} change in one condition, a difference is detected with a power of "
-        f"{percent(POWER)} when {_rate(seen)} or more change in another"
+        f"{title}: {format_count(size.arms, 'condition')} of {format_count(n, 'participant')}. If "
+        f"{format_percent(BASE)} change in one condition, a difference is detected with a power of "
+        f"{format_percent(POWER)} when {_format_rate(seen)} or more change in another"
     )
-    if size.comparisons > 1:
+    if size.pair_count > 1:
         says += (
-            f"; when all {size.comparisons} pairs are compared and adjusted for, from "
-            f"{_rate(safe)} on"
+            f"; when all {size.pair_count} pairs are compared and adjusted for, from "
+            f"{_format_rate(safe)} on"
         )
     return Finding(
         "power_differences",
         "Smallest detectable difference",
         says + ".",
-        Grid.of(rows, f"Two-sided, α = .05, power {percent(POWER)}, {n} per condition."),
+        ResultTable.from_records(
+            rows, f"Two-sided, α = .05, power {format_percent(POWER)}, {n} per condition."
+        ),
         notes=(
             f"Cohen's h of {smallest_h(n):.4f} at α = .05. “holm” takes the strictest level "
-            f"that Holm's method asks for, α / {max(1, size.comparisons)}.",
+            f"that Holm's method asks for, α / {max(1, size.pair_count)}.",
             "Participants are independent of each other here; arms that read the same summaries "
             "share those summaries, which no number of participants makes up for.",
         ),
@@ -342,7 +365,7 @@ def _shares(size: DesignSize, title: str) -> Finding:
     )
 
 
-def _chances(size: DesignSize, title: str) -> Finding:
+def _power_table(size: DesignSize, title: str) -> Finding:
     """Power by base rate and true difference."""
     n = size.units
     rows = []
@@ -357,12 +380,16 @@ def _chances(size: DesignSize, title: str) -> Finding:
     return Finding(
         "power_chances",
         "Power",
-        f"A true change from 10 % to 20 % is detected with a power of {percent(chance)} "
+        f"A true change from 10 % to 20 % is detected with a power of {format_percent(chance)} "
         f"at {n} per condition.",
-        Grid.of(rows, f"{title}: power of a two-sided test at α = .05."),
-        Lines(
+        ResultTable.from_records(rows, f"{title}: power of a two-sided test at α = .05."),
+        LineChart(
             tuple(
-                (f"from {percent(rate)}", difference, power_two_shares(rate, rate + difference, n))
+                (
+                    f"from {format_percent(rate)}",
+                    difference,
+                    power_two_shares(rate, rate + difference, n),
+                )
                 for rate in BASES
                 for difference in DIFFERENCES
                 if rate + difference < 1
@@ -374,16 +401,18 @@ def _chances(size: DesignSize, title: str) -> Finding:
     )
 
 
-def _needed(size: DesignSize, title: str) -> Finding:
+def _needed_participants_finding(size: DesignSize, title: str) -> Finding:
     """Participants per arm for a given difference."""
     rows = [
         {
             "base_rate": rate,
             **{
-                f"plus_{100 * d:.0f}_points": math.ceil(n_two_shares(rate, rate + d))
-                if rate + d < 1
+                f"plus_{100 * difference:.0f}_points": math.ceil(
+                    n_two_shares(rate, rate + difference)
+                )
+                if rate + difference < 1
                 else None
-                for d in DIFFERENCES
+                for difference in DIFFERENCES
             },
         }
         for rate in BASES
@@ -392,17 +421,19 @@ def _needed(size: DesignSize, title: str) -> Finding:
     return Finding(
         "power_needed",
         "Participants needed per condition",
-        f"To detect a change from 10 % to 20 % with a power of {percent(POWER)}, "
+        f"To detect a change from 10 % to 20 % with a power of {format_percent(POWER)}, "
         f"{need} participants per condition are needed; this design has {size.units}.",
-        Grid.of(rows, f"{title}: power {percent(POWER)}, two-sided, α = .05."),
+        ResultTable.from_records(
+            rows, f"{title}: power {format_percent(POWER)}, two-sided, α = .05."
+        ),
         section=SECTION,
     )
 
 
-def _paired(size: DesignSize, title: str, iccs: Sequence[float]) -> list[Finding]:
+def _paired_power_findings(size: DesignSize, title: str, iccs: Sequence[float]) -> list[Finding]:
     """Designs in which every unit passes through all arms: differences within units."""
     n = size.units
-    strict = ALPHA / max(1, size.comparisons)
+    strict = ALPHA / max(1, size.pair_count)
     plain, safe = smallest_d_paired(n), smallest_d_paired(n, alpha=strict)
     name = size.unit_name
     if not math.isfinite(plain):
@@ -418,15 +449,18 @@ def _paired(size: DesignSize, title: str, iccs: Sequence[float]) -> list[Finding
     first = Finding(
         "power_paired",
         "Smallest detectable difference",
-        f"{title}: {plural(n, name)}, each under all {size.arms} conditions. A difference "
-        f"between two conditions is detected with a power of {percent(POWER)} from {plain:.2f} "
+        f"{title}: {format_count(n, name)}, each under all {size.arms} conditions. A difference "
+        f"between two conditions is detected with a power of {format_percent(POWER)} from "
+        f"{plain:.2f} "
         f"standard deviations of the differences between {name}s on"
         + (
-            f" ({safe:.2f} when all {size.comparisons} pairs are adjusted for)."
-            if size.comparisons > 1
+            f" ({safe:.2f} when all {size.pair_count} pairs are adjusted for)."
+            if size.pair_count > 1
             else "."
         ),
-        Grid.of(rows, "Paired t test, two-sided, α = .05; .2 is small, .5 medium, .8 large."),
+        ResultTable.from_records(
+            rows, "Paired t test, two-sided, α = .05; .2 is small, .5 medium, .8 large."
+        ),
         notes=(
             f"The {name} is the unit: people who talked to each other are not independent, so "
             f"more people in each {name} help less than more {name}s.",
@@ -434,10 +468,10 @@ def _paired(size: DesignSize, title: str, iccs: Sequence[float]) -> list[Finding
         section=SECTION,
         headline=True,
     )
-    return [first, _worth(size, title, iccs)] if size.size > 1 else [first]
+    return [first, _effective_n_finding(size, title, iccs)] if size.size > 1 else [first]
 
 
-def _worth(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
+def _effective_n_finding(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
     """The effective number of participants of an arm, by intraclass correlation."""
     people = size.units * size.size
     rows = [
@@ -448,20 +482,21 @@ def _worth(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
         }
         for icc in iccs
     ]
-    icc = _assumed(iccs)
+    icc = _assumed_icc(iccs)
     typical = effective_n(people, size.size, icc)
     return Finding(
         "power_clusters",
         "Effective number of participants",
-        f"{plural(people, 'participant')} per condition in {plural(size.units, size.unit_name)}"
+        f"{format_count(people, 'participant')} per condition in "
+        f"{format_count(size.units, size.unit_name)}"
         f" of about {size.size} are worth {typical:.0f} independent ones at an ICC of {icc:g} "
         "(the similarity of people in one conversation).",
-        Grid.of(rows, f"{title}: design effect 1 + (m − 1) ICC."),
+        ResultTable.from_records(rows, f"{title}: design effect 1 + (m − 1) ICC."),
         section=SECTION,
     )
 
 
-def _clustered(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
+def _clustered_power_finding(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
     """Arms of sessions: shares compared at the effective number of participants."""
     people = size.units * size.size
     if size.units < 2:
@@ -479,17 +514,19 @@ def _clustered(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
                 "seen_from_rate": known(seen),
             }
         )
-    icc = _assumed(iccs)
+    icc = _assumed_icc(iccs)
     worth = effective_n(people, size.size, icc)
     return Finding(
         "power_clustered",
         "Smallest detectable difference",
-        f"{title}: {plural(size.arms, 'condition')} of {plural(size.units, size.unit_name)} "
+        f"{title}: {format_count(size.arms, 'condition')} of "
+        f"{format_count(size.units, size.unit_name)} "
         f"with {size.size} participants. At an ICC of {icc:g} (how alike people in one "
         f"conversation are) {people} participants are worth {worth:.0f}, and a change "
-        f"from {percent(BASE)} to {_rate(detectable_share(BASE, worth))} is detected with a power "
-        f"of {percent(POWER)}.",
-        Grid.of(rows, "Two-sided, α = .05; design effect 1 + (m − 1) ICC."),
+        f"from {format_percent(BASE)} to {_format_rate(detectable_share(BASE, worth))} is detected "
+        "with a power "
+        f"of {format_percent(POWER)}.",
+        ResultTable.from_records(rows, "Two-sided, α = .05; design effect 1 + (m − 1) ICC."),
         section=SECTION,
         headline=True,
     )
@@ -499,15 +536,15 @@ def _too_small(title: str, size: DesignSize) -> Finding:
     return Finding(
         "power_none",
         "No effect can be detected",
-        f"{title}: {plural(size.units, size.unit_name)} per condition. Differences need at "
+        f"{title}: {format_count(size.units, size.unit_name)} per condition. Differences need at "
         f"least two; with one, an effect cannot be distinguished from chance.",
-        Grid((), ()),
+        ResultTable((), ()),
         section=SECTION,
         headline=True,
     )
 
 
-def _unknown(title: str) -> Finding:
+def _unknown_size_finding(title: str) -> Finding:
     rows = [
         {
             "participants_per_condition": n,
@@ -521,16 +558,16 @@ def _unknown(title: str) -> Finding:
         "Smallest difference by size",
         f"{title}: the settings do not say how many take part in each condition, so here is what "
         "two groups of a given size can detect.",
-        Grid.of(rows, f"Two-sided, α = .05, power {percent(POWER)}."),
+        ResultTable.from_records(rows, f"Two-sided, α = .05, power {format_percent(POWER)}."),
         section=SECTION,
         headline=True,
     )
 
 
-def _assumed(iccs: Sequence[float]) -> float:
+def _assumed_icc(iccs: Sequence[float]) -> float:
     """The intraclass correlation used in sentences: .05 if given, else the first."""
     return 0.05 if 0.05 in iccs or not iccs else iccs[0]
 
 
-def _rate(share: float) -> str:
-    return percent(share) if math.isfinite(share) else "no rate at all"
+def _format_rate(share: float) -> str:
+    return format_percent(share) if math.isfinite(share) else "no rate at all"

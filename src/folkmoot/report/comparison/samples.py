@@ -10,18 +10,23 @@ from typing import Any
 
 import polars as pl
 
-from folkmoot.engine.seats.seats import SPOKEN_FOR
+from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.session.plan import CLAIMS, DESIGN
-from folkmoot.engine.study.study import claims_of_run, study_of_run
+from folkmoot.engine.study.study import claims_of_run, find_study_of_run
 from folkmoot.errors import FolkmootError, InputError, Problem
-from folkmoot.files import AS_CSV, misread
+from folkmoot.files import READ_CSV_OPTIONS, header_problem
 from folkmoot.measures.inference.claims import Claim
-from folkmoot.models.catalog import HUMAN
+from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.report.preregistration import registered_claims
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.tables import BY, CLUSTERS, PEOPLE, by_column
+from folkmoot.storage.tables import (
+    CLUSTER_COLUMNS,
+    CONDITION_COLUMNS,
+    PARTICIPANT_COLUMNS,
+    condition_column,
+)
 
-UNITS = (*PEOPLE, "seat")
+UNITS = (*PARTICIPANT_COLUMNS, "seat")
 ALIASES = {
     "participant": "participant_id",
     "arm": "condition",
@@ -50,37 +55,37 @@ class Sample:
     claims: tuple[Claim, ...] = ()  # what the run compares
 
     @property
-    def human(self) -> bool:
+    def is_human(self) -> bool:
         return self.kind == "people"
 
     @property
-    def synthetic(self) -> bool:
+    def is_synthetic(self) -> bool:
         return bool(self.manifest.get("synthetic"))
 
 
-def samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
+def load_samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
     """Samples with names that tell them apart. Raises InputError for what cannot be read."""
-    found = [_sample(s) for s in sources]
+    found = [_load_sample(source) for source in sources]
     counts: dict[str, int] = {}
     named = []
-    for s in found:
-        counts[s.name] = counts.get(s.name, 0) + 1
-        again = counts[s.name] > 1
-        name = f"{s.name} ({counts[s.name]})" if again else s.name
-        named.append(replace(s, name=name))
+    for sample in found:
+        counts[sample.name] = counts.get(sample.name, 0) + 1
+        again = counts[sample.name] > 1
+        name = f"{sample.name} ({counts[sample.name]})" if again else sample.name
+        named.append(replace(sample, name=name))
     return named
 
 
-def _sample(source: RunFolder | Path | str) -> Sample:
+def _load_sample(source: RunFolder | Path | str) -> Sample:
     if isinstance(source, (str, Path)) and Path(source).is_file():
         return people_file(Path(source))
     run = source if isinstance(source, RunFolder) else RunFolder(source)
     run.require_tables()
-    wanted = [t for t in run.tables() if t not in ("answers", "utterances")]
-    tables = {name: run.table(name) for name in wanted}
+    wanted = [text for text in run.table_names() if text not in ("answers", "utterances")]
+    tables = {name: run.read_table(name) for name in wanted}
     sealed = {name: str(part.get("hash")) for name, part in run.plan.get("sealed", {}).items()}
     answers = asked_of_participants(run)
-    theirs = answers.filter(pl.col("answered_by") == HUMAN).select("speaker_id").unique()
+    theirs = answers.filter(pl.col("answered_by") == HUMAN_MODEL).select("speaker_id").unique()
     seated = frozenset(theirs.collect()["speaker_id"])
     kind = run.study or "run"
     claims = _claims_of(run)
@@ -94,7 +99,7 @@ def _claims_of(run: RunFolder) -> tuple[Claim, ...]:
     if sealed is not None:
         return tuple(sealed)
     try:
-        return tuple(claims_of_run(study_of_run(run), run))
+        return tuple(claims_of_run(find_study_of_run(run), run))
     except (FolkmootError, ValueError):
         return ()
 
@@ -102,9 +107,9 @@ def _claims_of(run: RunFolder) -> tuple[Claim, ...]:
 def asked_of_participants(run: RunFolder) -> pl.LazyFrame:
     """The answers of participants, with who gave them; none of a run that does not say so."""
     if run.has_table("answers"):
-        answers = run.lazy("answers")
+        answers = run.scan_table("answers")
         if "answered_by" in answers.collect_schema().names():
-            return answers.filter(pl.col("role") == SPOKEN_FOR)
+            return answers.filter(pl.col("role") == PARTICIPANT_ROLE)
     return pl.LazyFrame(schema={"answered_by": pl.String, "speaker_id": pl.String})
 
 
@@ -118,7 +123,9 @@ def people_in(run: Sample) -> Sample | None:
     drawn = pl.selectors.starts_with("demographic_", "persona", "base_persona", "summary_draw")
     counted = pl.selectors.ends_with("_exchanges")
     theirs = theirs.select(~(drawn | counted))
-    theirs = theirs.select(c for c in theirs.columns if theirs[c].null_count() < theirs.height)
+    theirs = theirs.select(
+        column for column in theirs.columns if theirs[column].null_count() < theirs.height
+    )
     return Sample(f"people in {run.name}", "people", {"participants": theirs}, {}, {})
 
 
@@ -133,18 +140,22 @@ def same_people(first: Sample, second: Sample) -> bool:
     return bool(parts) and all(first.sealed[part] == second.sealed[part] for part in parts)
 
 
-def matched(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.DataFrame:
+def matched_units(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.DataFrame:
     """The units that both tables hold with a known value of a column.
 
     One row a unit: its id and cluster, the value in the first table as `first`, in the second as
     `second`. Empty where ids are not unique or not shared.
     """
-    keys = [c for c in (*BY, *CLUSTERS, *UNITS) if c in first.columns and c in second.columns]
+    keys = [
+        column
+        for column in (*CONDITION_COLUMNS, *CLUSTER_COLUMNS, *UNITS)
+        if column in first.columns and column in second.columns
+    ]
     one, two = (
         table.filter(pl.col(column).is_not_null()).select(*keys, pl.col(column).alias(name))
         for table, name in ((first, "first"), (second, "second"))
     )
-    unique = keys and not any(t.select(keys).is_duplicated().any() for t in (one, two))
+    unique = keys and not any(table.select(keys).is_duplicated().any() for table in (one, two))
     return one.join(two, on=keys) if unique else one.clear()
 
 
@@ -158,22 +169,22 @@ def people_file(path: Path) -> Sample:
     else under the name that it has in the run's own table. Mistakes are told with column and line.
     """
     try:
-        data = _read(path)
+        data = _read_csv(path)
     except (OSError, pl.exceptions.PolarsError) as error:
         # The first line says what is wrong, the others how to call the library.
         where = _ragged_line(path)
         why = f"{where}: more fields than columns" if where else str(error).splitlines()[0]
         problem = f"{path}: cannot be read as a table: {why}"
-        raise InputError(Problem(problem, hint=AS_CSV)) from error
-    if wrong := misread(data.columns):
+        raise InputError(Problem(problem, hint=READ_CSV_OPTIONS)) from error
+    if wrong := header_problem(data.columns):
         raise InputError(f"{path}: {wrong}")
     if not data.height:
         raise InputError(f"{path}: it has column names and no answers below them")
     for short, name in ALIASES.items():
         if {short, name} <= {*data.columns}:
             raise InputError(f"{path}: {short} and {name} mean the same column; leave one out")
-    data = data.rename({a: b for a, b in ALIASES.items() if a in data.columns})
-    words = [c for c in TEXTS if c in data.columns]
+    data = data.rename({arm: aliase for arm, aliase in ALIASES.items() if arm in data.columns})
+    words = [text for text in TEXTS if text in data.columns]
     data = data.with_columns(pl.col(words).cast(pl.String).str.strip_chars().replace("", None))
     if "position_changed" in data.columns and data["position_changed"].is_null().all():
         data = data.drop("position_changed")  # a column that nobody filled in
@@ -187,11 +198,11 @@ def people_file(path: Path) -> Sample:
             (pl.col("initial_choice") != pl.col("final_choice")).alias("position_changed")
         )
     if "position_changed" in data.columns:
-        data = data.with_columns(_truth(data["position_changed"], path))
+        data = data.with_columns(_parse_truth_values(data["position_changed"], path))
     return Sample(path.stem, "people", {"participants": data}, {"file": str(path)}, {})
 
 
-def place(path: Path | str, column: str, row: int) -> str:
+def cell_location(path: Path | str, column: str, row: int) -> str:
     """Where a cell of a file stands: "people.csv, line 3, position_changed". `row`: from 0."""
     line = f"row {row + 1}" if str(path).endswith(".parquet") else f"line {row + 2}"
     return f"{path}, {line}, {column}"
@@ -212,32 +223,33 @@ def _require_answers(data: pl.DataFrame, path: Path) -> None:
     """Raise InputError for a file without answers, for somebody who answers twice in an arm, and
     for what is no finite number."""
     answers = (
-        c
-        for c, kind in data.schema.items()
-        if c in CHANGES or (c not in TEXTS and (kind.is_numeric() or kind == pl.Boolean))
+        column
+        for column, kind in data.schema.items()
+        if column in CHANGES or (column not in TEXTS and (kind.is_numeric() or kind == pl.Boolean))
     )
     if not any(answers):
         hint = "first and last, position_changed, or a number under the name that it has in a run"
         raise InputError(Problem(f"{path}: no column holds answers", hint=hint))
-    told = (*BY, *CLUSTERS, "when")
-    who = [c for c in ("participant_id", *told) if c in data.columns]
+    told = (*CONDITION_COLUMNS, *CLUSTER_COLUMNS, "when")
+    who = [column for column in ("participant_id", *told) if column in data.columns]
     if "participant_id" in who:
         again = (data.select(who).is_duplicated() & data["participant_id"].is_not_null()).arg_true()
         if len(again) > 1:
             first = data["participant_id"][again[0]]
             rows = (r for r in again.to_list()[1:] if data["participant_id"][r] == first)
-            where = place(path, "participant_id", next(rows, again[1]))
+            where = cell_location(path, "participant_id", next(rows, again[1]))
             hint = "write one row for each person in each arm"
             raise InputError(Problem(f"{where}: {first} has several rows", hint=hint))
-    for column in (c for c, kind in data.schema.items() if kind.is_float()):
+    for column in (column for column, kind in data.schema.items() if kind.is_float()):
         wrong = (data[column].is_not_null() & ~data[column].is_finite().fill_null(True)).arg_true()
         if len(wrong):
             raise InputError(
-                f"{place(path, column, wrong[0])}: {column} has values that are no finite numbers"
+                f"{cell_location(path, column, wrong[0])}: {column} has values that are no finite "
+                "numbers"
             )
 
 
-def _read(path: Path) -> pl.DataFrame:
+def _read_csv(path: Path) -> pl.DataFrame:
     if path.suffix == ".parquet":
         return pl.read_parquet(path)
     # Ids and choices may look like numbers: 007 stays 007.
@@ -247,17 +259,22 @@ def _read(path: Path) -> pl.DataFrame:
     return pl.read_csv(path, infer_schema_length=None, schema_overrides=texts, null_values=missing)
 
 
-def _truth(column: pl.Series, path: Path) -> pl.Series:
+def _parse_truth_values(column: pl.Series, path: Path) -> pl.Series:
     if column.dtype == pl.Boolean:
         return column
     words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    values = [None if v is None else str(v).strip().casefold() for v in column.to_list()]
-    strange = next((n for n, v in enumerate(values) if v and v not in words), None)
+    values = [
+        None if value is None else str(value).strip().casefold() for value in column.to_list()
+    ]
+    strange = next((n for n, value in enumerate(values) if value and value not in words), None)
     if strange is not None:
         raise InputError(
-            f"{place(path, column.name, strange)}: {column[strange]!r} is neither true nor false"
+            f"{cell_location(path, column.name, strange)}: {column[strange]!r} is neither true nor "
+            "false"
         )
-    return pl.Series(column.name, [words.get(v) if v else None for v in values], dtype=pl.Boolean)
+    return pl.Series(
+        column.name, [words.get(value) if value else None for value in values], dtype=pl.Boolean
+    )
 
 
 def condition_name(condition: str) -> str:
@@ -266,11 +283,11 @@ def condition_name(condition: str) -> str:
     return named.get(condition) or condition.replace("_", " ").capitalize()
 
 
-def split(table: pl.DataFrame) -> dict[str, pl.DataFrame]:
+def split_by_condition(table: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """The table by condition, the plainer ones first; one part if there are no conditions."""
-    by = by_column(table)
+    by = condition_column(table)
     if by is None:
         return {EVERYBODY: table}
     keys = table[by].unique(maintain_order=True).drop_nulls().to_list()
-    keys.sort(key=lambda k: PLAINER.index(k) if k in PLAINER else len(PLAINER))
-    return {str(k): table.filter(pl.col(by) == k) for k in keys}
+    keys.sort(key=lambda key: PLAINER.index(key) if key in PLAINER else len(PLAINER))
+    return {str(key): table.filter(pl.col(by) == key) for key in keys}

@@ -16,18 +16,18 @@ from pathlib import Path
 from statistics import fmean
 
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.runner import load, run_study
+from folkmoot.engine.run.runner import load_study_with_options, run_study
 from folkmoot.engine.settings.claims import evaluate_claims
 from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import InputError, Problem
-from folkmoot.kit.findings import Row, cells, known
+from folkmoot.kit.findings import Row, estimate_cells, known
 from folkmoot.measures.inference.claims import Claim
-from folkmoot.measures.inference.estimates import percent, plural, span
+from folkmoot.measures.inference.estimates import format_count, format_percent, format_span
 from folkmoot.measures.inference.proportions import wilson
-from folkmoot.models.catalog import LOCAL
+from folkmoot.models.catalog import SYNTHETIC_MODEL
 from folkmoot.report.comparison.power import primary_claims
-from folkmoot.storage.findings import Finding, Grid
+from folkmoot.storage.findings import Finding, ResultTable
 
 SIZES = (0.5, 1, 2)  # times that of the study file, where none are given
 LEAST_SIZE = 1
@@ -44,7 +44,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrialOutcome:
     """What one run says of each claim: its verdict and the difference (None: not known)."""
 
     size: str
@@ -62,7 +62,7 @@ class Trials:
     jobs: tuple[Job, ...]
 
     @classmethod
-    def of(
+    def from_study_file(
         cls,
         path: Path,
         overrides: tuple[str, ...],
@@ -71,15 +71,15 @@ class Trials:
         consent: Consent,
     ) -> Trials:
         """Trials of a study file. Raises InputError for a mistake at any of the sizes."""
-        found = _load(path, overrides, None, consent)
+        found = _load_study_file(path, overrides, None, consent)
         claims, expected = primary_claims(found)
         if not claims:
             hint = "write hypotheses: with measure, contrast and direction (docs/study_files.md)"
             raise InputError(Problem("has no primary claims to simulate", str(path), hint=hint))
-        key, values = _sizes(found, sizes)
+        key, values = _size_values(found, sizes)
         settings = [(*overrides, f"{key}={n}") for n in values] if values else [overrides]
         for each in settings:
-            _load(path, each, None, consent)
+            _load_study_file(path, each, None, consent)
         first = found.config.random_seed
         jobs = (
             Job(path, own, str(n), first + run)
@@ -88,41 +88,43 @@ class Trials:
         )
         return cls(tuple(claims), tuple(expected), key, tuple(jobs))
 
-    def outcomes(self, workers: int | None = None) -> Iterator[Outcome]:
+    def run_trials(self, workers: int | None = None) -> Iterator[TrialOutcome]:
         """The outcome of each run, in order; runs side by side in `workers` processes."""
         workers = min(workers or os.cpu_count() or 1, len(self.jobs))
         if workers == 1:
-            yield from map(outcome, self.jobs)
+            yield from map(run_trial, self.jobs)
             return
         pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
         try:
-            yield from pool.map(outcome, self.jobs)
+            yield from pool.map(run_trial, self.jobs)
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def outcome(job: Job) -> Outcome:
+def run_trial(job: Job) -> TrialOutcome:
     """Run a study once in a folder that is thrown away."""
-    found = _load(job.path, job.overrides, job.seed, Consent(given=True))
+    found = _load_study_file(job.path, job.overrides, job.seed, Consent(granted=True))
     with tempfile.TemporaryDirectory(prefix="folkmoot-power-") as folder:
-        config = found.study.rehearsal(found.config, Path(folder))
-        options = RunOptions(model=LOCAL, out=Path(folder) / "run")
+        config = found.study.dry_run_config(found.config, Path(folder))
+        options = RunOptions(model=SYNTHETIC_MODEL, out=Path(folder) / "run")
         run = run_study(replace(found, config=config), options)
         results = evaluate_claims(run, primary_claims(found)[0])
     differences = tuple(known(result.estimate.value) for result in results)
-    return Outcome(job.size, tuple(result.verdict for result in results), differences)
+    return TrialOutcome(job.size, tuple(result.verdict for result in results), differences)
 
 
-def _load(path: Path, overrides: tuple[str, ...], seed: int | None, consent: Consent) -> StudyFile:
-    options = RunOptions(model=LOCAL, overrides=overrides, seed=seed, consent=consent)
-    found = load(path, options)
+def _load_study_file(
+    path: Path, overrides: tuple[str, ...], seed: int | None, consent: Consent
+) -> StudyFile:
+    options = RunOptions(model=SYNTHETIC_MODEL, overrides=overrides, seed=seed, consent=consent)
+    found = load_study_with_options(path, options)
     config = found.config.model_copy(update={"budget_usd": None, "budget_calls": None})
     return replace(found, config=config)
 
 
-def _sizes(found: StudyFile, given: str | None) -> tuple[str, Sequence[int]]:
+def _size_values(found: StudyFile, given: str | None) -> tuple[str, Sequence[int]]:
     """The key that sets the size and its values; no values where nothing sets it."""
-    design = found.study.size(found.config, found.folder)
+    design = found.study.size(found.config, found.study_folder)
     key, own = design.setting if design else ("", 0)
     if given is None:
         return key, sorted({max(LEAST_SIZE, round(own * times)) for times in SIZES}) if key else ()
@@ -132,14 +134,16 @@ def _sizes(found: StudyFile, given: str | None) -> tuple[str, Sequence[int]]:
         hint = "name the key that sets it: --sizes experts=12,24"
         raise InputError(Problem("--sizes: no single key sets the size of this study", hint=hint))
     values = [text.strip() for text in listed.split(",")]
-    if (equals and not named) or not all(v.isdecimal() and int(v) >= LEAST_SIZE for v in values):
+    if (equals and not named) or not all(
+        value.isdecimal() and int(value) >= LEAST_SIZE for value in values
+    ):
         raise InputError(f"--sizes: {given!r} is not a list of whole numbers such as 50,100,200")
-    return key, sorted({int(v) for v in values})
+    return key, sorted({int(value) for value in values})
 
 
-def simulated_power(trials: Trials, outcomes: Iterable[Outcome]) -> Finding:
+def simulated_power(trials: Trials, outcomes: Iterable[TrialOutcome]) -> Finding:
     """Power of each primary claim at each size: the share of runs that support it."""
-    by: dict[str, list[Outcome]] = {}
+    by: dict[str, list[TrialOutcome]] = {}
     for each in outcomes:
         by.setdefault(each.size, []).append(each)
     rows: list[Row] = []
@@ -149,20 +153,24 @@ def simulated_power(trials: Trials, outcomes: Iterable[Outcome]) -> Finding:
         untested: dict[str, None] = {}
         for size, runs in by.items():
             verdicts = [run.verdicts[at] for run in runs]
-            differences = [d for run in runs if (d := run.differences[at]) is not None]
+            differences = [
+                distance for run in runs if (distance := run.differences[at]) is not None
+            ]
             power = wilson(verdicts.count("supported"), len(runs))
-            told.append(f"{percent(power.value)} ({span(power.low, power.high)}) at {size}")
-            untested |= dict.fromkeys(v for v in verdicts if v not in VERDICTS)
+            told.append(
+                f"{format_percent(power.value)} ({format_span(power.low, power.high)}) at {size}"
+            )
+            untested |= dict.fromkeys(verdict for verdict in verdicts if verdict not in VERDICTS)
             rows.append(
                 {
                     "claim": str(at + 1),
                     trials.key or "size": size,
-                    **cells(power, "power_rate", "_rate"),
+                    **estimate_cells(power, "power_rate", "_rate"),
                     "contradicted_rate": verdicts.count("contradicted") / len(runs),
                     "mean_difference": fmean(differences) if differences else None,
                 }
             )
-        expects = "" if aim is None else f" (expected: {claim.signed(aim)})"
+        expects = "" if aim is None else f" (expected: {claim.format_signed(aim)})"
         said.append(f"{at + 1}. {claim.says}{expects}: supported in {', '.join(told)}.")
         said += [f"Where it is not: {why}." for why in untested]
     seeds = len(next(iter(by.values())))
@@ -170,7 +178,9 @@ def simulated_power(trials: Trials, outcomes: Iterable[Outcome]) -> Finding:
         "power_simulated",
         "Power by simulation",
         " ".join(said),
-        Grid.of(rows, f"{plural(seeds, 'run')} of each size; 95 % Wilson (Monte-Carlo) intervals."),
+        ResultTable.from_records(
+            rows, f"{format_count(seeds, 'run')} of each size; 95 % Wilson (Monte-Carlo) intervals."
+        ),
         notes=(
             "The effects of the embedded respondent are planted. This is the power of the design "
             "and its test if people were moved as the respondent is; it is no evidence about "

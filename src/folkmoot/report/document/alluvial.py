@@ -11,7 +11,7 @@ from html import escape
 from textwrap import wrap
 
 from folkmoot.report.document.style import COLOURS, FONT, INK
-from folkmoot.storage.findings import Flow
+from folkmoot.storage.findings import AlluvialChart
 
 HEIGHT = 230.0
 TOP, BAR, GAP = 34.0, 14.0, 8.0
@@ -28,22 +28,31 @@ class _Slot:
     height: float
 
 
-def alluvial(flow: Flow) -> list[str]:
+def draw_alluvial(flow: AlluvialChart) -> list[str]:
     """One SVG for each panel of the flow, options in order of first mention everywhere."""
     options = list(dict.fromkeys(name for link in flow.links for name in (link[1], link[2])))
     panels = list(dict.fromkeys(link[0] for link in flow.links))
-    return [_panel(p, [link for link in flow.links if link[0] == p], options) for p in panels]
+    return [
+        _draw_panel(panel, [link for link in flow.links if link[0] == panel], options)
+        for panel in panels
+    ]
 
 
-def _panel(panel: str, links: Sequence[tuple[str, str, str, int]], options: Sequence[str]) -> str:
-    left = {o: sum(n for _, a, _, n in links if a == o) for o in options}
-    right = {o: sum(n for _, _, b, n in links if b == o) for o in options}
-    longest = max(len(line) for o in options for line in _label(o, max(left[o], right[o])))
+def _draw_panel(
+    panel: str, links: Sequence[tuple[str, str, str, int]], options: Sequence[str]
+) -> str:
+    left = {option: sum(n for _, arm, _, n in links if arm == option) for option in options}
+    right = {option: sum(n for _, _, b, n in links if b == option) for option in options}
+    longest = max(
+        len(line)
+        for option in options
+        for line in _draw_label(option, max(left[option], right[option]))
+    )
     side = BAR + 10 + LETTER * longest
     width = 2 * side + BETWEEN
     total = sum(left.values())
     scale = (HEIGHT - TOP - GAP * (len(options) - 1) - 6) / total if total else 0.0
-    starts, ends = _slots(left, scale), _slots(right, scale)
+    starts, ends = _stack_slots(left, scale), _stack_slots(right, scale)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{HEIGHT:g}" '
         f'viewBox="0 0 {width:g} {HEIGHT:g}" font-family="{FONT}" font-size="12" fill="{INK}">',
@@ -51,13 +60,13 @@ def _panel(panel: str, links: Sequence[tuple[str, str, str, int]], options: Sequ
         f'<text x="{side:g}" y="28" text-anchor="middle" font-size="11">first</text>',
         f'<text x="{width - side:g}" y="28" text-anchor="middle" font-size="11">final</text>',
     ]
-    parts += _ribbons(links, options, starts, ends, scale, side)
-    parts += _bars(left, starts, side - BAR, "end", options)
-    parts += _bars(right, ends, width - side, "start", options)
+    parts += _draw_ribbons(links, options, starts, ends, scale, side)
+    parts += _draw_bars(left, starts, side - BAR, "end", options)
+    parts += _draw_bars(right, ends, width - side, "start", options)
     return "".join([*parts, "</svg>"])
 
 
-def _slots(counts: dict[str, int], scale: float) -> dict[str, _Slot]:
+def _stack_slots(counts: dict[str, int], scale: float) -> dict[str, _Slot]:
     slots: dict[str, _Slot] = {}
     y = TOP
     for option, n in counts.items():
@@ -66,7 +75,7 @@ def _slots(counts: dict[str, int], scale: float) -> dict[str, _Slot]:
     return slots
 
 
-def _ribbons(
+def _draw_ribbons(
     links: Sequence[tuple[str, str, str, int]],
     options: Sequence[str],
     starts: dict[str, _Slot],
@@ -76,48 +85,49 @@ def _ribbons(
 ) -> list[str]:
     used_left = dict.fromkeys(options, 0.0)
     used_right = dict.fromkeys(options, 0.0)
-    counts = {(a, b): n for _, a, b, n in links}
+    counts = {(arm, b): n for _, arm, b, n in links}
     x0, x1 = side, side + BETWEEN
     middle = (x0 + x1) / 2
     parts = []
-    for a in options:
+    for option in options:
         for b in options:
-            n = counts.get((a, b), 0)
+            n = counts.get((option, b), 0)
             if not n:
                 continue
             thick = n * scale
-            y0 = starts[a].y + used_left[a]
+            y0 = starts[option].y + used_left[option]
             y1 = ends[b].y + used_right[b]
-            used_left[a] += thick
+            used_left[option] += thick
             used_right[b] += thick
-            colour = COLOURS[options.index(a) % len(COLOURS)]
-            opacity = 0.25 if a == b else 0.75
+            colour = COLOURS[options.index(option) % len(COLOURS)]
+            opacity = 0.25 if option == b else 0.75
             parts.append(
                 f'<path d="M{x0:.1f} {y0:.1f} C{middle:.1f} {y0:.1f} {middle:.1f} {y1:.1f} '
                 f"{x1:.1f} {y1:.1f} L{x1:.1f} {y1 + thick:.1f} C{middle:.1f} {y1 + thick:.1f} "
                 f'{middle:.1f} {y0 + thick:.1f} {x0:.1f} {y0 + thick:.1f} Z" fill="{colour}" '
-                f'fill-opacity="{opacity}"><title>{escape(a)} to {escape(b)}: {n}</title></path>'
+                f'fill-opacity="{opacity}"><title>{escape(option)} to {escape(b)}: {n}</title></path>'
             )
     return parts
 
 
-def _bars(
+def _draw_bars(
     counts: dict[str, int],
     slots: dict[str, _Slot],
-    x: float,
+    left: float,
     anchor: str,
     options: Sequence[str],
 ) -> list[str]:
-    labels = {option: _label(option, counts[option]) for option in slots}
-    middles = _apart(
-        [slots[o].y + slots[o].height / 2 for o in slots], [LINE * len(labels[o]) for o in slots]
+    labels = {option: _draw_label(option, counts[option]) for option in slots}
+    middles = _separate_labels(
+        [slots[slot].y + slots[slot].height / 2 for slot in slots],
+        [LINE * len(labels[slot]) for slot in slots],
     )
-    at = x - 5 if anchor == "end" else x + BAR + 5
+    at = left - 5 if anchor == "end" else left + BAR + 5
     parts = []
     for (option, slot), middle in zip(slots.items(), middles, strict=True):
         colour = COLOURS[list(options).index(option) % len(COLOURS)]
         parts.append(
-            f'<rect x="{x:.1f}" y="{slot.y:.1f}" width="{BAR}" '
+            f'<rect x="{left:.1f}" y="{slot.y:.1f}" width="{BAR}" '
             f'height="{max(slot.height, 0.5):.1f}" fill="{colour}"/>'
         )
         lines = labels[option]
@@ -130,7 +140,7 @@ def _bars(
     return parts
 
 
-def _apart(middles: Sequence[float], heights: Sequence[float]) -> list[float]:
+def _separate_labels(middles: Sequence[float], heights: Sequence[float]) -> list[float]:
     """Middles of labels, moved as little as keeps one from standing on the next."""
     found = list(middles)
     for i in range(1, len(found)):
@@ -142,7 +152,7 @@ def _apart(middles: Sequence[float], heights: Sequence[float]) -> list[float]:
     return found
 
 
-def _label(option: str, count: int) -> list[str]:
+def _draw_label(option: str, count: int) -> list[str]:
     """An option and its count in up to three lines; what is longer still is cut."""
     short = option if len(option) <= 2 * LONGEST else option[: 2 * LONGEST - 1].rstrip() + "…"
     return wrap(f"{short} {count}", LONGEST)

@@ -13,17 +13,17 @@ import altair as alt
 import vl_convert
 
 from folkmoot.hidden_characters import without_hidden
-from folkmoot.report.document.alluvial import alluvial
-from folkmoot.report.document.style import BAND, COLOURS, INK, SHAPES, theme
+from folkmoot.report.document.alluvial import draw_alluvial
+from folkmoot.report.document.style import BAND, COLOURS, INK, SHAPES, chart_theme
 from folkmoot.storage.findings import (
-    Bars,
+    AlluvialChart,
+    BarChart,
     Chart,
-    Flow,
-    Heat,
-    Intervals,
-    Lines,
-    Points,
-    heading,
+    Heatmap,
+    IntervalChart,
+    LineChart,
+    ScatterChart,
+    column_heading,
 )
 
 WIDTH = 500  # with its labels a chart is about so wide; on a phone that is still readable
@@ -34,18 +34,22 @@ WIDER = 0.8  # pixels for each character
 PERCENT = "~%"  # enough decimals to distinguish two ticks
 
 
-def svgs(chart: Chart, description: str) -> list[str]:
+def render_svgs(chart: Chart, description: str) -> list[str]:
     """The chart as one SVG, or several panels. A Board is not a drawing: the list is empty."""
     chart = _word_keys(chart)
-    if isinstance(chart, Flow):
-        return [_named(svg, description) for svg in alluvial(chart)]
+    if isinstance(chart, AlluvialChart):
+        return [_add_accessible_name(svg, description) for svg in draw_alluvial(chart)]
     draw = _DRAW.get(type(chart))
-    return [] if draw is None else [_named(_svg(draw(chart), _labels(chart)), description)]
+    return (
+        []
+        if draw is None
+        else [_add_accessible_name(_render_svg(draw(chart), _left_labels(chart)), description)]
+    )
 
 
-def _svg(chart: Any, labels: list[str]) -> str:
-    spec = _drawable(chart.to_dict())
-    spec["config"] = theme()
+def _render_svg(chart: Any, labels: list[str]) -> str:
+    spec = _remove_unprintable(chart.to_dict())
+    spec["config"] = chart_theme()
     # The reader's font may be wider than the one by which the renderer left room for labels.
     spec["padding"] = {"left": 5 + WIDER * max(map(len, labels), default=0), "right": 12}
     return str(vl_convert.vegalite_to_svg(spec))
@@ -54,34 +58,34 @@ def _svg(chart: Any, labels: list[str]) -> str:
 def _word_keys(chart: Any) -> Any:
     """Return the chart with keys of data (`travel_purpose`) as words; ids such as `p_0001` stay."""
     named = [name for name in ("items", "each", "bands", "links") if hasattr(chart, name)]
-    return replace(chart, **{name: _words(getattr(chart, name)) for name in named})
+    return replace(chart, **{name: _readable_words(getattr(chart, name)) for name in named})
 
 
-def _words(value: Any) -> Any:
+def _readable_words(value: Any) -> Any:
     if isinstance(value, tuple):
-        return tuple(map(_words, value))
-    return heading(value) if isinstance(value, str) and _KEY.fullmatch(value) else value
+        return tuple(map(_readable_words, value))
+    return column_heading(value) if isinstance(value, str) and _KEY.fullmatch(value) else value
 
 
 _KEY = re.compile(r"[a-z]+(?:_[a-z]+)+")
 
 
-def _labels(chart: Any) -> list[str]:
+def _left_labels(chart: Any) -> list[str]:
     """What stands to the left of a drawing."""
-    left = isinstance(chart, Intervals | Bars | Heat)
+    left = isinstance(chart, IntervalChart | BarChart | Heatmap)
     return [str(item[0])[:MOST_CHARACTERS] for item in chart.items] if left else []
 
 
-def _drawable(spec: Any) -> Any:
+def _remove_unprintable(spec: Any) -> Any:
     """Without the characters at which the renderer stops."""
     if isinstance(spec, dict):
-        return {_drawable(key): _drawable(value) for key, value in spec.items()}
+        return {_remove_unprintable(key): _remove_unprintable(value) for key, value in spec.items()}
     if isinstance(spec, list):
-        return [_drawable(value) for value in spec]
+        return [_remove_unprintable(value) for value in spec]
     return without_hidden(spec) if isinstance(spec, str) else spec
 
 
-def _named(svg: str, description: str) -> str:
+def _add_accessible_name(svg: str, description: str) -> str:
     """The SVG with its text in the page's own colour, a name for screen readers, and no size.
 
     Without width and height it fills its column; the view box keeps the proportions.
@@ -106,16 +110,16 @@ def _order(items: tuple[Any, ...], index: int) -> list[str]:
     return list(dict.fromkeys(str(item[index]) for item in items))
 
 
-def _intervals(chart: Intervals) -> Any:
+def _intervals(chart: IntervalChart) -> Any:
     data = _rows(("label", "value", "low", "high"), chart.items)
     axis = alt.Axis(format=PERCENT) if chart.percent else alt.Axis()
     y = alt.Y("label:N", sort=_order(chart.items, 0), title=None)
     title = chart.unit or None
-    if chart.percent and chart.zero is not None:  # a difference of shares has points
+    if chart.percent and chart.reference_line is not None:  # a difference of shares has points
         axis = alt.Axis(labelExpr="datum.value ? format(100 * datum.value, '+~g') : '0'")
         title = f"{chart.unit}, points".removeprefix(", ")
     # Shares start at 0 %, so that their lengths can be compared; other measures have no such zero.
-    scale = alt.Scale(zero=chart.percent and chart.zero is None)
+    scale = alt.Scale(zero=chart.percent and chart.reference_line is None)
     if chart.ratios:
         axis, scale = _ratio_axis(chart), alt.Scale(type="log", nice=False)
     x = alt.X("value:Q", title=title, axis=axis, scale=scale)
@@ -132,8 +136,8 @@ def _intervals(chart: Intervals) -> Any:
             .mark_text(color=INK, align="left", dy=-3, baseline="bottom", fontSize=11)
             .encode(x="low:Q", y=alt.value(0), text="name:N")
         )
-    if chart.zero is not None:
-        zero = alt.InlineData(values=[{"zero": chart.zero}])
+    if chart.reference_line is not None:
+        zero = alt.InlineData(values=[{"zero": chart.reference_line}])
         layers.append(alt.Chart(zero).mark_rule(color=INK, strokeDash=[4, 3]).encode(x="zero:Q"))
     base = alt.Chart(data)
     layers.append(
@@ -144,28 +148,28 @@ def _intervals(chart: Intervals) -> Any:
     layers.append(
         base.mark_point(color=COLOURS[0], filled=True, size=70, opacity=1).encode(x=x, y=y)
     )
-    if chart.each:
-        each = _rows(("label", "value"), chart.each)
+    if chart.unit_values:
+        each = _rows(("label", "value"), chart.unit_values)
         dots = alt.Chart(each).mark_point(color=INK, filled=False, size=50, opacity=1)
         layers.append(dots.encode(x=x, y=y))
     height = 34 * max(1, len(chart.items)) + (18 if chart.bands else 0)
     return alt.layer(*layers).properties(width=WIDTH - 180, height=height)
 
 
-def _ratio_axis(chart: Intervals) -> alt.Axis:
+def _ratio_axis(chart: IntervalChart) -> alt.Axis:
     """Ticks at 1, 2 and 5 times the powers of ten."""
     ends = [end for _, _, *both in chart.items for end in both if end > 0]
     powers = range(math.floor(math.log10(min(ends))), math.ceil(math.log10(max(ends))) + 1)
     return alt.Axis(values=[n * 10.0**power for power in powers for n in (1, 2, 5)], format="~g")
 
 
-def _bars(chart: Bars) -> Any:
+def _bars(chart: BarChart) -> Any:
     series = _order(chart.items, 1)
     categories = _order(chart.items, 0)
     counts = all(float(item[2]).is_integer() for item in chart.items)
     axis = alt.Axis(format=PERCENT) if chart.percent else alt.Axis()
     if counts and not chart.percent:
-        axis = _counted([0.0, *(item[2] for item in chart.items)])
+        axis = _category_axis([0.0, *(item[2] for item in chart.items)])
     several = len(series) > 1
     encoding: dict[str, Any] = {
         "y": alt.Y("category:N", sort=categories, title=None),
@@ -183,13 +187,15 @@ def _bars(chart: Bars) -> Any:
     )
 
 
-def _lines(chart: Lines) -> Any:
+def _lines(chart: LineChart) -> Any:
     series = _order(chart.items, 0)
     data = _rows(("series", "x", "y"), chart.items)
     named = len(series) <= MOST_NAMED
     colour = _colour("series", series) if named else alt.value(COLOURS[0])
     base = alt.Chart(data).encode(
-        x=alt.X("x:Q", title=chart.x or None, axis=_steps(chart), scale=alt.Scale(zero=False)),
+        x=alt.X(
+            "x:Q", title=chart.x or None, axis=_whole_tick_axis(chart), scale=alt.Scale(zero=False)
+        ),
         y=alt.Y("y:Q", title=chart.y or None, scale=alt.Scale(zero=False)),
         color=colour,
         detail="series:N",
@@ -198,32 +204,33 @@ def _lines(chart: Lines) -> Any:
         line = base.mark_line(strokeWidth=1, opacity=0.45)
         return line.properties(width=WIDTH - 90, height=240)
     line = base.mark_line(strokeWidth=2)
-    dots = base.mark_point(filled=True, size=45).encode(shape=_shape("series", series))
+    dots = base.mark_point(filled=True, size=45).encode(shape=_shape_encoding("series", series))
     both = alt.layer(line, dots)
     return both.properties(width=WIDTH - 90, height=240)
 
 
 def _colour(field: str, values: list[str], shown: bool = True) -> alt.Color:
-    """Colour by a field. With the domain given, its legend is one with that of `_shape`."""
+    """Colour by a field. With the domain given, its legend is one with that of
+    `_shape_encoding`."""
     scale = alt.Scale(domain=values, range=[COLOURS[i % len(COLOURS)] for i in range(len(values))])
     legend = alt.Legend() if shown else None
     return alt.Color(f"{field}:N", scale=scale, title=None, legend=legend)
 
 
-def _shape(field: str, values: list[str], shown: bool = True) -> alt.Shape:
+def _shape_encoding(field: str, values: list[str], shown: bool = True) -> alt.Shape:
     """A second mark beside colour, for colour-blind readers and grey-scale prints."""
     scale = alt.Scale(domain=values, range=[SHAPES[i % len(SHAPES)] for i in range(len(values))])
     legend = alt.Legend() if shown else None
     return alt.Shape(f"{field}:N", scale=scale, title=None, legend=legend)
 
 
-def _steps(chart: Lines) -> alt.Axis:
+def _whole_tick_axis(chart: LineChart) -> alt.Axis:
     """Rounds and numbers of clusters are counted: whole ticks only."""
     values = [float(x) for _, x, _ in chart.items]
-    return _counted(values) if all(x.is_integer() for x in values) else alt.Axis()
+    return _category_axis(values) if all(x.is_integer() for x in values) else alt.Axis()
 
 
-def _counted(values: list[float]) -> alt.Axis:
+def _category_axis(values: list[float]) -> alt.Axis:
     """An axis for categories: a tick for each, or as many as fit."""
     low, high = int(min(values)), int(max(values))
     if high - low <= 12:
@@ -231,12 +238,12 @@ def _counted(values: list[float]) -> alt.Axis:
     return alt.Axis(tickMinStep=1, format="d")
 
 
-def _heat(chart: Heat) -> Any:
+def _heatmap(chart: Heatmap) -> Any:
     rows, columns = _order(chart.items, 0), _order(chart.items, 1)
     if set(rows) == set(columns):
         columns = rows  # who with whom: the diagonal is one line
     values = [item[2] for item in chart.items]
-    low, high = _span(chart, values)
+    low, high = _colour_scale_ends(chart, values)
     data = _rows(("row", "column", "value"), chart.items)
     base = alt.Chart(data).encode(
         y=alt.Y("row:N", sort=rows, title=chart.row or None, axis=alt.Axis(labelOverlap=False)),
@@ -257,7 +264,7 @@ def _heat(chart: Heat) -> Any:
                 type="symbol",
                 symbolType="square",
                 symbolStrokeWidth=0,
-                values=[low + (high - low) * k / 4 for k in range(5)],
+                values=[low + (high - low) * key / 4 for key in range(5)],
                 format=".3~g",
                 columns=5,
             ),
@@ -278,7 +285,7 @@ def _heat(chart: Heat) -> Any:
     )
 
 
-def _span(chart: Heat, values: list[float]) -> tuple[float, float]:
+def _colour_scale_ends(chart: Heatmap, values: list[float]) -> tuple[float, float]:
     """The ends of the scale of colours, which all rows share: 0 to 1 for shares, counts from 0."""
     if not values:
         return 0.0, 1.0
@@ -288,7 +295,7 @@ def _span(chart: Heat, values: list[float]) -> tuple[float, float]:
     return low, max(*values, low + 1e-9)
 
 
-def _points(chart: Points) -> Any:
+def _scatter_plot(chart: ScatterChart) -> Any:
     groups = _order(chart.items, 2)
     data = _rows(("x", "y", "group", "label"), chart.items)
     named = len(groups) <= MOST_GROUPS
@@ -299,16 +306,16 @@ def _points(chart: Points) -> Any:
             x=alt.X("x:Q", title=chart.x or None),
             y=alt.Y("y:Q", title=chart.y or None),
             color=_colour("group", groups, named),
-            shape=_shape("group", groups, named),
+            shape=_shape_encoding("group", groups, named),
         )
         .properties(width=WIDTH - 90, height=320)
     )
 
 
 _DRAW: dict[type, Callable[[Any], Any]] = {
-    Intervals: _intervals,
-    Bars: _bars,
-    Lines: _lines,
-    Heat: _heat,
-    Points: _points,
+    IntervalChart: _intervals,
+    BarChart: _bars,
+    LineChart: _lines,
+    Heatmap: _heatmap,
+    ScatterChart: _scatter_plot,
 }

@@ -1,7 +1,7 @@
 """Compares the sealed plan with what happened: the report's list of deviations.
 
-What the plan foresees of a study's tables the study type says itself (`Study.planned`); settings,
-seed, files and models are compared for all of them.
+What the plan foresees of a study's tables the study type says itself (`Study.expected_rows`);
+settings, seed, files and models are compared for all of them.
 """
 
 from __future__ import annotations
@@ -14,41 +14,42 @@ from itertools import pairwise, zip_longest
 from typing import Any
 
 from folkmoot.engine.journal.journal import JournalReader
-from folkmoot.engine.run.verify import changed_since
+from folkmoot.engine.run.verify import list_changes
 from folkmoot.engine.session.plan import CLAIMS, DESIGN
-from folkmoot.engine.study.study import PlannedRows, Study, claims_of_run
+from folkmoot.engine.study.study import ExpectedRows, Study, claims_of_run
 from folkmoot.errors import StorageError
-from folkmoot.hints import shortened, some_of
-from folkmoot.measures.inference.estimates import plural
-from folkmoot.storage.findings import Cell, Grid
-from folkmoot.storage.json_files import dumps
-from folkmoot.storage.run_folder import JOURNAL, RunFolder, Streamed
+from folkmoot.hints import join_first, shorten
+from folkmoot.measures.inference.estimates import format_count
+from folkmoot.storage.findings import ResultTable, TableCell
+from folkmoot.storage.json_files import format_json
+from folkmoot.storage.run_folder import JOURNAL, RowStream, RunFolder
 
 
-def deviations(run: RunFolder, study: Study) -> list[str]:
+def list_deviations(run: RunFolder, study: Study) -> list[str]:
     """Where the run differs from what was sealed before its first call, in plain words."""
     found = [
         f"The sealed part “{change['name']}” was changed on purpose (--accept-changes)."
         for change in run.plan.get("changes", [])
     ]
-    found += _superseded(run)
+    found += _superseded_requests(run)
     sealed = {name: part["data"] for name, part in run.plan.get("sealed", {}).items()}
     if not sealed:
         found.append("There is no sealed plan (plan.json), so deviations cannot be checked.")
-    found += _settings(run, sealed.get(DESIGN, {}))
+    found += _settings_deviations(run, sealed.get(DESIGN, {}))
     if other := list(_other_claims(run, study)):
         found.append(
-            f"{plural(len(other), 'claim')} of this report {'is' if len(other) == 1 else 'are'} "
+            f"{format_count(len(other), 'claim')} of this report "
+            f"{'is' if len(other) == 1 else 'are'} "
             "stated otherwise than in the sealed plan; both versions are in the table."
         )
-    for planned in study.planned(sealed):
+    for planned in study.expected_rows(sealed):
         found += _against_table(run, planned)
-    found += changed_since(run)
-    found += _served(run.manifest)
+    found += list_changes(run)
+    found += _served_versions(run.manifest)
     if run.partial:
         found.append(f"{run.partial}.")
-    if run.unusable:
-        found.append(f"Nothing in this run is usable: {run.unusable}.")
+    if run.unusable_reason:
+        found.append(f"Nothing in this run is usable: {run.unusable_reason}.")
     return found
 
 
@@ -58,78 +59,87 @@ def _other_claims(run: RunFolder, study: Study) -> Iterator[tuple[int, object, o
     part = run.plan.get("sealed", {}).get(CLAIMS)
     if part is None:
         return
-    stated = json.loads(dumps([asdict(claim) for claim in claims_of_run(study, run)]))
+    stated = json.loads(format_json([asdict(claim) for claim in claims_of_run(study, run)]))
     for place, (was, now) in enumerate(zip_longest(part["data"], stated), 1):
         if was != now:
             yield place, was, now
 
 
-def both_versions(run: RunFolder, study: Study) -> Grid:
+def both_versions(run: RunFolder, study: Study) -> ResultTable:
     """What deviated from the sealed plan: as it was registered and as it was carried out, in full.
 
     Parts that were changed on purpose (`--accept-changes`), settings of the run's own file, and
     claims that this version states otherwise.
     """
     sealed = {name: part["data"] for name, part in run.plan.get("sealed", {}).items()}
-    rows: list[dict[str, Cell]] = []
+    rows: list[dict[str, TableCell]] = []
 
-    def tell(part: str, registered: object, carried_out: object) -> None:
-        for where, was, now in _leaves(registered, carried_out):
+    def describe_difference(part: str, registered: object, carried_out: object) -> None:
+        for where, was, now in _differing_leaves(registered, carried_out):
             place = f"{part}.{where}" if where else part
-            rows.append({"what": place, "registered": _text(was), "carried_out": _text(now)})
+            rows.append(
+                {"what": place, "registered": _format_value(was), "carried_out": _format_value(now)}
+            )
 
     versions: dict[str, list[object]] = {}
     for change in run.plan.get("changes", []):
         versions.setdefault(change["name"], []).append(change["was"].get("data"))
     for name, earlier in versions.items():
         for was, now in pairwise([*earlier, sealed.get(name)]):
-            tell(name, was, now)
+            describe_difference(name, was, now)
     settings = sealed.get(DESIGN, {}).get("settings", {})
     for key, value in settings.items():
         if key in run.config:
-            tell(f"study.yaml.{key}", _without_none(value), _without_none(run.config[key]))
+            describe_difference(
+                f"study.yaml.{key}", _without_none(value), _without_none(run.config[key])
+            )
     for place, was, now in _other_claims(run, study):
-        tell(f"claims[{place}]", was, now)
-    return Grid.of(rows, "Both versions in full.")
+        describe_difference(f"claims[{place}]", was, now)
+    return ResultTable.from_records(rows, "Both versions in full.")
 
 
-def _leaves(was: object, now: object, where: str = "") -> Iterator[tuple[str, object, object]]:
+def _differing_leaves(
+    was: object, now: object, where: str = ""
+) -> Iterator[tuple[str, object, object]]:
     """The places at which two values differ, with both values there."""
     if isinstance(was, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys([*was, *now]):
             inner = f"{where}.{key}" if where else str(key)
-            yield from _leaves(was.get(key), now.get(key), inner)
+            yield from _differing_leaves(was.get(key), now.get(key), inner)
     elif was != now:
         yield where, was, now
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     if value is None:
         return "not set"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def since(run: RunFolder, study: Study) -> list[str]:
+def changes_since_run(run: RunFolder, study: Study) -> list[str]:
     """What has changed since the run, so that a repetition would differ."""
     sealed = run.plan.get("sealed", {}).get("design", {}).get("data", {}).get("prompts", {})
     if study.prompts is None or run.config.get("prompts") or not sealed:
         return []
-    now = {p.stem: hashlib.sha256(p.read_bytes()).hexdigest() for p in study.prompts.glob("*.md")}
+    now = {
+        path.stem: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in study.prompts.glob("*.md")
+    }
     changed = sorted(name for name in {*sealed, *now} if sealed.get(name) != now.get(name))
     if not changed:
         return []
     return [
-        f"Shipped prompts that changed since this run: {some_of(changed)}. A new run would ask "
+        f"Shipped prompts that changed since this run: {join_first(changed)}. A new run would ask "
         "something else."
     ]
 
 
-def _superseded(run: RunFolder) -> list[str]:
+def _superseded_requests(run: RunFolder) -> list[str]:
     path = run.path / JOURNAL
     try:
         with JournalReader(path) as journal:
-            replaced = journal.superseded()
-    except StorageError:  # `changed_since` says it
+            replaced = journal.superseded_count()
+    except StorageError:  # `list_changes` says it
         return []
     if not replaced:
         return []
@@ -139,11 +149,12 @@ def _superseded(run: RunFolder) -> list[str]:
     ]
 
 
-def _settings(run: RunFolder, design: Mapping[str, Any]) -> list[str]:
+def _settings_deviations(run: RunFolder, design: Mapping[str, Any]) -> list[str]:
     """Settings and seed of the run's own files beside the sealed ones."""
     planned = design.get("settings", {})
     found = [
-        f"study.yaml has {key}: {_short(run.config.get(key))}; the sealed plan has {_short(value)}."
+        f"study.yaml has {key}: {_shorten(run.config.get(key))}; the sealed plan has "
+        f"{_shorten(value)}."
         for key, value in planned.items()
         if key in run.config and _without_none(value) != _without_none(run.config[key])
     ]
@@ -153,43 +164,49 @@ def _settings(run: RunFolder, design: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _against_table(run: RunFolder, planned: PlannedRows) -> list[str]:
+def _against_table(run: RunFolder, planned: ExpectedRows) -> list[str]:
     """Who or what was planned beside what the table holds."""
     if not run.has_table(planned.table):
         return [
             f"The table {planned.table} is missing; {len(planned.rows)} rows were planned for it."
         ]
-    table = run.lazy(planned.table)
+    table = run.scan_table(planned.table)
     columns = table.collect_schema().names()
     known = [column for column in planned.key if column in columns]
     # What was planned of them, and not what they said: a table may hold long texts of very many.
-    wanted = {*planned.key, planned.done[0], *(c for row in planned.rows for c in row)}
+    wanted = {*planned.key, planned.done[0], *(column for row in planned.rows for column in row)}
     held = {
-        _key(row, known): row for row in Streamed(table.select(c for c in columns if c in wanted))
+        _row_key(row, known): row
+        for row in RowStream(table.select(column for column in columns if column in wanted))
     }
-    foreseen = {_key(row, known): row for row in planned.rows}
+    foreseen = {_row_key(row, known): row for row in planned.rows}
     unit = planned.unit
     absent = [key for key in foreseen if key not in held]
     found = []
     if absent:
-        found.append(f"No record of {plural(len(absent), f'planned {unit}')}: {some_of(absent)}.")
+        found.append(
+            f"No record of {format_count(len(absent), f'planned {unit}')}: {join_first(absent)}."
+        )
     foreign = [key for key in held if key not in foreseen]
     if foreign:
-        found.append(f"Not in the plan: {plural(len(foreign), unit)} ({some_of(foreign)}).")
-    found += _otherwise(foreseen, held, unit)
+        found.append(
+            f"Not in the plan: {format_count(len(foreign), unit)} ({join_first(foreign)})."
+        )
+    found += _changed_values(foreseen, held, unit)
     column, done = planned.done
     if column in columns:
         short = [key for key, row in held.items() if key in foreseen and str(row[column]) != done]
         if short:
             ended = len(foreseen) - len(absent) - len(short)
             found.append(
-                f"{len(foreseen)} were planned and {ended} finished; {plural(len(short), unit)} "
-                f"did not: {some_of(short)}."
+                f"{len(foreseen)} were planned and {ended} finished; "
+                f"{format_count(len(short), unit)} "
+                f"did not: {join_first(short)}."
             )
     return found
 
 
-def _otherwise(
+def _changed_values(
     foreseen: Mapping[str, Mapping[str, object]],
     held: Mapping[str, Mapping[str, object]],
     unit: str,
@@ -202,13 +219,14 @@ def _otherwise(
             if str(real) != str(value):
                 found.setdefault(column, []).append(f"{key} ({value} planned, {real} recorded)")
     return [
-        f"{plural(len(names), unit)} with a different {column.replace('_', ' ')} than planned: "
-        f"{some_of(names)}."
+        f"{format_count(len(names), unit)} with a different {column.replace('_', ' ')} than "
+        "planned: "
+        f"{join_first(names)}."
         for column, names in found.items()
     ]
 
 
-def _served(manifest: Mapping[str, Any]) -> list[str]:
+def _served_versions(manifest: Mapping[str, Any]) -> list[str]:
     several = sorted(
         f"{m['asked']} was answered by {', '.join(m['served'])}"
         for m in manifest.get("models", [])
@@ -217,18 +235,18 @@ def _served(manifest: Mapping[str, Any]) -> list[str]:
     return [f"More than one model version answered: {text}." for text in several]
 
 
-def _key(row: Mapping[str, object], columns: Sequence[str]) -> str:
+def _row_key(row: Mapping[str, object], columns: Sequence[str]) -> str:
     return " ".join(str(row[column]) for column in columns)
 
 
-def _short(value: object) -> str:
-    return shortened(str(value), 60)
+def _shorten(value: object) -> str:
+    return shorten(str(value), 60)
 
 
 def _without_none(value: object) -> object:
     """study.yaml leaves out what is not set; the plan says so."""
     if isinstance(value, Mapping):
-        return {k: _without_none(v) for k, v in value.items() if v is not None}
+        return {key: _without_none(value) for key, value in value.items() if value is not None}
     if isinstance(value, (list, tuple)):
-        return [_without_none(v) for v in value]
+        return [_without_none(value) for value in value]
     return value

@@ -6,30 +6,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from folkmoot.engine.run.grid import RunGrid
-from folkmoot.engine.study.study import complete_parts, findings_of, study_of_run
+from folkmoot.engine.study.study import complete_parts, compute_findings, find_study_of_run
 from folkmoot.kit import coding
 from folkmoot.kit.controls.findings import control_findings
-from folkmoot.kit.findings import FITNESS, fitness, found
+from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY, collect_findings, respondent_checks_finding
 from folkmoot.kit.sources import report_unattributed
-from folkmoot.measures.diagnostics import instability, of_answers
+from folkmoot.measures.diagnostics import check_answers, instability
 from folkmoot.report.comparison.mixed import people_and_models
-from folkmoot.report.comparison.pooled import Found, pooled
-from folkmoot.report.document.charts import svgs
-from folkmoot.report.document.front import Front, answers, front
+from folkmoot.report.comparison.pooled import Found, pooled_findings
+from folkmoot.report.document.charts import render_svgs
+from folkmoot.report.document.front import Front, build_front_page, main_answers
 from folkmoot.report.document.instructions import check_instructions
-from folkmoot.report.document.trust import Trust, trust
+from folkmoot.report.document.trust import Trust, build_trust_section
 from folkmoot.report.preregistration import title_of
-from folkmoot.storage.findings import Board, Finding
-from folkmoot.storage.run_folder import RunFolder, Streamed
+from folkmoot.storage.findings import CardBoard, Finding
+from folkmoot.storage.run_folder import RowStream, RunFolder
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class DrawnFinding:
     """A finding with its drawing: SVG panels, or a board of cards."""
 
     finding: Finding
     panels: tuple[str, ...]
-    board: Board | None
+    board: CardBoard | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Section:
     """Findings of one kind, in the study's own order."""
 
     title: str
-    figures: tuple[Figure, ...]
+    figures: tuple[DrawnFinding, ...]
 
     @property
     def anchor(self) -> str:
@@ -56,40 +56,51 @@ class Document:
     planted: str
     front: Front | None  # None for a grid
     answer: str  # the drawing of the first page; empty where no main finding has one
-    headlines: tuple[Figure, ...]
+    headlines: tuple[DrawnFinding, ...]
     sections: tuple[Section, ...]
     trust: Trust | None  # None for a grid: each of its runs has its own
 
 
-def document(run: RunFolder, known: Sequence[Finding] = ()) -> Document:
+def build_document(run: RunFolder, known: Sequence[Finding] = ()) -> Document:
     """Make the report of a run, with its findings where they are `known` already.
 
     Raises StorageError when the run has no tables yet, or no longer all of them.
     """
     run.require_tables()
-    study = study_of_run(run)
+    study = find_study_of_run(run)
     run = complete_parts(study, run)
-    findings = [*(known or findings_of(study, run))]
-    if run.has_table("answers") and FITNESS not in {f.key for f in findings}:
-        checks = of_answers(Streamed(run.lazy("answers")))
-        findings.append(fitness([*checks, instability(study.repeats(run))]))
-    if "coding" not in {f.key for f in findings}:
-        findings += found(coding.finding(run))
+    findings = [*(known or compute_findings(study, run))]
+    if run.has_table("answers") and RESPONDENT_CHECKS_KEY not in {
+        finding.key for finding in findings
+    }:
+        checks = check_answers(RowStream(run.scan_table("answers")))
+        findings.append(respondent_checks_finding([*checks, instability(study.repeats(run))]))
+    if "coding" not in {finding.key for finding in findings}:
+        findings += collect_findings(coding.coding_finding(run))
     findings += control_findings(run)
-    findings += found([people_and_models(run), check_instructions(run), report_unattributed(run)])
+    findings += collect_findings(
+        [people_and_models(run), check_instructions(run), report_unattributed(run)]
+    )
     name = title_of(run.config) or study.title
-    trusted = trust(run, study)
+    trusted = build_trust_section(run, study)
     return Document(
         title=name,
         subtitle=f"{study.title} · {run.id}" if study.title != name else run.id,
         partial=run.partial,
         mark=run.mark,
         caution=run.caution,
-        planted=_planted(run),
-        front=front(run, study, name, findings, trusted.deviations),
-        answer=next((f.panels[0] for f in map(_figure, answers(findings)) if f.panels), ""),
-        headlines=tuple(_figure(f) for f in findings if f.headline),
-        sections=_sections([f for f in findings if not f.headline]),
+        planted=_describe_planted_effects(run),
+        front=build_front_page(run, study, name, findings, trusted.deviations),
+        answer=next(
+            (
+                drawn_finding.panels[0]
+                for drawn_finding in map(_build_figure, main_answers(findings))
+                if drawn_finding.panels
+            ),
+            "",
+        ),
+        headlines=tuple(_build_figure(finding) for finding in findings if finding.headline),
+        sections=_build_sections([finding for finding in findings if not finding.headline]),
         trust=trusted,
     )
 
@@ -99,9 +110,9 @@ def grid_document(grid: RunGrid, cells: Found) -> Document:
 
     Raises InputError before a cell has finished.
     """
-    findings = pooled(grid, cells)
-    runs = [run for _, run in grid.finished().values()]
-    study = study_of_run(runs[0])
+    findings = pooled_findings(grid, cells)
+    runs = [run for _, run in grid.finished_cells().values()]
+    study = find_study_of_run(runs[0])
     missing = len(grid.cells) - len(runs)
     return Document(
         title=title_of(runs[0].config) or study.title,
@@ -112,13 +123,13 @@ def grid_document(grid: RunGrid, cells: Found) -> Document:
         planted="",
         front=None,
         answer="",
-        headlines=tuple(_figure(f) for f in findings if f.headline),
-        sections=_sections([f for f in findings if not f.headline]),
+        headlines=tuple(_build_figure(finding) for finding in findings if finding.headline),
+        sections=_build_sections([finding for finding in findings if not finding.headline]),
         trust=None,
     )
 
 
-def _planted(run: RunFolder) -> str:
+def _describe_planted_effects(run: RunFolder) -> str:
     """The effects that the embedded respondent was given, in a sentence or two."""
     planted = run.manifest.get("planted", {})
     if not planted:
@@ -131,18 +142,22 @@ def _planted(run: RunFolder) -> str:
     return f"{said} Planted pathologies: {wrong}." if wrong else said
 
 
-def _sections(findings: Sequence[Finding]) -> tuple[Section, ...]:
-    titles = dict.fromkeys(f.section for f in findings)
+def _build_sections(findings: Sequence[Finding]) -> tuple[Section, ...]:
+    titles = dict.fromkeys(finding.section for finding in findings)
     return tuple(
-        Section(title, tuple(_figure(f) for f in findings if f.section == title))
+        Section(
+            title, tuple(_build_figure(finding) for finding in findings if finding.section == title)
+        )
         for title in titles
     )
 
 
-def _figure(finding: Finding) -> Figure:
+def _build_figure(finding: Finding) -> DrawnFinding:
     chart = finding.chart
-    if isinstance(chart, Board):
-        return Figure(finding, (), chart)
+    if isinstance(chart, CardBoard):
+        return DrawnFinding(finding, (), chart)
     if chart is None or not getattr(chart, "items", getattr(chart, "links", ())):
-        return Figure(finding, (), None)
-    return Figure(finding, tuple(svgs(chart, f"{finding.title}. {finding.says}")), None)
+        return DrawnFinding(finding, (), None)
+    return DrawnFinding(
+        finding, tuple(render_svgs(chart, f"{finding.title}. {finding.says}")), None
+    )

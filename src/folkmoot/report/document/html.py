@@ -11,9 +11,15 @@ from markupsafe import Markup, escape
 
 from folkmoot.engine.run.grid import RunGrid
 from folkmoot.report.comparison.pooled import findings_of_cells
-from folkmoot.report.document.document import Document, document, grid_document
+from folkmoot.report.document.document import Document, build_document, grid_document
 from folkmoot.report.document.pdf import load_typst, write_pdf
-from folkmoot.storage.findings import Board, Finding, cell_text, heading, numeric_columns
+from folkmoot.storage.findings import (
+    CardBoard,
+    Finding,
+    column_heading,
+    format_cell,
+    numeric_columns,
+)
 from folkmoot.storage.json_files import write_text
 from folkmoot.storage.run_folder import RunFolder
 
@@ -29,7 +35,7 @@ def write_report(run: RunFolder, pdf: bool = False, known: Sequence[Finding] = (
     """
     if pdf:
         load_typst()
-    content = document(run, known)
+    content = build_document(run, known)
     path = write_page(content, run.path)
     if pdf:
         return write_pdf(content, run.path / PDF)
@@ -39,7 +45,7 @@ def write_report(run: RunFolder, pdf: bool = False, known: Sequence[Finding] = (
 def write_grid_report(grid: RunGrid) -> Path:
     """Write `report.html` into the folder of a grid, and one into that of each finished cell."""
     cells = findings_of_cells(grid)
-    for name, (_, run) in grid.finished().items():
+    for name, (_, run) in grid.finished_cells().items():
         write_report(run, known=cells[name] or ())
     return write_page(grid_document(grid, cells), grid.path)
 
@@ -47,7 +53,7 @@ def write_grid_report(grid: RunGrid) -> Path:
 def write_page(content: Document, folder: Path) -> Path:
     """Write `report.html` of this content into a folder; its path."""
     page = (
-        _environment()
+        _template_environment()
         .get_template("report.html.j2")
         .render(
             doc=content,
@@ -58,7 +64,7 @@ def write_page(content: Document, folder: Path) -> Path:
     return folder / HTML
 
 
-def _environment() -> Environment:
+def _template_environment() -> Environment:
     env = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -68,21 +74,21 @@ def _environment() -> Environment:
     )
     # The drawings are made by us from escaped text; they are markup.
     env.filters["svg"] = Markup
-    env.filters["heading"] = heading
-    env.filters["cell"] = cell_text
+    env.filters["heading"] = column_heading
+    env.filters["cell"] = format_cell
     env.filters["numeric_columns"] = numeric_columns
-    env.filters["cards"] = cards
-    env.filters["prose"] = prose
+    env.filters["cards"] = arrange_cards
+    env.filters["prose"] = format_prose
     return env
 
 
-def prose(text: str) -> Markup:
+def format_prose(text: str) -> Markup:
     """A sentence, with what stands in backticks as code, and no line broken before a unit."""
     kept = re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text)
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(kept))))
 
 
-def cards(board: Board) -> dict[str, object]:
+def arrange_cards(board: CardBoard) -> dict[str, object]:
     """A board as rows of cards: columns in order of first mention, missing cards None."""
     columns = list(dict.fromkeys(item[1] for item in board.items))
     rows = list(dict.fromkeys(item[0] for item in board.items))

@@ -10,10 +10,10 @@ from folkmoot.engine.journal.journal import FirstReply, JournalReader
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import StorageError
 from folkmoot.measures.diagnostics import repeats_itself
-from folkmoot.measures.inference.estimates import percent, plural
-from folkmoot.models.catalog import HUMAN
-from folkmoot.models.request import CUT
-from folkmoot.storage.findings import Finding, Grid
+from folkmoot.measures.inference.estimates import format_count, format_percent
+from folkmoot.models.catalog import HUMAN_MODEL
+from folkmoot.models.request import FINISH_LENGTH
+from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 KEY = "instructions"
@@ -39,7 +39,8 @@ class FirstReplies:
     def describe(self) -> str:
         """Return the counts in words."""
         return (
-            f"{percent(self.share)} of {plural(self.replies, 'first reply', 'first replies')} "
+            f"{format_percent(self.share)} of "
+            f"{format_count(self.replies, 'first reply', 'first replies')} "
             f"failed: {self.asked_again:,} needed a further request, {self.looped:,} repeated "
             f"themselves, {self.cut:,} were cut"
         )
@@ -49,9 +50,9 @@ def count_first_replies(replies: Iterable[FirstReply]) -> dict[str, FirstReplies
     """Count the first replies of each model; people have no instructions to follow."""
     counts: dict[str, FirstReplies] = defaultdict(FirstReplies)
     for reply in replies:
-        if reply.model == HUMAN:
+        if reply.model == HUMAN_MODEL:
             continue
-        looped, cut = repeats_itself(reply.text), reply.finish.startswith(CUT)
+        looped, cut = repeats_itself(reply.text), reply.finish.startswith(FINISH_LENGTH)
         of_model = counts[reply.model]
         of_model.replies += 1
         of_model.asked_again += reply.asked_again
@@ -73,7 +74,7 @@ def check_instructions(run: RunFolder) -> Finding | None:
         return None
     limit = float(run.config.get("max_instruction_failures", DEFAULT_LIMIT))
     alarms = tuple(
-        f"{NOT_FOLLOWED}: {model}. {own.describe()} (limit {percent(limit)})."
+        f"{NOT_FOLLOWED}: {model}. {own.describe()} (limit {format_percent(limit)})."
         for model, own in counts.items()
         if own.share > limit
     )
@@ -82,7 +83,7 @@ def check_instructions(run: RunFolder) -> Finding | None:
         KEY,
         "Did the models follow the instructions?",
         f"{listed}.",
-        Grid.of(
+        ResultTable.from_records(
             [
                 {
                     "model": model,
@@ -94,7 +95,8 @@ def check_instructions(run: RunFolder) -> Finding | None:
                 }
                 for model, own in counts.items()
             ],
-            f"Above {percent(limit)} (max_instruction_failures) a model is named at the top.",
+            f"Above {format_percent(limit)} (max_instruction_failures) a model is named at the "
+            "top.",
         ),
         notes=(
             "A first reply failed if it could not be read and the question was asked again, if a "

@@ -11,9 +11,9 @@ from types import ModuleType
 from folkmoot.errors import InputError
 from folkmoot.files import write_bytes
 from folkmoot.hints import lacks_extra
-from folkmoot.report.document.document import Document, Figure
+from folkmoot.report.document.document import Document, DrawnFinding
 from folkmoot.report.preregistration import Preregistration
-from folkmoot.storage.findings import Grid, cell_text, heading, numeric_columns
+from folkmoot.storage.findings import ResultTable, column_heading, format_cell, numeric_columns
 
 TEMPLATE = Path(__file__).parent / "templates" / "report.typ"
 TABLES = TEMPLATE.with_name("tables.typ")
@@ -46,7 +46,7 @@ def write_pdf(document: Document, path: Path) -> Path:
         folder = Path(name)
         for template in (TEMPLATE, TABLES):
             (folder / template.name).write_text(template.read_text("utf-8"), "utf-8")
-        data = _Writer(folder).document(document)
+        data = _Writer(folder).document_data(document)
         (folder / "report.json").write_text(json.dumps(data), "utf-8")
         # A drawing, because letters of a text would stand between sentences that are copied.
         (folder / "mark.typ").write_text(MARK.replace("MARK", document.mark), "utf-8")
@@ -68,9 +68,9 @@ def write_registration_pdf(text: Preregistration, path: Path) -> Path:
                 "fields": [
                     {
                         "title": field.title,
-                        "paragraphs": [_plain(words) for words in field.paragraphs],
-                        "numbered": [_plain(words) for words in field.numbered],
-                        "grid": _grid(field.grid, None),
+                        "paragraphs": [_strip_markup(words) for words in field.paragraphs],
+                        "numbered": [_strip_markup(words) for words in field.numbered],
+                        "grid": _grid_data(field.grid, None),
                         "verbatim": field.verbatim,
                     }
                     for field in section.fields
@@ -95,7 +95,7 @@ class _Writer:
         self._folder = folder
         self._drawn = 0
 
-    def document(self, doc: Document) -> dict[str, object]:
+    def document_data(self, doc: Document) -> dict[str, object]:
         trust = doc.trust
         assert trust is not None  # a grid has no PDF
         return {
@@ -105,30 +105,40 @@ class _Writer:
             "mark": doc.mark,
             "note": doc.caution,
             "planted": doc.planted,
-            "front": self._front(doc),
+            "front": self._front_data(doc),
             "sections": [
-                {"title": "Main findings", "figures": [self._figure(f) for f in doc.headlines]},
+                {
+                    "title": "Main findings",
+                    "figures": [
+                        self._write_figure(drawn_finding) for drawn_finding in doc.headlines
+                    ],
+                },
                 *(
-                    {"title": s.title, "figures": [self._figure(f) for f in s.figures]}
-                    for s in doc.sections
+                    {
+                        "title": section.title,
+                        "figures": [
+                            self._write_figure(drawn_finding) for drawn_finding in section.figures
+                        ],
+                    }
+                    for section in doc.sections
                 ),
             ],
             "deviations": list(trust.deviations),
-            "registered": [_plain(words) for words in trust.registered],
-            "claims": _grid(trust.claims),
-            "versions": _grid(trust.versions),
+            "registered": [_strip_markup(words) for words in trust.registered],
+            "claims": _grid_data(trust.claims),
+            "versions": _grid_data(trust.versions),
             "since": list(trust.since),
             "tables": [
-                {"title": "Models, as asked and as served", "grid": _grid(trust.models)},
-                {"title": "The run", "grid": _grid(trust.run)},
-                {"title": "How answers were read", "grid": _grid(trust.answers)},
-                {"title": "GUIDE-LLM checklist", "grid": _grid(trust.checklist)},
-                {"title": "Hashes", "grid": _grid(trust.hashes)},
+                {"title": "Models, as asked and as served", "grid": _grid_data(trust.models)},
+                {"title": "The run", "grid": _grid_data(trust.run)},
+                {"title": "How answers were read", "grid": _grid_data(trust.answers)},
+                {"title": "GUIDE-LLM checklist", "grid": _grid_data(trust.checklist)},
+                {"title": "Hashes", "grid": _grid_data(trust.hashes)},
             ],
             "methods": trust.methods,
         }
 
-    def _front(self, doc: Document) -> dict[str, object]:
+    def _front_data(self, doc: Document) -> dict[str, object]:
         front = doc.front
         assert front is not None
         return {
@@ -144,45 +154,47 @@ class _Writer:
                 }
                 for lane in front.lanes
             ],
-            "answer": [_plain(words) for words in front.answer],
-            "legend": _plain(front.legend),
-            "panels": [self._panel(doc.answer)] if doc.answer else [],
+            "answer": [_strip_markup(words) for words in front.answer],
+            "legend": _strip_markup(front.legend),
+            "panels": [self._write_panel(doc.answer)] if doc.answer else [],
             "colour": front.colour,
             "verdict": front.verdict,
             "lights": [{"colour": lamp, "reason": why} for lamp, why in front.lights],
         }
 
-    def _figure(self, figure: Figure) -> dict[str, object]:
+    def _write_figure(self, figure: DrawnFinding) -> dict[str, object]:
         finding = figure.finding
         return {
             "title": finding.title,
-            "says": _plain(finding.says),
-            "panels": [self._panel(svg) for svg in figure.panels],
-            "share": min(0.88, max(map(_width, figure.panels), default=0.0) / PAGE),
-            "grid": _grid(finding.grid),
-            "notes": [_plain(n) for n in (finding.independent, *finding.notes) if n],
-            "alarms": [_plain(alarm) for alarm in finding.alarms],
+            "says": _strip_markup(finding.says),
+            "panels": [self._write_panel(svg) for svg in figure.panels],
+            "share": min(0.88, max(map(_svg_width, figure.panels), default=0.0) / PAGE),
+            "grid": _grid_data(finding.grid),
+            "notes": [
+                _strip_markup(name) for name in (finding.independent, *finding.notes) if name
+            ],
+            "alarms": [_strip_markup(alarm) for alarm in finding.alarms],
         }
 
-    def _panel(self, svg: str) -> str:
+    def _write_panel(self, svg: str) -> str:
         self._drawn += 1
         name = f"figure{self._drawn}.svg"
         (self._folder / name).write_text(svg.replace("currentColor", "#1b1b1b"), "utf-8")
         return name
 
 
-def _plain(text: str) -> str:
+def _strip_markup(text: str) -> str:
     """A sentence without the marks of code, and with no line broken before a unit."""
     return re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text).replace("`", "")
 
 
-def _width(svg: str) -> float:
+def _svg_width(svg: str) -> float:
     """The width that a drawing would like to have, in pixels."""
     found = re.search(r"max-width:(\d+)px", svg)
     return float(found[1]) if found else PAGE
 
 
-def _widths(grid: Grid, rows: list[list[str]]) -> list[float]:
+def _column_widths(grid: ResultTable, rows: list[list[str]]) -> list[float]:
     """Of each column its share of the width; 0 takes what it needs, as numbers and short texts do.
 
     In a table with long texts all texts share the width, the longer ones more of it.
@@ -198,17 +210,17 @@ def _widths(grid: Grid, rows: list[list[str]]) -> list[float]:
     ]
 
 
-def _grid(grid: Grid, most: int | None = MOST_ROWS) -> dict[str, object]:
+def _grid_data(grid: ResultTable, most: int | None = MOST_ROWS) -> dict[str, object]:
     """A table as the templates read it, with at most so many rows (None: all)."""
     left = 0 if most is None else len(grid.rows) - most
     rows = [
-        [cell_text(value, column) for value, column in zip(row, grid.columns, strict=True)]
+        [format_cell(value, column) for value, column in zip(row, grid.columns, strict=True)]
         for row in grid.rows[:most]
     ]
     return {
-        "columns": [heading(c) for c in grid.columns],
+        "columns": [column_heading(column) for column in grid.columns],
         "numeric": numeric_columns(grid),
-        "widths": _widths(grid, rows),
+        "widths": _column_widths(grid, rows),
         "rows": rows,
         "caption": grid.caption
         + (f" … and {left} more rows in the HTML report" if left > 0 else ""),

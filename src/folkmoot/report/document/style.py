@@ -11,7 +11,7 @@ INK = "#010203"
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 
 
-def theme() -> dict[str, object]:
+def chart_theme() -> dict[str, object]:
     """The Vega-Lite config that every chart gets."""
     return {
         "background": None,

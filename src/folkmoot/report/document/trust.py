@@ -15,10 +15,10 @@ from typing import Any
 from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import StorageError
-from folkmoot.models.catalog import HUMAN, ON_THIS_MACHINE, is_local
-from folkmoot.report.document.deviations import both_versions, deviations, since
+from folkmoot.models.catalog import HUMAN_MODEL, LOCAL_MODEL, is_synthetic
+from folkmoot.report.document.deviations import both_versions, changes_since_run, list_deviations
 from folkmoot.report.preregistration import registration_of_run
-from folkmoot.storage.findings import Grid
+from folkmoot.storage.findings import ResultTable
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 PARSE_STEPS = {
@@ -43,55 +43,58 @@ OPTIONAL = "optional"
 class Trust:
     """The trust section: facts, deviations, checklist, and a paragraph for a methods section."""
 
-    models: Grid
-    run: Grid
-    answers: Grid
-    software: Grid
-    hashes: Grid
+    models: ResultTable
+    run: ResultTable
+    answers: ResultTable
+    software: ResultTable
+    hashes: ResultTable
     registered: tuple[str, ...]  # what the plan sealed before the first call, and its claims
-    claims: Grid
+    claims: ResultTable
     deviations: tuple[str, ...]
-    versions: Grid  # of what deviated, both versions in full
+    versions: ResultTable  # of what deviated, both versions in full
     since: tuple[str, ...]
-    checklist: Grid
+    checklist: ResultTable
     methods: str
 
 
-def trust(run: RunFolder, study: Study) -> Trust:
+def build_trust_section(run: RunFolder, study: Study) -> Trust:
     """Read the trust section from a run folder."""
     manifest = run.manifest
     registered, claims = registration_of_run(run)
     return Trust(
-        models=_models(manifest, _called(run)),
-        run=_run(run),
-        answers=_answers(manifest),
-        software=_software(manifest),
-        hashes=_hashes(run),
+        models=_models_table(manifest, _call_times(run)),
+        run=_run_facts_table(run),
+        answers=_answers_table(manifest),
+        software=_software_table(manifest),
+        hashes=_hashes_table(run),
         registered=registered,
         claims=claims,
-        deviations=tuple(deviations(run, study)),
+        deviations=tuple(list_deviations(run, study)),
         versions=both_versions(run, study),
-        since=tuple(since(run, study)),
-        checklist=_checklist(run),
-        methods=methods(run, study.title),
+        since=tuple(changes_since_run(run, study)),
+        checklist=_checklist_table(run),
+        methods=methods_paragraph(run, study.title),
     )
 
 
-def _called(run: RunFolder) -> dict[str, tuple[str, str]]:
+def _call_times(run: RunFolder) -> dict[str, tuple[str, str]]:
     """Model asked → when it was called first and last, by the journal (UTC)."""
     try:
         with JournalReader(run.path / JOURNAL) as journal:
-            called = journal.called()
+            called = journal.call_times_by_model()
     except StorageError:  # reported under deviations
         return {}
-    return {name: (_moment(first), _moment(last)) for name, (first, last) in called.items()}
+    return {
+        name: (_format_moment(first), _format_moment(last))
+        for name, (first, last) in called.items()
+    }
 
 
-def _moment(seconds: float) -> str:
+def _format_moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _models(manifest: Mapping[str, Any], dates: Mapping[str, tuple[str, str]]) -> Grid:
+def _models_table(manifest: Mapping[str, Any], dates: Mapping[str, tuple[str, str]]) -> ResultTable:
     rows = [
         {
             "model asked": m["asked"],
@@ -99,27 +102,27 @@ def _models(manifest: Mapping[str, Any], dates: Mapping[str, tuple[str, str]]) -
             "first call (UTC)": dates.get(m["asked"], (None, None))[0],
             "last call (UTC)": dates.get(m["asked"], (None, None))[1],
             "calls": m["calls"],
-            "tokens in": _known(m["input_tokens"]),
-            **_cached(m),
-            "tokens out": _known(m["output_tokens"]),
-            "cost (USD)": _known(m["cost_usd"]),
+            "tokens in": _value_or_unknown(m["input_tokens"]),
+            **_cached_share(m),
+            "tokens out": _value_or_unknown(m["output_tokens"]),
+            "cost (USD)": _value_or_unknown(m["cost_usd"]),
         }
         for m in manifest.get("models", [])
     ]
-    return Grid.of(rows)
+    return ResultTable.from_records(rows)
 
 
-def _cached(model: Mapping[str, Any]) -> dict[str, str]:
+def _cached_share(model: Mapping[str, Any]) -> dict[str, str]:
     """The share of the input tokens that came from the vendor's cache, where any did."""
     cached, asked = model.get("cached_tokens"), model.get("input_tokens")
     return {"of these cached": f"{cached / asked:.0%}"} if cached and asked else {}
 
 
-def _known(figure: float | None) -> float | str:
+def _value_or_unknown(figure: float | None) -> float | str:
     return "unknown" if figure is None else figure
 
 
-def _run(run: RunFolder) -> Grid:
+def _run_facts_table(run: RunFolder) -> ResultTable:
     manifest, config = run.manifest, run.config
     unknown = ", ".join(manifest.get("cost_unknown_for") or [])
     handed_in = manifest.get("handed_in_by_batches")
@@ -133,9 +136,9 @@ def _run(run: RunFolder) -> Grid:
         **({"handed in by batches (half price)": handed_in} if handed_in else {}),
         "retries after transient errors": manifest.get("retries"),
         "failed attempts (the vendor may have billed them)": manifest.get("lost_tries"),
-        **_broken(manifest.get("broken_replies")),
+        **_broken_reply_facts(manifest.get("broken_replies")),
         **_possibly_paid(manifest.get("possibly_paid")),
-        "cost (USD)": _known(manifest.get("cost_usd")),
+        "cost (USD)": _value_or_unknown(manifest.get("cost_usd")),
         "models of unknown cost, not included": unknown or "none",
         "random seed": manifest.get("seed"),
         "temperature": config.get("temperature", "the provider's default"),
@@ -143,15 +146,17 @@ def _run(run: RunFolder) -> Grid:
         "embedding model": manifest.get("embedding_model"),
         "user's own prompts": config.get("prompts", "none"),
     }
-    return Grid(("fact", "value"), tuple((k, _cell(v)) for k, v in facts.items()))
+    return ResultTable(
+        ("fact", "value"), tuple((key, _display_cell(fact)) for key, fact in facts.items())
+    )
 
 
-def _broken(broken: Mapping[str, Any] | None) -> dict[str, object]:
+def _broken_reply_facts(broken: Mapping[str, Any] | None) -> dict[str, object]:
     """The replies that broke off, with the most that they may have cost."""
     if not broken:
         return {}
     told = "replies that broke off (of unknown cost)"
-    return {told: broken["count"], "their cost at most (USD)": _known(broken["max_usd"])}
+    return {told: broken["count"], "their cost at most (USD)": _value_or_unknown(broken["max_usd"])}
 
 
 def _possibly_paid(told: Mapping[str, Any] | None) -> dict[str, object]:
@@ -159,10 +164,10 @@ def _possibly_paid(told: Mapping[str, Any] | None) -> dict[str, object]:
     if not told:
         return {}
     calls = "calls in flight when a process was killed (possibly paid, not in the cost)"
-    return {calls: told["calls"], "possibly paid at most (USD)": _known(told["max_usd"])}
+    return {calls: told["calls"], "possibly paid at most (USD)": _value_or_unknown(told["max_usd"])}
 
 
-def _answers(manifest: Mapping[str, Any]) -> Grid:
+def _answers_table(manifest: Mapping[str, Any]) -> ResultTable:
     answers = manifest.get("answers", {})
     rows = [
         {
@@ -173,20 +178,22 @@ def _answers(manifest: Mapping[str, Any]) -> Grid:
         for parse_step, share in answers.get("parse_steps", {}).items()
     ]
     count, reasks = answers.get("count", 0), answers.get("reasks", 0)
-    why = "; ".join(f"{n} {reason}" for reason, n in answers.get("missing", {}).items())
+    why = "; ".join(f"{name} {reason}" for reason, name in answers.get("missing", {}).items())
     caption = f"{count:,} answers; {reasks:,} requests repeated because of the form of the reply"
-    return Grid.of(rows, caption + (f"; missing: {why}" if why else ""))
+    return ResultTable.from_records(rows, caption + (f"; missing: {why}" if why else ""))
 
 
-def _software(manifest: Mapping[str, Any]) -> Grid:
+def _software_table(manifest: Mapping[str, Any]) -> ResultTable:
     software = manifest.get("software", {})
     packages = software.get("packages", {})
-    single = {k: v for k, v in software.items() if k != "packages"}
+    single = {key: value for key, value in software.items() if key != "packages"}
     pairs = {**single, **packages}
-    return Grid(("software", "version"), tuple((str(k), str(v)) for k, v in pairs.items()))
+    return ResultTable(
+        ("software", "version"), tuple((str(key), str(pair)) for key, pair in pairs.items())
+    )
 
 
-def _hashes(run: RunFolder) -> Grid:
+def _hashes_table(run: RunFolder) -> ResultTable:
     rows: list[tuple[str, str]] = [
         (f"plan: {name}", entry["hash"]) for name, entry in run.plan.get("sealed", {}).items()
     ]
@@ -195,14 +202,14 @@ def _hashes(run: RunFolder) -> Grid:
         rows.append(("content digest: requests and replies", run.manifest["journal_digest"]))
     if run.manifest.get("record_digest"):
         rows.append(("record digest: everything, cite it", run.manifest["record_digest"]))
-    return Grid(("what", "hash"), tuple(rows))
+    return ResultTable(("what", "hash"), tuple(rows))
 
 
-def _cell(value: Any) -> Any:
+def _display_cell(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
 
 
-def methods(run: RunFolder, title: str) -> str:
+def methods_paragraph(run: RunFolder, title: str) -> str:
     """One paragraph in the past tense; what a program cannot know is marked as a blank."""
     manifest = run.manifest
     served = [m for m in manifest.get("models", []) if m.get("calls") and m.get("roles", True)]
@@ -220,8 +227,8 @@ def methods(run: RunFolder, title: str) -> str:
     if unknown and cost is not None:
         money += f" without that of {', '.join(unknown)}, which is unknown"
     tokens_in, tokens_out = (
-        "an unknown number of" if manifest.get(k) is None else f"{manifest[k]:,}"
-        for k in ("input_tokens", "output_tokens")
+        "an unknown number of" if manifest.get(key) is None else f"{manifest[key]:,}"
+        for key in ("input_tokens", "output_tokens")
     )
     sealed = run.plan.get("sealed", {}).get("design", {}).get("hash", "")
     text = (
@@ -238,7 +245,7 @@ def methods(run: RunFolder, title: str) -> str:
     )
     if run.partial:
         text += "The run did not finish: these figures cover a part of it. "
-    if run.synthetic:
+    if run.is_synthetic:
         text += (
             "Folkmoot's embedded opinion-dynamics model with planted effects answered"
             + (f" as {', '.join(roles)}" if (roles := manifest.get("synthetic_roles")) else "")
@@ -247,7 +254,7 @@ def methods(run: RunFolder, title: str) -> str:
     return text + "All requests and replies are in the run's journal."
 
 
-def _checklist(run: RunFolder) -> Grid:
+def _checklist_table(run: RunFolder) -> ResultTable:
     """Item, what it asks for, and the answer, or a note that the authors must supply it."""
     manifest, config = run.manifest, run.config
     design = run.plan.get("sealed", {}).get("design", {}).get("data", {})
@@ -257,7 +264,7 @@ def _checklist(run: RunFolder) -> Grid:
         for m in manifest.get("models", [])
     )
     asked = [str(m["asked"]) for m in manifest.get("models", []) if m.get("roles", True)]
-    people, embedded = HUMAN in asked, bool(asked) and all(map(is_local, asked))
+    people, embedded = HUMAN_MODEL in asked, bool(asked) and all(map(is_synthetic, asked))
     items = (
         (
             *("A.1", "purpose of the models"),
@@ -271,7 +278,7 @@ def _checklist(run: RunFolder) -> Grid:
             *("B.1", "model name, provider, version, date of access"),
             f"{models}; accessed from {first} to {last}",
         ),
-        ("B.2", "mode of access", " ".join(dict.fromkeys(map(_access, asked)))),
+        ("B.2", "mode of access", " ".join(dict.fromkeys(map(_describe_access, asked)))),
         (
             *("B.3", "parameters"),
             f"temperature {config.get('temperature', 'provider default')}, longest reply "
@@ -279,7 +286,7 @@ def _checklist(run: RunFolder) -> Grid:
             f"{manifest.get('seed')}, one run"
             + (
                 "; the embedded respondent has none of the first two"
-                if any(map(is_local, asked))
+                if any(map(is_synthetic, asked))
                 else ""
             ),
         ),
@@ -338,15 +345,15 @@ def _checklist(run: RunFolder) -> Grid:
             ),
         ),
     )
-    return Grid(("item", "asks for", "answer"), items)
+    return ResultTable(("item", "asks for", "answer"), items)
 
 
-def _access(model: str) -> str:
+def _describe_access(model: str) -> str:
     """How a model was reached, in a sentence."""
-    if is_local(model):
+    if is_synthetic(model):
         return "The embedded respondent: computed in this process, no language model."
-    if model == HUMAN:
+    if model == HUMAN_MODEL:
         return "People: on pages of their own."
-    if model.partition(":")[0] == ON_THIS_MACHINE:
+    if model.partition(":")[0] == LOCAL_MODEL:
         return f"{model}: llama.cpp's server on this machine, one separate request a call."
     return f"{model}: API, one separate request a call."

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import TypeVar
 
-from folkmoot.randomness import digest, uniform
+from folkmoot.randomness import digest, uniform_values
 
 T = TypeVar("T")
 # Part of every draw. The version of the rules stands in `model_served`.
@@ -19,19 +19,19 @@ _NORMAL = NormalDist()
 _PER_BLOCK = 8
 
 
-def unit(seed: int, *parts: str | int) -> float:
+def uniform_draw(seed: int, *parts: str | int) -> float:
     """One uniform draw in (0, 1) for these parts."""
-    return uniform(seed, VERSION, *parts)
+    return uniform_values(seed, VERSION, *parts)
 
 
-def normal(seed: int, *parts: str | int) -> float:
+def normal_draw(seed: int, *parts: str | int) -> float:
     """One standard normal draw for these parts."""
-    return _NORMAL.inv_cdf(unit(seed, *parts))
+    return _NORMAL.inv_cdf(uniform_draw(seed, *parts))
 
 
-def gumbel(seed: int, *parts: str | int) -> float:
+def gumbel_draw(seed: int, *parts: str | int) -> float:
     """One standard Gumbel draw for these parts."""
-    return -math.log(-math.log(unit(seed, *parts)))
+    return -math.log(-math.log(uniform_draw(seed, *parts)))
 
 
 class Draws:
@@ -44,33 +44,33 @@ class Draws:
         self._block = 0
         self._values: list[int] = []
 
-    def _next(self) -> int:
+    def _next_value(self) -> int:
         if not self._values:
             raw = digest(self._key, self._block, size=64)
             self._block += 1
             self._values = [
-                int.from_bytes(raw[8 * k : 8 * k + 8], "big") for k in range(_PER_BLOCK)
+                int.from_bytes(raw[8 * key : 8 * key + 8], "big") for key in range(_PER_BLOCK)
             ]
         return self._values.pop()
 
     def unit(self) -> float:
         """Uniform in (0, 1)."""
-        return (self._next() + 0.5) / 2.0**64
+        return (self._next_value() + 0.5) / 2.0**64
 
-    def chance(self, p: float) -> bool:
-        return self.unit() < p
+    def draw_chance(self, probability: float) -> bool:
+        return self.unit() < probability
 
-    def normal(self, mean: float = 0.0, sd: float = 1.0) -> float:
+    def draw_normal(self, mean: float = 0.0, sd: float = 1.0) -> float:
         return mean + sd * _NORMAL.inv_cdf(self.unit())
 
-    def between(self, low: int, high: int) -> int:
+    def draw_integer(self, low: int, high: int) -> int:
         """A whole number from `low` to `high`, both included."""
-        return low + self._next() % (high - low + 1)
+        return low + self._next_value() % (high - low + 1)
 
-    def pick(self, items: Sequence[T]) -> T:
-        return items[self._next() % len(items)]
+    def pick_item(self, items: Sequence[T]) -> T:
+        return items[self._next_value() % len(items)]
 
-    def weighted(self, weights: Sequence[float]) -> int:
+    def draw_weighted_index(self, weights: Sequence[float]) -> int:
         """An index, with probability in proportion to its weight."""
         at = self.unit() * sum(weights)
         for index, weight in enumerate(weights):
@@ -79,10 +79,10 @@ class Draws:
                 return index
         return len(weights) - 1
 
-    def shuffled(self, items: Sequence[T]) -> list[T]:
+    def shuffled_copy(self, items: Sequence[T]) -> list[T]:
         """A seeded permutation (Fisher–Yates)."""
         out = list(items)
-        for k in range(len(out) - 1, 0, -1):
-            other = self._next() % (k + 1)
-            out[k], out[other] = out[other], out[k]
+        for key in range(len(out) - 1, 0, -1):
+            other = self._next_value() % (key + 1)
+            out[key], out[other] = out[other], out[key]
         return out

@@ -1,6 +1,6 @@
 """The settings of the embedded respondent: planted effect sizes and pathologies, all visible.
 
-`planted` states everything in force, so that a run made with the respondent can print it.
+`planted_effects` states everything in force, so that a run made with the respondent can print it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from folkmoot.errors import InputError, Problem
-from folkmoot.field_notes import about
+from folkmoot.field_notes import field_notes
 from folkmoot.hints import did_you_mean
 
 TASTE_SD = 1.3
@@ -28,7 +28,7 @@ Push = Annotated[float, Field(allow_inf_nan=False)]
 Chance = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
-class Knobs(BaseModel):
+class RespondentSettings(BaseModel):
     """What a study file may set under `respondent:`. Every pathology is off (0) by default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -50,12 +50,12 @@ class Knobs(BaseModel):
     noise: Strength = Field(
         0.12,
         description="Gumbel scale of the noise of a choice",
-        json_schema_extra=about(unit="units of utility"),
+        json_schema_extra=field_notes(unit="units of utility"),
     )
     position_bias: Push = Field(
         0.0,
         description="pathology: how much more an option is liked for being listed at `position`",
-        json_schema_extra=about(unit="units of utility"),
+        json_schema_extra=field_notes(unit="units of utility"),
     )
     position: Annotated[int, Field(ge=1)] = Field(
         1, description="place in the list that `position_bias` favours; 1 is the first"
@@ -88,7 +88,7 @@ class Knobs(BaseModel):
     )
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Knobs:
+    def from_mapping(cls, options: Mapping[str, Any]) -> RespondentSettings:
         """Knobs from a mapping. InputError lists every key that is unknown or out of range."""
         try:
             return cls.model_validate(dict(options), strict=True)
@@ -98,7 +98,9 @@ class Knobs(BaseModel):
 
 
 PATHOLOGIES = tuple(
-    name for name, field in Knobs.model_fields.items() if "pathology" in str(field.description)
+    name
+    for name, field in RespondentSettings.model_fields.items()
+    if "pathology" in str(field.description)
 )
 
 
@@ -107,7 +109,7 @@ def _problem_of(detail: ErrorDetails) -> Problem:
     key, value, kind = str(detail["loc"][0]), detail["input"], detail["type"]
     where = f"respondent.{key}"
     if kind == "extra_forbidden":
-        known = list(Knobs.model_fields)
+        known = list(RespondentSettings.model_fields)
         hint = did_you_mean(key, known, f"known: {', '.join(known)}")
         return Problem("the embedded respondent has no such setting", key=where, hint=hint)
     if key == "position" and isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -120,12 +122,12 @@ def _problem_of(detail: ErrorDetails) -> Problem:
 
 
 def _is_chance(key: str) -> bool:
-    return any(hasattr(bound, "le") for bound in Knobs.model_fields[key].metadata)
+    return any(hasattr(bound, "le") for bound in RespondentSettings.model_fields[key].metadata)
 
 
-def planted(options: Mapping[str, object] | None = None) -> dict[str, object]:
+def planted_effects(options: Mapping[str, object] | None = None) -> dict[str, object]:
     """All effect sizes in force, for the PLANTED notice of a run. InputError on a bad key."""
-    knobs = Knobs.of(options or {})
+    knobs = RespondentSettings.from_mapping(options or {})
     values = knobs.model_dump()
     kappa = knobs.kappa_read * knobs.persuasion
     return {

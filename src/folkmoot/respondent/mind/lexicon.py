@@ -35,17 +35,17 @@ class Lexicon:
         self.camps = tuple(camps)
 
     @classmethod
-    def of(cls, data: Mapping[str, Mapping[str, Any]]) -> Lexicon:
+    def from_data(cls, data: Mapping[str, Mapping[str, Any]]) -> Lexicon:
         """From `{camp: {nouns: […], verbs: […], words: "one two …"}}`, three of them."""
         return cls(
             [
                 Camp(
                     name,
-                    tuple(c["nouns"]),
-                    tuple(c["verbs"]),
-                    frozenset(c["words"].lower().split()),
+                    tuple(code["nouns"]),
+                    tuple(code["verbs"]),
+                    frozenset(code["words"].lower().split()),
                 )
-                for name, c in data.items()
+                for name, code in data.items()
             ]
         )
 
@@ -55,15 +55,17 @@ class Lexicon:
         return {word: n for n, camp in enumerate(self.camps) for word in camp.words}
 
     @cached_property
-    def phrases(self) -> dict[str, int]:
+    def phrase_camps(self) -> dict[str, int]:
         """Camp of each phrase."""
         return {
-            p.lower(): n for n, camp in enumerate(self.camps) for p in (*camp.nouns, *camp.verbs)
+            part.lower(): n
+            for n, camp in enumerate(self.camps)
+            for part in (*camp.nouns, *camp.verbs)
         }
 
     @cached_property
-    def verbs(self) -> frozenset[str]:
-        return frozenset(v.lower() for camp in self.camps for v in camp.verbs)
+    def all_verbs(self) -> frozenset[str]:
+        return frozenset(verb.lower() for camp in self.camps for verb in camp.verbs)
 
     @cached_property
     def any_word(self) -> re.Pattern[str]:
@@ -73,17 +75,17 @@ class Lexicon:
     @cached_property
     def any_phrase(self) -> re.Pattern[str]:
         """Any phrase, in lower case."""
-        longest_first = sorted(self.phrases, key=len, reverse=True)
+        longest_first = sorted(self.phrase_camps, key=len, reverse=True)
         return re.compile("|".join(map(re.escape, longest_first)))
 
 
 @cache
-def general() -> Lexicon:
+def general_lexicon() -> Lexicon:
     """The phrases of public choices, for studies that bring none of their own."""
-    return Lexicon.of(packaged_yaml(__file__, "lexicon.yaml"))
+    return Lexicon.from_data(packaged_yaml(__file__, "lexicon.yaml"))
 
 
-def match(counts: Sequence[float], camp: int) -> float:
+def camp_match(counts: Sequence[float], camp: int) -> float:
     """How well reasons fit a listener of `camp`: 1 for the mix in which the listener speaks, 0 for
     none. Their shares weighted by the listener's mixture, relative to that mixture itself."""
     total = sum(counts)

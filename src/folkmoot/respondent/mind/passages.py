@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from folkmoot.models.request import Request
+from folkmoot.models.request import ModelRequest
 from folkmoot.provenance import UNATTRIBUTED, Source, cover_rest
 from folkmoot.respondent.mind.persona import content_words
 
@@ -27,7 +27,7 @@ class Passage(NamedTuple):
     inner: bool = False
 
 
-def passages_of(request: Request) -> tuple[Passage, ...]:
+def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
     """Return the texts of known source in the messages, in order; what stands inside another comes
     after it."""
     found = []
@@ -79,7 +79,7 @@ def in_order_of_speech(passages: Sequence[Passage]) -> list[list[Passage]]:
         for scope, said in scopes.items()
         if scope and len({passage.own for passage in said}) > 1
     }
-    return [*talks.values(), [p for p in passages if _scope_of(p) not in talks]]
+    return [*talks.values(), [passage for passage in passages if _scope_of(passage) not in talks]]
 
 
 def _scope_of(passage: Passage) -> str:
@@ -93,7 +93,7 @@ def _place_in_scope(passage: Passage) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(last)]
 
 
-def text_outside(request: Request) -> str:
+def text_outside(request: ModelRequest) -> str:
     """Return what the last prompt says outside all passages; if nothing, its text without source.
 
     It stands in for `ask(about=…)`, which the author of the study did not give.
@@ -105,5 +105,5 @@ def text_outside(request: Request) -> str:
     content = asked[-1].content
     spans = [span for span in request.spans if span.message == len(asked) - 1]
     rest = [content[span.start : span.end] for span in cover_rest(len(content), spans)]
-    unknown = [content[s.start : s.end] for s in spans if s.source.kind == UNATTRIBUTED]
+    unknown = [content[span.start : span.end] for span in spans if span.source.kind == UNATTRIBUTED]
     return "\n".join(rest if any(content_words(text) for text in rest) else unknown).strip()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 
-from folkmoot.respondent.mind.draws import normal, unit
+from folkmoot.respondent.mind.draws import normal_draw, uniform_draw
 from folkmoot.respondent.mind.knobs import BETA, TASTE_SD
 
 VOICES = ("terse", "plain", "chatty", "formal")
@@ -59,7 +59,7 @@ _VOICED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Persona:
+class PersonaTraits:
     """The latents of one persona. `camp` indexes the reason camps, `susceptibility` is in (0, 1).
 
     `warmth` in (−1, 1) is a general leaning to agree; `calling` is how the person names
@@ -75,14 +75,14 @@ class Persona:
     calling: str
     words: frozenset[str]
 
-    def taste(self, option: str, spread: float = 1.0) -> float:
+    def option_taste(self, option: str, spread: float = 1.0) -> float:
         """u(0) of one option: N(μ, 1.3²), fixed for this persona and option; μ is .8 for an option
         that shares a word with the persona, else 0."""
         text = " ".join(option.casefold().split())
         mean = 0.8 if content_words(text) & self.words else 0.0
-        return mean + spread * TASTE_SD * normal(self.seed, self.key, "taste", text)
+        return mean + spread * TASTE_SD * normal_draw(self.seed, self.key, "taste", text)
 
-    def lean(self, about: str, answer: str = "", part: str = "") -> float:
+    def question_lean(self, about: str, answer: str = "", part: str = "") -> float:
         """A fixed leaning in (−1, 1) on any question (or to one `answer` to it), evenly spread over
         people.
 
@@ -91,15 +91,15 @@ class Persona:
         """
         words = sorted(content_words(about))
         if not words:
-            return 2.0 * unit(self.seed, self.key, "lean", about, f"{answer}{part}") - 1.0
+            return 2.0 * uniform_draw(self.seed, self.key, "lean", about, f"{answer}{part}") - 1.0
 
-        def drawn(to: str) -> float:
-            each = (normal(self.seed, self.key, "word", w, to) for w in words)
+        def draw_lean(to: str) -> float:
+            each = (normal_draw(self.seed, self.key, "word", word, to) for word in words)
             return sum(each) / math.sqrt(len(words))
 
-        total = drawn(answer)
+        total = draw_lean(answer)
         if part:
-            total = (total + math.sqrt(2) * drawn(f"{answer} {part}")) / math.sqrt(3)
+            total = (total + math.sqrt(2) * draw_lean(f"{answer} {part}")) / math.sqrt(3)
         return 2.0 * _STANDARD.cdf(total) - 1.0
 
 
@@ -139,7 +139,7 @@ _VERB_BEFORE = frozenset(["it", "him", "me", "them", "us", "you"])
 _PAST = re.compile(r"[a-z]{2,}[^e\W]ed")
 
 
-def topics(text: str) -> tuple[str, ...]:
+def extract_topics(text: str) -> tuple[str, ...]:
     """Runs of one to three content words in a text, in its order: what it talks about. What people
     do ("you look", "worries you") is no topic."""
     found: list[list[str]] = [[]]
@@ -155,41 +155,41 @@ def topics(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(" ".join(run) for run in found if run))
 
 
-def meet(text: str, seed: int) -> Persona:
+def persona_from_text(text: str, seed: int) -> PersonaTraits:
     """The latents of the persona that a text describes (white space does not matter)."""
     key = " ".join(text.split())
     temper = _MARKED.sub("", key.casefold())
-    shift = 0.4 * (_hits(temper, _OPEN) - _hits(temper, _CLOSED))
-    at = _STANDARD.cdf(_STANDARD.inv_cdf(unit(seed, key, "susceptibility")) + shift)
-    warmth = 0.5 * (2 * unit(seed, key, "warmth") - 1) + 0.4 * max(-1, min(1, shift))
-    return Persona(
+    shift = 0.4 * (_count_hits(temper, _OPEN) - _count_hits(temper, _CLOSED))
+    at = _STANDARD.cdf(_STANDARD.inv_cdf(uniform_draw(seed, key, "susceptibility")) + shift)
+    warmth = 0.5 * (2 * uniform_draw(seed, key, "warmth") - 1) + 0.4 * max(-1, min(1, shift))
+    return PersonaTraits(
         key=key,
         seed=seed,
-        camp=int(3 * unit(seed, key, "camp")),
+        camp=int(3 * uniform_draw(seed, key, "camp")),
         susceptibility=beta_quantile(at),
         warmth=max(-1.0, min(1.0, warmth)),
-        voice=_voice(temper, unit(seed, key, "voice")),
-        calling=_calling(key),
+        voice=_draw_voice(temper, uniform_draw(seed, key, "voice")),
+        calling=_self_description(key),
         words=content_words(key),
     )
 
 
-def beta_quantile(p: float) -> float:
+def beta_quantile(probability: float) -> float:
     """The quantile of Beta(4, 3), by bisection of its distribution function (a binomial tail)."""
     low, high = 0.0, 1.0
     a, n = int(BETA[0]), int(BETA[0] + BETA[1]) - 1
     for _ in range(40):
         x = (low + high) / 2
-        below = sum(math.comb(n, k) * x**k * (1 - x) ** (n - k) for k in range(a, n + 1))
-        low, high = (x, high) if below < p else (low, x)
+        below = sum(math.comb(n, key) * x**key * (1 - x) ** (n - key) for key in range(a, n + 1))
+        low, high = (x, high) if below < probability else (low, x)
     return (low + high) / 2
 
 
-def _hits(low: str, words: re.Pattern[str]) -> int:
+def _count_hits(low: str, words: re.Pattern[str]) -> int:
     return min(2, len(words.findall(low)))
 
 
-def _voice(low: str, draw: float) -> str:
+def _draw_voice(low: str, draw: float) -> str:
     for voice, words in _VOICED.items():
         if draw < 0.9 and words.search(low):
             return voice
@@ -213,15 +213,15 @@ _NOT_A_CALLING = re.compile(
 _VOWEL = re.compile(r"^(?:[aeio]|u(?!ni|s|t[ei]|ro|k))(?!ne\b|nce\b|uro)", re.IGNORECASE)
 
 
-def article(phrase: str) -> str:
+def with_article(phrase: str) -> str:
     """`a` or `an`, by how the phrase begins."""
     return "an" if _VOWEL.match(phrase) else "a"
 
 
-def _calling(text: str) -> str:
+def _self_description(text: str) -> str:
     """What the person would call themselves, with its article; empty where the text is unclear."""
     found = _CALLING.search(text)
     bare = _TAIL.sub("", found[1]).strip(" -'’") if found else ""
     if not bare or len(bare.split()) > 5 or _NOT_A_CALLING.search(bare):
         return ""
-    return f"{article(bare)} {bare}"
+    return f"{with_article(bare)} {bare}"

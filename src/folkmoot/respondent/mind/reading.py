@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from folkmoot.models.request import Request
+from folkmoot.models.request import ModelRequest
 from folkmoot.provenance import UNATTRIBUTED
 from folkmoot.respondent.mind.lexicon import Counts, Lexicon
 from folkmoot.respondent.mind.passages import (
@@ -34,7 +34,7 @@ ENOUGH_WORDS = 2  # argument words of a sentence that is an argument; one alone 
 
 
 @dataclass(frozen=True)
-class Reading:
+class PromptReading:
     """What the respondent reads of one request; the page of `folkmoot.respondent` has its fields.
 
     Instructions, which are the characters outside all passages, are no part of it. `described` is
@@ -56,7 +56,7 @@ class Reading:
     names: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def bounds(self) -> tuple[float, float, bool] | None:
+    def number_bounds(self) -> tuple[float, float, bool] | None:
         """The bounds of the number that is asked for, and whether it must be a whole one."""
         if self.kind != "number" or len(self.offered) != 2:
             return None
@@ -64,7 +64,7 @@ class Reading:
         return low, high, low.is_integer() and high.is_integer()
 
     @cached_property
-    def heard(self) -> tuple[Passage, ...]:
+    def heard_passages(self) -> tuple[Passage, ...]:
         """What others said or wrote, or the study gives to read."""
         return tuple(passage for passage in self.told if not passage.own)
 
@@ -74,7 +74,7 @@ class Reading:
         return tuple(of_kind(self.told, "utterance", own=True))
 
 
-def read(request: Request) -> Reading:
+def read_prompt(request: ModelRequest) -> PromptReading:
     """Return the reading of a request."""
     asked = request.asked
     passages = passages_of(request)
@@ -82,7 +82,7 @@ def read(request: Request) -> Reading:
     described = [
         passage for passage in of_kind(passages, UNATTRIBUTED) if in_system and not passage.message
     ]
-    return Reading(
+    return PromptReading(
         role=asked.role,
         kind=asked.kind or ("json" if request.schema else ""),
         speaker=asked.speaker,
@@ -91,7 +91,11 @@ def read(request: Request) -> Reading:
         described="\n".join(passage.text for passage in described),
         passages=passages,
         # What stands inside another passage is read as a part of it.
-        told=tuple(p for p in of_kind(passages, *TOLD) if not p.inner and p not in described),
+        told=tuple(
+            passage
+            for passage in of_kind(passages, *TOLD)
+            if not passage.inner and passage not in described
+        ),
         offered=asked.offered,
         signal=asked.signal,
         schema=request.schema,
@@ -103,7 +107,7 @@ def read(request: Request) -> Reading:
 # --- names and arguments in a text ---------------------------------------------------------------
 
 
-def fold(text: str) -> str:
+def normalise_spaces(text: str) -> str:
     """With single spaces, for comparing what may stand on one line or on several."""
     return " ".join(text.split())
 
@@ -112,7 +116,7 @@ def fold(text: str) -> str:
 def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
     longest_first = sorted(names, key=len, reverse=True)
     # A letter is a name as it is written; "a" is a word.
-    each = (r"\s+".join(map(re.escape, n.split())) for n in longest_first)
+    each = (r"\s+".join(map(re.escape, name.split())) for name in longest_first)
     ways = "|".join(f"(?-i:{way})" if len(way) == 1 else way for way in each)
     return re.compile(rf"(?<!\w)(?:{ways})(?!\w)", re.IGNORECASE)
 
@@ -121,15 +125,19 @@ def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
 def count_names(text: str, names: tuple[str, ...]) -> Counter[str]:
     """Return how often each name stands in a text, in any case and white space, within no longer
     name."""
-    called = {fold(n).casefold(): n for n in names}
-    return Counter(called[fold(m).casefold()] for m in _any_of(names).findall(text))
+    called = {normalise_spaces(name).casefold(): name for name in names}
+    return Counter(called[normalise_spaces(m).casefold()] for m in _any_of(names).findall(text))
 
 
 def names_in(text: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return the names that stand in a text, within longer names too."""
-    named = tuple(n for n in dict.fromkeys(names) if n.strip())
-    there = [fold(n).casefold() for n in count_names(text, named)] if named else []
-    return tuple(n for n in named if any(fold(n).casefold() in found for found in there))
+    named = tuple(name for name in dict.fromkeys(names) if name.strip())
+    there = (
+        [normalise_spaces(name).casefold() for name in count_names(text, named)] if named else []
+    )
+    return tuple(
+        name for name in named if any(normalise_spaces(name).casefold() in found for found in there)
+    )
 
 
 class _Parts(NamedTuple):
@@ -146,41 +154,47 @@ class _Parts(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _parts(sentence: str, names: tuple[str, ...], lexicon: Lexicon) -> _Parts:
+def _sentence_parts(sentence: str, names: tuple[str, ...], lexicon: Lexicon) -> _Parts:
     named: list[tuple[int, str]] = []
     bare = sentence
     if names:
-        called = {fold(n).casefold(): n for n in names}
+        called = {normalise_spaces(name).casefold(): name for name in names}
         found = _any_of(names).finditer(sentence)
-        named = [(m.end(), called[fold(m[0]).casefold()]) for m in found]
+        named = [(match.end(), called[normalise_spaces(match[0]).casefold()]) for match in found]
         # Names are no arguments.
-        bare = _any_of(names).sub(lambda m: " " * len(m[0]), sentence) if named else sentence
-    words = tuple((m.start(), m[0]) for m in lexicon.any_word.finditer(bare.lower()))
+        bare = (
+            _any_of(names).sub(lambda match: " " * len(match[0]), sentence) if named else sentence
+        )
+    words = tuple((match.start(), match[0]) for match in lexicon.any_word.finditer(bare.lower()))
     return _Parts(tuple(named), words)
 
 
 @lru_cache(maxsize=4096)
-def _phrases(sentence: str, lexicon: Lexicon) -> tuple[tuple[int, str], ...]:
-    return tuple((m.start(), m[0]) for m in lexicon.any_phrase.finditer(sentence.lower()))
+def _sentence_phrases(sentence: str, lexicon: Lexicon) -> tuple[tuple[int, str], ...]:
+    return tuple(
+        (match.start(), match[0]) for match in lexicon.any_phrase.finditer(sentence.lower())
+    )
 
 
-def _each(text: str, names: tuple[str, ...], lexicon: Lexicon) -> Iterator[tuple[str, _Parts, str]]:
+def _iterate_sentences(
+    text: str, names: tuple[str, ...], lexicon: Lexicon
+) -> Iterator[tuple[str, _Parts, str]]:
     """Each sentence of a text, its parts, and the option named last before it."""
     before = ""
     for raw in _SENTENCE_END.split(text):
-        parts = _parts(raw, names, lexicon)
+        parts = _sentence_parts(raw, names, lexicon)
         yield raw, parts, before
         before = parts.named[-1][1] if parts.named else before
 
 
 @lru_cache(maxsize=2048)
-def sentences(
+def argument_sentences(
     text: str, names: tuple[str, ...], lexicon: Lexicon
 ) -> tuple[Mapping[str, tuple[str, ...]], ...]:
     """Return the sentences of a text that hold arguments: the argument words of each by the option
     for which they speak ("" where none was named)."""
     found = []
-    for _, parts, before in _each(text, names, lexicon):
+    for _, parts, before in _iterate_sentences(text, names, lexicon):
         if len(parts.words) >= ENOUGH_WORDS:
             by_option: dict[str, list[str]] = {}
             for at, word in parts.words:
@@ -190,20 +204,22 @@ def sentences(
 
 
 @lru_cache(maxsize=2048)
-def phrases(text: str, names: tuple[str, ...], lexicon: Lexicon) -> Mapping[str, Counter[str]]:
+def argument_phrases(
+    text: str, names: tuple[str, ...], lexicon: Lexicon
+) -> Mapping[str, Counter[str]]:
     """The argument phrases of a text by the option for which they stand ("" where none is named),
     each with how often it stands there."""
     found: dict[str, Counter[str]] = {}
-    for raw, parts, before in _each(text, names, lexicon):
-        for at, phrase in _phrases(raw, lexicon) if parts.words else ():
+    for raw, parts, before in _iterate_sentences(text, names, lexicon):
+        for at, phrase in _sentence_phrases(raw, lexicon) if parts.words else ():
             found.setdefault(parts.option(at, before), Counter())[phrase] += 1
     return found
 
 
-def arguments(text: str, names: tuple[str, ...], lexicon: Lexicon) -> dict[str, Counts]:
+def argument_counts(text: str, names: tuple[str, ...], lexicon: Lexicon) -> dict[str, Counts]:
     """Distinct argument words of a text by option ("" where none is named), counted by camp."""
     words: dict[str, set[str]] = {}
-    for sentence in sentences(text, names, lexicon):
+    for sentence in argument_sentences(text, names, lexicon):
         for option, found in sentence.items():
             words.setdefault(option, set()).update(found)
     return {option: by_camp(found, lexicon) for option, found in words.items()}
@@ -217,7 +233,7 @@ def by_camp(words: Sequence[str] | set[str], lexicon: Lexicon) -> Counts:
 
 
 @dataclass(frozen=True)
-class Dose:
+class ExposureDose:
     """What somebody was exposed to, for the options that they do not hold: distinct argument words
     by option and camp, turns in which arguments for an option were put to them and answered, and
     whether they had said their own reasons without being argued with."""
@@ -227,7 +243,9 @@ class Dose:
     interviewed: bool
 
 
-def dose_of(told: Sequence[Passage], names: tuple[str, ...], held: str, lexicon: Lexicon) -> Dose:
+def dose_of(
+    told: Sequence[Passage], names: tuple[str, ...], held: str, lexicon: Lexicon
+) -> ExposureDose:
     """Return the dose of what was said to a person who holds an option.
 
     A turn is something said by another, with an argument for another option, which the person
@@ -248,18 +266,22 @@ def dose_of(told: Sequence[Passage], names: tuple[str, ...], held: str, lexicon:
                     interviewed = True
                 put, speaks = "", "own"
                 continue
-            for sentence in sentences(passage.text, names, lexicon):
+            for sentence in argument_sentences(passage.text, names, lexicon):
                 for option, found in sentence.items():
                     if option not in ("", held):
                         words.setdefault(option, set()).update(found)
                         if passage.source.kind in _SAID_TO_SOMEONE:
                             put, speaks = option, "other"
-    return Dose({o: by_camp(w, lexicon) for o, w in words.items()}, turns, interviewed)
+    return ExposureDose(
+        {option: by_camp(word, lexicon) for option, word in words.items()}, turns, interviewed
+    )
 
 
-def heard_for(
+def arguments_heard_for(
     options: Sequence[str], heard: Sequence[Passage], names: tuple[str, ...], lexicon: Lexicon
 ) -> Counts:
     """Distinct argument words for any of some options in what others said, counted by camp."""
-    each = (s for p in heard for s in sentences(p.text, names, lexicon))
-    return by_camp({w for s in each for o in options for w in s.get(o, ())}, lexicon)
+    each = (s for passage in heard for s in argument_sentences(passage.text, names, lexicon))
+    return by_camp(
+        {word for s in each for option in options for word in s.get(option, ())}, lexicon
+    )

@@ -29,7 +29,7 @@ _DEGREES = re.compile(
 )
 
 
-def unsure(option: str) -> bool:
+def is_unsure(option: str) -> bool:
     """Whether an answer says that one has none."""
     return bool(_UNSURE.search(option))
 
@@ -38,22 +38,28 @@ def unsure(option: str) -> bool:
 def scale_of(options: tuple[str, ...]) -> tuple[float, ...]:
     """Places of answers on a rating scale (low to high), or empty where they form none. Not to know
     stands in the middle, or where that is taken out of reach."""
-    said = [o.replace("_", " ") for o in options if not unsure(o)]
-    places = _numbers(said) or _for_and_against(said) or _degrees(said)
+    said = [option.replace("_", " ") for option in options if not is_unsure(option)]
+    places = _scale_numbers(said) or _for_and_against(said) or _scale_degrees(said)
     if not places or len(said) == len(options):
         return places
     middle = (min(places) + max(places)) / 2
     known, aside = iter(places), math.inf if middle in places else middle
-    return tuple(aside if unsure(o) else next(known) for o in options)
+    return tuple(aside if is_unsure(option) else next(known) for option in options)
 
 
-def _numbers(said: list[str]) -> tuple[float, ...]:
-    numbers = [re.match(r"^\s*(-?\d+(?:\.\d+)?)\b", o) for o in said]
-    return tuple(float(n[1]) for n in numbers if n) if len(said) > 2 and all(numbers) else ()
+def _scale_numbers(said: list[str]) -> tuple[float, ...]:
+    numbers = [re.match(r"^\s*(-?\d+(?:\.\d+)?)\b", option) for option in said]
+    return (
+        tuple(float(number[1]) for number in numbers if number)
+        if len(said) > 2 and all(numbers)
+        else ()
+    )
 
 
 def _for_and_against(said: list[str]) -> tuple[float, ...]:
-    if not any(_DISAGREE.search(o) for o in said) or any(len(o) > 60 for o in said):
+    if not any(_DISAGREE.search(option) for option in said) or any(
+        len(option) > 60 for option in said
+    ):
         return ()
     places = []
     for option in said:
@@ -63,9 +69,9 @@ def _for_and_against(said: list[str]) -> tuple[float, ...]:
     return tuple(places) if len(set(places)) == len(places) and max(places) > 0 else ()
 
 
-def _degrees(said: list[str]) -> tuple[float, ...]:
-    found = [_DEGREES.search(o) for o in said]
-    degrees = [m.lastindex or 0 for m in found if m]
+def _scale_degrees(said: list[str]) -> tuple[float, ...]:
+    found = [_DEGREES.search(option) for option in said]
+    degrees = [match.lastindex or 0 for match in found if match]
     if len(said) < 3 or len(set(degrees)) < len(said):
         return ()
-    return tuple(float(sorted(degrees).index(d)) for d in degrees)
+    return tuple(float(sorted(degrees).index(degree)) for degree in degrees)

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from folkmoot.conversation.sentiment import tone
-from folkmoot.models.request import Request
+from folkmoot.conversation.sentiment import sentiment_score
+from folkmoot.models.request import ModelRequest
 from folkmoot.respondent.mind.passages import passages_of
 
 ENOUGH = 0.4  # likeness of a sentence and a code from which the code is given
@@ -39,12 +39,12 @@ _GRAMMAR = (
 _EMPTY = frozenset(_GRAMMAR.split())
 
 
-def is_coding(request: Request) -> bool:
+def is_coding(request: ModelRequest) -> bool:
     """Whether a request asks for the codes of a text."""
-    return {"code", "quote"} <= _fields(request).keys()
+    return {"code", "quote"} <= _code_fields(request).keys()
 
 
-def _fields(request: Request) -> dict[str, Any]:
+def _code_fields(request: ModelRequest) -> dict[str, Any]:
     """The fields of one code in the form that is to be filled in; none where codes aren't asked."""
     part: Any = request.schema or {}
     for name in ("properties", "codes", "items", "properties"):
@@ -52,66 +52,80 @@ def _fields(request: Request) -> dict[str, Any]:
     return dict(part)
 
 
-def codes_of(request: Request) -> str:
+def codes_of(request: ModelRequest) -> str:
     """The reply of the embedded coder, in JSON; without any code where it finds no codebook."""
-    passages = [p for p in passages_of(request) if not p.inner and p.source.kind != "reply"]
-    told = [p.text for p in passages if p.source.id.startswith(BOOK)]
+    passages = [
+        passage
+        for passage in passages_of(request)
+        if not passage.inner and passage.source.kind != "reply"
+    ]
+    told = [passage.text for passage in passages if passage.source.id.startswith(BOOK)]
     if not told:
         return json.dumps({"codes": []})
-    book = _book(told[0])
+    book = _parse_codebook(told[0])
     slots = {
         slot: part["enum"][:-1]
-        for slot, part in _fields(request).items()
+        for slot, part in _code_fields(request).items()
         if slot not in ("code", "quote")
     }
-    shown = [p for p in passages if request.messages[p.message].role == "system"]
-    text = "\n\n".join(p.text for p in passages if p not in shown)
+    shown = [passage for passage in passages if request.messages[passage.message].role == "system"]
+    text = "\n\n".join(passage.text for passage in passages if passage not in shown)
     known = {value for values in slots.values() for value in values}
     about = [
-        p.text.replace("\\n", "\n")  # it is shown as JSON
-        for p in shown
-        if not p.source.id.startswith(BOOKS) and p.text not in known
+        passage.text.replace("\\n", "\n")  # it is shown as JSON
+        for passage in shown
+        if not passage.source.id.startswith(BOOKS) and passage.text not in known
     ]
     if slots:
         found = _of_values(book, text, slots)
     elif book.data.get("choose") == "one":
-        found = [_best(book, text, about)]
+        found = [_best_code(book, text, about)]
     else:
-        found = _all(book, text, about)
+        found = _all_matching_codes(book, text, about)
     return json.dumps({"codes": found}, ensure_ascii=False)
 
 
-def _all(book: _Book, text: str, about: Sequence[str]) -> list[dict[str, str]]:
+def _all_matching_codes(book: _Book, text: str, about: Sequence[str]) -> list[dict[str, str]]:
     """Every code that some sentence is like enough, with the sentence that is most like it."""
-    referred = [_words(value) for value in about]
-    near = [s for s in _sentences(text) if all(words & _words(s) for words in referred)]
+    referred = [_stemmed_words(value) for value in about]
+    near = [
+        text
+        for text in _split_sentences(text)
+        if all(words & _stemmed_words(text) for words in referred)
+    ]
     found = []
     for code, likeness in book.codes:
         best = max(near, key=likeness, default="")
         if best and likeness(best) >= ENOUGH:
-            found.append(_given(code, best))
+            found.append(_code_item(code, best))
     return found
 
 
-def _best(book: _Book, text: str, about: Sequence[str]) -> dict[str, str]:
+def _best_code(book: _Book, text: str, about: Sequence[str]) -> dict[str, str]:
     """The one code: by the share of what is referred to that the text takes up, where the codes
     stand in order (most first), else the most alike."""
-    codes, sentences = book.codes, _sentences(text) or [text]
+    codes, sentences = book.codes, _split_sentences(text) or [text]
     if about and book.data.get("level") == "ordinal":
-        wanted = _words(" ".join(about))
-        share = len(wanted & _words(text)) / max(1, len(wanted))
+        wanted = _stemmed_words(" ".join(about))
+        share = len(wanted & _stemmed_words(text)) / max(1, len(wanted))
         place = min(len(codes) - 1, int((1 - min(1.0, 2.5 * share)) * len(codes)))
-        return _given(codes[place][0], max(sentences, key=lambda s: len(wanted & _words(s))))
+        return _code_item(
+            codes[place][0], max(sentences, key=lambda text: len(wanted & _stemmed_words(text)))
+        )
     if book.tones:
-        felt = tone(text)
+        felt = sentiment_score(text)
         place = min(range(len(codes)), key=lambda i: abs(book.tones[i] - felt))
-        return _given(codes[place][0], max(sentences, key=lambda s: -abs(tone(s) - felt)))
+        return _code_item(
+            codes[place][0], max(sentences, key=lambda text: -abs(sentiment_score(text) - felt))
+        )
     like, place, best = max(
-        (like(s), -i, s) for i, (_, like) in enumerate(codes) for s in sentences
+        (like(sentence), -i, sentence)
+        for i, (_, like) in enumerate(codes)
+        for sentence in sentences
     )
-    absent = (c for c, _ in codes if c.get("quoted") is False)
+    absent = (code for code, _ in codes if code.get("quoted") is False)
     code = codes[-place][0] if like >= ENOUGH else next(absent, codes[len(codes) // 2][0])
-    return _given(code, best)
+    return _code_item(code, best)
 
 
 def _of_values(book: _Book, text: str, slots: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
@@ -119,23 +133,26 @@ def _of_values(book: _Book, text: str, slots: Mapping[str, Sequence[str]]) -> li
     names the values, or names none of a slot. Where there is none, the code for what is absent."""
     codes = book.codes
     found: dict[tuple[str, ...], dict[str, str]] = {}
-    absent = next((c for c, _ in codes if c.get("quoted") is False), None)
+    absent = next((code for code, _ in codes if code.get("quoted") is False), None)
     for combination in itertools.product(*slots.values()) if absent else ():
-        found[combination] = _given(absent or {}, "")
-    for sentence in _sentences(text):
+        found[combination] = _code_item(absent or {}, "")
+    for sentence in _split_sentences(text):
         like, place = max((like(sentence), -i) for i, (_, like) in enumerate(codes))
         if like < ENOUGH:
             continue
-        named = [[v for v in values if _names(sentence, v)] or values for values in slots.values()]
+        named = [
+            [value for value in values if _names_value(sentence, value)] or values
+            for values in slots.values()
+        ]
         for combination in itertools.product(*named):
-            found[combination] = _given(codes[-place][0], sentence)
+            found[combination] = _code_item(codes[-place][0], sentence)
     return [
         {**code, **dict(zip(slots, combination, strict=True))}
         for combination, code in found.items()
     ]
 
 
-def _given(code: Mapping[str, Any], quote: str) -> dict[str, str]:
+def _code_item(code: Mapping[str, Any], quote: str) -> dict[str, str]:
     return {"code": code["name"], "quote": "" if code.get("quoted") is False else quote}
 
 
@@ -151,55 +168,66 @@ class _Book(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _book(block: str) -> _Book:
+def _parse_codebook(block: str) -> _Book:
     data = yaml.safe_load(block)
-    return _Book(data, _likenesses(data["codes"]), _tones(data))
+    return _Book(data, _code_likenesses(data["codes"]), _code_tones(data))
 
 
-def _tones(data: Mapping[str, Any]) -> tuple[float, ...]:
+def _code_tones(data: Mapping[str, Any]) -> tuple[float, ...]:
     """The tone of each code, in equal steps between those of the first and the last one's own
     words; none where the codes don't lead from praise to blame."""
     if data.get("level") != "ordinal":
         return ()
     ends = [
-        [c["definition"], *c.get("examples", ())] for c in (data["codes"][0], data["codes"][-1])
+        [column["definition"], *column.get("examples", ())]
+        for column in (data["codes"][0], data["codes"][-1])
     ]
-    first, last = (sum(map(tone, texts)) / len(texts) for texts in ends)
+    first, last = (sum(map(sentiment_score, texts)) / len(texts) for texts in ends)
     steps = len(data["codes"]) - 1
     if first - last < OPPOSITE:
         return ()
     return tuple(first + (last - first) * n / steps for n in range(steps + 1))
 
 
-def _likenesses(codes: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], Likeness]]:
+def _code_likenesses(
+    codes: Sequence[Mapping[str, Any]],
+) -> list[tuple[Mapping[str, Any], Likeness]]:
     """Each code with the function that says how like it a sentence is: the weight of the words that
     they share, less that of counter-examples, by the root of the sentence's length. Words that few
     codes use weigh more."""
-    texts = [[c["name"].replace("_", " "), c["definition"], *c.get("examples", ())] for c in codes]
-    bags = [_words(" ".join(t)) for t in texts]
-    weight = {w: 1 / sum(w in b for b in bags) for w in frozenset().union(*bags)}
-    counters = [_words(" ".join(c.get("counter_examples", ()))) for c in codes]
+    texts = [
+        [code["name"].replace("_", " "), code["definition"], *code.get("examples", ())]
+        for code in codes
+    ]
+    bags = [_stemmed_words(" ".join(text)) for text in texts]
+    weight = {word: 1 / sum(word in bag for bag in bags) for word in frozenset().union(*bags)}
+    counters = [_stemmed_words(" ".join(code.get("counter_examples", ()))) for code in codes]
 
-    def like(bag: frozenset[str], counter: frozenset[str]) -> Likeness:
-        def likeness(sentence: str) -> float:
-            words = _words(sentence)
-            shared = sum(weight[w] for w in words & bag) - len(words & (counter - bag))
+    def build_likeness(bag: frozenset[str], counter: frozenset[str]) -> Likeness:
+        def sentence_likeness(sentence: str) -> float:
+            words = _stemmed_words(sentence)
+            shared = sum(weight[word] for word in words & bag) - len(words & (counter - bag))
             return shared / math.sqrt(max(1, len(words)))
 
-        return likeness
+        return sentence_likeness
 
-    return [(c, like(b, a)) for c, b, a in zip(codes, bags, counters, strict=True)]
+    return [
+        (code, build_likeness(bag, counter))
+        for code, bag, counter in zip(codes, bags, counters, strict=True)
+    ]
 
 
-def _names(sentence: str, value: str) -> bool:
+def _names_value(sentence: str, value: str) -> bool:
     return re.search(rf"\b{re.escape(value)}\b", sentence, re.IGNORECASE) is not None
 
 
-def _sentences(text: str) -> list[str]:
+def _split_sentences(text: str) -> list[str]:
     return [s.strip() for s in _SENTENCE.findall(text) if re.search(r"\w", s)]
 
 
-def _words(text: str) -> frozenset[str]:
+def _stemmed_words(text: str) -> frozenset[str]:
     """Content words, their endings off."""
     words: Iterable[str] = re.findall(r"[a-z]+", text.casefold().replace("’", "'"))
-    return frozenset(_ENDINGS.sub("", w) for w in words if w not in _EMPTY and len(w) > 2)
+    return frozenset(
+        _ENDINGS.sub("", word) for word in words if word not in _EMPTY and len(word) > 2
+    )

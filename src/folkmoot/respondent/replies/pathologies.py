@@ -6,8 +6,8 @@ where choices and numbers are made.
 
 from __future__ import annotations
 
-from folkmoot.respondent.mind.draws import Draws, unit
-from folkmoot.respondent.mind.mind import Mind
+from folkmoot.respondent.mind.draws import Draws, uniform_draw
+from folkmoot.respondent.mind.mind import SimulatedRespondent
 
 _REFUSALS = (
     "I'm sorry, but I can't take part in this.",
@@ -28,33 +28,33 @@ _PADDING = (
 )
 
 
-def spoiled(text: str, mind: Mind) -> tuple[str, str]:
+def apply_pathologies(text: str, mind: SimulatedRespondent) -> tuple[str, str]:
     """The reply after its pathologies, and its finish reason."""
     knobs = mind.knobs
 
-    def struck(knob: str) -> Draws | None:
+    def draw_pathology(knob: str) -> Draws | None:
         """The draws of a pathology that strikes this reply."""
         chance = getattr(knobs, knob)
         at = (mind.at.seed, mind.at.address, knob)
-        return Draws(*at, "how") if chance and unit(*at) < chance else None
+        return Draws(*at, "how") if chance and uniform_draw(*at) < chance else None
 
-    if draws := struck("refusals"):
-        return draws.pick(_REFUSALS), "refusal"
-    if text in mind.options and (draws := struck("off_list")):
-        return draws.pick(_OFF_LIST), "stop"
-    if draws := struck("malformed"):
-        return _broken(text, draws), "stop"
-    if draws := struck("over_length"):
-        return _padded(text, draws), "stop"
-    if draws := struck("cut"):
+    if draws := draw_pathology("refusals"):
+        return draws.pick_item(_REFUSALS), "refusal"
+    if text in mind.options and (draws := draw_pathology("off_list")):
+        return draws.pick_item(_OFF_LIST), "stop"
+    if draws := draw_pathology("malformed"):
+        return _break_json(text, draws), "stop"
+    if draws := draw_pathology("over_length"):
+        return _pad_reply(text, draws), "stop"
+    if draws := draw_pathology("cut"):
         return text[: max(1, int(len(text) * (0.2 + 0.6 * draws.unit())))], "length"
     return text, mind.finish
 
 
-def _broken(text: str, draws: Draws) -> str:
+def _break_json(text: str, draws: Draws) -> str:
     """JSON cut short, fenced with talk, or with a trailing comma; a choice wrapped in a phrase."""
     if text.startswith(("{", "[")):
-        way = draws.between(0, 2)
+        way = draws.draw_integer(0, 2)
         if way == 0:
             return text[: max(1, int(len(text) * 0.7))]
         if way == 1:
@@ -65,7 +65,7 @@ def _broken(text: str, draws: Draws) -> str:
     return text[: len(text) // 3]
 
 
-def _padded(text: str, draws: Draws) -> str:
+def _pad_reply(text: str, draws: Draws) -> str:
     if text.startswith(("{", "[")):
-        return f"{' '.join(draws.shuffled(_PADDING))}\n\n{text}"
-    return f"{text} {' '.join(draws.shuffled(_PADDING) * 3)}"
+        return f"{' '.join(draws.shuffled_copy(_PADDING))}\n\n{text}"
+    return f"{text} {' '.join(draws.shuffled_copy(_PADDING) * 3)}"

@@ -10,10 +10,10 @@ from typing import Any
 from folkmoot.files import packaged_yaml
 from folkmoot.people.enrichment import SCALES
 from folkmoot.respondent.mind.draws import Draws
-from folkmoot.respondent.mind.mind import Mind
+from folkmoot.respondent.mind.mind import SimulatedRespondent
 from folkmoot.respondent.mind.part import Answering
 from folkmoot.respondent.mind.passages import of_kind
-from folkmoot.respondent.mind.persona import article
+from folkmoot.respondent.mind.persona import with_article
 
 _RURAL = re.compile(r"\b(?:farm|rural|village|small[- ]town|ranch|country)\w*", re.I)
 _LEAD = re.compile(r"^(?:i am|i['’]m|you are|you['’]re|as)\s+", re.I)
@@ -22,32 +22,34 @@ _TAIL = re.compile(r",|\.|;|\s(?:who|with|that|whose|from|at|for|and|in|to|tryin
 
 
 @cache
-def _words() -> Mapping[str, Any]:
+def _load_words() -> Mapping[str, Any]:
     found: Mapping[str, Any] = packaged_yaml(__file__, "people.yaml")
     return found
 
 
-def _times(words: str, text: str) -> int:
+def _count_matches(words: str, text: str) -> int:
     return len(re.findall(rf"\b(?:{words})\b", text, re.I))
 
 
-def demographics(mind: Mind) -> dict[str, str | int]:
+def answer_demographics(mind: SimulatedRespondent) -> dict[str, str | int]:
     """Plausible demographics for the line that is described; ages 18–65."""
     line, draws = mind.who.key, mind.draws
-    told = _words()
-    low, high = next(((a, b) for words, a, b in told["ages"] if _times(words, line)), (24, 62))
-    level = next((n for words, n in told["levels"] if _times(words, line)), None)
+    told = _load_words()
+    low, high = next(
+        ((a, b) for words, a, b in told["ages"] if _count_matches(words, line)), (24, 62)
+    )
+    level = next((name for words, name in told["levels"] if _count_matches(words, line)), None)
     if level is None:
-        level = draws.weighted((0.24, 0.28, 0.3, 0.14, 0.04))
-    earning = round(0.55 * level + 0.6 + draws.normal(0.0, 0.9))
-    place = 2 if _RURAL.search(line) else draws.weighted((0.42, 0.4, 0.18))
+        level = draws.draw_weighted_index((0.24, 0.28, 0.3, 0.14, 0.04))
+    earning = round(0.55 * level + 0.6 + draws.draw_normal(0.0, 0.9))
+    place = 2 if _RURAL.search(line) else draws.draw_weighted_index((0.42, 0.4, 0.18))
     tilt = 0.35 * (place == 2) - 0.25 * (place == 0) - 0.12 * (level - 2)
-    leaning = round(2 + tilt + draws.normal(0.0, 0.95))
-    woman, man = _times(told["woman"], line), _times(told["man"], line)
-    title = " ".join(_TAIL.split(_bare(line), maxsplit=1)[0].split()[:5])[:60]
+    leaning = round(2 + tilt + draws.draw_normal(0.0, 0.95))
+    woman, man = _count_matches(told["woman"], line), _count_matches(told["man"], line)
+    title = " ".join(_TAIL.split(_strip_opening(line), maxsplit=1)[0].split()[:5])[:60]
     return {
-        "age": draws.between(low, high),
-        "sex": "F" if woman > man else "M" if man > woman else draws.pick(("F", "M")),
+        "age": draws.draw_integer(low, high),
+        "sex": "F" if woman > man else "M" if man > woman else draws.pick_item(("F", "M")),
         "education": SCALES["education"][level],
         "income": SCALES["income"][max(0, min(4, earning))],
         "location_type": SCALES["location_type"][place],
@@ -56,31 +58,41 @@ def demographics(mind: Mind) -> dict[str, str | int]:
     }
 
 
-def portrait(mind: Mind) -> str:
+def answer_portrait(mind: SimulatedRespondent) -> str:
     """Two or three sentences that join a line with the demographics that the prompt shows."""
     draws, told = mind.draws, of_kind(mind.reading.passages, "value")
-    shown = {p.source.id.partition("/")[0].rpartition(".")[2]: p.text for p in told}
-    facts = {name: shown.get(name) or draws.pick(values) for name, values in SCALES.items()}
-    return _described(mind.who.key, facts, shown.get("age", "40"), shown.get("sex") == "F", draws)
+    shown = {
+        passage.source.id.partition("/")[0].rpartition(".")[2]: passage.text for passage in told
+    }
+    facts = {name: shown.get(name) or draws.pick_item(values) for name, values in SCALES.items()}
+    return _describe_person(
+        mind.who.key, facts, shown.get("age", "40"), shown.get("sex") == "F", draws
+    )
 
 
-def _described(line: str, facts: Mapping[str, str], age: str, she: bool, draws: Draws) -> str:
-    bare = _bare(re.split(r"(?<=[a-z]{2})\.\s+(?=[A-Z])", line, maxsplit=1)[0]).rstrip(". ")
-    who = bare if _NAMED.match(bare) else f"{article(bare)} {bare[:1].lower()}{bare[1:]}"
+def _describe_person(line: str, facts: Mapping[str, str], age: str, she: bool, draws: Draws) -> str:
+    bare = _strip_opening(re.split(r"(?<=[a-z]{2})\.\s+(?=[A-Z])", line, maxsplit=1)[0]).rstrip(
+        ". "
+    )
+    who = bare if _NAMED.match(bare) else f"{with_article(bare)} {bare[:1].lower()}{bare[1:]}"
     pronoun, self = ("She", "herself") if she else ("He", "himself")
     school = facts["education"][:1].lower() + facts["education"][1:]
     income, place = facts["income"].lower(), facts["location_type"]
     return (
-        f"{who}, {age} years old and {draws.pick(_words()['manners'])}. {pronoun} lives on "
-        f"{income} in {article(place)} {place} area, has an education of the level “{school}” "
+        f"{who}, {age} years old and {draws.pick_item(_load_words()['manners'])}. {pronoun} lives "
+        "on "
+        f"{income} in {with_article(place)} {place} area, has an education of the level “{school}” "
         f"and describes {self} as politically {facts['political_leaning']}. {pronoun} "
-        f"{draws.pick(_words()['spare'])} and {draws.pick(_words()['past'])}."
+        f"{draws.pick_item(_load_words()['spare'])} and {draws.pick_item(_load_words()['past'])}."
     )
 
 
-def _bare(line: str) -> str:
+def _strip_opening(line: str) -> str:
     """A line without the "I am" or "As" with which some begin, and without its article."""
     return re.sub(r"^(?:an?|the)\s+", "", _LEAD.sub("", line.strip()), flags=re.I)
 
 
-ANSWERS: Mapping[str, Answering] = {"Demographics": demographics, "recruiter text": portrait}
+ANSWERS: Mapping[str, Answering] = {
+    "Demographics": answer_demographics,
+    "recruiter text": answer_portrait,
+}

@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from folkmoot.hints import enumerated
+from folkmoot.hints import join_words
 from folkmoot.respondent.mind.lexicon import Lexicon
-from folkmoot.respondent.mind.mind import Mind
+from folkmoot.respondent.mind.mind import SimulatedRespondent
 from folkmoot.respondent.mind.passages import Passage, of_kind
-from folkmoot.respondent.mind.reading import fold, names_in, phrases, sentences
-from folkmoot.respondent.mind.speech import capital, frames
+from folkmoot.respondent.mind.reading import (
+    argument_phrases,
+    argument_sentences,
+    names_in,
+    normalise_spaces,
+)
+from folkmoot.respondent.mind.speech import capitalise_first, load_frames
 
 ROOM = 10  # phrases of a summary of one option
 # Kinds of texts that whoever leads a conversation may argue with.
@@ -24,48 +29,50 @@ LEADING = frozenset({"moderator", "mediator", "facilitator"})
 _CONTENT = (0.0, 0.0, 0.35, 0.55, 0.75)
 
 
-def said(mind: Mind) -> str:
+def answer_role(mind: SimulatedRespondent) -> str:
     """The text of a role: a turn of who leads a conversation, else a summary of what is shown."""
     read = mind.reading
-    in_talk = read.own_utterances and of_kind(read.heard, "utterance")
+    in_talk = read.own_utterances and of_kind(read.heard_passages, "utterance")
     if in_talk or read.role in LEADING:
-        return turn(mind)
-    return summary(mind)
+        return answer_turn(mind)
+    return summarise_arguments(mind)
 
 
-def summary(mind: Mind) -> str:
+def summarise_arguments(mind: SimulatedRespondent) -> str:
     """Two or three sentences for each option that has arguments in the text."""
     found = phrases_of(mind, mind.reading.told)
-    options = [o for o in (*mind.options, "") if found.get(o)]
+    options = [option for option in (*mind.options, "") if found.get(option)]
     if options:
-        return " ".join(_summed_up(mind, o or _matter(mind), found[o]) for o in options)
-    mind.unread()
-    named = enumerated(mind.options) or _matter(mind)
+        return " ".join(
+            _summed_up(mind, option or _current_matter(mind), found[option]) for option in options
+        )
+    mind.mark_unread()
+    named = join_words(mind.options) or _current_matter(mind)
     return f"On {named} no reasons are given that could be summed up."
 
 
-def phrases_of(mind: Mind, passages: Sequence[Passage]) -> dict[str, Counter[str]]:
+def phrases_of(mind: SimulatedRespondent, passages: Sequence[Passage]) -> dict[str, Counter[str]]:
     """The argument phrases of texts by the option for which they stand."""
     found: dict[str, Counter[str]] = {}
     for passage in passages:
-        for option, some in phrases(passage.text, mind.options, mind.at.lexicon).items():
+        for option, some in argument_phrases(passage.text, mind.options, mind.at.lexicon).items():
             found.setdefault(option, Counter()).update(some)
     return found
 
 
-def restated(mind: Mind, option: str) -> str:
+def restate_reasons(mind: SimulatedRespondent, option: str) -> str:
     """The reasons of those who are for an option, as far as the person read or heard them; else
     reasons that the person would have for it."""
-    heard = phrases_of(mind, mind.reading.heard).get(option, Counter())
-    some = Counter(dict(mind.draws.shuffled(list(heard.items()))))
-    return _summed_up(mind, option, some) if heard else mind.say(option)
+    heard = phrases_of(mind, mind.reading.heard_passages).get(option, Counter())
+    some = Counter(dict(mind.draws.shuffled_copy(list(heard.items()))))
+    return _summed_up(mind, option, some) if heard else mind.compose_reasons(option)
 
 
-def _summed_up(mind: Mind, about: str, found: Counter[str]) -> str:
+def _summed_up(mind: SimulatedRespondent, about: str, found: Counter[str]) -> str:
     lexicon = mind.at.lexicon
-    kept = _proportional(found, lexicon)
-    nouns = [p for p in kept if p not in lexicon.verbs]
-    verbs = [p for p in kept if p in lexicon.verbs]
+    kept = _proportional_phrases(found, lexicon)
+    nouns = [part for part in kept if part not in lexicon.all_verbs]
+    verbs = [part for part in kept if part in lexicon.all_verbs]
     half = (len(nouns) + 1) // 2
     parts = []
     for kind, some in (
@@ -74,106 +81,118 @@ def _summed_up(mind: Mind, about: str, found: Counter[str]) -> str:
         ("sums_verbs", verbs),
     ):
         if some:
-            frame = mind.tongue.fresh(frames()[kind])
-            parts.append(capital(frame.format(O=about, N=enumerated(some))))
+            frame = mind.tongue.pick_unused(load_frames()[kind])
+            parts.append(capitalise_first(frame.format(O=about, N=join_words(some))))
     return " ".join(parts)
 
 
-def _matter(mind: Mind) -> str:
-    return mind.matters[0] if mind.matters else "this"
+def _current_matter(mind: SimulatedRespondent) -> str:
+    return mind.talked_about_matters[0] if mind.talked_about_matters else "this"
 
 
-def _proportional(found: Counter[str], lexicon: Lexicon) -> list[str]:
+def _proportional_phrases(found: Counter[str], lexicon: Lexicon) -> list[str]:
     """At most `ROOM` phrases, the most frequent ones, the camps in the proportion in which they
     were voiced."""
     weight = [0, 0, 0]
     for phrase, n in found.items():
-        weight[lexicon.phrases[phrase]] += n
+        weight[lexicon.phrase_camps[phrase]] += n
     left = [round(ROOM * w / sum(weight)) for w in weight]
     kept = []
     for phrase, _ in sorted(found.items(), key=lambda kv: -kv[1]):
-        camp = lexicon.phrases[phrase]
+        camp = lexicon.phrase_camps[phrase]
         if left[camp] > 0:
             left[camp] -= 1
             kept.append(phrase)
     return kept
 
 
-def turn(mind: Mind) -> str:
+def answer_turn(mind: SimulatedRespondent) -> str:
     """One question or challenge of whoever leads a conversation, or the signal that ends it."""
     read, tongue, draws = mind.reading, mind.tongue, mind.draws
     answers = len(read.own_utterances)
-    if read.signal and draws.chance(_CONTENT[min(answers, len(_CONTENT) - 1)]):
+    if read.signal and draws.draw_chance(_CONTENT[min(answers, len(_CONTENT) - 1)]):
         return read.signal
-    heard = of_kind(read.heard, "utterance") if answers else []
+    heard = of_kind(read.heard_passages, "utterance") if answers else []
     said = phrases_of(mind, heard)
-    theirs = max((o for o in said if o), key=lambda o: said[o].total(), default="")
-    others = [o for o in mind.options if o != theirs]
-    sides = [o for o in singled_out(mind) if o in others] or others
+    theirs = max(
+        (option for option in said if option), key=lambda option: said[option].total(), default=""
+    )
+    others = [option for option in mind.options if option != theirs]
+    sides = [option for option in singled_out(mind) if option in others] or others
     material = phrases_of(mind, of_kind(read.passages, *GIVEN))
-    shown = {o: material[o] for o in sides if material.get(o)}
+    shown = {side: material[side] for side in sides if material.get(side)}
     if not shown or (not theirs and len(sides) < 2):
-        about = theirs or (sides[0] if sides else _matter(mind))
-        rivals = [o for o in mind.options if o != about] or ["the alternatives"]
-        return tongue.say("asks" if answers else "asks_first", O=about, B=draws.pick(rivals))
+        about = theirs or (sides[0] if sides else _current_matter(mind))
+        rivals = [option for option in mind.options if option != about] or ["the alternatives"]
+        return tongue.draw_sentence(
+            "asks" if answers else "asks_first", O=about, B=draws.pick_item(rivals)
+        )
     if theirs:
         points = (*shown, *shown)[:2]
-        return " ".join(_point(mind, o, shown[o], "challenges") for o in points)
-    sides_said = [_point(mind, o, found, "sides") for o, found in shown.items()]
-    return " ".join([*sides_said, tongue.fresh(frames()["sides_ask"])])
+        return " ".join(
+            _argument_sentence(mind, point, shown[point], "challenges") for point in points
+        )
+    sides_said = [
+        _argument_sentence(mind, option, found, "sides") for option, found in shown.items()
+    ]
+    return " ".join([*sides_said, tongue.pick_unused(load_frames()["sides_ask"])])
 
 
-def _point(mind: Mind, option: str, found: Counter[str], kind: str) -> str:
+def _argument_sentence(
+    mind: SimulatedRespondent, option: str, found: Counter[str], kind: str
+) -> str:
     """A sentence with two arguments for an option that this speaker has not brought up yet."""
     lexicon, tongue = mind.at.lexicon, mind.tongue
     by_kind: dict[bool, list[str]] = {True: [], False: []}
-    brought_up = " ".join(p.text for p in mind.reading.own_utterances).casefold()
-    fresh = [p for p in mind.draws.shuffled(list(found)) if p not in brought_up]
-    for phrase in fresh if len(fresh) > 3 else mind.draws.shuffled(list(found)):
-        by_kind[phrase in lexicon.verbs].append(phrase)
-    verbal = len(by_kind[True]) > 1 and (len(by_kind[False]) < 2 or mind.draws.chance(0.5))
+    brought_up = " ".join(passage.text for passage in mind.reading.own_utterances).casefold()
+    fresh = [part for part in mind.draws.shuffled_copy(list(found)) if part not in brought_up]
+    for phrase in fresh if len(fresh) > 3 else mind.draws.shuffled_copy(list(found)):
+        by_kind[phrase in lexicon.all_verbs].append(phrase)
+    verbal = len(by_kind[True]) > 1 and (len(by_kind[False]) < 2 or mind.draws.draw_chance(0.5))
     two = (by_kind[verbal] * 2)[:2]
     if not two:
         two = (by_kind[not verbal] * 2)[:2]
         verbal = not verbal
-    frame = tongue.fresh(frames()[f"{kind}_{'verbs' if verbal else 'nouns'}"])
+    frame = tongue.pick_unused(load_frames()[f"{kind}_{'verbs' if verbal else 'nouns'}"])
     slots = dict(zip("VW" if verbal else "NM", two, strict=True))
-    return capital(frame.format(O=option, **slots))
+    return capitalise_first(frame.format(O=option, **slots))
 
 
-def singled_out(mind: Mind) -> tuple[str, ...]:
+def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
     """The options that stand by themselves: those that `about` names, and passages that are an
     option and come from elsewhere than a list of several, such as the choice of a participant."""
-    called = {fold(option).casefold(): option for option in mind.options}
+    called = {normalise_spaces(option).casefold(): option for option in mind.options}
     by_source: dict[str, set[str]] = {}
     for passage in mind.reading.passages:
-        if option := called.get(fold(passage.text).casefold()):
+        if option := called.get(normalise_spaces(passage.text).casefold()):
             by_source.setdefault(passage.source.id, set()).add(option)
     alone = {option for options in by_source.values() if len(options) == 1 for option in options}
     alone |= set(names_in(mind.reading.about, mind.options))
     return tuple(option for option in mind.options if option in alone)
 
 
-def judged(mind: Mind) -> str:
+def judge_opposition(mind: SimulatedRespondent) -> str:
     """The option with arguments that are least like those for the option that is asked about: the
     only one that `about` names, else the first for which arguments stand in the texts."""
     options, lexicon = mind.options, mind.at.lexicon
-    counts = {o: Counter[int]() for o in options}
+    counts = {option: Counter[int]() for option in options}
     named = names_in(mind.reading.about, options)
     first = named[0] if len(named) == 1 else ""
-    for passage in mind.reading.heard:
-        for sentence in sentences(passage.text, options, lexicon):
+    for passage in mind.reading.heard_passages:
+        for sentence in argument_sentences(passage.text, options, lexicon):
             for option, words in sentence.items():
                 if option:
                     first = first or option
                     counts[option].update(lexicon.camp_of[word] for word in words)
-    rivals = [o for o in options if o != first and counts[o]]
+    rivals = [option for option in options if option != first and counts[option]]
     if not rivals or not counts[first]:
-        mind.unread()
-        return mind.draws.pick([o for o in options if o != first] or options)
-    return max(rivals, key=lambda o: _distance(counts[o], counts[first]))
+        mind.mark_unread()
+        return mind.draws.pick_item([option for option in options if option != first] or options)
+    return max(rivals, key=lambda option: _mixture_distance(counts[option], counts[first]))
 
 
-def _distance(a: Counter[int], b: Counter[int]) -> float:
+def _mixture_distance(first: Counter[int], second: Counter[int]) -> float:
     """Half the L1 distance between two mixtures of camps (0 to 1)."""
-    return sum(abs(a[k] / a.total() - b[k] / b.total()) for k in range(3)) / 2
+    return (
+        sum(abs(first[key] / first.total() - second[key] / second.total()) for key in range(3)) / 2
+    )

@@ -6,64 +6,64 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.study.study import PlannedRows, Study
+from folkmoot.engine.study.study import ExpectedRows, Study
 from folkmoot.kit import coding
 from folkmoot.kit.base_personas import BasePersonaRow
 from folkmoot.kit.exposure import ExposureRow
-from folkmoot.studies.cross_pollination.config import CrossPollinationConfig, claims
+from folkmoot.studies.cross_pollination.config import CrossPollinationConfig, declare_claims
 from folkmoot.studies.cross_pollination.exposure_design import EXPOSURE
-from folkmoot.studies.cross_pollination.files import derived
-from folkmoot.studies.cross_pollination.findings import findings
+from folkmoot.studies.cross_pollination.files import derived_files
+from folkmoot.studies.cross_pollination.findings import compute_findings
 from folkmoot.studies.cross_pollination.findings.votes import strict_tables
-from folkmoot.studies.cross_pollination.participants import places
+from folkmoot.studies.cross_pollination.participants import available_seats
 from folkmoot.studies.cross_pollination.preparation import (
-    cut,
+    design_size,
+    dry_run_config,
     from_polis,
-    rehearsal,
-    size,
-    unusable,
+    limit_participants,
+    unusable_reason,
 )
-from folkmoot.studies.cross_pollination.protocol import protocol
+from folkmoot.studies.cross_pollination.protocol import run_protocol
 from folkmoot.studies.cross_pollination.respondent import PART
 from folkmoot.studies.cross_pollination.tables import DEMOGRAPHICS, TABLES
 
 
-def _recognises(raw: Mapping[str, object]) -> bool:
+def _matches_study(raw: Mapping[str, object]) -> bool:
     topic = raw.get("topic")
     return "pilot_id" in raw and isinstance(topic, Mapping) and "options" in topic
 
 
-def _planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
+def _expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
     arms = sealed.get("assignment", {})
     rows = tuple({"participant_id": who, "condition": arm} for who, arm in arms.items())
     key = ("participant_id",)
     done = ("status", "complete")
-    return [PlannedRows("participants", key, rows, done=done, part="participant_id")]
+    return [ExpectedRows("participants", key, rows, done=done, part="participant_id")]
 
 
 STUDY = Study(
     name="cross_pollination",
-    rehearsal=rehearsal,
+    dry_run_config=dry_run_config,
     title="Adversarial cross-pollination",
     config=CrossPollinationConfig,
-    protocol=protocol,
+    protocol=run_protocol,
     prompts=Path(__file__).parent / "prompts",
     source_model="gpt-4o",
-    recognises=_recognises,
+    matches=_matches_study,
     run_id=lambda config: config.pilot_id,
-    size=size,
-    places=places,
-    claims=claims,
-    findings=findings,
-    derived=derived,
+    size=design_size,
+    seats=available_seats,
+    claims=declare_claims,
+    findings=compute_findings,
+    derived=derived_files,
     strict_tables=strict_tables,
-    planned=_planned,
-    embeds=True,
-    limit=cut,
+    expected_rows=_expected_rows,
+    uses_embeddings=True,
+    with_limit=limit_participants,
     tables=(*TABLES, *coding.TABLES, ExposureRow, BasePersonaRow),
-    afterwards=EXPOSURE,
-    unusable=unusable,
+    derived_tables=EXPOSURE,
+    unusable_reason=unusable_reason,
     codebook=DEMOGRAPHICS,
     from_polis=from_polis,
-    respondent=PART,
+    respondent_part=PART,
 )

@@ -24,15 +24,15 @@ from pydantic import (
 from pydantic.config import JsonDict
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from folkmoot.conversation.choices import NOT_COUNTED, alike
-from folkmoot.conversation.reply_forms import folded
-from folkmoot.field_notes import about
+from folkmoot.conversation.choices import IGNORED_DIFFERENCES, indistinguishable_pairs
+from folkmoot.conversation.reply_forms import normalise_text
+from folkmoot.field_notes import field_notes
 from folkmoot.hints import did_you_mean
-from folkmoot.kit.coding import CodedConfig
+from folkmoot.kit.coding import CodingStudyConfig
 from folkmoot.measures.clusters import LARGE, too_large
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.estimates import FEWEST_UNITS
-from folkmoot.people.sources import makers
+from folkmoot.people.sources import installed_sources
 
 SIMPLE_VOTING = "simple_voting"
 SIMPLE_PASSIVE = "simple_passive"
@@ -53,7 +53,7 @@ LABELS: Mapping[str, str] = {
 }
 
 
-def label(condition: str) -> str:
+def condition_label(condition: str) -> str:
     """The condition's name for readers."""
     return LABELS.get(condition, condition.replace("_", " ").capitalize())
 
@@ -64,7 +64,7 @@ OppositionMethod = Literal[
 
 
 def _not_blank(option: str) -> str:
-    if option and not folded(option):
+    if option and not normalise_text(option):
         raise ValueError("is blank")
     return option.strip()
 
@@ -76,7 +76,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Exposed(_Part):
+class ConditionDesign(_Part):
     """What a condition gives its participants before they vote again: three switches."""
 
     summaries: bool = Field(False, description="participants read the summaries of all interviews")
@@ -84,26 +84,27 @@ class Exposed(_Part):
     dialogue: bool = Field(False, description="a moderator puts the opposing view to each")
 
 
-Exposure = Annotated[
-    Annotated[Literal["source"], Tag("source")] | Annotated[dict[str, Exposed], Tag("conditions")],
+ConditionName = Annotated[
+    Annotated[Literal["source"], Tag("source")]
+    | Annotated[dict[str, ConditionDesign], Tag("conditions")],
     Discriminator(lambda given: "source" if isinstance(given, str) else "conditions"),
 ]
 
 # The source's four, each with one thing more than the one before it.
-CONDITIONS: Mapping[str, Exposed] = {
-    SIMPLE_VOTING: Exposed(),
-    SIMPLE_PASSIVE: Exposed(summaries=True),
-    CLARIFIED_PASSIVE: Exposed(summaries=True, interview=True),
-    ACP: Exposed(summaries=True, interview=True, dialogue=True),
+CONDITIONS: Mapping[str, ConditionDesign] = {
+    SIMPLE_VOTING: ConditionDesign(),
+    SIMPLE_PASSIVE: ConditionDesign(summaries=True),
+    CLARIFIED_PASSIVE: ConditionDesign(summaries=True, interview=True),
+    ACP: ConditionDesign(summaries=True, interview=True, dialogue=True),
 }
 PLACEBOS = (NAMES_ONLY, EMPTY_ARGUMENT)
 
 
-def switches(settings: Mapping[str, object]) -> dict[str, Exposed]:
+def condition_switches(settings: Mapping[str, object]) -> dict[str, ConditionDesign]:
     """The conditions that a run's settings know, as they were written down, of any version."""
     further = settings.get("exposure")
     named = further.items() if isinstance(further, Mapping) else ()
-    return {**CONDITIONS, **{name: Exposed(**shown) for name, shown in named}}
+    return {**CONDITIONS, **{name: ConditionDesign(**shown) for name, shown in named}}
 
 
 class Topic(_Part):
@@ -138,24 +139,28 @@ class Topic(_Part):
                 {"type": e["type"], "loc": e["loc"], "input": e["input"], "ctx": e.get("ctx") or {}}
                 for e in error.errors(include_url=False)
             ]
-        texts = [(i, o) for i, o in enumerate(given) if isinstance(o, str) and folded(o)]
-        for pair in alike([o for _, o in texts]):
+        texts = [
+            (i, option)
+            for i, option in enumerate(given)
+            if isinstance(option, str) and normalise_text(option)
+        ]
+        for pair in indistinguishable_pairs([option for _, option in texts]):
             (_, first), (_, second) = twins = [texts[n] for n in pair]
-            says = f"{first!r} and {second!r} cannot be told apart: {NOT_COUNTED}"
+            says = f"{first!r} and {second!r} cannot be told apart: {IGNORED_DIFFERENCES}"
             kind = PydanticCustomError("value_error", "{error}", {"error": says})
-            faults += [{"type": kind, "loc": (i,), "input": o} for i, o in twins]
+            faults += [{"type": kind, "loc": (i,), "input": option} for i, option in twins]
         if faults:
             raise ValidationError.from_exception_data("options", faults)
         return checked
 
 
 def _known_sources() -> tuple[str, ...]:
-    return ("auto", "persona_hub", "table", *makers())
+    return ("auto", "persona_hub", "table", *installed_sources())
 
 
 def _list_sources(schema: JsonDict) -> None:
     """Name the sources in the JSON Schema, those of installed packages included."""
-    schema |= {"enum": [*_known_sources()], **about(essential=True)}
+    schema |= {"enum": [*_known_sources()], **field_notes(essential=True)}
 
 
 class Personas(_Part):
@@ -186,7 +191,7 @@ class Personas(_Part):
 
     @field_validator("source")
     @classmethod
-    def _known(cls, source: str) -> str:
+    def _check_source(cls, source: str) -> str:
         known = _known_sources()
         if source not in known:
             raise ValueError(f"must be one of {', '.join(known)}")
@@ -194,7 +199,7 @@ class Personas(_Part):
 
     @field_validator("file")
     @classmethod
-    def _there(cls, file: str | None, info: ValidationInfo) -> str | None:
+    def _check_file(cls, file: str | None, info: ValidationInfo) -> str | None:
         folder = (info.context or {}).get("folder")
         if file is None and info.data.get("source") == "table":
             raise ValueError("the source `table` needs a `file` of profiles")
@@ -203,12 +208,12 @@ class Personas(_Part):
         return file
 
     @property
-    def made(self) -> bool:
+    def are_generated(self) -> bool:
         """Whether the people are made without a file, a network or a model."""
-        return self.source in makers()
+        return self.source in installed_sources()
 
 
-class CrossPollinationConfig(CodedConfig):
+class CrossPollinationConfig(CodingStudyConfig):
     """Settings of one pilot."""
 
     SHOWN: ClassVar[Mapping[str, object]] = {
@@ -231,7 +236,7 @@ class CrossPollinationConfig(CodedConfig):
         "",
         description="title for readers",
         examples=["What should the city fund?"],
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
     topic: Topic = Field(description="what is decided")
     participants_per_condition: int = Field(
@@ -255,7 +260,7 @@ class CrossPollinationConfig(CodedConfig):
     opposition_method: OppositionMethod = Field(
         "cluster_embedding",
         description="how the opposing view of a dialogue is chosen",
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
     opposition_mapping: dict[str, str] | None = Field(
         None,
@@ -284,7 +289,7 @@ class CrossPollinationConfig(CodedConfig):
         False,
         description="ask `simple_voting` to vote twice; the share that changes is the noise floor",
         examples=[True],
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
     extra_conditions: tuple[Literal["names_only", "empty_argument"], ...] = Field(
         (),
@@ -296,9 +301,9 @@ class CrossPollinationConfig(CodedConfig):
         description="order of the options in prompts and summaries; `random`: each participant has "
         "their own",
         examples=["random"],
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
-    exposure: Exposure = Field(
+    exposure: ConditionName = Field(
         {},
         description="further conditions by their switches, or `source`: a final vote has only what "
         "the source's prompts hold in view",
@@ -340,9 +345,11 @@ class CrossPollinationConfig(CodedConfig):
             return self
         mapping = self.opposition_mapping or {}
         options = self.topic.options
-        faults = [f"no opposing view for {o!r}" for o in options if o not in mapping]
-        faults += [f"{o!r} is mapped to itself" for o, to in mapping.items() if o == to]
-        faults += [f"{o!r} is not an option" for o in mapping if o not in options]
+        faults = [f"no opposing view for {option!r}" for option in options if option not in mapping]
+        faults += [
+            f"{option!r} is mapped to itself" for option, to in mapping.items() if option == to
+        ]
+        faults += [f"{option!r} is not an option" for option in mapping if option not in options]
         faults += [f"{to!r} is not an option" for to in mapping.values() if to not in options]
         if faults:
             raise ValueError("opposition_mapping: " + "; ".join(dict.fromkeys(faults)))
@@ -350,8 +357,8 @@ class CrossPollinationConfig(CodedConfig):
 
     @model_validator(mode="after")
     def _arms_fit(self) -> CrossPollinationConfig:
-        known = self._designed
-        for name, shown in self._further.items():
+        known = self._all_conditions
+        for name, shown in self._added_conditions.items():
             if not re.fullmatch(r"[a-z]\w{0,39}", name) or name in PLACEBOS:
                 raise ValueError(
                     f"exposure: {name!r} cannot name a condition; use lower case and `_`"
@@ -365,19 +372,19 @@ class CrossPollinationConfig(CodedConfig):
             if name not in known:
                 hint = did_you_mean(name, known, f"known are: {', '.join(known)}")
                 raise ValueError(f"conditions: there is no condition {name!r}; {hint}")
-        readers = self.those_with("summaries")
+        readers = self.conditions_with("summaries")
         if readers and self.summary_draws > self.participants_per_condition:
             raise ValueError(
                 f"summary_draws: {self.summary_draws} draws cannot be divided over "
                 f"{self.participants_per_condition} readers in each condition"
             )
-        interviewed = self.participants_per_condition * len(self.those_with("interview"))
+        interviewed = self.participants_per_condition * len(self.conditions_with("interview"))
         if self.clustering_algorithm == "agglomerative" and interviewed > LARGE:
             raise ValueError(
                 f"clustering_algorithm: {too_large(interviewed)} (interviewed participants, "
                 "who may all choose one option); set it to kmeans"
             )
-        if readers and not self.those_with("interview"):
+        if readers and not self.conditions_with("interview"):
             raise ValueError(
                 f"conditions: {', '.join(readers)} would read summaries, and no condition sits the "
                 "interviews that they are made of; add one with `interview`"
@@ -385,69 +392,75 @@ class CrossPollinationConfig(CodedConfig):
         return self
 
     @property
-    def _further(self) -> dict[str, Exposed]:
+    def _added_conditions(self) -> dict[str, ConditionDesign]:
         """Conditions of the user's own."""
         return {} if self.exposure == "source" else self.exposure
 
     @property
-    def _designed(self) -> dict[str, Exposed]:
-        placebos: dict[str, Exposed] = {name: Exposed() for name in self.extra_conditions}
-        return {**CONDITIONS, **placebos, **self._further}
+    def _all_conditions(self) -> dict[str, ConditionDesign]:
+        placebos: dict[str, ConditionDesign] = {
+            name: ConditionDesign() for name in self.extra_conditions
+        }
+        return {**CONDITIONS, **placebos, **self._added_conditions}
 
     @property
-    def arms(self) -> dict[str, Exposed]:
+    def condition_designs(self) -> dict[str, ConditionDesign]:
         """The conditions of this pilot and what each goes through, the source's four first."""
-        chosen = self._designed if self.conditions is None else self.conditions
-        return {name: shown for name, shown in self._designed.items() if name in chosen}
+        chosen = self._all_conditions if self.conditions is None else self.conditions
+        return {name: shown for name, shown in self._all_conditions.items() if name in chosen}
 
-    def in_view(self, condition: str) -> Exposed:
+    def shown_in_final_vote(self, condition: str) -> ConditionDesign:
         """What stands in the prompt of the final vote. By the source's prompts that is the dialogue
         alone, or the summaries alone."""
-        shown = self.arms[condition]
+        shown = self.condition_designs[condition]
         if self.exposure != "source":
             return shown
-        return Exposed(summaries=shown.summaries and not shown.dialogue, dialogue=shown.dialogue)
+        return ConditionDesign(
+            summaries=shown.summaries and not shown.dialogue, dialogue=shown.dialogue
+        )
 
-    def those_with(self, *switches: str) -> tuple[str, ...]:
+    def conditions_with(self, *switches: str) -> tuple[str, ...]:
         """The conditions in which all these switches are on."""
-        arms = self.arms.items()
-        return tuple(name for name, shown in arms if all(getattr(shown, s) for s in switches))
+        arms = self.condition_designs.items()
+        return tuple(
+            name for name, shown in arms if all(getattr(shown, switch) for switch in switches)
+        )
 
     @property
-    def voting_otherwise(self) -> tuple[str, ...]:
+    def uninformed_revote_conditions(self) -> tuple[str, ...]:
         """Conditions that vote again without having read or argued: after an interview at most."""
         return tuple(
             name
-            for name, shown in self.arms.items()
+            for name, shown in self.condition_designs.items()
             if not (shown.summaries or shown.dialogue) and (name != SIMPLE_VOTING or self.revote)
         )
 
     @property
-    def n(self) -> int:
+    def participant_count(self) -> int:
         """Participants in all."""
-        return self.participants_per_condition * len(self.arms)
+        return self.participants_per_condition * len(self.condition_designs)
 
 
 CHANGED = "participants.position_changed"
 
 
-def claims(config: CrossPollinationConfig) -> list[Claim]:
+def declare_claims(config: CrossPollinationConfig) -> list[Claim]:
     """What a pilot compares: how many change their choice, each condition against each other.
 
     Primary is whether arguing does anything beyond reading and beyond voting twice: ACP against
     both conditions that read, and against simple voting. All other pairs are exploratory. The
     claims are two-sided, because the source states no direction.
     """
-    arms = [name for name in config.arms if name != SIMPLE_VOTING or config.revote]
+    arms = [name for name in config.condition_designs if name != SIMPLE_VOTING or config.revote]
     found = [_change_claim(config, *pair) for pair in combinations(reversed(arms), 2)]
     return sorted(found, key=lambda claim: claim.family != "primary")
 
 
 def _change_claim(config: CrossPollinationConfig, first: str, second: str) -> Claim:
-    shown = [config.arms[name] for name in (first, second)]
+    shown = [config.condition_designs[name] for name in (first, second)]
     drawn = config.summary_draws >= FEWEST_UNITS and any(arm.summaries for arm in shown)
     unit = "draw of the summaries" if drawn else "participant"
-    names = label(first), label(second)
+    names = condition_label(first), condition_label(second)
     primary = first == ACP and second in (CLARIFIED_PASSIVE, SIMPLE_PASSIVE, SIMPLE_VOTING)
     return Claim(
         CHANGED,

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import polars as pl
 
 from folkmoot.engine.seats.utterances import UTTERANCES
-from folkmoot.kit.exposure import DECISIONS_AT_ONCE, Decision, Exposure
-from folkmoot.provenance import Source, cell
+from folkmoot.kit.exposure import DECISIONS_AT_ONCE, Decision, ExposureTable
+from folkmoot.provenance import Source, cell_id
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import FEWEST_DRAWS
-from folkmoot.studies.cross_pollination.config import CrossPollinationConfig, Exposed
+from folkmoot.studies.cross_pollination.config import ConditionDesign, CrossPollinationConfig
 
 KINDS = {"clarification": "interview", "adversarial_dialogue": "dialogue"}  # by stage
 SUMMARIES, SUMMARY = "summaries", "summaries.description"
@@ -27,34 +27,38 @@ DECISIONS = {  # by stage
 }
 
 
-def label(source: Source) -> str:
+def label_source(source: Source) -> str:
     """The kind of a source: of the two conversations, or of the page of summaries."""
     if source.kind == "utterance":
         return KINDS.get(source.id.partition("/")[0], "other words")
     return SUMMARIES if source.kind == "summary" else ""
 
 
-def decisions(run: RunFolder) -> Iterator[Decision]:
+def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     """Every vote, the conditions in the order of the design."""
     config = CrossPollinationConfig.model_validate(run.config)
-    votes = run.lazy("answers").filter(
+    votes = run.scan_table("answers").filter(
         pl.col("stage").is_in([*DECISIONS]), kind="choice", role="participant"
     )
-    people = run.lazy("participants").select(
+    people = run.scan_table("participants").select(
         "condition", "summary_draw", speaker_id="participant_id"
     )
     votes = votes.select("address", "stage", "speaker_id")
     asked = votes.join(people, on="speaker_id", maintain_order="left").sort(
         pl.col("stage").replace_strict(DECISIONS).replace_strict({FIRST: 0, FINAL: 1, THIRD: 2}),
-        pl.col("condition").replace_strict({arm: n for n, arm in enumerate(config.arms)}),
+        pl.col("condition").replace_strict(
+            {arm: n for n, arm in enumerate(config.condition_designs)}
+        ),
         maintain_order=True,
     )
-    pages, by_draw = _pages(run), config.summary_draws >= FEWEST_DRAWS
+    pages, by_draw = _summary_page_ids(run), config.summary_draws >= FEWEST_DRAWS
     for part in asked.collect().iter_slices(DECISIONS_AT_ONCE):
-        talks = _talks(run, part["speaker_id"])
+        talks = _conversation_ids(run, part["speaker_id"])
         for row in part.iter_rows(named=True):
             who, name = row["speaker_id"], DECISIONS[row["stage"]]
-            shown = Exposed() if name != FINAL else config.in_view(row["condition"])
+            shown = (
+                ConditionDesign() if name != FINAL else config.shown_in_final_vote(row["condition"])
+            )
             page = row["summary_draw"] or 1
             recorded = {kind: talks[who, kind] for kind in KINDS.values()}
             recorded[SUMMARIES] = pages[page]
@@ -64,27 +68,27 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
                 row["condition"],
                 name,
                 {kind: recorded[kind] if getattr(shown, kind) else () for kind in IN_ORDER},
-                within=(*(f"{stage}/{who}/" for stage in KINDS), f"{cell(SUMMARY, page)}/"),
+                within=(*(f"{stage}/{who}/" for stage in KINDS), f"{cell_id(SUMMARY, page)}/"),
                 unit=f"draw {page}" if by_draw and row["summary_draw"] else "",
             )
 
 
-def _talks(run: RunFolder, people: pl.Series) -> dict[tuple[str, str], list[str]]:
+def _conversation_ids(run: RunFolder, people: pl.Series) -> dict[tuple[str, str], list[str]]:
     """(Participant, kind of conversation) → its utterances, for these participants."""
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     own = pl.col("participant_id").is_in(people.implode()), pl.col("turn").is_not_null()
-    said = run.lazy(UTTERANCES).filter(*own).select("participant_id", "stage", "utterance_id")
+    said = run.scan_table(UTTERANCES).filter(*own).select("participant_id", "stage", "utterance_id")
     for who, stage, id in said.collect().iter_rows():
         found[who, KINDS[stage]].append(id)
     return found
 
 
-def _pages(run: RunFolder) -> dict[int, list[str]]:
+def _summary_page_ids(run: RunFolder) -> dict[int, list[str]]:
     """Draw → the positions on its page of summaries."""
     found: dict[int, list[str]] = defaultdict(list)
     for draw, cluster in run.rows("summaries", "draw", "cluster_id"):
-        found[draw].append(cell(SUMMARY, draw, cluster))
+        found[draw].append(cell_id(SUMMARY, draw, cluster))
     return found
 
 
-EXPOSURE = Exposure(decisions, label, own="")
+EXPOSURE = ExposureTable(exposure_decisions, label_source, own="")

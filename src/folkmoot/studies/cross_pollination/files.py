@@ -38,11 +38,11 @@ PHASES = (
 def final_statistics(scope: Scope, config: CrossPollinationConfig, state: State) -> None:
     """Phase 8: say how the votes stand; nobody votes here."""
     people = pl.DataFrame(
-        [[getattr(p, name) for name in COUNTED] for p in state.people.values()],
+        [[getattr(participant, name) for name in COUNTED] for participant in state.people.values()],
         schema=dict.fromkeys(COUNTED, pl.String) | {"position_changed": pl.Boolean},
         orient="row",
     )
-    for condition, row in by_condition(config, people).items():
+    for condition, row in summarise_conditions(config, people).items():
         if row["position_changed"] is None:
             scope.log(f"{condition}: {row['completed']} of {row['total']} complete, no final vote")
         else:
@@ -54,29 +54,35 @@ def final_statistics(scope: Scope, config: CrossPollinationConfig, state: State)
 
 def write_embeddings(session: Session[CrossPollinationConfig], state: State) -> None:
     """The embeddings of clusters and of what participants said, as soon as they are known."""
-    clusters = [cluster_json(c) for c in state.clusters]
-    own = {p.id: p.embedding for p in state.people.values() if p.embedding is not None}
-    session.write_json("cluster_embeddings.json", {**_head(session), "clusters": clusters})
-    session.write_json("individual_embeddings.json", {**_head(session), "embeddings": own})
+    clusters = [cluster_json(cluster) for cluster in state.clusters]
+    own = {
+        participant.id: participant.embedding
+        for participant in state.people.values()
+        if participant.embedding is not None
+    }
+    session.write_json("cluster_embeddings.json", {**_common_fields(session), "clusters": clusters})
+    session.write_json("individual_embeddings.json", {**_common_fields(session), "embeddings": own})
 
 
 def save_results(session: Session[CrossPollinationConfig], state: State) -> None:
     """Phase 9: participants and settings as files; the summary follows from the tables."""
-    mark = {"evidence": session.synthetic_mark} if session.synthetic_mark else {}
+    mark = {"evidence": session.provenance_label} if session.provenance_label else {}
     people = map(participant_json, state.people.values())
-    session.write_json("participants.json", {**_head(session), **mark, "participants": people})
+    session.write_json(
+        "participants.json", {**_common_fields(session), **mark, "participants": people}
+    )
     settings = session.config.model_dump(mode="json", exclude_none=True)
     session.write_text("config.yaml", yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
 
 
-def _head(session: Session[CrossPollinationConfig]) -> dict[str, str]:
+def _common_fields(session: Session[CrossPollinationConfig]) -> dict[str, str]:
     return {"pilot_id": session.config.pilot_id, "generated_at": session.started_at}
 
 
 def write_checkpoint(session: Session[CrossPollinationConfig], phase: str, state: State) -> None:
     """checkpoint.json: how far the run is, for people; a resume goes by the journal alone."""
     number = PHASES.index(phase) + 1
-    clusters = [cluster_json(c) for c in state.clusters]
+    clusters = [cluster_json(cluster) for cluster in state.clusters]
     by_option: dict[str, list[dict[str, object]]] = {}
     for cluster, c in zip(state.clusters, clusters, strict=True):
         by_option.setdefault(cluster.option, []).append(c)
@@ -88,71 +94,71 @@ def write_checkpoint(session: Session[CrossPollinationConfig], phase: str, state
             "termination_reason": state.termination_reason,
             "clusters": clusters,
             "clusters_by_option": by_option,
-            "checkpoint_time": session.now(),
+            "checkpoint_time": session.current_time(),
         },
     )
-    session.at(phase).log(f"done (phase {number} of {len(PHASES)})")
+    session.child(phase).log(f"done (phase {number} of {len(PHASES)})")
 
 
-def participant_json(p: Participant) -> dict[str, object]:
+def participant_json(participant: Participant) -> dict[str, object]:
     """The record of participants.json."""
-    persona = p.persona
+    persona = participant.persona
     return {
-        "participant_id": p.id,
-        "condition": p.condition,
+        "participant_id": participant.id,
+        "condition": participant.condition,
         "base_persona": persona.base,
         "demographics": dict(persona.demographics),
         "enriched_persona": persona.text,
-        "initial_choice": p.initial_choice,
+        "initial_choice": participant.initial_choice,
         "initial_explanation": None,  # the source's own: deprecated, never collected
-        "final_choice": p.final_choice,
-        "position_changed": p.position_changed,
-        "clarification_transcript": _said(p.clarification),
-        "adversarial_transcript": _said(p.adversarial),
-        "individual_summary": p.individual_summary,
-        "individual_summary_embedding": p.embedding,
-        "cluster_id": p.cluster_id,
-        "opposition_view": p.opposition_view,
-        "cross_pollination_content": p.cross_pollination_content,
-        "status": p.status,
-        "error_message": p.error_message,
+        "final_choice": participant.final_choice,
+        "position_changed": participant.position_changed,
+        "clarification_transcript": _transcript_json(participant.clarification_transcript),
+        "adversarial_transcript": _transcript_json(participant.adversarial_transcript),
+        "individual_summary": participant.individual_summary,
+        "individual_summary_embedding": participant.embedding,
+        "cluster_id": participant.cluster_id,
+        "opposition_view": participant.opposition_view,
+        "cross_pollination_content": participant.cross_pollination_content,
+        "status": participant.status,
+        "error_message": participant.error_message,
     }
 
 
-def _said(transcript: Transcript | None) -> list[dict[str, str]] | None:
+def _transcript_json(transcript: Transcript | None) -> list[dict[str, str]] | None:
     return None if transcript is None else transcript.to_source_json()
 
 
-def cluster_json(c: Cluster) -> dict[str, object]:
+def cluster_json(cluster: Cluster) -> dict[str, object]:
     """The record of cluster_embeddings.json."""
     return {
-        "cluster_id": c.id,
-        "option": c.option,
-        "description": c.description,
-        "embedding": c.embedding,
-        "member_count": len(c.member_ids),
-        "member_ids": list(c.member_ids),
+        "cluster_id": cluster.id,
+        "option": cluster.option,
+        "description": cluster.description,
+        "embedding": cluster.embedding,
+        "member_count": len(cluster.member_ids),
+        "member_ids": list(cluster.member_ids),
     }
 
 
-def derived(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
+def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
     """Yield summary.json, of the participants who have ended. `completed` counts those whose
     status is complete."""
-    yield "summary.json", summary(run)
+    yield "summary.json", summarise_run(run)
 
 
-def summary(run: RunFolder) -> dict[str, object]:
+def summarise_run(run: RunFolder) -> dict[str, object]:
     """The content of summary.json."""
     config = CrossPollinationConfig.model_validate(run.config)
-    people = run.table("participants").select(COUNTED)
+    people = run.read_table("participants").select(COUNTED)
     mark, name = run.mark_of_files, "checkpoint.json"
-    checkpoint = run.json(name) if run.has(name) else {}
+    checkpoint = run.read_json(name) if run.has_file(name) else {}
     return {
         "pilot_id": config.pilot_id,
         "terminated_early": checkpoint.get("terminated_early", False),
         "termination_reason": checkpoint.get("termination_reason"),
         "total_participants": len(people),
-        "by_condition": by_condition(config, people),
+        "by_condition": summarise_conditions(config, people),
         **({"evidence": mark} if mark else {}),
     }
 
@@ -160,7 +166,7 @@ def summary(run: RunFolder) -> dict[str, object]:
 COUNTED = ("condition", "status", "initial_choice", "final_choice", "position_changed")
 
 
-class OfCondition(TypedDict):
+class ConditionSummary(TypedDict):
     """One condition in summary.json."""
 
     total: int
@@ -173,18 +179,23 @@ class OfCondition(TypedDict):
     final_vote_distribution: dict[str, int] | None
 
 
-def by_condition(config: CrossPollinationConfig, people: pl.DataFrame) -> dict[str, OfCondition]:
+def summarise_conditions(
+    config: CrossPollinationConfig, people: pl.DataFrame
+) -> dict[str, ConditionSummary]:
     """How each condition came out, from the rows of participants."""
-    return {c: _condition(config, people.filter(condition=c)) for c in config.arms}
+    return {
+        condition_design: _summarise_condition(config, people.filter(condition=condition_design))
+        for condition_design in config.condition_designs
+    }
 
 
-def _condition(config: CrossPollinationConfig, people: pl.DataFrame) -> OfCondition:
+def _summarise_condition(config: CrossPollinationConfig, people: pl.DataFrame) -> ConditionSummary:
     final = people.filter(pl.col("position_changed").is_not_null(), status=COMPLETE)
     changed, status = int(final["position_changed"].sum()), people["status"].to_list()
 
-    def distribution(choices: pl.Series) -> dict[str, int]:
+    def choice_distribution(choices: pl.Series) -> dict[str, int]:
         votes = choices.to_list()
-        return {o: votes.count(o) for o in config.topic.options}
+        return {option: votes.count(option) for option in config.topic.options}
 
     return {
         "total": len(people),
@@ -193,6 +204,8 @@ def _condition(config: CrossPollinationConfig, people: pl.DataFrame) -> OfCondit
         "skipped": status.count(SKIPPED),
         "position_changed": changed if len(final) else None,
         "position_changed_rate": changed / len(final) if len(final) else None,
-        "initial_vote_distribution": distribution(people["initial_choice"]),
-        "final_vote_distribution": distribution(final["final_choice"]) if len(final) else None,
+        "initial_vote_distribution": choice_distribution(people["initial_choice"]),
+        "final_vote_distribution": choice_distribution(final["final_choice"])
+        if len(final)
+        else None,
     }

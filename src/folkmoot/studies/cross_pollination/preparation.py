@@ -24,35 +24,45 @@ from folkmoot.measures.inference.power import DesignSize
 from folkmoot.people.sources import quota
 from folkmoot.randomness import generator
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.cross_pollination.config import CONDITIONS, CrossPollinationConfig, Exposed
+from folkmoot.studies.cross_pollination.config import (
+    CONDITIONS,
+    ConditionDesign,
+    CrossPollinationConfig,
+)
 
 
-def unusable(run: RunFolder) -> str:
+def unusable_reason(run: RunFolder) -> str:
     """Why nothing in a pilot is of use. One that ended early still has its votes."""
-    if run.json("checkpoint.json")["terminated_early"] and not _lacks(run, "initial_choice"):
+    if run.read_json("checkpoint.json")["terminated_early"] and not _lacks_values(
+        run, "initial_choice"
+    ):
         return ""
-    if _lacks(run, "initial_choice"):
+    if _lacks_values(run, "initial_choice"):
         return "no participant gave a valid first vote"
     config = CrossPollinationConfig.model_validate(run.config)
-    informed = [name for name, shown in config.arms.items() if shown != Exposed()]
-    voted = run.lazy("participants").filter(pl.col("condition").is_in(informed))
+    informed = [
+        name for name, shown in config.condition_designs.items() if shown != ConditionDesign()
+    ]
+    voted = run.scan_table("participants").filter(pl.col("condition").is_in(informed))
     if not informed or voted.select(pl.col("final_choice").count()).collect().item():
         return ""
-    if config.those_with("interview") and _lacks(run, "individual_summary"):
+    if config.conditions_with("interview") and _lacks_values(run, "individual_summary"):
         return "all interviews failed, so there was nothing to show"
-    if config.those_with("summaries") and not any(run.table("clusters")["description"]):
+    if config.conditions_with("summaries") and not any(run.read_table("clusters")["description"]):
         return "no group of reasons could be described, so there was nothing to show"
     return "nobody gave a valid final vote"
 
 
-def _lacks(run: RunFolder, column: str) -> bool:
-    return bool(run.lazy("participants").select(pl.col(column).is_null().all()).collect().item())
+def _lacks_values(run: RunFolder, column: str) -> bool:
+    return bool(
+        run.scan_table("participants").select(pl.col(column).is_null().all()).collect().item()
+    )
 
 
-def rehearsal(config: CrossPollinationConfig, folder: Path) -> CrossPollinationConfig:
+def dry_run_config(config: CrossPollinationConfig, folder: Path) -> CrossPollinationConfig:
     """The same pilot with a copy of the pool, and stand-ins for lines that would be fetched."""
     named = config.personas
-    if named.made or named.source == "table":
+    if named.are_generated or named.source == "table":
         return config
     pool, copy = Path(named.pool).expanduser(), folder / "pool.json"
     if pool.is_file():
@@ -60,25 +70,29 @@ def rehearsal(config: CrossPollinationConfig, folder: Path) -> CrossPollinationC
     changes: dict[str, object] = {"pool": str(copy)}
     if named.file is None:
         lines = folder / "lines.jsonl"
-        people = quota.make(3 * config.n, generator(config.random_seed, ("rehearsal",)))
-        lines.write_text("".join(json.dumps({"persona": p.text}) + "\n" for p in people), "utf-8")
+        people = quota.make(
+            3 * config.participant_count, generator(config.random_seed, ("rehearsal",))
+        )
+        lines.write_text(
+            "".join(json.dumps({"persona": persona.text}) + "\n" for persona in people), "utf-8"
+        )
         changes["file"] = str(lines)
     return config.model_copy(update={"personas": named.model_copy(update=changes)})
 
 
-def cut(config: CrossPollinationConfig, limit: int) -> CrossPollinationConfig:
+def limit_participants(config: CrossPollinationConfig, limit: int) -> CrossPollinationConfig:
     """The same pilot with at most `limit` participants, at least one a condition, and no more draws
     of the summaries than a condition has readers."""
-    per = max(1, min(config.participants_per_condition, limit // len(config.arms)))
+    per = max(1, min(config.participants_per_condition, limit // len(config.condition_designs)))
     draws = min(config.summary_draws, per)
     return config.model_copy(update={"participants_per_condition": per, "summary_draws": draws})
 
 
-def size(config: CrossPollinationConfig, _folder: Path) -> DesignSize:
+def design_size(config: CrossPollinationConfig, _folder: Path) -> DesignSize:
     """How large the design is, for `folkmoot power`."""
     per = config.participants_per_condition
     key = ("participants_per_condition", per)
-    return DesignSize("independent", len(config.arms), per, setting=key)
+    return DesignSize("independent", len(config.condition_designs), per, setting=key)
 
 
 # --- a pilot made of a Polis conversation ---------------------------------------------------------
@@ -93,11 +107,13 @@ PERSONAS, PEOPLE, STUDY_FILE = "personas.csv", "people.csv", "cross_pollination.
 def from_polis(conversation: PolisConversation, statement: str | None) -> dict[str, str | bytes]:
     """The files of the pilot; on the comment on which the smaller side is largest, if none is
     named. Raises InputError where the comment does not exist or too few voters are described."""
-    number = conversation.most_divided if statement is None else statement
+    number = conversation.most_divisive_comment if statement is None else statement
     if number not in conversation.comments:
         hint = did_you_mean(number, list(conversation.comments), "see comment-id in comments.csv")
         raise InputError(Problem(f"--statement: there is no accepted comment {number}", hint=hint))
-    known = [v for v in conversation.voters if _opinions(v, number) >= LEAST_VOTES]
+    known = [
+        voter for voter in conversation.voters if _count_opinions(voter, number) >= LEAST_VOTES
+    ]
     per = len(known) // len(CONDITIONS)
     if not per:
         raise InputError(
@@ -105,35 +121,51 @@ def from_polis(conversation: PolisConversation, statement: str | None) -> dict[s
             f"comments; a pilot needs {len(CONDITIONS)}"
         )
     shown = _most_voted(conversation, number)
-    personas = [(_id(v), _described(v, shown, conversation), v.group) for v in known]
-    votes = [(_id(v), NAMES[v.votes[number]], v.group) for v in known if number in v.votes]
+    personas = [
+        (_persona_id(voter), _describe_voter(voter, shown, conversation), voter.group)
+        for voter in known
+    ]
+    votes = [
+        (_persona_id(voter), NAMES[voter.votes[number]], voter.group)
+        for voter in known
+        if number in voter.votes
+    ]
     return {
-        STUDY_FILE: _study(conversation, number, per),
+        STUDY_FILE: _study_file_text(conversation, number, per),
         PERSONAS: csv_text([("id", "persona", "polis_group"), *personas]),
         PEOPLE: csv_text([("participant", "first", "polis_group"), *votes]),
     }
 
 
-def _opinions(voter: Voter, number: str) -> int:
+def _count_opinions(voter: Voter, number: str) -> int:
     """How many other comments a voter agreed or disagreed with."""
     return sum(vote != PASS for comment, vote in voter.votes.items() if comment != number)
 
 
-def _id(voter: Voter) -> str:
+def _persona_id(voter: Voter) -> str:
     return f"polis_{voter.id}"
 
 
 def _most_voted(conversation: PolisConversation, number: str) -> list[str]:
     """The other comments, those on which most voted first."""
-    counts = {c: sum(c in v.votes for v in conversation.voters) for c in conversation.comments}
-    return sorted((c for c in counts if c != number), key=lambda c: -counts[c])
+    counts = {
+        comment: sum(comment in voter.votes for voter in conversation.voters)
+        for comment in conversation.comments
+    }
+    return sorted(
+        (count for count in counts if count != number), key=lambda condition: -counts[condition]
+    )
 
 
-def _described(voter: Voter, shown: Sequence[str], conversation: PolisConversation) -> str:
+def _describe_voter(voter: Voter, shown: Sequence[str], conversation: PolisConversation) -> str:
     """ "a person who … agreed that “…”"; completes "You are …"."""
     parts = []
     for vote, verb in ((AGREE, "agreed with"), (DISAGREE, "disagreed with")):
-        own = [conversation.comments[c] for c in shown if voter.votes.get(c) == vote]
+        own = [
+            conversation.comments[condition]
+            for condition in shown
+            if voter.votes.get(condition) == vote
+        ]
         if own:
             quoted = " ".join(f"“{text}”" for text in own[:MOST_QUOTED])
             parts.append(f"You {verb}: {quoted}")
@@ -141,7 +173,7 @@ def _described(voter: Voter, shown: Sequence[str], conversation: PolisConversati
     return " ".join([f"a person who took part in a public conversation{about}.", *parts])
 
 
-def _study(conversation: PolisConversation, number: str, per: int) -> str:
+def _study_file_text(conversation: PolisConversation, number: str, per: int) -> str:
     about = re.sub(r"\s+", " ", conversation.description)
     text = conversation.comments[number]
     description = f"{about}\n" if about else ""
@@ -154,7 +186,7 @@ def _study(conversation: PolisConversation, number: str, per: int) -> str:
         "pilot_name": f"{name}: comment {number}",
         "topic": {
             "description": description,
-            "options": [NAMES[v] for v in (AGREE, DISAGREE, PASS)],
+            "options": [NAMES[value] for value in (AGREE, DISAGREE, PASS)],
         },
         "participants_per_condition": per,
         "revote": True,
@@ -162,7 +194,9 @@ def _study(conversation: PolisConversation, number: str, per: int) -> str:
         "model": "synthetic",
         "random_seed": 42,
     }
-    counts = ", ".join(f"{conversation.count(number, v)} {n.lower()}" for v, n in NAMES.items())
+    counts = ", ".join(
+        f"{conversation.count(number, value)} {name.lower()}" for value, name in NAMES.items()
+    )
     head = (
         f"# Comment {number} of a Polis conversation, voted on by personas made of its voters.\n"
         f"# {PERSONAS} describes each by their other votes; {PEOPLE} holds what they voted on it "

@@ -12,12 +12,13 @@ from folkmoot.studies.cross_pollination.files import (
     write_checkpoint,
     write_embeddings,
 )
-from folkmoot.studies.cross_pollination.interviews import clarification, summaries
-from folkmoot.studies.cross_pollination.opposition import opposition
-from folkmoot.studies.cross_pollination.participants import State, recruit
+from folkmoot.studies.cross_pollination.interviews import build_summaries, run_clarification
+from folkmoot.studies.cross_pollination.opposition import run_opposition
+from folkmoot.studies.cross_pollination.participants import State, recruit_participants
 from folkmoot.studies.cross_pollination.tables import record_ended, record_participant
 from folkmoot.studies.cross_pollination.voting import (
     adversarial_dialogue,
+    assign_restated_options,
     code_restatements,
     cross_pollination,
     delayed_vote,
@@ -25,15 +26,14 @@ from folkmoot.studies.cross_pollination.voting import (
     second_vote,
     show_summaries,
     threshold_check,
-    with_other_views,
 )
 
 
-async def protocol(session: Session[CrossPollinationConfig]) -> None:
+async def run_protocol(session: Session[CrossPollinationConfig]) -> None:
     """Recruit, then the phases; an early end leaves out all but the last two."""
-    config, at = session.config, session.at
+    config, at = session.config, session.child
     rows = at("participants")  # recorded as each participant ends, in the order of all
-    state = await recruit(session)
+    state = await recruit_participants(session)
 
     state = await initial_vote(at("initial_vote"), config, state)
     write_checkpoint(session, "initial_vote", state)
@@ -44,46 +44,46 @@ async def protocol(session: Session[CrossPollinationConfig]) -> None:
     if state.terminated_early:
         write_embeddings(session, state)
     else:
-        state = await deliberation(session, state, rows)
+        state = await run_deliberation(session, state, rows)
 
     final_statistics(at("final_statistics"), config, state)
     write_checkpoint(session, "final_statistics", state)
 
-    for p in state.people.values():
-        record_participant(rows, p)
+    for participant in state.people.values():
+        record_participant(rows, participant)
     save_results(session, state)
     write_checkpoint(session, "save_results", state)
 
 
-async def deliberation(
+async def run_deliberation(
     session: Session[CrossPollinationConfig], state: State, rows: Scope
 ) -> State:
     """Interviews, what was said in them, and the final votes of those who learn of it or do not."""
-    config, at = session.config, session.at
+    config, at = session.config, session.child
 
-    state = await clarification(at("clarification"), config, state)
+    state = await run_clarification(at("clarification"), config, state)
     write_checkpoint(session, "clarification", state)
 
-    state = await summaries(at("summaries"), config, state)
+    state = await build_summaries(at("summaries"), config, state)
     write_embeddings(session, state)
     write_checkpoint(session, "summaries", state)
 
-    state = await opposition(at("opposition"), config, state)
+    state = await run_opposition(at("opposition"), config, state)
     write_checkpoint(session, "opposition", state)
 
-    state = with_other_views(config, show_summaries(session, config, state))
+    state = assign_restated_options(config, show_summaries(session, config, state))
     state = record_ended(rows, config, state)
     parts = {  # the dialogues are the longest chains of calls, so they start first
         "adversarial_dialogue": adversarial_dialogue,
         "cross_pollination": cross_pollination,
     }
-    if config.voting_otherwise:
+    if config.uninformed_revote_conditions:
         parts["second_vote"] = second_vote
     final_votes = {
         name: partial(part, config=config, state=state, rows=rows) for name, part in parts.items()
     }
-    for voters in (await session.each(final_votes)).values():
-        state = state.updated(voters)
+    for voters in (await session.map(final_votes)).values():
+        state = state.with_updates(voters)
     write_checkpoint(session, "cross_pollination", state)
     write_checkpoint(session, "adversarial_dialogue", state)
 

@@ -7,22 +7,25 @@ from __future__ import annotations
 
 import math
 
-from folkmoot.respondent import Mind, Part
+from folkmoot.respondent import RespondentPart, SimulatedRespondent
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 
 
-def _options(config: CrossPollinationConfig) -> tuple[str, ...]:
+def _topic_options(config: CrossPollinationConfig) -> tuple[str, ...]:
     return config.topic.options
 
 
-def _ranking(mind: Mind) -> dict[str, object]:
-    liking = dict(zip(mind.options, mind.utilities(), strict=True))
+def _answer_ranking(mind: SimulatedRespondent) -> dict[str, object]:
+    liking = dict(zip(mind.options, mind.option_utilities(), strict=True))
     return {"ranking": sorted(liking, key=lambda option: -liking[option])}
 
 
-def _confidence(mind: Mind) -> int:
-    best, second, *_ = sorted(mind.utilities(), reverse=True)
+def _answer_confidence(mind: SimulatedRespondent) -> int:
+    best, second, *_ = sorted(mind.option_utilities(), reverse=True)
     return round(100 / (1 + math.exp(second - best)))
 
 
-PART = Part(names=_options, answers={"Ranking": _ranking, "participant number": _confidence})
+PART = RespondentPart(
+    option_names=_topic_options,
+    answers={"Ranking": _answer_ranking, "participant number": _answer_confidence},
+)

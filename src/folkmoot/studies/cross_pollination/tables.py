@@ -107,36 +107,38 @@ class UtteranceRow(utterances.UtteranceRow, table=utterances.UTTERANCES):
 TABLES = (ParticipantRow, ClusterRow, FirstVoteRow, SummaryRow, UtteranceRow)
 
 
-def record_participant(rows: Scope, p: Participant) -> Participant:
+def record_participant(rows: Scope, participant: Participant) -> Participant:
     """Record the row of a participant for whom nothing is still to come. `rows`: the scope of the
     rows of all of them."""
-    if p.is_recorded:
-        return p
-    persona = p.persona
-    row = ParticipantRow.of(
-        p,
-        missing_answers=dict(p.missing_answers) or None,
-        clarification_exchanges=len(p.clarification or ()) // 2,
-        adversarial_exchanges=len(p.adversarial or ()) // 2,
-        options_shown=list(p.options),
+    if participant.is_recorded:
+        return participant
+    persona = participant.persona
+    row = ParticipantRow.from_source(
+        participant,
+        missing_answers=dict(participant.missing_answers) or None,
+        clarification_exchanges=len(participant.clarification_transcript or ()) // 2,
+        adversarial_exchanges=len(participant.adversarial_transcript or ()) // 2,
+        options_shown=list(participant.options),
         base_persona=persona.base,
         persona=persona.text,
         persona_id=persona.id,
     )
-    demographics = {f"demographic_{k}": v for k, v in persona.demographics.items()}
-    rows.at_row(p.number).record(row.table, {**row.cells(), **demographics})
-    return p.with_(is_recorded=True)
+    demographics = {
+        f"demographic_{key}": demographic for key, demographic in persona.demographics.items()
+    }
+    rows.at_row(participant.place_in_order).record(row.table, {**row.cells(), **demographics})
+    return participant.with_changes(is_recorded=True)
 
 
 def record_ended(rows: Scope, config: CrossPollinationConfig, state: State) -> State:
     """Record those for whom nothing is still to come before the final votes: who is out of the
     study, and whose condition has no final vote."""
-    voting = {*config.those_with("summaries"), *config.those_with("dialogue")}
-    voting |= {*config.voting_otherwise}
-    return state.updated(
-        record_participant(rows, p)
-        for p in state.people.values()
-        if not (p.active and p.condition in voting)
+    voting = {*config.conditions_with("summaries"), *config.conditions_with("dialogue")}
+    voting |= {*config.uninformed_revote_conditions}
+    return state.with_updates(
+        record_participant(rows, participant)
+        for participant in state.people.values()
+        if not (participant.is_active and participant.condition in voting)
     )
 
 
@@ -147,15 +149,20 @@ def recorded_after(
 ) -> Callable[[Scope, Participant], Awaitable[Participant]]:
     """The vote, after which a participant is recorded, unless asked once more later."""
 
-    async def vote_and_record(scope: Scope, p: Participant) -> Participant:
-        p = await vote(scope, p)
-        is_asked_later = config.delayed_vote and p.active and p.final_choice is not None
-        return p if is_asked_later else record_participant(rows, p)
+    async def vote_and_record(scope: Scope, participant: Participant) -> Participant:
+        participant = await vote(scope, participant)
+        is_asked_later = (
+            config.delayed_vote and participant.is_active and participant.final_choice is not None
+        )
+        return participant if is_asked_later else record_participant(rows, participant)
 
     return vote_and_record
 
 
-def cluster_row(c: Cluster) -> ClusterRow:
-    return ClusterRow.of(
-        c, cluster_id=c.id, member_count=len(c.member_ids), member_ids=list(c.member_ids)
+def cluster_row(cluster: Cluster) -> ClusterRow:
+    return ClusterRow.from_source(
+        cluster,
+        cluster_id=cluster.id,
+        member_count=len(cluster.member_ids),
+        member_ids=list(cluster.member_ids),
     )

@@ -20,14 +20,14 @@ from folkmoot.conversation.answer_types import (
     with_ways_out,
 )
 from folkmoot.conversation.choices import Choice, Number
-from folkmoot.conversation.dialogue import Agenda, question_and_answer
-from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
-from folkmoot.engine.seats.seats import YOURSELF
+from folkmoot.conversation.dialogue import Agenda, interview
+from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Transcript, Utterance
+from folkmoot.engine.seats.seats import SELF_DESCRIPTION_PLACEHOLDER
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.kit import coding
-from folkmoot.provenance import cell, join, quote
-from folkmoot.randomness import uniform
-from folkmoot.storage.disk_store import Kept
+from folkmoot.provenance import cell_id, join_texts, quote_value
+from folkmoot.randomness import uniform_values
+from folkmoot.storage.disk_store import StoredValue
 from folkmoot.studies.cross_pollination.config import (
     EMPTY_ARGUMENT,
     NAMES_ONLY,
@@ -50,28 +50,28 @@ from folkmoot.studies.cross_pollination.tables import (
 
 
 @dataclass(frozen=True)
-class Put:
+class VotePrompt:
     """A vote as it is put: who they are, what is asked, what was heard before."""
 
     system: str
     prompt: str
-    heard: Transcript = EMPTY
+    heard: Transcript = EMPTY_TRANSCRIPT
 
-    def answered(self, p: Participant, choice: str) -> Put:
+    def answered(self, participant: Participant, choice: str) -> VotePrompt:
         """The conversation with the vote in it, for whatever is asked about it next."""
-        vote = (Utterance("", self.prompt), Utterance(p.id, choice))
-        return Put(self.system, "", self.heard + vote)
+        vote = (Utterance("", self.prompt), Utterance(participant.id, choice))
+        return VotePrompt(self.system, "", self.heard + vote)
 
 
-async def vote(
-    scope: Scope, config: CrossPollinationConfig, p: Participant, put: Put
+async def ask_vote(
+    scope: Scope, config: CrossPollinationConfig, participant: Participant, vote_prompt: VotePrompt
 ) -> str | Missing:
     """One vote; the options are those of the topic in the participant's own order."""
     return await scope.ask(
-        p.speaker(put.system),
-        put.prompt,
-        heard=put.heard,
-        answer=Choice(p.options),
+        participant.speaker(vote_prompt.system),
+        vote_prompt.prompt,
+        history=vote_prompt.heard,
+        answer_type=Choice(participant.options),
         about=config.topic.description,
     )
 
@@ -82,36 +82,40 @@ BEFORE, AFTER = "before", "after"
 RESTATED = Path(__file__).parent / "codebooks" / "restated.yaml"
 
 
-async def rated(
-    scope: Scope, config: CrossPollinationConfig, p: Participant, told: Put, when: str
+async def ask_confidence_and_ranking(
+    scope: Scope,
+    config: CrossPollinationConfig,
+    participant: Participant,
+    told: VotePrompt,
+    when: str,
 ) -> Participant:
     """The participant with confidence and ranking, asked with the vote in view."""
-    who = p.speaker(told.system)
+    who = participant.speaker(told.system)
     if config.confidence:
-        sure = await scope.at("confidence").ask(
+        sure = await scope.child("confidence").ask(
             who,
             scope.prompt("confidence"),
-            heard=told.heard,
-            answer=Number(0, 100),
+            history=told.heard,
+            answer_type=Number(0, 100),
             about="confidence in the choice",
         )
-        p = p.with_answer(f"confidence_{when}", sure)
+        participant = participant.with_answer(f"confidence_{when}", sure)
     if config.ranking:
         answer_type = Json(
-            _ranking_of(p.options),
-            options={"ranking": with_ways_out(p.options)},
+            _ranking_of(participant.options),
+            options={"ranking": with_ways_out(participant.options)},
             may_decline=True,
         )
-        options, answer_format = quote_options(p.options), answer_type.describe_format({})
-        ranked = await scope.at("ranking").ask(
+        options, answer_format = quote_options(participant.options), answer_type.describe_format({})
+        ranked = await scope.child("ranking").ask(
             who,
             scope.prompt("ranking", options=options, answer_format=answer_format),
-            heard=told.heard,
-            answer=answer_type,
+            history=told.heard,
+            answer_type=answer_type,
             about=config.topic.description,
         )
-        p = p.with_answer(f"ranking_{when}", _order_of(ranked))
-    return p
+        participant = participant.with_answer(f"ranking_{when}", _order_of(ranked))
+    return participant
 
 
 def _order_of(ranked: BaseModel | Missing) -> list[str] | Missing:
@@ -125,7 +129,7 @@ def _ranking_of(options: tuple[str, ...]) -> type[BaseModel]:
     """All options, each once, or a way out."""
     ways_out = [way for way in WAYS_OUT if way not in options]
 
-    def complete(ranking: list[str]) -> list[str]:
+    def complete_ranking(ranking: list[str]) -> list[str]:
         if taken := [way for way in ways_out if way in ranking]:
             return taken
         if sorted(ranking) != sorted(options):
@@ -136,66 +140,77 @@ def _ranking_of(options: tuple[str, ...]) -> type[BaseModel]:
         "Ranking",
         __config__=pin_schema("Ranking"),
         ranking=(
-            Annotated[list[str], AfterValidator(complete)],
+            Annotated[list[str], AfterValidator(complete_ranking)],
             Field(description="the exact texts of all options, best first"),
         ),
     )
 
 
-async def restated(scope: Scope, p: Participant, told: Put) -> Participant:
+async def ask_restatement(scope: Scope, participant: Participant, told: VotePrompt) -> Participant:
     """The participant with the opposing view in their words, asked with all in view that the final
     vote had."""
-    if p.restated_option is None:
-        return p
-    scope, speaker = scope.at("restatement"), p.speaker(told.system)
+    if participant.restated_option is None:
+        return participant
+    scope, speaker = scope.child("restatement"), participant.speaker(told.system)
     said = await scope.ask(
         speaker,
-        scope.prompt("restatement", option=p.restated_option),
-        heard=told.heard,
-        answer=Text(offered=(p.restated_option,)),
-        about=p.restated_option,
+        scope.prompt("restatement", option=participant.restated_option),
+        history=told.heard,
+        answer_type=Text(offered_values=(participant.restated_option,)),
+        about=participant.restated_option,
     )
     if not isinstance(said, Missing):
-        said = scope.say(speaker, said, public=False, **p.marks).quoted
-    return p.with_answer("restatement", said)
+        said = scope.say(speaker, said, public=False, **participant.utterance_columns).quoted_text
+    return participant.with_answer("restatement", said)
 
 
-def with_other_views(config: CrossPollinationConfig, state: State) -> State:
+def assign_restated_options(config: CrossPollinationConfig, state: State) -> State:
     """Everybody with the option that they are to restate: the opposing view of their dialogue, else
     the most voted option that is not their own."""
     if not config.restatement:
         return state
     votes = state.votes()
 
-    def find_option_to_restate(p: Participant) -> str | None:
-        rest = [o for o in config.topic.options if o != p.initial_choice and votes[o]]
-        option = p.opposition_view or max(rest, key=lambda o: votes[o], default=None)
-        id = cell("participants.restated_option", p.id)
-        return None if option is None else quote(str(option), "option", id)
+    def find_option_to_restate(participant: Participant) -> str | None:
+        rest = [
+            option
+            for option in config.topic.options
+            if option != participant.initial_choice and votes[option]
+        ]
+        option = participant.opposition_view or max(
+            rest, key=lambda option: votes[option], default=None
+        )
+        id = cell_id("participants.restated_option", participant.id)
+        return None if option is None else quote_value(str(option), "option", id)
 
-    return state.updated(p.with_(restated_option=find_option_to_restate(p)) for p in state.active)
+    return state.with_updates(
+        participant.with_changes(restated_option=find_option_to_restate(participant))
+        for participant in state.active_participants
+    )
 
 
 async def code_restatements(session: Session[CrossPollinationConfig], state: State) -> None:
     """How far each restatement gives the view's reasons back, by a coder blind to condition."""
     reasons = {
-        option: join("\n", filter(None, (c.description for c in state.clusters_of(option))))
+        option: join_texts(
+            "\n", filter(None, (cluster.description for cluster in state.clusters_of(option)))
+        )
         for option in session.config.topic.options
     }
     texts = [
-        coding.Text(
-            p.id,
-            p.restatement,
-            p.id,
-            about={
-                "the opposing view": p.restated_option,
-                "its reasons": reasons[p.restated_option] or "not known",
+        coding.TextToCode(
+            participant.id,
+            participant.restatement,
+            participant.id,
+            context={
+                "the opposing view": participant.restated_option,
+                "its reasons": reasons[participant.restated_option] or "not known",
             },
         )
-        for p in state.people.values()
-        if p.restatement and p.restated_option
+        for participant in state.people.values()
+        if participant.restatement and participant.restated_option
     ]
-    await coding.code(session, RESTATED, texts)
+    await coding.code_texts(session, RESTATED, texts)
 
 
 async def delayed_vote(
@@ -203,18 +218,22 @@ async def delayed_vote(
 ) -> State:
     """A third vote of those who cast a final one, with nothing in view but that vote."""
 
-    async def vote_again(scope: Scope, p: Participant) -> Participant:
+    async def vote_again(scope: Scope, participant: Participant) -> Participant:
         prompt = scope.prompt(
             "delayed_vote",
-            options=quote_options(p.options),
-            initial_choice=p.initial_choice,
-            final_choice=p.final_choice,
+            options=quote_options(participant.options),
+            initial_choice=participant.initial_choice,
+            final_choice=participant.final_choice,
         )
-        choice = await vote(scope, config, p, Put(p.system, prompt))
-        return record_participant(rows, p.with_answer("delayed_choice", choice))
+        choice = await ask_vote(scope, config, participant, VotePrompt(participant.system, prompt))
+        return record_participant(rows, participant.with_answer("delayed_choice", choice))
 
-    voted = [p for p in state.active if p.final_choice is not None]
-    return state.updated((await scope.each(voted, vote_again)).values())
+    voted = [
+        participant
+        for participant in state.active_participants
+        if participant.final_choice is not None
+    ]
+    return state.with_updates((await scope.map(voted, vote_again)).values())
 
 
 # --- phases 1 and 2, and how the final vote of every condition is taken --------------------------
@@ -223,16 +242,21 @@ async def delayed_vote(
 async def initial_vote(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
     """Phase 1: everybody chooses one option, without giving reasons."""
 
-    async def vote_first(scope: Scope, p: Participant) -> Participant:
-        p = prepared(p, scope, config)
-        put = Put(p.system, scope.prompt("initial_vote", options=quote_options(p.options)))
-        choice = await vote(scope, config, p, put)
+    async def vote_first(scope: Scope, participant: Participant) -> Participant:
+        participant = with_option_order(participant, scope, config)
+        put = VotePrompt(
+            participant.system,
+            scope.prompt("initial_vote", options=quote_options(participant.options)),
+        )
+        choice = await ask_vote(scope, config, participant, put)
         if isinstance(choice, Missing):
-            return p.without_vote("initial_choice", "initial vote", choice)
-        p = p.with_(initial_choice=choice, status=COMPLETE)
-        return await rated(scope, config, p, put.answered(p, choice), BEFORE)
+            return participant.without_vote("initial_choice", "initial vote", choice)
+        participant = participant.with_changes(initial_choice=choice, status=COMPLETE)
+        return await ask_confidence_and_ranking(
+            scope, config, participant, put.answered(participant, choice), BEFORE
+        )
 
-    state = state.updated((await scope.each(state.active, vote_first)).values())
+    state = state.with_updates((await scope.map(state.active_participants, vote_first)).values())
     votes = state.votes()
     for option in config.topic.options if votes else ():
         share = round(100 * votes[option] / votes.total())
@@ -240,26 +264,40 @@ async def initial_vote(scope: Scope, config: CrossPollinationConfig, state: Stat
     return state
 
 
-def prepared(p: Participant, scope: Scope, config: CrossPollinationConfig) -> Participant:
+def with_option_order(
+    participant: Participant, scope: Scope, config: CrossPollinationConfig
+) -> Participant:
     """The participant with the order in which they see the options, and their system prompt."""
     options = config.topic.options
     if config.option_order == "random":
-        options = tuple(sorted(options, key=lambda o: uniform(scope.seed, "option_order", p.id, o)))
-    persona = quote(p.persona.text, "persona", cell("participants.persona", p.id), p.id)
+        options = tuple(
+            sorted(
+                options,
+                key=lambda option: uniform_values(
+                    scope.seed, "option_order", participant.id, option
+                ),
+            )
+        )
+    persona = quote_value(
+        participant.persona.text,
+        "persona",
+        cell_id("participants.persona", participant.id),
+        participant.id,
+    )
     system = scope.prompt(
         "participant_system",
-        persona=YOURSELF if scope.oneself(p.id) else persona,
+        persona=SELF_DESCRIPTION_PLACEHOLDER if scope.speaks_as_self(participant.id) else persona,
         topic=quote_topic(config),
         options=quote_options(options),
     )
-    return p.with_(options=options, told=scope.keep(system))
+    return participant.with_changes(options=options, told=scope.store(system))
 
 
 def threshold_check(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
     """Phase 2: stop when the first vote is already (nearly) unanimous."""
     votes = state.votes()
     if votes.total() == 0:
-        return _ended(scope, state, "no participant gave a valid first vote")
+        return _terminate_study(scope, state, "no participant gave a valid first vote")
     if votes.total() < config.min_responses_for_threshold:
         scope.log(
             f"{votes.total()} votes, fewer than {config.min_responses_for_threshold}: no check"
@@ -269,7 +307,7 @@ def threshold_check(scope: Scope, config: CrossPollinationConfig, state: State) 
     share = most / votes.total()
     if share < config.disagreement_threshold:
         return state
-    return _ended(
+    return _terminate_study(
         scope,
         state,
         f"{share:.1%} of {votes.total()} first votes are for {option!r} "
@@ -277,28 +315,34 @@ def threshold_check(scope: Scope, config: CrossPollinationConfig, state: State) 
     )
 
 
-def _ended(scope: Scope, state: State, reason: str) -> State:
+def _terminate_study(scope: Scope, state: State, reason: str) -> State:
     """The study stopped early: those whose part was still to come are skipped.
 
     Simple voting is complete with its first vote; a second one (`revote`) is our noise floor.
     """
     scope.root.warn(f"the study ends early: {reason}")
-    rest = [p for p in state.active if p.condition != SIMPLE_VOTING]
-    skipped = [p.skipped(f"terminated early: {reason}") for p in rest]
-    return replace(state.updated(skipped), termination_reason=reason)
+    rest = [
+        participant
+        for participant in state.active_participants
+        if participant.condition != SIMPLE_VOTING
+    ]
+    skipped = [participant.with_skip(f"terminated early: {reason}") for participant in rest]
+    return replace(state.with_updates(skipped), termination_reason=reason)
 
 
 async def final_vote(
-    scope: Scope, config: CrossPollinationConfig, p: Participant, put: Put
+    scope: Scope, config: CrossPollinationConfig, participant: Participant, put: VotePrompt
 ) -> Participant:
     """The participant with a final choice and what is asked about it; failed or skipped without
     one."""
-    choice = await vote(scope, config, p, put)
+    choice = await ask_vote(scope, config, participant, put)
     if isinstance(choice, Missing):
-        return p.without_vote("final_choice", "final vote", choice)
-    told = put.answered(p, choice)
-    p = await rated(scope, config, p.with_(final_choice=choice), told, AFTER)
-    return await restated(scope, p, told)
+        return participant.without_vote("final_choice", "final vote", choice)
+    told = put.answered(participant, choice)
+    participant = await ask_confidence_and_ranking(
+        scope, config, participant.with_changes(final_choice=choice), told, AFTER
+    )
+    return await ask_restatement(scope, participant, told)
 
 
 # --- phases 6 and 7: what everybody is shown, and the final votes of each kind -------------------
@@ -309,15 +353,21 @@ def show_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -
     for the order of the options, which is each participant's own."""
 
     @cache
-    def render_page(draw: int, options: tuple[str, ...]) -> Kept[str] | None:
+    def render_page(draw: int, options: tuple[str, ...]) -> StoredValue[str] | None:
         page = format_cross_pollination_content(scope, config, state, draw, options)
-        return scope.keep(page) if page else None
+        return scope.store(page) if page else None
 
-    def reading(p: Participant) -> Participant:
-        page = render_page(p.summary_draw or 1, p.options)
-        return p.skipped("there are no positions to show") if page is None else p.with_(page=page)
+    def assign_summary_page(participant: Participant) -> Participant:
+        page = render_page(participant.summary_draw or 1, participant.options)
+        return (
+            participant.with_skip("there are no positions to show")
+            if page is None
+            else participant.with_changes(page=page)
+        )
 
-    return state.updated(map(reading, state.chosen(config.those_with("summaries"))))
+    return state.with_updates(
+        map(assign_summary_page, state.participants_in(config.conditions_with("summaries")))
+    )
 
 
 def format_cross_pollination_content(
@@ -332,12 +382,12 @@ def format_cross_pollination_content(
     votes = state.votes()
     sections: list[dict[str, object]] = []
     for option in quote_options(options):
-        drawn = (c.descriptions[draw - 1] for c in state.clusters_of(option))
+        drawn = (cluster.descriptions[draw - 1] for cluster in state.clusters_of(option))
         descriptions = [text for text in drawn if text]
         if descriptions:
-            count = quote(votes[option], "value", cell("first_votes.votes", option))
+            count = quote_value(votes[option], "value", cell_id("first_votes.votes", option))
             percent = round(100 * votes[option] / votes.total())
-            share = quote(percent, "value", cell("first_votes.share", option))
+            share = quote_value(percent, "value", cell_id("first_votes.share", option))
             sections.append(
                 {
                     "option": option,
@@ -354,45 +404,59 @@ async def adversarial_dialogue(
 ) -> Iterable[Participant]:
     """Phase 7: Socratic questions from the opposing view, then the final vote."""
 
-    async def argue_and_vote(scope: Scope, p: Participant) -> Participant:
-        told = {"base_system_prompt": p.system, "initial_choice": p.initial_choice}
+    async def argue_and_vote(scope: Scope, participant: Participant) -> Participant:
+        told = {
+            "base_system_prompt": participant.system,
+            "initial_choice": participant.initial_choice,
+        }
         challenges = scope.prompt(
             "adversarial_moderator",
             topic=quote_topic(config),
-            options=quote_options(p.options),
-            initial_choice=p.initial_choice,
-            cross_pollination_content=p.cross_pollination_content or "",
-            opposition_view=p.opposition_view,
+            options=quote_options(participant.options),
+            initial_choice=participant.initial_choice,
+            cross_pollination_content=participant.cross_pollination_content or "",
+            opposition_view=participant.opposition_view,
         )
-        talk = await question_and_answer(
+        talk = await interview(
             scope,
             Speaker("moderator", "Moderator", "moderator", challenges),
-            p.speaker(scope.prompt("adversarial_participant", **told)),
+            participant.speaker(scope.prompt("adversarial_participant", **told)),
             Agenda(
                 scope.prompt("adversarial_opening"),
                 SATISFIED,
                 config.max_socratic_exchanges,
-                about=p.opposition_view or "",
+                about=participant.opposition_view or "",
             ),
-            **p.marks,
+            **participant.utterance_columns,
         )
-        p = p.with_(dialogue=scope.keep(talk.transcript))
+        participant = participant.with_changes(dialogue=scope.store(talk.transcript))
         if talk.missing is not None:
-            return p.failed(f"adversarial dialogue ({talk.silent})", talk.missing)
+            return participant.with_failure(
+                f"adversarial dialogue ({talk.silent_speaker})", talk.missing
+            )
         if not talk.transcript:
-            return p.failed("adversarial dialogue", Missing("moderator said nothing"))
-        in_view = config.in_view(p.condition)
+            return participant.with_failure(
+                "adversarial dialogue", Missing("moderator said nothing")
+            )
+        in_view = config.shown_in_final_vote(participant.condition)
         prompt = scope.prompt(
             "final_vote_after_dialogue",
-            cross_pollination_content=p.cross_pollination_content if in_view.summaries else "",
+            cross_pollination_content=participant.cross_pollination_content
+            if in_view.summaries
+            else "",
             dialogue=talk.transcript,
         )
         system = scope.prompt("dialogue_voter", **told)
-        return await final_vote(scope, config, p, Put(system, prompt, _interview(config, p)))
+        return await final_vote(
+            scope,
+            config,
+            participant,
+            VotePrompt(system, prompt, _interview_in_view(config, participant)),
+        )
 
-    arguing = state.chosen(config.those_with("dialogue"))
+    arguing = state.participants_in(config.conditions_with("dialogue"))
     vote_once = recorded_after(rows, config, argue_and_vote)
-    return (await scope.each(arguing, vote_once)).values()
+    return (await scope.map(arguing, vote_once)).values()
 
 
 async def cross_pollination(
@@ -400,17 +464,23 @@ async def cross_pollination(
 ) -> Iterable[Participant]:
     """Phase 6, second part: those who only read vote on what they have read."""
 
-    async def read_and_vote(scope: Scope, p: Participant) -> Participant:
+    async def read_and_vote(scope: Scope, participant: Participant) -> Participant:
         prompt = scope.prompt(
-            "final_vote_after_summary", cross_pollination_content=p.cross_pollination_content
+            "final_vote_after_summary",
+            cross_pollination_content=participant.cross_pollination_content,
         )
-        system = _system(scope, p, "summary_reader")
-        return await final_vote(scope, config, p, Put(system, prompt, _interview(config, p)))
+        system = _system_prompt(scope, participant, "summary_reader")
+        return await final_vote(
+            scope,
+            config,
+            participant,
+            VotePrompt(system, prompt, _interview_in_view(config, participant)),
+        )
 
-    arguing = config.those_with("dialogue")
-    reading = [n for n in config.those_with("summaries") if n not in arguing]
+    arguing = config.conditions_with("dialogue")
+    reading = [name for name in config.conditions_with("summaries") if name not in arguing]
     return (
-        await scope.each(state.chosen(reading), recorded_after(rows, config, read_and_vote))
+        await scope.map(state.participants_in(reading), recorded_after(rows, config, read_and_vote))
     ).values()
 
 
@@ -420,33 +490,45 @@ async def second_vote(
     """Votes of those who read nothing and argued with nobody: the noise floor, the placebo arms,
     and those who were interviewed and no more."""
 
-    async def vote_again(scope: Scope, p: Participant) -> Participant:
-        options = quote_options(p.options)
-        if p.condition == NAMES_ONLY:
+    async def vote_again(scope: Scope, participant: Participant) -> Participant:
+        options = quote_options(participant.options)
+        if participant.condition == NAMES_ONLY:
             prompt = scope.prompt("names_only_vote", options=options)
-        elif p.condition == EMPTY_ARGUMENT:
-            others = [o for o in options if o != p.initial_choice]
+        elif participant.condition == EMPTY_ARGUMENT:
+            others = [option for option in options if option != participant.initial_choice]
             other = others[int(scope.rng.integers(len(others)))]
             prompt = scope.prompt("empty_argument_vote", other_option=other)
-        elif p.clarification:
+        elif participant.clarification_transcript:
             prompt = scope.prompt("final_vote_after_interview", options=options)
         else:
             prompt = scope.prompt("second_vote", options=options)
-        system = _system(scope, p, "returning_voter")
-        return await final_vote(scope, config, p, Put(system, prompt, _interview(config, p)))
+        system = _system_prompt(scope, participant, "returning_voter")
+        return await final_vote(
+            scope,
+            config,
+            participant,
+            VotePrompt(system, prompt, _interview_in_view(config, participant)),
+        )
 
     return (
-        await scope.each(
-            state.chosen(config.voting_otherwise), recorded_after(rows, config, vote_again)
+        await scope.map(
+            state.participants_in(config.uninformed_revote_conditions),
+            recorded_after(rows, config, vote_again),
         )
     ).values()
 
 
-def _interview(config: CrossPollinationConfig, p: Participant) -> Transcript:
+def _interview_in_view(config: CrossPollinationConfig, participant: Participant) -> Transcript:
     """The participant's interview where it is in view at the final vote: a model has no memory but
     its prompt."""
-    return (p.clarification or EMPTY) if config.in_view(p.condition).interview else EMPTY
+    return (
+        (participant.clarification_transcript or EMPTY_TRANSCRIPT)
+        if config.shown_in_final_vote(participant.condition).interview
+        else EMPTY_TRANSCRIPT
+    )
 
 
-def _system(scope: Scope, p: Participant, name: str) -> str:
-    return scope.prompt(name, base_system_prompt=p.system, initial_choice=p.initial_choice)
+def _system_prompt(scope: Scope, participant: Participant, name: str) -> str:
+    return scope.prompt(
+        name, base_system_prompt=participant.system, initial_choice=participant.initial_choice
+    )

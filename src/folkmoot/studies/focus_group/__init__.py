@@ -7,26 +7,30 @@ from pathlib import Path
 
 from folkmoot.engine.study.study import Study
 from folkmoot.kit.exposure import ExposureRow
-from folkmoot.studies.focus_group.config import DiscussionConfig, claims
+from folkmoot.studies.focus_group.config import DiscussionConfig, declare_claims
 from folkmoot.studies.focus_group.exposure_design import EXPOSURE
-from folkmoot.studies.focus_group.files import derived
-from folkmoot.studies.focus_group.findings import findings, repeats, strict_tables
-from folkmoot.studies.focus_group.participants import places
-from folkmoot.studies.focus_group.preparation import (
-    check,
-    cut,
-    list_images,
-    notes,
-    planned,
-    size,
+from folkmoot.studies.focus_group.files import derived_files
+from folkmoot.studies.focus_group.findings import (
+    compute_findings,
+    repeated_positions,
+    strict_tables,
 )
-from folkmoot.studies.focus_group.protocol import protocol
+from folkmoot.studies.focus_group.participants import available_seats
+from folkmoot.studies.focus_group.preparation import (
+    check_config,
+    config_advisories,
+    design_size,
+    expected_rows,
+    limit_groups,
+    list_images,
+)
+from folkmoot.studies.focus_group.protocol import run_protocol
 from folkmoot.studies.focus_group.respondent import PART
-from folkmoot.studies.focus_group.show import show
-from folkmoot.studies.focus_group.tables import TABLES, unusable
+from folkmoot.studies.focus_group.show import render_positions
+from folkmoot.studies.focus_group.tables import TABLES, unusable_reason
 
 
-def _recognises(raw: Mapping[str, object]) -> bool:
+def _matches_study(raw: Mapping[str, object]) -> bool:
     return "product_concept" in raw or ("stimuli" in raw and "category" in raw)
 
 
@@ -34,25 +38,25 @@ STUDY = Study(
     name="focus_group",
     title="Focus group",
     config=DiscussionConfig,
-    protocol=protocol,
+    protocol=run_protocol,
     prompts=Path(__file__).parent / "prompts",
     source_model="anthropic/claude-sonnet-4-20250514",
-    recognises=_recognises,
-    check=check,
-    notes=notes,
-    size=size,
-    images=list_images,
-    places=places,
-    claims=claims,
-    findings=findings,
-    repeats=repeats,
-    derived=derived,
+    matches=_matches_study,
+    check_config=check_config,
+    notes=config_advisories,
+    size=design_size,
+    image_locations=list_images,
+    seats=available_seats,
+    claims=declare_claims,
+    findings=compute_findings,
+    repeats=repeated_positions,
+    derived=derived_files,
     strict_tables=strict_tables,
-    planned=planned,
-    show=show,
-    limit=cut,
+    expected_rows=expected_rows,
+    render_run=render_positions,
+    with_limit=limit_groups,
     tables=(*TABLES, ExposureRow),
-    afterwards=EXPOSURE,
-    unusable=unusable,
-    respondent=PART,
+    derived_tables=EXPOSURE,
+    unusable_reason=unusable_reason,
+    respondent_part=PART,
 )

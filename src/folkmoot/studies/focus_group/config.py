@@ -16,11 +16,11 @@ from pydantic import (
     field_validator,
 )
 
-from folkmoot.engine.settings.config import Positive
-from folkmoot.field_notes import about
-from folkmoot.kit.coding import CodedConfig
+from folkmoot.engine.settings.config import PositiveInt
+from folkmoot.field_notes import field_notes
+from folkmoot.kit.coding import CodingStudyConfig
 from folkmoot.measures.inference.claims import MOST_PRIMARY, Claim, Family
-from folkmoot.models.images import images_in
+from folkmoot.models.images import find_image_references
 
 
 class DiscussionPhase(StrEnum):
@@ -41,7 +41,7 @@ class DiscussionPhase(StrEnum):
 _AMOUNT = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?")
 
 
-def amount(price: str) -> float:
+def parse_amount(price: str) -> float:
     """The number in a price: 1299 in "$1,299 a year". Raises ValueError without exactly one."""
     (found,) = _AMOUNT.findall(price)
     return float(found.replace(",", ""))
@@ -113,7 +113,7 @@ class Stimulus(BaseModel):
         return "_".join(words[:5])[:48] or "concept"
 
 
-class DiscussionConfig(CodedConfig):
+class DiscussionConfig(CodingStudyConfig):
     """A focus group on one concept, or on several with the same recruits."""
 
     SHOWN: ClassVar[Mapping[str, object]] = {
@@ -135,7 +135,7 @@ class DiscussionConfig(CodedConfig):
         examples=[
             "A countertop oven that scans the barcode of a ready meal and cooks it by itself"
         ],
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
     category: str = Field(
         min_length=1, description="product category", examples=["kitchen appliances"]
@@ -148,13 +148,13 @@ class DiscussionConfig(CodedConfig):
             "Meet the oven that reads. Hold the package to the window, close the door, and dinner "
             "is ready\nin twelve minutes, crisp on the outside, hot in the middle.\n"
         ],
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
     price: Price | None = Field(
         None,
         description="what it costs, as people say it",
         examples=["299 dollars"],
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
     prices: tuple[Price, ...] = Field(
         (),
@@ -166,18 +166,18 @@ class DiscussionConfig(CodedConfig):
         description="`asked`: each reads the concept in private and says what they think; "
         "`seeded`: first opinions are planted by what a person is like",
     )
-    num_personas: Positive = Field(
-        8, description="people in a group", json_schema_extra=about(essential=True)
+    num_personas: PositiveInt = Field(
+        8, description="people in a group", json_schema_extra=field_notes(essential=True)
     )
     phases: tuple[DiscussionPhase, ...] = Field(
         tuple(DiscussionPhase), min_length=1, description="phases, in order"
     )
-    questions_per_phase: Positive = Field(
+    questions_per_phase: PositiveInt = Field(
         2,
         description="questions that the moderator asks in each phase",
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
-    max_responses_per_question: Positive = Field(
+    max_responses_per_question: PositiveInt = Field(
         5, description="maximum number of answers to one question"
     )
     temperature: float | None = Field(
@@ -202,10 +202,10 @@ class DiscussionConfig(CodedConfig):
         description="control for giving in to the group: interview the same people alone as well, "
         "or draw every speaking order at random",
     )
-    replications: Positive = Field(
+    replications: PositiveInt = Field(
         1,
         description="independent groups, each with its own recruits; intervals need 5 or more",
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
     stimuli: tuple[Stimulus, ...] = Field(
         (),
@@ -237,18 +237,18 @@ class DiscussionConfig(CodedConfig):
         le=1,
         allow_inf_nan=False,
         description="shift of everybody's first opinion with `first_opinion: seeded`",
-        json_schema_extra=about(unit="points of the position, −1 to 1"),
+        json_schema_extra=field_notes(unit="points of the position, −1 to 1"),
     )
     sentiment: Literal["lexicon", "model"] = Field(
         "lexicon", description="who rates the sentiment of a message: VADER's lexicon, or the model"
     )
-    context_messages: Positive = Field(
+    context_messages: PositiveInt = Field(
         24, description="number of the latest messages that a speaker sees"
     )
-    max_words_per_response: Positive = Field(
+    max_words_per_response: PositiveInt = Field(
         90,
         description="longest answer that the prompt asks for",
-        json_schema_extra=about(unit="words"),
+        json_schema_extra=field_notes(unit="words"),
     )
 
     @field_validator("product_concept", "category", mode="after")
@@ -265,8 +265,10 @@ class DiscussionConfig(CodedConfig):
         if not isinstance(value, Mapping):
             return value
         return {
-            k: {str(c): n for c, n in v.items()} if isinstance(v, Mapping) else v
-            for k, v in value.items()
+            key: {str(concept): name for concept, name in value.items()}
+            if isinstance(value, Mapping)
+            else value
+            for key, value in value.items()
         }
 
     def questions_in(self, phase: DiscussionPhase) -> int:
@@ -298,15 +300,17 @@ class DiscussionConfig(CodedConfig):
         )
 
     @property
-    def ladder(self) -> tuple[str, ...]:
+    def ladder_prices(self) -> tuple[str, ...]:
         """The prices at which intent is asked besides the product's own, the lowest first."""
-        own = None if self.price is None else amount(self.price)
-        return tuple(sorted((p for p in self.prices if amount(p) != own), key=amount))
+        own = None if self.price is None else parse_amount(self.price)
+        return tuple(
+            sorted((price for price in self.prices if parse_amount(price) != own), key=parse_amount)
+        )
 
     @property
     def images(self) -> tuple[str, ...]:
         """The words of the material that are sent as images."""
-        return tuple(image.words for image in images_in(self.stimulus_material or ""))
+        return tuple(image.words for image in find_image_references(self.stimulus_material or ""))
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -314,7 +318,7 @@ class DiscussionConfig(CodedConfig):
         width = max(3, len(str(self.replications)))
         return tuple(f"group_{i:0{width}d}" for i in range(1, self.replications + 1))
 
-    def on(self, stimulus: Stimulus) -> DiscussionConfig:
+    def for_stimulus(self, stimulus: Stimulus) -> DiscussionConfig:
         """The settings of the discussion of one concept. Without material nothing can be reacted
         to, so there is no reaction phase."""
         material = stimulus.stimulus_material or self.stimulus_material
@@ -325,7 +329,9 @@ class DiscussionConfig(CodedConfig):
                 "price": stimulus.price or self.price,
                 "category": stimulus.category or self.category,
                 "phases": tuple(
-                    p for p in self.phases if material or p is not DiscussionPhase.REACTION
+                    discussion_phase
+                    for discussion_phase in self.phases
+                    if material or discussion_phase is not DiscussionPhase.REACTION
                 ),
                 "stimuli": (),
             }
@@ -337,7 +343,7 @@ LIKELY = 4  # definitely or probably would buy
 TALK = ("group", "stimulus", "persona_id")
 
 
-def claims(config: DiscussionConfig) -> list[Claim]:
+def declare_claims(config: DiscussionConfig) -> list[Claim]:
     """What a focus group compares: private answers after the talk with those before it, and
     concepts with the first one.
 
@@ -353,12 +359,15 @@ def claims(config: DiscussionConfig) -> list[Claim]:
     moved = [
         claim
         for concept in concepts
-        for claim in (_moved(concept, first, several), _would_buy(concept, second, several))
+        for claim in (
+            _movement_claim(concept, first, several),
+            _would_buy(concept, second, several),
+        )
     ]
-    return [*moved, *(_between(concept, concepts[0]) for concept in concepts[1:])]
+    return [*moved, *(_concept_claim(concept, concepts[0]) for concept in concepts[1:])]
 
 
-def _moved(concept: str, family: Family, several: bool) -> Claim:
+def _movement_claim(concept: str, family: Family, several: bool) -> Claim:
     return Claim(
         POSITION,
         ("after", "before"),
@@ -401,7 +410,7 @@ def _would_buy(concept: str, family: Family, several: bool) -> Claim:
     )
 
 
-def _between(concept: str, first: str) -> Claim:
+def _concept_claim(concept: str, first: str) -> Claim:
     return Claim(
         POSITION,
         (concept, first),

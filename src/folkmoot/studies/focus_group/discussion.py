@@ -76,7 +76,7 @@ class DiscussionMessage(BaseModel):
         return self.role is MessageRole.PARTICIPANT
 
     @property
-    def utterance(self) -> Utterance:
+    def as_utterance(self) -> Utterance:
         """The message as the engine's conversations know it."""
         return Utterance(
             self.speaker_id,
@@ -89,12 +89,12 @@ class DiscussionMessage(BaseModel):
         )
 
     @property
-    def quoted(self) -> Quoted:
+    def quoted_text(self) -> Quoted:
         """The words for use in prompts."""
-        return self.utterance.quoted
+        return self.as_utterance.quoted_text
 
 
-class When(StrEnum):
+class InterviewTime(StrEnum):
     """When a participant is asked in private; `alone`: after an interview without the others;
     `retest`: before the talk as well, in a second conversation that knows nothing of the first."""
 
@@ -115,7 +115,7 @@ class Statement(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     persona_id: str
-    when: When
+    when: InterviewTime
     position: float | None = None
     words: str = ""
     planted: bool = False
@@ -123,7 +123,7 @@ class Statement(BaseModel):
     utterance_id: str = ""
 
     @property
-    def quoted(self) -> Quoted:
+    def quoted_text(self) -> Quoted:
         """The words for use in prompts."""
         return Quoted(self.words, Source("utterance", self.utterance_id, self.persona_id))
 
@@ -138,7 +138,7 @@ class PurchaseIntent(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     persona_id: str
-    when: When
+    when: InterviewTime
     price: str | None = None
     ladder: bool = False
     answer: str | None
@@ -187,34 +187,47 @@ class DiscussionTranscript(BaseModel):
 
     def by_phase(self) -> list[tuple[DiscussionPhase, list[DiscussionMessage]]]:
         """The messages of each phase, in order."""
-        return [(phase, list(ms)) for phase, ms in groupby(self.messages, lambda m: m.phase)]
+        return [
+            (phase, list(ms))
+            for phase, ms in groupby(
+                self.messages, lambda discussion_message: discussion_message.phase
+            )
+        ]
 
-    def positions(self, when: When) -> dict[str, float]:
+    def positions(self, when: InterviewTime) -> dict[str, float]:
         """Where each person stood, by id, of those of whom it is known."""
         return {
-            s.persona_id: s.position
-            for s in self.statements
-            if s.when is when and s.position is not None
+            statement.persona_id: statement.position
+            for statement in self.statements
+            if statement.when is when and statement.position is not None
         }
 
-    def moved(self) -> dict[str, tuple[float, float]]:
+    def positions_before_and_after(self) -> dict[str, tuple[float, float]]:
         """Positions before and after by id, of those of whom both are known."""
-        before, after = self.positions(When.BEFORE), self.positions(When.AFTER)
+        before, after = self.positions(InterviewTime.BEFORE), self.positions(InterviewTime.AFTER)
         return {who: (before[who], after[who]) for who in before if who in after}
 
-    def would_buy(self, when: When) -> dict[str, str]:
+    def intents_by_participant(self, when: InterviewTime) -> dict[str, str]:
         """What each answered about buying it at its own price, by id."""
         return {
-            i.persona_id: i.answer
-            for i in self.intents
-            if i.when is when and not i.ladder and i.answer is not None
+            purchase_intent.persona_id: purchase_intent.answer
+            for purchase_intent in self.intents
+            if purchase_intent.when is when
+            and not purchase_intent.ladder
+            and purchase_intent.answer is not None
         }
 
     def by_participants(self) -> Iterator[DiscussionMessage]:
         """The messages of participants, in order."""
-        return (m for m in self.messages if m.by_participant)
+        return (
+            discussion_message
+            for discussion_message in self.messages
+            if discussion_message.by_participant
+        )
 
 
-def heard(messages: Sequence[DiscussionMessage], last: int) -> Transcript:
+def recent_transcript(messages: Sequence[DiscussionMessage], last: int) -> Transcript:
     """The latest messages as a transcript to be heard."""
-    return Transcript(tuple(m.utterance for m in messages[-last:]))
+    return Transcript(
+        tuple(discussion_message.as_utterance for discussion_message in messages[-last:])
+    )

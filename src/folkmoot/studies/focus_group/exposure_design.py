@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from folkmoot.kit.exposure import OWN, Decision, Exposure
+from folkmoot.kit.exposure import OWN_WORDS, Decision, ExposureTable
 from folkmoot.kit.retest import RETEST
-from folkmoot.provenance import Source, cell
+from folkmoot.provenance import Source, cell_id
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import texts
 from folkmoot.studies.focus_group.config import DiscussionConfig
@@ -28,8 +28,8 @@ LABELS = {
 }
 
 
-def label(source: Source) -> str:
-    """Return what a text is to who is asked. Their own words are `OWN` already."""
+def label_source(source: Source) -> str:
+    """Return what a text is to who is asked. Their own words are `OWN_WORDS` already."""
     if source.kind != "utterance":
         return LABELS.get(source.id.partition("/")[0], "")
     if source.speaker != MODERATOR:
@@ -37,11 +37,11 @@ def label(source: Source) -> str:
     return "interviewer's words" if texts.stage_of(source.id) == ALONE else "moderator's words"
 
 
-def decisions(run: RunFolder) -> Iterator[Decision]:
+def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     """The private questions, of which the first about intent is at the product's own price."""
     config = DiscussionConfig.model_validate(run.config)
-    on = {concept.id: config.on(concept) for concept in config.concepts}
-    said = run.table("utterances")
+    on = {concept.id: config.for_stimulus(concept) for concept in config.concepts}
+    said = run.read_table("utterances")
     if "turn" not in said.columns:  # nobody has spoken yet
         return
     said = said.filter(pl.col("turn").is_not_null())
@@ -50,7 +50,7 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
     columns = ("group", "stimulus", "persona_id", "utterance_id", "speaker_id")
     for group, concept, who, id, speaker in said.select(columns).iter_rows():
         spoken[group, concept, who][id] = speaker
-    stated = run.table("statements").filter(when="before").select(*columns[:4])
+    stated = run.read_table("statements").filter(when="before").select(*columns[:4])
     first = {(group, concept, who): id for group, concept, who, id in stated.iter_rows() if id}
     for address, who in run.rows("answers", "address", "speaker_id"):
         parts = str(address).split("/")
@@ -63,7 +63,7 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
         own = [id for id, speaker in heard.items() if speaker == who]
         others = [id for id, speaker in heard.items() if speaker not in (who, MODERATOR)]
         concepts, material, price = (
-            [cell(column, concept)] for column in (texts.CONCEPT, texts.MATERIAL, texts.PRICE)
+            [cell_id(column, concept)] for column in (texts.CONCEPT, texts.MATERIAL, texts.PRICE)
         )
         shows = {
             CONCEPT: concepts,
@@ -71,7 +71,7 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
             STATEMENTS: others,
         }
         if own:
-            shows[OWN] = own
+            shows[OWN_WORDS] = own
         if on[concept].price and what == "intent":
             shows[PRICE] = price
         yield Decision(
@@ -85,4 +85,4 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
         )
 
 
-EXPOSURE = Exposure(decisions, label)
+EXPOSURE = ExposureTable(exposure_decisions, label_source)

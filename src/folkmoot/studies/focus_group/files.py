@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 
 from folkmoot.engine.session.session import Session
 from folkmoot.kit.calls import JournalReader
-from folkmoot.kit.coding import EMBEDDED_NOTE, codings
+from folkmoot.kit.coding import EMBEDDED_NOTE, read_codings
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import FEWEST_UNITS
@@ -29,7 +29,7 @@ from folkmoot.studies.focus_group.discussion import (
     INTENTS,
     DiscussionMessage,
     DiscussionTranscript,
-    When,
+    InterviewTime,
 )
 from folkmoot.studies.focus_group.participants import title_of
 from folkmoot.studies.focus_group.positions import describe_position, has_moved
@@ -46,14 +46,14 @@ def folder_of(config: DiscussionConfig, group: str, stimulus: str) -> str:
 def write_discussion(session: Session[DiscussionConfig], transcript: DiscussionTranscript) -> None:
     """transcript.md, .json, .html and statistics.json of one discussion."""
     at = folder_of(session.config, transcript.group, transcript.stimulus)
-    mark = session.synthetic_mark
+    mark = session.provenance_label
     session.write_text(f"{at}transcript.md", TranscriptFormatter.to_markdown(transcript, mark))
     session.write_text(f"{at}transcript.json", TranscriptFormatter.to_json(transcript))
     session.write_text(f"{at}transcript.html", TranscriptFormatter.to_html(transcript, mark))
     session.write_json(f"{at}statistics.json", TranscriptFormatter.summary_stats(transcript))
 
 
-def derived(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
+def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
     """Yield topline.md and topline.json over all discussions that have ended."""
     config = DiscussionConfig.model_validate(run.config)
     ended = set(run.rows("statements", "group", "stimulus"))
@@ -63,13 +63,19 @@ def derived(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, obje
         TranscriptFormatter.from_json(run.text(f"{folder}transcript.json"))
         for folder in folders.values()
     ]
-    pages = {f"{g}/{s}": f"{folder}transcript.html" for (g, s), folder in folders.items()}
-    mark, read = run.mark_of_files, codings(run).get("remarks")
+    pages = {
+        f"{group}/{text}": f"{folder}transcript.html" for (group, text), folder in folders.items()
+    }
+    mark, read = run.mark_of_files, read_codings(run).get("remarks")
     # Codes of the embedded coder are in the table `codes`; laid out here they would look like
     # findings.
-    codes = {id: read.of(id) or {} for id in read.by_text} if read and read.supports else {}
-    data = topline(transcripts, pages, codes)
-    if read is not None and read.coder is not None and read.coder.embedded:
+    codes = (
+        {id: read.codes_of(id) or {} for id in read.codes_by_text}
+        if read and read.supports_findings
+        else {}
+    )
+    data = topline_data(transcripts, pages, codes)
+    if read is not None and read.primary_coder is not None and read.primary_coder.is_embedded:
         data["coding_note"] = EMBEDDED_NOTE
     marked = {"mark": mark, **data} if mark else data
     yield "topline.json", marked
@@ -80,7 +86,7 @@ def topline_page(data: dict[str, object], mark: str = "") -> str:
     """The topline for readers, as Markdown."""
     note = data.get("coding_note", "")
     concepts = data["concepts"]
-    return _page("topline.md", concepts=concepts, mark=mark, note=note, fewest=FEWEST_UNITS)
+    return _render_page("topline.md", concepts=concepts, mark=mark, note=note, fewest=FEWEST_UNITS)
 
 
 class TranscriptFormatter:
@@ -91,8 +97,8 @@ class TranscriptFormatter:
         """Readable Markdown: a heading per phase, a paragraph per message, speakers with age and
         occupation. `mark` is set under the title (SYNTHETIC).
         """
-        names = {p.id: title_of(p) for p in transcript.personas}
-        return _page("transcript.md", talk=transcript, mark=mark, names=names)
+        names = {profile.id: title_of(profile) for profile in transcript.personas}
+        return _render_page("transcript.md", talk=transcript, mark=mark, names=names)
 
     @staticmethod
     def to_json(transcript: DiscussionTranscript) -> str:
@@ -108,13 +114,16 @@ class TranscriptFormatter:
     def to_html(transcript: DiscussionTranscript, mark: str = "") -> str:
         """One self-contained page; each turn has an anchor (`#turn-12`), replies link to theirs."""
         people = transcript.personas
-        return _page(
+        return _render_page(
             "transcript.html",
             talk=transcript,
             mark=mark,
-            names={p.id: title_of(p) for p in people},
-            first_names={p.id: p.first_name for p in people},
-            colors={p.id: f"hsl({i * 360 // len(people)} 45% 40%)" for i, p in enumerate(people)},
+            names={profile.id: title_of(profile) for profile in people},
+            first_names={profile.id: profile.first_name for profile in people},
+            colors={
+                profile.id: f"hsl({i * 360 // len(people)} 45% 40%)"
+                for i, profile in enumerate(people)
+            },
         )
 
     @staticmethod
@@ -122,66 +131,88 @@ class TranscriptFormatter:
         """Counts and means: by role, phase and participant; sentiment, shifts, most and least
         active; balance of the talk; the sycophancy check.
         """
-        names = {p.id: p.name for p in transcript.personas}
+        names = {profile.id: profile.name for profile in transcript.personas}
         said = list(transcript.by_participants())
         words = dict.fromkeys(names, 0)
         turns = dict.fromkeys(names, 0)
-        for m in said:
-            words[m.speaker_id] += m.words
-            turns[m.speaker_id] += 1
-        all_words = sum(m.words for m in transcript.messages)
-        replies = Counter((m.speaker_id, m.replied_to) for m in said if m.replied_to)
-        check = sycophancy.of([transcript])
+        for discussion_message in said:
+            words[discussion_message.speaker_id] += discussion_message.words
+            turns[discussion_message.speaker_id] += 1
+        all_words = sum(discussion_message.words for discussion_message in transcript.messages)
+        replies = Counter(
+            (discussion_message.speaker_id, discussion_message.replied_to)
+            for discussion_message in said
+            if discussion_message.replied_to
+        )
+        check = sycophancy.check_transcripts([transcript])
         ranked = sorted(turns, key=lambda who: -turns[who])
-        shifts = [m for m in said if m.changed_mind]
+        shifts = [
+            discussion_message for discussion_message in said if discussion_message.changed_mind
+        ]
         by_phase = {phase.value: messages for phase, messages in transcript.by_phase()}
         return {
             "messages": len(transcript.messages),
-            "messages_by_role": dict(Counter(m.role.value for m in transcript.messages)),
-            "messages_per_phase": {p: len(ms) for p, ms in by_phase.items()},
+            "messages_by_role": dict(
+                Counter(discussion_message.role.value for discussion_message in transcript.messages)
+            ),
+            "messages_per_phase": {part: len(ms) for part, ms in by_phase.items()},
             "messages_per_participant": {names[who]: n for who, n in turns.items()},
             "words_per_participant": {names[who]: n for who, n in words.items()},
             "average_sentiment_by_phase": {
-                p: _mean(m.sentiment for m in ms if m.by_participant) for p, ms in by_phase.items()
+                part: _mean_or_none(
+                    discussion_message.sentiment
+                    for discussion_message in ms
+                    if discussion_message.by_participant
+                )
+                for part, ms in by_phase.items()
             },
             "sentiment_source": said[0].sentiment_source if said else None,
             "opinion_shifts": len(shifts),
-            "people_who_shifted": len({m.speaker_id for m in shifts}),
+            "people_who_shifted": len(
+                {discussion_message.speaker_id for discussion_message in shifts}
+            ),
             "most_active": names[ranked[0]] if ranked else None,
             "least_active": names[ranked[-1]] if ranked else None,
-            "possibly_out_of_character": sum(m.out_of_character for m in transcript.messages),
-            "probes": sum(m.probe and not m.by_participant for m in transcript.messages),
-            "gini_of_words": _plain(gini(list(words.values()))),
+            "possibly_out_of_character": sum(
+                discussion_message.out_of_character for discussion_message in transcript.messages
+            ),
+            "probes": sum(
+                discussion_message.probe and not discussion_message.by_participant
+                for discussion_message in transcript.messages
+            ),
+            "gini_of_words": _nan_to_none(gini(list(words.values()))),
             "moderator_share_of_words": (
                 round(1 - sum(words.values()) / all_words, 4) if all_words else 0.0
             ),
             "replies": [
-                {"from": names[a], "to": names.get(b, "Moderator"), "times": n}
-                for (a, b), n in replies.items()
+                {"from": names[answer], "to": names.get(b, "Moderator"), "times": n}
+                for (answer, b), n in replies.items()
             ],
-            "mean_valence_before": _mean(transcript.positions(When.BEFORE).values()),
-            "mean_valence_after": _mean(transcript.positions(When.AFTER).values()),
+            "mean_valence_before": _mean_or_none(
+                transcript.positions(InterviewTime.BEFORE).values()
+            ),
+            "mean_valence_after": _mean_or_none(transcript.positions(InterviewTime.AFTER).values()),
             "sycophancy": {
-                "agree_share": _plain(check.agree),
-                "disagree_share": _plain(check.disagree),
-                "agree_slope_per_place": _plain(check.agree_slope.value),
-                "agree_p": _plain(check.agree_slope.p),
-                "spread_before": _plain(check.spread_before),
-                "spread_after": _plain(check.spread_after),
-                "convergence_p": _plain(check.converge_p),
-                "towards_the_group": _plain(check.towards.value),
-                "beyond_alone": _plain(check.beyond_alone.value),
-                "reading": check.reading(),
+                "agree_share": _nan_to_none(check.agree),
+                "disagree_share": _nan_to_none(check.disagree),
+                "agree_slope_per_place": _nan_to_none(check.agree_slope.value),
+                "agree_p": _nan_to_none(check.agree_slope.p),
+                "spread_before": _nan_to_none(check.spread_before),
+                "spread_after": _nan_to_none(check.spread_after),
+                "convergence_p": _nan_to_none(check.converge_p),
+                "towards_the_group": _nan_to_none(check.towards.value),
+                "beyond_alone": _nan_to_none(check.beyond_alone.value),
+                "reading": check.describe_check(),
             },
         }
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
+def _mean_or_none(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
     return round(fmean(known), 3) if known else None
 
 
-def _plain(value: float) -> float | None:
+def _nan_to_none(value: float) -> float | None:
     """JSON has no NaN."""
     return round(value, 4) if math.isfinite(value) else None
 
@@ -189,12 +220,12 @@ def _plain(value: float) -> float | None:
 # --- pages -------------------------------------------------------------------------------------
 
 
-def _page(name: str, **variables: object) -> str:
-    return _templates().get_template(name).render(**variables).rstrip() + "\n"
+def _render_page(name: str, **variables: object) -> str:
+    return _page_templates().get_template(name).render(**variables).rstrip() + "\n"
 
 
 @cache
-def _templates() -> Environment:
+def _page_templates() -> Environment:
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "pages"),
         autoescape=select_autoescape(["html"]),
@@ -203,24 +234,27 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     templates.filters.update(
-        about=_about, markdown=_escape, percent="{:.0%}".format, signed=_signed
+        about=_describe_participant,
+        markdown=_escape_markdown,
+        percent="{:.0%}".format,
+        signed=_format_signed,
     )
     return templates
 
 
-def _about(p: Profile) -> str:
-    place = f" in {p.location}" if p.location else ""
-    return f"{p.age}, {p.occupation}, lives {p.household}{place}"
+def _describe_participant(profile: Profile) -> str:
+    place = f" in {profile.location}" if profile.location else ""
+    return f"{profile.age}, {profile.occupation}, lives {profile.household}{place}"
 
 
-def _escape(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     """Text that cannot turn into Markdown of its own (headings, emphasis, HTML)."""
     for mark in ("\\", "*", "_", "`", "<", "[", "#"):
         text = text.replace(mark, f"\\{mark}")
     return text
 
 
-def _signed(value: float) -> str:
+def _format_signed(value: float) -> str:
     """With its sign, minus as minus; what rounds to nothing has none."""
     shown = f"{value:+.2f}".replace("-", "−")
     return "0.00" if shown[1:] == "0.00" else shown
@@ -231,19 +265,30 @@ QUOTES = 3
 WOULD_BUY = INTENTS[3:]
 
 
-def topline(
+def topline_data(
     transcripts: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
 ) -> dict[str, object]:
     """All of it as JSON, concept by concept. `pages`: "group/stimulus" → HTML transcript."""
-    stimuli = list(dict.fromkeys(t.stimulus for t in transcripts))
+    stimuli = list(
+        dict.fromkeys(discussion_transcript.stimulus for discussion_transcript in transcripts)
+    )
     return {
         "concepts": [
-            _concept([t for t in transcripts if t.stimulus == s], pages, codes) for s in stimuli
+            _concept_data(
+                [
+                    discussion_transcript
+                    for discussion_transcript in transcripts
+                    if discussion_transcript.stimulus == text
+                ],
+                pages,
+                codes,
+            )
+            for text in stimuli
         ]
     }
 
 
-def _concept(
+def _concept_data(
     group: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
 ) -> dict[str, object]:
     first = group[0]
@@ -251,41 +296,53 @@ def _concept(
         "stimulus": first.stimulus,
         "product_concept": first.config.product_concept,
         "groups": len(group),
-        "participants": sum(len(t.personas) for t in group),
-        "purchase_intent": _intent(group),
-        "positions": _positions(group),
+        "participants": sum(len(discussion_transcript.personas) for discussion_transcript in group),
+        "purchase_intent": _intent_data(group),
+        "positions": _position_data(group),
         "coded": bool(codes),
-        **_remarks(group, pages, codes),
-        "sycophancy": sycophancy.of(group).reading(),
+        **_remark_data(group, pages, codes),
+        "sycophancy": sycophancy.check_transcripts(group).describe_check(),
     }
     if len(group) == 1:
-        found["who_said_what"] = _voices(first, pages)
+        found["who_said_what"] = _participant_summaries(first, pages)
     else:
-        found["across_groups"] = _across(group)
+        found["across_groups"] = _across_groups(group)
     return found
 
 
-def _intent(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
-    given = [(t.group, answer) for t in group for answer in t.would_buy(When.AFTER).values()]
-    before = [answer for t in group for answer in t.would_buy(When.BEFORE).values()]
+def _intent_data(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
+    given = [
+        (discussion_transcript.group, answer)
+        for discussion_transcript in group
+        for answer in discussion_transcript.intents_by_participant(InterviewTime.AFTER).values()
+    ]
+    before = [
+        answer
+        for discussion_transcript in group
+        for answer in discussion_transcript.intents_by_participant(InterviewTime.BEFORE).values()
+    ]
     counts = Counter(answer for _, answer in given)
     out: dict[str, object] = {
         "price": group[0].config.price,
-        "counts": {o: counts[o] for o in INTENTS},
+        "counts": {intent: counts[intent] for intent in INTENTS},
         "answered": len(given),
         "unanswered": dict(
             Counter(
-                i.missing or "unknown"
-                for t in group
-                for i in t.intents
-                if i.when is When.AFTER and not i.ladder and i.answer is None
+                purchase_intent.missing or "unknown"
+                for discussion_transcript in group
+                for purchase_intent in discussion_transcript.intents
+                if purchase_intent.when is InterviewTime.AFTER
+                and not purchase_intent.ladder
+                and purchase_intent.answer is None
             )
         ),
-        "would_buy_share_before": _share(before),
+        "would_buy_share_before": _share_who_would_buy(before),
     }
     if given:
         # People of one group heard each other, so groups are the units.
-        share = clustered_share([a in WOULD_BUY for _, a in given], [g for g, _ in given])
+        share = clustered_share(
+            [answer in WOULD_BUY for _, answer in given], [group for group, _ in given]
+        )
         out |= {
             "would_buy_share": round(share.value, 4),
             "interval": [round(share.low, 4), round(share.high, 4)] if share.has_interval else None,
@@ -293,15 +350,25 @@ def _intent(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
     return out
 
 
-def _share(answers: Sequence[str]) -> float | None:
-    return round(fmean(a in WOULD_BUY for a in answers), 4) if answers else None
+def _share_who_would_buy(answers: Sequence[str]) -> float | None:
+    return round(fmean(answer in WOULD_BUY for answer in answers), 4) if answers else None
 
 
-def _positions(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
-    both = [pair for t in group for pair in t.moved().values()]
-    moved = [m for t in group for m in _moved(t)]
+def _position_data(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
+    both = [
+        pair
+        for discussion_transcript in group
+        for pair in discussion_transcript.positions_before_and_after().values()
+    ]
+    moved = [
+        message for discussion_transcript in group for message in _movers(discussion_transcript)
+    ]
     return {
-        "planted": any(s.planted for t in group for s in t.statements),
+        "planted": any(
+            statement.planted
+            for discussion_transcript in group
+            for statement in discussion_transcript.statements
+        ),
         "mean_before": round(fmean(b for b, _ in both), 3) if both else None,
         "mean_after": round(fmean(a for _, a in both), 3) if both else None,
         "people_who_moved": len(moved),
@@ -310,25 +377,27 @@ def _positions(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
     }
 
 
-def _moved(t: DiscussionTranscript) -> list[dict[str, object]]:
+def _movers(discussion_transcript: DiscussionTranscript) -> list[dict[str, object]]:
     """Those whose position changed, and the turns in which a coder read a change."""
-    people = {p.id: p for p in t.personas}
+    people = {profile.id: profile for profile in discussion_transcript.personas}
     return [
         {
-            "group": t.group,
+            "group": discussion_transcript.group,
             "name": title_of(people[who]),
             "from": before,
             "to": after,
             "turns": [
-                m.turn_number for m in t.by_participants() if m.speaker_id == who and m.changed_mind
+                discussion_message.turn_number
+                for discussion_message in discussion_transcript.by_participants()
+                if discussion_message.speaker_id == who and discussion_message.changed_mind
             ],
         }
-        for who, (before, after) in t.moved().items()
+        for who, (before, after) in discussion_transcript.positions_before_and_after().items()
         if has_moved(before, after)
     ]
 
 
-def _remarks(
+def _remark_data(
     group: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
 ) -> dict[str, list[dict[str, object]]]:
     """Objections, needs and themes by the number of people who raised them, with quotes and where
@@ -336,22 +405,24 @@ def _remarks(
     """
     people: dict[str, set[tuple[str, str]]] = {}
     quotes: dict[str, dict[str, dict[str, object]]] = {}
-    for t in group:
-        names = {p.id: title_of(p) for p in t.personas}
-        page = pages[f"{t.group}/{t.stimulus}"]
-        for m in t.by_participants():
-            for code, quote in codes.get(answer_id(t, m), {}).items():
+    for discussion_transcript in group:
+        names = {profile.id: title_of(profile) for profile in discussion_transcript.personas}
+        page = pages[f"{discussion_transcript.group}/{discussion_transcript.stimulus}"]
+        for discussion_message in discussion_transcript.by_participants():
+            for code, quote in codes.get(
+                answer_id(discussion_transcript, discussion_message), {}
+            ).items():
                 seen, kept = people.setdefault(code, set()), quotes.setdefault(code, {})
-                heard = {who for g, who in seen if g == t.group}
-                fresh = m.speaker_id not in heard if len(group) == 1 else not heard
-                seen.add((t.group, m.speaker_id))
+                heard = {who for group, who in seen if group == discussion_transcript.group}
+                fresh = discussion_message.speaker_id not in heard if len(group) == 1 else not heard
+                seen.add((discussion_transcript.group, discussion_message.speaker_id))
                 if fresh and len(kept) < QUOTES and quote not in kept:
                     kept[quote] = {
                         "quote": quote,
-                        "who": names[m.speaker_id],
-                        "group": t.group,
-                        "turn": m.turn_number,
-                        "link": f"{page}#turn-{m.turn_number}",
+                        "who": names[discussion_message.speaker_id],
+                        "group": discussion_transcript.group,
+                        "turn": discussion_message.turn_number,
+                        "link": f"{page}#turn-{discussion_message.turn_number}",
                     }
     found_of: dict[str, list[dict[str, object]]] = {"objections": [], "needs": [], "themes": []}
     for code in sorted(people, key=lambda code: (-len(people[code]), code)):
@@ -360,31 +431,54 @@ def _remarks(
             {
                 "theme": name,
                 "people": len(people[code]),
-                "groups": len({g for g, _ in people[code]}),
+                "groups": len({group for group, _ in people[code]}),
                 "quotes": list(quotes[code].values()),
             }
         )
     return found_of
 
 
-def _voices(t: DiscussionTranscript, pages: dict[str, str]) -> list[dict[str, object]]:
+def _participant_summaries(
+    discussion_transcript: DiscussionTranscript, pages: dict[str, str]
+) -> list[dict[str, object]]:
     """For each person: position at start and end, share of the words, and a line that sums up."""
-    first, last = t.positions(When.BEFORE), t.positions(When.AFTER)
-    intents = t.would_buy(When.AFTER)
-    page = pages[f"{t.group}/{t.stimulus}"]
-    total = sum(m.words for m in t.by_participants()) or 1
+    first, last = (
+        discussion_transcript.positions(InterviewTime.BEFORE),
+        discussion_transcript.positions(InterviewTime.AFTER),
+    )
+    intents = discussion_transcript.intents_by_participant(InterviewTime.AFTER)
+    page = pages[f"{discussion_transcript.group}/{discussion_transcript.stimulus}"]
+    total = (
+        sum(
+            discussion_message.words
+            for discussion_message in discussion_transcript.by_participants()
+        )
+        or 1
+    )
     out = []
-    for p in t.personas:
-        own = [m for m in t.by_participants() if m.speaker_id == p.id]
-        later = [m for m in own if m.phase is not DiscussionPhase.WARMUP]
-        telling = max(later, key=partial(_telling, last.get(p.id, 0.0)), default=None)
+    for profile in discussion_transcript.personas:
+        own = [
+            discussion_message
+            for discussion_message in discussion_transcript.by_participants()
+            if discussion_message.speaker_id == profile.id
+        ]
+        later = [
+            discussion_message
+            for discussion_message in own
+            if discussion_message.phase is not DiscussionPhase.WARMUP
+        ]
+        telling = max(
+            later, key=partial(_representativeness, last.get(profile.id, 0.0)), default=None
+        )
         out.append(
             {
-                "name": title_of(p),
-                "began": _leaning(first.get(p.id)),
-                "ended": _leaning(last.get(p.id)),
-                "share_of_words": round(sum(m.words for m in own) / total, 3),
-                "purchase_intent": intents.get(p.id),
+                "name": title_of(profile),
+                "began": _describe_leaning(first.get(profile.id)),
+                "ended": _describe_leaning(last.get(profile.id)),
+                "share_of_words": round(
+                    sum(discussion_message.words for discussion_message in own) / total, 3
+                ),
+                "purchase_intent": intents.get(profile.id),
                 "quote": telling.content if telling else None,
                 "turn": telling.turn_number if telling else None,
                 "link": f"{page}#turn-{telling.turn_number}" if telling else None,
@@ -393,28 +487,28 @@ def _voices(t: DiscussionTranscript, pages: dict[str, str]) -> list[dict[str, ob
     return out
 
 
-def _leaning(position: float | None) -> str:
+def _describe_leaning(position: float | None) -> str:
     return "of unknown opinion" if position is None else describe_position(position)
 
 
-def _telling(position: float, message: DiscussionMessage) -> float:
+def _representativeness(position: float, message: DiscussionMessage) -> float:
     """How well a message sums up somebody who stands here: its tone, on the side of a position."""
     tone = message.sentiment or 0.0
     return abs(tone) if abs(position) < 0.2 else math.copysign(1.0, position) * tone
 
 
-def _across(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
+def _across_groups(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
     """What holds across groups: in how many of them each thing came out the same way."""
     drift, majority = [], 0
-    for t in group:
-        both = t.moved().values()
+    for discussion_transcript in group:
+        both = discussion_transcript.positions_before_and_after().values()
         drift += [fmean(a - b for b, a in both)] if both else []
-        answers = list(t.would_buy(When.AFTER).values())
+        answers = list(discussion_transcript.intents_by_participant(InterviewTime.AFTER).values())
         majority += 2 * sum(answer in WOULD_BUY for answer in answers) > len(answers)
     return {
         "groups": len(group),
-        "mean_shift_per_group": [round(d, 3) for d in drift],
-        "groups_that_warmed": sum(d > 0.02 for d in drift),
-        "groups_that_cooled": sum(d < -0.02 for d in drift),
+        "mean_shift_per_group": [round(distance, 3) for distance in drift],
+        "groups_that_warmed": sum(distance > 0.02 for distance in drift),
+        "groups_that_cooled": sum(distance < -0.02 for distance in drift),
         "groups_where_most_would_buy": majority,
     }

@@ -12,30 +12,30 @@ import numpy as np
 import polars as pl
 
 from folkmoot.kit.claims import claims_finding, read_results
-from folkmoot.kit.coding import Codings, codings
-from folkmoot.kit.exposure import exposure
+from folkmoot.kit.coding import CodebookResults, read_codings
+from folkmoot.kit.exposure import exposure_finding
 from folkmoot.kit.findings import (
     Row,
-    cells,
-    found,
+    category_shares,
+    collect_findings,
+    estimate_cells,
+    format_mean,
+    format_mean_value,
+    format_share,
+    format_signed,
+    interaction_matrix,
+    join_clauses,
     known,
-    listed,
-    mean,
-    number,
-    share,
-    shares,
-    signed,
     split_address,
-    who_to_whom,
 )
 from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.agreement import krippendorff_alpha
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
-from folkmoot.measures.inference.estimates import Estimate, percent, plural
+from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
 from folkmoot.measures.retest import Repeat
-from folkmoot.storage.findings import Bars, Finding, Grid, Lines
+from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import sycophancy
 from folkmoot.studies.focus_group.config import (
@@ -43,10 +43,10 @@ from folkmoot.studies.focus_group.config import (
     LIKELY,
     POSITION,
     DiscussionConfig,
-    amount,
-    claims,
+    declare_claims,
+    parse_amount,
 )
-from folkmoot.studies.focus_group.discussion import INTENTS, When
+from folkmoot.studies.focus_group.discussion import INTENTS, InterviewTime
 from folkmoot.studies.focus_group.positions import has_moved
 from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.talk.reading import STANDS, kind_and_name
@@ -75,7 +75,7 @@ class Concept:
     people: pl.DataFrame
     statements: pl.DataFrame
     intents: pl.DataFrame
-    codes: Mapping[str, Codings]
+    codes: Mapping[str, CodebookResults]
     single: bool
     several: bool
     results: tuple[Result, ...] = ()
@@ -88,41 +88,49 @@ class Concept:
         more |= {"unit": "group", "units": self.said["group"].n_unique()}
         return Finding(key, title, *about, **more)
 
-    def result(self, measure: str) -> Result | None:
+    def measure_result(self, measure: str) -> Result | None:
         """The claim that a measure moved with the talk about this concept; None if the data hold
         nothing of it."""
         own = ("stimulus", (self.name,))
-        found = (r for r in self.results if r.claim.measure == measure and own in r.claim.where)
-        return next((r for r in found if r.counts != (0, 0)), None)
+        found = (
+            result
+            for result in self.results
+            if result.claim.measure == measure and own in result.claim.where
+        )
+        return next((result for result in found if result.counts != (0, 0)), None)
 
-    def withheld(self, key: str, title: str, says: str, section: str) -> Finding:
+    def withheld_finding(self, key: str, title: str, says: str, section: str) -> Finding:
         """Return the stand-in for a finding that the codes do not support: one line, no figure."""
         if self.several:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
-        return Finding(key, title, says, Grid((), ()), section=section)
+        return Finding(key, title, says, ResultTable((), ()), section=section)
 
     @property
     def answers(self) -> pl.DataFrame:
         return self.said.filter(pl.col("speaker_role") == "participant")
 
 
-def findings(run: RunFolder) -> list[Finding]:
+def compute_findings(run: RunFolder) -> list[Finding]:
     """All findings, concept by concept; the comparison of concepts first."""
     if not run.has_table("utterances"):
         return []
-    said, opinions, stated = read_talk(run), run.table("opinions"), run.table("statements")
+    said, opinions, stated = (
+        read_talk(run),
+        run.read_table("opinions"),
+        run.read_table("statements"),
+    )
     stimuli = said["stimulus"].unique(maintain_order=True).to_list()
 
-    codes = codings(run)
-    results = tuple(read_results(run, DiscussionConfig, claims))
+    codes = read_codings(run)
+    results = tuple(read_results(run, DiscussionConfig, declare_claims))
     concepts = [
         Concept(
             stimulus,
             said.filter(pl.col("stimulus") == stimulus),
             opinions.filter(pl.col("stimulus") == stimulus),
-            run.table("personas"),
-            run.table("statements").filter(pl.col("stimulus") == stimulus),
-            run.table("intents").filter(pl.col("stimulus") == stimulus),
+            run.read_table("personas"),
+            run.read_table("statements").filter(pl.col("stimulus") == stimulus),
+            run.read_table("intents").filter(pl.col("stimulus") == stimulus),
             codes,
             single=said.select(TALK).unique().height == 1,
             several=len(stimuli) > 1,
@@ -131,34 +139,37 @@ def findings(run: RunFolder) -> list[Finding]:
         )
         for stimulus in stimuli
     ]
-    return found(
-        compared(stated, stimuli, results) if len(stimuli) > 1 else None,
+    return collect_findings(
+        compare_stimuli(stated, stimuli, results) if len(stimuli) > 1 else None,
         *(
             (
-                purchase_intent(c),
-                demand(c),
-                positions(c),
-                words_and_positions(c),
-                said_about(c),
-                replies(c) if c.single else None,
-                talk_time(c),
-                out_of_character(c),
-                pleasing(c),
+                purchase_intent(concept),
+                demand_finding(concept),
+                position_finding(concept),
+                words_and_positions(concept),
+                coded_themes(concept),
+                reply_finding(concept) if concept.single else None,
+                talk_time(concept),
+                out_of_character(concept),
+                sycophancy_finding(concept),
             )
-            for c in concepts
+            for concept in concepts
         ),
-        exposure(run),
+        exposure_finding(run),
     )
 
 
-def repeats(run: RunFolder) -> list[Repeat]:
+def repeated_positions(run: RunFolder) -> list[Repeat]:
     """What people say in private twice: their position before the talk, in two conversations that
     know nothing of each other, and position and purchase intent before and after the talk."""
-    stated = run.table("statements").filter(~pl.col("planted"))
+    stated = run.read_table("statements").filter(~pl.col("planted"))
     stated = stated.rename({"position": "answer", "when": "occasion"})
-    intents = run.table("intents").rename({"when": "occasion"})
-    who, talk = ["stimulus", "group", "persona_id"], [(When.BEFORE.value, When.AFTER.value)]
-    retest = [(When.BEFORE.value, When.RETEST.value)]
+    intents = run.read_table("intents").rename({"when": "occasion"})
+    who, talk = (
+        ["stimulus", "group", "persona_id"],
+        [(InterviewTime.BEFORE.value, InterviewTime.AFTER.value)],
+    )
+    retest = [(InterviewTime.BEFORE.value, InterviewTime.RETEST.value)]
     alone, asked = ["group", "persona_id"], ["stimulus", "price"]
     return [
         *pair_answers(stated, retest, who, unit=alone, question=["stimulus"], untouched=True),
@@ -178,11 +189,11 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
     for address in excluded.filter(intent)["address"]:
         _, group, concept, when, who, _, *price, _ask = split_address(address)
         asked.add((group, concept, when, who, *price))
-    intents = run.table("intents")
+    intents = run.read_table("intents")
     keys = intents.select(*TALK, "when", "persona_id", "ladder", "price").iter_rows()
     left_out = pl.Series(
         [
-            (*key, f"{amount(price):g}") in asked if ladder else tuple(key) in asked
+            (*key, f"{parse_amount(price):g}") in asked if ladder else tuple(key) in asked
             for *key, ladder, price in keys
         ],
         dtype=pl.Boolean,
@@ -191,9 +202,9 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
     return {"intents": intents.lazy().with_columns(kept)}
 
 
-def purchase_intent(c: Concept) -> Finding | None:
+def purchase_intent(concept: Concept) -> Finding | None:
     """The private answers before and after the talk; None without questions after it."""
-    asked = c.intents.filter(~pl.col("ladder"))
+    asked = concept.intents.filter(~pl.col("ladder"))
     own = asked.filter(pl.col("answer").is_not_null())
     parts = {when: own.filter(pl.col("when") == when) for when in own["when"].unique()}
     after = parts.get("after", own.clear())
@@ -203,45 +214,52 @@ def purchase_intent(c: Concept) -> Finding | None:
     if after.is_empty():
         if not unanswered:
             return None
-        return c.finding(
+        return concept.finding(
             "purchase_intent",
             title,
             f"Nobody said whether they would buy it: {unanswered}.",
-            Grid((), ()),
+            ResultTable((), ()),
             section="Purchase intent",
             headline=True,
         )
     likely = clustered_share((after["score"] >= LIKELY).to_list(), after["group"].to_list())
-    moved = c.result(INTENT)
+    moved = concept.measure_result(INTENT)
     price = after["price"][0]
     groups = after["group"].n_unique()
     counts = {
-        when: {o: part.filter(pl.col("answer") == o).height for o in INTENTS}
-        for when, part in sorted(parts.items(), key=lambda item: list(When).index(When(item[0])))
+        when: {intent: part.filter(pl.col("answer") == intent).height for intent in INTENTS}
+        for when, part in sorted(
+            parts.items(), key=lambda item: list(InterviewTime).index(InterviewTime(item[0]))
+        )
     }
     said = (
-        f"{share(likely)} would definitely or probably buy it{f' at {price}' if price else ''}, "
+        f"{format_share(likely)} would definitely or probably buy "
+        f"it{f' at {price}' if price else ''}, "
         f"asked in private after the talk; {after.height} people in "
-        f"{'one group' if groups == 1 else plural(groups, 'group')}."
+        f"{'one group' if groups == 1 else format_count(groups, 'group')}."
     )
     if unanswered:
         said += f" Not counted: {unanswered}."
     if moved is not None:
-        said += f" {_sentence(moved)}"
-    return c.finding(
+        said += f" {_result_sentence(moved)}"
+    return concept.finding(
         "purchase_intent",
         title,
         said,
-        Grid.of(
+        ResultTable.from_records(
             [
-                {"answer": o}
-                | {f"{when}_share": shares(of)[o] for when, of in counts.items()}
-                | {f"people {when}": of[o] for when, of in counts.items()}
-                for o in INTENTS
+                {"answer": intent}
+                | {f"{when}_share": category_shares(of)[intent] for when, of in counts.items()}
+                | {f"people {when}": of[intent] for when, of in counts.items()}
+                for intent in INTENTS
             ]
         ),
-        Bars(
-            tuple((o, when, float(of[o])) for when, of in counts.items() for o in INTENTS),
+        BarChart(
+            tuple(
+                (intent, when, float(of[intent]))
+                for when, of in counts.items()
+                for intent in INTENTS
+            ),
             unit="people",
         ),
         notes=("Stated intent overstates what people buy; use it to compare concepts.",),
@@ -254,51 +272,55 @@ def purchase_intent(c: Concept) -> Finding | None:
 def _conclude_intent(likely: Estimate, moved: Result | None) -> str:
     """Say on which side of one half the intent lies, and what is concluded of its movement."""
     side = "most would buy it" if likely.value > 0.5 else "at most half would buy it"
-    return f"{side}; {moved.phrase}" if moved is not None else side
+    return f"{side}; {moved.verdict_phrase}" if moved is not None else side
 
 
-def _sentence(result: Result) -> str:
+def _result_sentence(result: Result) -> str:
     """A claim in one sentence: with its conclusion if it is primary, else as an estimate."""
     primary = result.claim.family == "primary"
-    told = result.concluded if primary else f"{result.estimated}, exploratory"
+    told = result.describe_conclusion if primary else f"{result.describe_estimate}, exploratory"
     return f"{told[0].upper()}{told[1:]}."
 
 
-def demand(c: Concept) -> Finding | None:
+def demand_finding(concept: Concept) -> Finding | None:
     """The share that would buy at each price, before and after the talk; None without a ladder."""
-    asked = c.intents.filter(pl.col("answer").is_not_null() & pl.col("price").is_not_null())
+    asked = concept.intents.filter(pl.col("answer").is_not_null() & pl.col("price").is_not_null())
     if asked["price"].n_unique() < 2:
         return None
     rows: list[Row] = []
     curves: dict[str, list[tuple[str, Estimate]]] = {}
-    for price in sorted(asked["price"].unique(), key=amount):
-        for when in When:
+    for price in sorted(asked["price"].unique(), key=parse_amount):
+        for when in InterviewTime:
             at = asked.filter((pl.col("price") == price) & (pl.col("when") == when.value))
             if at.is_empty():
                 continue
-            e = clustered_share((at["score"] >= LIKELY).to_list(), at["group"].to_list())
-            curves.setdefault(when.value, []).append((price, e))
-            about: Row = {"price": price, "when": when.value, "people": e.n}
-            rows.append(about | cells(e, "would_buy_share", "_share"))
+            estimate = clustered_share((at["score"] >= LIKELY).to_list(), at["group"].to_list())
+            curves.setdefault(when.value, []).append((price, estimate))
+            about: Row = {"price": price, "when": when.value, "people": estimate.n}
+            rows.append(about | estimate_cells(estimate, "would_buy_share", "_share"))
     last = "after" if "after" in curves else next(iter(curves))
-    told = ", ".join(f"{share(e)} would buy it at {price}" for price, e in curves[last])
+    told = ", ".join(
+        f"{format_share(estimate)} would buy it at {price}" for price, estimate in curves[last]
+    )
     rising = [
         f"{when} the talk at {dear} more than at {cheap}"
         for when, curve in curves.items()
-        for (cheap, a), (dear, b) in pairwise(curve)
-        if b.value > a.value
+        for (cheap, estimate), (dear, b) in pairwise(curve)
+        if b.value > estimate.value
     ]
-    return c.finding(
+    return concept.finding(
         "demand",
         "What would they pay?",
         f"{last.capitalize()} the talk {told}."
         + (f" Demand rises with the price in places ({'; '.join(rising)})." if rising else ""),
-        Grid.of(rows, "Definitely or probably would buy, asked in private at each price"),
-        Lines(
+        ResultTable.from_records(
+            rows, "Definitely or probably would buy, asked in private at each price"
+        ),
+        LineChart(
             tuple(
-                (when, amount(price), round(e.value, 4))
+                (when, parse_amount(price), round(estimate.value, 4))
                 for when, curve in curves.items()
-                for price, e in curve
+                for price, estimate in curve
             ),
             "price",
             "share that would buy",
@@ -313,39 +335,39 @@ def demand(c: Concept) -> Finding | None:
     )
 
 
-def paths(stated: pl.DataFrame, end: When = When.AFTER) -> pl.DataFrame:
+def position_pairs(stated: pl.DataFrame, end: InterviewTime = InterviewTime.AFTER) -> pl.DataFrame:
     """One row a person of whom both are known: the private position before the talk and at the
     `end`, as `after`."""
     before, after = (
         stated.filter((pl.col("when") == when.value) & pl.col("position").is_not_null())
-        for when in (When.BEFORE, end)
+        for when in (InterviewTime.BEFORE, end)
     )
     both = before.join(after, on=PERSON, suffix="_after", maintain_order="left")
     return both.select(*PERSON, "name", before=pl.col("position"), after=pl.col("position_after"))
 
 
-def positions(c: Concept) -> Finding | None:
+def position_finding(concept: Concept) -> Finding | None:
     """From where to where: of one group its people, of many their means."""
-    path = paths(c.statements)
-    asked = c.statements.filter(pl.col("when").is_in(["before", "after"]))
+    path = position_pairs(concept.statements)
+    asked = concept.statements.filter(pl.col("when").is_in(["before", "after"]))
     unknown = describe_missing(asked.filter(pl.col("position").is_null())["missing"])
     if path.is_empty() and not unknown:
         return None
     if path.is_empty():
-        return c.finding(
+        return concept.finding(
             "positions",
             "What moved?",
             f"Nobody's position is known both before and after the talk ({unknown}).",
-            Grid((), ()),
+            ResultTable((), ()),
             section="Positions",
             headline=True,
         )
-    moved = c.result(POSITION)
+    moved = concept.measure_result(POSITION)
     movers = sum(has_moved(*pair) for pair in path.select("before", "after").iter_rows())
     said = f"{movers} of {path.height} people changed their position."
     if moved is not None:
-        said += f" On a scale from −1 to 1: {_sentence(moved)}"
-    again = paths(c.statements, When.RETEST)
+        said += f" On a scale from −1 to 1: {_result_sentence(moved)}"
+    again = position_pairs(concept.statements, InterviewTime.RETEST)
     if not again.is_empty():
         wavered = sum(has_moved(*pair) for pair in again.select("before", "after").iter_rows())
         said += (
@@ -354,31 +376,35 @@ def positions(c: Concept) -> Finding | None:
         )
     if unknown:
         said += f" Statements without a position, not counted: {unknown}."
-    shifts = c.opinions.group_by(PERSON).agg(shifts=pl.col("changed").sum())
+    shifts = concept.opinions.group_by(PERSON).agg(shifts=pl.col("changed").sum())
     path = path.join(shifts, on=PERSON, how="left", maintain_order="left")
-    if c.single:
+    if concept.single:
         rows = path.select(pl.col("name").alias("person"), "before", "after", "shifts")
-        lines = Lines(tuple(_carried(c.opinions)), "turn", "position (−1 against, 1 in favor)")
+        lines = LineChart(
+            tuple(_carry_forward(concept.opinions)), "turn", "position (−1 against, 1 in favor)"
+        )
     else:
         rows = path.group_by("group", maintain_order=True).agg(
             pl.col("before").mean().alias("mean before"),
             pl.col("after").mean().alias("mean after"),
             pl.col("shifts").sum(),
         )
-        lines = Lines(tuple(_by_question(c.opinions)), "question", "mean position of the group")
-    planted = bool(c.statements["planted"].any())
-    return c.finding(
+        lines = LineChart(
+            tuple(_by_question(concept.opinions)), "question", "mean position of the group"
+        )
+    planted = bool(concept.statements["planted"].any())
+    return concept.finding(
         "positions",
         "What moved?",
         said + (" The positions before the talk were planted, not asked." if planted else ""),
-        Grid.of(rows.to_dicts()),
+        ResultTable.from_records(rows.to_dicts()),
         lines,
         notes=(
             "Positions after the talk are those that the coder read last: nobody was asked."
             if planted
             else "Positions before and after are each person's own, stated in private; the path "
             "between them is a coder's reading of the answers.",
-            *_unread_answers(c),
+            *_unread_answers(concept),
         ),
         section="Positions",
         headline=True,
@@ -401,12 +427,12 @@ def _unread_answers(concept: Concept) -> tuple[str, ...]:
         return ()
     return (
         f"The coder gave no position for {len(unread)} of "
-        f"{plural(concept.answers.height, 'answer')} "
+        f"{format_count(concept.answers.height, 'answer')} "
         f"({describe_missing(unread)}); the one known before is kept there.",
     )
 
 
-def _carried(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
+def _carry_forward(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
     """Each person's positions, the last one carried to the last turn of the talk."""
     known = opinions.filter(pl.col("valence").is_not_null()).sort("turn", maintain_order=True)
     rows = known.select("name", "turn", "valence").rows()
@@ -422,84 +448,93 @@ def _by_question(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
         now: dict[str, float] = {}
         means: dict[int, float] = {}
         own = opinions.filter((pl.col("group") == group) & pl.col("valence").is_not_null())
-        for r in own.iter_rows(named=True):
-            now[r["persona_id"]] = r["valence"]
-            means[r["question"]] = sum(now.values()) / len(now)
-        out += [(group, float(q), round(v, 4)) for q, v in means.items()]
+        for row in own.iter_rows(named=True):
+            now[row["persona_id"]] = row["valence"]
+            means[row["question"]] = sum(now.values()) / len(now)
+        out += [(group, float(q), round(mean, 4)) for q, mean in means.items()]
     return out
 
 
-def said_about(c: Concept) -> Finding | None:
+def coded_themes(concept: Concept) -> Finding | None:
     """Objections, needs and themes, the most frequent first, with quotes; None without codes."""
-    read = c.codes.get("remarks")
-    if read is None or read.coder is None:
+    read = concept.codes.get("remarks")
+    if read is None or read.primary_coder is None:
         return None
     title = "What do they object to, need and talk about?"
-    if not read.supports:
+    if not read.supports_findings:
         withheld = read.describe_withheld(WITHHELD_REMARKS)
-        return c.withheld("remarks", title, withheld, "Objections")
-    everyone, groups = c.people.height, c.people["group"].n_unique()
+        return concept.withheld_finding("remarks", title, withheld, "Objections")
+    everyone, groups = concept.people.height, concept.people["group"].n_unique()
     raised: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
-    for r in c.answers.iter_rows(named=True):
-        found_in = read.of(f"{r['group']}/{r['stimulus']}/turn{r['turn']}") or {}
+    for row in concept.answers.iter_rows(named=True):
+        found_in = read.codes_of(f"{row['group']}/{row['stimulus']}/turn{row['turn']}") or {}
         for code, quote in found_in.items():
-            who = (r["group"], r["speaker_id"])
-            told = f"“{quote}” ({r['speaker_name']}, {r['group']} turn {r['turn']})"
+            who = (row["group"], row["speaker_id"])
+            told = f"“{quote}” ({row['speaker_name']}, {row['group']} turn {row['turn']})"
             raised.setdefault(kind_and_name(code), {}).setdefault(who, told)
     if not raised or not everyone:
         return None
-    people = list(c.people.select("group", "persona_id").rows())
+    people = list(concept.people.select("group", "persona_id").rows())
     rows: list[Row] = []
     says: dict[str, str] = {}
     for (kind, name), by in sorted(raised.items(), key=lambda item: (-len(item[1]), item[0])):
-        e = clustered_share([who in by for who in people], [group for group, _ in people])
+        estimate = clustered_share([who in by for who in people], [group for group, _ in people])
         within = len({group for group, _ in by})
-        about: Row = {"kind": kind, "what": name, "people": len(by), "people_share": e.value}
-        bounds = cells(e, "people_share", "_share")
+        about: Row = {"kind": kind, "what": name, "people": len(by), "people_share": estimate.value}
+        bounds = estimate_cells(estimate, "people_share", "_share")
         rows.append({**about, "groups": within, **bounds, "for example": next(iter(by.values()))})
         most = f"The most frequent {kind} is {name}: {len(by)} of {everyone} people"
         most += f", in {within} of {groups} groups" * (groups > 1)
-        says.setdefault(kind, most + (f", {share(e)}." if e.has_interval else "."))
+        says.setdefault(
+            kind, most + (f", {format_share(estimate)}." if estimate.has_interval else ".")
+        )
     said = " ".join(says[kind] for kind in ("objection", "need") if kind in says)
-    return c.finding(
+    return concept.finding(
         "remarks",
         title,
         f"{said} The quotes with their turns are in topline.md.",
-        Grid.of(rows),
-        Bars(tuple((name, kind, float(len(by))) for (kind, name), by in raised.items()), "people"),
+        ResultTable.from_records(rows),
+        BarChart(
+            tuple((name, kind, float(len(by))) for (kind, name), by in raised.items()), "people"
+        ),
         notes=(read.note, INTERVALS),
         section="Objections",
         headline=True,
     )
 
 
-def replies(c: Concept) -> Finding:
+def reply_finding(concept: Concept) -> Finding:
     """Who took up what whom said."""
-    names = dict(c.said.select("speaker_id", "speaker_name").unique(maintain_order=True).rows())
+    names = dict(
+        concept.said.select("speaker_id", "speaker_name").unique(maintain_order=True).rows()
+    )
     counts = {
-        (a, b): n
-        for a, b, n in c.answers.filter(pl.col("replied_to").is_not_null())
+        (answer, b): name
+        for answer, b, name in concept.answers.filter(pl.col("replied_to").is_not_null())
         .group_by("speaker_id", "replied_to", maintain_order=True)
         .len()
         .iter_rows()
     }
-    people = {i: name for i, name in names.items() if i != "moderator"}
-    among = sum(n for (_, b), n in counts.items() if b in people)
-    return c.finding(
+    people = {item_id: name for item_id, name in names.items() if item_id != "moderator"}
+    among = sum(count for (_, b), count in counts.items() if b in people)
+    return concept.finding(
         "replies",
         "Who replied to whom?",
-        f"{among} of {c.answers.height} answers take up what another participant said.",
-        Grid.of(
-            [{"who": names[a], "to": names.get(b, b), "times": n} for (a, b), n in counts.items()]
+        f"{among} of {concept.answers.height} answers take up what another participant said.",
+        ResultTable.from_records(
+            [
+                {"who": names[answer], "to": names.get(b, b), "times": count}
+                for (answer, b), count in counts.items()
+            ]
         ),
-        who_to_whom(counts, people, "replies"),
+        interaction_matrix(counts, people, "replies"),
         section="Conversation",
     )
 
 
-def talk_time(c: Concept) -> Finding | None:
+def talk_time(concept: Concept) -> Finding | None:
     """Who had the floor, by words: of one group its people, of many how unequal they were."""
-    words = c.said.group_by([*TALK, "speaker_id"], maintain_order=True).agg(
+    words = concept.said.group_by([*TALK, "speaker_id"], maintain_order=True).agg(
         pl.col("speaker_name").first(), pl.col("words").sum(), pl.len().alias("messages")
     )
     total = int(words["words"].sum())
@@ -512,27 +547,35 @@ def talk_time(c: Concept) -> Finding | None:
     if not uneven or not total:
         return None
     gap = clustered_mean(list(uneven.values()), list(uneven))
-    if c.single:
+    if concept.single:
         spoken = words.sort("words", descending=True, maintain_order=True)
         rows: list[Row] = [
-            {"who": who, "words": n, "words_share": n / total, "messages": messages}
-            for who, n, messages in spoken.select("speaker_name", "words", "messages").iter_rows()
+            {"who": who, "words": name, "words_share": name / total, "messages": messages}
+            for who, name, messages in spoken.select(
+                "speaker_name", "words", "messages"
+            ).iter_rows()
         ]
         bars = [
-            (who, "words", float(n))
-            for who, n in spoken.select("speaker_name", "words").iter_rows()
+            (who, "words", float(name))
+            for who, name in spoken.select("speaker_name", "words").iter_rows()
         ]
     else:
-        rows = [{"group": g, "gini of words": round(v, 3)} for g, v in uneven.items()]
-        bars = [(g, "Gini", round(v, 3)) for g, v in uneven.items()][: 2 * MOST_LINES]
-    return c.finding(
+        rows = [
+            {"group": group, "gini of words": round(value, 3)} for group, value in uneven.items()
+        ]
+        bars = [(group, "Gini", round(value, 3)) for group, value in uneven.items()][
+            : 2 * MOST_LINES
+        ]
+    return concept.finding(
         "talk_time",
         "Who had the floor?",
-        f"The moderator has {percent(moderator / total)} of the words; among participants the "
-        f"Gini coefficient of words is {number(gap.value) if c.single else mean(gap)}"
-        f"{'' if c.single else ' on average'} (0: all the same).",
-        Grid.of(rows),
-        Bars(tuple(bars), unit="words" if c.single else "Gini of words"),
+        f"The moderator has {format_percent(moderator / total)} of the words; among participants "
+        "the "
+        "Gini coefficient of words is "
+        f"{format_mean_value(gap.value) if concept.single else format_mean(gap)}"
+        f"{'' if concept.single else ' on average'} (0: all the same).",
+        ResultTable.from_records(rows),
+        BarChart(tuple(bars), unit="words" if concept.single else "Gini of words"),
         section="Conversation",
     )
 
@@ -550,55 +593,69 @@ def out_of_character(concept: Concept) -> Finding | None:
     return concept.finding(
         "out_of_character",
         "Did they stay in character?",
-        f"{signs.height} of {plural(concept.said.height, 'message')} may be out of character: the "
+        f"{signs.height} of {format_count(concept.said.height, 'message')} may be out of "
+        "character: the "
         "speaker talks as an assistant, as the player of a role, or in the headings of a script.",
-        Grid.of(shown.to_dicts()),
+        ResultTable.from_records(shown.to_dicts()),
         notes=("Found by signs in English; these messages were kept like all others.",),
         section="Conversation",
     )
 
 
-def pleasing(c: Concept) -> Finding:
+def sycophancy_finding(concept: Concept) -> Finding:
     """Signs of pleasing each other: agreement along the order, movement towards the group, open
     disagreement."""
     people, answers = [], []
-    for (group, stimulus), part in c.answers.group_by(TALK, maintain_order=True):
-        stated = c.statements.filter(
+    for (group, stimulus), part in concept.answers.group_by(TALK, maintain_order=True):
+        stated = concept.statements.filter(
             (pl.col("group") == group) & pl.col("position").is_not_null()
         ).select("when", "persona_id", "position")
         by_when = [
-            dict(stated.filter(pl.col("when") == when.value).drop("when").rows()) for when in When
+            dict(stated.filter(pl.col("when") == when.value).drop("when").rows())
+            for when in InterviewTime
         ]
-        people.append(sycophancy.Moved(str(group), *by_when))
-        moved = sycophancy.steps(by_when[0], part.select("speaker_id", "valence").iter_rows())
+        people.append(sycophancy.PositionRecord(str(group), *by_when))
+        moved = sycophancy.answer_movements(
+            by_when[0], part.select("speaker_id", "valence").iter_rows()
+        )
         answers += [
-            sycophancy.Answered(
-                f"{group}/{stimulus}/{r['question']}",
-                r["position"],
-                r["stance"],
+            sycophancy.PositionedAnswer(
+                f"{group}/{stimulus}/{row['question']}",
+                row["position"],
+                row["stance"],
                 step,
-                sycophancy.takes_up_others(r["stance"], r["replied_to"]),
+                sycophancy.takes_up_others(row["stance"], row["replied_to"]),
             )
-            for r, step in zip(part.iter_rows(named=True), moved, strict=True)
-            if not r["probe"]
+            for row, step in zip(part.iter_rows(named=True), moved, strict=True)
+            if not row["probe"]
         ]
-    check = sycophancy.check(answers, people, c.control)
+    check = sycophancy.compute_check(answers, people, concept.control)
     rows = []
     bars = []
-    for place in sorted({a.position for a in answers if a.position > 1}):
-        at = [a.stance for a in answers if a.position == place]
+    for place in sorted(
+        {
+            positioned_answer.position
+            for positioned_answer in answers
+            if positioned_answer.position > 1
+        }
+    ):
+        at = [
+            positioned_answer.stance
+            for positioned_answer in answers
+            if positioned_answer.position == place
+        ]
         of = {stance: at.count(stance) / len(at) for stance in ("agree", "disagree")}
         rows.append(
             {"place in order": place, "answers": len(at)}
             | {f"{stance}_share": part for stance, part in of.items()}
         )
         bars += [(f"place {place}", stance, part) for stance, part in of.items()]
-    return c.finding(
+    return concept.finding(
         "sycophancy",
         "Did they only please each other?",
-        check.reading(),
-        Grid.of(rows, caption="Answers that take up others, by speaking order"),
-        Bars(tuple(bars), "share of the answers", percent=True),
+        check.describe_check(),
+        ResultTable.from_records(rows, caption="Answers that take up others, by speaking order"),
+        BarChart(tuple(bars), "share of the answers", percent=True),
         notes=(
             "Agreement and disagreement are a coder's reading of each answer. The slope is over "
             "answers that take somebody up, because later speakers have more to take up. Movement "
@@ -611,23 +668,23 @@ def pleasing(c: Concept) -> Finding:
     )
 
 
-def words_and_positions(c: Concept) -> Finding | None:
+def words_and_positions(concept: Concept) -> Finding | None:
     """Whether the position that people state fits their words, as a coder reads them; None without
     codes.
 
     Krippendorff's alpha of the stated position and the coded stance, statement by statement.
     """
-    read = c.codes.get("opinion")
-    if read is None or read.coder is None:
+    read = concept.codes.get("opinion")
+    if read is None or read.primary_coder is None:
         return None
     title = "Do words and positions agree?"
-    if not read.supports:
+    if not read.supports_findings:
         withheld = read.describe_withheld("The agreement of stated positions and coded words")
-        return c.withheld("words_and_positions", title, withheld, "Positions")
+        return concept.withheld_finding("words_and_positions", title, withheld, "Positions")
     both = [
-        (r["position"], STANDS[stance])
-        for r in c.statements.filter(pl.col("position").is_not_null()).iter_rows(named=True)
-        if (stance := read.one("/".join(r[k] for k in (*PERSON, "when")))) in STANDS
+        (row["position"], STANDS[stance])
+        for row in concept.statements.filter(pl.col("position").is_not_null()).iter_rows(named=True)
+        if (stance := read.single_code("/".join(row[key] for key in (*PERSON, "when")))) in STANDS
     ]
     if len(both) < 2:
         return None
@@ -635,12 +692,12 @@ def words_and_positions(c: Concept) -> Finding | None:
     alpha = krippendorff_alpha(codes, "interval")
     sides = np.where(np.abs(codes) < NEUTRAL, 0, np.sign(codes))
     same = float(np.mean(sides[0] == sides[1]))
-    return c.finding(
+    return concept.finding(
         "words_and_positions",
         title,
         "The stated position and the coded words are on the same side in "
-        f"{percent(same)} of {len(both)} private statements; {_alpha_aloud(alpha)}",
-        Grid.of(
+        f"{format_percent(same)} of {len(both)} private statements; {_describe_alpha(alpha)}",
+        ResultTable.from_records(
             [
                 {
                     "statements": len(both),
@@ -657,7 +714,7 @@ def words_and_positions(c: Concept) -> Finding | None:
     )
 
 
-def _alpha_aloud(alpha: float) -> str:
+def _describe_alpha(alpha: float) -> str:
     if not math.isfinite(alpha):
         return "all were read alike, so agreement cannot be distinguished from chance."
     if alpha >= GOOD:
@@ -670,20 +727,20 @@ def _alpha_aloud(alpha: float) -> str:
     )
 
 
-def compared(
+def compare_stimuli(
     stated: pl.DataFrame, stimuli: Sequence[str], results: Sequence[Result]
 ) -> Finding | None:
     """The same people on several concepts: final positions, and differences to the first."""
-    after = stated.filter(pl.col("when") == When.AFTER.value)
+    after = stated.filter(pl.col("when") == InterviewTime.AFTER.value)
     means = {}
     for stimulus in stimuli:
         own = after.filter((pl.col("stimulus") == stimulus) & pl.col("position").is_not_null())
         means[stimulus] = clustered_mean(own["position"].to_list(), own["group"].to_list()).value
-    known_means = {s: value for s, value in means.items() if math.isfinite(value)}
+    known_means = {text: value for text, value in means.items() if math.isfinite(value)}
     groups = after["group"].n_unique()
-    unknown = [s for s in stimuli if s not in known_means]
+    unknown = [text for text in stimuli if text not in known_means]
     lacking = f"no final position is known for {', '.join(unknown)}."
-    between = [r for r in results if r.claim.by == "stimulus"]
+    between = [result for result in results if result.claim.by == "stimulus"]
     made = claims_finding(
         "concepts",
         "Which concept does better?",
@@ -691,7 +748,9 @@ def compared(
         axis="final position",
         notes=(
             "Final positions: "
-            + listed(f"{s} {signed(value, 3)}" for s, value in known_means.items()),
+            + join_clauses(
+                f"{text} {format_signed(value, 3)}" for text, value in known_means.items()
+            ),
         ),
         section="Concept test",
         units=groups,
@@ -701,17 +760,17 @@ def compared(
             "concepts",
             "Which concept does better?",
             f"The concepts cannot be compared: {lacking}",
-            Grid((), ()),
+            ResultTable((), ()),
             section="Concept test",
             headline=True,
             unit="group",
             units=groups,
         )
-    best = max(known_means, key=lambda s: known_means[s])
+    best = max(known_means, key=lambda text: known_means[text])
     return replace(
         made,
         says=f"The highest mean position after the talk is that on {best} "
-        f"({signed(known_means[best], 3)}). {made.says}"
+        f"({format_signed(known_means[best], 3)}). {made.says}"
         + f" {lacking.capitalize()}"
         * bool(unknown),
         headline=True,

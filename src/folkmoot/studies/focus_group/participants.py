@@ -18,11 +18,11 @@ from folkmoot.conversation.answer_types import (
     pin_schema,
 )
 from folkmoot.conversation.choices import Choice
-from folkmoot.conversation.reply_forms import own_part
+from folkmoot.conversation.reply_forms import text_before_other_speaker
 from folkmoot.conversation.transcript import Speaker, Transcript
-from folkmoot.engine.seats.seats import YOURSELF, Playable
+from folkmoot.engine.seats.seats import SELF_DESCRIPTION_PLACEHOLDER, Seat
 from folkmoot.engine.session.session import Scope, Session
-from folkmoot.people.enrichment import as_listed
+from folkmoot.people.enrichment import match_listed_value
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile, character
 from folkmoot.people.sources.grounded.panel import read_panel
@@ -34,16 +34,21 @@ from folkmoot.people.sources.grounded.profile import (
     without_invented_places,
 )
 from folkmoot.people.sources.grounded.survey_answers import read_sex
-from folkmoot.provenance import Quoted, SourcedText, quote
+from folkmoot.provenance import Quoted, SourcedText, quote_value
 from folkmoot.randomness import generator
-from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase, Stimulus, amount
+from folkmoot.studies.focus_group.config import (
+    DiscussionConfig,
+    DiscussionPhase,
+    Stimulus,
+    parse_amount,
+)
 from folkmoot.studies.focus_group.discussion import (
     INTENTS,
     DiscussionMessage,
+    InterviewTime,
     PurchaseIntent,
     Statement,
-    When,
-    heard,
+    recent_transcript,
 )
 from folkmoot.studies.focus_group.positions import DECIMALS, describe_position
 from folkmoot.studies.focus_group.tables import say_statement
@@ -83,38 +88,42 @@ COMPANY = (
 # --- recruits ----------------------------------------------------------------------------------
 
 
-def places(config: DiscussionConfig, folder: Path) -> list[Playable]:
+def available_seats(config: DiscussionConfig, folder: Path) -> list[Seat]:
     """The participants whom people could play: one of each group, on all of its concepts."""
-    recruits = recruited(config, folder, lambda path: generator(config.random_seed, path))
-    return [Playable(p.id, (group,)) for group, people in recruits.items() for p in people]
+    recruits = recruit_all_groups(config, folder, lambda path: generator(config.random_seed, path))
+    return [Seat(profile.id, (group,)) for group, people in recruits.items() for profile in people]
 
 
-def recruit(session: Session[DiscussionConfig]) -> dict[str, list[Profile]]:
+def recruit_groups(session: Session[DiscussionConfig]) -> dict[str, list[Profile]]:
     """The people of each group. Every group has its own draws."""
-    groups = recruited(session.config, session.study_dir, lambda path: session.at(*path).rng)
+    groups = recruit_all_groups(
+        session.config, session.study_folder, lambda path: session.child(*path).rng
+    )
     return {
         group: [
-            _unknown(p, f"P{n}") if session.oneself(p.id, group) else p
-            for n, p in enumerate(people, start=1)
+            _anonymous_profile(profile, f"P{n}")
+            if session.speaks_as_self(profile.id, group)
+            else profile
+            for n, profile in enumerate(people, start=1)
         ]
         for group, people in groups.items()
     }
 
 
-def _unknown(drawn: Profile, called: str) -> Profile:
+def _anonymous_profile(drawn: Profile, called: str) -> Profile:
     """The place of a person who speaks for themselves: a name to be called by, and no opinion; what
     was drawn is told to nobody."""
     own = {"name": called, "described": True, "opinion": None, "background": "", "source": ONESELF}
     return drawn.model_copy(update=own)
 
 
-def recruited(
+def recruit_all_groups(
     config: DiscussionConfig,
     folder: Path,
     rng_of: Callable[[tuple[str, ...]], np.random.Generator],
 ) -> dict[str, list[Profile]]:
     """The people of each group; `rng_of` gives the draws of a path."""
-    rows = profiles(config, folder)
+    rows = read_profiles(config, folder)
     panel = read_panel(folder / Path(config.panel).expanduser()) if config.panel else None
     maker = PersonaGenerator(appeal=config.appeal, panel=panel)
     groups: dict[str, list[Profile]] = {}
@@ -124,7 +133,7 @@ def recruited(
             chosen = with_different_names(rows, config.num_personas, rng)
             people = maker.from_profiles(chosen, rng)
         else:
-            people = maker.generate(config.num_personas, rng, config.quotas or None)
+            people = maker.generate_profiles(config.num_personas, rng, config.quotas or None)
         groups[group] = people
     return groups
 
@@ -136,7 +145,7 @@ def with_own_opinions(people: Sequence[Profile], config: DiscussionConfig) -> li
     return [person.model_copy(update={"opinion": None}) for person in people]
 
 
-def profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, object]]:
+def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, object]]:
     """The rows of a file of real profiles; empty for `grounded`. Raises InputError.
 
     `background` holds what the generator has no place for: the profile's own text, the column of
@@ -147,23 +156,23 @@ def profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, object]]:
         return []
     path = folder / Path(config.personas).expanduser()
     rows: list[dict[str, object]] = []
-    for persona in table.read(path):
+    for persona in table.read_personas(path):
         row = {"id": persona.id, "name": persona.name, **persona.demographics, **persona.extra}
         known = without_answers_not_given(row)
-        described = table.describe(persona.name, persona.demographics, persona.extra)
+        described = table.describe_person(persona.name, persona.demographics, persona.extra)
         own = [persona.text, persona.base] if persona.text != described else []
         told = [*dict.fromkeys(own), str(known.get("background", ""))]
         told += [
             f"{key.replace('_', ' ')}: {value}"
             for key, value in known.items()
             if key not in Given.model_fields
-            or (key in LISTED and as_listed(value, LISTED[key]) not in LISTED[key])
+            or (key in LISTED and match_listed_value(value, LISTED[key]) not in LISTED[key])
             or (key == "sex" and read_sex(value) == "X")
             or key == "income_usd"
             or (own and key in persona.demographics)
         ]
         known["described"] = bool(own)
-        known["background"] = " ".join(f"{t.rstrip('.')}." for t in told if t)
+        known["background"] = " ".join(f"{text.rstrip('.')}." for text in told if text)
         rows.append({key: value for key, value in known.items() if value not in (None, "")})
     return without_invented_places(rows)
 
@@ -177,8 +186,8 @@ def with_different_names(
     """
     chosen: list[Mapping[str, object]] = []
     taken: set[str] = set()
-    for i in rng.permutation(len(rows)):
-        row = rows[int(i)]
+    for item_id in rng.permutation(len(rows)):
+        row = rows[int(item_id)]
         first = first_name(str(row.get("name", "")))
         if first and first in taken:
             continue
@@ -195,7 +204,7 @@ def different_names(rows: Sequence[Mapping[str, object]]) -> int:
     return len({name for name in names if name}) + names.count("")
 
 
-def facing(
+def with_seeded_opinion(
     session: Session[DiscussionConfig], group: str, people: Sequence[Profile], stimulus: Stimulus
 ) -> list[Profile]:
     """The same people with a seeded opinion on this concept (with one concept: as recruited).
@@ -209,8 +218,8 @@ def facing(
     return [
         person
         if person.source == ONESELF
-        else generator.facing_another_concept(
-            person, session.at("recruits", group, "opinions", stimulus.id, person.id).rng
+        else generator.with_new_opinion(
+            person, session.child("recruits", group, "opinions", stimulus.id, person.id).rng
         )
         for person in people
     ]
@@ -268,7 +277,7 @@ class Participant:
         return DiscussionTexts(self.config, self.group, self.stimulus)
 
     @property
-    def oneself(self) -> bool:
+    def speaks_as_self(self) -> bool:
         """Whether this is a person who speaks for themselves."""
         return self.persona.source == ONESELF
 
@@ -287,17 +296,19 @@ class Participant:
     def description(self) -> dict[str, str]:
         """Who this is, in natural language: no score, no trait with a number."""
         persona = self.persona
-        if self.oneself:
-            said = f"{YOURSELF} The others call you {persona.name}."
+        if self.speaks_as_self:
+            said = f"{SELF_DESCRIPTION_PLACEHOLDER} The others call you {persona.name}."
             return dict.fromkeys(DESCRIBED, "") | {"introduction": said}
         told = persona.described  # then what was drawn is not
         return {
-            "introduction": f"{persona.name}." if told else character.introduction(persona),
-            "circumstances": "" if told else character.circumstances(persona),
+            "introduction": f"{persona.name}."
+            if told
+            else character.describe_introduction(persona),
+            "circumstances": "" if told else character.describe_circumstances(persona),
             "background": persona.background,
-            "personality": character.temperament(persona.traits),
-            "voice": character.manner(persona.voice),
-            "buying": character.buying(persona),
+            "personality": character.describe_temperament(persona.traits),
+            "voice": character.describe_manner(persona.voice),
+            "buying": character.describe_buying(persona),
             "engagement": character.category_engagement(persona, self.config.category),
         }
 
@@ -308,7 +319,7 @@ class Participant:
         return scope.prompt(
             "persona_system",
             **texts.description(self.id, self.description),
-            who=SourcedText("yourself") if self.oneself else texts.name(self.id, self.name),
+            who=SourcedText("yourself") if self.speaks_as_self else texts.name(self.id, self.name),
             category=texts.category,
             concept=texts.concept,
             alone=self.alone,
@@ -332,10 +343,10 @@ class Participant:
         when addressed by name. One draw in any case, so that being named shifts nobody else's.
         """
         chance = speaking_probability(self.persona.traits.extraversion)
-        drawn = rng.random() < (MEDIUM if self.oneself else chance)
+        drawn = rng.random() < (MEDIUM if self.speaks_as_self else chance)
         return addressed or bool(drawn)
 
-    async def respond(
+    async def answer_question(
         self,
         scope: Scope,
         asked: DiscussionMessage,
@@ -348,44 +359,49 @@ class Participant:
         shown = asked.phase in (DiscussionPhase.REACTION, DiscussionPhase.SYNTHESIS)
         prompt = scope.prompt(
             "participant_response",
-            question=asked.quoted,
+            question=asked.quoted_text,
             phase=quote_phase(asked.phase),
             addressed=addressed,
             probe=asked.probe,
             alone=self.alone,
-            others=any(m.by_participant and m.speaker_id != self.id for m in context),
+            others=any(
+                discussion_message.by_participant and discussion_message.speaker_id != self.id
+                for discussion_message in context
+            ),
             stimulus=self.texts.material if shown else None,
             # What advice a person gets follows from the persona; its words are instructions.
-            length=SourcedText("" if self.oneself else length_advice(self.persona)),
-            company=SourcedText("" if self.oneself or self.alone else company_advice(self.persona)),
+            length=SourcedText("" if self.speaks_as_self else length_advice(self.persona)),
+            company=SourcedText(
+                "" if self.speaks_as_self or self.alone else conversation_style_advice(self.persona)
+            ),
             max_words=self.texts.max_words,
         )
         said = await scope.ask(
-            self.speaker(scope), prompt, heard=self._latest(context), about=asked.content
+            self.speaker(scope), prompt, history=self._latest_messages(context), about=asked.content
         )
         if isinstance(said, Missing):
             return said
         others = {m.speaker_name for m in context if m.speaker_id != self.id}
-        if not (words := spoken(said, self.persona, others)):
-            return Missing("empty", "a name and nothing said", raw=said)
-        return quote(words, "utterance", scope.address, self.id)
+        if not (words := clean_reply(said, self.persona, others)):
+            return Missing("empty", "a name and nothing said", last_reply=said)
+        return quote_value(words, "utterance", scope.address, self.id)
 
-    async def states(
-        self, scope: Scope, when: When, context: Sequence[DiscussionMessage]
+    async def state_opinion(
+        self, scope: Scope, when: InterviewTime, context: Sequence[DiscussionMessage]
     ) -> Statement:
         """What this participant thinks of it in private, with material and price in view."""
         prompt = scope.prompt(
             "private_opinion",
-            talked=when is When.AFTER,
-            alone=when is When.ALONE,
+            talked=when is InterviewTime.AFTER,
+            alone=when is InterviewTime.ALONE,
             **self._in_view(self.texts.price),
             answer_format=PRIVATE_OPINION.describe_format(),
         )
         said = await scope.ask(
             self.speaker(scope),
             prompt,
-            heard=self._latest(context),
-            answer=PRIVATE_OPINION,
+            history=self._latest_messages(context),
+            answer_type=PRIVATE_OPINION,
             about=f"your opinion of: {self.config.product_concept}",
         )
         if isinstance(said, Missing):
@@ -399,21 +415,21 @@ class Participant:
         )
         return say_statement(scope, self.texts, statement, self.name, scope.address)
 
-    async def would_buy(
-        self, scope: Scope, when: When, context: Sequence[DiscussionMessage]
+    async def state_purchase_intent(
+        self, scope: Scope, when: InterviewTime, context: Sequence[DiscussionMessage]
     ) -> tuple[PurchaseIntent, ...]:
         """Whether this participant would buy it, asked in private: at its own price, then at each
         of the ladder, every time without knowing of the others."""
         answers = [await self._would_buy(scope, when, context, self.texts.price)]
         for price in self.texts.ladder:
-            at = scope.at(f"{amount(price):g}")
+            at = scope.child(f"{parse_amount(price):g}")
             answers.append(await self._would_buy(at, when, context, price, ladder=True))
         return tuple(answers)
 
     async def _would_buy(
         self,
         scope: Scope,
-        when: When,
+        when: InterviewTime,
         context: Sequence[DiscussionMessage],
         price: str | None,
         *,
@@ -423,8 +439,8 @@ class Participant:
         got = await scope.ask(
             self.speaker(scope),
             prompt,
-            heard=self._latest(context),
-            answer=Choice(INTENTS),
+            history=self._latest_messages(context),
+            answer_type=Choice(INTENTS),
             about=f"whether you would buy: {self.config.product_concept}",
         )
         known = (
@@ -439,8 +455,8 @@ class Participant:
             "price": price,
         }
 
-    def _latest(self, context: Sequence[DiscussionMessage]) -> Transcript:
-        return heard(context, self.config.context_messages)
+    def _latest_messages(self, context: Sequence[DiscussionMessage]) -> Transcript:
+        return recent_transcript(context, self.config.context_messages)
 
 
 def speaking_probability(extraversion: int) -> float:
@@ -455,20 +471,20 @@ def speaking_probability(extraversion: int) -> float:
 
 def length_advice(profile: Profile) -> str:
     """How long somebody's answers are, by extraversion."""
-    return LENGTHS[character.band(profile.traits.extraversion)]
+    return LENGTHS[character.score_band(profile.traits.extraversion)]
 
 
-def company_advice(profile: Profile) -> str:
+def conversation_style_advice(profile: Profile) -> str:
     """How somebody takes up what others say, by agreeableness."""
-    return COMPANY[character.band(profile.traits.agreeableness)]
+    return COMPANY[character.score_band(profile.traits.agreeableness)]
 
 
-def spoken(text: str, persona: Profile, others: Collection[str] = ()) -> str:
+def clean_reply(text: str, persona: Profile, others: Collection[str] = ()) -> str:
     """The words alone: no "Name:" before them, no quotation marks around them, and nothing from
     where they go on as somebody else's (a line that begins with "Other:")."""
-    names = "|".join(re.escape(n) for n in (persona.name, persona.first_name))
+    names = "|".join(re.escape(name) for name in (persona.name, persona.first_name))
     text = re.sub(rf"^\s*\**(?:{names})\**\s*(?:\([^)\n]*\))?\s*:\**\s*", "", text.strip())
-    text = own_part(text, others)
+    text = text_before_other_speaker(text, others)
     if len(text) > 1 and (text[0], text[-1]) in {('"', '"'), ("“", "”")} and '"' not in text[1:-1]:
         text = text[1:-1]
     return " ".join(text.split())
@@ -479,5 +495,8 @@ def title_of(profile: Profile) -> str:
     if profile.described:
         return profile.first_name
     small = {"of", "and", "the", "in", "for", "at", "between"}
-    words = [w if w in small else w[:1].upper() + w[1:] for w in profile.occupation.split()]
+    words = [
+        word if word in small else word[:1].upper() + word[1:]
+        for word in profile.occupation.split()
+    ]
     return f"{profile.first_name} ({profile.age}, {' '.join(words)})"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from folkmoot.people.sources.grounded.attributes import label
+from folkmoot.people.sources.grounded.attributes import valence_label
 
 # Positions are kept with two decimals. A difference of two of them has no more, and without
 # rounding .7 - .6 would be less than .1.
@@ -29,7 +29,7 @@ Positions = Mapping[str, float]
 
 def describe_position(position: float) -> str:
     """Return a position in words: `rather in favor of it`."""
-    return LEANINGS[label(position)]
+    return LEANINGS[valence_label(position)]
 
 
 def has_moved(before: float | None, after: float | None) -> bool:

@@ -8,33 +8,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.study.study import PlannedRows
+from folkmoot.engine.study.study import ExpectedRows
 from folkmoot.errors import InputError, Problem
 from folkmoot.measures.inference.estimates import FEWEST_UNITS
 from folkmoot.measures.inference.power import DesignSize
-from folkmoot.models.images import NOT_TAKEN, TYPES, images_in
+from folkmoot.models.images import MIME_TYPES, UNSUPPORTED_TYPES, find_image_references
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded.generator import check_quotas
 from folkmoot.people.sources.grounded.panel import check_foreign_gaps, read_panel
 from folkmoot.people.sources.grounded.profile import check_profile, group_problems
-from folkmoot.studies.focus_group.config import DiscussionConfig, amount
+from folkmoot.studies.focus_group.config import DiscussionConfig, parse_amount
 from folkmoot.studies.focus_group.discussion import MODERATOR
-from folkmoot.studies.focus_group.participants import different_names, profiles
+from folkmoot.studies.focus_group.participants import different_names, read_profiles
 
 # Files that a text can only name. Models would be sent the name alone.
-_MEDIA = (*TYPES, *NOT_TAKEN, "pdf", "mp4", "mov", "webm", "avi", "mp3", "wav")
+_MEDIA = (*MIME_TYPES, *UNSUPPORTED_TYPES, "pdf", "mp4", "mov", "webm", "avi", "mp3", "wav")
 _FILE = re.compile(rf"[^\s()\[\]<>\"']+\.(?:{'|'.join(_MEDIA)})(?![\w/.-]*\w)", re.IGNORECASE)
 _AS_ADDRESS = (
     "give the address of a PNG, JPEG, GIF or WebP image (https://… or data:image/png;base64,…)"
 )
 
 
-def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
+def check_config(config: DiscussionConfig, folder: Path) -> list[Problem]:
     """Check what no key shows by itself: contradictions, unknown quotas, the file of profiles."""
-    problems = [*_fitting(config), *_guide(config), *check_quotas(config.quotas)]
+    problems = [*_check_contradictions(config), *_check_guide(config), *check_quotas(config.quotas)]
     problems += check_images(config)
     if config.personas == "grounded":
-        return [*problems, *_panel(config, folder)]
+        return [*problems, *_check_panel(config, folder)]
     if config.panel:
         hint = "leave one of them out"
         problems.append(
@@ -47,15 +47,15 @@ def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
             )
         )
     try:
-        rows = profiles(config, folder)
+        rows = read_profiles(config, folder)
     except InputError as error:
-        return [*problems, *(_at_personas(p) for p in error.problems)]
+        return [*problems, *(_at_personas(problem) for problem in error.problems)]
     path = folder / Path(config.personas).expanduser()
     first = table.first_line(path)
     in_rows: list[Problem] = []
     for line, row in enumerate(rows, first):
         found = [*check_profile(row, str(line)), *check_foreign_gaps(row, str(line))]
-        in_rows += [replace(p, file=str(path)) for p in found]
+        in_rows += [replace(problem, file=str(path)) for problem in found]
         if config.first_opinion == "asked":
             in_rows += [
                 Problem(
@@ -91,38 +91,42 @@ def check(config: DiscussionConfig, folder: Path) -> list[Problem]:
     return problems
 
 
-def _fitting(config: DiscussionConfig) -> list[Problem]:
+def _check_contradictions(config: DiscussionConfig) -> list[Problem]:
     """Keys that contradict each other."""
     problems: list[Problem] = []
 
-    def wrong(key: str, what: str, hint: str = "") -> None:
+    def add_problem(key: str, what: str, hint: str = "") -> None:
         problems.append(Problem(what, key=key, hint=hint))
 
     if not config.product_concept and not config.stimuli:
-        wrong("product_concept", "no concept is given", "set it, or list `stimuli`")
+        add_problem("product_concept", "no concept is given", "set it, or list `stimuli`")
     if len(set(config.phases)) != len(config.phases):
-        wrong("phases", "a phase can be listed only once")
-    ids = [s.id for s in config.concepts]
+        add_problem("phases", "a phase can be listed only once")
+    ids = [stimulus.id for stimulus in config.concepts]
     if len(set(ids)) != len(ids):
-        wrong("stimuli", "two stimuli have the same name")
+        add_problem("stimuli", "two stimuli have the same name")
     wanted, people = config.max_responses_per_question, config.num_personas
     if "max_responses_per_question" in config.model_fields_set and wanted > people:
-        wrong("max_responses_per_question", f"{wanted} answers, but only {people} people")
+        add_problem("max_responses_per_question", f"{wanted} answers, but only {people} people")
     if config.appeal and config.first_opinion == "asked":
-        wrong("appeal", "it shifts only seeded opinions", "add `first_opinion: seeded`")
+        add_problem("appeal", "it shifts only seeded opinions", "add `first_opinion: seeded`")
     if config.control == "alone" and config.first_opinion == "seeded":
-        wrong(
+        add_problem(
             "control", "nobody's position is asked for with seeded opinions", "first_opinion: asked"
         )
-    if len({amount(p) for p in config.prices}) != len(config.prices):
-        wrong("prices", "a price can be listed only once")
+    if len({parse_amount(price) for price in config.prices}) != len(config.prices):
+        add_problem("prices", "a price can be listed only once")
     if people < 2:
-        wrong("num_personas", "one person alone holds no discussion", "num_personas: 2, or more")
-    questions = min(config.on(s).all_questions for s in config.concepts)
+        add_problem(
+            "num_personas", "one person alone holds no discussion", "num_personas: 2, or more"
+        )
+    questions = min(config.for_stimulus(stimulus).all_questions for stimulus in config.concepts)
     if not questions:
-        wrong("phases", "without material there is no reaction phase", "give stimulus_material")
+        add_problem(
+            "phases", "without material there is no reaction phase", "give stimulus_material"
+        )
     elif questions * config.responses_cap < people:
-        wrong(
+        add_problem(
             "num_personas",
             f"{people} people cannot all speak in {questions} questions of at most "
             f"{config.responses_cap} answers",
@@ -132,20 +136,20 @@ def _fitting(config: DiscussionConfig) -> list[Problem]:
 
 def list_images(config: DiscussionConfig) -> list[str]:
     """Return the keys of the texts that show images."""
-    return [key for key, text in _texts(config) if images_in(text)]
+    return [key for key, text in _displayed_texts(config) if find_image_references(text)]
 
 
 def check_images(config: DiscussionConfig) -> list[Problem]:
     """Return problems for images that no model would see: other types, file names, and images in
     place of a text."""
     problems: list[Problem] = []
-    for key, text in _texts(config):
-        shown = images_in(text)
+    for key, text in _displayed_texts(config):
+        shown = find_image_references(text)
         rest = text
         for image in shown:
             rest = rest.replace(image.words, " ")
-            if image.ending in NOT_TAKEN:
-                message = f"models take no images of type {image.ending} ({image.url[:80]})"
+            if image.file_extension in UNSUPPORTED_TYPES:
+                message = f"models take no images of type {image.file_extension} ({image.url[:80]})"
                 problems.append(Problem(message, key=key, hint=_AS_ADDRESS))
         if shown and not key.endswith("stimulus_material"):
             hint = "put it into stimulus_material"
@@ -156,7 +160,7 @@ def check_images(config: DiscussionConfig) -> list[Problem]:
     return problems
 
 
-def _texts(config: DiscussionConfig) -> Iterator[tuple[str, str]]:
+def _displayed_texts(config: DiscussionConfig) -> Iterator[tuple[str, str]]:
     """The texts of a study file that people are shown, by key."""
     parts = [("", config), *((f"stimuli.{n}.", each) for n, each in enumerate(config.stimuli))]
     for prefix, part in parts:
@@ -166,20 +170,20 @@ def _texts(config: DiscussionConfig) -> Iterator[tuple[str, str]]:
                 yield f"{prefix}{key}", text
 
 
-def _guide(config: DiscussionConfig) -> list[Problem]:
+def _check_guide(config: DiscussionConfig) -> list[Problem]:
     """Questions of a researcher's guide that nobody would be asked."""
     problems: list[Problem] = []
     for phase, part in config.guide.items():
         key = f"guide.{phase.value}"
         if not all(line.strip() for line in (*part.questions, *part.probes)):
             problems.append(Problem("a question or probe is blank", key=key))
-        if not all(phase in config.on(concept).phases for concept in config.concepts):
+        if not all(phase in config.for_stimulus(concept).phases for concept in config.concepts):
             why = "is not one of `phases`" if phase not in config.phases else "has no material"
             problems.append(Problem(f"the phase {why}, so nobody would be asked this", key=key))
     return problems
 
 
-def _panel(config: DiscussionConfig, folder: Path) -> list[Problem]:
+def _check_panel(config: DiscussionConfig, folder: Path) -> list[Problem]:
     if config.panel is None:
         return []
     try:
@@ -196,12 +200,12 @@ def _at_personas(problem: Problem) -> Problem:
     )
 
 
-def cut(config: DiscussionConfig, groups: int) -> DiscussionConfig:
+def limit_groups(config: DiscussionConfig, groups: int) -> DiscussionConfig:
     """The same study with at most this many groups."""
     return config.model_copy(update={"replications": min(config.replications, max(1, groups))})
 
 
-def notes(config: DiscussionConfig) -> list[str]:
+def config_advisories(config: DiscussionConfig) -> list[str]:
     """What a user should know before a run."""
     said = []
     if config.replications < FEWEST_UNITS:
@@ -215,13 +219,13 @@ def notes(config: DiscussionConfig) -> list[str]:
         keys = ", ".join(shown)
         said.append(f"images are shown, and their tokens are not part of the estimate: {keys}")
     for concept in config.concepts:
-        if len(config.on(concept).phases) < len(config.phases):
+        if len(config.for_stimulus(concept).phases) < len(config.phases):
             about = f" of {concept.id}" if config.stimuli else ""
             said.append(f"the discussion{about} has no reaction phase, because it has no material")
     return said
 
 
-def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
+def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
     """The rows of `personas` that the sealed recruits foresee, and a statement of each in every
     discussion of the group."""
     rows = tuple(
@@ -236,12 +240,12 @@ def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
         for concept in config.concepts
     )
     return [
-        PlannedRows("personas", ("group", "persona_id"), rows),
-        PlannedRows("statements", ("group", "stimulus"), stated, "discussion", part="group"),
+        ExpectedRows("personas", ("group", "persona_id"), rows),
+        ExpectedRows("statements", ("group", "stimulus"), stated, "discussion", part="group"),
     ]
 
 
-def size(config: DiscussionConfig, _folder: Path) -> DesignSize:
+def design_size(config: DiscussionConfig, _folder: Path) -> DesignSize:
     """How large the design is, for `folkmoot power`: every group discusses all concepts."""
     concepts = max(2, len(config.stimuli))
     groups, key = config.replications, ("replications", config.replications)

@@ -11,9 +11,9 @@ from folkmoot.studies.focus_group.config import DiscussionConfig, Stimulus
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript
 from folkmoot.studies.focus_group.participants import (
     Participant,
-    facing,
-    recruit,
+    recruit_groups,
     with_own_opinions,
+    with_seeded_opinion,
 )
 from folkmoot.studies.focus_group.tables import (
     record_concept,
@@ -21,69 +21,81 @@ from folkmoot.studies.focus_group.tables import (
     record_discussion,
     record_personas,
 )
-from folkmoot.studies.focus_group.talk.in_private import in_private, interviewed, with_opinion
+from folkmoot.studies.focus_group.talk.in_private import (
+    ask_in_private,
+    interview_participants,
+    with_opinion,
+)
 from folkmoot.studies.focus_group.talk.moderator import Moderator
 from folkmoot.studies.focus_group.talk.reading import code_remarks
-from folkmoot.studies.focus_group.talk.table import Talk
+from folkmoot.studies.focus_group.talk.table import TableDiscussion
 
 
-async def protocol(session: Session[DiscussionConfig], invited: Sequence[Profile] = ()) -> None:
+async def run_protocol(session: Session[DiscussionConfig], invited: Sequence[Profile] = ()) -> None:
     """All groups side by side, and within a group its concepts, each from a fresh start; then all
     that was said is coded.
 
     Those `invited` sit in every group; by default each group has recruits of its own.
     """
     config = session.config
-    recruits = dict.fromkeys(config.groups, invited) if invited else recruit(session)
+    recruits = dict.fromkeys(config.groups, invited) if invited else recruit_groups(session)
     groups = {group: with_own_opinions(people, config) for group, people in recruits.items()}
     await session.seal(
         "recruits",
-        {group: [p.model_dump(mode="json") for p in people] for group, people in groups.items()},
+        {
+            group: [profile.model_dump(mode="json") for profile in people]
+            for group, people in groups.items()
+        },
     )
     for concept in config.concepts:
-        record_concept(session, concept.id, config.on(concept))
+        record_concept(session, concept.id, config.for_stimulus(concept))
     for group, people in groups.items():
         record_personas(session, group, people)
 
-    async def discuss(scope: Scope, group: str) -> list[DiscussionTranscript]:
+    async def discuss_concepts(scope: Scope, group: str) -> list[DiscussionTranscript]:
         async def on_concept(scope: Scope, stimulus: Stimulus) -> DiscussionTranscript:
-            people = facing(session, group, groups[group], stimulus)
-            said = await discussion(scope, config.on(stimulus), people, group, stimulus.id)
+            people = with_seeded_opinion(session, group, groups[group], stimulus)
+            said = await run_discussion(
+                scope, config.for_stimulus(stimulus), people, group, stimulus.id
+            )
             files.write_discussion(session, said)
             record_discussion(scope, said)
             return said
 
-        return list((await scope.each(config.concepts, on_concept)).values())
+        return list((await scope.map(config.concepts, on_concept)).values())
 
-    talks = await session.at("discussion").each(config.groups, discuss, sets=str)
+    talks = await session.child("discussion").map(config.groups, discuss_concepts, block=str)
     said = [talk for group in talks.values() for talk in group]
     await code_remarks(session, said)
 
 
-async def discussion(
+async def run_discussion(
     scope: Scope, config: DiscussionConfig, people: Sequence[Profile], group: str, stimulus: str
 ) -> DiscussionTranscript:
-    """One group on one concept (`config` is that of the concept, see `DiscussionConfig.on`).
+    """One group on one concept (`config` is that of the concept, see
+    `DiscussionConfig.for_stimulus`).
 
     The moderator plans the guide; each reads the concept in private and says what they think; the
     phases follow one another, question by question, each speaker having heard those before; at the
     end everybody is asked in private again.
     """
-    moderator = Moderator(config, {p.id: p.first_name for p in people}, group, stimulus)
-    await moderator.generate_discussion_guide(scope.at("guide"))
+    moderator = Moderator(
+        config, {profile.id: profile.first_name for profile in people}, group, stimulus
+    )
+    await moderator.generate_discussion_guide(scope.child("guide"))
     arriving = [Participant(person, config, group, stimulus) for person in people]
     for who in arriving:
         record_description(scope, who.texts, who.id, who.description)
-    before = await in_private(scope.at("before"), arriving)
+    before = await ask_in_private(scope.child("before"), arriving)
     at_table = [
         with_opinion(who, said.statement) for who, said in zip(arriving, before, strict=True)
     ]
-    talk = Talk(config, moderator, at_table)
+    talk = TableDiscussion(config, moderator, at_table)
     for phase in config.phases:
         for index in range(config.questions_in(phase)):
-            await talk.question(scope.at(phase.value), phase, index)
-    after = await in_private(scope.at("after"), at_table, talk)
-    alone = await interviewed(scope.at("alone"), at_table, moderator.discussion_guide)
+            await talk.question(scope.child(phase.value), phase, index)
+    after = await ask_in_private(scope.child("after"), at_table, talk)
+    alone = await interview_participants(scope.child("alone"), at_table, moderator.discussion_guide)
     private = [*before, *after, *(interview.private for interview in alone.values())]
     retests = [said.retest for said in before if said.retest is not None]
     return DiscussionTranscript(

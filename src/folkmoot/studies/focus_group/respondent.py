@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from folkmoot.files import packaged_yaml
-from folkmoot.hints import enumerated
+from folkmoot.hints import join_words
 from folkmoot.people.sources.grounded.attributes import LIMITS
-from folkmoot.respondent import Mind, Part, Passage, of_kind
-from folkmoot.respondent.mind.draws import normal, unit
-from folkmoot.respondent.mind.speech import capital
+from folkmoot.respondent import Passage, RespondentPart, SimulatedRespondent, of_kind
+from folkmoot.respondent.mind.draws import normal_draw, uniform_draw
+from folkmoot.respondent.mind.speech import capitalise_first
 from folkmoot.studies.focus_group import texts
-from folkmoot.studies.focus_group.config import DiscussionConfig, amount
+from folkmoot.studies.focus_group.config import DiscussionConfig, parse_amount
 from folkmoot.studies.focus_group.discussion import INTENTS, MODERATOR
 from folkmoot.studies.focus_group.positions import DECIMALS, LEANINGS, SMALLEST_MOVE
 
@@ -36,7 +36,7 @@ NEUTRAL = 0.15  # a position nearer to zero takes no side
 
 
 @cache
-def words() -> Mapping[str, Any]:
+def load_wordings() -> Mapping[str, Any]:
     """Concerns and sentences, from `respondent.yaml`."""
     found: Mapping[str, object] = packaged_yaml(__file__, Path(__file__).with_suffix(".yaml").name)
     return found
@@ -54,10 +54,10 @@ class View(NamedTuple):
 
 
 @cache
-def _sides() -> dict[str, tuple[str, int]]:
+def _words_by_side() -> dict[str, tuple[str, int]]:
     return {
         word: (concern, side)
-        for concern, of in words()["concerns"].items()
+        for concern, of in load_wordings()["concerns"].items()
         for key, side in (("pro", 1), ("con", -1))
         for word in of[key]
     }
@@ -70,14 +70,14 @@ FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself)\b
 
 
 @lru_cache(maxsize=16384)
-def views(sentence: str) -> tuple[View, ...]:
+def sentence_views(sentence: str) -> tuple[View, ...]:
     """What a sentence says for and against; a negation before a word turns it. What somebody
     quotes is not what they say."""
     found = []
     if FIRST_PERSON.search(sentence):
         sentence = re.sub("“[^”]*”", " ", sentence)
     for hit in re.finditer(r"[A-Za-z-]+", sentence):
-        if known := _sides().get(hit[0].lower()):
+        if known := _words_by_side().get(hit[0].lower()):
             clause = re.split(r"[,;:.]", sentence[: hit.start()])[-1]
             turned = bool(_TURNED.search(clause.lower()))
             found.append(View(known[0], -known[1] if turned else known[1], hit[0].lower()))
@@ -87,23 +87,27 @@ def views(sentence: str) -> tuple[View, ...]:
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     return [s.strip() for s in _SENTENCE_END.split(text) if s.strip()]
 
 
-def fold(text: str) -> str:
+def collapse_spaces(text: str) -> str:
     """Return a text with single spaces."""
     return " ".join(text.split())
 
 
-def shown(mind: Mind, *columns: str) -> list[Passage]:
+def shown_passages(mind: SimulatedRespondent, *columns: str) -> list[Passage]:
     """The passages from these columns of tables or keys of the study file, in order."""
-    return [p for p in mind.reading.passages if p.source.id.partition("/")[0] in columns]
+    return [
+        passage
+        for passage in mind.reading.passages
+        if passage.source.id.partition("/")[0] in columns
+    ]
 
 
-def text_of(mind: Mind, column: str) -> str:
+def text_of(mind: SimulatedRespondent, column: str) -> str:
     """The last text from a column; empty if none is shown."""
-    found = shown(mind, column)
+    found = shown_passages(mind, column)
     return found[-1].text if found else ""
 
 
@@ -122,15 +126,15 @@ class Product(NamedTuple):
         return [text for text in (self.described, self.material) if text]
 
     @property
-    def concept(self) -> str:
+    def concept_text(self) -> str:
         return self.described.strip().rstrip(".") or "this"
 
     @property
-    def thing(self) -> str:
+    def product_noun(self) -> str:
         """ "the oven": the noun that the concept begins with, before what is said of it."""
         head = re.split(
             r"\b(?:that|which|who|with|without|for|of|by|to|in|from|made|where|on|at|and)\b|[,;:(.]",
-            self.concept,
+            self.concept_text,
         )[0].split()
         noun = head[-1] if head else ""
         return f"the {noun}" if noun and noun.lower() not in ("a", "an", "the", "this") else "it"
@@ -139,7 +143,7 @@ class Product(NamedTuple):
     def claims(self) -> list[str]:
         """Short sentences of the material that say something for or against."""
         said = [s.rstrip(".!") for s in re.split(r"[:;\n]|(?<=\.)\s", self.material)]
-        return [s.strip() for s in said if 2 <= len(s.split()) <= 9 and views(s)]
+        return [s.strip() for s in said if 2 <= len(s.split()) <= 9 and sentence_views(s)]
 
 
 _IN_MONEY = re.compile(
@@ -147,7 +151,7 @@ _IN_MONEY = re.compile(
 )
 
 
-def product(mind: Mind) -> Product:
+def read_product(mind: SimulatedRespondent) -> Product:
     """What is talked about, and what it costs: a price of the ladder, else the product's own, else
     one that its material names."""
     described, material = text_of(mind, texts.CONCEPT), text_of(mind, texts.MATERIAL)
@@ -158,7 +162,7 @@ def product(mind: Mind) -> Product:
     return Product(described, material, category, price, bool(rung))
 
 
-def said_in_talk(mind: Mind) -> list[Passage]:
+def said_in_talk(mind: SimulatedRespondent) -> list[Passage]:
     """What was said at the table or in an interview, in order; what is shown twice counts once."""
     found: dict[str, Passage] = {}
     for passage in of_kind(mind.reading.passages, "utterance"):
@@ -167,18 +171,18 @@ def said_in_talk(mind: Mind) -> list[Passage]:
     return list(found.values())
 
 
-def own_words(mind: Mind) -> list[str]:
+def own_words(mind: SimulatedRespondent) -> list[str]:
     return [passage.text for passage in said_in_talk(mind) if passage.own]
 
 
-def said_since(mind: Mind) -> list[Passage]:
+def said_since(mind: SimulatedRespondent) -> list[Passage]:
     """What participants have said since the last own words."""
     said = said_in_talk(mind)
     last = max((n for n, passage in enumerate(said) if passage.own), default=-1)
     return [passage for passage in said[last + 1 :] if passage.source.speaker != MODERATOR]
 
 
-class Heard(NamedTuple):
+class ReportedView(NamedTuple):
     """A view that another participant was heard to say; `name` is empty if it is not known."""
 
     name: str
@@ -186,25 +190,30 @@ class Heard(NamedTuple):
     views: tuple[View, ...]
 
 
-def names_of(mind: Mind) -> dict[str, str]:
+def names_of(mind: SimulatedRespondent) -> dict[str, str]:
     """The names of those who are heard or named in the prompt, by id."""
-    named = {p.source.id.rpartition("/")[2]: p.text for p in shown(mind, texts.NAME)}
+    named = {
+        passage.source.id.rpartition("/")[2]: passage.text
+        for passage in shown_passages(mind, texts.NAME)
+    }
     return {**mind.reading.names, **named}
 
 
-def said_by_others(mind: Mind, passages: Sequence[Passage] | None = None) -> list[Heard]:
+def views_of_others(
+    mind: SimulatedRespondent, passages: Sequence[Passage] | None = None
+) -> list[ReportedView]:
     """All views of other participants, or those in some passages, in order."""
-    own = {fold(s) for text in own_words(mind) for s in sentences(text)}
+    own = {collapse_spaces(s) for text in own_words(mind) for s in split_sentences(text)}
     names = names_of(mind)
-    found: dict[str, Heard] = {}
+    found: dict[str, ReportedView] = {}
     for passage in said_in_talk(mind) if passages is None else passages:
         if passage.own or passage.source.speaker == MODERATOR:
             continue
-        for sentence in sentences(passage.text):
-            spoken = views(sentence)
-            if spoken and FIRST_PERSON.search(sentence) and fold(sentence) not in own:
+        for sentence in split_sentences(passage.text):
+            spoken = sentence_views(sentence)
+            if spoken and FIRST_PERSON.search(sentence) and collapse_spaces(sentence) not in own:
                 name = names.get(passage.source.speaker, "")
-                found.setdefault(fold(sentence), Heard(name, sentence, spoken))
+                found.setdefault(collapse_spaces(sentence), ReportedView(name, sentence, spoken))
     return list(found.values())
 
 
@@ -220,34 +229,34 @@ class Opinion(NamedTuple):
     product: Product
 
     @property
-    def position(self) -> float:
+    def bounded_position(self) -> float:
         return math.tanh(self.now)
 
 
-def opinion(mind: Mind) -> Opinion:
+def form_opinion(mind: SimulatedRespondent) -> Opinion:
     """u = taste + Σ weight · tanh(net claims / 1.5) − price; then a part of the way to what others
     say on balance: susceptibility · persuasion · kappa_read · n/(n + 8)."""
-    it, who, knobs = product(mind), mind.who, mind.knobs
+    it, who, knobs = read_product(mind), mind.who, mind.knobs
     spread = 1 - knobs.shrinking_variance
     net: dict[str, float] = {}
     for text in it.texts:
-        for sentence in sentences(text):
-            for view in views(sentence):
+        for sentence in split_sentences(text):
+            for view in sentence_views(sentence):
                 net[view.concern] = net.get(view.concern, 0) + view.side
     by_concern = {
-        concern: weight(mind, concern) * math.tanh(net.get(concern, 0) / 1.5)
-        for concern in words()["concerns"]
+        concern: concern_weight(mind, concern) * math.tanh(net.get(concern, 0) / 1.5)
+        for concern in load_wordings()["concerns"]
     }
     taste = spread * (
-        TASTE * normal(who.seed, who.key, "taste", it.concept)
-        + 0.25 * bool(re.search(words()["welcomes"], who.key))
-        - 0.25 * bool(re.search(words()["shuns"], who.key))
+        TASTE * normal_draw(who.seed, who.key, "taste", it.concept_text)
+        + 0.25 * bool(re.search(load_wordings()["welcomes"], who.key))
+        - 0.25 * bool(re.search(load_wordings()["shuns"], who.key))
     )
     first = taste + sum(by_concern.values()) + 0.5 * knobs.acquiescence
     paid = 0.0
     if it.price:
-        dear = math.log10(max(amount(_only_amount(it.price)), 0.01) / USUAL)
-        by_concern["price"] -= (paid := PRICE * (0.5 + weight(mind, "price")) * dear)
+        dear = math.log10(max(parse_amount(_only_amount(it.price)), 0.01) / USUAL)
+        by_concern["price"] -= (paid := PRICE * (0.5 + concern_weight(mind, "price")) * dear)
     stated = stated_leaning(mind)
     if stated is None:
         first -= paid
@@ -257,10 +266,10 @@ def opinion(mind: Mind) -> Opinion:
         first = min(max(first - paid, stated.low), stated.high)
     else:
         first = stated.middle + 0.1 * first
-    heard = [v for each in said_by_others(mind) for v in each.views]
+    heard = [view for each in views_of_others(mind) for view in each.views]
     if not heard:
         return Opinion(first, first, by_concern, it)
-    mean = sum(v.side for v in heard) / len(heard)
+    mean = sum(view.side for view in heard) / len(heard)
     pull = who.susceptibility * knobs.persuasion * knobs.kappa_read * HEARD
     pull = min(1.0, pull * len(heard) / (len(heard) + HALF) + knobs.sycophancy)
     return Opinion(first, first + pull * (mean - math.tanh(first)), by_concern, it)
@@ -274,7 +283,7 @@ class Leaning(NamedTuple):
     high: float
 
 
-def stated_leaning(mind: Mind) -> Leaning | None:
+def stated_leaning(mind: SimulatedRespondent) -> Leaning | None:
     """The first opinion that somebody is told to have, by one of its five wordings: what was read
     in private is known, also where it is out of sight."""
     told = text_of(mind, texts.FIRST_LEANING)
@@ -289,11 +298,11 @@ _STATED = tuple(
 )
 
 
-def weight(mind: Mind, concern: str) -> float:
+def concern_weight(mind: SimulatedRespondent, concern: str) -> float:
     """How much a concern counts for somebody: .15 to .5, more if their description says so."""
     who = mind.who
-    own = bool(re.search(words()["concerns"][concern]["weighs"], who.key))
-    return 0.15 + 0.35 * unit(who.seed, who.key, "weight", concern) + 0.25 * own
+    own = bool(re.search(load_wordings()["concerns"][concern]["weighs"], who.key))
+    return 0.15 + 0.35 * uniform_draw(who.seed, who.key, "weight", concern) + 0.25 * own
 
 
 def _only_amount(price: str) -> str:
@@ -303,52 +312,65 @@ def _only_amount(price: str) -> str:
 # --- participants ------------------------------------------------------------------------------
 
 
-def private_opinion(mind: Mind) -> dict[str, object]:
+def private_opinion(mind: SimulatedRespondent) -> dict[str, object]:
     """The answer of `PrivateOpinion`."""
-    view = opinion(mind)
-    noise = 0.5 * mind.knobs.noise * normal(mind.at.seed, mind.at.address, "position")
+    view = form_opinion(mind)
+    noise = 0.5 * mind.knobs.noise * normal_draw(mind.at.seed, mind.at.address, "position")
     position = math.tanh(view.now + noise)
-    strong, other = ("pro", "con") if view.position >= 0 else ("con", "pro")
+    strong, other = ("pro", "con") if view.bounded_position >= 0 else ("con", "pro")
     sides = (strong, other if abs(position) < 0.4 else strong)
-    said = [reason(mind, view, side, skip=n, kind="privately") for n, side in enumerate(sides)]
+    said = [give_reason(mind, view, side, skip=n, kind="privately") for n, side in enumerate(sides)]
     return {"opinion": " ".join(said), "position": round(position, 2)}
 
 
-def intent(mind: Mind) -> str | None:
+def answer_intent(mind: SimulatedRespondent) -> str | None:
     """Purchase intent: the opinion on five steps, with the noise of one asking."""
     if set(mind.reading.offered) != set(INTENTS):
         return None
     at, knobs = mind.at, mind.knobs
-    if knobs.instability and unit(at.seed, at.address, "?") < knobs.instability:
-        return INTENTS[int(len(INTENTS) * unit(at.seed, at.address, "any"))]
-    noisy = math.tanh(opinion(mind).now + 1.5 * knobs.noise * normal(at.seed, at.address, "intent"))
+    if knobs.instability and uniform_draw(at.seed, at.address, "?") < knobs.instability:
+        return INTENTS[int(len(INTENTS) * uniform_draw(at.seed, at.address, "any"))]
+    noisy = math.tanh(
+        form_opinion(mind).now + 1.5 * knobs.noise * normal_draw(at.seed, at.address, "intent")
+    )
     return INTENTS[sum(noisy >= limit for limit in (-0.6, -0.2, 0.2, 0.6))]
 
 
-def answer(mind: Mind) -> str:
+def answer_at_table(mind: SimulatedRespondent) -> str:
     """A turn at the table: about oneself where nobody has come to the product yet, else a view,
     which may take up what somebody has said."""
-    view = opinion(mind)
-    question = asked(mind)
+    view = form_opinion(mind)
+    question = current_question(mind)
     it = view.product
-    noun = it.thing.split()[-1]
-    about_category = noun not in question and fold(it.category) in fold(question)
-    said = said_by_others(mind)
-    n = next((k for k, known in words()["talks"].items() if re.search(known, mind.who.key)), 2)
+    noun = it.product_noun.split()[-1]
+    about_category = noun not in question and collapse_spaces(it.category) in collapse_spaces(
+        question
+    )
+    said = views_of_others(mind)
+    n = next(
+        (key for key, known in load_wordings()["talks"].items() if re.search(known, mind.who.key)),
+        2,
+    )
     if about_category and not said:
         return about_oneself(mind, it)
     concern = own_concern(mind)
     taken = ""
     if not concern:
-        taken, concern = taken_up(mind, view, said)
+        taken, concern = reply_to_view(mind, view, said)
     parts = [taken] if taken else []
     if ASKS_PRICE.search(question):
-        parts.append(phrase(mind, words()["fair_price"], it, fair=fair_price(view)))
-    before = fold(" ".join(own_words(mind)))
+        parts.append(fill_phrase(mind, load_wordings()["fair_price"], it, fair=fair_price(view)))
+    before = collapse_spaces(" ".join(own_words(mind)))
     changed = abs(math.tanh(view.now) - math.tanh(view.first)) >= 0.15
-    if changed and not any(f in before for f in words()["moved"]) and mind.draws.chance(0.3):
-        parts.append(phrase(mind, words()["moved"], it))
-    parts.append(aloud(mind, view, reasons(mind, view, max(1, n - len(parts)), concern)))
+    if (
+        changed
+        and not any(item in before for item in load_wordings()["moved"])
+        and mind.draws.draw_chance(0.3)
+    ):
+        parts.append(fill_phrase(mind, load_wordings()["moved"], it))
+    parts.append(
+        compose_turn(mind, view, give_reasons(mind, view, max(1, n - len(parts)), concern))
+    )
     return " ".join(parts)
 
 
@@ -359,177 +381,200 @@ def fair_price(view: Opinion) -> str:
     """The price that a participant names as fair: the product's own, or the usual one where none is
     in view, up to twice or half of it by their position; to two figures."""
     named = view.product.price
-    usual = amount(_only_amount(named)) if named else USUAL
-    fair = usual * 2**view.position
+    usual = parse_amount(_only_amount(named)) if named else USUAL
+    fair = usual * 2**view.bounded_position
     number = f"{float(f'{fair:.2g}'):,g}"
     return named.replace(_only_amount(named), number) if named else f"{number} dollars"
 
 
-def own_concern(mind: Mind) -> str:
+def own_concern(mind: SimulatedRespondent) -> str:
     """The concern of the speaker who is asked right after their own words; empty if others have
     spoken since, or if they spoke of nothing in particular."""
     own = own_words(mind)
-    if not own or said_by_others(mind, said_since(mind)):
+    if not own or views_of_others(mind, said_since(mind)):
         return ""
-    found = [view.concern for each in sentences(own[-1]) for view in views(each)]
+    found = [view.concern for each in split_sentences(own[-1]) for view in sentence_views(each)]
     return found[0] if found else ""
 
 
-def asked(mind: Mind) -> str:
+def current_question(mind: SimulatedRespondent) -> str:
     """The question: what the moderator said last."""
-    questions = [p.text for p in said_in_talk(mind) if p.source.speaker == MODERATOR]
+    questions = [
+        passage.text for passage in said_in_talk(mind) if passage.source.speaker == MODERATOR
+    ]
     return questions[-1] if questions else mind.reading.about
 
 
-def about_oneself(mind: Mind, it: Product) -> str:
+def about_oneself(mind: SimulatedRespondent, it: Product) -> str:
     """Who one is, and how one buys; the first only once."""
     kinds = ["experience"]
     if mind.who.calling and not own_words(mind):
         kinds.insert(0, "intro")
-    return " ".join(phrase(mind, words()[kind], it) for kind in kinds)
+    return " ".join(fill_phrase(mind, load_wordings()[kind], it) for kind in kinds)
 
 
-def taken_up(mind: Mind, view: Opinion, said: Sequence[Heard]) -> tuple[str, str]:
+def reply_to_view(
+    mind: SimulatedRespondent, view: Opinion, said: Sequence[ReportedView]
+) -> tuple[str, str]:
     """Agreement or disagreement with one of the latest views of others, and its concern: only with
     what was said, on the side on which the speaker stands."""
     side = 1 if view.now >= 0 else -1
-    latest = {h.name: h for h in said if h.name}
+    latest = {reported_view.name: reported_view for reported_view in said if reported_view.name}
     who, sycophancy = mind.who, mind.knobs.sycophancy
-    contrary = bool(re.search(words()["contrary"], who.key))
-    gentle = bool(re.search(words()["gentle"], who.key))
+    contrary = bool(re.search(load_wordings()["contrary"], who.key))
+    gentle = bool(re.search(load_wordings()["gentle"], who.key))
     for heard in [*latest.values()][-3:][::-1]:
         first = heard.views[0]
         same = first.side == side
         odds = 0.35 if same else 0.4 * min(1.0, abs(view.now) + 0.4)
         odds *= (1.6 if gentle else 0.6 if contrary else 1.0) ** (1 if same else -1)
         odds = odds + sycophancy * (1 - odds) if same else odds * (1 - sycophancy)
-        if abs(view.position) >= NEUTRAL and mind.draws.chance(odds):
-            matter = words()["concerns"][first.concern]["matter"]
-            kind = words()["agree" if same else "disagree"]
-            told = phrase(mind, kind, view.product, name=heard.name, matter=matter)
+        if abs(view.bounded_position) >= NEUTRAL and mind.draws.draw_chance(odds):
+            matter = load_wordings()["concerns"][first.concern]["matter"]
+            kind = load_wordings()["agree" if same else "disagree"]
+            told = fill_phrase(mind, kind, view.product, name=heard.name, matter=matter)
             return told, first.concern
     return "", ""
 
 
-def reasons(mind: Mind, view: Opinion, n: int, concern: str = "") -> list[str]:
-    """`n` sentences that stand where the speaker stands: what counts most for them on their side
-    (`concern` first, if one was taken up), and where the opinion is not strong a last one of the
-    other side."""
-    it, position = view.product, view.position
+def give_reasons(
+    mind: SimulatedRespondent, view: Opinion, count: int, concern: str = ""
+) -> list[str]:
+    """`count` sentences that stand where the speaker stands: what counts most for them on their
+    side (`concern` first, if one was taken up), and where the opinion is not strong a last one of
+    the other side."""
+    it, position = view.product, view.bounded_position
     side, other = ("pro", "con") if position >= 0 else ("con", "pro")
-    said = [phrase(mind, words()["reasons"][concern][side], it)] if concern else []
+    said = [fill_phrase(mind, load_wordings()["reasons"][concern][side], it)] if concern else []
     if abs(position) < NEUTRAL:
-        said.append(phrase(mind, words()["undecided"], it))
-        n = max(n, len(said) + 1)
-    elif not said and abs(position) >= 0.5 and mind.draws.chance(0.5):
-        said.append(phrase(mind, words()["for" if side == "pro" else "against"], it))
-    while len(said) < n:
-        said.append(reason(mind, view, side, skip=len(said)))
-    if abs(position) < 0.4 and n > 1:
-        said.append(reason(mind, view, other))
+        said.append(fill_phrase(mind, load_wordings()["undecided"], it))
+        count = max(count, len(said) + 1)
+    elif not said and abs(position) >= 0.5 and mind.draws.draw_chance(0.5):
+        said.append(fill_phrase(mind, load_wordings()["for" if side == "pro" else "against"], it))
+    while len(said) < count:
+        said.append(give_reason(mind, view, side, skip=len(said)))
+    if abs(position) < 0.4 and count > 1:
+        said.append(give_reason(mind, view, other))
     return said
 
 
-def aloud(mind: Mind, view: Opinion, said: Sequence[str]) -> str:
+def compose_turn(mind: SimulatedRespondent, view: Opinion, said: Sequence[str]) -> str:
     """Reasons as they are said at a table: one of the other side is joined as an objection."""
     told = [*said]
-    if mind.draws.chance(0.35):
-        told[0] = f"{mind.tongue.fresh(words()['leads'])} {within(told[0])}"
-    if len(said) > 1 and abs(view.position) < 0.4:
-        told[-1] = f"{mind.tongue.fresh(words()['but'])} {within(told[-1])}"
+    if mind.draws.draw_chance(0.35):
+        told[0] = f"{mind.tongue.pick_unused(load_wordings()['leads'])} {embed_sentence(told[0])}"
+    if len(said) > 1 and abs(view.bounded_position) < 0.4:
+        told[-1] = f"{mind.tongue.pick_unused(load_wordings()['but'])} {embed_sentence(told[-1])}"
     return " ".join(told)
 
 
-def within(sentence: str) -> str:
+def embed_sentence(sentence: str) -> str:
     """A sentence as it goes on after a word or two of another."""
     own = sentence.startswith(("I ", "I'")) or not sentence[0].isalpha()
     return sentence if own else sentence[0].lower() + sentence[1:]
 
 
-def reason(mind: Mind, view: Opinion, side: str, skip: int = 0, kind: str = "reasons") -> str:
+def give_reason(
+    mind: SimulatedRespondent, view: Opinion, side: str, skip: int = 0, kind: str = "reasons"
+) -> str:
     """One reason of a side: of the concerns the one that pulls most that way (`skip`: after so many
     others), now and then another; or words of the material."""
     it = view.product
     sign = 1 if side == "pro" else -1
-    if kind == "reasons" and it.claims and mind.draws.chance(0.2):
-        claim = mind.tongue.fresh(it.claims)
-        return phrase(mind, words()["claims"][side], it, claim=claim)
+    if kind == "reasons" and it.claims and mind.draws.draw_chance(0.2):
+        claim = mind.tongue.pick_unused(it.claims)
+        return fill_phrase(mind, load_wordings()["claims"][side], it, claim=claim)
     pull = {
-        c: sign * v + 0.25 * weight(mind, c) + 0.15 * mind.draws.unit()
-        for c, v in view.by_concern.items()
-        if c != "price" or it.price
+        concept: sign * value + 0.25 * concern_weight(mind, concept) + 0.15 * mind.draws.unit()
+        for concept, value in view.by_concern.items()
+        if concept != "price" or it.price
     }
-    ranked = sorted(pull, key=lambda c: -pull[c])
+    ranked = sorted(pull, key=lambda concept: -pull[concept])
     concern = ranked[min(skip, len(ranked) - 1)]
-    return phrase(mind, words()[kind][concern][side], it)
+    return fill_phrase(mind, load_wordings()[kind][concern][side], it)
 
 
-def phrase(mind: Mind, frames: Sequence[str], it: Product, **more: str) -> str:
+def fill_phrase(mind: SimulatedRespondent, frames: Sequence[str], it: Product, **more: str) -> str:
     """One of the frames, filled: if there are such, one that has not been said before."""
     known = dict(
-        thing=it.thing, price=it.price or "that", category=it.category, concept=it.concept,
+        thing=it.product_noun, price=it.price or "that", category=it.category, concept=it.concept_text,
         C=mind.who.calling, **more,
     )  # fmt: skip
     said = "\n".join(passage.text for passage in of_kind(mind.reading.passages, "utterance"))
-    unheard = [f for f in frames if capital(f.format(**known)) not in said]
-    return capital(mind.tongue.fresh(unheard if len(unheard) > 1 else frames).format(**known))
+    unheard = [frame for frame in frames if capitalise_first(frame.format(**known)) not in said]
+    return capitalise_first(
+        mind.tongue.pick_unused(unheard if len(unheard) > 1 else frames).format(**known)
+    )
 
 
 # --- the moderator -----------------------------------------------------------------------------
 
 
-def guide(mind: Mind) -> dict[str, object]:
+def answer_guide(mind: SimulatedRespondent) -> dict[str, object]:
     """The answer of `PhaseGuide`: questions of the phase about this product."""
-    it = product(mind)
-    known = words()["guide"]
+    it = read_product(mind)
+    known = load_wordings()["guide"]
     stock = known.get(text_of(mind, texts.PHASE)) or known["exploration"]
     wanted = int(text_of(mind, texts.NUMBER) or 2)
-    return {"questions": [phrase(mind, stock, it) for _ in range(wanted)]}
+    return {"questions": [fill_phrase(mind, stock, it) for _ in range(wanted)]}
 
 
-def people_named(mind: Mind) -> list[str]:
+def people_named(mind: SimulatedRespondent) -> list[str]:
     """The names in the prompt, apart from those of everybody in the system message."""
-    return list(dict.fromkeys(p.text for p in shown(mind, texts.NAME) if p.message))
+    return list(
+        dict.fromkeys(
+            passage.text for passage in shown_passages(mind, texts.NAME) if passage.message
+        )
+    )
 
 
-def next_question(mind: Mind) -> dict[str, object]:
+def next_question(mind: SimulatedRespondent) -> dict[str, object]:
     """The answer of `NextQuestion`: the planned question, after a remark that was really made."""
-    it = product(mind)
+    it = read_product(mind)
     planned = [
-        p.text
-        for p in mind.reading.passages
-        if (p.source.kind == "utterance" and texts.stage_of(p.source.id) == texts.PLANNING)
-        or p.source.id.startswith(texts.GUIDE)
+        passage.text
+        for passage in mind.reading.passages
+        if (
+            passage.source.kind == "utterance"
+            and texts.stage_of(passage.source.id) == texts.PLANNING
+        )
+        or passage.source.id.startswith(texts.GUIDE)
     ]
-    question = planned[-1] if planned else phrase(mind, words()["guide"]["exploration"], it)
-    frames = words()["moderator"]
-    said = said_by_others(mind, said_since(mind))
+    question = (
+        planned[-1] if planned else fill_phrase(mind, load_wordings()["guide"]["exploration"], it)
+    )
+    frames = load_wordings()["moderator"]
+    said = views_of_others(mind, said_since(mind))
     own = own_words(mind)
     lead = []
     taken: dict[str, str] | None = None
     if not own:
-        lead.append(phrase(mind, frames["welcome"], it))
+        lead.append(fill_phrase(mind, frames["welcome"], it))
     elif said:
         remark = said[-1]
-        matter = words()["concerns"][remark.views[0].concern]["matter"]
+        matter = load_wordings()["concerns"][remark.views[0].concern]["matter"]
         count = len(
-            {h.name for h in said if any(v.concern == remark.views[0].concern for v in h.views)}
+            {
+                reported_view.name
+                for reported_view in said
+                if any(view.concern == remark.views[0].concern for view in reported_view.views)
+            }
         )
         taken = {"name": remark.name, "words": " ".join(remark.sentence.split()[:6])}
         lead.append(
-            phrase(mind, frames["take_up"], it, name=remark.name, matter=matter)
-            if count < 3 or mind.draws.chance(0.5)
+            fill_phrase(mind, frames["take_up"], it, name=remark.name, matter=matter)
+            if count < 3 or mind.draws.draw_chance(0.5)
             else frames["counted"].format(count=_COUNTS.get(count, str(count)), matter=matter)
         )
     exploring = text_of(mind, texts.PHASE) == "exploration"
-    if exploring and not any(it.concept in text for text in own):
-        lead.append(frames["idea"].format(concept=it.concept))
-    if any(passage.message for passage in shown(mind, texts.MATERIAL)):
+    if exploring and not any(it.concept_text in text for text in own):
+        lead.append(frames["idea"].format(concept=it.concept_text))
+    if any(passage.message for passage in shown_passages(mind, texts.MATERIAL)):
         lead.append(frames["material"])
     quiet = people_named(mind)[:2]
-    out = [phrase(mind, frames["quiet"], it, names=" and ".join(quiet))] if quiet else []
+    out = [fill_phrase(mind, frames["quiet"], it, names=" and ".join(quiet))] if quiet else []
     return {
-        "summary": summary(said),
+        "summary": summarise_views(said),
         "unanswered": [],
         "takes_up": taken,
         "asks": quiet,
@@ -540,7 +585,7 @@ def next_question(mind: Mind) -> dict[str, object]:
 _COUNTS = {3: "Three", 4: "Four", 5: "Five", 6: "Six"}
 
 
-def summary(said: Iterable[Heard]) -> str:
+def summarise_views(said: Iterable[ReportedView]) -> str:
     """What was said for and against, by concern, as it was counted; without names."""
     found: dict[tuple[str, int], set[str]] = {}
     for heard in said:
@@ -550,15 +595,15 @@ def summary(said: Iterable[Heard]) -> str:
         f"{len(who)} {'for' if side > 0 else 'against'} it on {concern}"
         for (concern, side), who in found.items()
     ]
-    return f"Views since the last question: {enumerated(told)}." if told else ""
+    return f"Views since the last question: {join_words(told)}." if told else ""
 
 
-def probe(mind: Mind) -> str:
+def ask_probe(mind: SimulatedRespondent) -> str:
     """A follow-up: why, and after the answer to that why it matters."""
     named, own = people_named(mind), own_words(mind)
     again = bool(named and own and named[0] in own[-1] and len(said_since(mind)) < 2)
-    frames = words()["moderator"]["matters" if again else "why"]
-    return phrase(mind, frames, product(mind), name=named[0] if named else "you")
+    frames = load_wordings()["moderator"]["matters" if again else "why"]
+    return fill_phrase(mind, frames, read_product(mind), name=named[0] if named else "you")
 
 
 # --- the coder ---------------------------------------------------------------------------------
@@ -567,20 +612,20 @@ _AGREES = re.compile(r"\b(?:agree|am with|said|has a point)\b")
 _DISAGREES = re.compile(r"\b(?:disagree|differently|cannot go along)\b")
 
 
-def coded(mind: Mind) -> dict[str, object]:
+def answer_coding(mind: SimulatedRespondent) -> dict[str, object]:
     """The answer of `OpinionReading`, of the answer that it is about."""
-    spoken = [p for p in said_in_talk(mind) if p.source.speaker != MODERATOR]
-    read_now = [p for p in spoken if p.text == mind.reading.about]
+    spoken = [passage for passage in said_in_talk(mind) if passage.source.speaker != MODERATOR]
+    read_now = [passage for passage in spoken if passage.text == mind.reading.about]
     said = read_now[-1].text if read_now else ""
     known = text_of(mind, texts.POSITION)
     last = float(known) if known else None
-    found = [v.side for s in sentences(said) for v in views(s)]
+    found = [view.side for text in split_sentences(said) for view in sentence_views(text)]
     read = 0.8 * sum(found) / len(found) * len(found) / (len(found) + 0.5) if found else None
     now = last if read is None else read if last is None else last + 0.5 * (read - last)
     speaker = read_now[-1].source.speaker if read_now else ""
     others = {name for id, name in names_of(mind).items() if id != speaker}
     people = [word for word in re.findall(r"\w[\w'’-]*", said) if word in others]
-    first = sentences(said)[0] if said.strip() else ""
+    first = split_sentences(said)[0] if said.strip() else ""
     stance = None
     if people and people[0] in first:
         stance = (
@@ -596,14 +641,14 @@ def coded(mind: Mind) -> dict[str, object]:
     }
 
 
-PART: Part[DiscussionConfig] = Part(
+PART: RespondentPart[DiscussionConfig] = RespondentPart(
     answers={
         "PrivateOpinion": private_opinion,
-        "participant choice": intent,
-        "participant text": answer,
-        "PhaseGuide": guide,
+        "participant choice": answer_intent,
+        "participant text": answer_at_table,
+        "PhaseGuide": answer_guide,
         "NextQuestion": next_question,
-        "moderator text": probe,
-        "OpinionReading": coded,
+        "moderator text": ask_probe,
+        "OpinionReading": answer_coding,
     },
 )

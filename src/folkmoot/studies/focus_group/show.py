@@ -9,14 +9,18 @@ from rich.markup import escape
 from folkmoot.storage.run_folder import RunFolder
 
 
-def show(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
+def render_positions(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
     """Yield the positions of a participant for each concept, where the key names one."""
     if len(key) != 2:  # a group with a concept has no opinions under such a key
         return
-    rows = run.table("opinions").filter(group=key[0], persona_id=key[1])
+    rows = run.read_table("opinions").filter(group=key[0], persona_id=key[1])
     for (stimulus,), steps in rows.group_by("stimulus", maintain_order=True):
         changed = [True, *steps["changed"][1:]]
-        path = (f"{v:+.2f}" for v, c in zip(steps["valence"], changed, strict=True) if c)
+        path = (
+            f"{value:+.2f}"
+            for value, concept in zip(steps["valence"], changed, strict=True)
+            if concept
+        )
         # The position after the discussion is asked in private and is not on this path.
         yield (
             f"\n[underline]{escape(str(stimulus))}[/underline]  position {' → '.join(path)} [dim]"

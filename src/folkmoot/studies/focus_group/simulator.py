@@ -18,14 +18,20 @@ from folkmoot.conversation.answer_types import Missing
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.run.event_loop import run_beside_loop
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.runner import from_python, run_study
+from folkmoot.engine.run.runner import run_study, study_from_settings
 from folkmoot.engine.session.session import Scope
 from folkmoot.errors import InputError, RefusedError
-from folkmoot.models.catalog import LOCAL
-from folkmoot.models.request import Message, ProviderSettings, Request, RespondentHints, StudyPart
-from folkmoot.models.scripted import Scripted
+from folkmoot.models.catalog import SYNTHETIC_MODEL
+from folkmoot.models.request import (
+    Message,
+    ModelRequest,
+    ProviderSettings,
+    RespondentHints,
+    StudyPart,
+)
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.people.sources.grounded import Profile
-from folkmoot.provenance import Source, Span, quote, source_of
+from folkmoot.provenance import Source, Span, quote_value, source_of
 from folkmoot.randomness import digest
 from folkmoot.respondent import Respondent
 from folkmoot.studies.focus_group import STUDY
@@ -33,7 +39,7 @@ from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.discussion import INTENTS, DiscussionTranscript
 from folkmoot.studies.focus_group.files import TranscriptFormatter
 from folkmoot.studies.focus_group.participants import PRIVATE_OPINION
-from folkmoot.studies.focus_group.protocol import protocol
+from folkmoot.studies.focus_group.protocol import run_protocol
 from folkmoot.studies.focus_group.respondent import PART
 from folkmoot.studies.focus_group.talk.moderator import NEXT_QUESTION, PHASE_GUIDE
 from folkmoot.studies.focus_group.talk.reading import OPINION_READING
@@ -74,7 +80,7 @@ class LLMClient:
 class _Asked(NamedTuple):
     """A request that a client answers in a simulator, and the respondent that it may ask."""
 
-    request: Request
+    request: ModelRequest
     address: str
     respondent: Respondent
 
@@ -116,7 +122,7 @@ class MockLLMClient(LLMClient):
             if (system_prompt, user_prompt) != flatten_messages(request.messages):
                 request = change_messages(request, system_prompt, user_prompt)
             request = replace(request, temperature=temperature, max_tokens=max_tokens)
-        reply = await asked.respondent.complete(request, address=asked.address)
+        reply = await asked.respondent.complete_request(request, address=asked.address)
         return reply.text
 
 
@@ -145,7 +151,7 @@ def infer_request(
     temperature: float,
     max_tokens: int,
     config: DiscussionConfig | None = None,
-) -> Request:
+) -> ModelRequest:
     """A request from two texts alone.
 
     The answer type is the one with all options, or all field names, in the prompt. The system
@@ -165,15 +171,17 @@ def infer_request(
     persona = system_prompt if role == "participant" else ""
     asked = RespondentHints(role, kind, offered, about=user_prompt, speaker=role)
     product = DiscussionTexts(config) if config is not None else None
-    known = [quote(persona, "persona", "", role)]
+    known = [quote_value(persona, "persona", "", role)]
     if product is not None:
         known += filter(None, (product.category, product.concept, product.material))
         known += filter(None, (product.price, *product.ladder))
     spans = find_texts(messages, ((text, source_of(text)) for text in known))
-    return Request("synthetic", messages, temperature, max_tokens, schema, asked=asked, spans=spans)
+    return ModelRequest(
+        "synthetic", messages, temperature, max_tokens, schema, asked=asked, spans=spans
+    )
 
 
-def change_messages(request: Request, system_prompt: str, user_prompt: str) -> Request:
+def change_messages(request: ModelRequest, system_prompt: str, user_prompt: str) -> ModelRequest:
     """A request with the texts that a client has made of its messages; what they still hold of the
     texts of known source keeps its source."""
     messages = (Message("system", system_prompt), Message("user", user_prompt))
@@ -218,18 +226,22 @@ class DiscussionSimulator:
         """
         if self.config.replications > 1 or self.config.stimuli:
             raise InputError("a simulator holds one discussion; run the study for several")
-        study = replace(STUDY, protocol=partial(protocol, invited=self.personas))
+        study = replace(STUDY, protocol=partial(run_protocol, invited=self.personas))
         settings = self.config.model_dump(mode="json", exclude_unset=True)
         client = self.llm_client
         if client is None or _is_plain_mock(client):
-            options = RunOptions(model=LOCAL)
+            options = RunOptions(model=SYNTHETIC_MODEL)
         else:
             respondent = make_respondent(self.config)
-            options = RunOptions(provider=Scripted(partial(_answer, client, respondent)))
+            options = RunOptions(
+                custom_provider=ScriptedProvider(partial(_answer_request, client, respondent))
+            )
         with tempfile.TemporaryDirectory() as folder:
             options = replace(options, out=Path(folder) / "run")
             run = await run_beside_loop(
-                lambda stopper: run_study(from_python(study, settings, options), options, stopper)
+                lambda stopper: run_study(
+                    study_from_settings(study, settings, options), options, stopper
+                )
             )
             return TranscriptFormatter.from_json(run.text("transcript.json"))
 
@@ -239,7 +251,9 @@ def _is_plain_mock(client: LLMClient) -> bool:
     return type(client).complete is MockLLMClient.complete and "complete" not in vars(client)
 
 
-async def _answer(client: LLMClient, respondent: Respondent, request: Request, address: str) -> str:
+async def _answer_request(
+    client: LLMClient, respondent: Respondent, request: ModelRequest, address: str
+) -> str:
     """Put a request of the engine to a client."""
     token = _ASKED.set(_Asked(request, address, respondent))
     try:
@@ -255,10 +269,10 @@ async def _answer(client: LLMClient, respondent: Respondent, request: Request, a
 def flatten_messages(messages: Sequence[Message]) -> tuple[str, str]:
     """The system prompt, and all other messages as one user prompt: what was heard, with the
     speaker's own turns after "You: "."""
-    system = "\n\n".join(m.content for m in messages if m.role == "system")
+    system = "\n\n".join(message.content for message in messages if message.role == "system")
     heard = "\n\n".join(
-        f"You: {m.content}" if m.role == "assistant" else m.content
-        for m in messages
-        if m.role != "system"
+        f"You: {message.content}" if message.role == "assistant" else message.content
+        for message in messages
+        if message.role != "system"
     )
     return system, heard

@@ -17,25 +17,25 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from folkmoot.kit.findings import change, points, signed, significant
+from folkmoot.kit.findings import format_change, format_points, format_signed, is_significant
 from folkmoot.measures.inference.clustered import (
     clustered_coefficient,
     clustered_mean,
     paired_difference,
 )
-from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, percent
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, format_percent
 from folkmoot.measures.retest import convergence_p, mean_spread
 from folkmoot.randomness import generator
-from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionTranscript, When
+from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionTranscript, InterviewTime
 from folkmoot.studies.focus_group.positions import Positions, measure_approach
 
 CLEAR = 0.05  # a smaller p is more than chance
 
 
-class Answered(NamedTuple):
+class PositionedAnswer(NamedTuple):
     """An answer: its question ("group/…"), its place in the order, its stance, by how much it
-    brought the speaker nearer to the others (see `steps`; None where that is not known), and
-    whether it takes up what another participant said (None: not known, and it counts)."""
+    brought the speaker nearer to the others (see `answer_movements`; None where that is not known),
+    and whether it takes up what another participant said (None: not known, and it counts)."""
 
     question: str
     position: int
@@ -44,15 +44,15 @@ class Answered(NamedTuple):
     takes_up: bool | None = None
 
     @property
-    def group(self) -> str:
+    def dependence_group(self) -> str:
         """Whose answers depend on each other."""
         return self.question.partition("/")[0]
 
 
-class Moved(NamedTuple):
-    """The private positions of one group's people by id, in the order of `When`: before the talk,
-    after it, after an interview without the others (empty without that control), and in a second
-    conversation before the talk (empty without a retest)."""
+class PositionRecord(NamedTuple):
+    """The private positions of one group's people by id, in the order of `InterviewTime`: before
+    the talk, after it, after an interview without the others (empty without that control), and in a
+    second conversation before the talk (empty without a retest)."""
 
     group: str
     before: Positions
@@ -87,37 +87,39 @@ class Check:
     beyond_alone: Estimate
     control: str | None
 
-    def reading(self) -> str:
+    def describe_check(self) -> str:
         """The check in plain words."""
-        return " ".join(filter(None, (self._order(), self._group(), self._dissent())))
+        return " ".join(
+            filter(None, (self._describe_order(), self._describe_group(), self._describe_dissent()))
+        )
 
-    def _order(self) -> str:
+    def _describe_order(self) -> str:
         slope = self.agree_slope
         if math.isnan(slope.value):
             return (
                 "There are too few answers that take somebody up to tell whether agreement depends "
                 "on speaking order."
             )
-        step = points(slope, "per place in the order")
-        if significant(slope) is None:
+        step = format_points(slope, "per place in the order")
+        if is_significant(slope) is None:
             more = "more" if slope.value > 0 else "less"
             return (
                 f"Of those who take somebody up, later speakers agree {more} often, "
-                f"{step}; {_untested(slope)}."
+                f"{step}; {_is_untested(slope)}."
             )
-        if significant(slope) and slope.value > 0:
+        if is_significant(slope) and slope.value > 0:
             return (
                 "The later somebody speaks, the more often they agree with whom they take up, "
                 f"{step}."
             )
-        if significant(slope):
+        if is_significant(slope):
             return f"Of those who take somebody up, later speakers agree less often, {step}."
         return (
             "That agreement with whom an answer takes up rises with speaking order is not shown: "
             f"{step}."
         )
 
-    def _group(self) -> str:
+    def _describe_group(self) -> str:
         if self.control == "alone":
             return self._against_alone()
         if self.control == "order":
@@ -125,41 +127,44 @@ class Check:
         return self._without_control()
 
     def _against_alone(self) -> str:
-        e = self.beyond_alone
-        if math.isnan(e.value):
+        estimate = self.beyond_alone
+        if math.isnan(estimate.value):
             return "Nobody's positions are known in both settings: giving in cannot be told."
-        if significant(e) is None:
+        if is_significant(estimate) is None:
             return (
-                f"People moved {signed(e.value)} further towards the others in the group than "
-                f"alone; {_untested(e)}."
+                f"People moved {format_signed(estimate.value)} further towards the others in the "
+                "group than "
+                f"alone; {_is_untested(estimate)}."
             )
-        if significant(e) and e.value > 0:
+        if is_significant(estimate) and estimate.value > 0:
             return (
-                f"People gave in to the group: in it they moved {change(e, 'groups as units')} "
+                "People gave in to the group: in it they moved "
+                f"{format_change(estimate, 'groups as units')} "
                 "further towards the others than the same people did when interviewed alone."
             )
-        if significant(e):
+        if is_significant(estimate):
             return (
-                f"People moved less far towards the others in the group than alone ({change(e)})."
+                "People moved less far towards the others in the group than alone "
+                f"({format_change(estimate)})."
             )
         return (
             "That people moved further towards the others in the group than when interviewed alone "
-            f"is not shown ({change(e)})."
+            f"is not shown ({format_change(estimate)})."
         )
 
     def _against_order(self) -> str:
         slope = self.step_slope
         if math.isnan(slope.value):
             return "There are too few answers to tell whether hearing others moves people."
-        by = f"{change(slope)} per place in a random order"
-        if significant(slope) is None:
-            return f"Answers moved {by} towards those who had spoken; {_untested(slope)}."
-        if significant(slope) and slope.value > 0:
+        by = f"{format_change(slope)} per place in a random order"
+        if is_significant(slope) is None:
+            return f"Answers moved {by} towards those who had spoken; {_is_untested(slope)}."
+        if is_significant(slope) and slope.value > 0:
             return (
                 "People gave in to the group: the more of the others had just spoken, the further "
                 f"an answer moved towards them ({by})."
             )
-        if significant(slope):
+        if is_significant(slope):
             return f"Answers moved less far towards the others the more of them had spoken ({by})."
         return (
             "That answers move further towards the others the more of them had spoken is not shown "
@@ -170,21 +175,22 @@ class Check:
         if not self.spread_before > 0:
             return ""
         ratio = self.spread_after / self.spread_before
-        spread = f"spread {percent(ratio)} of what it was"
+        spread = f"spread {format_percent(ratio)} of what it was"
         if math.isnan(self.converge_p):
             return (
                 f"Positions were not asked for twice before the talk ({spread}), so movement "
                 "cannot be told from the noise of asking."
             )
-        if self.towards.units < FEWEST_UNITS:
-            by = signed(self.towards.value)
-            return f"People moved {by} towards the others ({spread}); {_untested(self.towards)}."
+        if self.towards.unit_count < FEWEST_UNITS:
+            by = format_signed(self.towards.value)
+            return f"People moved {by} towards the others ({spread}); {_is_untested(self.towards)}."
         if self.converge_p < CLEAR:
             moved = (
-                f"People moved towards the group, by {change(self.towards)} points of distance, and"
+                f"People moved towards the group, by {format_change(self.towards)} points of "
+                "distance, and"
                 if self.towards.value > 0
                 else "People moved past where the others had stood "
-                f"({change(self.towards)} points of distance), but"
+                f"({format_change(self.towards)} points of distance), but"
             )
             return (
                 f"{moved} ended closer together than another asking alone would leave them "
@@ -198,10 +204,10 @@ class Check:
             f"found ({spread})."
         )
 
-    def _dissent(self) -> str:
+    def _describe_dissent(self) -> str:
         if not self.answers:
             return ""
-        share = f"{percent(self.disagree)} of the answers"
+        share = f"{format_percent(self.disagree)} of the answers"
         if self.disagree < 0.05:
             return f"Open disagreement is nearly absent ({share}): the group is too polite."
         if self.disagree < 0.12:
@@ -209,31 +215,43 @@ class Check:
         return f"People disagree openly in {share}."
 
 
-def _untested(e: Estimate) -> str:
-    if e.units < FEWEST_UNITS:
+def _is_untested(estimate: Estimate) -> str:
+    if estimate.unit_count < FEWEST_UNITS:
         return "so few groups cannot tell that from chance"
     return "all groups came out alike, so there is nothing to test it against"
 
 
-def of(transcripts: Sequence[DiscussionTranscript]) -> Check:
+def check_transcripts(transcripts: Sequence[DiscussionTranscript]) -> Check:
     """The check over one or more discussions."""
-    answers: list[Answered] = []
-    for t in transcripts:
-        said = list(t.by_participants())
-        moved = steps(t.positions(When.BEFORE), ((m.speaker_id, m.valence) for m in said))
+    answers: list[PositionedAnswer] = []
+    for discussion_transcript in transcripts:
+        said = list(discussion_transcript.by_participants())
+        moved = answer_movements(
+            discussion_transcript.positions(InterviewTime.BEFORE),
+            (
+                (discussion_message.speaker_id, discussion_message.valence)
+                for discussion_message in said
+            ),
+        )
         answers += [
-            Answered(
-                f"{t.group}/{t.stimulus}/{m.question}",
-                m.position,
-                m.stance,
+            PositionedAnswer(
+                f"{discussion_transcript.group}/{discussion_transcript.stimulus}/{discussion_message.question}",
+                discussion_message.position,
+                discussion_message.stance,
                 step,
-                takes_up_others(m.stance, m.replied_to),
+                takes_up_others(discussion_message.stance, discussion_message.replied_to),
             )
-            for m, step in zip(said, moved, strict=True)
-            if not m.probe
+            for discussion_message, step in zip(said, moved, strict=True)
+            if not discussion_message.probe
         ]
-    people = [Moved(t.group, *(t.positions(when) for when in When)) for t in transcripts]
-    return check(answers, people, transcripts[0].config.control if transcripts else None)
+    people = [
+        PositionRecord(
+            discussion_transcript.group,
+            *(discussion_transcript.positions(when) for when in InterviewTime),
+        )
+        for discussion_transcript in transcripts
+    ]
+    return compute_check(answers, people, transcripts[0].config.control if transcripts else None)
 
 
 def takes_up_others(stance: str | None, replied_to: str | None) -> bool:
@@ -241,7 +259,9 @@ def takes_up_others(stance: str | None, replied_to: str | None) -> bool:
     return stance is not None or replied_to not in (None, MODERATOR)
 
 
-def steps(first: Positions, said: Iterable[tuple[str, float | None]]) -> list[float | None]:
+def answer_movements(
+    first: Positions, said: Iterable[tuple[str, float | None]]
+) -> list[float | None]:
     """Return how much each answer (speaker, position after it) brought its speaker nearer to the
     positions of the others at `first`; None if one of these is not known."""
     now = dict(first)
@@ -254,7 +274,7 @@ def steps(first: Positions, said: Iterable[tuple[str, float | None]]) -> list[fl
     return found
 
 
-def towards(first: Positions, after: Positions) -> dict[str, float]:
+def movement_towards_others(first: Positions, after: Positions) -> dict[str, float]:
     """Return how much each person came nearer to the others' positions at `first`, by id."""
     moved = {
         who: measure_approach(first, who, before, after.get(who)) for who, before in first.items()
@@ -262,53 +282,78 @@ def towards(first: Positions, after: Positions) -> dict[str, float]:
     return {who: step for who, step in moved.items() if step is not None}
 
 
-def check(
-    answers: Sequence[Answered], people: Sequence[Moved], control: str | None = None
+def compute_check(
+    answers: Sequence[PositionedAnswer],
+    people: Sequence[PositionRecord],
+    control: str | None = None,
 ) -> Check:
     """The check from bare data: answers, and private positions by discussion."""
     # The first to answer a question has nobody to agree with.
-    later = [a for a in answers if a.position > 1]
-    stances = [a.stance for a in later]
+    later = [positioned_answer for positioned_answer in answers if positioned_answer.position > 1]
+    stances = [positioned_answer.stance for positioned_answer in later]
     n = len(later) or math.nan
-    taking_up = [a for a in later if a.takes_up is not False]
-    known = [a for a in answers if a.step is not None]
-    in_group = [towards(p.before, p.after) for p in people]
-    alone = [towards(p.before, p.alone) for p in people]
+    taking_up = [
+        positioned_answer for positioned_answer in later if positioned_answer.takes_up is not False
+    ]
+    known = [
+        positioned_answer for positioned_answer in answers if positioned_answer.step is not None
+    ]
+    in_group = [
+        movement_towards_others(position_record.before, position_record.after)
+        for position_record in people
+    ]
+    alone = [
+        movement_towards_others(position_record.before, position_record.alone)
+        for position_record in people
+    ]
     both = [
-        (p.group, moved[who], single[who])
-        for p, moved, single in zip(people, in_group, alone, strict=True)
+        (position_record.group, moved[who], single[who])
+        for position_record, moved, single in zip(people, in_group, alone, strict=True)
         for who in moved
         if who in single
     ]
     units = [
-        (p.group, step)
-        for p, moved in zip(people, in_group, strict=True)
+        (position_record.group, step)
+        for position_record, moved in zip(people, in_group, strict=True)
         for step in moved.values()
     ]
     return Check(
         len(later),
         stances.count("agree") / n,
         stances.count("disagree") / n,
-        _slope([float(a.stance == "agree") for a in taking_up], taking_up),
-        _slope([a.step or 0.0 for a in known], known),
-        *_convergence(people),
+        _slope_over_places(
+            [float(positioned_answer.stance == "agree") for positioned_answer in taking_up],
+            taking_up,
+        ),
+        _slope_over_places([positioned_answer.step or 0.0 for positioned_answer in known], known),
+        *_convergence_of_groups(people),
         clustered_mean([step for _, step in units], [group for group, _ in units]),
         paired_difference(
-            [g for _, g, _ in both], [s for _, _, s in both], [g for g, _, _ in both]
+            [g for _, g, _ in both], [s for _, _, s in both], [group for group, _, _ in both]
         ),
         control,
     )
 
 
-def _slope(values: Sequence[float], answers: Sequence[Answered]) -> Estimate:
+def _slope_over_places(values: Sequence[float], answers: Sequence[PositionedAnswer]) -> Estimate:
     """Slope of a value of answers on their place within questions, with groups as units."""
-    _, block = np.unique([a.question for a in answers], return_inverse=True)
-    value, place = np.array(values), np.array([a.position for a in answers], dtype=float)
+    _, block = np.unique(
+        [positioned_answer.question for positioned_answer in answers], return_inverse=True
+    )
+    value, place = (
+        np.array(values),
+        np.array([positioned_answer.position for positioned_answer in answers], dtype=float),
+    )
     if len(answers) >= 6:
         value, place = value - _block_means(value, block), place - _block_means(place, block)
     if len(answers) < 6 or not place.any():
         return Estimate(math.nan, math.nan, math.nan, len(answers))
-    return clustered_coefficient(value, place[:, None], 0, [a.group for a in answers])
+    return clustered_coefficient(
+        value,
+        place[:, None],
+        0,
+        [positioned_answer.dependence_group for positioned_answer in answers],
+    )
 
 
 def _block_means(values: NDArray[np.float64], block: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -316,15 +361,19 @@ def _block_means(values: NDArray[np.float64], block: NDArray[np.intp]) -> NDArra
     return np.asarray((sums / np.bincount(block))[block])
 
 
-def _convergence(people: Sequence[Moved]) -> tuple[float, float, float]:
+def _convergence_of_groups(people: Sequence[PositionRecord]) -> tuple[float, float, float]:
     """Mean standard deviation before and after, and the p of `convergence_p`."""
-    start, end = _paired((p.before, p.after) for p in people)
-    retest, after = _paired((p.retest, p.after) for p in people)
+    start, end = _paired_positions(
+        (position_record.before, position_record.after) for position_record in people
+    )
+    retest, after = _paired_positions(
+        (position_record.retest, position_record.after) for position_record in people
+    )
     rng = generator(0, ("focus_group", "convergence"))
     return mean_spread(start), mean_spread(end), convergence_p(retest, after, rng)
 
 
-def _paired(
+def _paired_positions(
     groups: Iterable[tuple[Positions, Positions]],
 ) -> tuple[list[list[float]], list[list[float]]]:
     """Return both positions of all people with two known ones, by group of three or more."""

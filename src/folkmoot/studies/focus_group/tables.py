@@ -20,8 +20,8 @@ from folkmoot.studies.focus_group.discussion import (
     MODERATOR,
     DiscussionMessage,
     DiscussionTranscript,
+    InterviewTime,
     Statement,
-    When,
 )
 from folkmoot.studies.focus_group.positions import describe_position
 from folkmoot.studies.focus_group.texts import DiscussionTexts, Where
@@ -212,11 +212,11 @@ EARLIER_NAMES = {"role": "speaker_role", "name": "speaker_name"}
 
 def read_talk(run: RunFolder) -> pl.DataFrame:
     """Return what was said at the tables, without interviews and private words."""
-    said = run.table("utterances").rename(EARLIER_NAMES, strict=False)
+    said = run.read_table("utterances").rename(EARLIER_NAMES, strict=False)
     return said.filter("public") if "public" in said.columns else said
 
 
-def unusable(run: RunFolder) -> str:
+def unusable_reason(run: RunFolder) -> str:
     """Why nothing in a run is of use: no participant said anything."""
     heard = (read_talk(run)["speaker_role"] == "participant").any()
     return "" if heard else "no participant gave an answer"
@@ -224,19 +224,19 @@ def unusable(run: RunFolder) -> str:
 
 def record_personas(scope: Scope, group: str, people: Sequence[Profile]) -> None:
     """A row for each recruit."""
-    for p in people:
+    for profile in people:
         scope.record(
             PersonaRow(
                 group=group,
-                persona_id=p.id,
-                name=p.name,
-                first_name=p.first_name,
-                income_usd=p.income_usd,
-                vals=p.vals,
-                source=p.source,
-                **{"race": None, **p.demographics()},
-                **p.traits.model_dump(),
-                **p.consumer.model_dump(exclude={"channels"}),
+                persona_id=profile.id,
+                name=profile.name,
+                first_name=profile.first_name,
+                income_usd=profile.income_usd,
+                vals=profile.vals,
+                source=profile.source,
+                **{"race": None, **profile.shared_demographics()},
+                **profile.traits.model_dump(),
+                **profile.consumer.model_dump(exclude={"channels"}),
             )
         )
 
@@ -285,7 +285,9 @@ def say_message(
 
 
 # The columns of `UtteranceRow` that are fields of a message.
-OWN_COLUMNS = tuple(c for c in UtteranceRow.columns() if c in DiscussionMessage.model_fields)
+OWN_COLUMNS = tuple(
+    concept for concept in UtteranceRow.columns() if concept in DiscussionMessage.model_fields
+)
 
 
 def say_planned(
@@ -307,7 +309,7 @@ def say_planned(
         phase=phase.value,
         words=len(question.split()),
     )
-    return said.quoted
+    return said.quoted_text
 
 
 def say_statement(
@@ -333,24 +335,27 @@ def _describe_known(position: float | None) -> str | None:
     return None if position is None else describe_position(position)
 
 
-def record_discussion(scope: Scope, t: DiscussionTranscript) -> None:
+def record_discussion(scope: Scope, discussion_transcript: DiscussionTranscript) -> None:
     """Record what one discussion came to: all its rows but those of what was said."""
-    where: Where = {"group": t.group, "stimulus": t.stimulus}
-    names = {p.id: p.name for p in t.personas}
+    where: Where = {
+        "group": discussion_transcript.group,
+        "stimulus": discussion_transcript.stimulus,
+    }
+    names = {profile.id: profile.name for profile in discussion_transcript.personas}
 
-    for statement in t.statements:
+    for statement in discussion_transcript.statements:
         name = names[statement.persona_id]
         cells = statement.model_dump(mode="json", exclude={"utterance_id"})
         id = statement.utterance_id or None
         shown = _describe_known(statement.position)
         scope.record(StatementRow(**where, name=name, leaning=shown, utterance_id=id, **cells))
-        if statement.when is When.BEFORE:
+        if statement.when is InterviewTime.BEFORE:
             first = OpinionRow(
                 **where, persona_id=statement.persona_id, name=name, turn=0, question=0, phase="",
                 valence=statement.position, leaning=shown, changed=False,
             )  # fmt: skip
             scope.record(first)
-    for message in t.by_participants():
+    for message in discussion_transcript.by_participants():
         later = OpinionRow(
             **where, persona_id=message.speaker_id, name=names[message.speaker_id],
             turn=message.turn_number, question=message.question, phase=message.phase.value,
@@ -358,11 +363,11 @@ def record_discussion(scope: Scope, t: DiscussionTranscript) -> None:
             changed=message.changed_mind,
         )  # fmt: skip
         scope.record(later)
-    for intent in t.intents:
+    for intent in discussion_transcript.intents:
         score = None if intent.answer is None else INTENTS.index(intent.answer) + 1
         name = names[intent.persona_id]
         scope.record(IntentRow(**where, name=name, score=score, **intent.model_dump(mode="json")))
-    for note in t.notes:
+    for note in discussion_transcript.notes:
         scope.record(NoteRow(**where, **note.model_dump(mode="json")))
-    for question, who, reason in t.silences:
+    for question, who, reason in discussion_transcript.silences:
         scope.record(SilenceRow(**where, question=question, persona_id=who, reason=reason))

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypedDict
 
-from folkmoot.provenance import alter, cell, quote, quote_all, with_sources
+from folkmoot.provenance import alter_text, cell_id, quote_all, quote_value, with_sources
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
-from folkmoot.studies.focus_group.discussion import INTENTS, When
+from folkmoot.studies.focus_group.discussion import INTENTS, InterviewTime
 
 # Tables and columns in the ids of sources. The embedded respondent knows its texts by them.
 CONCEPT, CATEGORY = "concepts.product_concept", "concepts.category"
@@ -41,7 +41,7 @@ class Where(TypedDict):
 class DiscussionTexts:
     """The texts of the discussion of one concept (`stimulus`) in one group, quoted for prompts.
 
-    `config` is that of the concept, see `DiscussionConfig.on`.
+    `config` is that of the concept, see `DiscussionConfig.for_stimulus`.
     """
 
     config: DiscussionConfig
@@ -70,74 +70,78 @@ class DiscussionTexts:
 
     @property
     def ladder(self) -> list[str]:
-        return [quote(price, "material", LADDER) for price in self.config.ladder]
+        return [quote_value(price, "material", LADDER) for price in self.config.ladder_prices]
 
     def _quote_key(self, column: str, text: str | None) -> str | None:
-        return quote(text, "material", cell(column, self.stimulus))
+        return quote_value(text, "material", cell_id(column, self.stimulus))
 
     @property
     def max_words(self) -> int:
-        return quote(self.config.max_words_per_response, "value", "study.max_words_per_response")
+        return quote_value(
+            self.config.max_words_per_response, "value", "study.max_words_per_response"
+        )
 
     @property
     def questions_per_phase(self) -> int:
-        return quote(self.config.questions_per_phase, "value", NUMBER)
+        return quote_value(self.config.questions_per_phase, "value", NUMBER)
 
-    def questions(self, phase: DiscussionPhase) -> list[str]:
+    def researcher_questions(self, phase: DiscussionPhase) -> list[str]:
         """The researcher's own questions of a phase."""
         return self._quote_guide(phase, "questions")
 
-    def probes(self, phase: DiscussionPhase) -> list[str]:
+    def researcher_probes(self, phase: DiscussionPhase) -> list[str]:
         """The researcher's own probes of a phase."""
         return self._quote_guide(phase, "probes")
 
     def _quote_guide(self, phase: DiscussionPhase, part: str) -> list[str]:
         known = self.config.guide.get(phase)
         texts = getattr(known, part) if known else ()
-        return [quote(text, "material", f"{GUIDE}.{phase.value}.{part}") for text in texts]
+        return [quote_value(text, "material", f"{GUIDE}.{phase.value}.{part}") for text in texts]
 
     def name(self, persona_id: str, first_name: str) -> str:
         """The name by which a person is called."""
-        return quote(first_name, "value", cell(NAME, self.group, persona_id))
+        return quote_value(first_name, "value", cell_id(NAME, self.group, persona_id))
 
-    def names(self, by_id: Mapping[str, str], persona_ids: Iterable[str]) -> list[str]:
+    def quote_names(self, by_id: Mapping[str, str], persona_ids: Iterable[str]) -> list[str]:
         return [self.name(id, by_id[id]) for id in persona_ids]
 
     def description(self, persona_id: str, parts: Mapping[str, str]) -> dict[str, str]:
         """The parts of a persona by name. Ids are numbered in the order in which a person reads
         them, so that the parts make the same persona in any prompt."""
         return {
-            part: quote(text, "persona", self._cell(PERSONA, persona_id, n), persona_id)
+            part: quote_value(text, "persona", self._cell_id(PERSONA, persona_id, n), persona_id)
             for n, (part, text) in enumerate(parts.items(), 1)
         }
 
     def first_leaning(self, persona_id: str, leaning: str) -> str:
         """The position before the talk in words."""
-        return quote(leaning, "value", self._cell(FIRST_LEANING, persona_id, When.BEFORE.value))
+        return quote_value(
+            leaning, "value", self._cell_id(FIRST_LEANING, persona_id, InterviewTime.BEFORE.value)
+        )
 
-    def position(self, persona_id: str, turn: int, position: float) -> str:
+    def quote_position(self, persona_id: str, turn: int, position: float) -> str:
         """A position as the coder is shown it, with its sign. `turn`: 0 before the talk."""
-        known = quote(position, "value", self._cell(POSITION, persona_id, turn))
-        return alter(with_sources(known), f"{position:+.2f}")
+        known = quote_value(position, "value", self._cell_id(POSITION, persona_id, turn))
+        return alter_text(with_sources(known), f"{position:+.2f}")
 
-    def leaning(self, persona_id: str, turn: int, leaning: str) -> str:
+    def quote_leaning(self, persona_id: str, turn: int, leaning: str) -> str:
         """The same position in words."""
-        return quote(leaning, "value", self._cell(LEANING, persona_id, turn))
+        return quote_value(leaning, "value", self._cell_id(LEANING, persona_id, turn))
 
-    def summary(self, question: int, text: str, moderator: str) -> str:
+    def quote_summary(self, question: int, text: str, moderator: str) -> str:
         """What the moderator had noted at a question."""
-        return quote(text, "summary", self._cell(SUMMARY, question), moderator)
+        return quote_value(text, "summary", self._cell_id(SUMMARY, question), moderator)
 
     def unanswered(self, question: int, texts: Iterable[str], moderator: str) -> list[str]:
-        id = self._cell(UNANSWERED, question)
-        return [quote(text, "summary", id, moderator) for text in texts]
+        id = self._cell_id(UNANSWERED, question)
+        return [quote_value(text, "summary", id, moderator) for text in texts]
 
-    def _cell(self, column: str, *key: object) -> str:
-        return cell(column, self.group, self.stimulus, *key)
+    def _cell_id(self, column: str, *key: object) -> str:
+        return cell_id(column, self.group, self.stimulus, *key)
 
 
 def quote_phase(phase: DiscussionPhase) -> str:
-    return quote(phase.value, "value", PHASE)
+    return quote_value(phase.value, "value", PHASE)
 
 
 def quote_intents() -> list[str]:

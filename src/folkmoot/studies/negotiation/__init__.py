@@ -7,20 +7,30 @@ from pathlib import Path
 
 from folkmoot.engine.study.study import Study
 from folkmoot.kit.exposure import ExposureRow
-from folkmoot.studies.negotiation.config import NegotiationConfig, claims
+from folkmoot.studies.negotiation.config import NegotiationConfig, declare_claims
 from folkmoot.studies.negotiation.exposure_design import EXPOSURE
-from folkmoot.studies.negotiation.files import derived
-from folkmoot.studies.negotiation.findings import findings, repeats, strict_tables
-from folkmoot.studies.negotiation.participants import places
-from folkmoot.studies.negotiation.preparation import check, cut, planned, size, template
-from folkmoot.studies.negotiation.protocol import protocol
+from folkmoot.studies.negotiation.files import derived_files
+from folkmoot.studies.negotiation.findings import (
+    compute_findings,
+    repeated_statements,
+    strict_tables,
+)
+from folkmoot.studies.negotiation.participants import available_seats
+from folkmoot.studies.negotiation.preparation import (
+    check_config,
+    design_size,
+    expected_rows,
+    limit_groups,
+    template_files,
+)
+from folkmoot.studies.negotiation.protocol import run_protocol
 from folkmoot.studies.negotiation.respondent import PART
 from folkmoot.studies.negotiation.rules.strategies import CONDITIONS
-from folkmoot.studies.negotiation.show import show
-from folkmoot.studies.negotiation.tables import TABLES, unusable
+from folkmoot.studies.negotiation.show import render_lines
+from folkmoot.studies.negotiation.tables import TABLES, unusable_reason
 
 
-def _recognises(raw: Mapping[str, object]) -> bool:
+def _matches_study(raw: Mapping[str, object]) -> bool:
     conditions = raw.get("conditions")
     ours = isinstance(conditions, list) and bool(conditions) and set(conditions) <= set(CONDITIONS)
     return ours or "groups_per_type" in raw or "max_feedback_rounds" in raw
@@ -30,23 +40,23 @@ STUDY = Study(
     name="negotiation",
     title="Group negotiation",
     config=NegotiationConfig,
-    protocol=protocol,
+    protocol=run_protocol,
     prompts=Path(__file__).parent / "prompts",
-    recognises=_recognises,
-    check=check,
-    size=size,
-    places=places,
-    claims=claims,
-    findings=findings,
-    repeats=repeats,
-    derived=derived,
+    matches=_matches_study,
+    check_config=check_config,
+    size=design_size,
+    seats=available_seats,
+    claims=declare_claims,
+    findings=compute_findings,
+    repeats=repeated_statements,
+    derived=derived_files,
     strict_tables=strict_tables,
-    planned=planned,
-    show=show,
-    limit=cut,
+    expected_rows=expected_rows,
+    render_run=render_lines,
+    with_limit=limit_groups,
     tables=(*TABLES, ExposureRow),
-    afterwards=EXPOSURE,
-    unusable=unusable,
-    respondent=PART,
-    template=template,
+    derived_tables=EXPOSURE,
+    unusable_reason=unusable_reason,
+    respondent_part=PART,
+    template_files=template_files,
 )

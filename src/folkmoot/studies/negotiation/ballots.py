@@ -18,9 +18,9 @@ from pydantic import BaseModel
 
 from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, Json, Missing
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
-from folkmoot.engine.session.effects import Exchange
+from folkmoot.engine.session.effects import AskResult
 from folkmoot.engine.session.session import Scope
-from folkmoot.provenance import SourcedText, concatenate, enumerate_texts, quote
+from folkmoot.provenance import SourcedText, concatenate_texts, enumerate_texts, quote_value
 from folkmoot.studies.negotiation.decision import (
     UNREAD_STEPS,
     Negotiation,
@@ -68,14 +68,14 @@ async def ask_and_check(
     question: Question,
     answer: Json[M],
     find_problems: Callable[[M], Problems],
-) -> tuple[Exchange[M], Problems]:
+) -> tuple[AskResult[M], Problems]:
     """Ask for a JSON reply, and once more if there are problems in it, which the speaker is told.
 
     Return the last reply that could be read, and the problems of the first one. A speaker who
     declines at the second request has declined.
     """
     speaker, prompt, about, options = question
-    first = await scope.exchange(speaker, prompt, answer=answer, about=about)
+    first = await scope.ask_detailed(speaker, prompt, answer=answer, about=about)
     if isinstance(first.value, Missing) or first.parse_step in UNREAD_STEPS:
         return first, {}
     problems = find_problems(first.value)
@@ -84,16 +84,16 @@ async def ask_and_check(
     shown = {str(option): option for option in options}
 
     def quote_entry(entry: str) -> str:
-        return shown.get(entry) or quote(entry, "reply", first.address, speaker.id)
+        return shown.get(entry) or quote_value(entry, "reply", first.address, speaker.id)
 
     told = [
-        _describe_problem(why, {w: list(map(quote_entry, some)) for w, some in found.items()})
+        _describe_problem(why, {word: list(map(quote_entry, some)) for word, some in found.items()})
         for why, found in problems.items()
     ]
-    reply = quote(first.text, "reply", first.address, speaker.id)
+    reply = quote_value(first.text, "reply", first.address, speaker.id)
     heard = Transcript((Utterance("", prompt), Utterance(speaker.id, reply)))
     again = scope.prompt("again", problems=told)
-    second = await scope.exchange(speaker, again, heard=heard, answer=answer, about=about)
+    second = await scope.ask_detailed(speaker, again, history=heard, answer=answer, about=about)
     declined = isinstance(second.value, Missing) and second.value.reason == DECLINED
     unread = isinstance(second.value, Missing) or second.parse_step in UNREAD_STEPS
     return (first if unread and not declined else second), problems
@@ -102,8 +102,10 @@ async def ask_and_check(
 def _describe_problem(why: str, entries: Mapping[str, Sequence[str]]) -> SourcedText:
     if why == UNMATCHED:
         return describe_mismatches(entries)
-    terms = [concatenate(("“", term, "”"), plain=None) for term in entries[THEORY]]
-    return concatenate(("Use plain words in place of ", enumerate_texts(terms), "."), plain=None)
+    terms = [concatenate_texts(("“", term, "”"), plain=None) for term in entries[THEORY]]
+    return concatenate_texts(
+        ("Use plain words in place of ", enumerate_texts(terms), "."), plain=None
+    )
 
 
 # --- ballots -----------------------------------------------------------------------------------
@@ -121,7 +123,7 @@ async def collect_ballots(
     scored = case.config.ballots == "scores"
 
     async def ask_for_ballot(at: Scope, member: Member) -> BallotRead:
-        options = case.drawn(topic, tally.options, member.id)
+        options = case.shuffled_names(topic, tally.options, member.id)
         fields = ("scores.option", "hard_no") if scored else ("top_choice", "acceptable", "hard_no")
         answer = json_answer(
             ScoreForm if scored else BallotForm,
@@ -129,7 +131,7 @@ async def collect_ballots(
             order=case.config.field_order,
         )
 
-        def read(form: BaseModel) -> BallotRead:
+        def parse_ballot_form(form: BaseModel) -> BallotRead:
             if isinstance(form, ScoreForm):
                 return read_scores(form, member.id, tally.options)
             assert isinstance(form, BallotForm)
@@ -146,9 +148,9 @@ async def collect_ballots(
         )
         speaker = member_speaker(at, case.group, member, case.config.days)
         question = Question(speaker, prompt, topic.label, shown)
-        return await ask_for_options(at, question, answer, read)
+        return await ask_for_options(at, question, answer, parse_ballot_form)
 
-    return await scope.each(case.voters(topic), ask_for_ballot)
+    return await scope.map(case.eligible_voters(topic), ask_for_ballot)
 
 
 async def ask_for_options(
@@ -171,16 +173,18 @@ async def ask_for_options(
 
 def state_of_ballots(read: Mapping[str, BallotRead]) -> str:
     """Return whether all ballots could be had, some, or none."""
-    cast = [b for b in read.values() if b.ballot is not None]
+    cast = [ballot_read for ballot_read in read.values() if ballot_read.ballot is not None]
     return COLLECTED if len(cast) == len(read) else PARTIAL if cast else MISSING
 
 
-def spoken(ballot: Ballot) -> str:
+def ballot_as_text(ballot: Ballot) -> str:
     """`top_choice: …; acceptable: …; hard_no: …` (or `scores: …; hard_no: …`), with "none" for an
     empty part."""
     parts = {"top_choice": ballot.top_choice, "acceptable": ", ".join(ballot.acceptable)}
     if ballot.scores:
-        parts = {"scores": ", ".join(f"{o} {s:g}" for o, s in ballot.scores.items())}
+        parts = {
+            "scores": ", ".join(f"{option} {score:g}" for option, score in ballot.scores.items())
+        }
     parts["hard_no"] = ", ".join((*ballot.hard_no, *ballot.objections))
     return "; ".join(f"{name}: {value or 'none'}" for name, value in parts.items())
 
@@ -194,12 +198,12 @@ async def collect_own_scores(scope: Scope, case: Negotiation) -> dict[str, OwnSc
     async def ask_member(at: Scope, member: Member) -> dict[str, dict[str, float]]:
         return {
             topic.id: await _ask_for_scores(
-                at.at(topic.id), case, topic, member, case.tally(topic).options
+                at.child(topic.id), case, topic, member, case.tally_topic(topic).options
             )
             for topic in case.topics
         }
 
-    by_member = await scope.each(case.group.members, ask_member)
+    by_member = await scope.map(case.group.members, ask_member)
     return {
         topic.id: {member: scores[topic.id] for member, scores in by_member.items()}
         for topic in case.topics
@@ -211,17 +215,17 @@ async def score_late_options(
 ) -> SlotDecision:
     """Ask all members for scores of a decision's options that came up after the first scores."""
     topic = case.topic(decision.topic)
-    known = case.hearing_all.tally(topic)
-    named = dict.fromkeys([*decision.options, *(p.option for p in decision.portions)])
+    known = case.with_all_statements.tally_topic(topic)
+    named = dict.fromkeys([*decision.options, *(portion.option for portion in decision.portions)])
     scored = {option for by_option in decision.late_scores.values() for option in by_option}
-    late = tuple(o for o in named if o not in known.options and o not in scored)
+    late = tuple(option for option in named if option not in known.options and option not in scored)
     if not late:
         return decision
 
     async def ask_member(at: Scope, member: Member) -> dict[str, float]:
         return await _ask_for_scores(at, case, topic, member, late, decision.came_up)
 
-    found = await scope.each(case.group.members, ask_member)
+    found = await scope.map(case.group.members, ask_member)
     before = decision.late_scores
     scores = {member: {**before.get(member, {}), **own} for member, own in found.items()}
     return replace(decision, late_scores=scores)
@@ -238,8 +242,8 @@ async def _ask_for_scores(
     """Ask one member and record the scores. A firm no is the lowest score."""
     if not options:
         return {}
-    text = case.hearing_all.texts(topic.id).get(member.id, "")
-    shown = case.drawn(topic, options, f"{member.id} alone")
+    text = case.with_all_statements.texts(topic.id).get(member.id, "")
+    shown = case.shuffled_names(topic, options, f"{member.id} alone")
     answer = json_answer(OwnScores, dict.fromkeys(("scores.option", "hard_no"), shown))
     quoted = quote_options(case, topic, shown, came_up)
     prompt = scope.prompt(
@@ -252,24 +256,24 @@ async def _ask_for_scores(
     speaker = member_speaker(scope, case.group, member, case.config.days)
     reasons: list[str] = []
 
-    def read(form: OwnScores) -> BallotRead:
+    def parse_score_form(form: OwnScores) -> BallotRead:
         reasons[:] = [form.reason]
         return read_scores(form, member.id, options)
 
     question = Question(speaker, prompt, topic.label, quoted)
-    got = await ask_for_options(scope, question, answer, read)
+    got = await ask_for_options(scope, question, answer, parse_score_form)
     ballot = got.ballot
     given = dict(ballot.scores) if ballot else {}
     refused = ballot.hard_no if ballot else ()
     by_text = text_scores(text, options) if text else {}
-    stated = case.hearing_all.tally(topic)
+    stated = case.with_all_statements.tally_topic(topic)
     for option in options:
         scored = option in given or option in refused
         scope.record(
             OwnScoreRow(
                 group_id=case.group.id,
                 group_type=case.group.type.id,
-                slot=topic.slot,
+                slot=topic.slot_name,
                 topic=topic.id,
                 entered="before" if option in stated.options else case.condition.id,
                 member_id=member.id,
@@ -280,7 +284,7 @@ async def _ask_for_scores(
                 reason=(reasons[0] or None) if ballot and reasons else None,
                 missing=None if scored else got.missing or CANNOT_SAY,
                 text_score=by_text.get(option),
-                text_primary=option == stated.primary(member.id),
+                text_primary=option == stated.first_choice(member.id),
                 options_shown="; ".join(shown),
             )
         )

@@ -18,9 +18,9 @@ from pydantic import (
     model_validator,
 )
 
-from folkmoot.field_notes import about
+from folkmoot.field_notes import field_notes
 from folkmoot.hints import did_you_mean
-from folkmoot.kit.coding import CodedConfig
+from folkmoot.kit.coding import CodingStudyConfig
 from folkmoot.measures.inference.claims import MOST_PRIMARY, Claim, Family
 from folkmoot.studies.negotiation.rules.strategies import (
     CONDITIONS,
@@ -80,7 +80,7 @@ class _Stated(BaseModel):
     def _without_blanks(cls, data: object) -> object:
         if not isinstance(data, Mapping):
             return data
-        return {k: v for k, v in data.items() if v is not None and v != ""}
+        return {key: value for key, value in data.items() if value is not None and value != ""}
 
 
 def _by_topic(given: object) -> object:
@@ -89,7 +89,7 @@ def _by_topic(given: object) -> object:
         return given
     halves = given.get("lodging")
     if isinstance(halves, Mapping):
-        given = {**halves, **{k: v for k, v in given.items() if k != "lodging"}}
+        given = {**halves, **{key: value for key, value in given.items() if key != "lodging"}}
     elif halves is not None:
         given = {**dict.fromkeys(LODGING, halves), **given}
         del given["lodging"]
@@ -98,7 +98,9 @@ def _by_topic(given: object) -> object:
             known = (*SLOTS, *LODGING)
             likely = did_you_mean(str(slot), known, f"slots: {', '.join(SLOTS)}")
             raise ValueError(f"`{slot}` is not a slot; {likely}")
-    return {t: v for t, v in given.items() if v is not None and str(v).strip()}
+    return {
+        text: value for text, value in given.items() if value is not None and str(value).strip()
+    }
 
 
 _PREFERENCE_SCHEMA = {
@@ -115,7 +117,7 @@ _PREFERENCE_SCHEMA = {
 }
 
 
-class StatedMember(_Stated):
+class MemberInput(_Stated):
     """A member before ids and names are given; `preferences` by topic."""
 
     role: Annotated[str, Field(min_length=1), AfterValidator(role_id)] = Field(
@@ -134,14 +136,14 @@ class StatedMember(_Stated):
     )
 
 
-class StatedGroup(_Stated):
+class GroupInput(_Stated):
     """A group as a user states it."""
 
     id: str = Field("", description="id, which names a folder of the run; default: a number")
     type: Annotated[str, AfterValidator(lambda name: group_type(name).id)] = Field(
         description="group type: family, elder_young, colleagues, spouses or strangers"
     )
-    members: tuple[StatedMember, ...] = Field(description="the members, in order")
+    members: tuple[MemberInput, ...] = Field(description="the members, in order")
 
 
 def _as_given(groups: object) -> object:
@@ -149,7 +151,7 @@ def _as_given(groups: object) -> object:
     return tuple(groups) if isinstance(groups, list) else groups  # a study file knows no tuples
 
 
-class NegotiationConfig(CodedConfig):
+class NegotiationConfig(CodingStudyConfig):
     """Settings of a negotiation study."""
 
     SHOWN: ClassVar[Mapping[str, object]] = {
@@ -169,17 +171,17 @@ class NegotiationConfig(CodedConfig):
         "",
         description="title for readers",
         examples=["Which mediation leaves whom content?"],
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
     conditions: tuple[ConditionId, ...] = Field(
         ("C1", "C2", "C3", "C4", "C5"),
         min_length=1,
         description="conditions to run, of C1 to C5",
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
     groups: Annotated[
         str | tuple[dict[str, object], ...] | None,
-        BeforeValidator(_as_given, json_schema_input_type=str | list[StatedGroup] | None),
+        BeforeValidator(_as_given, json_schema_input_type=str | list[GroupInput] | None),
     ] = Field(
         None,
         description="your own groups in place of generated ones: a YAML, JSON or CSV file, or the "
@@ -190,13 +192,13 @@ class NegotiationConfig(CodedConfig):
         TYPE_IDS,
         min_length=1,
         description="group types to generate",
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
     groups_per_type: int = Field(
         4,
         ge=1,
         description="groups to generate of each type",
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
     sizes: dict[str, dict[str, Size]] = Field(
         default_factory=dict,
@@ -224,7 +226,7 @@ class NegotiationConfig(CodedConfig):
         ge=1,
         le=60,
         description="length of the trip",
-        json_schema_extra=about(unit="days", essential=True),
+        json_schema_extra=field_notes(unit="days", essential=True),
     )
     enable_feedback: bool = Field(True, description="hold feedback rounds in C5")
     max_feedback_rounds: int = Field(
@@ -249,10 +251,10 @@ class NegotiationConfig(CodedConfig):
 
     @field_validator("conditions")
     @classmethod
-    def _once(cls, conditions: tuple[str, ...]) -> tuple[str, ...]:
+    def _without_duplicates(cls, conditions: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(conditions)) != len(conditions):
             raise ValueError("duplicate condition")
-        return tuple(c for c in CONDITIONS if c in conditions)
+        return tuple(condition for condition in CONDITIONS if condition in conditions)
 
     @field_validator("group_types")
     @classmethod
@@ -270,7 +272,7 @@ class NegotiationConfig(CodedConfig):
             kind = group_type(name)
             for role in roles:
                 if kind.role(role_id(role)) is None:
-                    have = [r.id for r in kind.roles]
+                    have = [role.id for role in kind.roles]
                     hint = did_you_mean(role, have, f"roles: {', '.join(have)}")
                     raise ValueError(f"a {kind.id} group has no role `{role}`; {hint}")
             known[kind.id] = {role_id(role): value for role, value in roles.items()}
@@ -283,7 +285,7 @@ class NegotiationConfig(CodedConfig):
             if topic not in TOPICS:
                 hint = did_you_mean(topic, TOPICS, f"topics: {', '.join(TOPICS)}")
                 raise ValueError(f"`{topic}` is not a topic; {hint}")
-            folded = [fold_option(n) for n in names]
+            folded = [fold_option(name) for name in names]
             if not names or () in folded:
                 raise ValueError(f"`{topic}` has no option, or one without a word")
             if len(set(folded)) != len(folded):
@@ -310,7 +312,7 @@ COMPARED = {
 }
 
 
-def claims(config: NegotiationConfig) -> list[Claim]:
+def declare_claims(config: NegotiationConfig) -> list[Claim]:
     """What a negotiation compares: conditions within groups, in three measures.
 
     Primary are the last steps of the ablation in how content members are: C5 against C4, C4 against

@@ -20,12 +20,18 @@ from folkmoot.conversation.answer_types import DECLINED, Missing
 from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.session.session import Scope
 from folkmoot.files import packaged_yaml
-from folkmoot.hints import enumerated
-from folkmoot.provenance import SourcedText, alter, concatenate, enumerate_texts, join
-from folkmoot.randomness import uniform
+from folkmoot.hints import join_words
+from folkmoot.provenance import (
+    SourcedText,
+    alter_text,
+    concatenate_texts,
+    enumerate_texts,
+    join_texts,
+)
+from folkmoot.randomness import uniform_values
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Outcome, Portion
-from folkmoot.studies.negotiation.rules.replies import BallotRead, Settlement, same
+from folkmoot.studies.negotiation.rules.replies import BallotRead, Settlement, same_allocation
 from folkmoot.studies.negotiation.rules.strategies import (
     CONDITIONS,
     SUBGROUP_SLOTS,
@@ -36,7 +42,7 @@ from folkmoot.studies.negotiation.rules.strategies import (
     Topic,
     slot_of,
     strategy_for,
-    table,
+    strategy_table,
 )
 from folkmoot.studies.negotiation.rules.tally import (
     Ballot,
@@ -44,8 +50,8 @@ from folkmoot.studies.negotiation.rules.tally import (
     Coverage,
     Tally,
     VoteSummary,
-    candidates,
-    count,
+    candidate_options,
+    count_votes,
     words_of,
 )
 
@@ -55,10 +61,12 @@ from folkmoot.studies.negotiation.rules.tally import (
 PARTS = ("Conflict", "Strategy", "Decision", "Reason", "Next step")
 
 
-def contract(conflict: str, strategy: str, decision: str, reason: str, next_step: str) -> str:
+def format_contract(
+    conflict: str, strategy: str, decision: str, reason: str, next_step: str
+) -> str:
     """The five parts of every System turn under C4 and C5, one a line."""
     said = zip(PARTS, (conflict, strategy, decision, reason, next_step), strict=True)
-    return "\n".join(f"{part}: {sentence(words) or 'None stated.'}" for part, words in said)
+    return "\n".join(f"{part}: {as_sentence(words) or 'None stated.'}" for part, words in said)
 
 
 def parts_of(turn: str) -> dict[str, str]:
@@ -67,7 +75,7 @@ def parts_of(turn: str) -> dict[str, str]:
     return found if tuple(found) == PARTS else {}
 
 
-def sentence(text: str) -> str:
+def as_sentence(text: str) -> str:
     """One line that ends like a sentence; empty stays empty."""
     line = " ".join(text.split())
     return line if not line or line[-1] in ".!?" else f"{line}."
@@ -97,7 +105,7 @@ _PROPER = re.compile(
 )
 
 
-def spelled(sentence: str) -> str:
+def restore_capitals(sentence: str) -> str:
     """A sentence of ours with the capitals that options lost ("American for everyone")."""
     return _PROPER.sub(lambda found: found[0].capitalize(), sentence)
 
@@ -118,9 +126,15 @@ class Share(NamedTuple):
 def share_of(group: Group, portion: Portion) -> Share:
     """Return the texts of a portion."""
     everyone = len(portion.members) == len(group.members)
-    who = "everyone" if everyone else enumerated([group.names[m] for m in portion.members])
+    who = (
+        "everyone"
+        if everyone
+        else join_words([group.names_by_member[member] for member in portion.members])
+    )
     when = "" if portion.when == WHOLE_TRIP else portion.when
-    return Share(portion.option, who, when, group.names[portion.owner] if portion.owner else "")
+    return Share(
+        portion.option, who, when, group.names_by_member[portion.owner] if portion.owner else ""
+    )
 
 
 def decision_sentence(group: Group, outcome: Outcome, shown: Sequence[Share] = ()) -> str:
@@ -132,33 +146,36 @@ def decision_sentence(group: Group, outcome: Outcome, shown: Sequence[Share] = (
         return NOTHING_DECIDED
     said: list[object] = [_sentence_of(group, outcome.portions, shown)]
     frame = outcome.selected_option if outcome.operator == "self_select" else None
-    if frame and any(p.option != frame for p in outcome.portions):
+    if frame and any(portion.option != frame for portion in outcome.portions):
         said.insert(0, f"Around {frame} as the shared frame: ")
     for member, option in outcome.owed:
-        said.append(f"; in return {group.names[member]} is owed {option}")
-    text = concatenate(said, plain=None)
-    return _capitalised(text) if shown else str(_capitalised(text))
+        said.append(f"; in return {group.names_by_member[member]} is owed {option}")
+    text = concatenate_texts(said, plain=None)
+    return _capitalise_sentence(text) if shown else str(_capitalise_sentence(text))
 
 
 def render_decision(group: Group, portions: Sequence[Portion]) -> str:
     """Return a decision in one sentence, from its data; empty where nothing is decided."""
     if not portions:
         return ""
-    return str(_capitalised(_sentence_of(group, portions)))
+    return str(_capitalise_sentence(_sentence_of(group, portions)))
 
 
 def render_change(group: Group, before: Sequence[Portion], after: Sequence[Portion]) -> str:
     """Return what a revision adds to a decision and what it takes away, in one sentence."""
-    was, now = ({(p.option, p.when, p.members): p for p in some} for some in (before, after))
-    added = [p for key, p in now.items() if key not in was]
-    gone = [p for key, p in was.items() if key not in now]
+    was, now = (
+        {(portion.option, portion.when, portion.members): portion for portion in some}
+        for some in (before, after)
+    )
+    added = [portion for key, portion in now.items() if key not in was]
+    gone = [portion for key, portion in was.items() if key not in now]
     parts = [f"Now {_sentence_of(group, added)}"] if added else []
     parts += [f"{'n' if added else 'N'}o longer {_sentence_of(group, gone)}"] if gone else []
-    return spelled("; ".join(parts))
+    return restore_capitals("; ".join(parts))
 
 
-def _capitalised(sentence: SourcedText) -> SourcedText:
-    return alter(sentence, spelled(sentence[:1].upper() + str(sentence)[1:]))
+def _capitalise_sentence(sentence: SourcedText) -> SourcedText:
+    return alter_text(sentence, restore_capitals(sentence[:1].upper() + str(sentence)[1:]))
 
 
 def _sentence_of(
@@ -166,10 +183,10 @@ def _sentence_of(
 ) -> SourcedText:
     """Who gets what, and when: "diner for everyone; barbecue for Child 1 (Day 2)"."""
     shares = shown or [share_of(group, portion) for portion in portions]
-    if len(portions) > 1 and len({(p.when, p.members) for p in portions}) == 1:
+    if len(portions) > 1 and len({(portion.when, portion.members) for portion in portions}) == 1:
         options = enumerate_texts([share.option for share in shares])
-        return concatenate((options, " for ", shares[0].who, ", together"), plain=None)
-    return join("; ", map(_part_of_sentence, shares))
+        return concatenate_texts((options, " for ", shares[0].who, ", together"), plain=None)
+    return join_texts("; ", map(_part_of_sentence, shares))
 
 
 def _part_of_sentence(share: Share) -> SourcedText:
@@ -181,25 +198,28 @@ def _part_of_sentence(share: Share) -> SourcedText:
         parts = (option, " for ", who)
     elif owner:
         parts = (when, " ", option, " (", owner, "'s choice)")
-    return concatenate(parts, plain=None)
+    return concatenate_texts(parts, plain=None)
 
 
-def firm_noes(group: Group, overridden: Mapping[str, Sequence[str]]) -> str:
+def overridden_rejections(group: Group, overridden: Mapping[str, Sequence[str]]) -> str:
     """What stands although somebody who gets it strongly rejects it; empty for nothing."""
     against = (
-        f"{option} against the firm no of {enumerated([group.names[m] for m in who])}"
+        f"{option} against the firm no of "
+        f"{join_words([group.names_by_member[member_id] for member_id in who])}"
         for option, who in overridden.items()
     )
     said = "; ".join(against)
-    return spelled(f"Kept: {said}") if said else ""
+    return restore_capitals(f"Kept: {said}") if said else ""
 
 
 def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
     """What is promised to those whose first choice was not taken (member → option)."""
     by_option: dict[str, list[str]] = {}
     for member, option in targets.items():
-        by_option.setdefault(option, []).append(group.names[member])
-    promised = enumerated([f"{o} for {enumerated(names)}" for o, names in by_option.items()])
+        by_option.setdefault(option, []).append(group.names_by_member[member])
+    promised = join_words(
+        [f"{option} for {join_words(names)}" for option, names in by_option.items()]
+    )
     return f"Later in the trip, when feasible: {promised}"
 
 
@@ -207,15 +227,21 @@ def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
 
 
 @cache
-def lexicon() -> tuple[str, ...]:
+def lexicon_terms() -> tuple[str, ...]:
     """Return the terms. Every strategy id and operator of the table must be among them.
 
     Raises ValueError for one that is not.
     """
     terms = tuple(str(term) for term in packaged_yaml(__file__, "lexicon.yaml"))
-    pattern = _pattern(terms)
-    labels = {label for s in table().values() for label in (s.strategy_id, s.operator)}
-    faults = [f"{s} is not in the lexicon" for s in sorted(labels) if not pattern.fullmatch(s)]
+    pattern = _terms_pattern(terms)
+    labels = {
+        label
+        for strategy in strategy_table().values()
+        for label in (strategy.strategy_id, strategy.operator)
+    }
+    faults = [
+        f"{label} is not in the lexicon" for label in sorted(labels) if not pattern.fullmatch(label)
+    ]
     if faults:
         raise ValueError("lexicon.yaml: " + "; ".join(faults))
     return terms
@@ -250,7 +276,11 @@ def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
 @lru_cache(maxsize=10_000)  # the same statements are looked through for every reply about them
 def theory_words(text: str) -> tuple[str, ...]:
     """Return the terms in a text, as it writes them (compatible letters in their plain form)."""
-    return tuple(dict.fromkeys(m[0] for m in _pattern(lexicon()).finditer(_plain_letters(text))))
+    return tuple(
+        dict.fromkeys(
+            match[0] for match in _terms_pattern(lexicon_terms()).finditer(_plain_letters(text))
+        )
+    )
 
 
 def _plain_letters(text: str) -> str:
@@ -263,30 +293,30 @@ def _plain_letters(text: str) -> str:
 @lru_cache(maxsize=10_000)
 def _term_of(written: str) -> str:
     """Return the term of the lexicon that is written so."""
-    terms = sorted(lexicon(), key=lambda term: (-len(term), term))
-    return next(term for term in terms if _pattern((term,)).fullmatch(written))
+    terms = sorted(lexicon_terms(), key=lambda term: (-len(term), term))
+    return next(term for term in terms if _terms_pattern((term,)).fullmatch(written))
 
 
 @lru_cache(maxsize=1_000)
-def _pattern(terms: tuple[str, ...]) -> re.Pattern[str]:
+def _terms_pattern(terms: tuple[str, ...]) -> re.Pattern[str]:
     """Return a pattern of terms, longest first. Between two words of a term there may be spaces,
     hyphens, underscores, slashes or nothing. The last word may be inflected ("vetoed")."""
     gap = rf"[{_JOINTS}]*"
     parts = []
-    for term in sorted(terms, key=lambda t: (-len(t), t)):
-        *first, last = (re.escape(w).replace("'", "['’]") for w in _spaced(term).split())
-        parts.append(gap.join((*first, _inflected(last))))
+    for term in sorted(terms, key=lambda text: (-len(text), text)):
+        *first, last = (re.escape(w).replace("'", "['’]") for w in _normalise_term(term).split())
+        parts.append(gap.join((*first, _inflection_pattern(last))))
     return re.compile(rf"(?<![^\W_])(?:{'|'.join(parts)})(?![^\W_])", re.IGNORECASE)
 
 
-def _inflected(word: str) -> str:
+def _inflection_pattern(word: str) -> str:
     if word.endswith("y"):
         return rf"{word[:-1]}(?:y|ies|ied|ying)(?:['’]s?)?"
     stem, ending = (word[:-1], "(?:e|es|ed|ing|er|ers)") if word.endswith("e") else (word, "")
     return rf"{stem}{ending or '(?:s|es|ed|ing|er|ers)?'}(?:['’]s?)?"
 
 
-def _spaced(term: str) -> str:
+def _normalise_term(term: str) -> str:
     return " ".join(re.split(rf"[{_JOINTS}]+", term.casefold().strip())).replace("’", "'")
 
 
@@ -313,7 +343,7 @@ OwnScoresOfTopic = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DialogueTurn:
     """One turn of a dialogue: what was said, with which intent, in which phase."""
 
     utterance: Utterance
@@ -350,10 +380,10 @@ def columns_of_line(group: Group, condition: str, topic: Topic, intent: str) -> 
         "group_id": group.id,
         "group_type": group.type.id,
         "condition": condition,
-        "slot": topic.slot,
+        "slot": topic.slot_name,
         "topic": topic.id,
         "phase": PHASES[intent],
-        "intent": f"{intent}_{topic.slot}",
+        "intent": f"{intent}_{topic.slot_name}",
     }
 
 
@@ -376,37 +406,41 @@ class Negotiation:
         return self.condition.id if self.condition.id in self.config.conditions else "C5"
 
     @property
-    def members(self) -> tuple[Member, ...]:
+    def heard_members(self) -> tuple[Member, ...]:
         """The members this condition hears: one under C1, else all."""
         return self.group.members[:1] if self.condition.one_member else self.group.members
 
     @property
-    def hearing_all(self) -> Negotiation:
+    def with_all_statements(self) -> Negotiation:
         """The negotiation with all members' statements, which C1 does not hear but is measured
         by."""
         return replace(self, condition=CONDITIONS["C2"])
 
-    def voters(self, topic: Topic) -> tuple[Member, ...]:
+    def eligible_voters(self, topic: Topic) -> tuple[Member, ...]:
         """The members who fill in a ballot: the parents where only they vote, else all heard."""
         strategy = strategy_for(self.group.type.id, topic.id)
         if strategy.operator != "parent_vote_lower_misery":
-            return self.members
-        return tuple(m for m in self.members if m.role == strategy.binding)
+            return self.heard_members
+        return tuple(member for member in self.heard_members if member.role == strategy.binding)
 
     @property
-    def feedback(self) -> bool:
+    def has_feedback(self) -> bool:
         """Whether feedback rounds follow a decision with a conflict."""
         return self.condition.feedback and self.config.enable_feedback
 
     def topic(self, id: str) -> Topic:
-        return next(t for t in self.topics if t.id == id)
+        return next(topic for topic in self.topics if topic.id == id)
 
     def texts(self, topic: str) -> dict[str, str]:
         """Member id → stated preference, of the members heard."""
         stated = self.stated[topic]
-        return {m.id: str(stated[m.id].text) for m in self.members if m.id in stated}
+        return {
+            member.id: str(stated[member.id].text)
+            for member in self.heard_members
+            if member.id in stated
+        }
 
-    def tally(
+    def tally_topic(
         self,
         topic: Topic,
         ballots: Mapping[str, Ballot] | None = None,
@@ -415,10 +449,10 @@ class Negotiation:
         """The tally of what was stated (and of ballots) on the options that were named, and on
         `more`."""
         texts = self.texts(topic.id)
-        options = dict.fromkeys([*candidates(topic.options, texts, ballots), *more])
-        return count(self.members, texts, tuple(options), ballots)
+        options = dict.fromkeys([*candidate_options(topic.options, texts, ballots), *more])
+        return count_votes(self.heard_members, texts, tuple(options), ballots)
 
-    def overridden(
+    def overridden_members(
         self,
         topic: Topic,
         portions: Sequence[Portion],
@@ -426,32 +460,45 @@ class Negotiation:
     ) -> dict[str, tuple[str, ...]]:
         """Option → the members who get it although they strongly reject it, also one that nobody
         but the mediator had named."""
-        options = dict.fromkeys(p.option for p in portions)
-        tally, found = self.tally(topic, ballots, options), {}
+        options = dict.fromkeys(portion.option for portion in portions)
+        tally, found = self.tally_topic(topic, ballots, options), {}
         for option in options:
-            gets = {m for p in portions if p.option == option for m in p.members}
-            if against := tuple(m for m in tally.rejections(option) if m in gets):
+            gets = {
+                member
+                for portion in portions
+                if portion.option == option
+                for member in portion.members
+            }
+            if against := tuple(
+                member_id for member_id in tally.rejecting_voters(option) if member_id in gets
+            ):
                 found[option] = against
         return found
 
     def find_terms(self, topic: Topic, text: str) -> Terms:
         """Find the words of theory in the mediator's words, apart from those that come from an
         option on the table or from something that a member said."""
-        said = [str(s.text) for of_topic in self.stated.values() for s in of_topic.values()]
-        return find_terms(text, (*said, *self.tally(topic).options))
+        said = [
+            str(utterance.text)
+            for of_topic in self.stated.values()
+            for utterance in of_topic.values()
+        ]
+        return find_terms(text, (*said, *self.tally_topic(topic).options))
 
-    def drawn(self, topic: Topic, names: Sequence[str], who: str = "mediator") -> list[str]:
+    def shuffled_names(
+        self, topic: Topic, names: Sequence[str], who: str = "mediator"
+    ) -> list[str]:
         """Members' ids or options in the order in which `who` sees them. The draw follows from
         group, topic and name alone, so that it is the same under every condition."""
         place = (self.config.random_seed, "negotiation order", self.group.id, topic.id, who)
-        return sorted(names, key=lambda name: uniform(*place, name))
+        return sorted(names, key=lambda name: uniform_values(*place, name))
 
-    def order(self, topic: Topic) -> list[Member]:
+    def mediation_order(self, topic: Topic) -> list[Member]:
         """The members heard, in the order in which the mediator sees them."""
-        by_id = {m.id: m for m in self.members}
-        return [by_id[id] for id in self.drawn(topic, list(by_id))]
+        by_id = {member.id: member for member in self.heard_members}
+        return [by_id[id] for id in self.shuffled_names(topic, list(by_id))]
 
-    def say(
+    def record_line(
         self,
         scope: Scope,
         speaker: str,
@@ -459,24 +506,28 @@ class Negotiation:
         text: str,
         topic: Topic,
         origin: Origin | None = None,
-    ) -> Line:
+    ) -> DialogueTurn:
         """Record what a member (by id) or the System says. Without an origin it was rendered from
         the decision."""
         if speaker == SYSTEM or intent == "user_vote":  # words of ours; members' stay as said
-            text = spelled(text)
+            text = restore_capitals(text)
         who = SYSTEM_SPEAKER
         if speaker != SYSTEM:
-            who = Speaker(speaker, self.group.names[speaker])
+            who = Speaker(speaker, self.group.names_by_member[speaker])
         columns = columns_of_line(self.group, self.compared_as, topic, intent)
         said = scope.say(who, text, **(origin or Origin())._asdict(), **columns)
-        return Line(said, columns["intent"], columns["phase"])
+        return DialogueTurn(said, columns["intent"], columns["phase"])
 
-    def preference_lines(self, topic: Topic) -> tuple[Line, ...]:
+    def preference_lines(self, topic: Topic) -> tuple[DialogueTurn, ...]:
         """The stated preferences of the members heard, recorded when they were stated."""
         stated = self.stated[topic.id]
         columns = columns_of_line(self.group, self.compared_as, topic, "user_provide")
         named = columns["intent"], columns["phase"]
-        return tuple(Line(stated[m.id], *named) for m in self.members if m.id in stated)
+        return tuple(
+            DialogueTurn(stated[member.id], *named)
+            for member in self.heard_members
+            if member.id in stated
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -514,10 +565,10 @@ class SlotDecision:
     is where the synthesis reply was read (`minimal`: it could not be, and the minimal structure was
     used). `outcome` is the operator's; `portions` what finally holds, after feedback. `stated` is
     the mediator's own statement of who gets what, `said` all its words as it wrote them.
-    `undecided` says why nothing is decided (left_open, unreadable, declined), None if something is
-    or if nothing was to be decided. `terms` are the words of theory in C3's mediator's words;
-    `terms_first` those of a first reply that was asked for again. `asked_again`: why replies on the
-    way to this decision were asked for again (theory, unmatched). `came_up`: option →
+    `undecided_reason` says why nothing is decided (left_open, unreadable, declined), None if
+    something is or if nothing was to be decided. `terms` are the words of theory in C3's mediator's
+    words; `terms_first` those of a first reply that was asked for again. `asked_again`: why replies
+    on the way to this decision were asked for again (theory, unmatched). `came_up`: option →
     condition, of those that came up after the statements; `late_scores`: members' own scores of
     them.
     `overridden`: option → members who get it against their strong rejection; `overridden_unasked`
@@ -551,7 +602,7 @@ class SlotDecision:
     coverage: Coverage | None = None
     split: tuple[Branch, Branch] | None = None
     feedback: tuple[FeedbackRound, ...] = ()
-    lines: tuple[Line, ...] = ()
+    lines: tuple[DialogueTurn, ...] = ()
     parse_step: str = ""
     dropped_lines: int = 0
     source_winner: str | None = None
@@ -564,7 +615,7 @@ class SlotDecision:
     came_up: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def slot(self) -> str:
+    def slot_name(self) -> str:
         return slot_of(self.topic)
 
     @property
@@ -584,11 +635,11 @@ class SlotDecision:
         return self._parts_by("subgroup_optional")
 
     def _parts_by(self, strategy_id: str) -> bool:
-        eligible = self.has_conflict and self.slot in SUBGROUP_SLOTS
+        eligible = self.has_conflict and self.slot_name in SUBGROUP_SLOTS
         return eligible and self.strategy_id == strategy_id
 
     @property
-    def drifted(self) -> bool | None:
+    def strategy_drifted(self) -> bool | None:
         """Whether the model named another strategy, spelling (case, spaces, hyphens) aside; None
         where none is locked or none was read."""
         if self.strategy is None or self.proposed is None:
@@ -601,20 +652,20 @@ class SlotDecision:
         (before a vote), had to decide itself, or made no statement."""
         if self.outcome is None or self.stated is None or self.cast or not self.stated.portions:
             return None
-        return same(self.stated.portions, self.outcome.portions)
+        return same_allocation(self.stated.portions, self.outcome.portions)
 
     @property
     def parse_error(self) -> bool:
         return self.parse_step in UNREAD_STEPS
 
     @property
-    def undecided(self) -> str | None:
+    def undecided_reason(self) -> str | None:
         if self.portions or self.source == "preferences":
             return None
         return self.cause or LEFT_OPEN
 
     @property
-    def resolved(self) -> bool | None:
+    def is_resolved(self) -> bool | None:
         """Whether feedback ended in agreement; None where there was none."""
         return self.feedback[-1].resolved if self.feedback else None
 
@@ -626,5 +677,5 @@ class SlotDecision:
     def with_options(self, came_up: Mapping[str, str]) -> SlotDecision:
         return replace(self, came_up={**self.came_up, **came_up})
 
-    def with_lines(self, *lines: Line) -> SlotDecision:
+    def with_lines(self, *lines: DialogueTurn) -> SlotDecision:
         return replace(self, lines=(*self.lines, *lines))

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 import polars as pl
 
-from folkmoot.kit.exposure import OWN, Decision, Exposure
-from folkmoot.provenance import Source, cell
+from folkmoot.kit.exposure import OWN_WORDS, Decision, ExposureTable
+from folkmoot.provenance import Source, cell_id
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation import quotes
 from folkmoot.studies.negotiation.decision import theory_words
@@ -23,18 +23,18 @@ NAMES = {
 }
 
 
-def label(source: Source) -> str:
+def label_source(source: Source) -> str:
     """The kind of a source: a stated preference, what was said after these, a strategy's rule."""
     if source.kind == "utterance":
         return PREFERENCES if source.id.startswith(quotes.PREFERENCES) else DIALOGUE
     return STRATEGY if source.id.startswith(f"{quotes.RULE}/") else ""
 
 
-def decisions(run: RunFolder) -> Iterator[Decision]:
+def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     """Stating a preference, and the mediator's proposals, ballots and feedback."""
     types = dict(run.rows("groups", "group_id", "group_type"))
     talks = _Talks(run)
-    for row in run.table("answers").iter_rows(named=True):
+    for row in run.read_table("answers").iter_rows(named=True):
         stage, where, *rest = row["address"].split("/")
         if stage in ("preferences", "own_scores"):
             group, condition, topic = where, "all", rest[1]
@@ -44,18 +44,21 @@ def decisions(run: RunFolder) -> Iterator[Decision]:
             topic, name = rest[0], NAMES.get(rest[1], "proposal")
         else:
             continue
-        who, locked = row["speaker_id"], CONDITIONS.get(condition, CONDITIONS["C1"]).locked
+        who, locked = (
+            row["speaker_id"],
+            CONDITIONS.get(condition, CONDITIONS["C1"]).has_locked_strategy,
+        )
         stated = talks.stated.get((group, topic), {})
         own = [stated[who]] if who in stated else []
-        rules = [cell(quotes.RULE, types[group], topic) for topic in TOPICS]
+        rules = [cell_id(quotes.RULE, types[group], topic) for topic in TOPICS]
         said = talks.said_in(group, condition, topic)
         others = [id for id, voter in said.items() if voter != who]
         shows: Mapping[str, Mapping[str, Collection[str]]] = {
             "preference": {PREFERENCES: (), STRATEGY: ()},
             "proposal": {PREFERENCES: stated.values(), STRATEGY: rules if locked else ()},
             "feedback": {PREFERENCES: stated.values()},
-            "ballot": {OWN: own},
-            "own scores": {OWN: own},
+            "ballot": {OWN_WORDS: own},
+            "own scores": {OWN_WORDS: own},
             "confirmation": {DIALOGUE: others},
         }
         within = {*stated.values(), *rules, *said}
@@ -69,8 +72,8 @@ class _Talks:
     def __init__(self, run: RunFolder) -> None:
         self.stated: dict[tuple[str, str], dict[str, str]] = {}
         self._said: dict[tuple[str, str, str], dict[str, str]] = {}
-        theory = _theory(run)
-        for row in run.table("utterances").iter_rows(named=True):
+        theory = _theory_words(run)
+        for row in run.read_table("utterances").iter_rows(named=True):
             group, topic, id = row["group_id"], row["topic"], row["utterance_id"]
             if row["phase"] == "preference":
                 self.stated.setdefault((group, topic), {})[row["speaker_id"]] = id
@@ -91,14 +94,14 @@ class _Talks:
         return found
 
 
-def _theory(run: RunFolder) -> dict[tuple[str, str], set[str]]:
+def _theory_words(run: RunFolder) -> dict[tuple[str, str], set[str]]:
     """(group, topic) → the words of theory in the mediator's reply under C3. Lines with one are not
     shown to the members who confirm."""
     if not run.has_table("decisions"):
         return {}
-    rows = run.table("decisions").filter(pl.col("theory_words").fill_null("") != "")
+    rows = run.read_table("decisions").filter(pl.col("theory_words").fill_null("") != "")
     columns = rows.select("group_id", "topic", "theory_words").iter_rows()
     return {(group, topic): set(words.split("; ")) for group, topic, words in columns}
 
 
-EXPOSURE = Exposure(decisions, label)
+EXPOSURE = ExposureTable(exposure_decisions, label_source)

@@ -25,9 +25,13 @@ from folkmoot.files import csv_text, read_csv
 from folkmoot.kit.calls import JournalReader
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.config import NegotiationConfig, path_in
-from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision, sentence
-from folkmoot.studies.negotiation.measures import SessionResult, compare_conditions, measure
-from folkmoot.studies.negotiation.rules.replies import same
+from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision, as_sentence
+from folkmoot.studies.negotiation.measures import (
+    SessionResult,
+    compare_conditions,
+    measure_decision,
+)
+from folkmoot.studies.negotiation.rules.replies import same_allocation
 from folkmoot.studies.negotiation.rules.strategies import LODGING, SLOTS, Group
 from folkmoot.studies.negotiation.rules.tally import METHOD, words_of
 from folkmoot.studies.negotiation.tables import (
@@ -41,11 +45,17 @@ from folkmoot.studies.negotiation.tables import (
 T = TypeVar("T")
 
 
-def sealed(group: Group) -> Mapping[str, object]:
+def sealed_group(group: Group) -> Mapping[str, object]:
     """A group as the plan keeps it."""
     members = [
-        {"id": m.id, "name": m.name, "role": m.role, "weight": m.weight, "persona": m.persona}
-        for m in group.members
+        {
+            "id": member.id,
+            "name": member.name,
+            "role": member.role,
+            "weight": member.weight,
+            "persona": member.persona,
+        }
+        for member in group.members
     ]
     return {"id": group.id, "type": group.type.id, "members": members}
 
@@ -55,23 +65,40 @@ def finish_session(
 ) -> SessionResult:
     """Record a session's decisions and its trip, and write its files."""
     group, condition = case.group, case.condition
-    measured = [measure(case, t, d) for t, d in zip(case.topics, decisions, strict=True)]
-    for d, m in zip(decisions, measured, strict=True):
-        for found in decision_rows(case, d, m.satisfaction, m.unknown, m.covered):
+    measured = [
+        measure_decision(case, topic, slot_decision)
+        for topic, slot_decision in zip(case.topics, decisions, strict=True)
+    ]
+    for slot_decision, decision_measures in zip(decisions, measured, strict=True):
+        for found in decision_rows(
+            case,
+            slot_decision,
+            decision_measures.satisfaction,
+            decision_measures.unknown,
+            decision_measures.covered,
+        ):
             scope.record(found)
     folder = f"groups/{group.id}/{condition.id}"
-    dialogue = {s: [x for d in decisions if d.slot == s for x in _dialogue(d)] for s in SLOTS}
+    dialogue = {
+        slot: [
+            x
+            for slot_decision in decisions
+            if slot_decision.slot_name == slot
+            for x in _dialogue_lines(slot_decision)
+        ]
+        for slot in SLOTS
+    }
     trails = {
-        d.topic: {
-            **trail(case, d),
-            "satisfaction": dict(m.satisfaction),
-            "satisfaction_unknown": dict(m.unknown),
+        slot_decision.topic: {
+            **decision_trail(case, slot_decision),
+            "satisfaction": dict(decision_measures.satisfaction),
+            "satisfaction_unknown": dict(decision_measures.unknown),
         }
-        for d, m in zip(decisions, measured, strict=True)
+        for slot_decision, decision_measures in zip(decisions, measured, strict=True)
     }
     scope.write_json(f"{folder}/dialogue.json", dialogue)
     scope.write_json(f"{folder}/decisions.json", _by_slot(trails))
-    scope.write_json(f"{folder}/planner_payload.json", payload(case, decisions))
+    scope.write_json(f"{folder}/planner_payload.json", planner_payload(case, decisions))
     row = tripcraft_row(case, decisions, trip).items()
     cells = {name: "" if value is None else str(value) for name, value in row}
     scope.record(TripRow.table, {**ids_of(case), **cells})
@@ -87,10 +114,10 @@ def record_measures(scope: Scope, result: SessionResult, asked_again: Collection
         scope.record(not_asked_again_row(result.case, without, len(asked_again)))
 
 
-def derived(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
+def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
     """Yield the files of all groups: the comparison, and TripCraft's input under each condition."""
     conditions = run.plan["sealed"]["conditions"]["data"]
-    trips = run.table(TripRow.table)
+    trips = run.read_table(TripRow.table)
     for condition in conditions:
         yield f"tripcraft/{condition}.csv", tripcraft_csv(trips.filter(condition=condition))
     yield "comparison.json", compare_conditions(run)
@@ -104,108 +131,131 @@ def _by_slot(by_topic: Mapping[str, T]) -> dict[str, T | dict[str, T]]:
     }
 
 
-def _dialogue(d: SlotDecision) -> list[dict[str, str]]:
+def _dialogue_lines(slot_decision: SlotDecision) -> list[dict[str, str]]:
     """The lines of a decision; those of one half of lodging say which."""
-    half = {"decision": d.topic} if d.topic in LODGING else {}
-    return [{"speaker": x.speaker, "intent": x.intent, "text": x.text, **half} for x in d.lines]
-
-
-def trail(case: Negotiation, d: SlotDecision) -> dict[str, object]:
-    """Everything that led to a decision, in the order in which it came about."""
-    names = case.group.names
-    return {
-        "source": d.source,
-        "has_conflict": d.has_conflict,
-        "conflict_description": d.conflict_description,
-        "mediator_words": d.said,
-        "statement": {
-            "portions": [p.to_json() for p in d.stated.portions],
-            "dropped": list(d.stated.dropped),
-            "unread_entries": d.stated.unread,
-            "unmatched": {what: list(entries) for what, entries in d.stated.unmatched.items()},
+    half = {"decision": slot_decision.topic} if slot_decision.topic in LODGING else {}
+    return [
+        {
+            "speaker": dialogue_turn.speaker,
+            "intent": dialogue_turn.intent,
+            "text": dialogue_turn.text,
+            **half,
         }
-        if d.stated
+        for dialogue_turn in slot_decision.lines
+    ]
+
+
+def decision_trail(case: Negotiation, slot_decision: SlotDecision) -> dict[str, object]:
+    """Everything that led to a decision, in the order in which it came about."""
+    names = case.group.names_by_member
+    return {
+        "source": slot_decision.source,
+        "has_conflict": slot_decision.has_conflict,
+        "conflict_description": slot_decision.conflict_description,
+        "mediator_words": slot_decision.said,
+        "statement": {
+            "portions": [portion.to_json() for portion in slot_decision.stated.portions],
+            "dropped": list(slot_decision.stated.dropped),
+            "unread_entries": slot_decision.stated.unread_count,
+            "unmatched": {
+                what: list(entries) for what, entries in slot_decision.stated.unmatched.items()
+            },
+        }
+        if slot_decision.stated
         else None,
         "theory_words": {
-            "theory": list(d.terms.theory),
-            "quoted": list(d.terms.quoted),
-            "first_reply": list(d.terms_first),
+            "theory": list(slot_decision.terms.theory),
+            "quoted": list(slot_decision.terms.quoted),
+            "first_reply": list(slot_decision.terms_first),
         },
-        "asked_again": list(d.asked_again),
-        "proposal": d.proposal,
-        "proposed_strategy": d.proposed,
-        "resolution_strategy": d.strategy_id,
-        "drifted": d.drifted,
-        "rule": d.strategy.rule if d.strategy else None,
-        "options": list(d.options),
+        "asked_again": list(slot_decision.asked_again),
+        "proposal": slot_decision.proposal,
+        "proposed_strategy": slot_decision.proposed,
+        "resolution_strategy": slot_decision.strategy_id,
+        "drifted": slot_decision.strategy_drifted,
+        "rule": slot_decision.strategy.rule if slot_decision.strategy else None,
+        "options": list(slot_decision.options),
         "ballots": {
-            "state": d.ballots,
+            "state": slot_decision.ballots,
             "cast": [
                 {
-                    "member": names[m],
-                    "top_choice": b.top_choice or None,
-                    "acceptable": list(b.acceptable),
-                    "hard_no": [*b.hard_no, *b.objections],
-                    **({"scores": dict(b.scores)} if b.scores else {}),
+                    "member": names[member_id],
+                    "top_choice": ballot.top_choice or None,
+                    "acceptable": list(ballot.acceptable),
+                    "hard_no": [*ballot.hard_no, *ballot.objections],
+                    **({"scores": dict(ballot.scores)} if ballot.scores else {}),
                 }
-                for m, b in d.cast.items()
+                for member_id, ballot in slot_decision.cast.items()
             ],
         },
-        "vote_summary": d.vote_summary,
-        "operator_decision": d.outcome.to_json() if d.outcome else None,
-        "coverage_commitment": d.coverage,
-        "subgrouping_required": d.subgrouping_required,
-        "subgrouping_optional": d.subgrouping_optional,
-        "subgroup_assignment": _assignment(d, names),
+        "vote_summary": slot_decision.vote_summary,
+        "operator_decision": slot_decision.outcome.to_json() if slot_decision.outcome else None,
+        "coverage_commitment": slot_decision.coverage,
+        "subgrouping_required": slot_decision.subgrouping_required,
+        "subgrouping_optional": slot_decision.subgrouping_optional,
+        "subgroup_assignment": _assignment_data(slot_decision, names),
         "feedback": [
             {
-                "round": f.round,
-                "asked": names[f.target],
-                "left_out": f.targeted,
-                "targeted_feedback_question": f.question,
-                "resolved": f.resolved,
-                "updated_resolution_explanation": f.updated_explanation,
-                "final_revised_decision": f.revised_decision,
-                "refused_options": list(f.refused),
-                "refused_because": f.because or None,
-                "change": f.change or None,
-                "hard_no": [*f.hard_no, *f.objections],
-                **({"_parse_error": True} if f.parse_error else {}),
+                "round": feedback_round.round,
+                "asked": names[feedback_round.target],
+                "left_out": feedback_round.targeted,
+                "targeted_feedback_question": feedback_round.question,
+                "resolved": feedback_round.resolved,
+                "updated_resolution_explanation": feedback_round.updated_explanation,
+                "final_revised_decision": feedback_round.revised_decision,
+                "refused_options": list(feedback_round.refused),
+                "refused_because": feedback_round.because or None,
+                "change": feedback_round.change or None,
+                "hard_no": [*feedback_round.hard_no, *feedback_round.objections],
+                **({"_parse_error": True} if feedback_round.parse_error else {}),
             }
-            for f in d.feedback
+            for feedback_round in slot_decision.feedback
         ],
-        "selected_option": d.selected_option,
-        "portions": _portions(d),
-        "undecided": d.undecided,
-        "dropped": list(d.dropped),
-        "overridden": {o: list(who) for o, who in d.overridden.items()},
+        "selected_option": slot_decision.selected_option,
+        "portions": _portion_data(slot_decision),
+        "undecided": slot_decision.undecided_reason,
+        "dropped": list(slot_decision.dropped),
+        "overridden": {option: list(who) for option, who in slot_decision.overridden.items()},
         "confirmed": {
-            m: None if isinstance(word, Missing) else word for m, word in d.confirmed.items()
+            member_id: None if isinstance(word, Missing) else word
+            for member_id, word in slot_decision.confirmed.items()
         },
-        "refused": {m: list(options) for m, options in d.refused.items()},
-        "resolution_text": d.resolution_text or None,
-        "dropped_lines": d.dropped_lines,
-        **({"_parse_error": True} if d.parse_error else {}),
+        "refused": {
+            member_id: list(options) for member_id, options in slot_decision.refused.items()
+        },
+        "resolution_text": slot_decision.resolution_text or None,
+        "dropped_lines": slot_decision.dropped_lines,
+        **({"_parse_error": True} if slot_decision.parse_error else {}),
     }
 
 
-def _portions(decision: SlotDecision) -> list[dict[str, object]] | None:
+def _portion_data(decision: SlotDecision) -> list[dict[str, object]] | None:
     """Return who gets what; None where nothing is decided."""
-    return None if decision.undecided else [p.to_json() for p in decision.portions]
+    return (
+        None if decision.undecided_reason else [portion.to_json() for portion in decision.portions]
+    )
 
 
-def _assignment(d: SlotDecision, names: Mapping[str, str]) -> dict[str, object] | None:
-    if d.split is None:
+def _assignment_data(
+    slot_decision: SlotDecision, names: Mapping[str, str]
+) -> dict[str, object] | None:
+    if slot_decision.split is None:
         return None
     branches = {
         group: {
             "anchor": branch.anchor,
-            "members": [{"user_id": m, "name": names[m]} for m in branch.members],
+            "members": [{"user_id": member, "name": names[member]} for member in branch.members],
         }
-        for group, branch in zip(("group_a", "group_b"), d.split, strict=True)
+        for group, branch in zip(("group_a", "group_b"), slot_decision.split, strict=True)
     }
-    as_counted = d.outcome is not None and same(d.portions, d.outcome.portions)
-    return {"slot": d.slot, "method": METHOD if as_counted else "stated_in_feedback", **branches}
+    as_counted = slot_decision.outcome is not None and same_allocation(
+        slot_decision.portions, slot_decision.outcome.portions
+    )
+    return {
+        "slot": slot_decision.slot_name,
+        "method": METHOD if as_counted else "stated_in_feedback",
+        **branches,
+    }
 
 
 # --- phase 6: the planner's payload ------------------------------------------------------------
@@ -230,7 +280,7 @@ INSTRUCTIONS = {
 }
 
 
-def payload(case: Negotiation, decisions: Sequence[SlotDecision]) -> dict[str, object]:
+def planner_payload(case: Negotiation, decisions: Sequence[SlotDecision]) -> dict[str, object]:
     """The planner's payload of one session, valid by the schema. Raises ProtocolError if it is not
     valid, which would be a bug of this study."""
     group = case.group
@@ -240,63 +290,89 @@ def payload(case: Negotiation, decisions: Sequence[SlotDecision]) -> dict[str, o
         "condition": case.condition.id,
         "days": case.config.days,
         "members": [
-            {"user_id": m.id, "name": m.name, "role": m.role, "weight": m.weight}
-            for m in group.members
+            {
+                "user_id": member.id,
+                "name": member.name,
+                "role": member.role,
+                "weight": member.weight,
+            }
+            for member in group.members
         ],
-        "constraint_state": _by_slot({t.id: case.texts(t.id) for t in case.topics}),
-        "slot_decision_state": _by_slot({d.topic: _state(d, group.names) for d in decisions}),
-        "feedback_overrides": {d.topic: _override(d) for d in decisions if d.source == "feedback"},
+        "constraint_state": _by_slot({topic.id: case.texts(topic.id) for topic in case.topics}),
+        "slot_decision_state": _by_slot(
+            {
+                slot_decision.topic: _state_data(slot_decision, group.names_by_member)
+                for slot_decision in decisions
+            }
+        ),
+        "feedback_overrides": {
+            slot_decision.topic: _override_data(slot_decision)
+            for slot_decision in decisions
+            if slot_decision.source == "feedback"
+        },
         "subgroup_signals": {
-            "required_slots": [d.slot for d in decisions if d.subgrouping_required],
-            "optional_slots": [d.slot for d in decisions if d.subgrouping_optional],
+            "required_slots": [
+                slot_decision.slot_name
+                for slot_decision in decisions
+                if slot_decision.subgrouping_required
+            ],
+            "optional_slots": [
+                slot_decision.slot_name
+                for slot_decision in decisions
+                if slot_decision.subgrouping_optional
+            ],
         },
         "precedence": list(PRECEDENCE),
-        "planner_instructions": list(INSTRUCTIONS[case.condition.locked]),
+        "planner_instructions": list(INSTRUCTIONS[case.condition.has_locked_strategy]),
     }
-    validate(data)
+    validate_payload(data)
     return data
 
 
-def _state(d: SlotDecision, names: Mapping[str, str]) -> dict[str, object]:
+def _state_data(slot_decision: SlotDecision, names: Mapping[str, str]) -> dict[str, object]:
     return {
-        "has_conflict": d.has_conflict,
-        "source": d.source,
-        "feedback_rounds": len(d.feedback),
-        "resolution_strategy": d.strategy_id,
-        "strategy_id": d.strategy_id,
-        "operator": d.strategy.operator if d.strategy else None,
-        "resolution_text": d.resolution_text or None,
-        "selected_option": d.selected_option,
-        "portions": _portions(d),
-        "undecided": d.undecided,
-        "subgrouping_required": d.subgrouping_required,
-        "subgrouping_optional": d.subgrouping_optional,
-        "vote_summary": d.vote_summary,
-        "coverage_commitment": d.coverage,
-        "subgroup_assignment": _assignment(d, names),
+        "has_conflict": slot_decision.has_conflict,
+        "source": slot_decision.source,
+        "feedback_rounds": len(slot_decision.feedback),
+        "resolution_strategy": slot_decision.strategy_id,
+        "strategy_id": slot_decision.strategy_id,
+        "operator": slot_decision.strategy.operator if slot_decision.strategy else None,
+        "resolution_text": slot_decision.resolution_text or None,
+        "selected_option": slot_decision.selected_option,
+        "portions": _portion_data(slot_decision),
+        "undecided": slot_decision.undecided_reason,
+        "subgrouping_required": slot_decision.subgrouping_required,
+        "subgrouping_optional": slot_decision.subgrouping_optional,
+        "vote_summary": slot_decision.vote_summary,
+        "coverage_commitment": slot_decision.coverage,
+        "subgroup_assignment": _assignment_data(slot_decision, names),
     }
 
 
-def _override(d: SlotDecision) -> dict[str, object]:
-    changed = [f.change for f in d.feedback if f.change]
+def _override_data(slot_decision: SlotDecision) -> dict[str, object]:
+    changed = [
+        feedback_round.change for feedback_round in slot_decision.feedback if feedback_round.change
+    ]
     return {
-        "resolution_text": d.resolution_text,
+        "resolution_text": slot_decision.resolution_text,
         "explanation": changed[-1] if changed else "",
-        "rounds": len(d.feedback),
-        "resolved": d.resolved,
+        "rounds": len(slot_decision.feedback),
+        "resolved": slot_decision.is_resolved,
     }
 
 
-def validate(data: object) -> None:
+def validate_payload(data: object) -> None:
     """Raises ProtocolError that names the first place where a payload breaks the schema."""
-    errors = sorted(_validator().iter_errors(data), key=lambda e: [str(p) for p in e.path])
+    errors = sorted(
+        _payload_validator().iter_errors(data), key=lambda entry: [str(p) for p in entry.path]
+    )
     if errors:
         place = "/".join(map(str, errors[0].path)) or "payload"
         raise ProtocolError(f"planner payload, {place}: {errors[0].message}")
 
 
 @cache
-def schema() -> dict[str, object]:
+def payload_schema() -> dict[str, object]:
     """The JSON Schema (draft 2020-12) of the payload."""
     text = files(__package__).joinpath("planner_payload.schema.json").read_text(encoding="utf-8")
     data: dict[str, object] = json.loads(text)
@@ -304,9 +380,9 @@ def schema() -> dict[str, object]:
 
 
 @cache
-def _validator() -> Draft202012Validator:
-    Draft202012Validator.check_schema(schema())
-    return Draft202012Validator(schema())
+def _payload_validator() -> Draft202012Validator:
+    Draft202012Validator.check_schema(payload_schema())
+    return Draft202012Validator(payload_schema())
 
 
 TRIPCRAFT_COLUMNS = (
@@ -361,7 +437,7 @@ def read_trips(config: NegotiationConfig, folder: Path) -> Sequence[Trip]:
         raise InputError(Problem("is not UTF-8", file=str(path), key="trip.file")) from error
     columns, lines = read_csv(text, str(path))
     rows = [row for _, row in lines]
-    unknown = [c for c in columns if not _TRIPCRAFT_COLUMN.fullmatch(c)]
+    unknown = [column for column in columns if not _TRIPCRAFT_COLUMN.fullmatch(column)]
     if not rows or unknown:
         what = f"unknown column `{unknown[0]}`" if unknown else "holds no row"
         known = ", ".join(("group_id", *TRIPCRAFT_COLUMNS, f"{REFERENCE}[_N]"))
@@ -371,13 +447,16 @@ def read_trips(config: NegotiationConfig, folder: Path) -> Sequence[Trip]:
 
 def trip_of(trips: Sequence[Trip], group_id: str, index: int) -> Trip:
     """The trip of a group: its own by `group_id`, else dealt in turn."""
-    own = next((t for t in trips if t.get("group_id") == group_id), None)
+    own = next((trip for trip in trips if trip.get("group_id") == group_id), None)
     return own or (trips[index % len(trips)] if trips else {})
 
 
 def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Trip) -> Trip:
     """One group as TripCraft's planner reads it."""
-    config, by_topic = case.config, {d.topic: d for d in decisions}
+    config, by_topic = (
+        case.config,
+        {slot_decision.topic: slot_decision for slot_decision in decisions},
+    )
     made_up = config.trip
     budget = "" if made_up.budget is None else made_up.budget
     stated: dict[str, object] = {
@@ -388,14 +467,14 @@ def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Tr
         "date": trip.get("date") or str(list(made_up.date)),
         "people_number": len(case.group.members),
         # TripCraft's readers take a Python literal here.
-        "local_constraint": repr(constraints(by_topic, made_up.transportation)),
+        "local_constraint": repr(local_constraints(by_topic, made_up.transportation)),
         "budget": trip.get("budget") or budget,
     }
     persona = persona_line(by_topic, made_up.location_preference)
-    references = {k: v for k, v in trip.items() if k.startswith(REFERENCE)}
+    references = {key: value for key, value in trip.items() if key.startswith(REFERENCE)}
     return {
         **stated,
-        "query": _query(case, by_topic, stated),
+        "query": _request_text(case, by_topic, stated),
         "level": trip.get("level") or made_up.level,
         "persona": persona,
         **(references or {REFERENCE: made_up.reference_information}),
@@ -404,59 +483,65 @@ def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Tr
 
 def persona_line(by_topic: Mapping[str, SlotDecision], location: str = "") -> str:
     """The four-field line: type, purpose, spending, location (by default the attractions)."""
-    fields = [f"{name}: {_told(by_topic[topic])}" for name, topic in PERSONA_FIELDS]
-    return "; ".join([*fields, f"Location Preference: {location or _told(by_topic['attraction'])}"])
+    fields = [f"{name}: {_decided_options(by_topic[topic])}" for name, topic in PERSONA_FIELDS]
+    return "; ".join(
+        [*fields, f"Location Preference: {location or _decided_options(by_topic['attraction'])}"]
+    )
 
 
-def _told(decision: SlotDecision) -> str:
+def _decided_options(decision: SlotDecision) -> str:
     """The options that a decision gives, first the selected one, in title case."""
     first = [decision.selected_option] if decision.selected_option else []
-    options = dict.fromkeys([*first, *(p.option for p in decision.portions)])
-    return " / ".join(_SPENDING.get(o, o.title()) for o in options) or "Any"
+    options = dict.fromkeys([*first, *(portion.option for portion in decision.portions)])
+    return " / ".join(_SPENDING.get(option, option.title()) for option in options) or "Any"
 
 
-def constraints(
+def local_constraints(
     by_topic: Mapping[str, SlotDecision], transportation: str | None
 ) -> dict[str, object]:
     """TripCraft's local constraints of what was decided; None where it has no word for it."""
 
-    def known(topic: str) -> list[str] | None:
-        words = (_known(topic, p.option) for p in by_topic[topic].portions)
-        return list(dict.fromkeys(w for w in words if w)) or None
+    def is_decided(topic: str) -> list[str] | None:
+        words = (
+            _is_catalogue_option(topic, portion.option) for portion in by_topic[topic].portions
+        )
+        return list(dict.fromkeys(word for word in words if word)) or None
 
-    def first(topic: str) -> str | None:
-        return next(iter(known(topic) or ()), None)
+    def first_option(topic: str) -> str | None:
+        return next(iter(is_decided(topic) or ()), None)
 
     return {
-        "house rule": first("house_rule"),
-        "cuisine": known("cuisine"),
-        "room type": first("room_type"),
+        "house rule": first_option("house_rule"),
+        "cuisine": is_decided("cuisine"),
+        "room type": first_option("room_type"),
         "transportation": transportation,
-        "event": known("event"),
-        "attraction": known("attraction"),
+        "event": is_decided("event"),
+        "attraction": is_decided("attraction"),
     }
 
 
-def _known(topic: str, option: str) -> str | None:
+def _is_catalogue_option(topic: str, option: str) -> str | None:
     if option in _ALIKE:
         return _ALIKE[option]
     own = set(words_of(option)) - {"and"}
     # "no smoking" asks for a place without it, which TripCraft's rule words cannot say.
     if topic == "house_rule" and "no" in own:
         return None
-    best = max(TRIPCRAFT_WORDS[topic], key=lambda w: len(own & set(words_of(w))))
+    best = max(TRIPCRAFT_WORDS[topic], key=lambda word: len(own & set(words_of(word))))
     return best if own & set(words_of(best)) else None
 
 
-def _query(case: Negotiation, by_topic: Mapping[str, SlotDecision], stated: Trip) -> str:
+def _request_text(case: Negotiation, by_topic: Mapping[str, SlotDecision], stated: Trip) -> str:
     """The request in words, with every decision's resolution."""
-    way = "".join(f" {to} {stated[k]}" for to, k in (("from", "org"), ("to", "dest")) if stated[k])
+    way = "".join(
+        f" {to} {stated[key]}" for to, key in (("from", "org"), ("to", "dest")) if stated[key]
+    )
     money = f" with a budget of ${stated['budget']}" if stated["budget"] != "" else ""
     size, kind = len(case.group.members), case.group.type.title.lower()
     said = [
-        f"{t.label.capitalize()}: {sentence(by_topic[t.id].resolution_text)}"
-        for t in case.topics
-        if by_topic[t.id].resolution_text
+        f"{topic.label.capitalize()}: {as_sentence(by_topic[topic.id].resolution_text)}"
+        for topic in case.topics
+        if by_topic[topic.id].resolution_text
     ]
     head = f"Please plan a {stated['days']}-day trip{way} for a group of {size} ({kind}){money}."
     return " ".join([head, *said])
@@ -464,6 +549,6 @@ def _query(case: Negotiation, by_topic: Mapping[str, SlotDecision], stated: Trip
 
 def tripcraft_csv(trips: pl.DataFrame) -> str:
     """The rows as CSV text; columns in TripCraft's order, then the reference columns."""
-    references = [c for c in trips.columns if c.startswith(REFERENCE)]
+    references = [column for column in trips.columns if column.startswith(REFERENCE)]
     rows = trips.select(*TRIPCRAFT_COLUMNS, *references).fill_null("")
     return csv_text([rows.columns, *rows.iter_rows()])

@@ -9,18 +9,18 @@ from typing import cast
 import polars as pl
 from pydantic import JsonValue
 
-from folkmoot.hints import enumerated
+from folkmoot.hints import join_words
 from folkmoot.kit import coding
 from folkmoot.kit import findings as kit
 from folkmoot.kit.claims import claims_finding, read_results
-from folkmoot.kit.exposure import exposure
+from folkmoot.kit.exposure import exposure_finding
 from folkmoot.measures.inference.clustered import clustered_share
-from folkmoot.measures.inference.estimates import Estimate, percent, plural
+from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
 from folkmoot.measures.retest import Repeat
 from folkmoot.people.sources.persona_hub import is_english
-from folkmoot.storage.findings import Board, Finding, Grid, Heat, heading
+from folkmoot.storage.findings import CardBoard, Finding, Heatmap, ResultTable, column_heading
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.negotiation.config import COMPARED, NegotiationConfig, claims
+from folkmoot.studies.negotiation.config import COMPARED, NegotiationConfig, declare_claims
 from folkmoot.studies.negotiation.measures import Comparison, Figure, compare_conditions
 from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, VOTE_OPERATORS
 from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION
@@ -62,20 +62,27 @@ _PROCESS = (
 )
 
 
-def findings(run: RunFolder) -> list[Finding]:
+def compute_findings(run: RunFolder) -> list[Finding]:
     """The comparison of conditions, conflicts, locks and feedback, and the decisions."""
     data = compare_conditions(run)
     decisions = read_table(run, DecisionRow)
-    return kit.found(
-        _satisfaction(data, run),
-        _contrasts(data, run),
-        [_by_type(run.table("measures")), _conflicts(data, decisions), _process(data)],
-        _confirmations(run.table("confirmations")),
-        [_mediator(decisions), _counterfactuals(run.table("counterfactuals"), decisions)],
+    return kit.collect_findings(
+        _satisfaction_finding(data, run),
+        _contrast_findings(data, run),
+        [
+            _by_type(run.read_table("measures")),
+            _conflict_finding(data, decisions),
+            _process_finding(data),
+        ],
+        _confirmation_finding(run.read_table("confirmations")),
+        [
+            _mediator_finding(decisions),
+            _counterfactual_finding(run.read_table("counterfactuals"), decisions),
+        ],
         [_text_scoring(read_table(run, OwnScoreRow)), _score_ballots(decisions)],
-        [*coded_findings(run), coding.finding(run)],
-        _board(decisions),
-        exposure(run),
+        [*coded_findings(run), coding.coding_finding(run)],
+        _decision_board(decisions),
+        exposure_finding(run),
     )
 
 
@@ -88,17 +95,17 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
     """
     keys = ["group_id", "condition", "topic", "member_id"]
     asked = _confirmed_at(excluded["address"])
-    answered = _confirmed_at(run.table("answers")["address"])
+    answered = _confirmed_at(run.read_table("answers")["address"])
     left_out = [
         (group, condition if (group, condition, *rest) in answered else "C4", *rest) in asked
-        for group, condition, *rest in run.table("confirmations").select(keys).iter_rows()
+        for group, condition, *rest in run.read_table("confirmations").select(keys).iter_rows()
     ]
     is_kept = ~pl.lit(pl.Series(left_out, dtype=pl.Boolean))
-    words = run.table("confirmations").with_columns(
+    words = run.read_table("confirmations").with_columns(
         pl.when(is_kept).then(pl.col("confirmed", "refused"))
     )
     refused = set(words.drop_nulls("refused").select(keys[:3]).iter_rows())
-    decisions = run.table("decisions")
+    decisions = run.read_table("decisions")
     still = pl.Series([key in refused for key in decisions.select(keys[:3]).iter_rows()])
     overridden = pl.when(pl.lit(still)).then("overridden").otherwise("overridden_unasked")
     return {
@@ -118,7 +125,7 @@ def _confirmed_at(addresses: pl.Series) -> set[tuple[str, ...]]:
     return found
 
 
-def _confirmations(words: pl.DataFrame) -> Finding | None:
+def _confirmation_finding(words: pl.DataFrame) -> Finding | None:
     """How many members confirm what is on record."""
     known = words.drop_nulls("confirmed")
     conditions = known["condition"].unique(maintain_order=True).to_list()
@@ -133,49 +140,60 @@ def _confirmations(words: pl.DataFrame) -> Finding | None:
         "confirmations",
         "Do members confirm what is on record?",
         "Confirmed as what the talk came to: "
-        + kit.listed(f"{condition} {kit.share(e)}" for condition, e in confirmed.items()),
-        Grid.of(
+        + kit.join_clauses(
+            f"{condition} {kit.format_share(estimate)}" for condition, estimate in confirmed.items()
+        ),
+        ResultTable.from_records(
             [
-                {"condition": condition, "words": e.n, **kit.cells(e, "confirmed_share", "_share")}
-                for condition, e in confirmed.items()
+                {
+                    "condition": condition,
+                    "words": estimate.n,
+                    **kit.estimate_cells(estimate, "confirmed_share", "_share"),
+                }
+                for condition, estimate in confirmed.items()
             ],
             "Of the members who answered; 95 % intervals, groups as units.",
         ),
-        kit.intervals(confirmed, "confirmed", percent=True),
+        kit.interval_chart(confirmed, "confirmed", percent=True),
         section="Process",
         unit="group",
         units=known["group_id"].n_unique(),
     )
 
 
-def _language(preferences: pl.DataFrame) -> tuple[str, ...]:
+def _language_caveats(preferences: pl.DataFrame) -> tuple[str, ...]:
     """A note where members speak another language than the sentence parser reads."""
     said = preferences.drop_nulls("text").group_by("group_id", "member_id", maintain_order=True)
     texts = said.agg(pl.col("text").str.join(" "))["text"].to_list()
     foreign = sum(not is_english(text) for text in texts)
     if not foreign:
         return ()
-    of = f"{foreign} of {plural(len(texts), 'member')} do not speak English"
+    of = f"{foreign} of {format_count(len(texts), 'member')} do not speak English"
     return (f"{of}, and the sentence parser reads English alone: their scores mean little.",)
 
 
-def _satisfaction(data: Comparison, run: RunFolder) -> Finding:
+def _satisfaction_finding(data: Comparison, run: RunFolder) -> Finding:
     means, without = data["conditions"], data.get("without_asked_again")
     by_text = not run.has_table("own_scores")  # a run of an earlier version
-    language = _language(run.table("preferences"))
+    language = _language_caveats(run.read_table("preferences"))
     scored = {
-        c: _figure(by["satisfaction"])
-        for c, by in means.items()
+        condition: _parse_estimate(by["satisfaction"])
+        for condition, by in means.items()
         if by["satisfaction"]["estimate"] is not None
     }
     says = "No decision could be scored."
     if scored:
         most = max(scored.values(), key=lambda figure: figure.value)
-        best = [c for c, figure in scored.items() if math.isclose(figure.value, most.value)]
-        over = plural(data["groups"], "group")
+        best = [
+            condition
+            for condition, figure in scored.items()
+            if math.isclose(figure.value, most.value)
+        ]
+        over = format_count(data["groups"], "group")
         says = (
             f"On a scale from {'−2' if by_text else '−4'} to 4 the mean of the members' scores is "
-            f"highest under {enumerated([_title(c) for c in best])}: {kit.mean(most)} over {over}."
+            f"highest under {join_words([_condition_title(condition) for condition in best])}: "
+            f"{kit.format_mean(most)} over {over}."
         )
         if left_open := _left_open(read_table(run, SatisfactionRow)):
             says += f" Slots left open count as −4 ({left_open})."
@@ -183,17 +201,26 @@ def _satisfaction(data: Comparison, run: RunFolder) -> Finding:
         "satisfaction",
         "How content members are with what was decided",
         says,
-        Grid.of(
+        ResultTable.from_records(
             [
                 {
-                    "condition": c,
-                    **{m: by[m]["estimate"] for m in _CONTENT if m in by},
-                    **_without_cells(without["conditions"][c]["satisfaction"] if without else None),
+                    "condition": condition,
+                    **{
+                        member_id: by[member_id]["estimate"]
+                        for member_id in _CONTENT
+                        if member_id in by
+                    },
+                    **_without_cells(
+                        without["conditions"][condition]["satisfaction"] if without else None
+                    ),
                 }
-                for c, by in means.items()
+                for condition, by in means.items()
             ]
         ),
-        kit.intervals({_title(c): e for c, e in scored.items()}, "mean member score"),
+        kit.interval_chart(
+            {_condition_title(condition): estimate for condition, estimate in scored.items()},
+            "mean member score",
+        ),
         notes=(
             *language,
             *((_BY_TEXT,) if by_text else (_SCORED, _LEFT_OPEN, *_asked_again(data))),
@@ -208,7 +235,7 @@ def _satisfaction(data: Comparison, run: RunFolder) -> Finding:
 def _left_open(satisfaction: pl.DataFrame) -> str:
     """Return how many member scores are of slots left open, by condition; empty for none."""
     left = satisfaction.filter(unknown="left_open")
-    return kit.listed(
+    return kit.join_clauses(
         f"{condition}: {len(some.filter(unknown='left_open'))} of {len(some)} member scores"
         for (condition,), some in satisfaction.group_by("condition", maintain_order=True)
         if condition in set(left["condition"])
@@ -221,7 +248,8 @@ def _asked_again(data: Comparison) -> tuple[str, ...]:
     if without is None:
         return ()
     return (
-        f"For {plural(without['decisions'], 'decision')} a reply was asked for again (words of "
+        f"For {format_count(without['decisions'], 'decision')} a reply was asked for again (words "
+        "of "
         "theory under C3, or an entry that named nothing listed). The last column leaves these "
         "decisions out, under all conditions of the group.",
     )
@@ -231,18 +259,18 @@ def _without_cells(kept: Figure | None) -> dict[str, float | None]:
     return {} if kept is None else {"without_asked_again": kept["estimate"]}
 
 
-def _figure(kept: Figure) -> Estimate:
-    return kit.estimate_of(cast("Mapping[str, JsonValue]", kept))
+def _parse_estimate(kept: Figure) -> Estimate:
+    return kit.estimate_from_json(cast("Mapping[str, JsonValue]", kept))
 
 
-def _contrasts(data: Comparison, run: RunFolder) -> list[Finding | None]:
+def _contrast_findings(data: Comparison, run: RunFolder) -> list[Finding | None]:
     """Differences of conditions within groups, one finding a measure."""
-    results = read_results(run, NegotiationConfig, claims)
+    results = read_results(run, NegotiationConfig, declare_claims)
     return [
         claims_finding(
             f"paired_{measure}",
             f"Within groups: {words}",
-            [r for r in results if r.claim.outcome == words],
+            [result for result in results if result.claim.outcome == words],
             axis=words,
             notes=(f"{data['measures'][measure].capitalize()}.", _PAIRED),
             units=data["groups"],
@@ -260,20 +288,24 @@ def _by_type(measures: pl.DataFrame) -> Finding | None:
     means = {(kind, condition): mean for kind, condition, mean in known}
     if len(types) < 2 or len(conditions) < 2 or not means:
         return None
-    groups = {t: measures.filter(group_type=t)["group_id"].n_unique() for t in types}
+    groups = {text: measures.filter(group_type=text)["group_id"].n_unique() for text in types}
     (kind, condition), most = max(means.items(), key=lambda item: item[1])
     return Finding(
         "by_type",
         "How content members are, by type of group",
-        f"Highest: {kind} under {condition}, {kit.number(most)}.",
-        Grid.of(
+        f"Highest: {kind} under {condition}, {kit.format_mean_value(most)}.",
+        ResultTable.from_records(
             [
-                {"group": t, "groups": groups[t], **{c: means.get((t, c)) for c in conditions}}
-                for t in types
+                {
+                    "group": text,
+                    "groups": groups[text],
+                    **{condition: means.get((text, condition)) for condition in conditions},
+                }
+                for text in types
             ]
         ),
-        Heat(
-            tuple((t, c, v) for (t, c), v in means.items()),
+        Heatmap(
+            tuple((text, condition, mean) for (text, condition), mean in means.items()),
             row="group",
             column="condition",
             unit="mean member score",
@@ -284,26 +316,30 @@ def _by_type(measures: pl.DataFrame) -> Finding | None:
     )
 
 
-def _conflicts(data: Comparison, decisions: pl.DataFrame) -> Finding | None:
+def _conflict_finding(data: Comparison, decisions: pl.DataFrame) -> Finding | None:
     rates = data["conflict_rate_by_slot"]
-    items = tuple((c, t, v) for c, by in rates.items() for t, v in by.items())
+    items = tuple(
+        (condition, text, value) for condition, by in rates.items() for text, value in by.items()
+    )
     if not items:
         return None
     most = max(share for _, _, share in items)
     where: dict[str, list[str]] = {}
     for condition, topic, share in items:
         if share == most:
-            where.setdefault(heading(topic), []).append(condition)
-    told = "; ".join(f"{topic} under {enumerated(under)}" for topic, under in where.items())
+            where.setdefault(column_heading(topic), []).append(condition)
+    told = "; ".join(f"{topic} under {join_words(under)}" for topic, under in where.items())
     judged = decisions.filter(pl.col("condition").is_in(["C3", "C4", "C5"]), ~pl.col("parse_error"))
     same = (judged["has_conflict"] == judged["stated_conflict"]).sum()
     word = f"The mediator's word and the stated preferences agree on {same} of {len(judged)}."
     return Finding(
         "conflicts",
         "Where preferences conflict",
-        f"Most conflicts, in {percent(most)} of groups: {told}.",
-        Grid.of([{"condition": c, **by} for c, by in rates.items()]),
-        Heat(items, row="condition", column="decision", unit="share of groups"),
+        f"Most conflicts, in {format_percent(most)} of groups: {told}.",
+        ResultTable.from_records(
+            [{"condition": condition, **by} for condition, by in rates.items()]
+        ),
+        Heatmap(items, row="condition", column="decision", unit="share of groups"),
         notes=(
             "C2 by the stated preferences; C3 to C5 as the mediator judged.",
             *([word] if len(judged) else []),
@@ -314,7 +350,7 @@ def _conflicts(data: Comparison, decisions: pl.DataFrame) -> Finding | None:
     )
 
 
-def _mediator(decisions: pl.DataFrame) -> Finding | None:
+def _mediator_finding(decisions: pl.DataFrame) -> Finding | None:
     """What can be checked of the mediator's word without interpreting it."""
     rows = []
     for (condition,), some in decisions.group_by("condition", maintain_order=True):
@@ -336,12 +372,14 @@ def _mediator(decisions: pl.DataFrame) -> Finding | None:
             )
     if not rows:
         return None
-    over = "; ".join(f"{r['condition']} {r['against_a_firm_no']} of {r['decisions']}" for r in rows)
+    over = "; ".join(
+        f"{row['condition']} {row['against_a_firm_no']} of {row['decisions']}" for row in rows
+    )
     return Finding(
         "mediator",
         "The mediator's word",
         f"Decisions that give a member something they firmly reject: {over}.",
-        Grid.of(rows),
+        ResultTable.from_records(rows),
         notes=(
             "Words of theory under C3, by a list: violations are those left in the reply that "
             "counts; those of a first reply were asked for again once; quoted ones come from an "
@@ -394,7 +432,7 @@ def _text_scoring(own: pl.DataFrame) -> Finding | None:
         "The source's scoring of texts against members' own scores",
         f"The first choice that the source's rules read from a statement is the member's own in "
         f"{same} of {len(firsts)} cases ({members - len(firsts)} statements have none).",
-        Grid.of(rows),
+        ResultTable.from_records(rows),
         notes=(
             "The vote summary, first choices, coverage, splits and feedback follow the source's "
             "scoring of texts. Firm no: strongly rejected by the text, or a firm no beside the "
@@ -406,7 +444,7 @@ def _text_scoring(own: pl.DataFrame) -> Finding | None:
     )
 
 
-def _counterfactuals(rows: pl.DataFrame, decisions: pl.DataFrame) -> Finding | None:
+def _counterfactual_finding(rows: pl.DataFrame, decisions: pl.DataFrame) -> Finding | None:
     """What the other voting rules would have decided on the same ballots."""
     keys = ["group_id", "condition", "topic"]
     voted = decisions.filter(pl.col("ballots").is_in(["collected", "partial"])).select(keys)
@@ -424,9 +462,10 @@ def _counterfactuals(rows: pl.DataFrame, decisions: pl.DataFrame) -> Finding | N
     return Finding(
         "counterfactuals",
         "The same ballots under every voting rule",
-        f"All six rules take the same option in {alike} of {plural(len(winners), 'decision')} "
+        f"All six rules take the same option in {alike} of "
+        f"{format_count(len(winners), 'decision')} "
         "with ballots.",
-        Grid.of(by.to_dicts()),
+        ResultTable.from_records(by.to_dicts()),
         notes=(
             "same winner: as the rule in force. Margins are in what each rule goes by first, so "
             "that they do not compare between rules. All sixteen rules: table counterfactuals.",
@@ -452,8 +491,9 @@ def _score_ballots(decisions: pl.DataFrame) -> Finding | None:
     return Finding(
         "score_ballots",
         "Scores against the source's ballots",
-        f"The winner differs in {len(other)} of {plural(len(voted), 'decision')} with ballots.",
-        Grid.of(other.select(columns).to_dicts()),
+        f"The winner differs in {len(other)} of {format_count(len(voted), 'decision')} with "
+        "ballots.",
+        ResultTable.from_records(other.select(columns).to_dicts()),
         notes=(
             "The same members' scores, read as top choice, acceptable and hard no and counted "
             "together with the texts, as the source has it.",
@@ -464,15 +504,23 @@ def _score_ballots(decisions: pl.DataFrame) -> Finding | None:
     )
 
 
-def _process(data: Comparison) -> Finding | None:
+def _process_finding(data: Comparison) -> Finding | None:
     means = data["conditions"]
-    known = {c: {n: by[n]["estimate"] for n in _PROCESS if n in by} for c, by in means.items()}
-    known = {c: row for c, row in known.items() if any(v is not None for v in row.values())}
+    known = {
+        condition: {name: by[name]["estimate"] for name in _PROCESS if name in by}
+        for condition, by in means.items()
+    }
+    known = {
+        condition: row
+        for condition, row in known.items()
+        if any(value is not None for value in row.values())
+    }
     if not known:
         return None
     drift = [rate for row in known.values() if (rate := row["drift_rate"]) is not None]
     says = (
-        f"Before its label was replaced, the model named another strategy in {percent(max(drift))} "
+        "Before its label was replaced, the model named another strategy in "
+        f"{format_percent(max(drift))} "
         "of locked decisions."
         if drift
         else "No condition of this run locks the strategy."
@@ -481,7 +529,9 @@ def _process(data: Comparison) -> Finding | None:
         "process",
         "Strategy lock, feedback and length",
         says,
-        Grid.of([{"condition": c, **row} for c, row in known.items()]),
+        ResultTable.from_records(
+            [{"condition": condition, **row} for condition, row in known.items()]
+        ),
         section="Process",
         unit="group",
         units=data["groups"],
@@ -495,32 +545,32 @@ _UNDECIDED_BECAUSE = {
 }
 
 
-def _board(decisions: pl.DataFrame) -> Finding | None:
+def _decision_board(decisions: pl.DataFrame) -> Finding | None:
     if decisions.is_empty():
         return None
     last = decisions["condition"][-1]
     rows = decisions.filter(condition=last).to_dicts()
     items = tuple(
         (
-            r["group_id"],
-            r["topic"],
-            _UNDECIDED_BECAUSE.get(r["undecided"], r["selected_option"] or "each their own"),
-            r["resolution_text"] or "",
+            row["group_id"],
+            row["topic"],
+            _UNDECIDED_BECAUSE.get(row["undecided"], row["selected_option"] or "each their own"),
+            row["resolution_text"] or "",
         )
-        for r in rows
+        for row in rows
     )
-    groups = plural(len({r["group_id"] for r in rows}), "group")
+    groups = format_count(len({row["group_id"] for row in rows}), "group")
     return Finding(
         "decisions",
-        f"What was decided under {_title(last)}",
-        f"{plural(len(items), 'decision')} of {groups}.",
-        Grid(("group", "decision", "option", "in words"), items),
-        Board(items, row="group", column="decision"),
+        f"What was decided under {_condition_title(last)}",
+        f"{format_count(len(items), 'decision')} of {groups}.",
+        ResultTable(("group", "decision", "option", "in words"), items),
+        CardBoard(items, row="group", column="decision"),
         section="Decisions",
     )
 
 
-def _title(condition: str) -> str:
+def _condition_title(condition: str) -> str:
     return f"{condition} ({CONDITIONS[condition].title})"
 
 
@@ -529,32 +579,35 @@ GIVES = frozenset({"chosen", "later"})  # codes of `decision` by which a member 
 
 def coded_findings(run: RunFolder) -> Iterator[Finding]:
     """What the codes say beside the record; nothing where the coder supports no finding."""
-    read = coding.codings(run)
-    if (talks := read.get("decision")) and talks.supports and talks.by_text:
-        yield _against_the_record(talks, run.table("portions"), run.table("members"))
-    if (words := read.get("mediator")) and words.supports and words.by_text:
-        yield _purity(words)
-    if (wishes := read.get("conflict")) and wishes.supports and wishes.by_text:
-        yield _conflict(wishes, run.table("decisions"))
+    read = coding.read_codings(run)
+    if (talks := read.get("decision")) and talks.supports_findings and talks.codes_by_text:
+        yield _against_the_record(talks, run.read_table("portions"), run.read_table("members"))
+    if (words := read.get("mediator")) and words.supports_findings and words.codes_by_text:
+        yield _purity_finding(words)
+    if (wishes := read.get("conflict")) and wishes.supports_findings and wishes.codes_by_text:
+        yield _coded_conflict_finding(wishes, run.read_table("decisions"))
 
 
 def _against_the_record(
-    read: coding.Codings, portions: pl.DataFrame, members: pl.DataFrame
+    read: coding.CodebookResults, portions: pl.DataFrame, members: pl.DataFrame
 ) -> Finding:
     """Whether each member gets each option, by the coder and on record."""
     named = members.select("group_id", "member_name", "member_id")
-    ids = {(g, name): m for g, name, m in named.iter_rows()}
+    ids = {(group, name): m for group, name, m in named.iter_rows()}
     keys = ("group_id", "condition", "topic", "member_id", "option")
     on_record = set(portions.select(keys).iter_rows())
     seen: dict[str, list[tuple[bool, bool]]] = {}
-    for place in read.by_text:
+    for place in read.codes_by_text:
         group, condition, topic = place.split("/")
-        for of, code, _ in read.said_of(place):
+        for of, code, _ in read.codes_with_target(place):
             member = ids[group, of["member"]]
             given = (group, condition, topic, member, of["option"]) in on_record
             if code != "open":
                 seen.setdefault(condition, []).append((code in GIVES, given))
-    alike = {c: sum(a == b for a, b in pairs) / len(pairs) for c, pairs in sorted(seen.items())}
+    alike = {
+        condition: sum(a == b for a, b in pairs) / len(pairs)
+        for condition, pairs in sorted(seen.items())
+    }
     rows: list[kit.Row] = [
         {
             "condition": condition,
@@ -565,24 +618,24 @@ def _against_the_record(
         }
         for condition, pairs in sorted(seen.items())
     ]
-    told = "; ".join(f"{condition} {percent(rate)}" for condition, rate in alike.items())
+    told = "; ".join(f"{condition} {format_percent(rate)}" for condition, rate in alike.items())
     return Finding(
         "coded_decisions",
         "What the talk decided, coded blind",
         f"Codes of who gets what agree with the record: {told or 'nothing was coded'}.",
-        Grid.of(rows, "Pairs of a member and an option, open ones left out."),
+        ResultTable.from_records(rows, "Pairs of a member and an option, open ones left out."),
         notes=(
             "The record is the mediator's statement (C3, C5) or the operator's (C4).",
             read.note,
         ),
         section="Process",
         unit="group",
-        units=_groups(read),
+        units=_group_count(read),
     )
 
 
-def _purity(read: coding.Codings) -> Finding:
-    impure = {place: codes for place in read.by_text if (codes := read.of(place))}
+def _purity_finding(read: coding.CodebookResults) -> Finding:
+    impure = {place: codes for place in read.codes_by_text if (codes := read.codes_of(place))}
     rows = [
         {"group": place.split("/")[0], "topic": place.split("/")[2], "code": code, "quote": quote}
         for place, codes in impure.items()
@@ -591,17 +644,18 @@ def _purity(read: coding.Codings) -> Finding:
     return Finding(
         "coded_purity",
         "Theory in what C3's mediator says",
-        f"{len(impure)} of {plural(len(read.by_text), 'proposal')} speak of rules, figures of "
+        f"{len(impure)} of {format_count(len(read.codes_by_text), 'proposal')} speak of rules, "
+        "figures of "
         "support, theory or procedure.",
-        Grid.of(rows),
+        ResultTable.from_records(rows),
         notes=("As the mediator wrote it; members' words are not looked at.", read.note),
         section="Process",
         unit="group",
-        units=_groups(read),
+        units=_group_count(read),
     )
 
 
-def _conflict(read: coding.Codings, decisions: pl.DataFrame) -> Finding:
+def _coded_conflict_finding(read: coding.CodebookResults, decisions: pl.DataFrame) -> Finding:
     """Where a coder, the stated preferences and the mediator see a conflict."""
     rows = []
     judged = decisions.filter(~pl.col("parse_error"))
@@ -609,17 +663,20 @@ def _conflict(read: coding.Codings, decisions: pl.DataFrame) -> Finding:
         if condition == "C1":
             continue
         keys = some.select("group_id", "topic", "has_conflict").iter_rows()
-        pairs = [(read.one(f"{g}/{t}") == "conflict", has) for g, t, has in keys]
+        pairs = [
+            (read.single_code(f"{group}/{text}") == "conflict", has) for group, text, has in keys
+        ]
         same = sum(a == b for a, b in pairs)
         rows.append(
             {"condition": condition, "decisions": len(pairs), "as_coded_rate": same / len(pairs)}
         )
-    most = sum(read.one(place) == "conflict" for place in read.by_text)
+    most = sum(read.single_code(place) == "conflict" for place in read.codes_by_text)
     return Finding(
         "coded_conflict",
         "Conflict in the stated preferences, coded blind",
-        f"{most} of {plural(len(read.by_text), 'set')} of preferences are coded as a conflict.",
-        Grid.of(
+        f"{most} of {format_count(len(read.codes_by_text), 'set')} of preferences are coded as a "
+        "conflict.",
+        ResultTable.from_records(
             rows,
             "Share of decisions whose conflict (C2 by the texts, else the mediator's word) "
             "is as coded.",
@@ -627,16 +684,16 @@ def _conflict(read: coding.Codings, decisions: pl.DataFrame) -> Finding:
         notes=(read.note,),
         section="Process",
         unit="group",
-        units=_groups(read),
+        units=_group_count(read),
     )
 
 
-def _groups(read: coding.Codings) -> int:
+def _group_count(read: coding.CodebookResults) -> int:
     """How many groups the coded texts are of."""
-    return len({place.split("/")[0] for place in read.by_text})
+    return len({place.split("/")[0] for place in read.codes_by_text})
 
 
-def repeats(run: RunFolder) -> list[Repeat]:
+def repeated_statements(run: RunFolder) -> list[Repeat]:
     """What a member says twice of an option: in words, as the source's rule scores them, and as a
     score; and of a decision: the option scored highest, and the choice on the ballot."""
     scored = read_table(run, OwnScoreRow).filter(
@@ -652,7 +709,7 @@ def repeats(run: RunFolder) -> list[Repeat]:
     # A member with two favourites has said nothing that one choice could agree with.
     best = scored.filter(pl.col("score") == pl.col("score").max().over(member))
     best = best.filter(pl.len().over(member) == 1).select(*member, "option")
-    voted = run.table("ballots").filter(
+    voted = run.read_table("ballots").filter(
         (pl.col("condition") == "C4") & pl.col("top_choice").is_not_null()
     )
     chosen = best.join(voted, on=member, maintain_order="left").iter_rows(named=True)

@@ -70,35 +70,43 @@ def satisfaction_of_members(
 
 
 def why_unknown(
-    group: Group, scores: Scores, d: SlotDecision, known: Collection[str]
+    group: Group, scores: Scores, slot_decision: SlotDecision, known: Collection[str]
 ) -> dict[str, str]:
     """Return why the satisfaction of the other members is not known.
 
     `left_open`: the decision gives the member nothing. It is `unreadable` if a part of the
     statement could not be read, which may have been the member's.
     """
-    cause = d.undecided or (UNREADABLE if _is_partly_unread(d) else LEFT_OPEN)
-    served = {member for portion in d.portions for member in portion.members}
+    cause = slot_decision.undecided_reason or (
+        UNREADABLE if _is_partly_unread(slot_decision) else LEFT_OPEN
+    )
+    served = {member for portion in slot_decision.portions for member in portion.members}
     return {
-        m.id: cause
-        if m.id not in served and d.source != "preferences"
+        member.id: cause
+        if member.id not in served and slot_decision.source != "preferences"
         else UNKNOWN_OPTION
-        if scores.get(m.id)
+        if scores.get(member.id)
         else NOT_SCORED
-        for m in group.members
-        if m.id not in known
+        for member in group.members
+        if member.id not in known
     }
 
 
-def _is_partly_unread(d: SlotDecision) -> bool:
-    return d.source == "synthesis" and d.stated is not None and bool(d.stated.unread)
+def _is_partly_unread(slot_decision: SlotDecision) -> bool:
+    return (
+        slot_decision.source == "synthesis"
+        and slot_decision.stated is not None
+        and bool(slot_decision.stated.unread_count)
+    )
 
 
-def _covered(scores: Scores, portions: Sequence[Portion]) -> dict[str, float]:
+def _member_coverage(scores: Scores, portions: Sequence[Portion]) -> dict[str, float]:
     """Return for each member whether the member gets something that the member spoke for."""
     return {
-        m: float(any(own[p.option] > 0 for p in portions if m in p.members))
-        for m, own in scores.items()
+        member_id: float(
+            any(own[portion.option] > 0 for portion in portions if member_id in portion.members)
+        )
+        for member_id, own in scores.items()
     }
 
 
@@ -107,8 +115,12 @@ def text_scores_of(
 ) -> Scores:
     """Return the source's scores of the stated preferences alone. Members who stated nothing are
     left out."""
-    every = tuple(dict.fromkeys([*options, *(p.option for p in portions)]))
-    return {m.id: text_scores(texts[m.id], every) for m in group.members if m.id in texts}
+    every = tuple(dict.fromkeys([*options, *(portion.option for portion in portions)]))
+    return {
+        member.id: text_scores(texts[member.id], every)
+        for member in group.members
+        if member.id in texts
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,52 +139,73 @@ class DecisionMeasures:
         return self.satisfaction.get(member, values.get(self.unknown.get(member, ""), math.nan))
 
 
-def measure(case: Negotiation, topic: Topic, d: SlotDecision) -> DecisionMeasures:
+def measure_decision(
+    case: Negotiation, topic: Topic, slot_decision: SlotDecision
+) -> DecisionMeasures:
     """One decision. Where nothing was decided (C2), any of the stated first choices is taken to be
     as likely as another: the expectation over them."""
-    everyone = case.hearing_all
-    tally, texts, group = everyone.tally(topic), everyone.texts(topic.id), case.group
+    everyone = case.with_all_statements
+    tally, texts, group = everyone.tally_topic(topic), everyone.texts(topic.id), case.group
     # A slot that was left open gives everybody nothing. Of an unreadable one nothing is known.
-    worlds = [d.portions] if d.portions or d.undecided == LEFT_OPEN else []
-    if d.source == "preferences":
-        all_of_us = tuple(m.id for m in group.members)
-        worlds = [(Portion(o, all_of_us),) for o in tally.first_choices().values()]
-    minority = _minority(tally)
-    promised = dict(d.coverage["minority_targets"]) if d.coverage else {}
-    promised |= dict(d.outcome.owed) if d.outcome else {}
-    scores = _own_scores(case, topic, d)
-    satisfaction = _mean_by_key([satisfaction_of_members(scores, w, LOWEST) for w in worlds])
+    worlds = (
+        [slot_decision.portions]
+        if slot_decision.portions or slot_decision.undecided_reason == LEFT_OPEN
+        else []
+    )
+    if slot_decision.source == "preferences":
+        all_of_us = tuple(member.id for member in group.members)
+        worlds = [(Portion(option, all_of_us),) for option in tally.first_choices().values()]
+    minority = _minority_members(tally)
+    promised = dict(slot_decision.coverage["minority_targets"]) if slot_decision.coverage else {}
+    promised |= dict(slot_decision.outcome.owed) if slot_decision.outcome else {}
+    scores = _own_scores(case, topic, slot_decision)
+    satisfaction = _mean_by_key(
+        [satisfaction_of_members(scores, world, LOWEST) for world in worlds]
+    )
     return DecisionMeasures(
         satisfaction,
-        why_unknown(group, scores, d, satisfaction),
-        _mean_by_key([_covered(text_scores_of(group, texts, tally.options, w), w) for w in worlds]),
-        _mean(_share(w, minority, {}) for w in worlds),
-        _mean(_share(w, minority, promised) for w in worlds),
+        why_unknown(group, scores, slot_decision, satisfaction),
+        _mean_by_key(
+            [
+                _member_coverage(text_scores_of(group, texts, tally.options, world), world)
+                for world in worlds
+            ]
+        ),
+        _mean_of_known(_satisfied_share(world, minority, {}) for world in worlds),
+        _mean_of_known(_satisfied_share(world, minority, promised) for world in worlds),
     )
 
 
-def _own_scores(case: Negotiation, topic: Topic, d: SlotDecision) -> Scores:
+def _own_scores(case: Negotiation, topic: Topic, slot_decision: SlotDecision) -> Scores:
     before = case.own_scores.get(topic.id, {})
     return {
-        m.id: {**before.get(m.id, {}), **d.late_scores.get(m.id, {})} for m in case.group.members
+        member.id: {**before.get(member.id, {}), **slot_decision.late_scores.get(member.id, {})}
+        for member in case.group.members
     }
 
 
-def _minority(tally: Tally) -> dict[str, str]:
+def _minority_members(tally: Tally) -> dict[str, str]:
     """Members whose first choice is not the most common one, with that first choice. It follows
     from what was stated alone, so it is the same under every condition."""
     first = tally.first_choices()
     wanted = list(first.values())
-    common = min(wanted, key=lambda o: (-wanted.count(o), -tally.total(o), o), default=None)
-    return {m: p for m, p in first.items() if p != common}
+    common = min(
+        wanted,
+        key=lambda option: (-wanted.count(option), -tally.total(option), option),
+        default=None,
+    )
+    return {member_id: part for member_id, part in first.items() if part != common}
 
 
-def _share(
+def _satisfied_share(
     portions: Sequence[Portion], minority: Mapping[str, str], promised: Mapping[str, str]
 ) -> float:
-    return _mean(
-        float(promised.get(m) == wish or any(p.option == wish and m in p.members for p in portions))
-        for m, wish in minority.items()
+    return _mean_of_known(
+        float(
+            promised.get(member_id) == wish
+            or any(portion.option == wish and member_id in portion.members for portion in portions)
+        )
+        for member_id, wish in minority.items()
     )
 
 
@@ -188,38 +221,60 @@ def session_measures(
     )
     # Of expectations (C2) a mean is the expected mean, but the least of several is not the expected
     # least: members' luck evens out in it, so that C2 would look fairer than what is decided.
-    outcomes = [] if any(d.source == "preferences" for d in decisions) else means
-    rescaled = [(v - LOWEST) / (HIGHEST - LOWEST) for v in outcomes]
+    outcomes = (
+        [] if any(slot_decision.source == "preferences" for slot_decision in decisions) else means
+    )
+    rescaled = [(outcome - LOWEST) / (HIGHEST - LOWEST) for outcome in outcomes]
     spoke = case.condition.synthesis != "none"
     one_member = case.condition.one_member
     return {
-        "satisfaction": _mean(means),
-        "satisfaction_decided": _mean(_means_of_members(case, measured)),
-        "satisfaction_if_lowest": _mean(low),
-        "satisfaction_if_highest": _mean(high),
+        "satisfaction": _mean_of_known(means),
+        "satisfaction_decided": _mean_of_known(_means_of_members(case, measured)),
+        "satisfaction_if_lowest": _mean_of_known(low),
+        "satisfaction_if_highest": _mean_of_known(high),
         "lowest_satisfaction": min(outcomes, default=math.nan),
         "inequality": gini(rescaled) if len(rescaled) > 1 else math.nan,
-        "covered_share": _mean(v for x in measured for v in x.covered.values()),
-        "minority_coverage_share": _mean(x.minority_coverage for x in measured),
-        "minority_promised_share": _mean(x.minority_promised for x in measured),
-        "conflict_rate": _mean(float(d.has_conflict) for d in decisions if not one_member),
-        "drift_rate": _mean(float(d.drifted) for d in decisions if d.drifted is not None),
-        "feedback_resolution_rate": _mean(
-            float(d.resolved) for d in decisions if d.resolved is not None
+        "covered_share": _mean_of_known(
+            value for decision_measures in measured for value in decision_measures.covered.values()
         ),
-        "split_share": _mean(
-            float(d.subgrouping_required or d.subgrouping_optional)
-            for d in decisions
-            if d.slot in SUBGROUP_SLOTS
+        "minority_coverage_share": _mean_of_known(
+            decision_measures.minority_coverage for decision_measures in measured
         ),
-        "words_per_decision": _mean(float(d.words) for d in decisions if spoke),
-        "confirmed_share": _mean(
+        "minority_promised_share": _mean_of_known(
+            decision_measures.minority_promised for decision_measures in measured
+        ),
+        "conflict_rate": _mean_of_known(
+            float(slot_decision.has_conflict) for slot_decision in decisions if not one_member
+        ),
+        "drift_rate": _mean_of_known(
+            float(slot_decision.strategy_drifted)
+            for slot_decision in decisions
+            if slot_decision.strategy_drifted is not None
+        ),
+        "feedback_resolution_rate": _mean_of_known(
+            float(slot_decision.is_resolved)
+            for slot_decision in decisions
+            if slot_decision.is_resolved is not None
+        ),
+        "split_share": _mean_of_known(
+            float(slot_decision.subgrouping_required or slot_decision.subgrouping_optional)
+            for slot_decision in decisions
+            if slot_decision.slot_name in SUBGROUP_SLOTS
+        ),
+        "words_per_decision": _mean_of_known(
+            float(slot_decision.words) for slot_decision in decisions if spoke
+        ),
+        "confirmed_share": _mean_of_known(
             float(word)
-            for d in decisions
-            for word in d.confirmed.values()
+            for slot_decision in decisions
+            for word in slot_decision.confirmed.values()
             if not isinstance(word, Missing)
         ),
-        "undecided_share": _mean(float(d.undecided is not None) for d in decisions if spoke),
+        "undecided_share": _mean_of_known(
+            float(slot_decision.undecided_reason is not None)
+            for slot_decision in decisions
+            if spoke
+        ),
     }
 
 
@@ -228,7 +283,11 @@ def _means_of_members(
 ) -> list[float]:
     """Return the members' mean satisfaction, of those for whom it is known for a decision."""
     means = (
-        _mean(x.satisfaction_with(m.id, **values) for x in measured) for m in case.group.members
+        _mean_of_known(
+            decision_measures.satisfaction_with(member.id, **values)
+            for decision_measures in measured
+        )
+        for member in case.group.members
     )
     return [mean for mean in means if math.isfinite(mean)]
 
@@ -285,8 +344,16 @@ class SessionResult:
     def values(self, left_out: Collection[str] = ()) -> dict[str, float]:
         """The measures by name, without the decisions on some topics."""
         pairs = zip(self.decisions, self.measured, strict=True)
-        kept = [(d, m) for d, m in pairs if d.topic not in left_out]
-        return session_measures(self.case, [d for d, _ in kept], [m for _, m in kept])
+        kept = [
+            (slot_decision, decision_measures)
+            for slot_decision, decision_measures in pairs
+            if slot_decision.topic not in left_out
+        ]
+        return session_measures(
+            self.case,
+            [slot_decision for slot_decision, _ in kept],
+            [decision_measures for _, decision_measures in kept],
+        )
 
 
 def compare_conditions(run: RunFolder) -> Comparison:
@@ -294,15 +361,15 @@ def compare_conditions(run: RunFolder) -> Comparison:
     with a 95 % interval clustered by group; and the conflict rate per slot. JSON; what is unknown
     is null."""
     conditions = run.plan["sealed"]["conditions"]["data"]
-    return compare(
+    return compare_measures(
         conditions,
-        run.table("measures"),
-        run.table("decisions"),
-        run.table(NotAskedAgainRow.table) if run.has_table(NotAskedAgainRow.table) else None,
+        run.read_table("measures"),
+        run.read_table("decisions"),
+        run.read_table(NotAskedAgainRow.table) if run.has_table(NotAskedAgainRow.table) else None,
     )
 
 
-def compare(
+def compare_measures(
     conditions: Sequence[str],
     measures: pl.DataFrame,
     decisions: pl.DataFrame,
@@ -314,10 +381,10 @@ def compare(
     return {
         "groups": len(groups),
         "measures": MEASURES,
-        "conditions": _means(by, groups, conditions),
-        "paired_differences": _differences(by, groups, conditions),
+        "conditions": _condition_means(by, groups, conditions),
+        "paired_differences": _condition_differences(by, groups, conditions),
         "without_asked_again": _compare_not_asked_again(by, not_asked_again, groups, conditions),
-        "conflict_rate_by_slot": _conflicts(decisions, conditions),
+        "conflict_rate_by_slot": _conflict_rates(decisions, conditions),
         "intervals": "95 %, by group (t, groups − 1 degrees of freedom)",
     }
 
@@ -347,69 +414,76 @@ def _compare_not_asked_again(
     by = {**by, **_by_session(not_asked_again)}
     return {
         "decisions": int(left_out["left_out"].sum()),
-        "conditions": _means(by, groups, conditions),
-        "paired_differences": _differences(by, groups, conditions),
+        "conditions": _condition_means(by, groups, conditions),
+        "paired_differences": _condition_differences(by, groups, conditions),
     }
 
 
-def _means(
+def _condition_means(
     by: Values, groups: Sequence[str], conditions: Sequence[str]
 ) -> dict[str, dict[str, Figure]]:
     means: dict[str, dict[str, Figure]] = {}
-    for c in conditions:
-        own = [g for g in groups if (g, c) in by]
-        means[c] = {
-            name: _estimate(clustered_mean([by[g, c][name] for g in own], own)) for name in MEASURES
+    for condition in conditions:
+        own = [group for group in groups if (group, condition) in by]
+        means[condition] = {
+            name: _estimate_figure(
+                clustered_mean([by[group, condition][name] for group in own], own)
+            )
+            for name in MEASURES
         }
     return means
 
 
-def _differences(by: Values, groups: Sequence[str], conditions: Sequence[str]) -> list[Difference]:
+def _condition_differences(
+    by: Values, groups: Sequence[str], conditions: Sequence[str]
+) -> list[Difference]:
     differences: list[Difference] = []
     for earlier, later in combinations(conditions, 2):
-        both = [g for g in groups if (g, earlier) in by and (g, later) in by]
+        both = [group for group in groups if (group, earlier) in by and (group, later) in by]
         for name in MEASURES:
-            pairs = ((g, by[g, later][name], by[g, earlier][name]) for g in both)
-            kept = [p for p in pairs if math.isfinite(p[1]) and math.isfinite(p[2])]
+            pairs = ((group, by[group, later][name], by[group, earlier][name]) for group in both)
+            kept = [pair for pair in pairs if math.isfinite(pair[1]) and math.isfinite(pair[2])]
             if kept:
                 ids, after, before = zip(*kept, strict=True)
-                found = _estimate(paired_difference(after, before, ids))
+                found = _estimate_figure(paired_difference(after, before, ids))
                 differences.append({**found, "measure": name, "of": later, "minus": earlier})
-    return [d for d in differences if d["estimate"] is not None]
+    return [difference for difference in differences if difference["estimate"] is not None]
 
 
-def _conflicts(decisions: pl.DataFrame, conditions: Sequence[str]) -> dict[str, dict[str, float]]:
+def _conflict_rates(
+    decisions: pl.DataFrame, conditions: Sequence[str]
+) -> dict[str, dict[str, float]]:
     table: dict[str, dict[str, float]] = {}
     for condition in conditions:
         own = decisions.filter(pl.col("condition") == condition)
         if not CONDITIONS[condition].one_member and not own.is_empty():
             by_topic = own.partition_by("topic", as_dict=True, maintain_order=True).items()
             table[condition] = {
-                topic: _mean(map(float, of["has_conflict"])) for (topic,), of in by_topic
+                topic: _mean_of_known(map(float, of["has_conflict"])) for (topic,), of in by_topic
             }
     return table
 
 
-def _estimate(e: Estimate) -> Figure:
-    def known(x: float) -> float | None:
-        return round(x, 6) if math.isfinite(x) else None
+def _estimate_figure(estimate: Estimate) -> Figure:
+    def finite_or_none(value: float) -> float | None:
+        return round(value, 6) if math.isfinite(value) else None
 
-    each = [round(x, 6) for x in e.each]
+    each = [round(x, 6) for x in estimate.each]
     return Figure(
-        estimate=known(e.value),
-        low=known(e.low),
-        high=known(e.high),
-        p=known(e.p),
-        n=e.n,
+        estimate=finite_or_none(estimate.value),
+        low=finite_or_none(estimate.low),
+        high=finite_or_none(estimate.high),
+        p=finite_or_none(estimate.p),
+        n=estimate.n,
         each=each,
     )
 
 
-def _mean(values: Iterable[float]) -> float:
-    known = [v for v in values if math.isfinite(v)]
+def _mean_of_known(values: Iterable[float]) -> float:
+    known = [value for value in values if math.isfinite(value)]
     return sum(known) / len(known) if known else math.nan
 
 
 def _mean_by_key(rows: Sequence[ByMember]) -> dict[str, float]:
-    keys = dict.fromkeys(k for row in rows for k in row)
-    return {k: _mean(row[k] for row in rows if k in row) for k in keys}
+    keys = dict.fromkeys(key for row in rows for key in row)
+    return {key: _mean_of_known(row[key] for row in rows if key in row) for key in keys}

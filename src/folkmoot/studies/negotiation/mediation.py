@@ -17,8 +17,8 @@ from pydantic import BaseModel
 from folkmoot.conversation.answer_types import DECLINED, Missing
 from folkmoot.conversation.choices import Choice
 from folkmoot.engine.session.session import Scope
-from folkmoot.hints import enumerated
-from folkmoot.provenance import SourcedText, alter, cell, concatenate, quote
+from folkmoot.hints import join_words
+from folkmoot.provenance import SourcedText, alter_text, cell_id, concatenate_texts, quote_value
 from folkmoot.studies.negotiation.ballots import (
     THEORY,
     UNMATCHED,
@@ -32,23 +32,23 @@ from folkmoot.studies.negotiation.decision import (
     SYSTEM,
     SYSTEM_SPEAKER,
     UNREAD_STEPS,
+    DialogueTurn,
     FeedbackRound,
-    Line,
     Negotiation,
     Origin,
     SlotDecision,
     Terms,
+    as_sentence,
     conflict_part,
-    contract,
     decision_sentence,
-    firm_noes,
+    format_contract,
+    overridden_rejections,
     render_change,
     render_decision,
-    sentence,
-    spelled,
+    restore_capitals,
 )
 from folkmoot.studies.negotiation.measures import satisfaction_of_members, text_scores_of
-from folkmoot.studies.negotiation.participants import mediator, member_speaker
+from folkmoot.studies.negotiation.participants import mediator_speaker, member_speaker
 from folkmoot.studies.negotiation.quotes import (
     OPERATOR,
     RECORD,
@@ -80,25 +80,25 @@ from folkmoot.studies.negotiation.rules.replies import (
     Vocabulary,
     is_same_decision,
     json_answer,
+    parse_settlement,
     read_hard_no,
-    settlement,
     sort_lines,
-    summed_up,
+    summary_option,
 )
 from folkmoot.studies.negotiation.rules.strategies import (
     Group,
     Member,
     Strategy,
     Topic,
-    natural,
+    natural_sort_key,
 )
 from folkmoot.studies.negotiation.rules.tally import (
     Ballot,
     Branch,
     Tally,
     content_words,
-    coverage,
-    summary,
+    describe_coverage,
+    summarise_vote,
     text_scores,
     words_of,
 )
@@ -136,8 +136,8 @@ async def ask_mediator(
 ) -> MediatorReply[M]:
     """Ask the mediator for a reply of the type of `minimal`."""
     topic = case.topic(vocabulary.topic)
-    allowed = vocabulary.allowed
-    allowed["dialogue.speaker"] = (SYSTEM, *(m.name for m in case.members))
+    allowed = vocabulary.allowed_values
+    allowed["dialogue.speaker"] = (SYSTEM, *(member.name for member in case.heard_members))
     if isinstance(minimal, FeedbackReply):
         allowed["hard_no"] = vocabulary.options
     order = case.config.field_order
@@ -146,13 +146,13 @@ async def ask_mediator(
         _PROMPTS[type(minimal)],
         **variables,
         group_title=quote_title(case.group),
-        days=quote(case.config.days, "material", "study.days"),
+        days=quote_value(case.config.days, "material", "study.days"),
         label=quote_topic(topic, "label"),
         members=list_preferences(case, topic),
         groups=quote_member_groups(case.group),
         answer_format=answer.describe_format({}),
     )
-    question = Question(mediator(scope), prompt, topic.label)
+    question = Question(mediator_speaker(scope), prompt, topic.label)
     got, problems = await ask_and_check(scope, question, answer, find_problems)
     if isinstance(got.value, Missing):
         reason = DECLINED if got.value.reason == DECLINED else "minimal"
@@ -185,12 +185,12 @@ class Proposal:
     terms_first: tuple[str, ...] = ()
     asked_again: tuple[str, ...] = ()
 
-    def origin(self, part: str, author: str = "") -> Origin:
+    def line_origin(self, part: str, author: str = "") -> Origin:
         """Return where a line of this reply comes from."""
         return Origin(self.address, part, author, self.finish)
 
 
-async def propose(
+async def propose_decision(
     scope: Scope,
     case: Negotiation,
     topic: Topic,
@@ -203,10 +203,10 @@ async def propose(
 
     `outcome` is what the operator has decided, which the mediator explains.
     """
-    group, names = case.group, [m.name for m in case.order(topic)]
+    group, names = case.group, [member.name for member in case.mediation_order(topic)]
     variables: dict[str, object] = {
-        "names": quote_names(group, [m.id for m in case.order(topic)]),
-        "options": quote_options(case, topic, case.drawn(topic, tally.options)),
+        "names": quote_names(group, [member.id for member in case.mediation_order(topic)]),
+        "options": quote_options(case, topic, case.shuffled_names(topic, tally.options)),
     }
     if strategy is not None:
         variables |= {
@@ -218,7 +218,7 @@ async def propose(
         }
     model = GuidedSynthesis if strategy else PlainSynthesis
     minimal = model(
-        has_conflict=tally.conflict,
+        has_conflict=tally.has_conflict,
         conflict_description="",
         resolution_explanation="",
         decision=[],
@@ -276,12 +276,12 @@ def say_for_members(
     intent: str,
     said: Sequence[tuple[str, str]],
     origin: Origin,
-) -> list[Line]:
+) -> list[DialogueTurn]:
     """Record what the mediator has the members say (name, words), as numbered parts of its reply;
     the part of `origin` is what each is called."""
-    by_name = {name: id for id, name in case.group.names.items()}
+    by_name = {name: id for id, name in case.group.names_by_member.items()}
     return [
-        case.say(
+        case.record_line(
             scope,
             by_name[name],
             intent,
@@ -302,8 +302,8 @@ def _read_statement(
     """Read a stated decision. A new option with a word of theory is none: it would carry the word
     to the planner and to later decisions."""
     named = (new_option_of(share.new_option, ()) for share in reply.decision)
-    theory = tuple(o for o in named if o and case.find_terms(topic, o).theory)
-    return settlement(replace(vocabulary, forbidden=theory), reply)
+    theory = tuple(option for option in named if option and case.find_terms(topic, option).theory)
+    return parse_settlement(replace(vocabulary, forbidden=theory), reply)
 
 
 def _words_of_statement(reply: PlainSynthesis | GuidedSynthesis) -> list[str]:
@@ -323,7 +323,7 @@ def _all_words(reply: PlainSynthesis | GuidedSynthesis) -> str:
 # --- the members' word on what was decided -----------------------------------------------------
 
 
-async def confirm(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
+async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
     """Ask every member in one word whether the decision as recorded is what the talk came to, or
     which part of it the member refuses outright. A refusal changes no decision; it is on record as
     overridden."""
@@ -333,15 +333,17 @@ async def confirm(scope: Scope, case: Negotiation, decision: SlotDecision) -> Sl
     stated = decision.source in MEDIATORS
     shares = show_shares(scope, case, topic, RECORD, decision.portions, stated=stated)
     dropped = quote_options(case, topic, decision.dropped, decision.came_up)
-    given = {m.id: _refusals(decision.portions, m.id) for m in case.members}
+    given = {
+        member.id: _stated_refusals(decision.portions, member.id) for member in case.heard_members
+    }
     # C5's talks begin with C4's, so that each member is asked the same beginning twice.
-    goes_on = case.condition.locked and {"C4", "C5"} <= set(case.config.conditions)
+    goes_on = case.condition.has_locked_strategy and {"C4", "C5"} <= set(case.config.conditions)
 
     def quote_refusal(words: str, options: Sequence[str]) -> str:
         if len(options) > 1:
             return SourcedText(words)
         option = quote_options(case, topic, options, decision.came_up)[0]
-        return concatenate((words.removesuffix(option), option), plain=None)
+        return concatenate_texts((words.removesuffix(option), option), plain=None)
 
     async def ask_member(at: Scope, member: Member) -> str | Missing:
         refusals = given[member.id]
@@ -355,14 +357,21 @@ async def confirm(scope: Scope, case: Negotiation, decision: SlotDecision) -> Sl
             refusals=[quote_refusal(words, options) for words, options in refusals.items()],
         )
         who = member_speaker(at, case.group, member, case.config.days)
-        words = Choice(("yes", "no", *refusals), labelled=False)
-        return await at.ask(who, prompt, answer=words, about=topic.label)
+        words = Choice(("yes", "no", *refusals), with_labels=False)
+        return await at.ask(who, prompt, answer_type=words, about=topic.label)
 
-    words = await scope.each(case.members, ask_member)
-    refused = {m: given[m][w] for m, w in words.items() if isinstance(w, str) and w in given[m]}
+    words = await scope.map(case.heard_members, ask_member)
+    refused = {
+        member_id: given[member_id][word]
+        for member_id, word in words.items()
+        if isinstance(word, str) and word in given[member_id]
+    }
     return replace(
         decision,
-        confirmed={m: w if isinstance(w, Missing) else w != "no" for m, w in words.items()},
+        confirmed={
+            member_id: word if isinstance(word, Missing) else word != "no"
+            for member_id, word in words.items()
+        },
         refused=refused,
         overridden=_with_refused(decision.overridden, refused),
     )
@@ -380,7 +389,7 @@ def _with_refused(
 
 
 def _show_line(
-    case: Negotiation, topic: Topic, decision: SlotDecision, line: Line
+    case: Negotiation, topic: Topic, decision: SlotDecision, line: DialogueTurn
 ) -> dict[str, str] | None:
     """Return a line as the members who confirm may read it, or None.
 
@@ -388,20 +397,20 @@ def _show_line(
     with such a word is replaced by the decision in our words, another line is left out.
     """
     said = line.utterance
-    name = quote(line.speaker, "value", cell("utterances.speaker_name", said.id))
+    name = quote_value(line.speaker, "value", cell_id("utterances.speaker_name", said.id))
     theory = case.condition.synthesis == "raw" and case.find_terms(topic, line.text).theory
     if theory:
-        id = cell(RESOLUTION, case.group.id, case.compared_as, topic.id)
-        text = quote(decision.resolution_text, "value", id)
+        id = cell_id(RESOLUTION, case.group.id, case.compared_as, topic.id)
+        text = quote_value(decision.resolution_text, "value", id)
         return {"name": name, "text": text} if text and line.speaker == SYSTEM else None
     if line.speaker == SYSTEM:
-        return {"name": name, "text": alter(said.quoted, " ".join(line.text.split()))}
+        return {"name": name, "text": alter_text(said.quoted_text, " ".join(line.text.split()))}
     return {"name": name, "text": in_quotation_marks(said)}
 
 
-def _refusals(portions: Sequence[Portion], member: str) -> dict[str, tuple[str, ...]]:
+def _stated_refusals(portions: Sequence[Portion], member: str) -> dict[str, tuple[str, ...]]:
     """The words in which a member refuses something of what it gets → the options."""
-    got = tuple(dict.fromkeys(p.option for p in portions if member in p.members))
+    got = tuple(dict.fromkeys(portion.option for portion in portions if member in portion.members))
     refusals = {f"refused: {option}": (option,) for option in got}
     return refusals | ({"refused: all of it": got} if len(got) > 1 else {})
 
@@ -416,53 +425,57 @@ def left_out(group: Group, texts: Mapping[str, str], resolution: str) -> list[Me
     Content words: case and simple plurals folded, stop words, cue words, numbers and words for
     days and parts of the trip left out. Who stated nothing cannot be left out.
     """
-    decided = _content(resolution)
+    decided = _significant_words(resolution)
     return [
-        m
-        for m in sorted(group.members, key=lambda m: natural(m.id))
-        if (words := _content(texts.get(m.id, ""))) and not words & decided
+        member
+        for member in sorted(group.members, key=lambda member: natural_sort_key(member.id))
+        if (words := _significant_words(texts.get(member.id, ""))) and not words & decided
     ]
 
 
-def _content(text: str) -> set[str]:
-    return {w for w in content_words(text) - _FRAME if not w.isdigit()}
+def _significant_words(text: str) -> set[str]:
+    return {word for word in content_words(text) - _FRAME if not word.isdigit()}
 
 
 async def hold_feedback(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
     """Rounds on a decision with a conflict until one ends resolved, at most
     `max_feedback_rounds`."""
-    if not (case.feedback and decision.has_conflict):
+    if not (case.has_feedback and decision.has_conflict):
         return decision
-    topic, scope = case.topic(decision.topic), scope.at("feedback")
+    topic, scope = case.topic(decision.topic), scope.child("feedback")
     for number in range(1, case.config.max_feedback_rounds + 1):
-        decision = await _round(scope.at(f"round{number}"), case, topic, decision)
-        if decision.resolved:
+        decision = await _feedback_round(scope.child(f"round{number}"), case, topic, decision)
+        if decision.is_resolved:
             break
     return decision
 
 
-def _whom(case: Negotiation, topic: Topic, decision: SlotDecision) -> tuple[Member, bool]:
+def _member_to_ask(case: Negotiation, topic: Topic, decision: SlotDecision) -> tuple[Member, bool]:
     """The first member left out who was not asked yet; with none, the least content one."""
-    asked = {f.target for f in decision.feedback}
+    asked = {feedback_round.target for feedback_round in decision.feedback}
     texts = case.texts(topic.id)
     wanting = left_out(case.group, texts, decision.resolution_text)
     if wanting:
-        return next((m for m in wanting if m.id not in asked), wanting[0]), True
+        return next((member for member in wanting if member.id not in asked), wanting[0]), True
     # The question follows the source's text scoring, and not what members told the researcher.
     scores = text_scores_of(case.group, texts, decision.options, decision.portions)
     content = satisfaction_of_members(scores, decision.portions)
-    fresh = [m for m in case.members if m.id not in asked] or case.members
-    return min(fresh, key=lambda m: (content.get(m.id, 0.0), natural(m.id))), False
+    fresh = [
+        member for member in case.heard_members if member.id not in asked
+    ] or case.heard_members
+    return min(
+        fresh, key=lambda member: (content.get(member.id, 0.0), natural_sort_key(member.id))
+    ), False
 
 
-async def _round(
+async def _feedback_round(
     scope: Scope, case: Negotiation, topic: Topic, standing: SlotDecision
 ) -> SlotDecision:
     number = len(standing.feedback) + 1
-    target, targeted = _whom(case, topic, standing)
+    target, targeted = _member_to_ask(case, topic, standing)
     quote_listed = partial(quote_options, case, topic, came_up=standing.came_up)
-    wish = quote_listed(_wish(case.texts(topic.id).get(target.id, ""), standing.options))
-    question = concatenate(
+    wish = quote_listed(_wished_option(case.texts(topic.id).get(target.id, ""), standing.options))
+    question = concatenate_texts(
         (
             quote_name(case.group, target.id),
             ", does this decision address your wish",
@@ -471,25 +484,29 @@ async def _round(
         ),
         plain=None,
     )
-    before = case.tally(topic, standing.cast)
-    on_table = tuple(dict.fromkeys([*standing.options, *(p.option for p in standing.portions)]))
+    before = case.tally_topic(topic, standing.cast)
+    on_table = tuple(
+        dict.fromkeys([*standing.options, *(portion.option for portion in standing.portions)])
+    )
     step, by_mediator = f"round{number}", standing.source in MEDIATORS
     standing_text = show_sentence(
         scope, case, topic, step, standing.resolution_text, stated=by_mediator
     )
-    target_cell = cell(TARGET_NAME, *(case.group.id, case.compared_as, topic.id), number)
+    target_cell = cell_id(TARGET_NAME, *(case.group.id, case.compared_as, topic.id), number)
     variables = {
-        "round": quote(number, "value", "protocol.round"),
-        "rounds": quote(case.config.max_feedback_rounds, "material", "study.max_feedback_rounds"),
-        "options": quote_listed(case.drawn(topic, standing.options)),
+        "round": quote_value(number, "value", "protocol.round"),
+        "rounds": quote_value(
+            case.config.max_feedback_rounds, "material", "study.max_feedback_rounds"
+        ),
+        "options": quote_listed(case.shuffled_names(topic, standing.options)),
         "decision": standing_text or SourcedText("nothing is decided"),
         "shares": show_shares(scope, case, topic, step, standing.portions, stated=by_mediator),
         "refusals": [
-            {"name": quote_name(case.group, m.id), "options": quote_listed(no)}
-            for m in case.order(topic)
-            if (no := _noes(before, m))
+            {"name": quote_name(case.group, member.id), "options": quote_listed(no)}
+            for member in case.mediation_order(topic)
+            if (no := _rejections(before, member))
         ],
-        "target": quote(target.name, "value", target_cell),
+        "target": quote_value(target.name, "value", target_cell),
         "targeted": targeted,
         "question": question,
     }
@@ -498,19 +515,19 @@ async def _round(
         case.group, topic.id, on_table, case.config.days, in_force=standing.portions
     )
 
-    def read(reply: FeedbackReply) -> Settlement:
+    def parse_settlement(reply: FeedbackReply) -> Settlement:
         return _read_statement(case, topic, vocabulary, reply)
 
     def read_refusals(
         reply: FeedbackReply,
     ) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
-        given = (portion.option for portion in read(reply).portions)
+        given = (portion.option for portion in parse_settlement(reply).portions)
         unmatched: list[str] = []
         known = tuple(dict.fromkeys([*on_table, *given]))
         return *read_hard_no(reply, known, unmatched), unmatched
 
     def find_problems(reply: FeedbackReply) -> Problems:
-        unmatched = dict(read(reply).unmatched)
+        unmatched = dict(parse_settlement(reply).unmatched)
         if others := read_refusals(reply)[2]:
             unmatched[OPTIONS_ON_THE_TABLE] = (*unmatched.get(OPTIONS_ON_THE_TABLE, ()), *others)
         return {UNMATCHED: unmatched} if unmatched else {}
@@ -518,10 +535,10 @@ async def _round(
     minimal = FeedbackReply(decision=[])
     got = await ask_mediator(scope, case, variables, vocabulary, minimal, find_problems)
     reply = got.value
-    stated = read(reply)
+    stated = parse_settlement(reply)
     hard_no, objections, _ = read_refusals(reply)
     cast = _with_refusals(standing, target.id, hard_no, objections)
-    decision = _replaced(case, topic, replace(standing, cast=cast), reply, stated)
+    decision = _state_after_revision(case, topic, replace(standing, cast=cast), reply, stated)
     asked = reply.targeted_feedback_question
     # Nobody has accepted what they reject in the same breath, or a revision that does not stand.
     refused = cast.get(target.id, Ballot(target.id)).hard_no if cast is not standing.cast else ()
@@ -541,36 +558,36 @@ async def _round(
     )
     again = dict.fromkeys([*standing.asked_again, *got.first_problems])
     decision = replace(decision, feedback=(*standing.feedback, round_), asked_again=tuple(again))
-    _, said, dropped = sort_lines(reply.dialogue, [m.name for m in case.members])
+    _, said, dropped = sort_lines(reply.dialogue, [member.name for member in case.heard_members])
     decision = replace(decision, dropped_lines=standing.dropped_lines + dropped)
     decision = record_late_options(scope, case, topic, decision)
     return decision.with_lines(*_say_round(scope, case, topic, decision, said, got))
 
 
-def _wish(text: str, options: Sequence[str]) -> list[str]:
+def _wished_option(text: str, options: Sequence[str]) -> list[str]:
     """Return the option that a text speaks for most, or nothing."""
     scored = text_scores(text, options)
-    best = min(scored, key=lambda o: (-scored[o], o), default="")
+    best = min(scored, key=lambda option: (-scored[option], option), default="")
     return [best] if best and scored[best] > 0 else []
 
 
-def _noes(tally: Tally, member: Member) -> list[str]:
-    return [o for o in tally.options if member.id in tally.rejections(o)]
+def _rejections(tally: Tally, member: Member) -> list[str]:
+    return [option for option in tally.options if member.id in tally.rejecting_voters(option)]
 
 
 def _with_refusals(
-    d: SlotDecision, member: str, refused: Sequence[str], objections: Sequence[str]
+    slot_decision: SlotDecision, member: str, refused: Sequence[str], objections: Sequence[str]
 ) -> Mapping[str, Ballot]:
     """Return the ballots, with what the member asked now rejects as well."""
     if not (refused or objections):
-        return d.cast
-    own = d.cast.get(member, Ballot(member))
+        return slot_decision.cast
+    own = slot_decision.cast.get(member, Ballot(member))
     hard_no = tuple(dict.fromkeys((*own.hard_no, *refused)))
     others = tuple(dict.fromkeys((*own.objections, *objections)))
-    return {**d.cast, member: replace(own, hard_no=hard_no, objections=others)}
+    return {**slot_decision.cast, member: replace(own, hard_no=hard_no, objections=others)}
 
 
-def _replaced(
+def _state_after_revision(
     case: Negotiation,
     topic: Topic,
     standing: SlotDecision,
@@ -578,10 +595,10 @@ def _replaced(
     stated: Settlement,
 ) -> SlotDecision:
     """The state after a revision: all of it as revised, or all of it as it stood."""
-    because, refused = _refusal(case, topic, standing, stated, reply)
+    because, refused = _revision_problem(case, topic, standing, stated, reply)
     decision = replace(standing, confirmed={}, refused={})
     if not because and stated.portions:
-        decision = _revised(case, decision, stated)
+        decision = _revise_state(case, decision, stated)
     round_ = FeedbackRound(
         round=0,
         target="",
@@ -594,10 +611,10 @@ def _replaced(
         because=because,
         change=render_change(case.group, standing.portions, decision.portions),
     )
-    return state(case, topic, replace(decision, feedback=(round_,)))
+    return derive_decision(case, topic, replace(decision, feedback=(round_,)))
 
 
-def _refusal(
+def _revision_problem(
     case: Negotiation,
     topic: Topic,
     standing: SlotDecision,
@@ -605,76 +622,94 @@ def _refusal(
     reply: FeedbackReply,
 ) -> tuple[str, tuple[str, ...]]:
     """Why a revision does not stand, and the options that it may not give; "" if it does."""
-    served = {m for p in stated.portions for m in p.members}
-    if stated.unread or {m for p in standing.portions for m in p.members} - served:
+    served = {member for portion in stated.portions for member in portion.members}
+    if (
+        stated.unread_count
+        or {member for portion in standing.portions for member in portion.members} - served
+    ):
         unchanged = (), words_of(standing.resolution_text)
         words = words_of(reply.final_revised_decision)
-        moved = stated.unread or stated.portions or words not in unchanged
+        moved = stated.unread_count or stated.portions or words not in unchanged
         return ("unstated" if moved else ""), ()
-    ruled_out = {o for o, _ in standing.outcome.removed} if standing.outcome else set()
-    struck = tuple(dict.fromkeys(p.option for p in stated.portions if p.option in ruled_out))
+    ruled_out = {option for option, _ in standing.outcome.removed} if standing.outcome else set()
+    struck = tuple(
+        dict.fromkeys(portion.option for portion in stated.portions if portion.option in ruled_out)
+    )
     if struck:
         return "struck", struck
-    stood = case.overridden(topic, standing.portions, standing.cast)
-    against = case.overridden(topic, stated.portions, standing.cast).items()
-    rejected = tuple(o for o, who in against if set(who) - set(stood.get(o, ())))
+    stood = case.overridden_members(topic, standing.portions, standing.cast)
+    against = case.overridden_members(topic, stated.portions, standing.cast).items()
+    rejected = tuple(option for option, who in against if set(who) - set(stood.get(option, ())))
     if rejected:
         return "rejected", rejected
-    if standing.subgrouping_required and _branches(case, stated.portions) is None:
+    if standing.subgrouping_required and _split_branches(case, stated.portions) is None:
         return "split", ()
     return "", ()
 
 
-def _revised(case: Negotiation, standing: SlotDecision, stated: Settlement) -> SlotDecision:
+def _revise_state(case: Negotiation, standing: SlotDecision, stated: Settlement) -> SlotDecision:
     """Return the restated decision, or `standing` if options, members and times are the same."""
     portions = stated.portions
     if standing.subgrouping_required:
-        a, b = portions
-        portions = (replace(a, when="Group A"), replace(b, when="Group B"))
+        portion, b = portions
+        portions = (replace(portion, when="Group A"), replace(b, when="Group B"))
     if is_same_decision(portions, standing.portions, case.config.days):
         return standing
     return replace(
         standing,
         portions=portions,
-        selected_option=summed_up(portions),
+        selected_option=summary_option(portions),
         dropped=stated.dropped,
         resolution_text=render_decision(case.group, portions),
         source="feedback",
     )
 
 
-def _branches(case: Negotiation, portions: Sequence[Portion]) -> tuple[Branch, Branch] | None:
+def _split_branches(case: Negotiation, portions: Sequence[Portion]) -> tuple[Branch, Branch] | None:
     """The two branches of a split; None if the portions do not part the whole group in two."""
     if len(portions) != 2:
         return None
-    a, b = (Branch(p.option, p.members) for p in portions)
-    whole = sorted((*a.members, *b.members)) == sorted(m.id for m in case.members)
-    return (a, b) if whole and a.anchor != b.anchor else None
+    branch, b = (Branch(portion.option, portion.members) for portion in portions)
+    whole = sorted((*branch.members, *b.members)) == sorted(
+        member.id for member in case.heard_members
+    )
+    return (branch, b) if whole and branch.anchor != b.anchor else None
 
 
-def state(case: Negotiation, topic: Topic, d: SlotDecision) -> SlotDecision:
+def derive_decision(case: Negotiation, topic: Topic, slot_decision: SlotDecision) -> SlotDecision:
     """What follows from the portions that hold and from the votes: the vote's summary, what is
     promised, the split, and whose strong rejection is overridden."""
-    tally = case.tally(topic, d.cast)
-    counted = d.source == "vote" or d.subgrouping_required or d.subgrouping_optional
-    counted = counted or d.vote_summary is not None
-    given = {v.id: {p.option for p in d.portions if v.id in p.members} for v in tally.voters}
-    promises = counted and d.strategy is not None and d.strategy.votes
-    id, chosen = d.strategy_id or "", d.selected_option
-    got = {p.option for p in d.portions}
-    dropped = d.dropped
-    if d.source != "feedback":  # the mediator states it there
-        dropped = tuple(o for o in tally.options if o not in got)
-    overridden = case.overridden(topic, d.portions, d.cast)
+    tally = case.tally_topic(topic, slot_decision.cast)
+    counted = (
+        slot_decision.source == "vote"
+        or slot_decision.subgrouping_required
+        or slot_decision.subgrouping_optional
+    )
+    counted = counted or slot_decision.vote_summary is not None
+    given = {
+        member.id: {
+            portion.option for portion in slot_decision.portions if member.id in portion.members
+        }
+        for member in tally.voters
+    }
+    promises = counted and slot_decision.strategy is not None and slot_decision.strategy.votes
+    id, chosen = slot_decision.strategy_id or "", slot_decision.selected_option
+    got = {portion.option for portion in slot_decision.portions}
+    dropped = slot_decision.dropped
+    if slot_decision.source != "feedback":  # the mediator states it there
+        dropped = tuple(option for option in tally.options if option not in got)
+    overridden = case.overridden_members(topic, slot_decision.portions, slot_decision.cast)
     return replace(
-        d,
+        slot_decision,
         options=tally.options,
         dropped=dropped,
         overridden=overridden,
         overridden_unasked=overridden,
-        vote_summary=summary(tally, id, chosen, d.ballots) if counted else None,
-        coverage=coverage(topic.slot, tally, chosen, given) if promises else None,
-        split=_branches(case, d.portions) if d.subgrouping_required else None,
+        vote_summary=summarise_vote(tally, id, chosen, slot_decision.ballots) if counted else None,
+        coverage=describe_coverage(topic.slot_name, tally, chosen, given) if promises else None,
+        split=_split_branches(case, slot_decision.portions)
+        if slot_decision.subgrouping_required
+        else None,
     )
 
 
@@ -693,15 +728,19 @@ def _say_round(
     decision: SlotDecision,
     reactions: Sequence[tuple[str, str]],
     got: MediatorReply[FeedbackReply],
-) -> list[Line]:
+) -> list[DialogueTurn]:
     """Record the last round: the question, what members say to it (name, words), and what the
     System makes of it."""
     round_ = decision.feedback[-1]
-    number, target, strategy = round_.round, case.group.names[round_.target], decision.strategy_id
+    number, target, strategy = (
+        round_.round,
+        case.group.names_by_member[round_.target],
+        decision.strategy_id,
+    )
     assert strategy is not None
     conflict = conflict_part(topic.id, decision.has_conflict)
     if round_.because:
-        reason = _WHY_NOT[round_.because].format(refused=enumerated(round_.refused))
+        reason = _WHY_NOT[round_.because].format(refused=join_words(round_.refused))
     else:
         accepts = f"{target} {'accepts it' if round_.resolved else 'is not content yet'}"
         if round_.resolved is None:
@@ -709,9 +748,9 @@ def _say_round(
         if round_.resolved and any(round_.target in who for who in decision.overridden.values()):
             accepts += " all the same"
         reason = round_.change or accepts
-    against = firm_noes(case.group, decision.overridden)
-    reason = " ".join(filter(None, (sentence(reason), sentence(against))))
-    reason = spelled(reason[:1].upper() + reason[1:])
+    against = overridden_rejections(case.group, decision.overridden)
+    reason = " ".join(filter(None, (as_sentence(reason), as_sentence(against))))
+    reason = restore_capitals(reason[:1].upper() + reason[1:])
     if round_.resolved:
         then = "Take the decision to the plan"
     elif number < case.config.max_feedback_rounds:
@@ -720,13 +759,15 @@ def _say_round(
         then = "Keep the decision as it is"
     stands = "Stands as announced" if number == 1 else "Stands as it is now"
     why = f"{target} is asked in round {number}"
-    question = contract(conflict, strategy, stands, why, round_.question)
+    question = format_contract(conflict, strategy, stands, why, round_.question)
     decided = decision.resolution_text or NOTHING_DECIDED
-    answer = contract(conflict, strategy, decided, reason, then)
+    answer = format_contract(conflict, strategy, decided, reason, then)
     origin = Origin(got.address, finish=got.finish, round=number)
 
-    def say_turn(text: str, part: str) -> Line:
-        return case.say(scope, SYSTEM, "sys_feedback", text, topic, origin._replace(part=part))
+    def say_turn(text: str, part: str) -> DialogueTurn:
+        return case.record_line(
+            scope, SYSTEM, "sys_feedback", text, topic, origin._replace(part=part)
+        )
 
     asked, reaction = say_turn(question, "question"), origin._replace(part="reaction")
     reacted = say_for_members(scope, case, topic, "user_feedback", reactions, reaction)

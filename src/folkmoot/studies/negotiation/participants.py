@@ -19,19 +19,19 @@ import numpy as np
 from pydantic import ValidationError
 
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.seats.seats import YOURSELF, Playable
+from folkmoot.engine.seats.seats import SELF_DESCRIPTION_PLACEHOLDER, Seat
 from folkmoot.engine.session.session import Scope, Session
-from folkmoot.engine.settings.config_problems import problems_of
-from folkmoot.engine.settings.yaml_tree import Place, Tree, read_tree
+from folkmoot.engine.settings.config_problems import problems_from_validation
+from folkmoot.engine.settings.yaml_tree import SourceLocation, YamlTree, parse_yaml
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import packaged_yaml, read_csv
 from folkmoot.people.sources import table as persona_table
-from folkmoot.provenance import cell, enumerate_texts, quote
+from folkmoot.provenance import cell_id, enumerate_texts, quote_value
 from folkmoot.randomness import generator
 from folkmoot.studies.negotiation.config import (
+    GroupInput,
+    MemberInput,
     NegotiationConfig,
-    StatedGroup,
-    StatedMember,
     path_in,
 )
 from folkmoot.studies.negotiation.decision import SYSTEM_SPEAKER
@@ -53,66 +53,75 @@ def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
     if isinstance(config.groups, str):
         return read_groups(path_in(folder, config.groups), config.weights)
     if config.groups is not None:
-        return checked_groups(Tree({"groups": list(config.groups)}), config.weights)
-    return _made_up(config, folder)
+        return checked_groups(YamlTree({"groups": list(config.groups)}), config.weights)
+    return _generate_groups(config, folder)
 
 
-def places(config: NegotiationConfig, folder: Path) -> list[Playable]:
+def available_seats(config: NegotiationConfig, folder: Path) -> list[Seat]:
     """The members whom people could play, each under all conditions of their group."""
-    written = [c for c in config.conditions if c not in ("C1", "C2")]
+    written = [condition for condition in config.conditions if condition not in ("C1", "C2")]
     why = "under {} the mediator writes what members say; set conditions to [C1, C2]"
     closed = why.format(written[0]) if written else ""
     return [
-        Playable(m.id, (g.id, *(f"{g.id}-{c}" for c in config.conditions)), m.role, closed=closed)
-        for g in groups_of(config, folder)
-        for m in g.members
+        Seat(
+            member.id,
+            (group.id, *(f"{group.id}-{condition}" for condition in config.conditions)),
+            member.role,
+            closed_reason=closed,
+        )
+        for group in groups_of(config, folder)
+        for member in group.members
     ]
 
 
-def with_unknown(session: Session[NegotiationConfig], group: Group) -> Group:
+def with_anonymous_humans(session: Session[NegotiationConfig], group: Group) -> Group:
     """The group without what was drawn or written for members who speak for themselves: they are
     asked for their wishes, and called by their role."""
-    roles = [m.role for m in group.members]
+    roles = [member.role for member in group.members]
 
-    def known(n: int, m: Member) -> Member:
-        if not session.oneself(m.id, group.id):
-            return m
-        called = _by_role(group.type, m.role, roles[: n + 1].count(m.role))
-        return replace(m, name=called, persona=YOURSELF, preferences={})
+    def keep_if_simulated(number: int, member: Member) -> Member:
+        if not session.speaks_as_self(member.id, group.id):
+            return member
+        called = _by_role(group.type, member.role, roles[: number + 1].count(member.role))
+        return replace(member, name=called, persona=SELF_DESCRIPTION_PLACEHOLDER, preferences={})
 
-    return replace(group, members=tuple(known(n, m) for n, m in enumerate(group.members)))
+    return replace(
+        group, members=tuple(keep_if_simulated(n, member) for n, member in enumerate(group.members))
+    )
 
 
-def _made_up(config: NegotiationConfig, folder: Path) -> list[Group]:
+def _generate_groups(config: NegotiationConfig, folder: Path) -> list[Group]:
     kinds = [group_type(name) for name in config.group_types]
     seats = {
-        (f"{kind.id}_{n + 1:02d}", kind): _roles(config, kind)
+        (f"{kind.id}_{n + 1:02d}", kind): _role_ids(config, kind)
         for kind in kinds
         for n in range(config.groups_per_type)
     }
-    people = _dealt_personas(config, folder, sum(map(len, seats.values())))
+    people = _assign_personas(config, folder, sum(map(len, seats.values())))
     given = iter(people or ())
     groups: list[Group] = []
     for (group_id, kind), roles in seats.items():
         rng = generator(config.random_seed, ("negotiation", "travellers", group_id))
-        texts = _travellers(roles, rng) if people is None else [next(given) for _ in roles]
-        stated = [StatedMember(role=r, persona=t) for r, t in zip(roles, texts, strict=True)]
+        texts = _draw_travellers(roles, rng) if people is None else [next(given) for _ in roles]
+        stated = [
+            MemberInput(role=role, persona=text) for role, text in zip(roles, texts, strict=True)
+        ]
         groups.append(build_group(group_id, kind, stated, config.weights.get(kind.id)))
-    problems = [p for group in groups for p in faults_of(group, "sizes")]
+    problems = [problem for group in groups for problem in group_problems(group, "sizes")]
     if problems:
         raise InputError(problems)
     return groups
 
 
-def _roles(config: NegotiationConfig, kind: GroupType) -> list[str]:
-    sizes = config.sizes.get(kind.id, {r.id: r.size for r in kind.roles})
-    return [r.id for r in kind.roles for _ in range(sizes.get(r.id, 0))]
+def _role_ids(config: NegotiationConfig, kind: GroupType) -> list[str]:
+    sizes = config.sizes.get(kind.id, {role.id: role.size for role in kind.roles})
+    return [role.id for role in kind.roles for _ in range(sizes.get(role.id, 0))]
 
 
-def _travellers(roles: Sequence[str], rng: np.random.Generator) -> list[str]:
+def _draw_travellers(roles: Sequence[str], rng: np.random.Generator) -> list[str]:
     """One description per seat; no life, manner or taste is used twice in a group if there are
     enough."""
-    words = _words()
+    words = _load_wordings()
     lives = {r: list(rng.permutation(words["lives"][r])) for r in dict.fromkeys(roles)}
     rest = [
         list(rng.permutation(w)) for w in (words["manners"], words["tastes"], words["dislikes"])
@@ -120,7 +129,7 @@ def _travellers(roles: Sequence[str], rng: np.random.Generator) -> list[str]:
     texts: list[str] = []
     for seat, role in enumerate(roles):
         life = lives[role][roles[:seat].count(role) % len(lives[role])]
-        manner, taste, dislike = (v[seat % len(v)] for v in rest)
+        manner, taste, dislike = (value[seat % len(value)] for value in rest)
         texts.append(f"{life}. You are someone {manner}. {taste} {dislike}")
     return texts
 
@@ -135,19 +144,19 @@ class _Words(TypedDict):
 
 
 @cache
-def _words() -> _Words:
+def _load_wordings() -> _Words:
     words: _Words = packaged_yaml(__file__, "travellers.yaml")
     return words
 
 
-def _dealt_personas(config: NegotiationConfig, folder: Path, needed: int) -> list[str] | None:
+def _assign_personas(config: NegotiationConfig, folder: Path, needed: int) -> list[str] | None:
     """The texts of the user's own personas in a drawn order, `needed` of them; None for none."""
     if config.personas is None:
         return None
     path = path_in(folder, config.personas)
     if not path.is_file():
         raise InputError(Problem(f"there is no file {path}", key="personas"))
-    texts = [p.text for p in persona_table.read(path)]
+    texts = [persona.text for persona in persona_table.read_personas(path)]
     if len(texts) < needed:
         raise InputError(
             Problem(
@@ -157,7 +166,7 @@ def _dealt_personas(config: NegotiationConfig, folder: Path, needed: int) -> lis
             )
         )
     order = generator(config.random_seed, ("negotiation", "personas")).permutation(len(texts))
-    return [_without_you_are(texts[int(i)]) for i in order[:needed]]
+    return [_without_you_are(texts[int(item_id)]) for item_id in order[:needed]]
 
 
 def _without_you_are(text: str) -> str:
@@ -167,8 +176,8 @@ def _without_you_are(text: str) -> str:
 
 def member_speaker(scope: Scope, group: Group, member: Member, days: int) -> Speaker:
     """A member as somebody who can be asked."""
-    id = cell("members.persona", group.id, member.id)
-    persona = quote(member.described, "persona", id, member.id)
+    id = cell_id("members.persona", group.id, member.id)
+    persona = quote_value(member.full_description, "persona", id, member.id)
     others = [m.id for m in group.members if m.id != member.id]
     system = scope.prompt(
         "member_system",
@@ -176,12 +185,12 @@ def member_speaker(scope: Scope, group: Group, member: Member, days: int) -> Spe
         me=quote_names(group, [member.id])[0],
         companions=enumerate_texts(quote_names(group, others)),
         group_title=quote_title(group),
-        days=quote(days, "material", "study.days"),
+        days=quote_value(days, "material", "study.days"),
     )
     return Speaker(member.id, member.name, "participant", system)
 
 
-def mediator(scope: Scope) -> Speaker:
+def mediator_speaker(scope: Scope) -> Speaker:
     """The System: one neutral mediator, asked for the exchange as a whole."""
     return replace(SYSTEM_SPEAKER, system=scope.prompt("mediator_system"))
 
@@ -193,7 +202,7 @@ _NAME = re.compile(r"[^\W_][^\n\r\t:;|]{0,59}")
 def build_group(
     id: str,
     type: GroupType,
-    stated: Sequence[StatedMember],
+    stated: Sequence[MemberInput],
     weights: Mapping[str, float] | None = None,
 ) -> Group:
     """A group with ids `traveler_1…` and names by role ("Parent 1"), in the order given.
@@ -216,46 +225,48 @@ def _by_role(kind: GroupType, role: str, number: int) -> str:
     return f"{known.name if known else role.replace('_', ' ').title()} {number}"
 
 
-def faults_of(group: Group, key: str) -> list[Problem]:
+def group_problems(group: Group, key: str) -> list[Problem]:
     """What makes a group unusable: sizes, roles it lacks, bad weights, half-given preferences."""
     found: list[Problem] = []
 
-    def say(message: str, hint: str = "") -> None:
+    def add_problem(message: str, hint: str = "") -> None:
         found.append(Problem(f"group `{group.id}`: {message}", key=key, hint=hint))
 
     kind, members = group.type, group.members
     if not _ID.fullmatch(group.id):
-        say("an id has letters, digits, `_`, `-` and `.`", "it names a folder of the run")
-    known = [r.id for r in kind.roles]
+        add_problem("an id has letters, digits, `_`, `-` and `.`", "it names a folder of the run")
+    known = [role.id for role in kind.roles]
     for member in members:
         if member.role not in known:
             roles = f"roles are {', '.join(known)}"
-            say(f"a {kind.id} group has no role `{member.role}`", roles)
+            add_problem(f"a {kind.id} group has no role `{member.role}`", roles)
         if member.name.casefold() in RESERVED or not _NAME.fullmatch(member.name):
-            say(f"a member cannot be called {member.name!r}", "dialogues go by members' names")
+            add_problem(
+                f"a member cannot be called {member.name!r}", "dialogues go by members' names"
+            )
         if not member.weight > 0:
-            say(f"{member.name} has weight {member.weight:g}", "weights are above 0")
-        lacking = [t for t in TOPICS if not member.preferences.get(t, "").strip()]
-        if lacking and any(m.preferences for m in members):
+            add_problem(f"{member.name} has weight {member.weight:g}", "weights are above 0")
+        lacking = [topic for topic in TOPICS if not member.preferences.get(topic, "").strip()]
+        if lacking and any(member.preferences for member in members):
             what = "" if len(lacking) == len(TOPICS) else f" for {', '.join(lacking)}"
-            say(
+            add_problem(
                 f"{member.name} states no preference{what}",
                 "give every member all slots, or give nobody any so that all are asked",
             )
         if not member.preferences and not member.persona:
-            say(f"{member.name} has neither preferences nor a persona to ask")
+            add_problem(f"{member.name} has neither preferences nor a persona to ask")
     for role in kind.roles:
-        if sum(m.role == role.id for m in members) < role.needed:
+        if sum(member.role == role.id for member in members) < role.needed:
             need = f"at least {role.needed} {role.id}{'s' if role.needed > 1 else ''}"
-            say(f"a {kind.id} group needs {need}", "its strategies give that role a part")
+            add_problem(f"a {kind.id} group needs {need}", "its strategies give that role a part")
     if len(members) < 2:
-        say(f"{len(members)} member(s) cannot negotiate", "two or more are needed")
+        add_problem(f"{len(members)} member(s) cannot negotiate", "two or more are needed")
     if kind.largest is not None and len(members) > kind.largest:
-        say(f"{len(members)} members", f"{kind.id} are {kind.largest}")
-    names = [m.name for m in members]
-    twice = sorted({n for n in names if names.count(n) > 1})
+        add_problem(f"{len(members)} members", f"{kind.id} are {kind.largest}")
+    names = [member.name for member in members]
+    twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        say(f"two members are called {', '.join(twice)}", "speakers are told apart by name")
+        add_problem(f"two members are called {', '.join(twice)}", "speakers are told apart by name")
     return found
 
 
@@ -281,41 +292,50 @@ def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
         raise InputError(Problem("is larger than any file of groups (20 MB)", file=name))
     if path.suffix.lower() == ".csv":
         return checked_groups(_from_csv(text, name), weights or {}, name)
-    tree = read_tree(text, name)
+    tree = parse_yaml(text, name)
     if tree.problems:
         raise InputError(tree.problems)
     if isinstance(tree.value, list):
-        places = {("groups", *path): place for path, place in tree.places.items()}
-        tree = Tree({"groups": tree.value}, places)
+        places = {("groups", *path): place for path, place in tree.locations.items()}
+        tree = YamlTree({"groups": tree.value}, places)
     if not isinstance(tree.value, Mapping) or not isinstance(tree.value.get("groups"), list):
         raise InputError(Problem("is not a list of groups", file=name, hint="start with `groups:`"))
     return checked_groups(tree, weights or {}, name)
 
 
-def checked_groups(tree: Tree, weights: Weights, file: str = "") -> list[Group]:
+def checked_groups(tree: YamlTree, weights: Weights, file: str = "") -> list[Group]:
     """The groups that stand under `groups` in a tree. Raises InputError with every mistake."""
     problems: list[Problem] = []
     groups: list[Group] = []
     for n, entry in enumerate(tree.value["groups"]):
-        at = {p[2:]: place for p, place in tree.places.items() if p[:2] == ("groups", n)}
+        at = {p[2:]: place for p, place in tree.locations.items() if p[:2] == ("groups", n)}
         where, key = str(at[()].line) if () in at else "", f"groups[{n + 1}]"
         try:
-            stated = StatedGroup.model_validate(entry)
+            stated = GroupInput.model_validate(entry)
         except ValidationError as error:
-            found = problems_of(error, Tree(entry, at), StatedGroup)
+            found = problems_from_validation(error, YamlTree(entry, at), GroupInput)
             problems += [
-                replace(p, file=file, where=p.where or where, key=f"{key}.{p.key}".strip("."))
-                for p in found
+                replace(
+                    problem,
+                    file=file,
+                    where=problem.where or where,
+                    key=f"{key}.{problem.key}".strip("."),
+                )
+                for problem in found
             ]
             continue
         kind = group_type(stated.type)
         id = stated.id or f"group_{n + 1:02d}"
         group = build_group(id, kind, stated.members, weights.get(kind.id))
         groups.append(group)
-        problems += [replace(p, file=file, where=where) for p in faults_of(group, key)]
-    ids = [g.id.casefold() for g in groups]
-    twice = sorted({i for i in ids if ids.count(i) > 1})
-    problems += [Problem(f"duplicate group id `{i}`", file=file, key="groups") for i in twice]
+        problems += [
+            replace(problem, file=file, where=where) for problem in group_problems(group, key)
+        ]
+    ids = [group.id.casefold() for group in groups]
+    twice = sorted({item_id for item_id in ids if ids.count(item_id) > 1})
+    problems += [
+        Problem(f"duplicate group id `{item_id}`", file=file, key="groups") for item_id in twice
+    ]
     if not tree.value["groups"]:
         problems.append(Problem("holds no group", file=file, key="groups"))
     if problems:
@@ -323,15 +343,15 @@ def checked_groups(tree: Tree, weights: Weights, file: str = "") -> list[Group]:
     return groups
 
 
-def _from_csv(text: str, name: str) -> Tree:
+def _from_csv(text: str, name: str) -> YamlTree:
     columns, rows = read_csv(text, name)
     wrong = [f"no column `{c}`" for c in ("group_id", "group_type", "role") if c not in columns]
-    wrong += [f"unknown column `{c}`" for c in columns if c not in _CSV_KEYS]
+    wrong += [f"unknown column `{column}`" for column in columns if column not in _CSV_KEYS]
     known = f"columns are {', '.join(_CSV_KEYS)}"
-    problems = [Problem(w, file=name, where="1", hint=known) for w in wrong]
+    problems = [Problem(word, file=name, where="1", hint=known) for word in wrong]
     kinds: dict[str, str] = {}
     members: dict[str, list[dict[str, object]]] = {}
-    places: dict[tuple[str | int, ...], Place] = {}
+    places: dict[tuple[str | int, ...], SourceLocation] = {}
     for line, cells in rows if not problems else ():
         id, kind = cells["group_id"], cells["group_type"]
         if not id:
@@ -341,13 +361,13 @@ def _from_csv(text: str, name: str) -> Tree:
             two = f"group `{id}` is {kinds[id]} and {kind}"
             problems.append(Problem(two, file=name, where=str(line)))
         at = ("groups", list(members).index(id))
-        member = {k: cells.get(k) for k in ("role", "name", "weight", "persona")}
-        wishes = {k: cells[k] for k in (*LODGING, *SLOTS) if cells.get(k)}
-        places.setdefault(at, Place(name, line))
-        places.setdefault((*at, "members"), Place(name, line))
-        places[*at, "members", len(own)] = Place(name, line)
+        member = {key: cells.get(key) for key in ("role", "name", "weight", "persona")}
+        wishes = {key: cells[key] for key in (*LODGING, *SLOTS) if cells.get(key)}
+        places.setdefault(at, SourceLocation(name, line))
+        places.setdefault((*at, "members"), SourceLocation(name, line))
+        places[*at, "members", len(own)] = SourceLocation(name, line)
         own.append({**member, "preferences": wishes})
     if problems:
         raise InputError(problems)
     groups = [{"id": id, "type": kinds[id], "members": own} for id, own in members.items()]
-    return Tree({"groups": groups}, places)
+    return YamlTree({"groups": groups}, places)

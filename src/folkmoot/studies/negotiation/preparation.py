@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from folkmoot.engine.study.study import PlannedRows
+from folkmoot.engine.study.study import ExpectedRows
 from folkmoot.errors import InputError, Problem
 from folkmoot.measures.inference.power import DesignSize
 from folkmoot.studies.negotiation.config import NegotiationConfig
@@ -15,7 +15,7 @@ from folkmoot.studies.negotiation.files import read_trips
 from folkmoot.studies.negotiation.participants import groups_of
 
 
-def check(config: NegotiationConfig, folder: Path) -> list[Problem]:
+def check_config(config: NegotiationConfig, folder: Path) -> list[Problem]:
     """What is wrong with the groups, personas and trips that a study file names."""
     problems: list[Problem] = []
     for read in (groups_of, read_trips):
@@ -26,7 +26,7 @@ def check(config: NegotiationConfig, folder: Path) -> list[Problem]:
     return problems
 
 
-def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
+def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
     """The sessions that a sealed plan foresees, every group under every condition, and who sits
     in them."""
     rows = tuple(
@@ -40,12 +40,12 @@ def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
         for m in group["members"]
     )
     return [
-        PlannedRows("measures", ("group_id", "condition"), rows, "session", part="group_id"),
-        PlannedRows("members", ("group_id", "member_id"), members, "member"),
+        ExpectedRows("measures", ("group_id", "condition"), rows, "session", part="group_id"),
+        ExpectedRows("members", ("group_id", "member_id"), members, "member"),
     ]
 
 
-def cut(config: NegotiationConfig, limit: int) -> NegotiationConfig:
+def limit_groups(config: NegotiationConfig, limit: int) -> NegotiationConfig:
     """The same study with at most `limit` groups, as many types as that allows."""
     if isinstance(config.groups, str):
         return config
@@ -56,7 +56,7 @@ def cut(config: NegotiationConfig, limit: int) -> NegotiationConfig:
     return config.model_copy(update={"group_types": types, "groups_per_type": per})
 
 
-def template() -> dict[str, str | bytes]:
+def template_files() -> dict[str, str | bytes]:
     """A file of groups with ready-made preferences, to go with a study file."""
     return {"negotiation_groups.yaml": GROUPS_FILE}
 
@@ -90,7 +90,7 @@ groups:
 """
 
 
-def size(config: NegotiationConfig, folder: Path) -> DesignSize:
+def design_size(config: NegotiationConfig, folder: Path) -> DesignSize:
     """How large the design is, for `folkmoot power`: every group negotiates in all conditions."""
     groups = groups_of(config, folder)
     members = round(fmean(len(group.members) for group in groups))

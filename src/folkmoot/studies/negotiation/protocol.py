@@ -16,14 +16,14 @@ from folkmoot.conversation.answer_types import DECLINED, Missing
 from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.kit import coding
-from folkmoot.provenance import alter, concatenate, join
+from folkmoot.provenance import alter_text, concatenate_texts, join_texts
 from folkmoot.studies.negotiation.ballots import (
     NOT_HELD,
     UNMATCHED,
+    ballot_as_text,
     collect_ballots,
     collect_own_scores,
     score_late_options,
-    spoken,
     state_of_ballots,
 )
 from folkmoot.studies.negotiation.config import NegotiationConfig
@@ -34,39 +34,43 @@ from folkmoot.studies.negotiation.decision import (
     SYSTEM_SPEAKER,
     UNREAD_STEPS,
     UNREADABLE,
-    Line,
+    DialogueTurn,
     Negotiation,
     Origin,
     SlotDecision,
     Statements,
+    as_sentence,
     columns_of_line,
     conflict_part,
-    contract,
     coverage_sentence,
     decision_sentence,
-    firm_noes,
+    format_contract,
+    overridden_rejections,
     parts_of,
     render_decision,
-    sentence,
     theory_words,
 )
 from folkmoot.studies.negotiation.files import (
     finish_session,
     read_trips,
     record_measures,
-    sealed,
+    sealed_group,
     trip_of,
 )
 from folkmoot.studies.negotiation.measures import SessionResult
 from folkmoot.studies.negotiation.mediation import (
     Proposal,
-    confirm,
+    confirm_decision,
+    derive_decision,
     hold_feedback,
-    propose,
+    propose_decision,
     say_for_members,
-    state,
 )
-from folkmoot.studies.negotiation.participants import groups_of, member_speaker, with_unknown
+from folkmoot.studies.negotiation.participants import (
+    groups_of,
+    member_speaker,
+    with_anonymous_humans,
+)
 from folkmoot.studies.negotiation.quotes import (
     BEFORE,
     PROPOSAL,
@@ -76,79 +80,109 @@ from folkmoot.studies.negotiation.quotes import (
     record_options,
     show_sentence,
 )
-from folkmoot.studies.negotiation.rules.operators import Portion, decide
-from folkmoot.studies.negotiation.rules.replies import summed_up
+from folkmoot.studies.negotiation.rules.operators import Portion, apply_operator
+from folkmoot.studies.negotiation.rules.replies import summary_option
 from folkmoot.studies.negotiation.rules.strategies import (
     CONDITIONS,
     Group,
     Member,
     Topic,
+    load_topics,
     strategy_for,
-    topics,
 )
 from folkmoot.studies.negotiation.rules.tally import Tally
 from folkmoot.studies.negotiation.tables import PreferenceRow, record_groups
 
 
-async def protocol(session: Session[NegotiationConfig]) -> None:
+async def run_protocol(session: Session[NegotiationConfig]) -> None:
     """The study."""
     config, conditions = session.config, session.config.conditions
-    groups = [with_unknown(session, g) for g in groups_of(config, session.study_dir)]
-    trips = read_trips(config, session.study_dir)
-    subjects = topics(config.options)
-    await session.seal("groups", [sealed(g) for g in groups])
+    groups = [
+        with_anonymous_humans(session, group) for group in groups_of(config, session.study_folder)
+    ]
+    trips = read_trips(config, session.study_folder)
+    subjects = load_topics(config.options)
+    await session.seal("groups", [sealed_group(group) for group in groups])
     await session.seal("conditions", list(conditions))
     record_groups(session, groups, subjects)
     # Scopes are made beforehand, so that rows come stage by stage, whichever group is quicker.
-    stating = {g.id: session.at("preferences", g.id) for g in groups}
-    scoring = {g.id: session.at("own_scores", g.id) for g in groups}
+    stating = {group.id: session.child("preferences", group.id) for group in groups}
+    scoring = {group.id: session.child("own_scores", group.id) for group in groups}
     # C5 goes on from what C4 decided, so that C4 is held for it even where it is not compared.
-    held = [c for c in CONDITIONS if c in config.conditions or (c, "C5") == ("C4", conditions[-1])]
-    talking = {(g.id, c): session.at("negotiation", f"{g.id}-{c}") for g in groups for c in held}
-    journeys = {g.id: trip_of(trips, g.id, n) for n, g in enumerate(groups)}
+    held = [
+        condition
+        for condition in CONDITIONS
+        if condition in config.conditions or (condition, "C5") == ("C4", conditions[-1])
+    ]
+    talking = {
+        (group.id, condition): session.child("negotiation", f"{group.id}-{condition}")
+        for group in groups
+        for condition in held
+    }
+    journeys = {group.id: trip_of(trips, group.id, n) for n, group in enumerate(groups)}
 
-    async def whole_group(scope: Scope, group: Group) -> list[Talks]:
+    async def run_group(scope: Scope, group: Group) -> list[Talks]:
         stated = await state_preferences(stating[group.id], group, subjects, config.days)
         hearing_all = Negotiation(group, CONDITIONS["C2"], stated, subjects, config)
         record_options(stating[group.id], hearing_all)
         own_scores = await collect_own_scores(scoring[group.id], hearing_all)
 
-        def case(condition: str) -> Negotiation:
+        def build_negotiation(condition: str) -> Negotiation:
             return Negotiation(group, CONDITIONS[condition], stated, subjects, config, own_scores)
 
         ended: dict[str, tuple[SessionResult, Talks]] = {}
 
-        async def finish(condition: str, decisions: list[SlotDecision]) -> list[SlotDecision]:
+        async def finish_condition(
+            condition: str, decisions: list[SlotDecision]
+        ) -> list[SlotDecision]:
             if condition in conditions:
-                at, mine = talking[group.id, condition], case(condition)
-                decisions = [await agreed(at.at(d.topic), mine, d) for d in decisions]
+                at, mine = talking[group.id, condition], build_negotiation(condition)
                 decisions = [
-                    await score_late_options(at.at(d.topic, "own_scores"), mine, d)
-                    for d in decisions
+                    await confirm_standing_decision(
+                        at.child(slot_decision.topic), mine, slot_decision
+                    )
+                    for slot_decision in decisions
+                ]
+                decisions = [
+                    await score_late_options(
+                        at.child(slot_decision.topic, "own_scores"), mine, slot_decision
+                    )
+                    for slot_decision in decisions
                 ]
                 trip = journeys[group.id]
                 result = finish_session(at, mine, decisions, trip)
                 ended[condition] = result, texts_of(mine, decisions)
             return decisions
 
-        async def under(_: Scope, condition: str) -> None:
-            at, mine = talking[group.id, condition], case(condition)
-            decisions = [await settle(at.at(topic.id), mine, topic) for topic in subjects]
-            decisions = await finish(condition, decisions)
+        async def run_condition(_: Scope, condition: str) -> None:
+            at, mine = talking[group.id, condition], build_negotiation(condition)
+            decisions = [await decide_topic(at.child(topic.id), mine, topic) for topic in subjects]
+            decisions = await finish_condition(condition, decisions)
             if condition == "C4" and "C5" in conditions:
-                at, mine = talking[group.id, "C5"], case("C5")
-                await finish(
-                    "C5", [await hold_feedback(at.at(d.topic), mine, d) for d in decisions]
+                at, mine = talking[group.id, "C5"], build_negotiation("C5")
+                await finish_condition(
+                    "C5",
+                    [
+                        await hold_feedback(at.child(slot_decision.topic), mine, slot_decision)
+                        for slot_decision in decisions
+                    ],
                 )
 
-        await scope.each([c for c in held if c != "C5"], under)
+        await scope.map([condition for condition in held if condition != "C5"], run_condition)
         # A decision for which a reply was asked for again is left out under all conditions.
-        again = {d.topic for result, _ in ended.values() for d in result.decisions if d.asked_again}
+        again = {
+            slot_decision.topic
+            for result, _ in ended.values()
+            for slot_decision in result.decisions
+            if slot_decision.asked_again
+        }
         for condition in conditions:
             record_measures(talking[group.id, condition], ended[condition][0], again)
         return [ended[condition][1] for condition in conditions]
 
-    by_group = await session.at("negotiation").each(groups, whole_group, sets=lambda g: g.id)
+    by_group = await session.child("negotiation").map(
+        groups, run_group, block=lambda group: group.id
+    )
     await code_talks(session, [talks for group in by_group.values() for talks in group])
 
 
@@ -161,25 +195,30 @@ async def state_preferences(
     """What a group's members state, once for all conditions; ready-made texts are taken as they
     are."""
 
-    async def interview(at: Scope, member: Member) -> Mapping[str, Utterance]:
-        return await _interview(at, group, member, subjects, days)
+    async def interview_member(at: Scope, member: Member) -> Mapping[str, Utterance]:
+        return await _interview_member(at, group, member, subjects, days)
 
-    said = await scope.each(group.members, interview)
-    return {t.id: {m: own[t.id] for m, own in said.items() if t.id in own} for t in subjects}
+    said = await scope.map(group.members, interview_member)
+    return {
+        topic.id: {member_id: own[topic.id] for member_id, own in said.items() if topic.id in own}
+        for topic in subjects
+    }
 
 
-async def _interview(
+async def _interview_member(
     scope: Scope, group: Group, member: Member, subjects: Sequence[Topic], days: int
 ) -> Mapping[str, Utterance]:
     who = member_speaker(scope, group, member, days)
     stated: dict[str, Utterance] = {}
     for topic in subjects:
-        at = scope.at(topic.id)
+        at = scope.child(topic.id)
         ready, shown = member.preferences.get(topic.id), list[str]()
         answer: str | Missing = ready or ""
         if not ready:
             # Each member sees the usual options in an order of the member's own.
-            shown = [topic.options[int(i)] for i in at.rng.permutation(len(topic.options))]
+            shown = [
+                topic.options[int(item_id)] for item_id in at.rng.permutation(len(topic.options))
+            ]
             asked = at.prompt(
                 "preference",
                 label=quote_topic(topic, "label"),
@@ -202,7 +241,7 @@ async def _interview(
                 member_id=member.id,
                 member_name=member.name,
                 role=member.role,
-                slot=topic.slot,
+                slot=topic.slot_name,
                 topic=topic.id,
                 text=None if isinstance(answer, Missing) else answer,
                 missing=missing,
@@ -217,12 +256,12 @@ async def _interview(
 # --- phases 2 to 5: one decision ---------------------------------------------------------------
 
 
-async def settle(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
+async def decide_topic(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
     """One decision up to feedback, with everything that was said on the way to it."""
-    if case.condition.locked:
-        decision = await _guided(scope, case, topic)
+    if case.condition.has_locked_strategy:
+        decision = await _run_guided_mediator(scope, case, topic)
     elif case.condition.synthesis == "raw":
-        decision = await _raw(scope, case, topic)
+        decision = await _run_plain_mediator(scope, case, topic)
     elif case.condition.one_member:
         decision = _single_user(case, topic)
     else:
@@ -230,20 +269,22 @@ async def settle(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
     return replace(decision, lines=(*case.preference_lines(topic), *decision.lines))
 
 
-async def agreed(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
+async def confirm_standing_decision(
+    scope: Scope, case: Negotiation, decision: SlotDecision
+) -> SlotDecision:
     """The decision with each member's word on whether it is what the talk came to, where a
     mediator wrote it down and they were not asked before."""
     mediated = case.config.confirm and case.condition.synthesis != "none"
     if not mediated or decision.confirmed:
         return decision
-    return await confirm(scope.at("confirm"), case, decision)
+    return await confirm_decision(scope.child("confirm"), case, decision)
 
 
 def _single_user(case: Negotiation, topic: Topic) -> SlotDecision:
     """C1: the one member's wish is the decision."""
-    tally, lead = case.tally(topic), case.members[0].id
-    wish = tally.primary(lead)
-    everyone = tuple(m.id for m in case.group.members)
+    tally, lead = case.tally_topic(topic), case.heard_members[0].id
+    wish = tally.first_choice(lead)
+    everyone = tuple(member.id for member in case.group.members)
     portions = (Portion(wish, everyone),) if wish else ()
     return SlotDecision(
         topic.id,
@@ -259,40 +300,43 @@ def _single_user(case: Negotiation, topic: Topic) -> SlotDecision:
 
 def _all_preferences(case: Negotiation, topic: Topic) -> SlotDecision:
     """C2: all preferences go to the planner as they are, and nothing is decided."""
-    tally = case.tally(topic)
+    tally = case.tally_topic(topic)
     said = case.texts(topic.id).items()
     return SlotDecision(
         topic.id,
         "preferences",
-        has_conflict=tally.conflict,
-        resolution_text=" ".join(f"{case.group.names[m]}: {sentence(text)}" for m, text in said),
+        has_conflict=tally.has_conflict,
+        resolution_text=" ".join(
+            f"{case.group.names_by_member[member_id]}: {as_sentence(text)}"
+            for member_id, text in said
+        ),
         options=tally.options,
     )
 
 
-async def _raw(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
+async def _run_plain_mediator(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
     """C3: the mediator's own judgment, as it states it."""
-    tally = case.tally(topic)
-    proposal = await propose(scope, case, topic, tally)
+    tally = case.tally_topic(topic)
+    proposal = await propose_decision(scope, case, topic, tally)
     portions = proposal.stated.portions
     said = proposal.opening or proposal.explanation or proposal.conflict_description
     decision = replace(
-        _proposed(topic, proposal),
+        _unresolved_decision(topic, proposal),
         source="synthesis",
         resolution_text=render_decision(case.group, portions),
         options=tally.options,
-        selected_option=summed_up(portions),
+        selected_option=summary_option(portions),
         portions=portions,
         dropped=proposal.stated.dropped,
-        overridden=case.overridden(topic, portions),
-        overridden_unasked=case.overridden(topic, portions),
+        overridden=case.overridden_members(topic, portions),
+        overridden_unasked=case.overridden_members(topic, portions),
         cause=_why_undecided(proposal),
     )
     decision = record_late_options(scope, case, topic, decision)
     if said:
-        origin = proposal.origin("opening", SYSTEM_SPEAKER.id)
+        origin = proposal.line_origin("opening", SYSTEM_SPEAKER.id)
         decision = decision.with_lines(
-            case.say(scope, SYSTEM, "sys_synthesize", said, topic, origin)
+            case.record_line(scope, SYSTEM, "sys_synthesize", said, topic, origin)
         )
     return decision.with_lines(*_say_responses(scope, case, topic, proposal))
 
@@ -301,11 +345,11 @@ def _why_undecided(proposal: Proposal) -> str:
     """Return why a statement that gives no member an option decides nothing."""
     if proposal.parse_step == DECLINED:
         return DECLINED
-    unread = proposal.parse_step in UNREAD_STEPS or proposal.stated.unread
+    unread = proposal.parse_step in UNREAD_STEPS or proposal.stated.unread_count
     return UNREADABLE if unread else LEFT_OPEN
 
 
-def _proposed(topic: Topic, proposal: Proposal) -> SlotDecision:
+def _unresolved_decision(topic: Topic, proposal: Proposal) -> SlotDecision:
     """What a proposal is before anything is decided."""
     return SlotDecision(
         topic.id,
@@ -325,15 +369,15 @@ def _proposed(topic: Topic, proposal: Proposal) -> SlotDecision:
     )
 
 
-async def _guided(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
+async def _run_guided_mediator(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
     """C4: proposal, lock, ballots where they are due, decision, split. C5 starts from it."""
     strategy = strategy_for(case.group.type.id, topic.id)
-    tally, days = case.tally(topic), case.config.days
-    decided = None if strategy.votes else decide(tally, strategy, days)
-    proposal = await propose(scope, case, topic, tally, strategy, decided)
-    outcome = decide(tally, strategy, days, has_conflict=proposal.has_conflict)
+    tally, days = case.tally_topic(topic), case.config.days
+    decided = None if strategy.votes else apply_operator(tally, strategy, days)
+    proposal = await propose_decision(scope, case, topic, tally, strategy, decided)
+    outcome = apply_operator(tally, strategy, days, has_conflict=proposal.has_conflict)
     decision = replace(
-        _proposed(topic, proposal),
+        _unresolved_decision(topic, proposal),
         source="operator",
         resolution_text=decision_sentence(case.group, outcome) if outcome.portions else "",
         strategy=strategy,
@@ -342,13 +386,15 @@ async def _guided(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision
         selected_option=outcome.selected_option,
         ballots=NOT_HELD,
     )
-    decision = record_late_options(scope, case, topic, state(case, topic, decision))
+    decision = record_late_options(scope, case, topic, derive_decision(case, topic, decision))
     votes = strategy.votes and proposal.has_conflict
-    decision = _announce(scope, case, topic, decision, proposal, votes=votes)
-    return await _voted(scope.at("ballots"), case, topic, decision, tally) if votes else decision
+    decision = _announce_decision(scope, case, topic, decision, proposal, votes=votes)
+    return (
+        await _run_vote(scope.child("ballots"), case, topic, decision, tally) if votes else decision
+    )
 
 
-def _announce(
+def _announce_decision(
     scope: Scope,
     case: Negotiation,
     topic: Topic,
@@ -365,22 +411,26 @@ def _announce(
         said = proposed or f"Put {topic.label} to the vote"
     else:
         said = decision.resolution_text or NOTHING_DECIDED
-        against = firm_noes(case.group, decision.overridden)
-        reason = " ".join(filter(None, (sentence(reason), sentence(against))))
-    text = contract(
+        against = overridden_rejections(case.group, decision.overridden)
+        reason = " ".join(filter(None, (as_sentence(reason), as_sentence(against))))
+    text = format_contract(
         conflict_part(topic.id, decision.has_conflict),
         decision.strategy.strategy_id,
         said,
         reason,
         _next_step(decision, votes=votes),
     )
-    opening = case.say(scope, SYSTEM, "sys_synthesize", text, topic, proposal.origin("opening"))
+    opening = case.record_line(
+        scope, SYSTEM, "sys_synthesize", text, topic, proposal.line_origin("opening")
+    )
     return decision.with_lines(opening, *_say_responses(scope, case, topic, proposal))
 
 
-def _say_responses(scope: Scope, case: Negotiation, topic: Topic, proposal: Proposal) -> list[Line]:
+def _say_responses(
+    scope: Scope, case: Negotiation, topic: Topic, proposal: Proposal
+) -> list[DialogueTurn]:
     """Record what the mediator has the members say to its proposal."""
-    origin = proposal.origin("response")
+    origin = proposal.line_origin("response")
     return say_for_members(scope, case, topic, "user_respond", proposal.responses, origin)
 
 
@@ -397,7 +447,7 @@ def _next_step(decision: SlotDecision, *, votes: bool) -> str:
     return "Take who gets what to the plan"
 
 
-async def _voted(
+async def _run_vote(
     scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision, stated: Tally
 ) -> SlotDecision:
     """The deterministic vote on texts and ballots, its summary, and what is promised."""
@@ -409,13 +459,17 @@ async def _voted(
     how = "Name your top choice, what is acceptable, and any hard no"
     if case.config.ballots == "scores":
         how = "Score every option from -4 to 4, and name any hard no"
-    request = contract(conflict, id, "Open until the ballots are in", strategy.rule, how)
-    lines = [case.say(scope, SYSTEM, "sys_request_vote", request, topic)]
+    request = format_contract(conflict, id, "Open until the ballots are in", strategy.rule, how)
+    lines = [case.record_line(scope, SYSTEM, "sys_request_vote", request, topic)]
     read = await collect_ballots(scope, case, topic, stated, proposed)
-    cast = {m: b.ballot for m, b in read.items() if b.ballot is not None}
-    again = [UNMATCHED] if any(b.asked_again for b in read.values()) else []
-    tally = case.tally(topic, cast)
-    outcome = decide(tally, strategy, days)
+    cast = {
+        member_id: ballot_read.ballot
+        for member_id, ballot_read in read.items()
+        if ballot_read.ballot is not None
+    }
+    again = [UNMATCHED] if any(ballot_read.asked_again for ballot_read in read.values()) else []
+    tally = case.tally_topic(topic, cast)
+    outcome = apply_operator(tally, strategy, days)
     voted = replace(
         decision,
         source="vote",
@@ -430,15 +484,17 @@ async def _voted(
     )
     if case.config.ballots == "scores":
         # The same members' ballots in the source's form, for the report.
-        plain = {m: replace(ballot, scores={}) for m, ballot in cast.items()}
-        by_source = decide(case.tally(topic, plain), strategy, days)
+        plain = {member_id: replace(ballot, scores={}) for member_id, ballot in cast.items()}
+        by_source = apply_operator(case.tally_topic(topic, plain), strategy, days)
         voted = replace(voted, source_winner=by_source.selected_option)
-    voted = record_late_options(scope, case, topic, state(case, topic, voted))
+    voted = record_late_options(scope, case, topic, derive_decision(case, topic, voted))
     for member, ballot in cast.items():
         cast_at = Origin(read[member].address)
-        lines.append(case.say(scope, member, "user_vote", spoken(ballot), topic, cast_at))
+        lines.append(
+            case.record_line(scope, member, "user_vote", ballot_as_text(ballot), topic, cast_at)
+        )
     result = _vote_result(case, topic, voted)
-    lines.append(case.say(scope, SYSTEM, "sys_vote_result", result, topic))
+    lines.append(case.record_line(scope, SYSTEM, "sys_vote_result", result, topic))
     return voted.with_lines(*lines)
 
 
@@ -452,10 +508,12 @@ def _vote_result(case: Negotiation, topic: Topic, decision: SlotDecision) -> str
         if promised
         else "Take this to the plan"
     )
-    steps = (*outcome.steps, sentence(firm_noes(group, decision.overridden)))
+    steps = (*outcome.steps, as_sentence(overridden_rejections(group, decision.overridden)))
     reason = " ".join(filter(None, steps))
     decided = decision.resolution_text or NOTHING_DECIDED
-    return contract(conflict_part(topic.id, True), strategy.strategy_id, decided, reason, then)
+    return format_contract(
+        conflict_part(topic.id, True), strategy.strategy_id, decided, reason, then
+    )
 
 
 CODEBOOKS = Path(__file__).parent / "codebooks"
@@ -464,50 +522,79 @@ CODEBOOKS = Path(__file__).parent / "codebooks"
 class Talks(NamedTuple):
     """The texts of some sessions: stated preferences, what C3's mediator wrote, talks."""
 
-    wishes: tuple[coding.Text, ...] = ()
-    mediators: tuple[coding.Text, ...] = ()
-    talks: tuple[coding.Text, ...] = ()
+    wishes: tuple[coding.TextToCode, ...] = ()
+    mediators: tuple[coding.TextToCode, ...] = ()
+    talks: tuple[coding.TextToCode, ...] = ()
 
 
 def texts_of(case: Negotiation, decisions: Sequence[SlotDecision]) -> Talks:
     """What is coded of one session. C5 without feedback is C4's talk, which is coded there."""
     wishes, mediators, talks = [], [], []
-    for d in decisions:
-        place = f"{case.group.id}/{case.condition.id}/{d.topic}"
-        if case.condition.id == next((c for c in case.config.conditions if c != "C1"), ""):
-            stated = [x for x in d.lines if x.phase == "preference"]
-            wishes.append(coding.Text(f"{case.group.id}/{d.topic}", _aloud(stated)))
-        if d.said and case.condition.synthesis == "raw":
-            mediators.append(coding.Text(place, d.said))
-        own = case.condition.id != "C5" or d.feedback or "C4" not in case.config.conditions
-        if d.said and own and d.options:
-            slots = {"option": d.options, "member": [m.name for m in case.members]}
-            talks.append(coding.Text(place, _aloud(d.lines), slots=slots))
+    for slot_decision in decisions:
+        place = f"{case.group.id}/{case.condition.id}/{slot_decision.topic}"
+        if case.condition.id == next(
+            (condition for condition in case.config.conditions if condition != "C1"), ""
+        ):
+            stated = [
+                dialogue_turn
+                for dialogue_turn in slot_decision.lines
+                if dialogue_turn.phase == "preference"
+            ]
+            wishes.append(
+                coding.TextToCode(
+                    f"{case.group.id}/{slot_decision.topic}", _format_talk_for_coder(stated)
+                )
+            )
+        if slot_decision.said and case.condition.synthesis == "raw":
+            mediators.append(coding.TextToCode(place, slot_decision.said))
+        own = (
+            case.condition.id != "C5"
+            or slot_decision.feedback
+            or "C4" not in case.config.conditions
+        )
+        if slot_decision.said and own and slot_decision.options:
+            slots = {
+                "option": slot_decision.options,
+                "member": [member.name for member in case.heard_members],
+            }
+            talks.append(
+                coding.TextToCode(place, _format_talk_for_coder(slot_decision.lines), slots=slots)
+            )
     return Talks(tuple(wishes), tuple(mediators), tuple(talks))
 
 
 async def code_talks(session: Session[NegotiationConfig], held: Sequence[Talks]) -> None:
     """Code what was said (or only record the texts, where coding is off)."""
     for name, texts, rule in (
-        ("conflict", [t for each in held for t in each.wishes], None),
-        ("mediator", [t for each in held for t in each.mediators], _listed_terms),
-        ("decision", [t for each in held for t in each.talks], None),
+        ("conflict", [text_to_code for each in held for text_to_code in each.wishes], None),
+        (
+            "mediator",
+            [text_to_code for each in held for text_to_code in each.mediators],
+            _theory_terms_in,
+        ),
+        ("decision", [text_to_code for each in held for text_to_code in each.talks], None),
     ):
         if texts:
-            await coding.code(session, CODEBOOKS / f"{name}.yaml", texts, rule=rule)
+            await coding.code_texts(session, CODEBOOKS / f"{name}.yaml", texts, rule=rule)
 
 
-def _aloud(lines: Sequence[Line]) -> str:
+def _format_talk_for_coder(lines: Sequence[DialogueTurn]) -> str:
     """A talk as a coder reads it: what was decided and why, without the form of C4's and C5's turns
     and the strategy's name, which would tell the condition."""
-    return join("\n", (concatenate((x.speaker, ": ", _plain(x)), plain=None) for x in lines))
+    return join_texts(
+        "\n",
+        (
+            concatenate_texts((dialogue_turn.speaker, ": ", _plain_line(dialogue_turn)), plain=None)
+            for dialogue_turn in lines
+        ),
+    )
 
 
-def _plain(line: Line) -> str:
+def _plain_line(line: DialogueTurn) -> str:
     parts = parts_of(line.text) if line.speaker == SYSTEM else {}
     text = " ".join((parts["Decision"], parts["Reason"])) if parts else line.text
-    return alter(line.utterance.quoted, " ".join(text.split()))
+    return alter_text(line.utterance.quoted_text, " ".join(text.split()))
 
 
-def _listed_terms(text: coding.Text) -> Iterator[coding.Coded]:
-    return (coding.Coded("names_theory", term) for term in theory_words(text.text))
+def _theory_terms_in(text: coding.TextToCode) -> Iterator[coding.AssignedCode]:
+    return (coding.AssignedCode("names_theory", term) for term in theory_words(text.text))

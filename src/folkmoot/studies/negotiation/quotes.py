@@ -14,11 +14,11 @@ from folkmoot.engine.session.session import Scope
 from folkmoot.provenance import (
     Kind,
     SourcedText,
-    alter,
-    cell,
-    concatenate,
+    alter_text,
+    cell_id,
+    concatenate_texts,
     enumerate_texts,
-    quote,
+    quote_value,
 )
 from folkmoot.studies.negotiation.decision import (
     Negotiation,
@@ -28,7 +28,7 @@ from folkmoot.studies.negotiation.decision import (
     share_of,
 )
 from folkmoot.studies.negotiation.rules.operators import Portion
-from folkmoot.studies.negotiation.rules.strategies import Group, Strategy, Topic, table
+from folkmoot.studies.negotiation.rules.strategies import Group, Strategy, Topic, strategy_table
 from folkmoot.studies.negotiation.rules.vocabulary import EVERYONE, describe_members
 from folkmoot.studies.negotiation.tables import (
     OptionRow,
@@ -54,7 +54,9 @@ RESOLUTION = "decisions.resolution_text"
 
 def quote_name(group: Group, member_id: str) -> str:
     """Return a member's name."""
-    return quote(group.names[member_id], "value", cell(MEMBER_NAME, group.id, member_id))
+    return quote_value(
+        group.names_by_member[member_id], "value", cell_id(MEMBER_NAME, group.id, member_id)
+    )
 
 
 def quote_names(group: Group, member_ids: Iterable[str]) -> list[str]:
@@ -64,23 +66,23 @@ def quote_names(group: Group, member_ids: Iterable[str]) -> list[str]:
 
 def quote_title(group: Group) -> str:
     """Return what the type of a group is called."""
-    return quote(group.type.title, "material", cell("groups.title", group.id))
+    return quote_value(group.type.title, "material", cell_id("groups.title", group.id))
 
 
 def quote_type(group: Group) -> str:
     """Return the id of the type of a group."""
-    return quote(group.type.id, "material", cell("groups.group_type", group.id))
+    return quote_value(group.type.id, "material", cell_id("groups.group_type", group.id))
 
 
 def quote_member_groups(group: Group) -> str:
     """Return the words for several members."""
-    return quote(describe_members(group), "value", cell("groups.member_groups", group.id))
+    return quote_value(describe_members(group), "value", cell_id("groups.member_groups", group.id))
 
 
 def quote_topic(topic: Topic, column: str) -> str:
     """Return the id, label or question of a topic."""
     text: str = getattr(topic, "id" if column == "topic" else column)
-    return quote(text, "material", cell(f"topics.{column}", topic.id))
+    return quote_value(text, "material", cell_id(f"topics.{column}", topic.id))
 
 
 def quote_strategy(strategy: Strategy) -> dict[str, str]:
@@ -88,13 +90,18 @@ def quote_strategy(strategy: Strategy) -> dict[str, str]:
     columns = ("topic", "strategy_id", "operator", "rule", "style")
     key = strategy.group_type, strategy.topic
     return {
-        c: quote(getattr(strategy, c), "material", cell(f"strategies.{c}", *key)) for c in columns
+        column: quote_value(
+            getattr(strategy, column), "material", cell_id(f"strategies.{column}", *key)
+        )
+        for column in columns
     }
 
 
 def quote_strategies(group: Group) -> list[dict[str, str]]:
     """Return the strategy table of a group's type."""
-    return [quote_strategy(row) for (kind, _), row in table().items() if kind == group.type.id]
+    return [
+        quote_strategy(row) for (kind, _), row in strategy_table().items() if kind == group.type.id
+    ]
 
 
 # --- statements --------------------------------------------------------------------------------
@@ -103,8 +110,8 @@ def quote_strategies(group: Group) -> list[dict[str, str]]:
 def in_quotation_marks(utterance: Utterance) -> SourcedText:
     """Return a member's words on one line in quotation marks, so that they read as somebody's words
     and as no instruction."""
-    words = alter(utterance.quoted, in_one_line(utterance.text))
-    return concatenate(("“", words, "”"), plain=None)
+    words = alter_text(utterance.quoted_text, in_one_line(utterance.text))
+    return concatenate_texts(("“", words, "”"), plain=None)
 
 
 def quote_preference(case: Negotiation, topic: Topic, member_id: str) -> SourcedText:
@@ -117,9 +124,9 @@ def list_preferences(case: Negotiation, topic: Topic) -> list[dict[str, str]]:
     """Return names and stated preferences in quotation marks, in the mediator's order."""
     stated = case.stated[topic.id]
     return [
-        {"name": quote_name(case.group, m.id), "text": in_quotation_marks(stated[m.id])}
-        for m in case.order(topic)
-        if m.id in stated
+        {"name": quote_name(case.group, member.id), "text": in_quotation_marks(stated[member.id])}
+        for member in case.mediation_order(topic)
+        if member.id in stated
     ]
 
 
@@ -128,7 +135,9 @@ def list_preferences(case: Negotiation, topic: Topic) -> list[dict[str, str]]:
 
 def quote_usual_options(topic: Topic, options: Iterable[str]) -> list[str]:
     """Return usual options of a topic."""
-    return [quote(o, "option", cell("topics.options", topic.id)) for o in options]
+    return [
+        quote_value(option, "option", cell_id("topics.options", topic.id)) for option in options
+    ]
 
 
 def quote_options(
@@ -141,10 +150,10 @@ def quote_options(
     the statements."""
     known = came_up or {}
     return [
-        quote(
+        quote_value(
             option,
             "option",
-            cell("options.option", case.group.id, known.get(option, BEFORE), topic.id, option),
+            cell_id("options.option", case.group.id, known.get(option, BEFORE), topic.id, option),
         )
         for option in options
     ]
@@ -153,7 +162,7 @@ def quote_options(
 def record_options(scope: Scope, case: Negotiation) -> None:
     """Record the options that the statements put on the table, once for all conditions."""
     for topic in case.topics:
-        for option in case.hearing_all.tally(topic).options:
+        for option in case.with_all_statements.tally_topic(topic).options:
             ids = {**ids_of_decision(case, topic), "condition": BEFORE}
             scope.record(OptionRow(**ids, option=option, usual=option in topic.options))
 
@@ -163,8 +172,8 @@ def record_late_options(
 ) -> SlotDecision:
     """Record the options that have come up since, and return the decision that knows them."""
     stated = decision.stated.portions if decision.stated else ()
-    named = [*decision.options, *(p.option for p in (*decision.portions, *stated))]
-    known = {*case.hearing_all.tally(topic).options, *decision.came_up}
+    named = [*decision.options, *(portion.option for portion in (*decision.portions, *stated))]
+    known = {*case.with_all_statements.tally_topic(topic).options, *decision.came_up}
     late = [option for option in dict.fromkeys(named) if option not in known]
     for option in late:
         ids = ids_of_decision(case, topic)
@@ -191,7 +200,11 @@ def show_shares(
     for number, portion in enumerate(portions):
         plain = share_of(case.group, portion)
         everyone = len(portion.members) == len(case.group.members)
-        names = [EVERYONE] if everyone else [case.group.names[m] for m in portion.members]
+        names = (
+            [EVERYONE]
+            if everyone
+            else [case.group.names_by_member[member] for member in portion.members]
+        )
         row = ShownShareRow(
             **ids_of_decision(case, topic),
             step=step,
@@ -202,13 +215,13 @@ def show_shares(
         )
         scope.record(row)
         where = row.group_id, row.condition, row.topic, step, number
-        name_cell = cell(SHARE_MEMBERS, *where)
+        name_cell = cell_id(SHARE_MEMBERS, *where)
         owner = quote_name(case.group, portion.owner) if portion.owner else ""
         shares.append(
             Share(
-                option=quote(plain.option, kind, cell(SHARE_OPTION, *where)),
-                who=enumerate_texts([quote(name, kind, name_cell) for name in names]),
-                when=quote(plain.when, kind, cell(SHARE_TIME, *where)),
+                option=quote_value(plain.option, kind, cell_id(SHARE_OPTION, *where)),
+                who=enumerate_texts([quote_value(name, kind, name_cell) for name in names]),
+                when=quote_value(plain.when, kind, cell_id(SHARE_TIME, *where)),
                 owner=owner,
             )
         )
@@ -224,5 +237,5 @@ def show_sentence(
         return ""
     row = ShownDecisionRow(**ids_of_decision(case, topic), step=step, text=str(text))
     scope.record(row)
-    id = cell(SENTENCE, row.group_id, row.condition, row.topic, step)
-    return quote(text, "proposal" if stated else "value", id)
+    id = cell_id(SENTENCE, row.group_id, row.condition, row.topic, step)
+    return quote_value(text, "proposal" if stated else "value", id)

@@ -13,18 +13,18 @@ from functools import cache
 
 from folkmoot.conversation.answer_types import NONE_OF_THESE, WAYS_OUT
 from folkmoot.files import packaged_yaml
-from folkmoot.hints import enumerated
-from folkmoot.respondent import Mind, Part, Passage, of_kind
-from folkmoot.respondent.mind.draws import unit
+from folkmoot.hints import join_words
+from folkmoot.respondent import Passage, RespondentPart, SimulatedRespondent, of_kind
+from folkmoot.respondent.mind.draws import uniform_draw
 from folkmoot.studies.negotiation import quotes
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import SYSTEM, SYSTEM_SPEAKER
-from folkmoot.studies.negotiation.rules.strategies import Member, natural, topics
+from folkmoot.studies.negotiation.rules.strategies import Member, load_topics, natural_sort_key
 from folkmoot.studies.negotiation.rules.tally import (
     NEGATION_CUES,
-    count,
+    count_votes,
+    find_mentions,
     match_option,
-    mentions,
     text_scores,
     words_of,
 )
@@ -37,56 +37,58 @@ _VAGUE = ("compromise", "policy", "Family Friendly", "majority", "balanced appro
 Reply = dict[str, object]
 
 
-def part(follows: float = FOLLOWS) -> Part[NegotiationConfig]:
+def respondent_part(follows: float = FOLLOWS) -> RespondentPart[NegotiationConfig]:
     """The study's part; `follows` is the planted size of C3's and C5's care for a minority."""
-    return Part(
-        names=_names,
+    return RespondentPart(
+        option_names=_option_names,
         answers={
-            "participant text": wish,
-            "participant choice": confirmation,
-            "BallotForm": ballot,
-            "ScoreForm": scores,
+            "participant text": answer_wish,
+            "participant choice": answer_confirmation,
+            "BallotForm": answer_ballot,
+            "ScoreForm": answer_scores,
             "OwnScores": own_scores,
-            "PlainSynthesis": lambda mind: synthesis(mind, follows),
-            "GuidedSynthesis": lambda mind: synthesis(mind, follows),
-            "FeedbackReply": lambda mind: feedback(mind, follows),
+            "PlainSynthesis": lambda mind: answer_synthesis(mind, follows),
+            "GuidedSynthesis": lambda mind: answer_synthesis(mind, follows),
+            "FeedbackReply": lambda mind: answer_feedback(mind, follows),
         },
     )
 
 
-def _names(config: NegotiationConfig) -> Sequence[str]:
-    return [option for topic in topics(config.options) for option in topic.options]
+def _option_names(config: NegotiationConfig) -> Sequence[str]:
+    return [option for topic in load_topics(config.options) for option in topic.options]
 
 
 @cache
-def _frames() -> Mapping[str, list[str] | dict[str, list[str]]]:
+def _load_frames() -> Mapping[str, list[str] | dict[str, list[str]]]:
     """Sentences by what they do; by voice as well, where voices differ."""
     said: dict[str, list[str] | dict[str, list[str]]] = packaged_yaml(__file__, "respondent.yaml")
     return {kind: frames for kind, frames in said.items() if kind != "phrases"}
 
 
 @cache
-def _phrases() -> Mapping[str, str]:
+def _option_phrases() -> Mapping[str, str]:
     """Options as they stand in a sentence."""
     phrases: dict[str, str] = packaged_yaml(__file__, "respondent.yaml")["phrases"]
     return phrases
 
 
-def _say(mind: Mind, kind: str, **names: str) -> str:
+def _fill_sentence(mind: SimulatedRespondent, kind: str, **names: str) -> str:
     """A sentence of respondent.yaml, with options as they stand in one."""
-    frames, phrases = _frames()[kind], _phrases()
+    frames, phrases = _load_frames()[kind], _option_phrases()
     voiced = frames[mind.who.voice] if isinstance(frames, dict) else frames
-    spelled = {k: phrases.get(v, v) for k, v in names.items()}
-    text = mind.tongue.fresh(voiced).format(**spelled)
+    spelled = {key: phrases.get(name, name) for key, name in names.items()}
+    text = mind.tongue.pick_unused(voiced).format(**spelled)
     return text[:1].upper() + text[1:]
 
 
 # --- what is read -------------------------------------------------------------------------------
 
 
-def _shown(mind: Mind, column: str) -> list[Passage]:
+def _shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
     """The passages from this column of a table, in order."""
-    return [p for p in mind.reading.passages if p.source.id.startswith(f"{column}/")]
+    return [
+        passage for passage in mind.reading.passages if passage.source.id.startswith(f"{column}/")
+    ]
 
 
 def _last_key(passage: Passage) -> str:
@@ -94,86 +96,104 @@ def _last_key(passage: Passage) -> str:
     return passage.source.id.rpartition("/")[2]
 
 
-def _preferences(mind: Mind) -> list[Passage]:
+def _stated_preferences(mind: SimulatedRespondent) -> list[Passage]:
     """What was stated before the mediation."""
     said = of_kind(mind.reading.passages, "utterance")
-    return [p for p in said if p.source.id.startswith(quotes.PREFERENCES)]
+    return [passage for passage in said if passage.source.id.startswith(quotes.PREFERENCES)]
 
 
-def _listed(mind: Mind) -> list[str]:
+def _listed_options(mind: SimulatedRespondent) -> list[str]:
     """The options that the request lists, by their usual names, each once."""
     found = (passage.text for passage in of_kind(mind.reading.passages, "option"))
-    return list(dict.fromkeys(_usual(text, mind.at.names) for text in found))
+    return list(dict.fromkeys(_usual_name(text, mind.at.names) for text in found))
 
 
-def _usual(text: str, options: Sequence[str]) -> str:
+def _usual_name(text: str, options: Sequence[str]) -> str:
     """An option as the study calls it: a prompt may write it in capitals."""
     return match_option(text, options) or text
 
 
-def _on_table(mind: Mind, model: str, field: str) -> list[str]:
+def _on_table(mind: SimulatedRespondent, model: str, field: str) -> list[str]:
     """The options that a field of the answer may name (of a nested model, or of the answer itself),
     else those that the request lists."""
     schema = mind.schema.get("$defs", {}).get(model, mind.schema)
     allowed = schema.get("properties", {}).get(field, {}).get("enum", ())
-    return [option for option in allowed if option not in WAYS_OUT] or _listed(mind)
+    return [option for option in allowed if option not in WAYS_OUT] or _listed_options(mind)
 
 
 # --- members -----------------------------------------------------------------------------------
 
 
-def _liking(mind: Mind, options: Sequence[str]) -> dict[str, float]:
+def _option_liking(mind: SimulatedRespondent, options: Sequence[str]) -> dict[str, float]:
     """What a traveller thinks of each option: the taste, and what the description says of it."""
     told = text_scores(mind.who.key, options)
-    return {o: mind.who.taste(o) + 0.8 * told[o] for o in options}
+    return {option: mind.who.option_taste(option) + 0.8 * told[option] for option in options}
 
 
-def wish(mind: Mind) -> str | None:
+def answer_wish(mind: SimulatedRespondent) -> str | None:
     """What a member wants of the options that are listed, in one to three sentences."""
-    liking = _liking(mind, _listed(mind))
+    liking = _option_liking(mind, _listed_options(mind))
     if not liking:
         return None
-    best, *rest = sorted(liking, key=lambda o: -liking[o])
-    phrases = _phrases()
-    said = [_say(mind, "wish", W=best) if best in phrases else f"What I want most: {best}."]
-    if rest and liking[rest[0]] > 0.8 and mind.draws.chance(0.35):
-        said.append(_say(mind, "second", W=rest[0]))
+    best, *rest = sorted(liking, key=lambda option: -liking[option])
+    phrases = _option_phrases()
+    said = [
+        _fill_sentence(mind, "wish", W=best) if best in phrases else f"What I want most: {best}."
+    ]
+    if rest and liking[rest[0]] > 0.8 and mind.draws.draw_chance(0.35):
+        said.append(_fill_sentence(mind, "second", W=rest[0]))
     turned_down = not NEGATION_CUES & set(words_of(" ".join(liking)))
-    if rest and turned_down and liking[rest[-1]] < -1 and mind.draws.chance(0.4):
-        said.append(_say(mind, "reject", R=rest[-1]))
+    if rest and turned_down and liking[rest[-1]] < -1 and mind.draws.draw_chance(0.4):
+        said.append(_fill_sentence(mind, "reject", R=rest[-1]))
     return " ".join(said)
 
 
-def confirmation(mind: Mind) -> str | None:
+def answer_confirmation(mind: SimulatedRespondent) -> str | None:
     """Whether the options of the decision on record are among those that the System spoke of."""
     if not {"yes", "no"} <= set(mind.reading.offered):
         return None
-    recorded = {_usual(p.text, mind.at.names) for p in _shown(mind, quotes.SHARE_OPTION)}
+    recorded = {
+        _usual_name(passage.text, mind.at.names)
+        for passage in _shown_passages(mind, quotes.SHARE_OPTION)
+    }
     if not recorded:
-        mind.unread()
+        mind.mark_unread()
     by_system = of_kind(mind.reading.passages, "utterance")
-    spoken = [p for p in by_system if p.source.speaker == SYSTEM_SPEAKER.id]
-    spoken += _shown(mind, quotes.RESOLUTION)
+    spoken = [passage for passage in by_system if passage.source.speaker == SYSTEM_SPEAKER.id]
+    spoken += _shown_passages(mind, quotes.RESOLUTION)
     known = [*mind.at.names, *recorded]
     return (
-        "yes" if recorded <= {m.option for p in spoken for m in mentions(p.text, known)} else "no"
+        "yes"
+        if recorded
+        <= {mention.option for passage in spoken for mention in find_mentions(passage.text, known)}
+        else "no"
     )
 
 
-def _own_view(mind: Mind, model: str, field: str) -> tuple[dict[str, float], dict[str, int]]:
+def _own_view(
+    mind: SimulatedRespondent, model: str, field: str
+) -> tuple[dict[str, float], dict[str, int]]:
     """The options on the table by liking, and what the member's own statement says of them."""
     options = _on_table(mind, model, field)
-    said = text_scores(" ".join(p.text for p in _preferences(mind) if p.own), options)
-    return {o: v + said[o] for o, v in _liking(mind, options).items()}, said
+    said = text_scores(
+        " ".join(passage.text for passage in _stated_preferences(mind) if passage.own), options
+    )
+    return {
+        option: value + said[option] for option, value in _option_liking(mind, options).items()
+    }, said
 
 
-def ballot(mind: Mind) -> Reply:
+def answer_ballot(mind: SimulatedRespondent) -> Reply:
     """A ballot that agrees with what the member stated."""
     liking, said = _own_view(mind, "BallotForm", "top_choice")
-    ranked = sorted(liking, key=lambda o: (-said[o], -liking[o]))
-    refused = [o for o in ranked if said[o] < 0]
-    liked = [o for o in ranked[1:] if o not in refused and (said[o] > 0 or liking[o] > 0)]
-    top = next((o for o in ranked if o not in refused), NONE_OF_THESE)
+    ranked = sorted(liking, key=lambda option: (-said[option], -liking[option]))
+    refused = [option for option in ranked if said[option] < 0]
+    liked = [
+        option
+        for option in ranked[1:]
+        if option not in refused and (said[option] > 0 or liking[option] > 0)
+    ]
+    top = next((option for option in ranked if option not in refused), NONE_OF_THESE)
     return {"top_choice": top, "acceptable": liked[:2], "hard_no": refused} | _NOTHING_ELSE
 
 
@@ -181,20 +201,20 @@ def ballot(mind: Mind) -> Reply:
 _NOTHING_ELSE: Reply = {"new_option": "", "objection": ""}
 
 
-def scores(mind: Mind) -> Reply:
+def answer_scores(mind: SimulatedRespondent) -> Reply:
     """Scores that agree with what the member stated."""
     liking, said = _own_view(mind, "Score", "option")
-    given = {o: max(-4, min(4, round(v))) for o, v in liking.items()}
-    refused = [o for o in liking if said[o] < 0]
-    listed = [{"option": o, "score": s} for o, s in given.items()]
+    given = {option: max(-4, min(4, round(value))) for option, value in liking.items()}
+    refused = [option for option in liking if said[option] < 0]
+    listed = [{"option": option, "score": s} for option, s in given.items()]
     return {"scores": listed, "hard_no": refused} | _NOTHING_ELSE
 
 
-def own_scores(mind: Mind) -> Reply:
+def own_scores(mind: SimulatedRespondent) -> Reply:
     """What a member tells the researcher alone: the same liking, and the wish as the reason."""
     liking, _ = _own_view(mind, "Score", "option")
-    best = max(liking, key=lambda o: liking[o], default="")
-    return {"reason": _say(mind, "wish", W=best) if best else ""} | scores(mind)
+    best = max(liking, key=lambda option: liking[option], default="")
+    return {"reason": _fill_sentence(mind, "wish", W=best) if best else ""} | answer_scores(mind)
 
 
 # --- the mediator ------------------------------------------------------------------------------
@@ -207,153 +227,184 @@ class Meeting:
     it, and `asked` the member who is asked in a round of feedback.
     """
 
-    def __init__(self, mind: Mind) -> None:
+    def __init__(self, mind: SimulatedRespondent) -> None:
         self.mind = mind
         spoken = mind.schema.get("$defs", {}).get("Spoken", {}).get("properties", {})
         speakers: Sequence[str] = spoken.get("speaker", {}).get("enum", ())
         self.names = [name for name in speakers if name != SYSTEM]
-        by_id = {_last_key(p): self._name(p.text) for p in _shown(mind, quotes.MEMBER_NAME)}
-        stated = ((by_id.get(p.source.speaker, ""), p.text) for p in _preferences(mind))
+        by_id = {
+            _last_key(passage): self._member_name(passage.text)
+            for passage in _shown_passages(mind, quotes.MEMBER_NAME)
+        }
+        stated = (
+            (by_id.get(passage.source.speaker, ""), passage.text)
+            for passage in _stated_preferences(mind)
+        )
         self.texts = {name: text for name, text in stated if name}
         members = [Member(name, name, "") for name in self.names]
-        self.tally = count(members, self.texts, _on_table(mind, "Share", "option"))
-        self.in_force = self._shares()
+        self.tally = count_votes(members, self.texts, _on_table(mind, "Share", "option"))
+        self.in_force = self._current_shares()
         self.told = _text_of(mind, quotes.SENTENCE).rstrip(". ")
-        self.asked = self._name(_text_of(mind, quotes.TARGET_NAME))
+        self.asked = self._member_name(_text_of(mind, quotes.TARGET_NAME))
 
-    def _name(self, text: str) -> str:
+    def _member_name(self, text: str) -> str:
         """A member's name as replies must give it: a prompt may write it in capitals."""
         return next((name for name in self.names if fold_name(name) == fold_name(text)), text)
 
-    def _shares(self) -> list[Reply]:
+    def _current_shares(self) -> list[Reply]:
         """Who gets what, by the row of each share."""
-        times = {_row(p): p.text for p in _shown(self.mind, quotes.SHARE_TIME)}
+        times = {
+            _row_key(passage): passage.text
+            for passage in _shown_passages(self.mind, quotes.SHARE_TIME)
+        }
         people: dict[str, list[str]] = {}
-        for passage in _shown(self.mind, quotes.SHARE_MEMBERS):
-            people.setdefault(_row(passage), []).append(self._name(passage.text))
+        for passage in _shown_passages(self.mind, quotes.SHARE_MEMBERS):
+            people.setdefault(_row_key(passage), []).append(self._member_name(passage.text))
         found: dict[str, Reply] = {}
-        for passage in _shown(self.mind, quotes.SHARE_OPTION):
-            row = _row(passage)
+        for passage in _shown_passages(self.mind, quotes.SHARE_OPTION):
+            row = _row_key(passage)
             # Shares of the same members are shown as one, with the members of the first.
             named = people.get(row) or next(iter(people.values()), [])
             everyone = any(fold_name(name) == fold_name(EVERYONE) for name in named)
             found[row] = {
-                "option": _usual(passage.text, self.tally.options),
+                "option": _usual_name(passage.text, self.tally.options),
                 "members": [] if everyone else list(dict.fromkeys(named)),
                 "when": times.get(row, ""),
             }
-        return [found[row] for row in sorted(found, key=natural)]
+        return [found[row] for row in sorted(found, key=natural_sort_key)]
 
-    def gets(self, name: str, shares: Sequence[Reply]) -> set[str]:
-        return {str(s["option"]) for s in shares if not s["members"] or name in _list(s["members"])}
+    def options_for(self, name: str, shares: Sequence[Reply]) -> set[str]:
+        return {
+            str(share["option"])
+            for share in shares
+            if not share["members"] or name in _as_list(share["members"])
+        }
 
-    def proposal(self, follows: float) -> list[Reply]:
+    def propose_shares(self, follows: float) -> list[Reply]:
         """The most common first wish for all; a mediator who follows a minority gives each of it
         the own wish on another day."""
         firsts = self.tally.first_choices()
-        wanted = list(firsts.values()) or list(self.tally.ranked()[:1])
+        wanted = list(firsts.values()) or list(self.tally.ranked_options()[:1])
         if not wanted:
             return []
-        most = min(wanted, key=lambda o: (-wanted.count(o), -self.tally.total(o), o))
+        most = min(
+            wanted, key=lambda option: (-wanted.count(option), -self.tally.total(option), option)
+        )
         shares: list[Reply] = [{"option": most, "members": [], "when": ""}]
         others: dict[str, list[str]] = {}
         for name, option in firsts.items():
             if option != most:
                 others.setdefault(option, []).append(name)
-        if others and _follows(self.mind, follows):
-            shares += [{"option": o, "members": w, "when": LATER} for o, w in others.items()]
+        if others and _follows_minority(self.mind, follows):
+            shares += [
+                {"option": option, "members": other, "when": LATER}
+                for option, other in others.items()
+            ]
         return shares
 
-    def dropped(self, shares: Sequence[Reply]) -> list[str]:
-        given = {s["option"] for s in shares}
-        return [o for o in self.tally.options if o not in given]
+    def dropped_options(self, shares: Sequence[Reply]) -> list[str]:
+        given = {share["option"] for share in shares}
+        return [option for option in self.tally.options if option not in given]
 
-    def reaction(self, name: str, shares: Sequence[Reply], *, content: bool = True) -> str:
+    def member_reaction(self, name: str, shares: Sequence[Reply], *, content: bool = True) -> str:
         """What a member says to a decision: glad of the own wish, sorry for it, or easy."""
-        got, own = self.gets(name, shares), self.tally.primary(name)
-        refused = [o for o in got if name in self.tally.rejections(o)]
+        got, own = self.options_for(name, shares), self.tally.first_choice(name)
+        refused = [option for option in got if name in self.tally.rejecting_voters(option)]
         if own in got:
-            return _say(self.mind, "glad", W=own or "")
+            return _fill_sentence(self.mind, "glad", W=own or "")
         if refused:
-            return _say(self.mind, "against", R=refused[0])
+            return _fill_sentence(self.mind, "against", R=refused[0])
         if own is None:
-            return _say(self.mind, "easy")
-        return _say(self.mind, "resigned" if content else "asks", W=own)
+            return _fill_sentence(self.mind, "easy")
+        return _fill_sentence(self.mind, "resigned" if content else "asks", W=own)
 
 
-def _row(passage: Passage) -> str:
+def _row_key(passage: Passage) -> str:
     """The keys of the row from which a text was taken."""
     return passage.source.id.partition("/")[2]
 
 
-def _text_of(mind: Mind, column: str) -> str:
+def _text_of(mind: SimulatedRespondent, column: str) -> str:
     """The last text from a column of a table; empty if none is shown."""
-    return next((p.text for p in reversed(_shown(mind, column))), "")
+    return next((passage.text for passage in reversed(_shown_passages(mind, column))), "")
 
 
-def _follows(mind: Mind, chance: float) -> bool:
+def _follows_minority(mind: SimulatedRespondent, chance: float) -> bool:
     """By place alone, whatever the mediator's prompts say."""
-    return unit(mind.at.seed, mind.at.address, "follows") < chance
+    return uniform_draw(mind.at.seed, mind.at.address, "follows") < chance
 
 
-def _list(value: object) -> list[str]:
+def _as_list(value: object) -> list[str]:
     return value if isinstance(value, list) else []
 
 
-def _stated(shares: Sequence[Reply]) -> list[Reply]:
+def _shares_as_stated(shares: Sequence[Reply]) -> list[Reply]:
     """The shares as a reply states them: "everyone" is a separate value."""
-    return [{**s, "members": s["members"] or [EVERYONE], "new_option": ""} for s in shares]
+    return [
+        {**share, "members": share["members"] or [EVERYONE], "new_option": ""} for share in shares
+    ]
 
 
-def _aloud(shares: Sequence[Reply]) -> str:
+def _format_allocations(shares: Sequence[Reply]) -> str:
     parts = []
-    for s in shares:
-        who = enumerated(_list(s["members"])) or "everyone"
-        parts.append(f"{s['option']} for {who}" + (f" ({s['when']})" if s["when"] else ""))
+    for share in shares:
+        who = join_words(_as_list(share["members"])) or "everyone"
+        parts.append(
+            f"{share['option']} for {who}" + (f" ({share['when']})" if share["when"] else "")
+        )
     text = "; ".join(parts)
     return text[:1].upper() + text[1:]
 
 
-def synthesis(mind: Mind, follows: float) -> Reply:
+def answer_synthesis(mind: SimulatedRespondent, follows: float) -> Reply:
     """A proposal: what an operator gave, where that stands in the request, else one's own."""
     at = Meeting(mind)
-    shares = at.in_force or at.proposal(follows)
-    wants = [f"{n} wants {_phrases().get(o, o)}" for n, o in at.tally.first_choices().items()]
+    shares = at.in_force or at.propose_shares(follows)
+    wants = [
+        f"{name} wants {_option_phrases().get(option, option)}"
+        for name, option in at.tally.first_choices().items()
+    ]
     said = (
-        at.told or _aloud(shares) or "Nobody has named anything yet, so we look again on the spot"
+        at.told
+        or _format_allocations(shares)
+        or "Nobody has named anything yet, so we look again on the spot"
     )
     return {
-        "has_conflict": at.tally.conflict,
-        "conflict_description": f"{enumerated(wants)}." if at.tally.conflict and wants else "",
-        "resolution_strategy": _label(mind),
+        "has_conflict": at.tally.has_conflict,
+        "conflict_description": f"{join_words(wants)}." if at.tally.has_conflict and wants else "",
+        "resolution_strategy": _strategy_label(mind),
         "resolution_explanation": f"{said}.",
-        "decision": _stated(shares),
-        "dropped": at.dropped(shares),
+        "decision": _shares_as_stated(shares),
+        "dropped": at.dropped_options(shares),
         "dialogue": [
-            {"speaker": "System", "text": _say(mind, "proposes", D=f"{said}.")},
-            *({"speaker": n, "text": at.reaction(n, shares)} for n in at.names),
+            {"speaker": "System", "text": _fill_sentence(mind, "proposes", D=f"{said}.")},
+            *({"speaker": name, "text": at.member_reaction(name, shares)} for name in at.names),
         ],
     }
 
 
-def _label(mind: Mind) -> str:
+def _strategy_label(mind: SimulatedRespondent) -> str:
     """Mostly the id of the topic's strategy, at times a vague label, as models are wont to."""
-    topic = {_last_key(passage) for passage in _shown(mind, quotes.TOPIC_LABEL)}
-    ids = [p.text for p in _shown(mind, quotes.STRATEGY_ID) if _last_key(p) in topic]
-    return ids[0] if ids and mind.draws.chance(LABELS) else mind.draws.pick(_VAGUE)
+    topic = {_last_key(passage) for passage in _shown_passages(mind, quotes.TOPIC_LABEL)}
+    ids = [
+        passage.text
+        for passage in _shown_passages(mind, quotes.STRATEGY_ID)
+        if _last_key(passage) in topic
+    ]
+    return ids[0] if ids and mind.draws.draw_chance(LABELS) else mind.draws.pick_item(_VAGUE)
 
 
-def feedback(mind: Mind, follows: float) -> Reply:
+def answer_feedback(mind: SimulatedRespondent, follows: float) -> Reply:
     """A round: the member asked misses the own wish or not, and the mediator makes room or not."""
     at = Meeting(mind)
     name, shares = at.asked, at.in_force
-    own = at.tally.primary(name) if name else None
-    got = at.gets(name, shares)
+    own = at.tally.first_choice(name) if name else None
+    got = at.options_for(name, shares)
     missing = own is not None and own not in got
-    against = own is None and any(name in at.tally.rejections(o) for o in got)
-    parted = any(str(s["when"]).startswith("Group") for s in shares)
-    room = bool(missing and shares and not parted and _follows(mind, follows))
-    resolved = not (missing or against) or room or mind.draws.chance(0.25)
+    against = own is None and any(name in at.tally.rejecting_voters(option) for option in got)
+    parted = any(str(share["when"]).startswith("Group") for share in shares)
+    room = bool(missing and shares and not parted and _follows_minority(mind, follows))
+    resolved = not (missing or against) or room or mind.draws.draw_chance(0.25)
     added: Reply = {"option": own, "members": [name], "when": LATER}
     revised = [*shares, added] if room else shares
     said = f"{name} gets {own} on another day." if room else "Nothing changes, the plan stands."
@@ -362,16 +413,19 @@ def feedback(mind: Mind, follows: float) -> Reply:
         "resolved": resolved,
         "updated_resolution_explanation": said if room else "",
         "targeted_feedback_question": f"{name}, {question}",
-        "final_revised_decision": _aloud(revised) if room else "",
-        "decision": _stated(revised),
-        "dropped": at.dropped(revised),
+        "final_revised_decision": _format_allocations(revised) if room else "",
+        "decision": _shares_as_stated(revised),
+        "dropped": at.dropped_options(revised),
         "hard_no": [],
         "objection": "",
         "dialogue": [
-            {"speaker": name, "text": at.reaction(name, shares, content=resolved and not room)},
+            {
+                "speaker": name,
+                "text": at.member_reaction(name, shares, content=resolved and not room),
+            },
             {"speaker": "System", "text": said},
         ],
     }
 
 
-PART = part()
+PART = respondent_part()

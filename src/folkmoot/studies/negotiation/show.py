@@ -18,7 +18,7 @@ from folkmoot.studies.negotiation.tables import DecisionRow, read_table
 WIDTH = 72  # leaves room for "(split)" on a narrow terminal
 
 
-def show(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
+def render_lines(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
     """Yield the decisions of the run, or a dialogue: of one topic, or of a condition in which
     members do not talk. Raises InputError for a group, condition or topic that is not there."""
     decisions = read_table(run, DecisionRow)
@@ -26,22 +26,22 @@ def show(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
         yield from _list_decisions(decisions)
         return
     group, condition, slot = (*key, "", "")[:3]
-    members = run.table("members").filter(group_id=group)["member_id"].to_list()
+    members = run.read_table("members").filter(group_id=group)["member_id"].to_list()
     if condition in ("", "all", *members):  # a speaker, or the preferences for all conditions
         return
     conditions = decisions["condition"].unique(maintain_order=True).to_list()
-    _check(group, sorted(set(decisions["group_id"])), "group")
-    _check(condition.upper(), conditions, "condition")
+    _check_known_name(group, sorted(set(decisions["group_id"])), "group")
+    _check_known_name(condition.upper(), conditions, "condition")
     if slot:
         slot = slot_of(slot)  # room_type and house_rule are one conversation
-        _check(slot, list(SLOTS), "slot")
-    elif run.table("utterances").filter(group_id=group, condition=condition.upper()).height:
+        _check_known_name(slot, list(SLOTS), "slot")
+    elif run.read_table("utterances").filter(group_id=group, condition=condition.upper()).height:
         yield f"\n[dim]The dialogue of a topic from its beginning: add /{SLOTS[0]}[/dim]"
         return
     yield from _list_dialogue(run, group, condition.upper(), slot)
 
 
-def _check(name: str, known: list[str], what: str) -> None:
+def _check_known_name(name: str, known: list[str], what: str) -> None:
     if name not in known:
         hint = did_you_mean(name, known, f"there are {', '.join(known)}")
         raise InputError(Problem(f"there is no {what} `{name}`", hint=hint))
@@ -70,7 +70,7 @@ def _list_decisions(decisions: pl.DataFrame) -> Iterator[str]:
 
 def _list_dialogue(run: RunFolder, group: str, condition: str, slot: str) -> Iterator[str]:
     yield f"[bold]{escape(group)} under {condition}[/bold] ({CONDITIONS[condition].title})"
-    dialogue = run.json(f"groups/{group}/{condition}/dialogue.json")
+    dialogue = run.read_json(f"groups/{group}/{condition}/dialogue.json")
     for name in [slot] if slot else list(dialogue):
         decision = ""
         yield f"\n[bold cyan]── {name} ──[/bold cyan]"

@@ -16,9 +16,9 @@ from folkmoot.kit import coding
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
-from folkmoot.studies.negotiation.rules.operators import counterfactuals
+from folkmoot.studies.negotiation.rules.operators import counterfactual_outcomes
 from folkmoot.studies.negotiation.rules.replies import OPTIONS_ON_THE_TABLE
-from folkmoot.studies.negotiation.rules.strategies import Group, Topic, table
+from folkmoot.studies.negotiation.rules.strategies import Group, Topic, strategy_table
 from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION, Tally
 from folkmoot.studies.negotiation.rules.vocabulary import describe_members
 
@@ -397,7 +397,11 @@ TABLES = (
     *(NotAskedAgainRow, TripRow),
 )
 # Name → what it is, of the measures of a session.
-MEASURES = {n: said for n, said in MeasuresRow.meanings().items() if n not in OfSession.columns()}
+MEASURES = {
+    name: said
+    for name, said in MeasuresRow.column_meanings().items()
+    if name not in OfSession.columns()
+}
 
 
 _DTYPES = {"bool": pl.Boolean, "int": pl.Int64, "float": pl.Float64, "text": pl.String}
@@ -408,16 +412,16 @@ def read_table(run: RunFolder, row: type[Row]) -> pl.DataFrame:
     kinds = {name: _DTYPES[kind] for name, kind in row.columns().items()}
     if not run.has_table(row.table):
         return pl.DataFrame(schema=kinds)
-    rows = run.table(row.table)
+    rows = run.read_table(row.table)
     missing = {name: kind for name, kind in kinds.items() if name not in rows.columns}
     return rows.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in missing.items())
 
 
-def unusable(run: RunFolder) -> str:
+def unusable_reason(run: RunFolder) -> str:
     """Why nothing in a run is of use: no preference was had, or nothing the mediator said."""
-    if run.table("preferences")["text"].is_null().all():
+    if run.read_table("preferences")["text"].is_null().all():
         return "no member stated a preference that could be read"
-    mediated = run.table("decisions").filter(~pl.col("condition").is_in(["C1", "C2"]))
+    mediated = run.read_table("decisions").filter(~pl.col("condition").is_in(["C1", "C2"]))
     unread = mediated["parse_error"].all() and not mediated.is_empty()
     return "no reply of the mediator could be read" if unread else ""
 
@@ -427,15 +431,15 @@ def record_groups(scope: Scope, groups: Sequence[Group], subjects: Sequence[Topi
     for topic in subjects:
         texts = {"label": topic.label, "question": topic.question}
         options = list(topic.options)
-        scope.record(TopicRow(slot=topic.slot, topic=topic.id, **texts, options=options))
+        scope.record(TopicRow(slot=topic.slot_name, topic=topic.id, **texts, options=options))
     types = {group.type.id for group in groups}
-    for strategy in table().values():
+    for strategy in strategy_table().values():
         if strategy.group_type in types:
             columns = StrategyRow.columns()
             scope.record(StrategyRow(**{name: getattr(strategy, name) for name in columns}))
     for group in groups:
         ids = {"group_id": group.id, "group_type": group.type.id}
-        roles = ", ".join(m.role for m in group.members)
+        roles = ", ".join(member.role for member in group.members)
         scope.record(
             GroupRow(
                 **ids,
@@ -453,7 +457,7 @@ def record_groups(scope: Scope, groups: Sequence[Group], subjects: Sequence[Topi
                     member_name=member.name,
                     role=member.role,
                     weight=member.weight,
-                    persona=member.described,
+                    persona=member.full_description,
                     preferences_given=bool(member.preferences),
                 )
             )
@@ -467,52 +471,52 @@ def ids_of(case: Negotiation) -> dict[str, str]:
 
 def ids_of_decision(case: Negotiation, topic: Topic) -> dict[str, str]:
     """The columns that identify a decision."""
-    return {**ids_of(case), "slot": topic.slot, "topic": topic.id}
+    return {**ids_of(case), "slot": topic.slot_name, "topic": topic.id}
 
 
 def decision_rows(
     case: Negotiation,
-    d: SlotDecision,
+    slot_decision: SlotDecision,
     satisfaction: Mapping[str, float],
     unknown: Mapping[str, str],
     covered: Mapping[str, float],
 ) -> Iterator[Row]:
     """All rows of one decision; its two measures by member."""
-    topic = case.topic(d.topic)
+    topic = case.topic(slot_decision.topic)
     at = ids_of_decision(case, topic)
-    yield _decision(case, topic, d, at)
-    yield from _ballots(case, topic, d, at)
-    for portion in d.portions:
+    yield _decision_row(case, topic, slot_decision, at)
+    yield from _ballot_rows(case, topic, slot_decision, at)
+    for portion in slot_decision.portions:
         for id in portion.members:
             yield PortionRow(**at, member_id=id, option=portion.option, when=portion.when)
-    for id, word in d.confirmed.items():
+    for id, word in slot_decision.confirmed.items():
         yield ConfirmationRow(
             **at,
             member_id=id,
             confirmed=None if isinstance(word, Missing) else word,
-            refused="; ".join(d.refused.get(id, ())) or None,
+            refused="; ".join(slot_decision.refused.get(id, ())) or None,
             missing=word.reason if isinstance(word, Missing) else None,
         )
-    for f in d.feedback:
+    for feedback_round in slot_decision.feedback:
         yield FeedbackRow(
             **at,
-            round=f.round,
-            target=f.target,
-            target_name=case.group.names[f.target],
-            targeted=f.targeted,
-            resolved=f.resolved,
-            question=f.question,
-            updated_explanation=f.updated_explanation or None,
-            revised_decision=f.revised_decision or None,
-            change=f.change or None,
-            refused_options="; ".join(f.refused) or None,
-            refused_because=f.because or None,
-            hard_no="; ".join(f.hard_no) or None,
-            objection="; ".join(f.objections) or None,
-            parse_error=f.parse_error,
+            round=feedback_round.round,
+            target=feedback_round.target,
+            target_name=case.group.names_by_member[feedback_round.target],
+            targeted=feedback_round.targeted,
+            resolved=feedback_round.resolved,
+            question=feedback_round.question,
+            updated_explanation=feedback_round.updated_explanation or None,
+            revised_decision=feedback_round.revised_decision or None,
+            change=feedback_round.change or None,
+            refused_options="; ".join(feedback_round.refused) or None,
+            refused_because=feedback_round.because or None,
+            hard_no="; ".join(feedback_round.hard_no) or None,
+            objection="; ".join(feedback_round.objections) or None,
+            parse_error=feedback_round.parse_error,
         )
-    used, plain = case.tally(topic, d.cast), case.tally(topic)
-    yield from _counterfactuals(case, d, used, at)
+    used, plain = case.tally_topic(topic, slot_decision.cast), case.tally_topic(topic)
+    yield from _counterfactual_rows(case, slot_decision, used, at)
     for voter in used.voters:
         for option, score in used.scores[voter.id].items():
             stated = plain.scores[voter.id].get(option)
@@ -523,7 +527,7 @@ def decision_rows(
                 score=int(score),
                 text_score=None if stated is None else int(stated),
                 strong_rejection=score <= STRONG_REJECTION,
-                primary=option == used.primary(voter.id),
+                primary=option == used.first_choice(voter.id),
             )
     for member in case.group.members:
         yield SatisfactionRow(
@@ -537,72 +541,82 @@ def decision_rows(
 
 def measures_row(case: Negotiation, values: Mapping[str, float]) -> Row:
     """The measures of a session by name; NaN, where one does not apply, is an empty cell."""
-    return MeasuresRow.of(_known(values), **ids_of(case))
+    return MeasuresRow.from_source(_finite_values(values), **ids_of(case))
 
 
 def not_asked_again_row(case: Negotiation, values: Mapping[str, float], left_out: int) -> Row:
     """The measures of a session without the decisions that were asked for again."""
-    return NotAskedAgainRow.of(_known(values), **ids_of(case), left_out=left_out)
+    return NotAskedAgainRow.from_source(_finite_values(values), **ids_of(case), left_out=left_out)
 
 
-def _known(values: Mapping[str, float]) -> dict[str, Any]:
-    return {k: v if math.isfinite(v) else None for k, v in values.items()}
+def _finite_values(values: Mapping[str, float]) -> dict[str, Any]:
+    return {key: value if math.isfinite(value) else None for key, value in values.items()}
 
 
-def _decision(case: Negotiation, topic: Topic, d: SlotDecision, at: Mapping[str, str]) -> Row:
+def _decision_row(
+    case: Negotiation, topic: Topic, slot_decision: SlotDecision, at: Mapping[str, str]
+) -> Row:
     raw = case.condition.synthesis == "raw"
     return DecisionRow(
         **at,
-        source=d.source,
-        has_conflict=d.has_conflict,
-        stated_conflict=case.hearing_all.tally(topic).conflict,
-        strategy_id=d.strategy_id,
-        operator=d.strategy.operator if d.strategy else None,
-        proposed_strategy=d.proposed,
-        resolution_strategy=d.strategy_id,
-        drifted=d.drifted,
-        selected_option=d.selected_option,
-        resolution_text=d.resolution_text or None,
-        undecided=d.undecided,
-        dropped="; ".join(d.dropped),
-        overridden=_overridden(d.overridden),
-        overridden_unasked=_overridden(d.overridden_unasked),
-        mediator_words=d.said or None,
-        theory_words="; ".join(d.terms.theory) if raw else None,
-        theory_words_quoted="; ".join(d.terms.quoted) if raw else None,
-        theory_words_first="; ".join(d.terms_first) if raw else None,
-        asked_again="; ".join(d.asked_again) or None,
-        statement_agrees=d.statement_agrees,
-        unread_entries=d.stated.unread if d.stated else None,
-        winner_by_source_ballots=d.source_winner,
-        members_shown="; ".join(m.name for m in case.order(topic)) if d.stated else None,
-        options_shown="; ".join(case.drawn(topic, d.options)) if d.stated else None,
-        fell_back_to=(d.outcome.fell_back_to or None) if d.outcome else None,
-        infeasible=d.outcome.infeasible if d.outcome else None,
-        ballots=d.ballots,
-        subgrouping_required=d.subgrouping_required,
-        subgrouping_optional=d.subgrouping_optional,
-        feedback_rounds=len(d.feedback),
-        resolved=d.resolved,
-        parse_error=d.parse_error,
-        words=d.words,
-        parse_step=d.parse_step or None,
+        source=slot_decision.source,
+        has_conflict=slot_decision.has_conflict,
+        stated_conflict=case.with_all_statements.tally_topic(topic).has_conflict,
+        strategy_id=slot_decision.strategy_id,
+        operator=slot_decision.strategy.operator if slot_decision.strategy else None,
+        proposed_strategy=slot_decision.proposed,
+        resolution_strategy=slot_decision.strategy_id,
+        drifted=slot_decision.strategy_drifted,
+        selected_option=slot_decision.selected_option,
+        resolution_text=slot_decision.resolution_text or None,
+        undecided=slot_decision.undecided_reason,
+        dropped="; ".join(slot_decision.dropped),
+        overridden=_format_overridden(slot_decision.overridden),
+        overridden_unasked=_format_overridden(slot_decision.overridden_unasked),
+        mediator_words=slot_decision.said or None,
+        theory_words="; ".join(slot_decision.terms.theory) if raw else None,
+        theory_words_quoted="; ".join(slot_decision.terms.quoted) if raw else None,
+        theory_words_first="; ".join(slot_decision.terms_first) if raw else None,
+        asked_again="; ".join(slot_decision.asked_again) or None,
+        statement_agrees=slot_decision.statement_agrees,
+        unread_entries=slot_decision.stated.unread_count if slot_decision.stated else None,
+        winner_by_source_ballots=slot_decision.source_winner,
+        members_shown="; ".join(member.name for member in case.mediation_order(topic))
+        if slot_decision.stated
+        else None,
+        options_shown="; ".join(case.shuffled_names(topic, slot_decision.options))
+        if slot_decision.stated
+        else None,
+        fell_back_to=(slot_decision.outcome.fell_back_to or None)
+        if slot_decision.outcome
+        else None,
+        infeasible=slot_decision.outcome.infeasible if slot_decision.outcome else None,
+        ballots=slot_decision.ballots,
+        subgrouping_required=slot_decision.subgrouping_required,
+        subgrouping_optional=slot_decision.subgrouping_optional,
+        feedback_rounds=len(slot_decision.feedback),
+        resolved=slot_decision.is_resolved,
+        parse_error=slot_decision.parse_error,
+        words=slot_decision.words,
+        parse_step=slot_decision.parse_step or None,
     )
 
 
-def _overridden(overridden: Mapping[str, Sequence[str]]) -> str:
+def _format_overridden(overridden: Mapping[str, Sequence[str]]) -> str:
     return "; ".join(f"{option}: {', '.join(who)}" for option, who in overridden.items())
 
 
-def _ballots(
-    case: Negotiation, topic: Topic, d: SlotDecision, at: Mapping[str, str]
+def _ballot_rows(
+    case: Negotiation, topic: Topic, slot_decision: SlotDecision, at: Mapping[str, str]
 ) -> Iterator[Row]:
-    voters = [m.id for m in case.voters(topic)]
-    for member in case.members if d.ballots in ("collected", "partial", "missing") else ():
-        read = d.ballots_read.get(member.id)
+    voters = [member.id for member in case.eligible_voters(topic)]
+    for member in (
+        case.heard_members if slot_decision.ballots in ("collected", "partial", "missing") else ()
+    ):
+        read = slot_decision.ballots_read.get(member.id)
         ballot, votes = (read.ballot if read else None), member.id in voters
         scores = ballot.scores.items() if ballot else ()
-        shown = "; ".join(case.drawn(topic, d.options, member.id))
+        shown = "; ".join(case.shuffled_names(topic, slot_decision.options, member.id))
         yield BallotRow(
             **at,
             member_id=member.id,
@@ -610,7 +624,7 @@ def _ballots(
             acceptable="; ".join(ballot.acceptable) if ballot else None,
             hard_no="; ".join(ballot.hard_no) if ballot else None,
             objection=("; ".join(ballot.objections) or None) if ballot else None,
-            scores="; ".join(f"{o} {s:g}" for o, s in scores) or None,
+            scores="; ".join(f"{option} {s:g}" for option, s in scores) or None,
             unmatched="; ".join(read.unmatched.get(OPTIONS_ON_THE_TABLE, ())) or None
             if read
             else None,
@@ -622,22 +636,24 @@ def _ballots(
         )
 
 
-def _counterfactuals(
-    case: Negotiation, d: SlotDecision, tally: Tally, at: Mapping[str, str]
+def _counterfactual_rows(
+    case: Negotiation, slot_decision: SlotDecision, tally: Tally, at: Mapping[str, str]
 ) -> Iterator[Row]:
     """What every operator makes of the texts and ballots: once a group, before feedback if C4 is
     compared."""
     once = "C4" if "C4" in case.config.conditions else "C5"
-    if d.strategy is None or d.outcome is None or case.condition.id != once:
+    if slot_decision.strategy is None or slot_decision.outcome is None or case.condition.id != once:
         return
-    found = counterfactuals(tally, d.strategy, case.config.days, has_conflict=d.has_conflict)
+    found = counterfactual_outcomes(
+        tally, slot_decision.strategy, case.config.days, has_conflict=slot_decision.has_conflict
+    )
     for operator, outcome in found.items():
         yield CounterfactualRow(
             **at,
             operator=operator,
-            in_force=operator == d.strategy.operator,
+            in_force=operator == slot_decision.strategy.operator,
             selected_option=outcome.selected_option,
-            same_winner=outcome.selected_option == d.outcome.selected_option,
+            same_winner=outcome.selected_option == slot_decision.outcome.selected_option,
             margin=outcome.margin,
             decided_by=outcome.decided_by,
         )

@@ -18,8 +18,8 @@ STUDY = Study(
     config=ReplayConfig,
     protocol=protocol,
     prompts=Path(__file__).parent / "prompts",
-    check=check,
-    limit=limit,
+    check_config=check,
+    with_limit=limit,
     findings=findings,
     tables=(ReplayRow,),
 )

@@ -12,10 +12,10 @@ from folkmoot.conversation.answer_types import Missing
 from folkmoot.conversation.choices import Number
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.session import Scope, Session
-from folkmoot.engine.settings.config import Positive, StudyConfig
+from folkmoot.engine.settings.config import PositiveInt, StudyConfig
 from folkmoot.errors import InputError, Problem
 from folkmoot.people.sources.experiment import HumanAnswer, read_experiment
-from folkmoot.provenance import quote
+from folkmoot.provenance import quote_value
 from folkmoot.storage.rows import Row, column
 
 
@@ -29,7 +29,7 @@ class ReplayConfig(StudyConfig):
         description="given: each simulated person has the person's own first answer; asked: the "
         "model is asked for it",
     )
-    answers: Positive | None = Field(
+    answers: PositiveInt | None = Field(
         None, description="use at most so many rows of the table; drawn by the seed"
     )
 
@@ -58,8 +58,13 @@ def check(config: ReplayConfig, folder: Path) -> list[Problem]:
         answers = read_experiment(folder / config.people)
     except InputError as error:
         return error.problems
-    values = [v for a in answers for v in (a.before, a.after) if v is not None]
-    if outside := [v for v in values if not low <= v <= high]:
+    values = [
+        value
+        for human_answer in answers
+        for value in (human_answer.before, human_answer.after)
+        if value is not None
+    ]
+    if outside := [value for value in values if not low <= value <= high]:
         return [Problem(f"an answer of the table is {outside[0]:g}", key="scale")]
     return []
 
@@ -72,10 +77,10 @@ def limit(config: ReplayConfig, count: int) -> ReplayConfig:
 async def protocol(session: Session[ReplayConfig]) -> None:
     """Ask each drawn row of the table in a conversation of its own."""
     config = session.config
-    people = read_experiment(session.study_dir / config.people)
+    people = read_experiment(session.study_folder / config.people)
     wanted = config.answers
     if wanted is not None and wanted < len(people):
-        drawn = session.at("sample").rng.choice(len(people), wanted, replace=False)
+        drawn = session.child("sample").rng.choice(len(people), wanted, replace=False)
         people = [people[row] for row in sorted(drawn)]
     arms = [[answer.person, answer.item, answer.arm] for answer in people]
     await session.seal("assignment", arms)
@@ -83,32 +88,32 @@ async def protocol(session: Session[ReplayConfig]) -> None:
     async def ask(scope: Scope, answer: HumanAnswer) -> None:
         await _replay(session, scope, answer)
 
-    await session.each(people, ask, key=lambda answer: f"{answer.person}: {answer.item}")
+    await session.map(people, ask, key=lambda answer: f"{answer.person}: {answer.item}")
 
 
 async def _replay(session: Session[ReplayConfig], scope: Scope, answer: HumanAnswer) -> None:
     config = session.config
     row = f"people.row/{answer.person}"
-    low, high = (quote(f"{bound:g}", "value", "study.scale") for bound in config.scale)
-    item = quote(answer.item, "material", "study.people.item")
-    persona = quote(answer.persona, "persona", row, answer.person)
+    low, high = (quote_value(f"{bound:g}", "value", "study.scale") for bound in config.scale)
+    item = quote_value(answer.item, "material", "study.people.item")
+    persona = quote_value(answer.persona, "persona", row, answer.person)
     system = scope.prompt("person_system", persona=persona)
     who = Speaker(answer.person, role="participant", system=system)
     wanted = Number(*config.scale)
     before: float | None = answer.before
-    told: str | None = quote(f"{answer.before:g}", "answer", f"{row}/before", answer.person)
+    told: str | None = quote_value(f"{answer.before:g}", "answer", f"{row}/before", answer.person)
     if config.first_answer == "asked":
         prompt = scope.prompt("before", low=low, high=high, item=item)
-        first = await scope.exchange(who, prompt, answer=wanted, about=answer.item)
+        first = await scope.ask_detailed(who, prompt, answer=wanted, about=answer.item)
         before = None if isinstance(first.value, Missing) else float(first.value)
         told = (
-            quote(f"{before:g}", "answer", first.address, answer.person)
+            quote_value(f"{before:g}", "answer", first.address, answer.person)
             if before is not None
             else None
         )
-    text = quote(answer.text_shown, "material", "study.people.text_shown")
+    text = quote_value(answer.text_shown, "material", "study.people.text_shown")
     shown = {"low": low, "high": high, "item": item, "before": told, "text_shown": text}
-    got = await scope.exchange(
+    got = await scope.ask_detailed(
         who, scope.prompt("after", **shown), answer=wanted, about=answer.item
     )
     scope.record(

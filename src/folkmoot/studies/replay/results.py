@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from folkmoot.kit.findings import Row, found, known, number, signed
-from folkmoot.measures.inference.estimates import plural
+from folkmoot.kit.findings import Row, collect_findings, format_mean_value, format_signed, known
+from folkmoot.measures.inference.estimates import format_count
 from folkmoot.measures.inference.rectified import rectified_mean
 from folkmoot.measures.replayed import Fit, adjusted_changes, fidelity, fit_of_changes
-from folkmoot.storage.findings import Finding, Grid, Intervals
+from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.replay.asking import ReplayRow
 
@@ -24,13 +24,13 @@ SECTION = "Beside the people"
 
 def findings(run: RunFolder) -> list[Finding]:
     """How the replay fits the human experiment."""
-    table = run.table(ReplayRow.table)
+    table = run.read_table(ReplayRow.table)
     scale = (float(run.config["scale"][0]), float(run.config["scale"][1]))
     answered = table.drop_nulls(["before", "after"])
     both = answered.drop_nulls("people_after")
     if both.is_empty():
         return [_nothing(table)]
-    return found(
+    return collect_findings(
         _arms(both, table, scale),
         _subgroups(both, scale),
         _fidelity(both),
@@ -39,8 +39,10 @@ def findings(run: RunFolder) -> list[Finding]:
 
 
 def _nothing(table: pl.DataFrame) -> Finding:
-    says = f"None of {plural(table.height, 'answer')} can be compared with a person's."
-    return Finding("replay", "Change, arm by arm", says, Grid.of([]), section=SECTION)
+    says = f"None of {format_count(table.height, 'answer')} can be compared with a person's."
+    return Finding(
+        "replay", "Change, arm by arm", says, ResultTable.from_records([]), section=SECTION
+    )
 
 
 def _fit(rows: pl.DataFrame, scale: tuple[float, float]) -> Fit:
@@ -58,12 +60,12 @@ def _arms(both: pl.DataFrame, table: pl.DataFrame, scale: tuple[float, float]) -
         if fit.gap.has_interval
     )
     told = "; ".join(
-        f"{arm}: people {signed(fit.people_change)}, simulated {signed(fit.change)} "
-        f"(individual r {number(known(fit.correlation))})"
+        f"{arm}: people {format_signed(fit.people_change)}, simulated {format_signed(fit.change)} "
+        f"(individual r {format_mean_value(known(fit.correlation))})"
         for arm, fit in fits.items()
     )
     lost = table["after"].null_count()
-    notes = [f"{plural(lost, 'answer')} could not be read."] if lost else []
+    notes = [f"{format_count(lost, 'answer')} could not be read."] if lost else []
     given = (both["before"] == both["people_before"]).all()
     if given:
         notes.append("The first answers are the people's own, so only changes are simulated.")
@@ -71,14 +73,14 @@ def _arms(both: pl.DataFrame, table: pl.DataFrame, scale: tuple[float, float]) -
         "replay",
         "Change, arm by arm",
         f"Mean change: {told}.",
-        Grid.of(
+        ResultTable.from_records(
             rows,
             "Changes in units of the scale; gap: simulated minus people's, 95 % interval over "
             "people. Slope: of people's change on the simulated one (1: calibrated). Distance: "
             "how far final answers would have to be moved, as a share of the scale. Regression: "
             "slope of the change on the first answer.",
         ),
-        Intervals(lines, "simulated minus people's mean change", 0.0) if lines else None,
+        IntervalChart(lines, "simulated minus people's mean change", 0.0) if lines else None,
         notes=tuple(notes),
         section=SECTION,
         headline=True,
@@ -125,9 +127,10 @@ def _subgroups(both: pl.DataFrame, scale: tuple[float, float]) -> Finding | None
     return Finding(
         "replay_subgroups",
         "Change, by subgroup",
-        f"{plural(len(rows), 'subgroup')} of at least {MIN_IN_SUBGROUP} answers; intervals are not "
+        f"{format_count(len(rows), 'subgroup')} of at least {MIN_IN_SUBGROUP} answers; intervals "
+        "are not "
         "adjusted for their number.",
-        Grid.of(rows, "Columns as in the table of arms."),
+        ResultTable.from_records(rows, "Columns as in the table of arms."),
         section=SECTION,
         unit="person",
         units=both["person"].n_unique(),
@@ -161,12 +164,14 @@ def _fidelity(both: pl.DataFrame) -> Finding:
         ]
         rows.append(_fidelity_cells(f"{arm} − {arms[0]}", gaps))
     measured = [row for row in rows if row["r"] is not None]
-    told = "; ".join(f"{row['effect']}: r {number(_float(row['r']))}" for row in measured)
+    told = "; ".join(
+        f"{row['effect']}: r {format_mean_value(_float(row['r']))}" for row in measured
+    )
     return Finding(
         "causal_fidelity",
         "Are the effects alike?",
         f"Over items, {told}." if told else "Too few items to compare effects.",
-        Grid.of(
+        ResultTable.from_records(
             rows,
             f"Effects of single items, each of at least {MIN_ANSWERS_PER_ITEM} answers, adjusted "
             "for first answers: both sets regress to the mean, and would look alike. Slope: of "
@@ -223,7 +228,7 @@ def _rectified(answered: pl.DataFrame) -> Finding | None:
             continue
         change = pl.col("after") - pl.col("before")
         real = with_people["people_after"] - with_people["people_before"]
-        e = rectified_mean(
+        rectified = rectified_mean(
             real.to_numpy(),
             with_people.select(change).to_series().to_numpy(),
             others.select(change).to_series().to_numpy(),
@@ -232,14 +237,14 @@ def _rectified(answered: pl.DataFrame) -> Finding | None:
         rows.append(
             {
                 "arm": str(arm),
-                "people": e.n,
+                "people": rectified.person_count,
                 "simulated_others": others.height,
-                "people_alone": e.people.value,
-                "corrected": e.corrected.value,
-                "low": known(e.corrected.low),
-                "high": known(e.corrected.high),
-                "weight": e.weight,
-                "refused": e.refused,
+                "people_alone": rectified.people.value,
+                "corrected": rectified.corrected.value,
+                "low": known(rectified.corrected.low),
+                "high": known(rectified.corrected.high),
+                "weight": rectified.weight,
+                "refused": rectified.refused,
             }
         )
     if not rows:
@@ -247,8 +252,10 @@ def _rectified(answered: pl.DataFrame) -> Finding | None:
     return Finding(
         "replay_rectified",
         "Mean change, corrected by the people who answered",
-        f"{plural(len(rows), 'arm')} in which some final answers of people are not known.",
-        Grid.of(rows, "Weight 0: the simulation adds nothing, or too few people answered."),
+        f"{format_count(len(rows), 'arm')} in which some final answers of people are not known.",
+        ResultTable.from_records(
+            rows, "Weight 0: the simulation adds nothing, or too few people answered."
+        ),
         section=SECTION,
         unit="person",
         units=answered.drop_nulls("people_after")["person"].n_unique(),

@@ -23,7 +23,12 @@ def files_of_replay(table: Path) -> dict[str, str | bytes]:
     question had a wider one. Raises InputError for mistakes in the table.
     """
     answers = read_experiment(table)
-    values = [v for a in answers for v in (a.before, a.after) if v is not None]
+    values = [
+        value
+        for human_answer in answers
+        for value in (human_answer.before, human_answer.after)
+        if value is not None
+    ]
     name = f"people{table.suffix.lower()}"
     settings = {
         "study": "replay.py",

@@ -10,25 +10,25 @@ from folkmoot.kit.calls import JournalReader
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.storage.rows import Row
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.town_hall.config import SOURCE_MODEL, TownHallConfig, claims
+from folkmoot.studies.town_hall.config import SOURCE_MODEL, TownHallConfig, declare_claims
 from folkmoot.studies.town_hall.exposure_design import EXPOSURE
-from folkmoot.studies.town_hall.files import derived
-from folkmoot.studies.town_hall.findings import findings, repeats
+from folkmoot.studies.town_hall.files import derived_files
+from folkmoot.studies.town_hall.findings import compute_findings, repeated_satisfaction
 from folkmoot.studies.town_hall.measures import compare_levels, comparison_rows
 from folkmoot.studies.town_hall.preparation import (
-    limit,
-    notes,
-    planned,
-    problems,
-    recognises,
+    config_advisories,
+    design_size,
+    expected_rows,
+    find_problems,
+    limit_sets,
+    matches_study,
     seat_models,
-    size,
-    template,
-    unusable,
+    template_files,
+    unusable_reason,
 )
-from folkmoot.studies.town_hall.protocol import places, protocol
+from folkmoot.studies.town_hall.protocol import available_seats, run_protocol
 from folkmoot.studies.town_hall.respondent import PART
-from folkmoot.studies.town_hall.show import show
+from folkmoot.studies.town_hall.show import render_lines
 from folkmoot.studies.town_hall.tables import TABLES
 
 
@@ -44,25 +44,25 @@ STUDY: Study[TownHallConfig] = Study(
     name="town_hall",
     title="Town hall: who is heard, at each level of technical implementation",
     config=TownHallConfig,
-    protocol=protocol,
+    protocol=run_protocol,
     prompts=Path(__file__).parent / "prompts",
-    recognises=recognises,
-    check=problems,
-    notes=notes,
-    size=size,
-    places=places,
-    claims=claims,
-    findings=findings,
-    repeats=repeats,
-    derived=derived,
-    planned=planned,
-    show=show,
-    seat_models=seat_models,
+    matches=matches_study,
+    check_config=find_problems,
+    notes=config_advisories,
+    size=design_size,
+    seats=available_seats,
+    claims=declare_claims,
+    findings=compute_findings,
+    repeats=repeated_satisfaction,
+    derived=derived_files,
+    expected_rows=expected_rows,
+    render_run=render_lines,
+    extra_models=seat_models,
     source_model=SOURCE_MODEL,
-    limit=limit,
+    with_limit=limit_sets,
     tables=(*TABLES, ExposureRow),
-    afterwards=made_afterwards,
-    unusable=unusable,
-    template=template,
-    respondent=PART,
+    derived_tables=made_afterwards,
+    unusable_reason=unusable_reason,
+    template_files=template_files,
+    respondent_part=PART,
 )

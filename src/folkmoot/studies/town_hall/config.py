@@ -9,11 +9,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from folkmoot.engine.settings.config import NonNegative, Positive, Share
+from folkmoot.engine.settings.config import NonNegative, PositiveInt, Proportion
 from folkmoot.errors import Problem, ProtocolError
-from folkmoot.field_notes import Word, about
+from folkmoot.field_notes import Word, field_notes
 from folkmoot.hints import did_you_mean
-from folkmoot.kit.coding import CodedConfig
+from folkmoot.kit.coding import CodingStudyConfig
 from folkmoot.measures.inference.claims import ACROSS, MOST_PRIMARY, Claim, Family
 from folkmoot.randomness import generator
 from folkmoot.studies.town_hall.answers.options import InteractionType
@@ -27,16 +27,20 @@ def _as_text(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-Shares = dict[str, Share]
+Shares = dict[str, Proportion]
 
 
-def _listed(value: object) -> object:
+def _as_list(value: object) -> object:
     """`levels: 1` and `vulnerable: builtin` name one of what is a list."""
     return [value] if isinstance(value, str | int) and not isinstance(value, bool) else value
 
 
-def _named(value: object) -> object:
-    return {_as_text(k): v for k, v in value.items()} if isinstance(value, Mapping) else value
+def _as_mapping(value: object) -> object:
+    return (
+        {_as_text(key): value for key, value in value.items()}
+        if isinstance(value, Mapping)
+        else value
+    )
 
 
 LevelName = Annotated[
@@ -48,7 +52,7 @@ LevelNames = Annotated[list[LevelName], Field(min_length=1)]
 
 
 GivenList = list[str] | int | Word
-Listed = Annotated[list[str], BeforeValidator(_listed, json_schema_input_type=GivenList)]
+Listed = Annotated[list[str], BeforeValidator(_as_list, json_schema_input_type=GivenList)]
 
 
 class _Part(BaseModel):
@@ -89,7 +93,7 @@ class Topic(_Part):
         description="nouns of what is to be settled, without an article, for the embedded "
         "respondent; no prompt holds them, and without them it picks nouns from the other texts",
         examples=[["parking", "shops", "way to school"]],
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
 
 
@@ -130,18 +134,18 @@ class Ratios(_Part):
 class ResidenceYears(_Part):
     """Years lived in the quarter: normal, rounded, clipped to [low, high]."""
 
-    mean: float = Field(15.0, description="mean", json_schema_extra=about(unit="years"))
+    mean: float = Field(15.0, description="mean", json_schema_extra=field_notes(unit="years"))
     sd: float = Field(
-        8.0, gt=0, description="standard deviation", json_schema_extra=about(unit="years")
+        8.0, gt=0, description="standard deviation", json_schema_extra=field_notes(unit="years")
     )
-    low: NonNegative = Field(1, description="fewest", json_schema_extra=about(unit="years"))
-    high: Positive = Field(40, description="most", json_schema_extra=about(unit="years"))
+    low: NonNegative = Field(1, description="fewest", json_schema_extra=field_notes(unit="years"))
+    high: PositiveInt = Field(40, description="most", json_schema_extra=field_notes(unit="years"))
 
 
 class ResidentSettings(_Part):
     """How the general residents of a set are made."""
 
-    general: Positive = Field(16, description="general residents in each set")
+    general: PositiveInt = Field(16, description="general residents in each set")
     ratios: Ratios = Field(
         default_factory=Ratios, description="shares from which they are sampled; each sums to 1"
     )
@@ -149,11 +153,11 @@ class ResidentSettings(_Part):
         default_factory=ResidenceYears,
         description="years lived in the quarter: normal, rounded, and clipped",
     )
-    personality: dict[int, Share] = Field(
+    personality: dict[int, Proportion] = Field(
         default={1: 0.1, 2: 0.2, 3: 0.4, 4: 0.2, 5: 0.1},
         description="shares of the scores 1 to 5 of each personality trait",
     )
-    affords_in_between: Share = Field(
+    affords_in_between: Proportion = Field(
         0.5,
         description="chance that a middle-income resident under moderate pressure can afford "
         "the contribution; the rest follows from income and pressure",
@@ -174,7 +178,7 @@ class LevelSettings(_Part):
         "calls and a memory of their own",
     )
     models: Annotated[
-        list[str] | None, BeforeValidator(_listed, json_schema_input_type=GivenList | None)
+        list[str] | None, BeforeValidator(_as_list, json_schema_input_type=GivenList | None)
     ] = Field(None, description="one model, or several to deal over the seats")
     moderator: str | None = Field(
         None, min_length=1, description="`none`, `model` (the run's own) or the name of a model"
@@ -200,7 +204,7 @@ class LevelSettings(_Part):
     )
 
 
-class TownHallConfig(CodedConfig):
+class TownHallConfig(CodingStudyConfig):
     """A town-hall study file."""
 
     # The source's `.env` names, and the mend for each.
@@ -233,17 +237,17 @@ class TownHallConfig(CodedConfig):
         description="model of the planner, and of every seat for which a level names none; without "
         "a hosted model here the models of the levels are not asked either",
         examples=["synthetic", SOURCE_MODEL],
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
     topic: Topic = Field(description="the one local issue that all discussions are about")
-    sets: Positive = Field(
+    sets: PositiveInt = Field(
         20,
         description="sets of residents; each runs through all levels",
         examples=[2],
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
-    rounds: Positive = Field(
-        3, description="rounds of discussion", json_schema_extra=about(essential=True)
+    rounds: PositiveInt = Field(
+        3, description="rounds of discussion", json_schema_extra=field_notes(essential=True)
     )
     history: Literal["all", "last"] = Field(
         "all",
@@ -252,14 +256,14 @@ class TownHallConfig(CodedConfig):
     )
     levels: Annotated[
         list[LevelName],
-        BeforeValidator(_listed, json_schema_input_type=LevelNames | int | Word),
+        BeforeValidator(_as_list, json_schema_input_type=LevelNames | int | Word),
     ] = Field(
         list(MAIN_LEVELS),
         min_length=1,
         description="levels to run; 2-2 is a replication and reported apart",
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
-    level_settings: Annotated[dict[LevelName, LevelSettings], BeforeValidator(_named)] = Field(
+    level_settings: Annotated[dict[LevelName, LevelSettings], BeforeValidator(_as_mapping)] = Field(
         default_factory=dict,
         description="switches of changed or new levels: name → switches",
         examples=[{"4": {}}],
@@ -271,7 +275,7 @@ class TownHallConfig(CodedConfig):
         ["builtin"],
         description="profiles of the vulnerable: `builtin`, folders or files; [] for none",
         examples=["vulnerable/"],
-        json_schema_extra=about(essential=True),
+        json_schema_extra=field_notes(essential=True),
     )
     reaction_levels: dict[InteractionType, Annotated[int, Field(ge=0, le=4)]] = Field(
         default_factory=dict,
@@ -283,11 +287,11 @@ class TownHallConfig(CodedConfig):
         "highest",
         description="which level counts when one statement answers the same resident twice",
     )
-    max_vote_items: Positive = Field(6, description="maximum number of items on the ballot")
-    longest_shared_reply: Positive = Field(
+    max_vote_items: PositiveInt = Field(6, description="maximum number of items on the ballot")
+    longest_shared_reply: PositiveInt = Field(
         32_000,
         description="longest reply of a shared session; a round that would be longer is split",
-        json_schema_extra=about(unit="tokens"),
+        json_schema_extra=field_notes(unit="tokens"),
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "DEBUG", description="lowest level written to the discussion logs"
@@ -326,7 +330,7 @@ class Level:
     part: Literal["main", "supplementary"] = "main"
 
     @property
-    def moderated(self) -> bool:
+    def is_moderated(self) -> bool:
         return self.moderator != "none"
 
     def to_json(self) -> dict[str, object]:
@@ -363,20 +367,20 @@ def levels_of(config: TownHallConfig) -> list[Level]:
 def known_levels(config: TownHallConfig) -> dict[str, Level]:
     """All levels that a study file can name: the built-in ones and its own."""
     names = dict.fromkeys([*BUILT_IN, *config.level_settings])
-    return {n: level for n in names if (level := _level(config, n, ()))}
+    return {name: level for name in names if (level := _build_level(config, name, ()))}
 
 
-def _level(config: TownHallConfig, name: str, above: tuple[str, ...]) -> Level | None:
+def _build_level(config: TownHallConfig, name: str, above: tuple[str, ...]) -> Level | None:
     """A level with its own switches over those of the level that it is like; None where that
     leads to no level, or in a circle."""
     settings = config.level_settings.get(name)
     if settings is None or settings.like is None:
-        return _with(BUILT_IN.get(name, Level(name) if settings else None), settings)
-    base = None if settings.like in above else _level(config, settings.like, (*above, name))
-    return _with(base and replace(base, name=name), settings)
+        return _change_level(BUILT_IN.get(name, Level(name) if settings else None), settings)
+    base = None if settings.like in above else _build_level(config, settings.like, (*above, name))
+    return _change_level(base and replace(base, name=name), settings)
 
 
-def _with(level: Level | None, settings: LevelSettings | None) -> Level | None:
+def _change_level(level: Level | None, settings: LevelSettings | None) -> Level | None:
     if settings is None or level is None:
         return level
     changed = settings.model_dump(exclude={"like"}, exclude_none=True)
@@ -389,8 +393,10 @@ def level_problems(config: TownHallConfig, vulnerable: int) -> list[Problem]:
     """What is wrong with the levels of a study file, given the number of vulnerable residents."""
     known = known_levels(config)
     described = known.keys() | config.level_settings
-    problems = [_unknown(name, list(known)) for name in config.levels if name not in described]
-    for name in sorted({n for n in config.levels if config.levels.count(n) > 1}):
+    problems = [
+        _unknown_level_problem(name, list(known)) for name in config.levels if name not in described
+    ]
+    for name in sorted({level for level in config.levels if config.levels.count(level) > 1}):
         problems.append(Problem(f"duplicate level {name}", key="levels", hint="list it once"))
     for name in sorted(config.level_settings.keys() - known):
         like = str(config.level_settings[name].like)
@@ -433,13 +439,13 @@ def _level_problems(level: Level, vulnerable: int, own: bool) -> list[Problem]:
     return []
 
 
-def _unknown(name: str, known: list[str]) -> Problem:
+def _unknown_level_problem(name: str, known: list[str]) -> Problem:
     listed = f"known are {', '.join(known)}; define new ones under level_settings"
     hint = f"{did_you_mean(name, known)} {listed}".lstrip()
     return Problem(f"there is no level {name!r}", key="levels", hint=hint)
 
 
-def deal(
+def assign_models(
     models: Sequence[str], general: Sequence[str], vulnerable: Sequence[str], seed: int, set_no: int
 ) -> dict[str, str | None]:
     """Which model sits on which seat: resident id → model, None for the run's own.
@@ -453,7 +459,7 @@ def deal(
         only = models[0] if models else None
         return dict.fromkeys((*general, *vulnerable), only)
     rng = generator(seed, ("town_hall", f"set{set_no:02d}", "deal", str(len(models))))
-    order = [models[i] for i in rng.permutation(len(models))]
+    order = [models[resident_id] for resident_id in rng.permutation(len(models))]
     seats: dict[str, str | None] = dict(zip(vulnerable, order, strict=False))
     if len(set(seats.values())) != len(vulnerable):
         raise ProtocolError(
@@ -463,7 +469,10 @@ def deal(
     # Round robin from the first model without a vulnerable resident keeps the counts even.
     first = len(vulnerable) % len(order)
     rest = [order[(first + i) % len(order)] for i in range(len(general))]
-    dealt = {g: rest[i] for g, i in zip(general, rng.permutation(len(rest)), strict=True)}
+    dealt = {
+        group: rest[resident_id]
+        for group, resident_id in zip(general, rng.permutation(len(rest)), strict=True)
+    }
     return {**dealt, **seats}
 
 
@@ -472,7 +481,7 @@ INCLUSION = "discussions.weighted_inclusivity_score"
 SATISFACTION = "satisfaction.satisfaction"
 
 
-def claims(config: TownHallConfig) -> list[Claim]:
+def declare_claims(config: TownHallConfig) -> list[Claim]:
     """What a town hall compares: the inclusion gap between levels, within sets of residents.
 
     Primary are the first steps between consecutive levels of the main part; further steps are

@@ -16,19 +16,19 @@ from pydantic import BaseModel
 from folkmoot.conversation.answer_types import (
     DECLINED,
     WAYS_OUT_OF_OPTIONS,
-    Answer,
-    Entries,
+    AnswerType,
     Json,
     JsonMap,
+    MapEntries,
     Missing,
     Repair,
 )
 from folkmoot.conversation.transcript import Speaker, Utterance
-from folkmoot.engine.seats.seats import YOURSELF
-from folkmoot.engine.session.session import Exchange, Scope
+from folkmoot.engine.seats.seats import SELF_DESCRIPTION_PLACEHOLDER
+from folkmoot.engine.session.session import AskResult, Scope
 from folkmoot.models import catalog
-from folkmoot.models.request import Reply
-from folkmoot.provenance import alter, cell, quote, quote_all
+from folkmoot.models.request import Completion
+from folkmoot.provenance import alter_text, cell_id, quote_all, quote_value
 from folkmoot.studies.town_hall.answers.options import CLOSED_FIELDS
 from folkmoot.studies.town_hall.answers.outcome import (
     MINIMAL_CLOSING,
@@ -39,10 +39,15 @@ from folkmoot.studies.town_hall.answers.outcome import (
     PlannedItem,
     Satisfaction,
 )
-from folkmoot.studies.town_hall.answers.repairs import Asked, resolve
+from folkmoot.studies.town_hall.answers.repairs import AskContext, resolve_id
 from folkmoot.studies.town_hall.answers.turns import Reflection, Turn
-from folkmoot.studies.town_hall.config import Level, TownHallConfig, deal
-from folkmoot.studies.town_hall.participants import Resident, ResidentSet, shuffled, with_stories
+from folkmoot.studies.town_hall.config import Level, TownHallConfig, assign_models
+from folkmoot.studies.town_hall.participants import (
+    Resident,
+    ResidentSet,
+    shuffle_labels,
+    with_stories,
+)
 from folkmoot.studies.town_hall.tables import ItemRow
 
 T = TypeVar("T")
@@ -57,23 +62,23 @@ class Named(TypedDict):
     name: str
 
 
-class Line(Named):
+class StatementLine(Named):
     """A statement as prompts list it."""
 
     text: str
 
 
-class PutQuestion(Line):
+class AddressedQuestion(StatementLine):
     """A question, and to whom it was put."""
 
     target: str
 
 
-class Said(TypedDict):
+class RoundRecord(TypedDict):
     """What was said in public in one round."""
 
     round: int
-    statements: list[Line]
+    statements: list[StatementLine]
     moderator: str
 
 
@@ -97,43 +102,43 @@ class Meeting:
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
-        return tuple(r.id for r in self.residents)
+        return tuple(resident.id for resident in self.residents)
 
     @cached_property
-    def vulnerable(self) -> tuple[str, ...]:
-        return tuple(r.id for r in self.residents if r.is_vulnerable)
+    def vulnerable_ids(self) -> tuple[str, ...]:
+        return tuple(resident.id for resident in self.residents if resident.is_vulnerable)
 
     @cached_property
-    def general(self) -> tuple[str, ...]:
-        return tuple(r.id for r in self.residents if not r.is_vulnerable)
+    def general_ids(self) -> tuple[str, ...]:
+        return tuple(resident.id for resident in self.residents if not resident.is_vulnerable)
 
     @cached_property
     def topic(self) -> dict[str, str]:
         topic = quote_all(self.config.topic, "material", "study.topic")
         texts = {"title": topic.title, "background": topic.background}
-        return {name: alter(text, text.strip()) for name, text in texts.items()}
+        return {name: alter_text(text, text.strip()) for name, text in texts.items()}
 
     @property
-    def rounds(self) -> int:
+    def round_count(self) -> int:
         return self.config.rounds
 
     @cached_property
-    def named(self) -> dict[str, Named]:
+    def named_residents(self) -> dict[str, Named]:
         """Each resident's id and name with their sources, for prompts."""
 
         def quote_column(resident: Resident, column: str) -> str:
-            id = cell(f"residents.{column}", self.set.number, resident.id)
-            return quote(str(getattr(resident, column)), "value", id, resident.id)
+            id = cell_id(f"residents.{column}", self.set.number, resident.id)
+            return quote_value(str(getattr(resident, column)), "value", id, resident.id)
 
         return {
-            r.id: {
-                "id": quote_column(r, "id"),
-                "name": quote_column(r, "id" if r.id in self.oneself else "name"),
+            resident.id: {
+                "id": quote_column(resident, "id"),
+                "name": quote_column(resident, "id" if resident.id in self.oneself else "name"),
             }
-            for r in self.residents
+            for resident in self.residents
         }
 
-    def describe_format(self, answer: Answer[Any]) -> str:
+    def describe_format(self, answer: AnswerType[Any]) -> str:
         """Return the keys of an answer for a prompt; options have their source and order."""
         return answer.describe_format(self._closed_fields)
 
@@ -143,7 +148,9 @@ class Meeting:
         return {
             field: [
                 *(
-                    quote(option, "option", cell("option_orders.option", self.set.number, name, n))
+                    quote_value(
+                        option, "option", cell_id("option_orders.option", self.set.number, name, n)
+                    )
                     for n, option in enumerate(getattr(self.set.options, name), start=1)
                 ),
                 *WAYS_OUT_OF_OPTIONS,
@@ -151,14 +158,14 @@ class Meeting:
             for field, name in CLOSED_FIELDS.items()
         }
 
-    def numbered(self, round: int) -> dict[str, int]:
+    def round_numbers(self, round: int) -> dict[str, int]:
         """The number of a round, and how many there are, for prompts."""
-        rounds = quote(self.rounds, "value", "study.rounds")
+        rounds = quote_value(self.round_count, "value", "study.rounds")
         return {"round": quote_round(round), "rounds": rounds}
 
     def ids_of(self, residents: Iterable[str]) -> list[str]:
         """The ids of residents, for prompts."""
-        return [self.named[i]["id"] for i in residents]
+        return [self.named_residents[resident]["id"] for resident in residents]
 
     @property
     def one_model(self) -> str | None:
@@ -166,20 +173,27 @@ class Meeting:
         return self.level.models[0] if self.level.models else None
 
     @cached_property
-    def names(self) -> dict[str, str]:
-        return {r.id: r.id if r.id in self.oneself else r.name for r in self.residents}
+    def names_by_id(self) -> dict[str, str]:
+        return {
+            resident.id: resident.id if resident.id in self.oneself else resident.name
+            for resident in self.residents
+        }
 
-    def concerning(self, resident: Resident, said: Mapping[str, T]) -> list[T]:
+    def topic_for(self, resident: Resident, said: Mapping[str, T]) -> list[T]:
         """What the topic says of a resident: for all, by ownership, vulnerable type, label."""
         keys = ("all", resident.ownership, resident.vulnerable_type or "", resident.label)
-        return [said[k] for k in keys if k in said]
+        return [said[key] for key in keys if key in said]
 
-    def statements(self, round_: Round, *, but: str = "") -> list[Line]:
+    def statements(self, round_: Round, *, but: str = "") -> list[StatementLine]:
         """What was said in a round, in its order of speaking, without one resident's and the
         silent."""
-        return self.lines((i, round_.recorded[i].statement) for i in round_.order if i != but)
+        return self.as_lines(
+            (resident_id, round_.recorded[resident_id].statement)
+            for resident_id in round_.order
+            if resident_id != but
+        )
 
-    def history(self, rounds: Sequence[Round], *, but: str = "") -> list[Said]:
+    def public_history(self, rounds: Sequence[Round], *, but: str = "") -> list[RoundRecord]:
         """All that was said in public, round by round."""
         return [
             {
@@ -190,58 +204,76 @@ class Meeting:
             for r in rounds
         ]
 
-    def remembered(self, rounds: Sequence[Round]) -> Sequence[Round]:
+    def remembered_rounds(self, rounds: Sequence[Round]) -> Sequence[Round]:
         """The rounds that residents still have before them; the same at every level."""
         return rounds if self.config.history == "all" else rounds[-1:]
 
-    def questions(self, rounds: Sequence[Round], *asked: str, but: str = "") -> list[PutQuestion]:
+    def questions_put_to(
+        self, rounds: Sequence[Round], *asked: str, but: str = ""
+    ) -> list[AddressedQuestion]:
         """Questions that were put to any of `asked`, without one resident's own.
 
         Whoever made no statement has put no question that anybody could hear.
         """
-        named = self.named
+        named = self.named_residents
         return [
             {
-                **self._line(i, question.said),
+                **self._build_line(resident_id, question.said),
                 "target": named[question.target]["id"]
                 if question.target in named
                 else question.target,
             }
             for r in rounds
-            for i in r.order
-            if i != but
-            for question in r.recorded[i].questions
+            for resident_id in r.order
+            if resident_id != but
+            for question in r.recorded[resident_id].questions
             if question.target in asked
         ]
 
-    def lines(self, said: Iterable[tuple[str, Utterance]]) -> list[Line]:
+    def as_lines(self, said: Iterable[tuple[str, Utterance]]) -> list[StatementLine]:
         """Who said what, without the silent, as prompts list it."""
-        return [self._line(i, u) for i, u in said if u.text]
+        return [
+            self._build_line(resident_id, utterance)
+            for resident_id, utterance in said
+            if utterance.text
+        ]
 
-    def _line(self, resident: str, said: Utterance) -> Line:
+    def _build_line(self, resident: str, said: Utterance) -> StatementLine:
         # The source names whom the prompt names, which exposure compares with who spoke.
-        return {**self.named[resident], "text": on_one_line(said._replace(speaker_id=resident))}
+        return {
+            **self.named_residents[resident],
+            "text": on_one_line(said._replace(speaker_id=resident)),
+        }
 
 
 def quote_round(number: int) -> int:
     """The number of a round, for prompts."""
-    return quote(number, "value", "protocol.round")
+    return quote_value(number, "value", "protocol.round")
 
 
 def make_meeting(config: TownHallConfig, of: ResidentSet, level: Level, seed: int) -> Meeting:
     """The meeting of one set at one level."""
     people, orders = of.residents, of.orders
-    general = [r.id for r in people if not r.is_vulnerable]
-    vulnerable = [r.id for r in people if r.is_vulnerable]
-    seats = deal(level.models, general, vulnerable, seed, of.number)
+    general = [resident.id for resident in people if not resident.is_vulnerable]
+    vulnerable = [resident.id for resident in people if resident.is_vulnerable]
+    seats = assign_models(level.models, general, vulnerable, seed, of.number)
     if not level.vulnerable:
         instead = dict(zip(vulnerable, of.stand_ins, strict=True))
-        people = tuple(instead.get(p.id, p) for p in people)
-        orders = tuple(tuple(instead[i].id if i in instead else i for i in o) for o in orders)
-        seats = {instead[i].id if i in instead else i: model for i, model in seats.items()}
+        people = tuple(instead.get(resident.id, resident) for resident in people)
+        orders = tuple(
+            tuple(
+                instead[resident_id].id if resident_id in instead else resident_id
+                for resident_id in order
+            )
+            for order in orders
+        )
+        seats = {
+            instead[resident_id].id if resident_id in instead else resident_id: model
+            for resident_id, model in seats.items()
+        }
     if level.stories != "vulnerable":
         people = with_stories(people, level.stories, seed, of.number)
-    residents = shuffled(people, seed, of.number) if level.labels == "shuffled" else people
+    residents = shuffle_labels(people, seed, of.number) if level.labels == "shuffled" else people
     name = f"set{of.number:02d}_lv{level.name}"
     return Meeting(name, of, level, seats, config, people, residents, orders)
 
@@ -270,7 +302,7 @@ class Stage:
     memory: int = 0
 
     @property
-    def about(self) -> str:
+    def question_matter(self) -> str:
         """The matter that is asked about, for the embedded respondent."""
         return ABOUT[self.name]
 
@@ -288,7 +320,7 @@ class Call:
     agent: str
     address: str
     question: str
-    reply: Reply
+    reply: Completion
     parse_step: str
     reasks: int
     missing: str
@@ -338,7 +370,7 @@ class Round:
     def quote_stance(self, resident: str) -> str:
         """The stance that a resident's thoughts in this round state, for prompts."""
         thoughts = self.recorded[resident].thoughts
-        return quote(
+        return quote_value(
             self.turns[resident].stance, "utterance", thoughts.id if thoughts else "", resident
         )
 
@@ -351,14 +383,14 @@ class Discussion:
     rounds: tuple[Round, ...] = ()
     planned: Planned | None = None
     ballots: Mapping[str, Ballot] = field(default_factory=dict)
-    outcomes: tuple[ItemRow, ...] = ()  # how each item came out
+    item_outcomes: tuple[ItemRow, ...] = ()  # how each item came out
     closing: Closing = MINIMAL_CLOSING
     consensus: Utterance | None = None
     before: Mapping[str, Satisfaction] = field(default_factory=dict)
     after: Mapping[str, Satisfaction] = field(default_factory=dict)
     calls: tuple[Call, ...] = ()
 
-    def plus(self, calls: Sequence[Call], **stage: Any) -> Discussion:
+    def with_stage(self, calls: Sequence[Call], **stage: Any) -> Discussion:
         """The same with one stage more."""
         return replace(self, calls=(*self.calls, *calls), **stage)
 
@@ -386,11 +418,11 @@ def one_line(text: str) -> str:
 
 def on_one_line(said: Utterance) -> str:
     """An utterance without line breaks, with its source."""
-    return alter(said.quoted, one_line(said.text))
+    return alter_text(said.quoted_text, one_line(said.text))
 
 
 @dataclass(frozen=True)
-class Hall:
+class HallSpeakers:
     """Who can be asked at a meeting: `seats` of residents, or the one shared `session`.
     `portraits` describe the residents."""
 
@@ -406,15 +438,17 @@ class Hall:
     def ids(self) -> tuple[str, ...]:
         return self.meeting.ids
 
-    def asked(
+    def reading_context(
         self, me: str, *, round: int = 2, stance: str = "", think: bool = True, most: int = 0
-    ) -> Asked:
+    ) -> AskContext:
         """What reading an answer of `me` takes: who else is there, and what was asked for."""
         meeting = self.meeting
-        return Asked(self.ids, me, round, stance, think, most, meeting.names, meeting.set.options)
+        return AskContext(
+            self.ids, me, round, stance, think, most, meeting.names_by_id, meeting.set.options
+        )
 
 
-def open_hall(scope: Scope, meeting: Meeting) -> Hall:
+def open_hall(scope: Scope, meeting: Meeting) -> HallSpeakers:
     """Everybody with their system prompt: personas, the shared session, planner, moderator.
 
     The planner is not told who is vulnerable and is the same model at every level.
@@ -422,16 +456,23 @@ def open_hall(scope: Scope, meeting: Meeting) -> Hall:
     level = meeting.level
     known = {"residents": count_residents(meeting), "topic": meeting.topic}
     shared = level.context == "shared"
-    portraits = {r.id: portrait(scope, meeting, r) for r in meeting.people}
+    portraits = {
+        resident.id: describe_resident(scope, meeting, resident) for resident in meeting.people
+    }
     moderator = None
-    if level.moderated:
+    if level.is_moderated:
         listed = [
             {
-                **meeting.named[r.id],
-                "label": quote(r.label, "value", cell("portraits.label", meeting.id, r.id), r.id),
+                **meeting.named_residents[resident.id],
+                "label": quote_value(
+                    resident.label,
+                    "value",
+                    cell_id("portraits.label", meeting.id, resident.id),
+                    resident.id,
+                ),
             }
-            for r in meeting.residents
-            if r.is_vulnerable and level.moderator_list
+            for resident in meeting.residents
+            if resident.is_vulnerable and level.moderator_list
         ]
         moderator = Speaker(
             id="moderator",
@@ -440,10 +481,15 @@ def open_hall(scope: Scope, meeting: Meeting) -> Hall:
             system=scope.prompt("moderator_system", vulnerable=listed, **known),
             model=None if level.moderator == "model" else level.moderator,
         )
-    return Hall(
+    return HallSpeakers(
         meeting,
         portraits,
-        {} if shared else {i: _resident(scope, meeting, i, own) for i, own in portraits.items()},
+        {}
+        if shared
+        else {
+            resident_id: _resident_speaker(scope, meeting, resident_id, own)
+            for resident_id, own in portraits.items()
+        },
         _shared_session(scope, meeting, list(portraits.values())) if shared else None,
         Speaker(
             id="planner",
@@ -452,30 +498,30 @@ def open_hall(scope: Scope, meeting: Meeting) -> Hall:
             system=scope.prompt("planner_system", **known),
         ),
         moderator,
-        longest_reply(meeting.config, scope.root.model_of("participant", meeting.one_model)),
+        longest_reply(meeting.config, scope.root.resolve_model("participant", meeting.one_model)),
     )
 
 
 def count_residents(meeting: Meeting) -> int:
     """How many residents take part, for prompts."""
-    return quote(len(meeting.ids), "value", "protocol.residents")
+    return quote_value(len(meeting.ids), "value", "protocol.residents")
 
 
 def longest_reply(config: TownHallConfig, model: str) -> int:
     """Tokens of the longest reply that a shared session is asked for: as the study file says, or
     as the model can give, whichever is less."""
-    limit = catalog.longest_reply(model, config.endpoints)
+    limit = catalog.max_output_tokens(model, config.endpoints)
     return min(config.longest_shared_reply, limit or config.longest_shared_reply)
 
 
-def _resident(scope: Scope, meeting: Meeting, resident: str, portrait: str) -> Speaker:
+def _resident_speaker(scope: Scope, meeting: Meeting, resident: str, portrait: str) -> Speaker:
     system = scope.prompt(
         "persona",
-        r=meeting.named[resident],
+        r=meeting.named_residents[resident],
         portrait=portrait,
         topic=meeting.topic,
         residents=count_residents(meeting),
-        rounds=quote(meeting.rounds, "value", "study.rounds"),
+        rounds=quote_value(meeting.round_count, "value", "study.rounds"),
     )
     return Speaker(resident, resident, system=system, model=meeting.seats[resident])
 
@@ -487,70 +533,70 @@ def _shared_session(scope: Scope, meeting: Meeting, portraits: Sequence[str]) ->
         residents=meeting.ids_of(meeting.ids),
         count=count_residents(meeting),
         topic=meeting.topic,
-        rounds=quote(meeting.rounds, "value", "study.rounds"),
+        rounds=quote_value(meeting.round_count, "value", "study.rounds"),
     )
     return Speaker(id="session", name="session", system=system, model=meeting.one_model)
 
 
-def portrait(scope: Scope, meeting: Meeting, resident: Resident) -> str:
+def describe_resident(scope: Scope, meeting: Meeting, resident: Resident) -> str:
     """Who a resident is, in one paragraph that opens with "You are"; the same at every level."""
     topic = meeting.config.topic
-    id = cell("portraits.portrait", meeting.id, resident.id)
+    id = cell_id("portraits.portrait", meeting.id, resident.id)
     if resident.id in meeting.oneself:
-        text = f"You are {YOURSELF} The others call you {resident.id}."
-        return quote(text, "persona", id, resident.id)
+        text = f"You are {SELF_DESCRIPTION_PLACEHOLDER} The others call you {resident.id}."
+        return quote_value(text, "persona", id, resident.id)
     text = scope.prompt(
         "portrait",
-        r=resident.to_row() | {"story": resident.story} | meeting.named[resident.id],
-        contributions=meeting.concerning(resident, topic.contributions),
-        stakes=[s for of in meeting.concerning(resident, topic.stakes) for s in of],
+        r=resident.to_row() | {"story": resident.story} | meeting.named_residents[resident.id],
+        contributions=meeting.topic_for(resident, topic.contributions),
+        stakes=[text for of in meeting.topic_for(resident, topic.stakes) for text in of],
     )
-    return quote(text, "persona", id, resident.id)
+    return quote_value(text, "persona", id, resident.id)
 
 
-class Heard(TypedDict):
+class ResidentHistory(TypedDict):
     """What a resident with a session of their own knows of some rounds, as variables of prompts:
     `statements` (others', of `last_round`), `earlier` (rounds before it), `own` statements,
     `questions` put to them in the last round, and what the `moderator` said after it."""
 
     me: str
     last_round: int
-    earlier: list[Said]
-    statements: list[Line]
+    earlier: list[RoundRecord]
+    statements: list[StatementLine]
     moderator: str
     own: list[dict[str, int | str]]
-    questions: list[PutQuestion]
+    questions: list[AddressedQuestion]
 
 
-def heard(hall: Hall, rounds: Sequence[Round], me: str) -> Heard:
+def resident_history(hall: HallSpeakers, rounds: Sequence[Round], me: str) -> ResidentHistory:
     """What one resident knows of these rounds."""
-    meeting, rounds = hall.meeting, hall.meeting.remembered(rounds)
-    said = meeting.history(rounds, but=me)
+    meeting, rounds = hall.meeting, hall.meeting.remembered_rounds(rounds)
+    said = meeting.public_history(rounds, but=me)
     return {
-        "me": meeting.named[me]["id"],
+        "me": meeting.named_residents[me]["id"],
         "last_round": said[-1]["round"] if said else 0,
         "earlier": said[:-1],
         "statements": said[-1]["statements"] if said else [],
         "moderator": said[-1]["moderator"] if said else "",
         "own": own_statements(rounds, me),
-        "questions": meeting.questions(rounds[-1:], me, "all", but=me),
+        "questions": meeting.questions_put_to(rounds[-1:], me, "all", but=me),
     }
 
 
-def all_heard(hall: Hall, rounds: Sequence[Round]) -> dict[str, object]:
+def shared_history(hall: HallSpeakers, rounds: Sequence[Round]) -> dict[str, object]:
     """What the shared session knows of these rounds: the same, of all residents at once."""
-    meeting, rounds = hall.meeting, hall.meeting.remembered(rounds)
-    history = meeting.history(rounds)
+    meeting, rounds = hall.meeting, hall.meeting.remembered_rounds(rounds)
+    history = meeting.public_history(rounds)
     return {
         "history": history,
         "last_round": history[-1]["round"] if history else 0,
         "moderator": history[-1]["moderator"] if history else "",
-        "questions": meeting.questions(rounds[-1:], *meeting.ids, "all"),
+        "questions": meeting.questions_put_to(rounds[-1:], *meeting.ids, "all"),
     }
 
 
 @dataclass(frozen=True, slots=True)
-class Got(Generic[T]):
+class SpeakerAnswer(Generic[T]):
     """What one speaker answered; None where they declined or could not be read."""
 
     value: T | None
@@ -572,31 +618,43 @@ class Answers(Generic[T]):
 
     def of_all(self, ids: Iterable[str], unread: T, declined: T) -> dict[str, T]:
         """Return the answer of each resident, or `unread` or `declined` where there is none."""
-        missing = {i: declined if i in self.declined else unread for i in ids}
-        return {i: self.values.get(i, none) for i, none in missing.items()}
+        missing = {
+            resident_id: declined if resident_id in self.declined else unread for resident_id in ids
+        }
+        return {
+            resident_id: self.values.get(resident_id, none) for resident_id, none in missing.items()
+        }
 
 
-async def ask_one(
-    scope: Scope, who: Speaker, prompt: str, answer: Answer[T], stage: Stage
-) -> Got[T]:
+async def ask_speaker(
+    scope: Scope, who: Speaker, prompt: str, answer: AnswerType[T], stage: Stage
+) -> SpeakerAnswer[T]:
     """One answer of one speaker, after two re-asks that say what was wrong."""
-    got = await scope.exchange(who, prompt, answer=answer, about=stage.about)
+    got = await scope.ask_detailed(who, prompt, answer=answer, about=stage.question_matter)
     value = None if isinstance(got.value, Missing) else got.value
-    return Got(value, call_of(stage, who, 1, prompt, got))
+    return SpeakerAnswer(value, call_of(stage, who, 1, prompt, got))
 
 
 async def ask_alone(
-    scope: Scope, hall: Hall, ask: Callable[[Scope, Speaker], Awaitable[Got[T]]]
+    scope: Scope, hall: HallSpeakers, ask: Callable[[Scope, Speaker], Awaitable[SpeakerAnswer[T]]]
 ) -> tuple[Answers[T], list[Call]]:
     """Residents in their own sessions, side by side."""
-    got = await scope.each([hall.seats[i] for i in hall.ids], ask)
-    values = {i: g.value for i, g in got.items() if g.value is not None}
-    declined = frozenset(i for i, g in got.items() if g.call.missing == DECLINED)
-    return Answers(values, declined), [g.call for g in got.values()]
+    got = await scope.map([hall.seats[resident_id] for resident_id in hall.ids], ask)
+    values = {
+        resident_id: speaker_answer.value
+        for resident_id, speaker_answer in got.items()
+        if speaker_answer.value is not None
+    }
+    declined = frozenset(
+        resident_id
+        for resident_id, speaker_answer in got.items()
+        if speaker_answer.call.missing == DECLINED
+    )
+    return Answers(values, declined), [speaker_answer.call for speaker_answer in got.values()]
 
 
 @dataclass(frozen=True, slots=True)
-class Group(Generic[M, V]):
+class SharedRequest(Generic[M, V]):
     """What the shared session is asked for several residents.
 
     `tokens` is the expected length of one resident's part, which says how many fit in one reply.
@@ -612,12 +670,12 @@ class Group(Generic[M, V]):
 
 
 def keep_answer(_resident: str, answer: T, _address: str) -> T:
-    """Keep an answer as it is (`Group.record`)."""
+    """Keep an answer as it is (`SharedRequest.record`)."""
     return answer
 
 
 async def ask_together(
-    scope: Scope, hall: Hall, group: Group[M, V]
+    scope: Scope, hall: HallSpeakers, group: SharedRequest[M, V]
 ) -> tuple[Answers[V], list[Call]]:
     """Answers of many residents from the shared session.
 
@@ -633,35 +691,44 @@ async def ask_together(
     while waiting:
         chunk, waiting = waiting[:size], waiting[size:]
         question = group.prompt(chunk, values)
-        answer = each_of({i: group.answers[i] for i in chunk})
+        answer = each_of({resident_id: group.answers[resident_id] for resident_id in chunk})
         # Providers cut replies short unless told how long they may be.
         most = who.max_tokens or longest
-        about = group.stage.about
-        got = await scope.exchange(who, question, answer=answer, max_tokens=most, about=about)
-        none: Entries[M] = Entries({}, {})
+        about = group.stage.question_matter
+        got = await scope.ask_detailed(who, question, answer=answer, max_tokens=most, about=about)
+        none: MapEntries[M] = MapEntries({}, {})
         entries = none if isinstance(got.value, Missing) else got.value
         found, refused = entries.values, entries.declined
         calls.append(call_of(group.stage, who, len(chunk), question, got))
-        values.update({i: group.record(i, value, got.address) for i, value in found.items()})
+        values.update(
+            {
+                resident_id: group.record(resident_id, value, got.address)
+                for resident_id, value in found.items()
+            }
+        )
         declined.update(refused)
         if found or refused:
-            waiting = [i for i in chunk if i not in found and i not in refused] + waiting
+            waiting = [
+                resident_id
+                for resident_id in chunk
+                if resident_id not in found and resident_id not in refused
+            ] + waiting
     return Answers(values, frozenset(declined)), calls
 
 
 def each_of(answers: Mapping[str, Json[M]]) -> JsonMap[M]:
     """One object with an entry for each resident."""
     named_in = ("resident", "id", "agent_id")
-    return JsonMap(answers, find=resolve, named_in=named_in, title="Residents")
+    return JsonMap(answers, match_key=resolve_id, name_fields=named_in, title="Residents")
 
 
-def session_of(hall: Hall) -> Speaker:
+def session_of(hall: HallSpeakers) -> Speaker:
     """The shared session of a hall that has one."""
     assert hall.session is not None
     return hall.session
 
 
-def call_of(stage: Stage, who: Speaker, residents: int, question: str, got: Exchange[T]) -> Call:
+def call_of(stage: Stage, who: Speaker, residents: int, question: str, got: AskResult[T]) -> Call:
     """The record of one answer. Without one, the minimal structure stands for the `residents`, so
     many, whose words it would have held."""
     value = got.value

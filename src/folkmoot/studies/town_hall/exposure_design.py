@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from folkmoot.kit.exposure import OWN, Decision, Exposure
-from folkmoot.provenance import Source, cell
+from folkmoot.kit.exposure import OWN_WORDS, Decision, ExposureTable
+from folkmoot.provenance import Source, cell_id
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.config import TownHallConfig, known_levels
 from folkmoot.studies.town_hall.recording import (
@@ -27,7 +27,7 @@ NOTES = "others' private notes"  # which a shared session holds
 OF_PART = {"before": "satisfaction before", "vote": "vote", "after": "satisfaction after"}
 
 
-def label(source: Source) -> str:
+def label_source(source: Source) -> str:
     """What the study calls the kind of a source; empty for what is no exposure."""
     if source.kind == "persona":
         return LIFE_STORY
@@ -54,27 +54,27 @@ class _Discussion:
     said: list[dict[str, Any]] = field(default_factory=list)
 
 
-def decisions(run: RunFolder) -> Iterator[Decision]:
+def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     """Statements, reflections, votes and satisfaction, of each resident whom a question is put to:
     that of a shared session is put to all."""
     config = TownHallConfig.model_validate(run.config)
     found: dict[str, _Discussion] = {}
-    for row in run.table("portraits").iter_rows(named=True):
+    for row in run.read_table("portraits").iter_rows(named=True):
         name, who = row["discussion_id"], row["agent_id"]
         held = found.setdefault(name, _Discussion(row["level"]))
-        held.portraits[who] = cell("portraits.portrait", name, who)
-    for row in run.table("utterances").iter_rows(named=True):
+        held.portraits[who] = cell_id("portraits.portrait", name, who)
+    for row in run.read_table("utterances").iter_rows(named=True):
         if row["text"] and row["discussion_id"] in found:
             found[row["discussion_id"]].said.append(row)
-    for row in run.table("items").iter_rows(named=True):
+    for row in run.read_table("items").iter_rows(named=True):
         name = row["discussion_id"]
-        found[name].proposals.append(cell("items.text", name, row["item_id"]))
-    for row in run.table("answers").filter(role="participant").iter_rows(named=True):
+        found[name].proposals.append(cell_id("items.text", name, row["item_id"]))
+    for row in run.read_table("answers").filter(role="participant").iter_rows(named=True):
         if (name := row["address"].partition("/")[0]) in found:
-            yield from _decisions(config, found[name], row["address"], row["speaker_id"])
+            yield from _question_decisions(config, found[name], row["address"], row["speaker_id"])
 
 
-def _decisions(
+def _question_decisions(
     config: TownHallConfig, held: _Discussion, address: str, speaker: str
 ) -> Iterator[Decision]:
     """What one question decides: for its resident, or for each of a shared session."""
@@ -114,27 +114,39 @@ def _decisions(
         own = [row for row in heard if row["speaker_id"] == who]
         own_notes = [row for row in noted if row["speaker_id"] == who]
         if speaks:
-            own += [r for r in own_notes if r["round"] == now and r["stage"] == "think"]
-        others = [r for r in heard if r["speaker_id"] != who and r["speaker_role"] == RESIDENT]
+            own += [
+                own_note
+                for own_note in own_notes
+                if own_note["round"] == now and own_note["stage"] == "think"
+            ]
+        others = [
+            row for row in heard if row["speaker_id"] != who and row["speaker_role"] == RESIDENT
+        ]
         shows = {
             LIFE_STORY: [*held.portraits.values()] if shared else [held.portraits[who]],
-            MODERATOR_WORDS: _ids(r for r in heard if r["speaker_role"] == MODERATOR),
+            MODERATOR_WORDS: _utterance_ids(
+                row for row in heard if row["speaker_role"] == MODERATOR
+            ),
             PROPOSALS: held.proposals if part in ("vote", "after") else [],
         }
         if others or not further:
-            shows[STATEMENTS] = _ids(others)
+            shows[STATEMENTS] = _utterance_ids(others)
         if own or not (own_notes or further):  # of notes, not every prompt repeats something
-            shows[OWN] = _ids(own)
-        if asks and (asked := [r for r in put if r["addressee"] in to and r["speaker_id"] != who]):
-            shows[QUESTIONS] = _ids(asked)
-        if part == "after" and (closing := [r for r in public if r["speaker_role"] == PLANNER]):
-            shows[CONSENSUS] = _ids(closing)
-        within = _ids([*among, *own_notes])
+            shows[OWN_WORDS] = _utterance_ids(own)
+        if asks and (
+            asked := [row for row in put if row["addressee"] in to and row["speaker_id"] != who]
+        ):
+            shows[QUESTIONS] = _utterance_ids(asked)
+        if part == "after" and (
+            closing := [row for row in public if row["speaker_role"] == PLANNER]
+        ):
+            shows[CONSENSUS] = _utterance_ids(closing)
+        within = _utterance_ids([*among, *own_notes])
         yield Decision(address, who, held.level, name, shows, within, set_name)
 
 
-def _ids(rows: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> list[str]:
+def _utterance_ids(rows: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> list[str]:
     return [row["utterance_id"] for row in rows]
 
 
-EXPOSURE = Exposure(decisions, label)
+EXPOSURE = ExposureTable(exposure_decisions, label_source)

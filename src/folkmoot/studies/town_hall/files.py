@@ -17,7 +17,7 @@ import polars as pl
 
 from folkmoot.conversation.answer_types import DECLINED
 from folkmoot.engine.session.session import Scope
-from folkmoot.hints import shortened
+from folkmoot.hints import shorten
 from folkmoot.kit.calls import TOOK, JournalReader, calls_within
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers.options import INTERACTIONS
@@ -55,10 +55,10 @@ FILES = (
 )
 
 
-def derived(run: RunFolder, journal: JournalReader) -> Iterator[tuple[str, object]]:
+def derived_files(run: RunFolder, journal: JournalReader) -> Iterator[tuple[str, object]]:
     """Yield the name and content of each file."""
     for discussion in read_discussions(run):
-        for name, content in files(discussion).items():
+        for name, content in discussion_files(discussion).items():
             yield f"{discussion.id}/{name}.json", discussion.head | content
     yield "levels.json", compare_levels(run)
     yield "quality.json", quality_of_run(run)
@@ -90,9 +90,11 @@ def read_discussions(run: RunFolder) -> Iterator[HeldDiscussion]:
     config = TownHallConfig.model_validate(run.config)
     levels = run.plan["sealed"]["discussions"]["data"]["levels"]
     names = [row.table for row in TABLES if "discussion_id" in row.columns()]
-    parts = {name: run.table(name).partition_by("discussion_id", as_dict=True) for name in names}
-    empty = {name: run.lazy(name).head(0).collect() for name in names}
-    residents = run.table("residents")
+    parts = {
+        name: run.read_table(name).partition_by("discussion_id", as_dict=True) for name in names
+    }
+    empty = {name: run.scan_table(name).head(0).collect() for name in names}
+    residents = run.read_table("residents")
     calls = _calls_of_sessions(run)
     for id, set_number, level in run.rows("discussions", "discussion_id", "set", "level"):
         # A run that an earlier version began has written these files itself.
@@ -113,7 +115,7 @@ def read_discussions(run: RunFolder) -> Iterator[HeldDiscussion]:
 def _calls_of_sessions(run: RunFolder) -> dict[str, dict[int, int]]:
     """Discussion → round → calls of the shared session."""
     place = pl.col("scope").str.extract_groups(r"^(?<discussion>[^/]+)/round(?<round>\d+)")
-    asked = run.lazy("answers").filter(pl.col("speaker_id") == "session").select(place=place)
+    asked = run.scan_table("answers").filter(pl.col("speaker_id") == "session").select(place=place)
     counted = asked.unnest("place").drop_nulls().group_by("discussion", "round").len().collect()
     found: dict[str, dict[int, int]] = {}
     for discussion, number, calls in counted.iter_rows():
@@ -121,7 +123,7 @@ def _calls_of_sessions(run: RunFolder) -> dict[str, dict[int, int]]:
     return found
 
 
-def files(held: HeldDiscussion) -> dict[str, Json]:
+def discussion_files(held: HeldDiscussion) -> dict[str, Json]:
     """File name (without folder and ending) → content."""
     groups = compare_groups(held.tables)
     outcome = final_consensus(held.tables, groups)
@@ -131,13 +133,13 @@ def files(held: HeldDiscussion) -> dict[str, Json]:
         {
             **groups,
             "final_consensus": outcome,
-            "agents": _agents(held.tables),
+            "agents": _agent_measures(held.tables),
             "quality": _quality(held),
         },
-        _tracking(held.tables),
-        _spectrum(held, groups),
-        _voting(held.tables, outcome),
-        _satisfaction(held.tables, groups),
+        _tracking_data(held.tables),
+        _spectrum_data(held, groups),
+        _voting_data(held.tables, outcome),
+        _satisfaction_data(held.tables, groups),
     )
     return dict(zip(FILES, contents, strict=True))
 
@@ -198,7 +200,8 @@ def _survival(tables: Tables) -> dict[str, Json]:
         row["agent_id"]: {
             "agent_id": row["agent_id"],
             "citations_by_round": {
-                str(number): n for number, n in zip(row["rounds"], row["citations"], strict=True)
+                str(number): name
+                for number, name in zip(row["rounds"], row["citations"], strict=True)
             },
             "rounds_cited": row["rounds_cited"],
             "survival": row["survival"],
@@ -208,7 +211,7 @@ def _survival(tables: Tables) -> dict[str, Json]:
     }
 
 
-def _agents(tables: Tables) -> list[Json]:
+def _agent_measures(tables: Tables) -> list[Json]:
     """The measures of each resident over all rounds."""
     measured, survived = measure(tables, "agent_id"), _survival(tables)
     responded: dict[str, set[str]] = {}
@@ -242,7 +245,7 @@ TRACKED = (
 )
 
 
-def _tracking(tables: Tables) -> Json:
+def _tracking_data(tables: Tables) -> Json:
     """The records of the source (section 7.3), residents in order, rounds in order within."""
     kinds = tables["references"].group_by("target", "round").agg("interaction_type")
     types = {(who, number): list(made) for who, number, made in kinds.iter_rows()}
@@ -272,7 +275,7 @@ def _split(joined: str) -> list[str]:
     return joined.split("|") if joined else []
 
 
-def _spectrum(held: HeldDiscussion, groups: dict[str, Json]) -> Json:
+def _spectrum_data(held: HeldDiscussion, groups: dict[str, Json]) -> Json:
     names = (
         *("reaction_spectrum", "total_possible_reactions", "total_reaction_count"),
         *("positive_reaction_count", "positive_reaction_ratio", "weighted_inclusivity_score"),
@@ -285,7 +288,7 @@ def _spectrum(held: HeldDiscussion, groups: dict[str, Json]) -> Json:
         "scale": {str(level): name for level, name in enumerate(SPECTRUM)},
         "interaction_levels": interaction_levels(held.config),
         "several_references": held.config.repeated_reaction,
-        **{group: {n: of[n] for n in names if n in of} for group, of in groups.items()},
+        **{group: {name: of[name] for name in names if name in of} for group, of in groups.items()},
         "reactions": [
             {**row, "interaction_types": _split(row["interaction_types"])}
             for row in reactions.rename({"reaction_level": "level"}).iter_rows(named=True)
@@ -293,7 +296,7 @@ def _spectrum(held: HeldDiscussion, groups: dict[str, Json]) -> Json:
     }
 
 
-def _voting(tables: Tables, outcome: Json) -> Json:
+def _voting_data(tables: Tables, outcome: Json) -> Json:
     vulnerable = find_vulnerable(tables)
     planned = [item for _, _, said in read_answers(tables, "plan") for item in said["items"]]
     closing = read_answers(tables, "consensus")[-1][2]
@@ -346,11 +349,11 @@ def _parse_error(answer: Json) -> Json:
     return {name: mark for name, mark in answer.items() if name == "_parse_error"}
 
 
-def _satisfaction(tables: Tables, groups: dict[str, Json]) -> Json:
+def _satisfaction_data(tables: Tables, groups: dict[str, Json]) -> Json:
     names = ("pre_satisfaction", "post_satisfaction", "satisfaction_delta")
     return {
         "agents": tables["satisfaction"].drop(OfDiscussion.columns()).to_dicts(),
-        **{group: {n: of[n] for n in names} for group, of in groups.items()},
+        **{group: {name: of[name] for name in names} for group, of in groups.items()},
     }
 
 
@@ -359,12 +362,12 @@ def summarise_calls(run: RunFolder, journal: JournalReader) -> dict[str, object]
     answers, and the journal, which has times, tokens and cost of every try."""
     tries = [
         {"discussion": name, **call}
-        for name in run.table("discussions")["discussion_id"]
+        for name in run.read_table("discussions")["discussion_id"]
         for call in calls_within(journal, name)
     ]
     if not tries:
         return {"discussions": {}, "models": {}}
-    answers = run.table("answers").select("address", "reasks", "missing", asked=True)
+    answers = run.read_table("answers").select("address", "reasks", "missing", asked=True)
     calls = pl.DataFrame(tries, infer_schema_length=None).join(
         answers, on="address", how="left", maintain_order="left"
     )
@@ -428,7 +431,7 @@ class Entry:
             },
         }
 
-    def plain(self, discussion: Discussion) -> str:
+    def as_plain_line(self, discussion: Discussion) -> str:
         place = f"{discussion.meeting.id} round {self.round or '-'} {self.agent}"
         data = json.dumps(self.data)
         return f"{stamp(self.at)} {self.level} {place}: {self.action} {data}"
@@ -437,59 +440,59 @@ class Entry:
 def log_lines(discussion: Discussion) -> tuple[str, str]:
     """(all entries of the wanted levels as JSON lines, the errors as plain lines)."""
     wanted = LEVELS[LEVELS.index(discussion.meeting.config.log_level) :]
-    kept = list(entries(discussion))
-    lines = [e.to_json(discussion) for e in kept if e.level in wanted]
-    errors = [e.plain(discussion) for e in kept if e.level == "ERROR"]
+    kept = list(log_entries(discussion))
+    lines = [entry.to_json(discussion) for entry in kept if entry.level in wanted]
+    errors = [entry.as_plain_line(discussion) for entry in kept if entry.level == "ERROR"]
     return (
         "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines),
         "".join(f"{line}\n" for line in errors),
     )
 
 
-def entries(discussion: Discussion) -> Iterator[Entry]:
+def log_entries(discussion: Discussion) -> Iterator[Entry]:
     """What happened, in the order of the protocol."""
     calls, full = discussion.calls, discussion.meeting.config.log_texts == "full"
-    before = [c for c in calls if c.stage.name == "satisfaction_before"]
-    after = [c for c in calls if c.round is None and c not in before]
-    yield Entry("INFO", "discussion", "discussion_started", _first(calls))
+    before = [call for call in calls if call.stage.name == "satisfaction_before"]
+    after = [call for call in calls if call.round is None and call not in before]
+    yield Entry("INFO", "discussion", "discussion_started", _first_call_time(calls))
     for call in before:
         yield from _of_call(call, full)
     for round_ in discussion.rounds:
-        number, own = round_.number, [c for c in calls if c.round == round_.number]
-        yield Entry("INFO", "discussion", "round_started", _first(own), round=number)
+        number, own = round_.number, [call for call in calls if call.round == round_.number]
+        yield Entry("INFO", "discussion", "round_started", _first_call_time(own), round=number)
         for call in own:
             yield from _of_call(call, full)
-        yield from _actions(round_, _last(own))
+        yield from _round_actions(round_, _last_call_time(own))
         if discussion.meeting.level.context == "separate":
-            yield from _memories(discussion.rounds[:number], _last(own))
-        yield Entry("INFO", "discussion", "round_ended", _last(own), round=number)
+            yield from _round_memories(discussion.rounds[:number], _last_call_time(own))
+        yield Entry("INFO", "discussion", "round_ended", _last_call_time(own), round=number)
     for call in after:
         yield from _of_call(call, full)
     if discussion.after:
         outcome = {
             "items": len(discussion.items),
-            "passed": sum(o.passed for o in discussion.outcomes),
+            "passed": sum(item_row.passed for item_row in discussion.item_outcomes),
         }
-        yield Entry("INFO", "discussion", "discussion_ended", _last(calls), outcome)
+        yield Entry("INFO", "discussion", "discussion_ended", _last_call_time(calls), outcome)
 
 
 def _of_call(call: Call, full: bool) -> Iterator[Entry]:
     """The call itself, and what was unusual about it."""
 
-    def entry(level: str, action: str, **data: object) -> Entry:
+    def build_entry(level: str, action: str, **data: object) -> Entry:
         official = call.agent in ("moderator", "planner", "session")
         component = call.agent if official else "resident"
         return Entry(level, component, action, reply.started_at, data, call.round, call.agent)
 
     reply = call.reply
     texts = {"question_full": call.question, "response_full": reply.text} if full else {}
-    yield entry(
+    yield build_entry(
         "DEBUG",
         call.stage.name,
         model=reply.model_served,
         memory_length=call.stage.memory,
-        question_preview=_preview(call.question),
-        response_preview=_preview(reply.text),
+        question_preview=_preview_text(call.question),
+        response_preview=_preview_text(reply.text),
         latency=round(reply.latency_s, 4),
         tokens={"input": reply.usage.input_tokens, "output": reply.usage.output_tokens},
         cost_usd=reply.cost_usd,
@@ -497,20 +500,22 @@ def _of_call(call: Call, full: bool) -> Iterator[Entry]:
         **texts,
     )
     if call.reasks:
-        yield entry("WARNING", "asked_again", times=call.reasks)
+        yield build_entry("WARNING", "asked_again", times=call.reasks)
     if call.parse_step in ("fenced", "repaired"):
-        yield entry("WARNING", "unexpected_response", parse_step=call.parse_step)
+        yield build_entry("WARNING", "unexpected_response", parse_step=call.parse_step)
     for repair in call.repairs:
-        what = {"field": repair.field, "kind": repair.kind, "was": repair.was}
-        yield entry("WARNING", "repaired", **what, became=repair.became or None)
+        what = {"field": repair.field, "kind": repair.kind, "was": repair.original}
+        yield build_entry("WARNING", "repaired", **what, became=repair.replacement or None)
     if call.missing == DECLINED:
-        yield entry("WARNING", "declined")
+        yield build_entry("WARNING", "declined")
     elif call.minimal or call.missing:
         reason = call.missing or "unparsed"
-        yield entry("ERROR", "unreadable_answer", reason=reason, minimal_structures=call.minimal)
+        yield build_entry(
+            "ERROR", "unreadable_answer", reason=reason, minimal_structures=call.minimal
+        )
 
 
-def _actions(round_: Round, at: float | None) -> Iterator[Entry]:
+def _round_actions(round_: Round, at: float | None) -> Iterator[Entry]:
     for resident in round_.order:
         turn = round_.turns[resident]
         data = {
@@ -518,12 +523,12 @@ def _actions(round_: Round, at: float | None) -> Iterator[Entry]:
             "references": len(turn.speaking.references),
             "words": len(turn.speaking.full_statement.split()),
         }
-        action = "kept_silent" if turn.silent else "spoke"
-        if turn.heard:
+        action = "kept_silent" if turn.is_silent else "spoke"
+        if turn.has_statement:
             yield Entry("INFO", "resident", action, at, data, round_.number, resident)
 
 
-def _memories(rounds: Sequence[Round], at: float | None) -> Iterator[Entry]:
+def _round_memories(rounds: Sequence[Round], at: float | None) -> Iterator[Entry]:
     """What each resident with a context of their own takes along into the next round."""
     last = rounds[-1]
     for resident in last.order:
@@ -535,16 +540,16 @@ def _memories(rounds: Sequence[Round], at: float | None) -> Iterator[Entry]:
         yield Entry("DEBUG", "resident", "memory_changed", at, data, last.number, resident)
 
 
-def _preview(text: str) -> str:
-    return shortened(" ".join(text.split()), PREVIEW)
+def _preview_text(text: str) -> str:
+    return shorten(" ".join(text.split()), PREVIEW)
 
 
-def _first(calls: Iterable[Call]) -> float | None:
-    return min((c.reply.started_at for c in calls), default=None)
+def _first_call_time(calls: Iterable[Call]) -> float | None:
+    return min((call.reply.started_at for call in calls), default=None)
 
 
-def _last(calls: Iterable[Call]) -> float | None:
-    return max((c.reply.started_at + c.reply.latency_s for c in calls), default=None)
+def _last_call_time(calls: Iterable[Call]) -> float | None:
+    return max((call.reply.started_at + call.reply.latency_s for call in calls), default=None)
 
 
 def stamp(at: float | None) -> str | None:
@@ -557,6 +562,6 @@ def stamp(at: float | None) -> str | None:
 def keep_log(scope: Scope, discussion: Discussion) -> None:
     """Write the logs of a discussion as far as it has come."""
     lines, errors = log_lines(discussion)
-    stamp = "".join(c for c in scope.root.started_at[:19] if c.isalnum())
+    stamp = "".join(column for column in scope.root.started_at[:19] if column.isalnum())
     scope.write_text(f"logs/{discussion.meeting.id}_{stamp}.jsonl", lines)
     scope.write_text(f"logs/{discussion.meeting.id}_{stamp}_errors.log", errors)

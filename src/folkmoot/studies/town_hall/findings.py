@@ -22,29 +22,29 @@ from folkmoot.kit.claims import (
     result_cells,
     say_claims,
 )
-from folkmoot.kit.exposure import exposure
+from folkmoot.kit.exposure import exposure_finding
 from folkmoot.kit.findings import (
     Row,
-    cells,
-    change,
-    estimate_of,
-    found,
-    intervals,
+    category_shares,
+    collect_findings,
+    estimate_cells,
+    estimate_from_json,
+    format_change,
+    format_mean_value,
+    format_share,
+    format_signed,
+    interaction_matrix,
+    interval_chart,
+    join_clauses,
     known,
-    listed,
-    number,
-    share,
-    shares,
-    signed,
-    who_to_whom,
 )
 from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.inference.claims import Claim, Result, Side, judge_families
 from folkmoot.measures.inference.clustered import clustered_share
-from folkmoot.measures.inference.estimates import Estimate, percent, plural
+from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
 from folkmoot.measures.retest import Repeat
 from folkmoot.measures.wording import ESTIMATES, EXPLORATORY
-from folkmoot.storage.findings import Bars, Finding, Grid
+from folkmoot.storage.findings import BarChart, Finding, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers.options import CHANGES
 from folkmoot.studies.town_hall.config import (
@@ -52,10 +52,10 @@ from folkmoot.studies.town_hall.config import (
     INCLUSION,
     SATISFACTION,
     TownHallConfig,
-    claims,
+    declare_claims,
 )
 from folkmoot.studies.town_hall.measures import compare_levels
-from folkmoot.studies.town_hall.quality import OfRun, counted, quality_of_run
+from folkmoot.studies.town_hall.quality import OfRun, quality_of_run, total_count
 from folkmoot.studies.town_hall.stages import CONCERN
 from folkmoot.studies.town_hall.tables import GROUPS, SPECTRUM
 
@@ -76,44 +76,44 @@ Json = Mapping[str, Any]  # a part of levels.json or quality.json
 Levels = Mapping[str, Json]  # by level
 
 
-def findings(run: RunFolder) -> list[Finding]:
+def compute_findings(run: RunFolder) -> list[Finding]:
     """All findings, the headline first."""
     compared = compare_levels(run)
     main, apart = compared["main"], compared["supplementary"]
     levels: Levels = main["levels"]
-    results = read_results(run, TownHallConfig, claims)
-    between = [r for r in results if {*r.claim.contrast} <= levels.keys()]
+    results = read_results(run, TownHallConfig, declare_claims)
+    between = [result for result in results if {*result.claim.contrast} <= levels.keys()]
     # Supplementary levels are reported apart.
-    reactions, rounds = (run.table(t).filter(part="main") for t in ("reactions", "rounds"))
-    return found(
-        inclusion(levels, results, compared["sets"]) if levels else None,
-        steps(between, main["differences"], compared["sets"]),
-        heard(run),
-        spectrum(reactions),
-        responses(reactions, run.table("residents")),
+    reactions, rounds = (run.read_table(t).filter(part="main") for t in ("reactions", "rounds"))
+    return collect_findings(
+        inclusion_finding(levels, results, compared["sets"]) if levels else None,
+        step_finding(between, main["differences"], compared["sets"]),
+        concerns_finding(run),
+        spectrum_finding(reactions),
+        response_findings(reactions, run.read_table("residents")),
         [
-            outcome(levels, compared["sets"]),
-            satisfaction(levels, results, compared["sets"]),
-            everything(levels, compared),
+            outcome_finding(levels, compared["sets"]),
+            satisfaction_finding(levels, results, compared["sets"]),
+            all_measures_finding(levels, compared),
         ]
         if levels
         else None,
-        replication(apart, levels, _between_parts(results, between), compared["sets"])
+        replication_finding(apart, levels, _between_parts(results, between), compared["sets"])
         if apart["levels"]
         else None,
-        stances(rounds),
-        reading(quality_of_run(run)) if run.has_table("quality") else None,
-        coding.finding(run),
-        exposure(run),
+        stance_finding(rounds),
+        answer_quality_finding(quality_of_run(run)) if run.has_table("quality") else None,
+        coding.coding_finding(run),
+        exposure_finding(run),
     )
 
 
-def repeats(run: RunFolder) -> list[Repeat]:
+def repeated_satisfaction(run: RunFolder) -> list[Repeat]:
     """Residents' satisfaction before the discussion, which the same model states for the same
     resident at several levels, and the satisfaction before and after a discussion."""
-    seats = run.table("rounds").group_by("discussion_id", "agent_id", maintain_order=True)
+    seats = run.read_table("rounds").group_by("discussion_id", "agent_id", maintain_order=True)
     models = seats.agg(pl.col("seat_model").first())
-    stated = run.table("satisfaction").join(
+    stated = run.read_table("satisfaction").join(
         models, on=["discussion_id", "agent_id"], how="left", maintain_order="left"
     )
     pairs = combinations(stated["level"].unique(maintain_order=True).to_list(), 2)
@@ -140,7 +140,7 @@ def repeats(run: RunFolder) -> list[Repeat]:
 
 def _between_parts(results: Sequence[Result], between: Sequence[Result]) -> list[Result]:
     """The claims on a supplementary level and one of the main part."""
-    return [r for r in results if r.claim.measure == GAP and r not in between]
+    return [result for result in results if result.claim.measure == GAP and result not in between]
 
 
 def _within_level(results: Sequence[Result], measure: str, level: str) -> dict[str, Estimate]:
@@ -156,35 +156,42 @@ def _within_level(results: Sequence[Result], measure: str, level: str) -> dict[s
     return found
 
 
-def _figure(summary: Json, figure: str) -> dict[str, Estimate]:
+def _level_figures(summary: Json, figure: str) -> dict[str, Estimate]:
     """Group → the figure of a level, or the difference of two."""
-    return {g: estimate_of(summary["figures"][figure][g], "sets") for g in GROUPS}
+    return {
+        group: estimate_from_json(summary["figures"][figure][group], "sets") for group in GROUPS
+    }
 
 
-def _values(summary: Json, figure: str) -> dict[str, float | None]:
-    return {group: known(e.value) for group, e in _figure(summary, figure).items()}
+def _figure_values(summary: Json, figure: str) -> dict[str, float | None]:
+    return {
+        group: known(estimate.value) for group, estimate in _level_figures(summary, figure).items()
+    }
 
 
-def inclusion(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
+def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
     """The weighted inclusivity score at each level, with the gap."""
     own = {
-        level: _figure(summary, SCORE) | _within_level(results, INCLUSION, level)
+        level: _level_figures(summary, SCORE) | _within_level(results, INCLUSION, level)
         for level, summary in levels.items()
     }
     # Runs of earlier versions counted only what was said aloud, and have one score.
     checked = all(SAID_ALOUD in summary["figures"] for summary in levels.values())
-    aloud = {level: _figure(levels[level], SAID_ALOUD) if checked else {} for level in own}
+    aloud = {level: _level_figures(levels[level], SAID_ALOUD) if checked else {} for level in own}
     rows = [
         {
             "level": level,
-            **_values(levels[level], SCORE),
-            **cells(e["gap"], "gap"),
-            **{f"{g}_said_aloud": known(a.value) for g, a in aloud[level].items()},
+            **_figure_values(levels[level], SCORE),
+            **estimate_cells(e["gap"], "gap"),
+            **{
+                f"{group}_said_aloud": known(estimate.value)
+                for group, estimate in aloud[level].items()
+            },
             "sets": e["gap"].clusters,
         }
         for level, e in own.items()
     ]
-    says = [_scored(level, levels[level]["switches"], e) for level, e in own.items()]
+    says = [_describe_scores(level, levels[level]["switches"], e) for level, e in own.items()]
     if checked:
         says.append(_compare_scores(own, aloud))
     if any(e["gap"].has_interval for e in own.values()):
@@ -194,8 +201,8 @@ def inclusion(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
         "inclusion",
         "Who is heard",
         " ".join(says),
-        Grid.of(rows, SCALE),
-        intervals(gaps, "inclusion gap (vulnerable minus general)", zero=0.0),
+        ResultTable.from_records(rows, SCALE),
+        interval_chart(gaps, "inclusion gap (vulnerable minus general)", zero=0.0),
         notes=(
             "Mean level over all possible reactions of others, from the second round on. "
             "References count as the speakers gave them.",
@@ -210,17 +217,18 @@ def inclusion(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
     )
 
 
-def _scored(level: str, switches: Json, e: Mapping[str, Estimate]) -> str:
-    general = number(e["general"].value, 3)
-    if not switches["vulnerable"] or known(e["vulnerable"].value) is None:
+def _describe_scores(level: str, switches: Json, estimates: Mapping[str, Estimate]) -> str:
+    general = format_mean_value(estimates["general"].value, 3)
+    if not switches["vulnerable"] or known(estimates["vulnerable"].value) is None:
         return f"At level {level} no vulnerable residents were heard; the others scored {general}."
     who = "the vulnerable residents"
     if switches["labels"] == "shuffled":
         who = "those drawn as vulnerable by lot"
     placebo = " placebo" * (switches["labels"] == "shuffled")
     return (
-        f"At level {level} {who} scored {number(e['vulnerable'].value, 3)} of 4 and the others "
-        f"{general}: a{placebo} gap of {change(e['gap'])}."
+        f"At level {level} {who} scored {format_mean_value(estimates['vulnerable'].value, 3)} of 4 "
+        "and the others "
+        f"{general}: a{placebo} gap of {format_change(estimates['gap'])}."
     )
 
 
@@ -230,34 +238,39 @@ def _compare_scores(
     """The gaps of both scores side by side, and where their direction differs."""
     pairs = {level: (own[level]["gap"].value, aloud[level]["gap"].value) for level in own}
     both = {
-        n: ab for n, ab in pairs.items() if known(ab[0]) is not None and known(ab[1]) is not None
+        name: ab
+        for name, ab in pairs.items()
+        if known(ab[0]) is not None and known(ab[1]) is not None
     }
     if not both:
         return ""
     gaps = [
-        f"{signed(b)} instead of {signed(a)} at level {n}"
-        for n, (a, b) in both.items()
-        if signed(a) != signed(b)
+        f"{format_signed(b)} instead of {format_signed(a)} at level {name}"
+        for name, (a, b) in both.items()
+        if format_signed(a) != format_signed(b)
     ]
     if not gaps:
         return (
             "The gaps are equal to two decimals if only references count that a rule over words "
             "finds in the statement."
         )
-    turned = [n for n, (a, b) in both.items() if a * b < 0]
-    warning = f" The direction differs at level {listed(turned)}" if turned else ""
+    turned = [name for name, (a, b) in both.items() if a * b < 0]
+    warning = f" The direction differs at level {join_clauses(turned)}" if turned else ""
     return (
         "If only references count that a rule over words finds in the statement, the gaps are "
-        f"{listed(gaps)}{warning}"
+        f"{join_clauses(gaps)}{warning}"
     )
 
 
-def steps(results: Sequence[Result], differences: Sequence[Json], sets: int) -> Finding | None:
+def step_finding(
+    results: Sequence[Result], differences: Sequence[Json], sets: int
+) -> Finding | None:
     """What the gap moves by between levels, within sets."""
     changes = [
-        f"level {d['to']} − level {d['from']}: {', '.join(d['switches_changed'])}"
-        for d in differences
-        if d["consecutive"]
+        f"level {difference['to']} − level {difference['from']}: "
+        f"{', '.join(difference['switches_changed'])}"
+        for difference in differences
+        if difference["consecutive"]
     ]
     return claims_finding(
         "steps",
@@ -265,7 +278,7 @@ def steps(results: Sequence[Result], differences: Sequence[Json], sets: int) -> 
         results,
         axis="change of the inclusion gap",
         notes=(
-            f"What changes: {listed(changes)}",
+            f"What changes: {join_clauses(changes)}",
             "The same residents at both levels; sets are the clusters.",
             NOT_PEOPLE,
         ),
@@ -273,21 +286,21 @@ def steps(results: Sequence[Result], differences: Sequence[Json], sets: int) -> 
     )
 
 
-def replication(apart: Json, main: Levels, results: Sequence[Result], sets: int) -> Finding:
+def replication_finding(apart: Json, main: Levels, results: Sequence[Result], sets: int) -> Finding:
     """Supplementary levels, apart from the main comparison."""
     rows = [
-        {"level": level, **_values(summary, SCORE), "part": part}
+        {"level": level, **_figure_values(summary, SCORE), "part": part}
         for part, levels in (("supplementary", apart["levels"]), ("main", main))
         for level, summary in levels.items()
     ]
     names = ", ".join(apart["levels"])
-    held = [r for r in results if r.counts != (0, 0)]
+    held = [result for result in results if result.counts != (0, 0)]
     gaps = f" {say_claims(held, 'Inclusion gap')}" if held else ""
     return Finding(
         "replication",
         "Replication on another model",
         f"Level {names} is reported apart from the main comparison.{gaps}",
-        Grid.of(rows, "Weighted inclusivity score"),
+        ResultTable.from_records(rows, "Weighted inclusivity score"),
         claim_lines(held, "difference of the inclusion gap"),
         section="Replication",
         headline=not main,
@@ -296,31 +309,32 @@ def replication(apart: Json, main: Levels, results: Sequence[Result], sets: int)
     )
 
 
-def outcome(levels: Levels, sets: int) -> Finding:
+def outcome_finding(levels: Levels, sets: int) -> Finding:
     """What was carried into the ballot, the votes and the closing text."""
     rows = [
-        {"figure": words, "level": level, **_values(summary, name)}
+        {"figure": words, "level": level, **_figure_values(summary, name)}
         for name, words in OUTCOMES.items()
         for level, summary in levels.items()
     ]
-    rates = {level: _figure(s, "opinion_reflection_rate") for level, s in levels.items()}
+    rates = {level: _level_figures(s, "opinion_reflection_rate") for level, s in levels.items()}
     passed = {
-        f"{group}, level {level}": of[group].within(0.0, 1.0)
+        f"{group}, level {level}": of[group].clip_bounds(0.0, 1.0)
         for group in ("vulnerable", "general")
         for level, of in rates.items()
     }
     says = [
-        f"{share(e) if known(e.value) is not None else 'none (no such item)'} at {who[1]}"
-        for who, e in ((label.split(", "), e) for label, e in passed.items())
+        f"{format_share(estimate) if known(estimate.value) is not None else 'none (no such item)'} "
+        f"at {who[1]}"
+        for who, estimate in ((label.split(", "), estimate) for label, estimate in passed.items())
         if who[0] == "vulnerable"
     ]
     return Finding(
         "outcome",
         "What is carried into the outcome",
         f"Of the items that vulnerable residents raised these shares passed, as a mean over sets: "
-        f"{listed(says)}",
-        Grid.of(rows, "Per resident, except for the rate; means over sets"),
-        intervals(passed, "share of the items raised that passed", percent=True),
+        f"{join_clauses(says)}",
+        ResultTable.from_records(rows, "Per resident, except for the rate; means over sets"),
+        interval_chart(passed, "share of the items raised that passed", percent=True),
         notes=(
             "An item that several residents raised counts for each.",
             "Reflection rate: the share of the items raised that passed.",
@@ -332,7 +346,7 @@ def outcome(levels: Levels, sets: int) -> Finding:
     )
 
 
-def satisfaction(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
+def satisfaction_finding(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
     """Satisfaction before and after."""
     claimed = {level: _within_level(results, SATISFACTION, level) for level in levels}
     unknown = Estimate(math.nan, math.nan, math.nan, 0)
@@ -345,38 +359,41 @@ def satisfaction(levels: Levels, results: Sequence[Result], sets: int) -> Findin
         {
             "level": level,
             "group": group,
-            "before": _values(s, "pre_satisfaction")[group],
-            "after": _values(s, "post_satisfaction")[group],
-            **cells(changes[f"{group}, level {level}"], "change"),
+            "before": _figure_values(s, "pre_satisfaction")[group],
+            "after": _figure_values(s, "post_satisfaction")[group],
+            **estimate_cells(changes[f"{group}, level {level}"], "change"),
         }
         for level, s in levels.items()
         for group in ("vulnerable", "general")
     ]
-    says = [f"{change(changes[f'vulnerable, level {level}'])} at level {level}" for level in levels]
+    says = [
+        f"{format_change(changes[f'vulnerable, level {level}'])} at level {level}"
+        for level in levels
+    ]
     return Finding(
         "satisfaction",
         "Satisfaction before and after",
-        f"{ESTIMATES} the satisfaction of the vulnerable residents changed by {listed(says)}",
-        Grid.of(rows, "Scale 1 to 10"),
-        intervals(changes, "satisfaction after minus before", zero=0.0),
+        f"{ESTIMATES} the satisfaction of the vulnerable residents changed by {join_clauses(says)}",
+        ResultTable.from_records(rows, "Scale 1 to 10"),
+        interval_chart(changes, "satisfaction after minus before", zero=0.0),
         notes=(GAPS,),
         unit="set",
         units=sets,
     )
 
 
-def everything(levels: Levels, compared: Json) -> Finding:
+def all_measures_finding(levels: Levels, compared: Json) -> Finding:
     """Every figure at every level, with its gap."""
     meanings: Mapping[str, str] = compared["figures"]
     rows = []
     for name in meanings:
         for level, summary in levels.items():
-            rows.append({"figure": name, "level": level, **_values(summary, name)})
+            rows.append({"figure": name, "level": level, **_figure_values(summary, name)})
     return Finding(
         "all_measures",
         "All measures",
         "Every measure for the vulnerable and for the general residents, and the gap.",
-        Grid.of(rows),
+        ResultTable.from_records(rows),
         notes=(
             "Means over sets, for looking up. Gaps are differences of means, and nothing is tested "
             "here: the claims of the study are those of “What was tested”.",
@@ -388,7 +405,7 @@ def everything(levels: Levels, compared: Json) -> Finding:
     )
 
 
-class Voiced(NamedTuple):
+class CodedConcern(NamedTuple):
     """A resident's concern, as it was coded: code → the quote for it."""
 
     id: str
@@ -398,45 +415,47 @@ class Voiced(NamedTuple):
     codes: Mapping[str, str]
 
 
-def heard(run: RunFolder) -> list[Finding]:
+def concerns_finding(run: RunFolder) -> list[Finding]:
     """What became of concerns, by level and group; nothing where no real coder coded them."""
-    read = coding.codings(run).get(CONCERN)
-    if read is None or not read.supports:
+    read = coding.read_codings(run).get(CONCERN)
+    if read is None or not read.supports_findings:
         return []
     vulnerable = {
-        (r["discussion_id"], r["agent_id"]): r["is_vulnerable"]
-        for r in run.table("rounds").iter_rows(named=True)
+        (row["discussion_id"], row["agent_id"]): row["is_vulnerable"]
+        for row in run.read_table("rounds").iter_rows(named=True)
     }
     levels = {
-        r["discussion_id"]: (r["level"], r["set"])
-        for r in run.table("discussions").iter_rows(named=True)
+        row["discussion_id"]: (row["level"], row["set"])
+        for row in run.read_table("discussions").iter_rows(named=True)
     }
-    rows: list[Voiced] = []
+    rows: list[CodedConcern] = []
     for text_id in read.texts:
         discussion, _, who = text_id.rpartition("/")
-        if (codes := read.of(text_id)) is not None:
+        if (codes := read.codes_of(text_id)) is not None:
             level, number = levels[discussion]
             group = "vulnerable" if vulnerable[discussion, who] else "general"
-            rows.append(Voiced(text_id, level, number, group, codes))
+            rows.append(CodedConcern(text_id, level, number, group, codes))
     if not rows:
         return []
     table: list[Row] = []
     says: dict[str, list[tuple[str, float, Result]]] = {}
     sides = {
-        _concern_claim(level, code): _sides([r for r in rows if r.level == level], code)
-        for level in dict.fromkeys(r.level for r in rows)
-        for code in (c.name for c in read.book.codes)
+        _concern_claim(level, code): _sides(
+            [coded_concern for coded_concern in rows if coded_concern.level == level], code
+        )
+        for level in dict.fromkeys(coded_concern.level for coded_concern in rows)
+        for code in (code.name for code in read.book.codes)
     }
     results = judge_families(
         list(sides), lambda claim: (claim, *sides[claim]) if sides[claim][0].units else NO_SET
     )
     for result in results:
         level, code = (str(value) for _, (value,) in result.claim.where)
-        own = [r for r in rows if r.level == level]
+        own = [coded_concern for coded_concern in rows if coded_concern.level == level]
         groups = {
-            group: fmean(code in r.codes for r in of)
+            group: fmean(code in coded_concern.codes for coded_concern in of)
             for group in ("vulnerable", "general")
-            if (of := [r for r in own if r.group == group])
+            if (of := [coded_concern for coded_concern in own if coded_concern.group == group])
         }
         values: Row = {f"{group}_share": value for group, value in groups.items()}
         counted: Row = {"concerns": len(own)}
@@ -444,22 +463,24 @@ def heard(run: RunFolder) -> list[Finding]:
         table.append(about | values | result_cells(result, "gap_points", "_points") | counted)
         if "vulnerable" in groups:
             says.setdefault(level, []).append((code, groups["vulnerable"], result))
-    gaps = {f"level {level}, {_aloud(code)}": r.estimate
-            for level, of in says.items() for code, _, r in of}  # fmt: skip
+    gaps = {f"level {level}, {_describe_code(code)}": result.estimate
+            for level, of in says.items() for code, _, result in of}  # fmt: skip
     return [
         Finding(
             "heard",
             "What became of concerns",
             " ".join(
                 f"At level {level}, of the concerns that vulnerable residents voiced, "
-                + listed(
-                    f"{percent(part)} were {_aloud(code)}" + _to_the_others(result)
+                + join_clauses(
+                    f"{format_percent(part)} were {_describe_code(code)}" + _to_the_others(result)
                     for code, part, result in about_level
                 )
                 for level, about_level in says.items()
             ),
-            Grid.of(table, "Share of voiced concerns; gap: vulnerable minus general"),
-            intervals(gaps, "gap in the share of concerns", zero=0.0, percent=True),
+            ResultTable.from_records(
+                table, "Share of voiced concerns; gap: vulnerable minus general"
+            ),
+            interval_chart(gaps, "gap in the share of concerns", zero=0.0, percent=True),
             notes=(
                 read.note,
                 "One concern a resident: the points that they made aloud. Who never spoke is left "
@@ -469,9 +490,12 @@ def heard(run: RunFolder) -> list[Finding]:
             ),
             headline=True,
             unit="set",
-            units=len({r.set_no for r in rows}),
+            units=len({coded_concern.set_no for coded_concern in rows}),
         ),
-        _quotes(read, [r for r in rows if r.set_no == rows[0].set_no]),
+        _quotes_finding(
+            read,
+            [coded_concern for coded_concern in rows if coded_concern.set_no == rows[0].set_no],
+        ),
     ]
 
 
@@ -479,10 +503,10 @@ NO_SET = "no set has concerns of both groups"
 
 
 def _to_the_others(result: Result) -> str:
-    e = result.estimate
-    if not math.isfinite(e.value):
+    estimate = result.estimate
+    if not math.isfinite(estimate.value):
         return ""
-    return f", a gap to the others of {result.claim.signed(e.value)} ({result.span})"
+    return f", a gap to the others of {result.claim.format_signed(estimate.value)} ({result.span})"
 
 
 def _concern_claim(level: str, code: str) -> Claim:
@@ -494,54 +518,67 @@ def _concern_claim(level: str, code: str) -> Claim:
         unit="set",
         estimand=(
             "Among simulated sets of residents like those drawn for this run: the share of voiced "
-            f"concerns that were {_aloud(code)}, of vulnerable minus that of general residents at "
+            f"concerns that were {_describe_code(code)}, of vulnerable minus that of general "
+            "residents at "
             f"level {level}, within sets; independent unit: set."
         ),
         where=(("level", (level,)), ("code", (code,))),
-        outcome=f"concerns {_aloud(code)} at level {level}",
+        outcome=f"concerns {_describe_code(code)} at level {level}",
     )
 
 
-def _sides(own: Sequence[Voiced], code: str) -> tuple[Side, Side]:
+def _sides(own: Sequence[CodedConcern], code: str) -> tuple[Side, Side]:
     """The concerns of both groups, of the sets that have both."""
     both = set.intersection(
-        *({r.set_no for r in own if r.group == group} for group in ("vulnerable", "general"))
+        *(
+            {coded_concern.set_no for coded_concern in own if coded_concern.group == group}
+            for group in ("vulnerable", "general")
+        )
     )
     vulnerable, general = (
-        Side.of([code in r.codes for r in of], [r.set_no for r in of])
+        Side.from_values(
+            [code in coded_concern.codes for coded_concern in of],
+            [coded_concern.set_no for coded_concern in of],
+        )
         for group in ("vulnerable", "general")
-        for of in [[r for r in own if r.group == group and r.set_no in both]]
+        for of in [
+            [
+                coded_concern
+                for coded_concern in own
+                if coded_concern.group == group and coded_concern.set_no in both
+            ]
+        ]
     )
     return vulnerable, general
 
 
-def _quotes(read: coding.Codings, rows: Sequence[Voiced]) -> Finding:
+def _quotes_finding(read: coding.CodebookResults, rows: Sequence[CodedConcern]) -> Finding:
     """The quotes of one set, so that codes can be judged by eye."""
     quoted: list[Row] = [
         {
-            "where": r.id,
-            "concern": json.loads(read.texts[r.id]["about"])["concern"],
-            "became": _aloud(code),
+            "where": coded_concern.id,
+            "concern": json.loads(read.texts[coded_concern.id]["about"])["concern"],
+            "became": _describe_code(code),
             "quote": quote,
         }
-        for r in rows
-        for code, quote in (r.codes or {"not heard": ""}).items()
+        for coded_concern in rows
+        for code, quote in (coded_concern.codes or {"not heard": ""}).items()
     ]
     return Finding(
         "heard_quotes",
         "Concerns and the words that met them",
         f"Set {rows[0].set_no}: the quotes by which concerns were coded. The table codes has all.",
-        Grid.of(quoted),
+        ResultTable.from_records(quoted),
         notes=(read.note,),
         section="Concerns",
     )
 
 
-def _aloud(code: str) -> str:
+def _describe_code(code: str) -> str:
     return code.replace("_", " ")
 
 
-def spectrum(reactions: pl.DataFrame) -> Finding | None:
+def spectrum_finding(reactions: pl.DataFrame) -> Finding | None:
     """The five-level reaction spectrum by level and group."""
     reactions = reactions.filter(pl.col("reaction").is_not_null())
     if reactions.is_empty():
@@ -552,20 +589,31 @@ def spectrum(reactions: pl.DataFrame) -> Finding | None:
     for (vulnerable, level), own in sorted(parts, key=lambda part: not part[0][0]):
         who = "vulnerable" if vulnerable else "general"
         counts = Counter(own["reaction"].to_list())
-        part = shares({s: counts[s] for s in SPECTRUM})
-        columns: Row = {f"{s}_share": value for s, value in part.items()}
-        e = clustered_share((own["reaction"] == "ignore").to_list(), own["set"].to_list())
+        part = category_shares({text: counts[text] for text in SPECTRUM})
+        columns: Row = {f"{text}_share": value for text, value in part.items()}
+        estimate = clustered_share((own["reaction"] == "ignore").to_list(), own["set"].to_list())
         about: Row = {"to": who, "level": str(level)}
-        bounds = {k: v for k, v in cells(e, "ignore", "_share").items() if k != "ignore"}
+        bounds = {
+            key: value
+            for key, value in estimate_cells(estimate, "ignore", "_share").items()
+            if key != "ignore"
+        }
         rows.append({**about, **columns, **bounds, "n": own.height})
-        bars += [(f"{who}, level {level}", s, v or 0.0) for s, v in part.items() if s != "ignore"]
-        ignored += [f"{share(e)} at level {level}"] * bool(vulnerable)
+        bars += [
+            (f"{who}, level {level}", text, value or 0.0)
+            for text, value in part.items()
+            if text != "ignore"
+        ]
+        ignored += [f"{format_share(estimate)} at level {level}"] * bool(vulnerable)
     return Finding(
         "spectrum",
         "How others react",
-        f"The vulnerable residents got no reaction in these shares of cases: {listed(ignored)}",
-        Grid.of(rows, "Share of possible reactions; low and high: of those ignored"),
-        Bars(tuple(bars), unit="share of possible reactions", percent=True),
+        "The vulnerable residents got no reaction in these shares of cases: "
+        f"{join_clauses(ignored)}",
+        ResultTable.from_records(
+            rows, "Share of possible reactions; low and high: of those ignored"
+        ),
+        BarChart(tuple(bars), unit="share of possible reactions", percent=True),
         notes=(
             "Five-level reaction spectrum after Park & Lee (2016); no reference is `ignore`.",
             INTERVALS,
@@ -575,7 +623,7 @@ def spectrum(reactions: pl.DataFrame) -> Finding | None:
     )
 
 
-def stances(rounds: pl.DataFrame) -> Finding | None:
+def stance_finding(rounds: pl.DataFrame) -> Finding | None:
     """How often stances moved between rounds."""
     moved = rounds.filter(pl.col("change_type").is_not_null())
     if moved.is_empty():
@@ -584,24 +632,30 @@ def stances(rounds: pl.DataFrame) -> Finding | None:
     kept = []
     for (level,), own in moved.group_by("level", maintain_order=True):
         counts = Counter(own["change_type"].to_list())
-        part = shares({kind: counts[kind] for kind in CHANGES})
+        part = category_shares({kind: counts[kind] for kind in CHANGES})
         columns: Row = {f"{kind}_share": value for kind, value in part.items()}
-        e = clustered_share((own["change_type"] == "maintain").to_list(), own["set"].to_list())
-        bounds = {k: v for k, v in cells(e, "maintain", "_share").items() if k != "maintain"}
+        estimate = clustered_share(
+            (own["change_type"] == "maintain").to_list(), own["set"].to_list()
+        )
+        bounds = {
+            key: value
+            for key, value in estimate_cells(estimate, "maintain", "_share").items()
+            if key != "maintain"
+        }
         rows.append({"level": str(level), **columns, **bounds, "n": own.height})
-        kept.append(f"{share(e)} at level {level}")
+        kept.append(f"{format_share(estimate)} at level {level}")
     return Finding(
         "stances",
         "How stances move between rounds",
-        f"The share of reflections in which a stance was kept: {listed(kept)}",
-        Grid.of(rows, "Share of reflections; low and high: of those kept"),
+        f"The share of reflections in which a stance was kept: {join_clauses(kept)}",
+        ResultTable.from_records(rows, "Share of reflections; low and high: of those kept"),
         notes=(INTERVALS,),
         unit="set",
         units=moved["set"].n_unique(),
     )
 
 
-def responses(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[Finding]:
+def response_findings(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[Finding]:
     """Who responded to whom in the first set, one map a level.
 
     A response is any reaction but `ignore`; who was heard is the column.
@@ -626,21 +680,21 @@ def responses(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[Finding]
         counts = Counter(answered.select("speaker", "target").iter_rows())
         rows = [
             {
-                "who": names[a],
-                **{names[b]: None if a == b else counts[a, b] for b in names},
-                "given": sum(counts[a, b] for b in names),
-                "received": sum(counts[b, a] for b in names),
+                "who": names[name],
+                **{names[b]: None if name == b else counts[name, b] for b in names},
+                "given": sum(counts[name, b] for b in names),
+                "received": sum(counts[b, name] for b in names),
             }
-            for a in names
+            for name in names
         ]
         caption = "Responses over all rounds: rows respond, columns are responded to"
         some.append(
             Finding(
                 f"who_responded_{level}",
                 f"Who responded to whom, level {level}",
-                _responded(counts, names),
-                Grid.of(rows, caption),
-                who_to_whom(counts, names, "responses"),
+                _describe_responses(counts, names),
+                ResultTable.from_records(rows, caption),
+                interaction_matrix(counts, names, "responses"),
                 notes=(note,),
                 section="Who responded to whom",
             )
@@ -648,53 +702,59 @@ def responses(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[Finding]
     return some
 
 
-def _responded(counts: Counter[tuple[str, str]], names: Mapping[str, str]) -> str:
+def _describe_responses(counts: Counter[tuple[str, str]], names: Mapping[str, str]) -> str:
     if not counts:
         return "Nobody responded to anybody."
     if not names:
-        return f"{plural(counts.total(), 'response')} between residents who are not on record."
-    received = {name: sum(counts[b, a] for b in names) for a, name in names.items()}
+        return (
+            f"{format_count(counts.total(), 'response')} between residents who are not on record."
+        )
+    received = {name: sum(counts[name, answer] for name in names) for answer, name in names.items()}
     most = max(received, key=lambda name: received[name])
     unheard = [name for name, n in received.items() if not n]
     rest = (
-        f"{plural(len(unheard), 'resident')} got no response ({', '.join(unheard)})."
+        f"{format_count(len(unheard), 'resident')} got no response ({', '.join(unheard)})."
         if unheard
         else "Everybody got some response."
     )
     return (
-        f"{plural(counts.total(), 'response')} between {plural(len(names), 'resident')}, most of "
+        f"{format_count(counts.total(), 'response')} between "
+        f"{format_count(len(names), 'resident')}, most of "
         f"them to {most} ({received[most]}). {rest}"
     )
 
 
-def reading(quality: OfRun) -> Finding:
+def answer_quality_finding(quality: OfRun) -> Finding:
     """How well answers could be read."""
     rows: list[Row] = [
         {
             "level": level,
-            "answers": counted(own, "answers"),
-            **{step: counted(own, "parse_steps", step) for step in ("exact", "fenced", "repaired")},
-            "asked again": counted(own, "reasks"),
-            "minimal structures": counted(own, "minimal_structures"),
-            "fields repaired": counted(own, "repaired"),
-            "fields dropped": counted(own, "dropped"),
-            "silent turns": counted(own, "silent_turns"),
-            "ways out": counted(own, "ways_out"),
-            "votes uncast": counted(own, "votes_uncast"),
-            "rounds split": counted(own, "rounds_split"),
+            "answers": total_count(own, "answers"),
+            **{
+                step: total_count(own, "parse_steps", step)
+                for step in ("exact", "fenced", "repaired")
+            },
+            "asked again": total_count(own, "reasks"),
+            "minimal structures": total_count(own, "minimal_structures"),
+            "fields repaired": total_count(own, "repaired"),
+            "fields dropped": total_count(own, "dropped"),
+            "silent turns": total_count(own, "silent_turns"),
+            "ways out": total_count(own, "ways_out"),
+            "votes uncast": total_count(own, "votes_uncast"),
+            "rounds split": total_count(own, "rounds_split"),
         }
         for level, own in quality["levels"].items()
     ]
-    total = partial(counted, quality["all"])
+    total = partial(total_count, quality["all"])
     return Finding(
         "quality",
         "How well answers could be read",
         f"Of {total('answers'):,} answers, {total('parse_steps', 'exact'):,} could be read "
-        f"as they came. {plural(total('reasks'), 're-ask')} followed; the minimal structure "
-        f"replaced the answers of {plural(total('minimal_structures'), 'resident')}; "
-        f"{plural(total('dropped'), 'field')} had to be dropped (ids that do not exist, "
+        f"as they came. {format_count(total('reasks'), 're-ask')} followed; the minimal structure "
+        f"replaced the answers of {format_count(total('minimal_structures'), 'resident')}; "
+        f"{format_count(total('dropped'), 'field')} had to be dropped (ids that do not exist, "
         "self-references, levels out of range).",
-        Grid.of(rows),
+        ResultTable.from_records(rows),
         notes=(
             "Answers that could not be read are left out of the denominators and never counted "
             "as silence.",

@@ -29,7 +29,7 @@ from folkmoot.measures.inference.clustered import clustered_mean
 from folkmoot.measures.inference.estimates import Estimate
 from folkmoot.storage.rows import Row
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.table_buffer import KINDS
+from folkmoot.storage.table_buffer import DTYPES
 from folkmoot.studies.town_hall.answers.options import INTERACTIONS
 from folkmoot.studies.town_hall.config import Level
 from folkmoot.studies.town_hall.tables import (
@@ -63,7 +63,7 @@ def build_tables(rows: Iterable[Row]) -> Tables:
 def _frame(row: type[Row], rows: Sequence[Row]) -> pl.DataFrame:
     columns = row.columns()
     cells = {column: list(map(attrgetter(column), rows)) for column in columns}
-    return pl.DataFrame(cells, schema={column: KINDS[kind] for column, kind in columns.items()})
+    return pl.DataFrame(cells, schema={column: DTYPES[kind] for column, kind in columns.items()})
 
 
 def read_answers(tables: Tables, stage: str) -> list[tuple[int | None, str, Json]]:
@@ -75,9 +75,9 @@ def read_answers(tables: Tables, stage: str) -> list[tuple[int | None, str, Json
 def read_concerns(tables: Tables) -> list[Json]:
     """The concerns that the closing text takes up."""
     return [
-        c
+        column
         for _, _, text in read_answers(tables, "consensus")
-        for c in text["concerns_reflected"] or ()
+        for column in text["concerns_reflected"] or ()
     ]
 
 
@@ -266,15 +266,15 @@ def _name_measures(row: Json, *, has_items: bool, has_text: bool) -> Json:
     survived, residents = row["survival"] or [], row["residents"]
     known = {
         **row,
-        **{figure: ratio(row[total], residents) for figure, total in PER_RESIDENT.items()},
+        **{figure: ratio_or_none(row[total], residents) for figure, total in PER_RESIDENT.items()},
         "reaction_spectrum": {name: row[f"reactions_{name}"] for name in SPECTRUM},
         "total_possible_reactions": row["possible_reactions"],
         "interaction_types": {name: row[name] for name in INTERACTIONS},
-        "positive_reaction_ratio": ratio(
+        "positive_reaction_ratio": ratio_or_none(
             row["positive_reaction_count"], row["total_reaction_count"]
         ),
-        "opinion_survival": ratio(sum(survived), len(survived)),
-        "opinion_reflection_rate": ratio(row["items_passed"], row["originated_items"]),
+        "opinion_survival": ratio_or_none(sum(survived), len(survived)),
+        "opinion_reflection_rate": ratio_or_none(row["items_passed"], row["originated_items"]),
     }
     if not has_items:
         known |= dict.fromkeys(("items_originated_per_resident", "items_passed_per_resident"))
@@ -287,7 +287,7 @@ def compare_groups(tables: Tables) -> dict[str, Json]:
     """The measures of both groups, and the gap of each figure."""
     groups = measure(tables, "is_vulnerable")
     vulnerable, general = groups[True], groups[False]
-    gap = {name: difference(vulnerable[name], general[name]) for name in FIGURES}
+    gap = {name: difference_or_none(vulnerable[name], general[name]) for name in FIGURES}
     return {"vulnerable": vulnerable, "general": general, "gap": gap}
 
 
@@ -321,14 +321,14 @@ def find_vulnerable(tables: Tables) -> set[str]:
     return set(tables["rounds"].filter("is_vulnerable")["agent_id"])
 
 
-def ratio(part: float, whole: float) -> float | None:
+def ratio_or_none(part: float, whole: float) -> float | None:
     """part ÷ whole; None where there is no whole."""
     return part / whole if whole else None
 
 
-def difference(a: float | None, b: float | None) -> float | None:
+def difference_or_none(first: float | None, second: float | None) -> float | None:
     """a − b; None where either is."""
-    return None if a is None or b is None else a - b
+    return None if first is None or second is None else first - second
 
 
 SWITCHES = (
@@ -340,12 +340,12 @@ SWITCHES = (
 def compare_levels(run: RunFolder) -> Json:
     """The comparison of the levels, from the discussions of a run: of sets that are complete."""
     levels = run.plan["sealed"]["discussions"]["data"]["levels"]
-    held = run.table("discussions")
+    held = run.read_table("discussions")
     complete = held.filter(pl.col("level").n_unique().over("set") == len(levels))
-    return compare([Level.from_json(level) for level in levels.values()], complete)
+    return compare_all_levels([Level.from_json(level) for level in levels.values()], complete)
 
 
-def compare(levels: Sequence[Level], discussions: pl.DataFrame) -> Json:
+def compare_all_levels(levels: Sequence[Level], discussions: pl.DataFrame) -> Json:
     """The content of `levels.json`: means of levels over sets, and differences between levels
     within sets, for each figure and group. Supplementary levels stand apart.
 
@@ -362,7 +362,10 @@ def compare(levels: Sequence[Level], discussions: pl.DataFrame) -> Json:
                 own[row["set"]] = row[column]
 
     def estimate_each(estimate: Callable[[str], Json]) -> Json:
-        return {name: {g: estimate(c) for g, c in of.items()} for name, of in columns.items()}
+        return {
+            name: {group: estimate(column) for group, column in of.items()}
+            for name, of in columns.items()
+        }
 
     def describe_level(level: Level) -> Json:
         def estimate(column: str) -> Json:
@@ -397,11 +400,11 @@ def compare(levels: Sequence[Level], discussions: pl.DataFrame) -> Json:
         "figures": {name: FIGURES[name] for name in names},
         "main": {
             "levels": {level.name: describe_level(level) for level in main},
-            "differences": [compare_two(a, b) for a, b in combinations(main, 2)],
+            "differences": [compare_two(level, b) for level, b in combinations(main, 2)],
         },
         "supplementary": {
             "levels": {level.name: describe_level(level) for level in apart},
-            "differences": [compare_two(b, a) for a in apart for b in main],
+            "differences": [compare_two(b, level) for level in apart for b in main],
         },
     }
 
@@ -411,8 +414,8 @@ def _over_sets(by_set: Mapping[int, float], *, tested: bool = False) -> Json:
     the sets' own values, where there are fewer than five."""
     mean = _estimate_mean(tuple(by_set.values()), tuple(by_set)) if by_set else NO_ESTIMATE
     bounds = {"estimate": mean.value, "low": mean.low, "high": mean.high}
-    p = {"p": _finite(mean.p)} if tested else {}
-    rounded = {name: _finite(value) for name, value in bounds.items()}
+    p = {"p": _round_finite(mean.p)} if tested else {}
+    rounded = {name: _round_finite(value) for name, value in bounds.items()}
     return {**rounded, "sets": mean.n, "each": list(mean.each), **p}
 
 
@@ -425,7 +428,7 @@ def _estimate_mean(values: tuple[float, ...], sets: tuple[int, ...]) -> Estimate
     return clustered_mean(values, sets)
 
 
-def _finite(value: float) -> float | None:
+def _round_finite(value: float) -> float | None:
     """Rounded to 12 digits, so that the last bits of sums do not differ between machines."""
     return round(value, 12) if math.isfinite(value) else None
 

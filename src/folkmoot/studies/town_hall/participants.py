@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from folkmoot.engine.settings.config_problems import problems_of, standing_at
-from folkmoot.engine.settings.yaml_tree import read_tree
+from folkmoot.engine.settings.config_problems import problems_from_validation, with_location
+from folkmoot.engine.settings.yaml_tree import parse_yaml
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import packaged_yaml
 from folkmoot.people.sources.names import draw_names
@@ -124,10 +124,12 @@ class Profile(BaseModel):
 
     @field_validator("economic_pressure")
     @classmethod
-    def _possible(cls, pressure: Pressure, info: ValidationInfo) -> Pressure:
+    def _check_possible(cls, pressure: Pressure, info: ValidationInfo) -> Pressure:
         known = info.data
         if {"income_level", "can_afford_contribution"} <= known.keys():
-            clash = contradiction(known["income_level"], pressure, known["can_afford_contribution"])
+            clash = find_contradiction(
+                known["income_level"], pressure, known["can_afford_contribution"]
+            )
             if clash:
                 raise ValueError(f"{clash}; change one of the three")
         return pressure
@@ -148,21 +150,21 @@ class Resident(Profile):
             "id": self.id,
             "name": self.name,
             "label": self.label,
-            "demographics": self._some(
+            "demographics": self._selected_attributes(
                 "age_group", "gender", "residence_years", "ownership", "occupation"
             ),
-            "personality": self._some(*TRAITS),
-            "economic": self._some("income_level", "can_afford_contribution"),
-            "state": self._some("economic_pressure", "participation_tendency"),
-            "context": self._some("information_access", "community_engagement"),
-            "classification": self._some("is_vulnerable", "vulnerable_type"),
+            "personality": self._selected_attributes(*TRAITS),
+            "economic": self._selected_attributes("income_level", "can_afford_contribution"),
+            "state": self._selected_attributes("economic_pressure", "participation_tendency"),
+            "context": self._selected_attributes("information_access", "community_engagement"),
+            "classification": self._selected_attributes("is_vulnerable", "vulnerable_type"),
         }
 
     def to_row(self) -> dict[str, Any]:
         """One flat record."""
         return self.model_dump(exclude={"story"})
 
-    def _some(self, *names: str) -> dict[str, object]:
+    def _selected_attributes(self, *names: str) -> dict[str, object]:
         return {name: getattr(self, name) for name in names}
 
 
@@ -186,33 +188,40 @@ def make_set(
     config: TownHallConfig, profiles: Sequence[Resident], seed: int, number: int
 ) -> ResidentSet:
     """The residents of one set and who speaks when; a function of seed and set alone."""
-    general, vulnerable = ids(config.residents.general, len(profiles))
+    general, vulnerable = resident_ids(config.residents.general, len(profiles))
     n = len(general) + len(vulnerable)
     instead = [f"A{i:0{len(general[0]) - 1}d}" for i in range(n + 1, n + len(vulnerable) + 1)]
-    everybody = named(
+    everybody = name_residents(
         (
             *sample_residents(config.residents, general, seed, number),
-            *(p.model_copy(update={"id": i}) for p, i in zip(profiles, vulnerable, strict=True)),
+            *(
+                resident.model_copy(update={"id": resident_id})
+                for resident, resident_id in zip(profiles, vulnerable, strict=True)
+            ),
             *sample_residents(config.residents, instead, seed, number),
         ),
         seed,
         number,
     )
-    all_ids = [r.id for r in everybody[:n]]
+    all_ids = [resident.id for resident in everybody[:n]]
     rng = generator(seed, ("town_hall", f"set{number:02d}", "orders"))
     orders = tuple(
-        tuple(all_ids[i] for i in rng.permutation(len(all_ids))) for _ in range(config.rounds)
+        tuple(all_ids[resident_id] for resident_id in rng.permutation(len(all_ids)))
+        for _ in range(config.rounds)
     )
     options = draw_option_orders(seed, number)
     return ResidentSet(number, everybody[:n], orders, everybody[n:], options)
 
 
-def shuffled(people: Sequence[Resident], seed: int, set_no: int) -> tuple[Resident, ...]:
+def shuffle_labels(people: Sequence[Resident], seed: int, set_no: int) -> tuple[Resident, ...]:
     """The same people with their labels (vulnerable or not, type, name of it) dealt by lot."""
     rng = generator(seed, ("town_hall", f"set{set_no:02d}", "labels"))
     labels = ("is_vulnerable", "vulnerable_type", "label")
-    dealt = [people[i].model_dump(include=set(labels)) for i in rng.permutation(len(people))]
-    return tuple(p.model_copy(update=of) for p, of in zip(people, dealt, strict=True))
+    dealt = [
+        people[resident_id].model_dump(include=set(labels))
+        for resident_id in rng.permutation(len(people))
+    ]
+    return tuple(resident.model_copy(update=of) for resident, of in zip(people, dealt, strict=True))
 
 
 def with_stories(
@@ -221,23 +230,30 @@ def with_stories(
     """The same people without life stories (`none`), or each with one (`all`): whoever has none
     gets sentences of everyday life, as long together as the mean of the stories that there are."""
     if who == "none":
-        return tuple(p.model_copy(update={"story": ""}) for p in people)
-    lengths = [len(p.story.split()) for p in people if p.story] or [STORY_WORDS]
+        return tuple(resident.model_copy(update={"story": ""}) for resident in people)
+    lengths = [len(resident.story.split()) for resident in people if resident.story] or [
+        STORY_WORDS
+    ]
     words = round(sum(lengths) / len(lengths))
-    rngs = {p.id: generator(seed, ("town_hall", f"set{set_no:02d}", "story", p.id)) for p in people}
+    rngs = {
+        resident.id: generator(seed, ("town_hall", f"set{set_no:02d}", "story", resident.id))
+        for resident in people
+    }
     return tuple(
-        p if p.story else p.model_copy(update={"story": _story(p, words, rngs[p.id])})
-        for p in people
+        resident
+        if resident.story
+        else resident.model_copy(update={"story": _draw_story(resident, words, rngs[resident.id])})
+        for resident in people
     )
 
 
-def _story(of: Resident, words: int, rng: np.random.Generator) -> str:
+def _draw_story(of: Resident, words: int, rng: np.random.Generator) -> str:
     """About so many words of everyday life that fit a resident."""
     work = STORIES["work"]["retired" if of.occupation.startswith("retired") else "working"]
     own = {"work": work, "neighbours": STORIES["neighbours"][of.community_engagement]}
     topics = [list(own.get(topic, sentences)) for topic, sentences in STORIES.items()]
     said: list[str] = []
-    while (left := words - sum(len(s.split()) for s in said)) > 0 and any(topics):
+    while (left := words - sum(len(text.split()) for text in said)) > 0 and any(topics):
         topic = topics.pop(0)
         topics.append(topic)
         if topic:
@@ -246,23 +262,29 @@ def _story(of: Resident, words: int, rng: np.random.Generator) -> str:
     return " ".join(said if len(said) < 2 or -left <= len(said[-1].split()) / 2 else said[:-1])
 
 
-def named(residents: Sequence[Resident], seed: int, set_no: int) -> tuple[Resident, ...]:
+def name_residents(residents: Sequence[Resident], seed: int, set_no: int) -> tuple[Resident, ...]:
     """The same residents, each with a name: a given name that fits gender and age where the set
     has it only once, else with a family name."""
     rng = generator(seed, ("town_hall", f"set{set_no:02d}", "names"))
-    sexes = [{"female": "F", "male": "M"}.get(r.gender) or "FM"[rng.integers(2)] for r in residents]
-    ages = [(found.youngest if (found := find_ages(r.age_group)) else 45) + 5 for r in residents]
-    own = {r.name for r in residents if r.name}
+    sexes = [
+        {"female": "F", "male": "M"}.get(resident.gender) or "FM"[rng.integers(2)]
+        for resident in residents
+    ]
+    ages = [
+        (found.youngest if (found := find_ages(resident.age_group)) else 45) + 5
+        for resident in residents
+    ]
+    own = {resident.name for resident in residents if resident.name}
     drawn = draw_names(list(zip(sexes, ages, strict=True)), rng, taken=own)
     given = Counter(name.split()[0] for name in drawn)
-    short = [n if given[n.split()[0]] > 1 else n.split()[0] for n in drawn]
+    short = [name if given[name.split()[0]] > 1 else name.split()[0] for name in drawn]
     return tuple(
-        r if r.name else r.model_copy(update={"name": name})
-        for r, name in zip(residents, short, strict=True)
+        resident if resident.name else resident.model_copy(update={"name": name})
+        for resident, name in zip(residents, short, strict=True)
     )
 
 
-def ids(general: int, vulnerable: int) -> tuple[list[str], list[str]]:
+def resident_ids(general: int, vulnerable: int) -> tuple[list[str], list[str]]:
     """Ids of the general and of the vulnerable residents: A01–A16 and A17–A20."""
     width = max(2, len(str(general + vulnerable)))
     names = [f"A{i:0{width}d}" for i in range(1, general + vulnerable + 1)]
@@ -273,7 +295,7 @@ def sample_residents(
     settings: ResidentSettings, names: Sequence[str], seed: int, set_no: int
 ) -> list[Resident]:
     """The general residents of one set, one for each of `names`; a function of seed and set."""
-    both = joint(settings.ratios.income_level, settings.ratios.economic_pressure)
+    both = joint_shares(settings.ratios.income_level, settings.ratios.economic_pressure)
     return [
         _sample_one(settings, both, name, generator(seed, ("town_hall", f"set{set_no:02d}", name)))
         for name in names
@@ -284,9 +306,9 @@ def _sample_one(
     settings: ResidentSettings, both: NDArray[np.float64], resident: str, rng: np.random.Generator
 ) -> Resident:
     ratios = settings.ratios
-    income = _draw(rng, ratios.income_level)
-    pressure = _draw(rng, dict(zip(PRESSURES, both[INCOMES.index(income)], strict=True)))
-    age = _draw(rng, ratios.age_group)
+    income = _draw_key(rng, ratios.income_level)
+    pressure = _draw_key(rng, dict(zip(PRESSURES, both[INCOMES.index(income)], strict=True)))
+    age = _draw_key(rng, ratios.age_group)
     years = settings.residence_years
     ages = find_ages(age)
     # Of a sampled resident only the age group is known, so the youngest of it is the bound.
@@ -295,32 +317,32 @@ def _sample_one(
     coin = bool(rng.random() < settings.affords_in_between)
     work = settings.occupations.get(age) or OCCUPATIONS[age]
     # In the order of the draws, which later ones must not shift.
-    drawn: dict[str, object] = {t: _draw(rng, settings.personality) for t in TRAITS}
+    drawn: dict[str, object] = {trait: _draw_key(rng, settings.personality) for trait in TRAITS}
     for name in ("gender", "ownership"):
-        drawn[name] = _draw(rng, getattr(ratios, name))
+        drawn[name] = _draw_key(rng, getattr(ratios, name))
     drawn["occupation"] = work[income][int(rng.integers(len(work[income])))]
     for name in ("participation_tendency", "information_access", "community_engagement"):
-        drawn[name] = _draw(rng, getattr(ratios, name))
+        drawn[name] = _draw_key(rng, getattr(ratios, name))
     known = {
         "id": resident,
         "age_group": age,
         "residence_years": lived,
         "income_level": income,
-        "can_afford_contribution": affords(income, pressure, coin),
+        "can_afford_contribution": can_afford_contribution(income, pressure, coin),
         "economic_pressure": pressure,
     }
     return Resident.model_validate(known | drawn)
 
 
-def _draw(rng: np.random.Generator, shares: Mapping[K, float]) -> K:
+def _draw_key(rng: np.random.Generator, shares: Mapping[K, float]) -> K:
     names = list(shares)
-    weights = np.array([shares[n] for n in names], dtype=float)
+    weights = np.array([shares[name] for name in names], dtype=float)
     # A share that does not quite sum to 1 by rounding must not fall off the end.
     edges = np.cumsum(weights / weights.sum())
     return names[min(int(np.searchsorted(edges, rng.random(), side="right")), len(names) - 1)]
 
 
-def affords(income: str, pressure: str, coin: bool) -> bool:
+def can_afford_contribution(income: str, pressure: str, coin: bool) -> bool:
     """Can this resident pay the contribution? Decided by income and pressure where they can."""
     if income == "low" or pressure == "struggling":
         return False
@@ -329,30 +351,32 @@ def affords(income: str, pressure: str, coin: bool) -> bool:
     return coin
 
 
-def contradiction(income: str, pressure: str, can_afford: bool) -> str:
+def find_contradiction(income: str, pressure: str, can_afford: bool) -> str:
     """Why these three cannot be true of one person, or an empty text."""
     if income == "high" and pressure == "struggling":
         return "a high income and struggling contradict each other"
     if income == "low" and pressure == "comfortable":
         return "a low income and comfortable contradict each other"
-    if can_afford != affords(income, pressure, can_afford):
+    if can_afford != can_afford_contribution(income, pressure, can_afford):
         can = "can" if can_afford else "cannot"
         return f"{income} income, {pressure} and `{can} afford the contribution` contradict"
     return ""
 
 
-def joint(incomes: Mapping[str, float], pressures: Mapping[str, float]) -> NDArray[np.float64]:
+def joint_shares(
+    incomes: Mapping[str, float], pressures: Mapping[str, float]
+) -> NDArray[np.float64]:
     """Shares by income (rows) and pressure (columns): both ratios met, contradictions empty.
 
     Iterative proportional fitting of the affinities (Deming & Stephan 1940). Meaningful only
     where `joint_problem` is empty.
     """
-    rows = np.array([incomes.get(i, 0.0) for i in INCOMES])
-    columns = np.array([pressures.get(p, 0.0) for p in PRESSURES])
+    rows = np.array([incomes.get(income, 0.0) for income in INCOMES])
+    columns = np.array([pressures.get(pressure, 0.0) for pressure in PRESSURES])
     table = _AFFINITY.copy()
     for _ in range(5000):
-        table *= _ratio(rows, table.sum(axis=1))[:, None]
-        table *= _ratio(columns, table.sum(axis=0))[None, :]
+        table *= _safe_ratio(rows, table.sum(axis=1))[:, None]
+        table *= _safe_ratio(columns, table.sum(axis=0))[None, :]
         if np.abs(table.sum(axis=1) - rows).max() < 1e-12:
             break
     return table
@@ -369,7 +393,7 @@ def joint_problem(incomes: Mapping[str, float], pressures: Mapping[str, float]) 
     return ""
 
 
-def _ratio(wanted: NDArray[np.float64], there: NDArray[np.float64]) -> NDArray[np.float64]:
+def _safe_ratio(wanted: NDArray[np.float64], there: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.divide(wanted, there, out=np.zeros_like(wanted), where=there > 0)
 
 
@@ -422,12 +446,15 @@ def read_profile(file: Path) -> Resident:
         hint = "start the file with a line `---`, the fields, and a line `---`"
         raise InputError(Problem("no front matter", name, "1", hint=hint))
     # The line before stands for the first `---`, so that lines are those of the file.
-    tree, story = read_tree("\n" + parts[1], name), parts[2].strip()
+    tree, story = parse_yaml("\n" + parts[1], name), parts[2].strip()
     problems = list(tree.problems)
     try:
         profile = Profile.model_validate(tree.value, strict=True)
     except ValidationError as error:
-        problems += [standing_at(p, name, 1) for p in problems_of(error, tree, Profile)]
+        problems += [
+            with_location(problem, name, 1)
+            for problem in problems_from_validation(error, tree, Profile)
+        ]
         raise InputError(problems) from error
     if not story:
         hint = "below the second `---`, tell who this is in a few sentences"

@@ -8,10 +8,10 @@ from typing import Any, get_args
 
 from folkmoot.conversation.answer_types import DECLINED
 from folkmoot.engine.calls.model_routing import names_hosted_model
-from folkmoot.engine.study.study import PlannedRows
+from folkmoot.engine.study.study import ExpectedRows
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
-from folkmoot.measures.inference.estimates import FEWEST_UNITS, plural
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count
 from folkmoot.measures.inference.power import DesignSize
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.config import (
@@ -37,18 +37,18 @@ from folkmoot.studies.town_hall.recording import RESIDENT
 TOLERANCE = 1e-6
 
 
-def recognises(raw: Mapping[str, object]) -> bool:
+def matches_study(raw: Mapping[str, object]) -> bool:
     """Is a study file without `study:` a town hall?"""
     topic = raw.get("topic")
     return isinstance(topic, Mapping) and "background" in topic and "levels" in raw
 
 
-def limit(config: TownHallConfig, most: int) -> TownHallConfig:
+def limit_sets(config: TownHallConfig, most: int) -> TownHallConfig:
     """At most so many sets (each is one discussion per level)."""
     return config.model_copy(update={"sets": min(config.sets, most)})
 
 
-def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
+def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
     """The discussions and residents that a sealed plan foresees."""
     plan = sealed.get("discussions", {})
     talks = tuple(
@@ -62,20 +62,20 @@ def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
     people = tuple(
         {
             "set": int(name.removeprefix("set")),
-            **{column: r[column] for column in ("id", "name", "occupation")},
+            **{column: resident[column] for column in ("id", "name", "occupation")},
         }
         for name, residents in plan.get("residents", {}).items()
-        for r in residents
+        for resident in residents
     )
     return [
-        PlannedRows("discussions", ("discussion_id",), talks, "discussion", part="set"),
-        PlannedRows("residents", ("set", "id"), people, "resident"),
+        ExpectedRows("discussions", ("discussion_id",), talks, "discussion", part="set"),
+        ExpectedRows("residents", ("set", "id"), people, "resident"),
     ]
 
 
-def unusable(run: RunFolder) -> str:
+def unusable_reason(run: RunFolder) -> str:
     """Why nothing in a run is of use: no resident was heard in any discussion."""
-    said = run.table("utterances").filter(speaker_role=RESIDENT, public=True)
+    said = run.read_table("utterances").filter(speaker_role=RESIDENT, public=True)
     if said.is_empty() or said["missing"].null_count():
         return ""
     if (said["missing"] == DECLINED).any():
@@ -83,7 +83,7 @@ def unusable(run: RunFolder) -> str:
     return "no resident's statement could be read"
 
 
-def template() -> dict[str, str | bytes]:
+def template_files() -> dict[str, str | bytes]:
     """The four profiles, to be edited."""
     profiles = sorted(BUILT_IN_PROFILES.glob("*.md"))
     return {f"vulnerable/{file.name}": file.read_text("utf-8") for file in profiles}
@@ -96,7 +96,7 @@ def seat_models(config: TownHallConfig) -> list[str]:
     `model`; otherwise only those that the file itself names.
     """
     levels = levels_of(config)
-    named = [m for level in levels for m in level.models]
+    named = [model for level in levels for model in level.models]
     named += [lv.moderator for lv in levels if lv.moderator not in ("none", "model")]
     if not names_hosted_model(config):
         settings = config.level_settings.values()
@@ -105,11 +105,11 @@ def seat_models(config: TownHallConfig) -> list[str]:
     return list(dict.fromkeys(named))
 
 
-def notes(config: TownHallConfig) -> list[str]:
+def config_advisories(config: TownHallConfig) -> list[str]:
     """What a user should know before the run."""
     levels = levels_of(config)
-    count = plural(config.sets * len(levels), "discussion")
-    lines = [f"{plural(config.sets, 'set')} x {plural(len(levels), 'level')} = {count}"]
+    count = format_count(config.sets * len(levels), "discussion")
+    lines = [f"{format_count(config.sets, 'set')} x {format_count(len(levels), 'level')} = {count}"]
     if config.sets < FEWEST_UNITS:
         lines.append(f"fewer than {FEWEST_UNITS} sets are an illustration: no intervals, no tests")
     for key in ("gender", "ownership"):
@@ -117,44 +117,54 @@ def notes(config: TownHallConfig) -> list[str]:
         for word in getattr(config.residents.ratios, key).keys() - usual.keys():
             guess = did_you_mean(word, usual)
             lines.append(f"prompts use the {key} {word!r} as it is written. {guess}".rstrip())
-    idle = [n for n in config.level_settings if n not in BUILT_IN and n not in config.levels]
-    lines += [f"level_settings describes level {n}, but levels does not list it" for n in idle]
+    idle = [
+        level_setting
+        for level_setting in config.level_settings
+        if level_setting not in BUILT_IN and level_setting not in config.levels
+    ]
+    lines += [
+        f"level_settings describes level {name}, but levels does not list it" for name in idle
+    ]
     apart = [level.name for level in levels if level.part != "main"]
     if apart:
         lines.append(f"reported apart, not in the main comparison: level {', '.join(apart)}")
     return lines
 
 
-def problems(config: TownHallConfig, folder: Path) -> list[Problem]:
+def find_problems(config: TownHallConfig, folder: Path) -> list[Problem]:
     """Every mistake that the types alone do not show."""
     profiles, found = read_profiles(config.vulnerable, folder)
     found += level_problems(config, 0 if found else len(profiles))
     known = {"all", *config.residents.ratios.ownership}
-    known |= {w for p in profiles for w in (p.ownership, p.vulnerable_type or "", p.label)}
+    known |= {
+        word
+        for resident in profiles
+        for word in (resident.ownership, resident.vulnerable_type or "", resident.label)
+    }
     for key in ("contributions", "stakes"):
         for who in getattr(config.topic, key).keys() - known:
             hint = did_you_mean(who, known, f"known are {', '.join(sorted(known))}")
             what = "no resident matches this"
             found.append(Problem(what, key=f"topic.{key}.{who}", hint=hint))
-    labels = [p.label for p in profiles]
+    labels = [resident.label for resident in profiles]
     for label in sorted({label for label in labels if labels.count(label) > 1}):
         what = f"two vulnerable profiles have the label {label!r}"
         hint = "give each a label of its own, or name each file once"
         found.append(Problem(what, key="vulnerable", hint=hint))
-    return [*found, *_residents(config.residents)]
+    return [*found, *_check_residents(config.residents)]
 
 
-def _residents(settings: ResidentSettings) -> list[Problem]:
+def _check_residents(settings: ResidentSettings) -> list[Problem]:
     found: list[Problem] = []
     for name in Ratios.model_fields:
         shares, key = getattr(settings.ratios, name), f"residents.ratios.{name}"
         # Age groups may be any that have occupations, genders and ownerships any word; the rest
         # are what prompts can word.
         if options := get_args(Profile.model_fields[name].annotation):
-            found += _known(shares, options, key)
+            found += _check_known_shares(shares, options, key)
         found += _sums_to_one(shares, key)
-    personality = {str(k): v for k, v in settings.personality.items()}
-    found += _known(personality, tuple("12345"), "residents.personality")
+    personality = {str(key): value for key, value in settings.personality.items()}
+    found += _check_known_shares(personality, tuple("12345"), "residents.personality")
     found += _sums_to_one(personality, "residents.personality")
     years = settings.residence_years
     if years.low >= years.high:
@@ -169,7 +179,7 @@ def _residents(settings: ResidentSettings) -> list[Problem]:
                 "residents live here no longer than they live",
             )
             found.append(Problem(what, key=key, hint=f"{hint}: lower it"))
-    found += _occupations(settings)
+    found += _check_occupations(settings)
     if not found:
         clash = joint_problem(settings.ratios.income_level, settings.ratios.economic_pressure)
         if clash:
@@ -179,7 +189,9 @@ def _residents(settings: ResidentSettings) -> list[Problem]:
     return found
 
 
-def _known(shares: Mapping[str, object], options: Sequence[str], key: str) -> list[Problem]:
+def _check_known_shares(
+    shares: Mapping[str, object], options: Sequence[str], key: str
+) -> list[Problem]:
     found = []
     for name in shares:
         if name not in options:
@@ -197,11 +209,11 @@ def _sums_to_one(shares: Mapping[str, float], key: str) -> list[Problem]:
     return [Problem(f"the shares sum to {total:g}, not to 1", key=key, hint=hint)]
 
 
-def _occupations(settings: ResidentSettings) -> list[Problem]:
+def _check_occupations(settings: ResidentSettings) -> list[Problem]:
     found = []
     for age, share in settings.ratios.age_group.items():
         own: Mapping[str, Sequence[str]] = settings.occupations.get(age) or OCCUPATIONS.get(age, {})
-        lacking = [i for i in INCOMES if not own.get(i)]
+        lacking = [income for income in INCOMES if not own.get(income)]
         if share and lacking:
             what = f"age group {age} has no occupations for {', '.join(lacking)} income"
             hint = f"add residents.occupations: {{{age!r}: {{low: […], middle: […], high: […]}}}}"
@@ -209,7 +221,7 @@ def _occupations(settings: ResidentSettings) -> list[Problem]:
     return found
 
 
-def size(config: TownHallConfig, folder: Path) -> DesignSize:
+def design_size(config: TownHallConfig, folder: Path) -> DesignSize:
     """How large the design is, for `folkmoot power`: every set passes through all levels."""
     people = config.residents.general + len(load_profiles(config.vulnerable, folder))
     key = ("sets", config.sets)

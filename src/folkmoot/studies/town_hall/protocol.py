@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from folkmoot.engine.seats.seats import Playable
+from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.session.session import Scope, Session
-from folkmoot.kit.coding import Text
+from folkmoot.kit.coding import TextToCode
 from folkmoot.studies.town_hall.config import TownHallConfig, levels_of
 from folkmoot.studies.town_hall.discussion import (
     Call,
     Discussion,
-    Hall,
+    HallSpeakers,
     Meeting,
     Round,
     make_meeting,
@@ -30,28 +30,30 @@ from folkmoot.studies.town_hall.recording import Recorder, record_set
 from folkmoot.studies.town_hall.stages import (
     AFTER,
     BEFORE,
+    ask_moderation,
+    ask_reflections,
+    ask_satisfaction,
+    ask_votes,
     code_concerns,
-    concerns,
+    concern_texts,
     draw_up_ballot,
-    moderate,
-    reflect,
     shared_round,
-    survey,
     take_turns,
-    vote,
     write_consensus,
 )
 
 
-async def protocol(session: Session[TownHallConfig]) -> None:
+async def run_protocol(session: Session[TownHallConfig]) -> None:
     """Draw residents and seats, hold all discussions, code the concerns."""
-    meetings = await draw(session)
+    meetings = await draw_residents_and_seats(session)
 
-    async def discuss(scope: Scope, meeting: Meeting) -> list[Text]:
-        return concerns(await hold_discussion(scope, meeting), scope.seed)
+    async def hold_and_keep(scope: Scope, meeting: Meeting) -> list[TextToCode]:
+        return concern_texts(await hold_discussion(scope, meeting), scope.seed)
 
     residents = max(len(meeting.ids) for meeting in meetings)
-    voiced = await session.each(meetings, discuss, sets=lambda m: m.set.number, width=residents)
+    voiced = await session.map(
+        meetings, hold_and_keep, block=lambda meeting: meeting.set.number, width=residents
+    )
     await code_concerns(session, [text for texts in voiced.values() for text in texts])
 
 
@@ -59,32 +61,39 @@ def meetings_of(config: TownHallConfig, folder: Path) -> tuple[list[ResidentSet]
     """The sets of residents, and their meetings at every level: functions of the seed."""
     profiles, seed = load_profiles(config.vulnerable, folder), config.random_seed
     sets = [make_set(config, profiles, seed, n) for n in range(1, config.sets + 1)]
-    return sets, [make_meeting(config, s, lv, seed) for s in sets for lv in levels_of(config)]
+    return sets, [
+        make_meeting(config, resident_set, lv, seed)
+        for resident_set in sets
+        for lv in levels_of(config)
+    ]
 
 
-def places(config: TownHallConfig, folder: Path) -> list[Playable]:
+def available_seats(config: TownHallConfig, folder: Path) -> list[Seat]:
     """The residents whom people could play, each at one level."""
     _, meetings = meetings_of(config, folder)
-    return [_place(meeting, id) for meeting in meetings for id in meeting.ids]
+    return [_seat(meeting, id) for meeting in meetings for id in meeting.ids]
 
 
-def _place(meeting: Meeting, id: str) -> Playable:
+def _seat(meeting: Meeting, id: str) -> Seat:
     level = meeting.level
     together = f"at level {level.name} one call of a model speaks for all residents"
     closed = together if level.context == "shared" else ""
-    return Playable(id, (meeting.id,), condition=level.name, closed=closed)
+    return Seat(id, (meeting.id,), condition=level.name, closed_reason=closed)
 
 
-async def draw(session: Session[TownHallConfig]) -> list[Meeting]:
+async def draw_residents_and_seats(session: Session[TownHallConfig]) -> list[Meeting]:
     """Residents, orders of speaking and seats of all discussions, sealed into the plan."""
-    sets, meetings = meetings_of(session.config, session.study_dir)
+    sets, meetings = meetings_of(session.config, session.study_folder)
     meetings = [
-        replace(m, oneself=frozenset(id for id in m.ids if session.oneself(id, m.id)))
-        for m in meetings
+        replace(
+            meeting,
+            oneself=frozenset(id for id in meeting.ids if session.speaks_as_self(id, meeting.id)),
+        )
+        for meeting in meetings
     ]
     await session.seal("discussions", plan_of(sets, meetings))
     for of in sets:
-        record_set(session, of, present(of, meetings))
+        record_set(session, of, all_residents(of, meetings))
     return meetings
 
 
@@ -92,19 +101,29 @@ def plan_of(sets: list[ResidentSet], meetings: list[Meeting]) -> dict[str, objec
     """What is fixed before the first call: residents, orders of speaking, switches, dealing."""
     return {
         "residents": {
-            f"set{s.number:02d}": [r.to_row() for r in present(s, meetings)] for s in sets
+            f"set{resident_set.number:02d}": [
+                resident.to_row() for resident in all_residents(resident_set, meetings)
+            ]
+            for resident_set in sets
         },
-        "orders": {f"set{s.number:02d}": [list(o) for o in s.orders] for s in sets},
-        "option_orders": {f"set{s.number:02d}": s.options.to_json() for s in sets},
-        "levels": {m.level.name: m.level.to_json() for m in meetings},
-        "seats": {m.id: dict(m.seats) for m in meetings},
+        "orders": {
+            f"set{resident_set.number:02d}": [list(order) for order in resident_set.orders]
+            for resident_set in sets
+        },
+        "option_orders": {
+            f"set{resident_set.number:02d}": resident_set.options.to_json() for resident_set in sets
+        },
+        "levels": {meeting.level.name: meeting.level.to_json() for meeting in meetings},
+        "seats": {meeting.id: dict(meeting.seats) for meeting in meetings},
     }
 
 
-def present(of: ResidentSet, meetings: Sequence[Meeting]) -> list[Resident]:
+def all_residents(of: ResidentSet, meetings: Sequence[Meeting]) -> list[Resident]:
     """Everybody who takes part in any meeting of a set, each once."""
-    known = {i for m in meetings if m.set is of for i in m.ids}
-    return [r for r in (*of.residents, *of.stand_ins) if r.id in known]
+    known = {
+        resident_id for meeting in meetings if meeting.set is of for resident_id in meeting.ids
+    }
+    return [resident for resident in (*of.residents, *of.stand_ins) if resident.id in known]
 
 
 async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
@@ -112,51 +131,51 @@ async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
     hall = open_hall(scope, meeting)
     so_far, recorder = Discussion(meeting), Recorder(scope, hall)
 
-    before, calls = await survey(scope.at("before"), hall, so_far, BEFORE)
-    so_far = so_far.plus(calls, before=before)
+    before, calls = await ask_satisfaction(scope.child("before"), hall, so_far, BEFORE)
+    so_far = so_far.with_stage(calls, before=before)
 
-    for number in range(1, meeting.rounds + 1):
-        round_, calls = await hold_round(scope.at(f"round{number}"), hall, so_far.rounds)
-        so_far = so_far.plus(calls, rounds=(*so_far.rounds, round_))
+    for number in range(1, meeting.round_count + 1):
+        round_, calls = await hold_round(scope.child(f"round{number}"), hall, so_far.rounds)
+        so_far = so_far.with_stage(calls, rounds=(*so_far.rounds, round_))
         recorder.end_round(so_far.rounds)
         keep_log(scope, so_far)
 
-    planned, calls = await draw_up_ballot(scope.at("plan"), hall, so_far)
-    so_far = so_far.plus(calls, planned=planned)
+    planned, calls = await draw_up_ballot(scope.child("plan"), hall, so_far)
+    so_far = so_far.with_stage(calls, planned=planned)
 
-    ballots, calls = await vote(scope.at("vote"), hall, so_far)
-    so_far = so_far.plus(calls, ballots=ballots)
-    so_far = so_far.plus([], outcomes=recorder.end_vote(so_far))
+    ballots, calls = await ask_votes(scope.child("vote"), hall, so_far)
+    so_far = so_far.with_stage(calls, ballots=ballots)
+    so_far = so_far.with_stage([], item_outcomes=recorder.end_vote(so_far))
 
-    closing, said, call = await write_consensus(scope.at("consensus"), hall, so_far)
-    so_far = so_far.plus([call], closing=closing, consensus=said)
+    closing, said, call = await write_consensus(scope.child("consensus"), hall, so_far)
+    so_far = so_far.with_stage([call], closing=closing, consensus=said)
 
-    after, calls = await survey(scope.at("after"), hall, so_far, AFTER)
-    so_far = so_far.plus(calls, after=after)
+    after, calls = await ask_satisfaction(scope.child("after"), hall, so_far, AFTER)
+    so_far = so_far.with_stage(calls, after=after)
     recorder.end_discussion(so_far)
     keep_log(scope, so_far)
     return so_far
 
 
 async def hold_round(
-    scope: Scope, hall: Hall, earlier: tuple[Round, ...]
+    scope: Scope, hall: HallSpeakers, earlier: tuple[Round, ...]
 ) -> tuple[Round, list[Call]]:
     """THINK and SPEAK, then the moderator if there is one, then REFLECT but in the last round.
 
     Reflections know what the moderator said of the round.
     """
-    level, last = hall.meeting.level, len(earlier) + 1 == hall.meeting.rounds
+    level, last = hall.meeting.level, len(earlier) + 1 == hall.meeting.round_count
     reflects = level.reflect and not last
     if hall.session is not None:
         # The one reply of a shared session holds the reflections as well, if nobody speaks before.
-        session, at_once = scope.at("session"), reflects and not level.moderated
+        session, at_once = scope.child("session"), reflects and not level.is_moderated
         round_, calls = await shared_round(session, hall, earlier, reflects=at_once)
     else:
-        round_, calls = await take_turns(scope.at("turns"), hall, earlier)
-    if level.moderated:
-        round_, call = await moderate(scope.at("moderator"), hall, (*earlier, round_))
+        round_, calls = await take_turns(scope.child("turns"), hall, earlier)
+    if level.is_moderated:
+        round_, call = await ask_moderation(scope.child("moderator"), hall, (*earlier, round_))
         calls = [*calls, call]
     if reflects and not round_.reflections:
-        round_, made = await reflect(scope.at("reflect"), hall, (*earlier, round_))
+        round_, made = await ask_reflections(scope.child("reflect"), hall, (*earlier, round_))
         calls = [*calls, *made]
     return round_, calls

@@ -21,37 +21,44 @@ PARSE_STEPS = ("exact", "fenced", "repaired", "minimal", "missing")
 Counts: TypeAlias = "dict[str, int | Counts]"
 
 
-def quality(discussion: Discussion) -> Counts:
+def count_quality(discussion: Discussion) -> Counts:
     """Steps of the ladder, re-asks, minimal structures and repairs of one discussion."""
     calls, rounds = discussion.calls, discussion.rounds
     repairs = [repair for call in calls for repair in call.repairs]
     turns = [turn for r in rounds for turn in r.turns.values()]
-    reflections = [r for round_ in rounds for r in round_.reflections.values()]
+    reflections = [reflection for round_ in rounds for reflection in round_.reflections.values()]
     surveys = [*discussion.before.values(), *discussion.after.values()]
     return {
         "answers": len(calls),
-        "parse_steps": _parse_steps(c.parse_step for c in calls),
+        "parse_steps": _parse_steps(call.parse_step for call in calls),
         "parse_steps_by_stage": {
-            stage: _parse_steps(c.parse_step for c in calls if c.stage.name == stage)
+            stage: _parse_steps(call.parse_step for call in calls if call.stage.name == stage)
             for stage in dict.fromkeys(call.stage.name for call in calls)
         },
-        "reasks": sum(c.reasks for c in calls),
-        "minimal_structures": sum(c.minimal for c in calls),
-        "missing_reasons": _by_kind(c.missing for c in calls if c.missing),
-        "repaired": _by_kind(r.kind for r in repairs if not r.dropped),
-        "dropped": _by_kind(r.kind for r in repairs if r.dropped),
-        "thoughts_unread": sum(t.thinking is not None and t.thinking.parse_error for t in turns),
-        "statements_unread": sum(not t.heard and not t.speaking.declined for t in turns),
-        "reflections_unread": sum(r.parse_error for r in reflections),
-        "thoughts_declined": sum(t.thinking is not None and t.thinking.declined for t in turns),
-        "statements_declined": sum(t.speaking.declined for t in turns),
-        "reflections_declined": sum(r.declined for r in reflections),
+        "reasks": sum(call.reasks for call in calls),
+        "minimal_structures": sum(call.minimal for call in calls),
+        "missing_reasons": _by_kind(call.missing for call in calls if call.missing),
+        "repaired": _by_kind(repair.kind for repair in repairs if not repair.is_dropped),
+        "dropped": _by_kind(repair.kind for repair in repairs if repair.is_dropped),
+        "thoughts_unread": sum(
+            turn.thinking is not None and turn.thinking.parse_error for turn in turns
+        ),
+        "statements_unread": sum(
+            not turn.has_statement and not turn.speaking.declined for turn in turns
+        ),
+        "reflections_unread": sum(reflection.parse_error for reflection in reflections),
+        "thoughts_declined": sum(
+            turn.thinking is not None and turn.thinking.declined for turn in turns
+        ),
+        "statements_declined": sum(turn.speaking.declined for turn in turns),
+        "reflections_declined": sum(reflection.declined for reflection in reflections),
         "ways_out": _ways_out(discussion),
-        "silent_turns": sum(t.silent for t in turns),
-        "votes_uncast": sum(o.uncast for o in discussion.outcomes),
+        "silent_turns": sum(turn.is_silent for turn in turns),
+        "votes_uncast": sum(item_row.uncast for item_row in discussion.item_outcomes),
         "satisfaction_unread": sum(
-            s.satisfaction is None and s.missing.get("satisfaction") not in WAYS_OUT
-            for s in surveys
+            satisfaction.satisfaction is None
+            and satisfaction.missing.get("satisfaction") not in WAYS_OUT
+            for satisfaction in surveys
         ),
         "ballot_empty": not discussion.items,
         "consensus_unread": discussion.closing.parse_error,
@@ -62,13 +69,15 @@ def quality(discussion: Discussion) -> Counts:
 def _ways_out(discussion: Discussion) -> Counts:
     """Way out → how many answers that state a stance, an agreement, a vote or a rating took it."""
     turns = [turn for r in discussion.rounds for turn in r.turns.values()]
-    thoughts = [t.thinking for t in turns if t.thinking]
-    reflections = [r for round_ in discussion.rounds for r in round_.reflections.values()]
+    thoughts = [turn.thinking for turn in turns if turn.thinking]
+    reflections = [
+        reflection for round_ in discussion.rounds for reflection in round_.reflections.values()
+    ]
     records: list[Record] = [
         *thoughts,
-        *(reaction for t in thoughts for reaction in t.reactions),
-        *(reference for t in turns for reference in t.speaking.references),
-        *(r.stance_evolution for r in reflections if r.stance_evolution),
+        *(reaction for thinking in thoughts for reaction in thinking.reactions),
+        *(reference for turn in turns for reference in turn.speaking.references),
+        *(reflection.stance_evolution for reflection in reflections if reflection.stance_evolution),
         *discussion.before.values(),
         *discussion.after.values(),
     ]
@@ -100,7 +109,7 @@ def count_rows(counts: Counts) -> Iterator[Count]:
             if isinstance(n, int):
                 yield name, None, kind, n
             else:
-                yield from ((name, kind, step, counted(n, step)) for step in n)
+                yield from ((name, kind, step, total_count(n, step)) for step in n)
 
 
 def total_quality(rows: Iterable[Count]) -> Counts:
@@ -108,13 +117,13 @@ def total_quality(rows: Iterable[Count]) -> Counts:
     total: Counts = {}
     for name, stage, kind, n in rows:
         if kind is None:
-            total[name] = counted(total, name) + n
+            total[name] = total_count(total, name) + n
             continue
         of = total.setdefault(name, {})
         if stage is not None and isinstance(of, dict):
             of = of.setdefault(stage, {})
         if kind and isinstance(of, dict):
-            of[kind] = counted(of, kind) + n
+            of[kind] = total_count(of, kind) + n
     return total
 
 
@@ -127,7 +136,7 @@ class OfRun(TypedDict):
 
 def quality_of_run(run: RunFolder) -> OfRun:
     """The counts of all discussions of a run, and of those at each level."""
-    rows = run.table("quality")
+    rows = run.read_table("quality")
     by_level = {
         level: total_quality(of.select(COUNT_COLUMNS).iter_rows())
         for (level,), of in rows.partition_by("level", as_dict=True, maintain_order=True).items()
@@ -135,12 +144,12 @@ def quality_of_run(run: RunFolder) -> OfRun:
     return {"all": total_quality(rows.select(COUNT_COLUMNS).iter_rows()), "levels": by_level}
 
 
-def counted(counts: Counts, *names: str) -> int:
+def total_count(counts: Counts, *names: str) -> int:
     """How many in all by these names: a count, or the sum of counts by kind; 0 if none is known."""
     found: int | Counts = counts
     for name in names:
         found = found.get(name, 0) if isinstance(found, dict) else 0
-    return found if isinstance(found, int) else sum(counted(found, kind) for kind in found)
+    return found if isinstance(found, int) else sum(total_count(found, kind) for kind in found)
 
 
 def _parse_steps(found: Iterable[str]) -> Counts:

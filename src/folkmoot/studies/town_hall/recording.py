@@ -26,13 +26,13 @@ from folkmoot.studies.town_hall.answers.outcome import (
     PlannedItem,
 )
 from folkmoot.studies.town_hall.answers.records import Record
-from folkmoot.studies.town_hall.answers.repairs import Asked
+from folkmoot.studies.town_hall.answers.repairs import AskContext
 from folkmoot.studies.town_hall.answers.turns import Reflection, Thinking, Turn
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.discussion import (
     Call,
     Discussion,
-    Hall,
+    HallSpeakers,
     Meeting,
     PutTo,
     Recorded,
@@ -45,7 +45,7 @@ from folkmoot.studies.town_hall.measures import (
     measure_round,
 )
 from folkmoot.studies.town_hall.participants import Resident, ResidentSet
-from folkmoot.studies.town_hall.quality import count_rows, counted, quality
+from folkmoot.studies.town_hall.quality import count_quality, count_rows, total_count
 from folkmoot.studies.town_hall.tables import (
     FIGURES,
     SPECTRUM,
@@ -94,12 +94,14 @@ class Reply:
     address: str
     shared: bool = False
 
-    def say(self, scope: Scope, text: str, stage: str, part: str = "", **columns: Any) -> Utterance:
+    def record_text(
+        self, scope: Scope, text: str, stage: str, part: str = "", **columns: Any
+    ) -> Utterance:
         """Record one text of the reply; what has a `part` of its own is private. `columns`: those
         of `SpokenRow` that differ from their defaults, and `missing`."""
         meeting, who = self.meeting, self.speaker
         of = {"discussion_id": meeting.id, "set": meeting.set.number, "level": meeting.level.name}
-        own = {"turn": None, "is_vulnerable": who.id in meeting.vulnerable, "addressee": None}
+        own = {"turn": None, "is_vulnerable": who.id in meeting.vulnerable_ids, "addressee": None}
         return scope.say(
             who,
             text,
@@ -116,7 +118,7 @@ def reply_of(
     meeting: Meeting, resident: str, number: int, address: str, *, shared: bool = False
 ) -> Reply:
     """The reply at an address, as one of a resident in a round."""
-    speaker = Speaker(resident, meeting.names[resident], RESIDENT)
+    speaker = Speaker(resident, meeting.names_by_id[resident], RESIDENT)
     return Reply(meeting, speaker, number, address, shared)
 
 
@@ -127,7 +129,7 @@ def record_thoughts(scope: Scope, reply: Reply, thinking: Thinking | None) -> Ut
     noted = thinking.to_prompt()
     if not noted["reactions"]:
         del noted["reactions"]  # as in the first round, which has none
-    return reply.say(scope, _as_json(noted), "think", THOUGHTS)
+    return reply.record_text(scope, _as_json(noted), "think", THOUGHTS)
 
 
 def record_statement(
@@ -137,11 +139,11 @@ def record_statement(
     for those to whom it is put."""
     speaking, me = turn.speaking, reply.speaker.id
     assert reply.round is not None
-    said = reply.say(
+    said = reply.record_text(
         scope,
         speaking.full_statement,
         "speak",
-        missing=None if turn.heard else DECLINED if speaking.declined else UNREAD,
+        missing=None if turn.has_statement else DECLINED if speaking.declined else UNREAD,
         turn=reply.meeting.orders[reply.round - 1].index(me) + 1,
     )
     questions = []
@@ -149,7 +151,7 @@ def record_statement(
         # Whoever made no statement has put no question that anybody could hear.
         if speaking.full_statement and question.content:
             part, to = f"{QUESTION}{number}", question.target
-            put = reply.say(scope, question.content, "speak", part, addressee=to)
+            put = reply.record_text(scope, question.content, "speak", part, addressee=to)
             questions.append(PutTo(to, put))
     return Recorded(said, tuple(questions), thoughts)
 
@@ -158,7 +160,7 @@ def record_reflection(scope: Scope, reply: Reply, reflection: Reflection) -> Utt
     """Record how a resident looked back, as they are shown it again; None if there is nothing."""
     if reflection.unanswered:
         return None
-    return reply.say(scope, _as_json(reflection.to_prompt()), "reflect", REFLECTION)
+    return reply.record_text(scope, _as_json(reflection.to_prompt()), "reflect", REFLECTION)
 
 
 def record_moderation(
@@ -168,7 +170,7 @@ def record_moderation(
     missing = call.missing or (UNREAD if said.parse_error or "spoken" in said.missing else None)
     reply = Reply(meeting, who, call.round, call.address)
     turn = len(meeting.ids) + 1  # behind the statements
-    return reply.say(scope, said.spoken, "moderate", missing=missing, turn=turn)
+    return reply.record_text(scope, said.spoken, "moderate", missing=missing, turn=turn)
 
 
 def record_consensus(
@@ -177,7 +179,7 @@ def record_consensus(
     """Record the closing text."""
     missing = call.missing or (UNREAD if closing.parse_error else None)
     reply = Reply(meeting, who, None, call.address)
-    return reply.say(scope, closing.consensus, "consensus", missing=missing)
+    return reply.record_text(scope, closing.consensus, "consensus", missing=missing)
 
 
 def _as_json(noted: dict[str, object]) -> str:
@@ -214,7 +216,7 @@ class Recorder:
     """Records the rows of one discussion and keeps them, because its measures are computed from
     them when it ends."""
 
-    def __init__(self, scope: Scope, hall: Hall) -> None:
+    def __init__(self, scope: Scope, hall: HallSpeakers) -> None:
         self._scope = scope
         self._meeting = meeting = hall.meeting
         self._rows: list[Row] = []
@@ -225,8 +227,13 @@ class Recorder:
             "part": meeting.level.part,
         }
         self._add(
-            PortraitRow(**self._key, agent_id=r.id, portrait=hall.portraits[r.id], label=r.label)
-            for r in meeting.residents
+            PortraitRow(
+                **self._key,
+                agent_id=resident.id,
+                portrait=hall.portraits[resident.id],
+                label=resident.label,
+            )
+            for resident in meeting.residents
         )
 
     def end_round(self, rounds: Sequence[Round]) -> None:
@@ -236,7 +243,10 @@ class Recorder:
         reactions = list(_reaction_rows(meeting, rounds, references, key))
         answers = list(self._answers_of_round(now))
         found = measure_round(build_tables([*answers, *references, *reactions]), meeting.ids)
-        own = (_round_row(meeting, r, now, found[r.id], key) for r in meeting.residents)
+        own = (
+            _round_row(meeting, resident, now, found[resident.id], key)
+            for resident in meeting.residents
+        )
         self._add([*answers, *own, *reactions, *references])
 
     def end_vote(self, discussion: Discussion) -> tuple[ItemRow, ...]:
@@ -258,22 +268,24 @@ class Recorder:
         key = self._key
         self._add([self._answer("consensus", PLANNER, discussion.closing)])
         self._add(
-            RepairRow.of(
+            RepairRow.from_source(
                 repair,
                 **key,
                 stage=call.stage.name,
                 round=call.round,
                 agent_id=call.agent,
-                became=repair.became or None,
+                became=repair.replacement or None,
             )
             for call in discussion.calls
             for repair in call.repairs
         )
         self._add(_satisfaction_rows(discussion, key))
-        tables, counts = build_tables(self._rows), quality(discussion)
+        tables, counts = build_tables(self._rows), count_quality(discussion)
         groups = compare_groups(tables)
-        figures = {f"{g}_{name}": of[name] for g, of in groups.items() for name in FIGURES}
-        named = final_consensus(tables, groups) | {name: counted(counts, name) for name in counts}
+        figures = {f"{group}_{name}": of[name] for group, of in groups.items() for name in FIGURES}
+        named = final_consensus(tables, groups) | {
+            name: total_count(counts, name) for name in counts
+        }
         rest = DiscussionRow.columns().keys() - OfDiscussion.columns().keys() - figures.keys()
         self._add(
             QualityRow(**key, count=count, stage=stage, kind=kind, n=n)
@@ -309,19 +321,19 @@ def _reference_rows(
 ) -> Iterator[ReferenceRow]:
     """Yield the public references of a round. `said_aloud` is a check of robustness: its rule over
     words misses paraphrases and is fooled by shared words."""
-    asked = Asked(meeting.ids, names=meeting.names)
+    asked = AskContext(meeting.ids, names=meeting.names_by_id)
     for speaker, turn in round_.turns.items():
         said = turn.speaking.full_statement
         for reference in turn.speaking.references:
             target = reference.target_agent
-            yield ReferenceRow.of(
+            yield ReferenceRow.from_source(
                 reference,
                 **key,
                 round=round_.number,
                 speaker=speaker,
                 target=target,
                 missing=reference.missing.get("interaction_type"),
-                said_aloud=bool(said) and asked.said_aloud(reference.content, target, said),
+                said_aloud=bool(said) and asked.was_said_publicly(reference.content, target, said),
             )
 
 
@@ -335,16 +347,20 @@ def _reaction_rows(
     if len(rounds) < 2:
         return
     (before, now), config = rounds[-2:], meeting.config
-    heard = [i for i in meeting.ids if before.turns[i].heard]
+    heard = [resident_id for resident_id in meeting.ids if before.turns[resident_id].has_statement]
     made: dict[tuple[str, str], list[ReferenceRow]] = {}
     for reference in references:
         made.setdefault((reference.speaker, reference.target), []).append(reference)
-    for speaker in (i for i in meeting.ids if now.turns[i].referring):
+    for speaker in (
+        resident_id for resident_id in meeting.ids if now.turns[resident_id].has_known_references
+    ):
         thoughts = now.turns[speaker].thinking
-        private = {r.target_agent: r for r in thoughts.reactions} if thoughts else {}
-        for target in (i for i in heard if i != speaker):
+        private = (
+            {reaction.target_agent: reaction for reaction in thoughts.reactions} if thoughts else {}
+        )
+        for target in (resident_id for resident_id in heard if resident_id != speaker):
             own, felt = made.get((speaker, target), []), private.get(target)
-            aloud = [r for r in own if r.said_aloud]
+            aloud = [reference_row for reference_row in own if reference_row.said_aloud]
             level = _find_level(own, config)
             yield ReactionRow(
                 **key,
@@ -353,15 +369,19 @@ def _reaction_rows(
                 target=target,
                 reaction_level=level,
                 reaction=None if level is None else SPECTRUM[level],
-                interaction_types="|".join(r.interaction_type for r in own if r.interaction_type),
+                interaction_types="|".join(
+                    reference_row.interaction_type
+                    for reference_row in own
+                    if reference_row.interaction_type
+                ),
                 said_aloud=bool(aloud) if own else None,
                 reaction_level_said_aloud=_find_level(aloud, config),
                 agree_level=felt.agree_level if felt else None,
                 agree_missing=felt.missing.get("agree_level") if felt else None,
                 my_feeling=felt.my_feeling if felt else None,
                 want_to_respond=felt.want_to_respond if felt else None,
-                speaker_vulnerable=speaker in meeting.vulnerable,
-                target_vulnerable=target in meeting.vulnerable,
+                speaker_vulnerable=speaker in meeting.vulnerable_ids,
+                target_vulnerable=target in meeting.vulnerable_ids,
             )
 
 
@@ -371,7 +391,11 @@ def _find_level(made: Sequence[ReferenceRow], config: TownHallConfig) -> int | N
     0 without a reference; None if the type of none is known.
     """
     levels = interaction_levels(config)
-    found = [levels[r.interaction_type] for r in made if r.interaction_type]
+    found = [
+        levels[reference_row.interaction_type]
+        for reference_row in made
+        if reference_row.interaction_type
+    ]
     if not found:
         return None if made else 0
     by_rule = {"highest": max(found), "lowest": min(found), "last": found[-1]}
@@ -399,7 +423,7 @@ def _round_row(
         seat_model=meeting.seats[resident.id],
         overall_stance=turn.thinking.overall_stance if turn.thinking else None,
         stance_missing=_why_no_stance(turn.thinking, "overall_stance"),
-        silent=turn.silent,
+        silent=turn.is_silent,
         words=len(turn.speaking.full_statement.split()),
         thinking_parse_error=bool(turn.thinking and turn.thinking.parse_error),
         speaking_parse_error=turn.speaking.parse_error,
@@ -420,7 +444,7 @@ def _count_made(turn: Turn) -> tuple[int | None, int | None]:
     """The new points and the references of a turn; None where they are not known."""
     said = turn.speaking
     points = None if said.unanswered or "new_points" in said.missing else len(said.new_points)
-    return points, len(said.references) if turn.referring else None
+    return points, len(said.references) if turn.has_known_references else None
 
 
 def _why_no_stance(
@@ -443,15 +467,15 @@ def _item_row(
 ) -> ItemRow:
     """How an item came out: the majority decides, a tie fails. Votes that were declined (or are for
     neither yes nor no), and votes that could not be read, are counted apart."""
-    votes = [b.votes.get(id) for b in ballots.values()]
+    votes = [ballot.votes.get(id) for ballot in ballots.values()]
     yes, no = votes.count("yes"), votes.count("no")
-    declined = sum(b.missing.get(id) in WAYS_OUT for b in ballots.values())
+    declined = sum(ballot.missing.get(id) in WAYS_OUT for ballot in ballots.values())
     return ItemRow(
         **key,
         item_id=id,
         text=item.proposal,
         origin="|".join(item.originating_residents),
-        vulnerable_originated=bool(set(item.originating_residents) & set(meeting.vulnerable)),
+        vulnerable_originated=bool(set(item.originating_residents) & set(meeting.vulnerable_ids)),
         yes=yes,
         no=no,
         declined=declined,
@@ -474,7 +498,7 @@ def _vote_rows(
                 **key,
                 item_id=item.item_id,
                 agent_id=resident,
-                is_vulnerable=resident in meeting.vulnerable,
+                is_vulnerable=resident in meeting.vulnerable_ids,
                 originated=resident in item.origin.split("|"),
                 vote=vote,
                 missing=None if vote else ballot.missing.get(item.item_id, UNREAD),

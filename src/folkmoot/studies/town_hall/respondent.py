@@ -19,9 +19,16 @@ from statistics import median
 from typing import Any, TypedDict
 
 from folkmoot.files import packaged_yaml
-from folkmoot.hints import enumerated
-from folkmoot.respondent import Draws, Lexicon, Mind, Part, Passage, of_kind
-from folkmoot.respondent.mind.draws import unit
+from folkmoot.hints import join_words
+from folkmoot.respondent import (
+    Draws,
+    Lexicon,
+    Passage,
+    RespondentPart,
+    SimulatedRespondent,
+    of_kind,
+)
+from folkmoot.respondent.mind.draws import uniform_draw
 from folkmoot.respondent.mind.passages import persona_of
 from folkmoot.studies.town_hall.answers.options import STANCES
 from folkmoot.studies.town_hall.answers.turns import change_between
@@ -68,64 +75,70 @@ def matters_in(text: str) -> tuple[str, ...]:
     found = []
     for run in _NOUN.findall(text):
         words = run.split()
-        stop = next((n for n, w in enumerate(words) if w.casefold() in _ENDS), len(words))
+        stop = next((n for n, word in enumerate(words) if word.casefold() in _ENDS), len(words))
         kept = words[:stop]
         if kept and not {kept[-1], kept[0]} & _NO_MATTER and len(kept[-1]) > 2:
             found.append(" ".join(kept))
     return tuple(dict.fromkeys(found))
 
 
-def _names(config: TownHallConfig) -> Sequence[str]:
+def _item_names(config: TownHallConfig) -> Sequence[str]:
     topic = config.topic
     if topic.matters:
         return tuple(dict.fromkeys(topic.matters))
     said = [topic.title, topic.background, *topic.contributions.values()]
     said += [sentence for sentences in topic.stakes.values() for sentence in sentences]
-    found = dict.fromkeys(m for text in said for m in matters_in(" ".join(text.split())))
+    found = dict.fromkeys(matter for text in said for matter in matters_in(" ".join(text.split())))
     long = [w for w in re.findall(r"[A-Za-z’'-]{5,}", topic.title) if w.casefold() not in _ENDS]
-    once = {_plain(m): m for m in reversed(found)}
+    once = {_normalise_words(matter): matter for matter in reversed(found)}
     return tuple(reversed(once.values())) or tuple(long)
 
 
-def the(matter: str) -> str:
+def with_article(matter: str) -> str:
     return f"the {matter}"
 
 
-def _plain(text: str) -> str:
+def _normalise_words(text: str) -> str:
     """The words of a text in lower case, one form for one thing and for several."""
     words = _WORD.findall(text.casefold())
-    return f" {' '.join(_PLURAL.sub('', w) for w in words)} "
+    return f" {' '.join(_PLURAL.sub('', word) for word in words)} "
 
 
 @lru_cache(maxsize=16384)
-def _matters(names: tuple[str, ...], text: str) -> tuple[str, ...]:
-    low = _plain(text)
-    there = [m for m in names if _plain(m) in low]
-    return tuple(m for m in there if not any(m != o and m in o for o in there))
+def _matters_in_text(names: tuple[str, ...], text: str) -> tuple[str, ...]:
+    low = _normalise_words(text)
+    there = [name for name in names if _normalise_words(name) in low]
+    return tuple(
+        matter
+        for matter in there
+        if not any(matter != option and matter in option for option in there)
+    )
 
 
-def matters(mind: Mind, text: str) -> tuple[str, ...]:
+def spoken_matters(mind: SimulatedRespondent, text: str) -> tuple[str, ...]:
     """The matters that a text speaks of, without those whose names are parts of longer ones. What
     one wishes for ("a street that …") is not what one speaks of."""
-    return _matters(mind.named, mind.at.lexicon.any_phrase.sub(" ", text.lower()))
+    return _matters_in_text(mind.mentioned_names, mind.at.lexicon.any_phrase.sub(" ", text.lower()))
 
 
-def own_matters(mind: Mind) -> list[str]:
+def own_matters(mind: SimulatedRespondent) -> list[str]:
     """The three matters that a resident cares about most, of those in their own description and
     those of the topic, without what is said of others (owners, tenants)."""
     mine = _OWNERSHIP.search(mind.who.key)
     told = [
-        m
+        matter
         for passage in of_kind(mind.reading.passages, "material")
         for sentence in _SENTENCE.split(" ".join(passage.text.split()))
         if not (whose := _OWNERSHIP.search(sentence))
         or mine is None
         or whose[1].casefold() == mine[1].casefold()
-        for m in matters(mind, sentence)
+        for matter in spoken_matters(mind, sentence)
     ]
-    own = matters(mind, mind.who.key)
-    liking = {m: mind.who.taste(m) + OWN * (m in own) for m in (*own, *told)}
-    return sorted(liking, key=lambda m: (-liking[m], m))[:3]
+    own = spoken_matters(mind, mind.who.key)
+    liking = {
+        matter: mind.who.option_taste(matter) + OWN * (matter in own) for matter in (*own, *told)
+    }
+    return sorted(liking, key=lambda matter: (-liking[matter], matter))[:3]
 
 
 # --- what is read ---
@@ -137,9 +150,11 @@ LEADER = ""  # the moderator and the planner, as those who name residents
 LEADERS = (MODERATOR, PLANNER)
 
 
-def shown(mind: Mind, column: str) -> list[Passage]:
+def shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
     """The passages from this column of a table, in the order of their rows."""
-    found = (p for p in mind.reading.passages if p.source.id.startswith(f"{column}/"))
+    found = (
+        passage for passage in mind.reading.passages if passage.source.id.startswith(f"{column}/")
+    )
     return sorted(found, key=_row_order)
 
 
@@ -160,7 +175,7 @@ def _any_name(called: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b")
 
 
-class Heard:
+class HeardStatements:
     """What a request shows of a meeting: statements `said` (id, words) in order, questions `asked`
     in them by id of who asks, what leaders said (`led`), and `names` by id."""
 
@@ -173,10 +188,10 @@ class Heard:
     ) -> None:
         self.said, self.names, self.led, self.asked = tuple(said), names, led, asked or {}
         self.last = dict(self.said)
-        self._called = {i: i for i in (*names, *self.last)}
-        for i, name in names.items():
+        self._called = {resident_id: resident_id for resident_id in (*names, *self.last)}
+        for resident_id, name in names.items():
             # A prompt may write names in capitals, and a statement not.
-            self._called |= dict.fromkeys((name, name.title(), name.upper()), i)
+            self._called |= dict.fromkeys((name, name.title(), name.upper()), resident_id)
         self._naming: list[tuple[str, set[str]]] = []
         for who, text in (*self.said, *((LEADER, words) for words in led)):
             for sentence in _SENTENCE.split(text):
@@ -185,9 +200,9 @@ class Heard:
                 if 0 < len(found) <= FEW:
                     self._naming.append((who, found))
 
-    def plus(self, said: Sequence[tuple[str, str]]) -> Heard:
+    def with_statements(self, said: Sequence[tuple[str, str]]) -> HeardStatements:
         """The same with further statements."""
-        return Heard((*self.said, *said), self.names, self.led, self.asked)
+        return HeardStatements((*self.said, *said), self.names, self.led, self.asked)
 
     def named_in(self, text: str) -> set[str]:
         """The ids of those whom a text names, by id or name."""
@@ -195,14 +210,14 @@ class Heard:
             return set()
         return {self._called[name] for name in _any_name(tuple(self._called)).findall(text)}
 
-    def by(self, who: str) -> str:
+    def statements_by(self, who: str) -> str:
         """All that somebody said."""
-        return " ".join(words for i, words in self.said if i == who)
+        return " ".join(words for resident_id, words in self.said if resident_id == who)
 
     def name(self, who: str) -> str:
         return self.names.get(who, who)
 
-    def named(self, who: str, but: str = LEADER) -> float:
+    def naming_weight(self, who: str, but: str = LEADER) -> float:
         """How many sentences name somebody, a resident's counting less than those of whoever leads.
         Not counted: their own, and those of `but`, by default of whoever leads: to be called upon
         is not yet to be answered."""
@@ -213,7 +228,7 @@ class Heard:
         )
 
 
-def spoken(mind: Mind) -> list[Passage]:
+def public_statements(mind: SimulatedRespondent) -> list[Passage]:
     """What was said in public, round by round, each utterance once; private notes are left out."""
     found = {
         passage.source.id: passage
@@ -222,54 +237,58 @@ def spoken(mind: Mind) -> list[Passage]:
     }
     # Drawn within a round, whatever the order in the prompt: by id, those with low ones (who are
     # not vulnerable) would be named first by the moderator in every round.
-    return [found[id] for id in sorted(found, key=lambda id: (round_of(id), _lot(mind, id)))]
+    return [found[id] for id in sorted(found, key=lambda id: (round_of(id), _draw_lot(mind, id)))]
 
 
-def _lot(mind: Mind, id: str) -> float:
-    return unit(mind.at.seed, "order of speaking", id)
+def _draw_lot(mind: SimulatedRespondent, id: str) -> float:
+    return uniform_draw(mind.at.seed, "order of speaking", id)
 
 
-def read_hall(mind: Mind) -> Heard:
+def read_hall(mind: SimulatedRespondent) -> HeardStatements:
     """What was said in public, what was asked in it, and who is called what."""
-    by = [(passage.source.speaker, passage.text) for passage in spoken(mind)]
+    by = [(passage.source.speaker, passage.text) for passage in public_statements(mind)]
     asked: dict[str, str] = {}
     for passage in sorted(of_kind(mind.reading.passages, "utterance"), key=_row_order):
         if part_of(passage.source.id) == QUESTION:
             who = passage.source.speaker
             asked[who] = " ".join(filter(None, (asked.get(who), passage.text)))
-    return Heard(
+    return HeardStatements(
         [(who, words) for who, words in by if who not in LEADERS],
-        {_last_key(passage): passage.text for passage in shown(mind, "residents.name")},
+        {_last_key(passage): passage.text for passage in shown_passages(mind, "residents.name")},
         [words for who, words in by if who in LEADERS],
         asked,
     )
 
 
-def last_round(mind: Mind) -> dict[str, str]:
+def last_round(mind: SimulatedRespondent) -> dict[str, str]:
     """The statements of the last round that is shown, by resident; empty for those who are listed
     and said nothing in it."""
-    said = [passage for passage in spoken(mind) if passage.source.speaker not in LEADERS]
+    said = [passage for passage in public_statements(mind) if passage.source.speaker not in LEADERS]
     last = max((round_of(passage.source.id) for passage in said), default=0)
-    there = {_last_key(passage): "" for passage in shown(mind, "residents.id")}
+    there = {_last_key(passage): "" for passage in shown_passages(mind, "residents.id")}
     now = (passage for passage in said if round_of(passage.source.id) == last)
     return there | {passage.source.speaker: passage.text for passage in now}
 
 
-def items_in(mind: Mind) -> dict[str, str]:
+def items_in(mind: SimulatedRespondent) -> dict[str, str]:
     """The items of the ballot by id."""
-    return {_last_key(passage): passage.text for passage in shown(mind, "items.text")}
+    return {_last_key(passage): passage.text for passage in shown_passages(mind, "items.text")}
 
 
-def passed_in(mind: Mind) -> list[str]:
+def passed_in(mind: SimulatedRespondent) -> list[str]:
     """The items that got more yes than no."""
     yes, no = (
-        {_last_key(p): int(p.text) for p in shown(mind, column)}
+        {_last_key(passage): int(passage.text) for passage in shown_passages(mind, column)}
         for column in ("items.yes", "items.no")
     )
-    return [text for i, text in items_in(mind).items() if yes.get(i, 0) > no.get(i, 0)]
+    return [
+        text
+        for resident_id, text in items_in(mind).items()
+        if yes.get(resident_id, 0) > no.get(resident_id, 0)
+    ]
 
 
-def stance_before(mind: Mind, who: str) -> str:
+def stance_before(mind: SimulatedRespondent, who: str) -> str:
     """The stance of a resident that is shown to them; empty if none is."""
     own = (
         passage.text.casefold()
@@ -279,9 +298,9 @@ def stance_before(mind: Mind, who: str) -> str:
     return next((text for text in own if text in STANCES), "")
 
 
-def share(n: float) -> float:
+def saturating_share(amount: float) -> float:
     """0 … 1: how far n sentences that name somebody have done what they can."""
-    return n / (n + HALF)
+    return amount / (amount + HALF)
 
 
 # --- residents ---
@@ -299,34 +318,37 @@ class Statement(TypedDict):
 class Resident:
     """One resident in one reply."""
 
-    def __init__(self, mind: Mind, me: str, hall: Heard) -> None:
+    def __init__(self, mind: SimulatedRespondent, me: str, hall: HeardStatements) -> None:
         self.mind, self.me, self.hall = mind, me, hall
         self.push = mind.knobs.persuasion
         self.matters = own_matters(mind)
-        self.others = [i for i in hall.last if i != me]
+        self.others = [resident_id for resident_id in hall.last if resident_id != me]
         self._eager: dict[str, float] = {}
 
-    def view(self, title: str = "stance") -> float:
+    def view_of_plan(self, title: str = "stance") -> float:
         """What they think of the plan, −1 … 1: their leaning, and how far they have been heard."""
-        named, leaning = share(self.hall.named(self.me)) * self.push, self.mind.lean(title)
+        named, leaning = (
+            saturating_share(self.hall.naming_weight(self.me)) * self.push,
+            self.mind.stable_leaning(title),
+        )
         return max(-1.0, min(1.0, leaning + HEARD * named * (1 - leaning) / 2))
 
     @property
     def stance(self) -> str:
-        return STANCES[2 - round(2 * self.view() * 0.999)]
+        return STANCES[2 - round(2 * self.view_of_plan() * 0.999)]
 
-    def likes(self, who: str) -> float:
-        return self.mind.agreement(self.hall.last[who], self.mind.named)
+    def agreement_with_resident(self, who: str) -> float:
+        return self.mind.agreement_with(self.hall.last[who], self.mind.mentioned_names)
 
-    def eager(self, who: str) -> float:
+    def eagerness(self, who: str) -> float:
         """How much they wish to respond to somebody."""
         if who not in self._eager:
-            said, mind = self.hall.by(who), self.mind
+            said, mind = self.hall.statements_by(who), self.mind
             self._eager[who] = (
-                NAMED * share(self.hall.named(who, self.me)) * self.push
-                + SHARED * any(m in self.matters for m in matters(mind, said))
+                NAMED * saturating_share(self.hall.naming_weight(who, self.me)) * self.push
+                + SHARED * any(matter in self.matters for matter in spoken_matters(mind, said))
                 + ASKED * bool(self.asked_by(who))
-                + 0.6 * mind.rating(f"{who} {self.hall.last[who][:60]}")
+                + 0.6 * mind.draw_rating(f"{who} {self.hall.last[who][:60]}")
             )
         return self._eager[who]
 
@@ -337,49 +359,53 @@ class Resident:
 
     def kind(self, who: str) -> str:
         """How they take up somebody: nobody speaks against a matter that was not raised."""
-        liked = self.likes(who)
-        if not matters(self.mind, self.hall.by(who)):
+        liked = self.agreement_with_resident(who)
+        if not spoken_matters(self.mind, self.hall.statements_by(who)):
             return "cite"
         if abs(liked) < 0.12:
-            return "question" if self.mind.draws.chance(0.5) else "cite"
+            return "question" if self.mind.draws.draw_chance(0.5) else "cite"
         return ("agree" if liked > 0.3 else "partial_agree") if liked > 0 else "disagree"
 
-    def about(self, who: str) -> str:
+    def matter_taken_up(self, who: str) -> str:
         """The matter of somebody's that they take up: a common one, else the one named last."""
-        theirs = matters(self.mind, self.hall.last[who]) or matters(self.mind, self.hall.by(who))
-        mine = [m for m in theirs if m in self.matters]
+        theirs = spoken_matters(self.mind, self.hall.last[who]) or spoken_matters(
+            self.mind, self.hall.statements_by(who)
+        )
+        mine = [matter for matter in theirs if matter in self.matters]
         return (mine or theirs)[-1] if theirs else ""
 
-    def frame(self, kind: str, **slots: str) -> str:
-        return self.mind.tongue.fill(self.mind.tongue.fresh(WORDS[kind]), **slots)
+    def fill_frame(self, kind: str, **slots: str) -> str:
+        return self.mind.tongue.fill_frame(self.mind.tongue.pick_unused(WORDS[kind]), **slots)
 
-    def matter(self, who: str) -> str:
+    def describe_matter(self, who: str) -> str:
         """What they take up of somebody's, in words."""
-        about = self.about(who)
-        return the(about) if about else "where they stand"
+        about = self.matter_taken_up(who)
+        return with_article(about) if about else "where they stand"
 
-    def thinking(self) -> Fields:
+    def answer_thinking(self) -> Fields:
         mine = self.matters
         return {
-            "reactions": [self._reaction(i) for i in self.others],
+            "reactions": [self._build_reaction(other) for other in self.others],
             "overall_stance": self.stance,
-            "key_concerns": [the(m) for m in mine[:2]],
-            "strategic_notes": f"I mean to speak of {the(mine[0])}." if mine else "I will listen.",
+            "key_concerns": [with_article(matter) for matter in mine[:2]],
+            "strategic_notes": f"I mean to speak of {with_article(mine[0])}."
+            if mine
+            else "I will listen.",
         }
 
-    def _reaction(self, who: str) -> Fields:
-        level, matter = 3 + round(2 * self.likes(who)), self.matter(who)
+    def _build_reaction(self, who: str) -> Fields:
+        level, matter = 3 + round(2 * self.agreement_with_resident(who)), self.describe_matter(who)
         mood = "high" if level > 3 else "low" if level < 3 else "middle"
         return {
             "target_agent": who,
             "target_summary": matter,
-            "my_feeling": self.mind.draws.pick(WORDS["feelings"][mood]),
+            "my_feeling": self.mind.draws.pick_item(WORDS["feelings"][mood]),
             "agree_level": level,
             "reason": f"On {matter} I see it {WORDS['sees'][mood]}.",
-            "want_to_respond": self.eager(who) > EAGER,
+            "want_to_respond": self.eagerness(who) > EAGER,
         }
 
-    def speaking(self) -> Statement:
+    def answer_speaking(self) -> Statement:
         """A statement: answers to those they are most eager to answer, then a matter of their own
         in the tone of their stance. Now and then nothing."""
         draws = self.mind.draws
@@ -387,140 +413,181 @@ class Resident:
         said: Statement = {
             "references": [], "new_points": [], "questions": [], "full_statement": "",
         }  # fmt: skip
-        if draws.chance(0.2 if terse else 0.05):
+        if draws.draw_chance(0.2 if terse else 0.05):
             return said
-        ranked = sorted(self.others, key=lambda i: -self.eager(i))
+        ranked = sorted(self.others, key=lambda resident_id: -self.eagerness(resident_id))
         for who in ranked[: 1 if terse else 3]:
-            if self.eager(who) > EAGER:
-                kind, words = self._answer(who)
+            if self.eagerness(who) > EAGER:
+                kind, words = self._answer_resident(who)
                 reference = {"target_agent": who, "interaction_type": kind, "content": words}
                 said["references"].append(reference)
                 if kind == "question":
                     said["questions"].append({"target": who, "content": words})
-        points = self._fresh_matters()[: 1 if terse else draws.between(1, 2)]
-        said["new_points"] = [self._point(m) for m in points]
-        aloud = [*(r["content"] for r in said["references"]), *said["new_points"]]
-        if not self.hall.said or draws.chance(0.35):
-            aloud.append(draws.pick(WORDS["stands"][self.stance]))
-        if draws.chance(0.2) and self.matters:
-            asked = draws.pick(WORDS["public_questions"]).format(M=the(self.matters[-1]))
-            said["questions"].append({"target": draws.pick(["all", "planner"]), "content": asked})
+        points = self._fresh_matters()[: 1 if terse else draws.draw_integer(1, 2)]
+        said["new_points"] = [self._argument_on(point) for point in points]
+        aloud = [*(row["content"] for row in said["references"]), *said["new_points"]]
+        if not self.hall.said or draws.draw_chance(0.35):
+            aloud.append(draws.pick_item(WORDS["stands"][self.stance]))
+        if draws.draw_chance(0.2) and self.matters:
+            asked = draws.pick_item(WORDS["public_questions"]).format(
+                M=with_article(self.matters[-1])
+            )
+            said["questions"].append(
+                {"target": draws.pick_item(["all", "planner"]), "content": asked}
+            )
             aloud.append(asked)
         said["full_statement"] = " ".join(aloud)
         return said
 
-    def _answer(self, who: str) -> tuple[str, str]:
+    def _answer_resident(self, who: str) -> tuple[str, str]:
         """How they take up somebody, in their words; a question that was put is answered."""
-        kind, about = self.kind(who), self.about(who)
-        matter = the(about) if about else "where we stand"
-        words = self.frame(kind, T=self.hall.name(who), M=matter)
-        if put := matters(self.mind, self.asked_by(who)):
-            return "cite", self.frame("replies", T=self.hall.name(who), M=the(put[-1]))
+        kind, about = self.kind(who), self.matter_taken_up(who)
+        matter = with_article(about) if about else "where we stand"
+        words = self.fill_frame(kind, T=self.hall.name(who), M=matter)
+        if put := spoken_matters(self.mind, self.asked_by(who)):
+            return "cite", self.fill_frame(
+                "replies", T=self.hall.name(who), M=with_article(put[-1])
+            )
         return kind, words
 
     def _fresh_matters(self) -> list[str]:
         """Own matters, the one spoken of least so far first."""
-        before = Counter(matters(self.mind, self.hall.by(self.me)))
-        return sorted(self.matters, key=lambda m: before[m])
+        before = Counter(spoken_matters(self.mind, self.hall.statements_by(self.me)))
+        return sorted(self.matters, key=lambda matter: before[matter])
 
-    def _point(self, matter: str) -> str:
-        kind = "hopes" if self.view() > 0.2 else "worries"
-        return self.frame(kind, M=the(matter), N=self.mind.tongue.noun())
+    def _argument_on(self, matter: str) -> str:
+        kind = "hopes" if self.view_of_plan() > 0.2 else "worries"
+        return self.fill_frame(kind, M=with_article(matter), N=self.mind.tongue.draw_noun())
 
     def reflection(self, before: str = "") -> Fields:
         """Whom they liked most and least, and whether they stand where they stood `before` (by
         default the one that is shown)."""
-        others = sorted(self.others, key=lambda i: -(self.likes(i) + 0.2 * self.eager(i)))
+        others = sorted(
+            self.others,
+            key=lambda resident_id: (
+                -(self.agreement_with_resident(resident_id) + 0.2 * self.eagerness(resident_id))
+            ),
+        )
         now, mine = self.stance, self.matters
         told = before or stance_before(self.mind, self.me) or now
         moved = "because I was answered" if now != told else "nothing has changed my mind"
         close, far = "It is close to what I live with.", "It is not how I see it."
         return {
-            "most_compelling": self._of(others[0], why_compelling=close) if others else None,
-            "most_disagreed": self._of(others[-1], why_disagree=far) if len(others) > 1 else None,
+            "most_compelling": self._opinion_of(others[0], why_compelling=close)
+            if others
+            else None,
+            "most_disagreed": self._opinion_of(others[-1], why_disagree=far)
+            if len(others) > 1
+            else None,
             "stance_evolution": {
                 "previous_stance": told,
                 "current_stance": now,
                 "change_type": change_between(told, now),
                 "change_reason": f"So I stand now, {moved}.",
             },
-            "next_round_strategy": f"I will come back to {the(mine[-1])}." if mine else "I listen.",
+            "next_round_strategy": f"I will come back to {with_article(mine[-1])}."
+            if mine
+            else "I listen.",
         }
 
-    def _of(self, who: str, **why: str) -> Fields:
-        return {"agent_id": who, "opinion_summary": self.matter(who), **why}
+    def _opinion_of(self, who: str, **why: str) -> Fields:
+        return {"agent_id": who, "opinion_summary": self.describe_matter(who), **why}
 
-    def satisfaction(self) -> Fields:
+    def answer_satisfaction(self) -> Fields:
         """A stable level; after the meeting, what being heard adds, and proposals that passed."""
         mind = self.mind
-        level = 5.5 + 2.0 * mind.lean("how things are dealt with") + 0.8 * mind.lean("say")
+        level = (
+            5.5
+            + 2.0 * mind.stable_leaning("how things are dealt with")
+            + 0.8 * mind.stable_leaning("say")
+        )
         # Before a meeting nobody else has spoken, and nothing was voted on.
         if not (self.others or items_in(mind)):
-            return {"satisfaction": _within(level), "reason": "That is how things stand."}
-        named = self.hall.named(self.me)
-        passed = {m for text in passed_in(mind) for m in matters(mind, text)}
-        mine = [m for m in self.matters if m in passed]
-        level += CONTENT * share(named) * self.push + 0.6 * bool(mine) - 0.5
-        level += mind.knobs.noise * mind.draws.normal()
+            return {"satisfaction": _clip_level(level), "reason": "That is how things stand."}
+        named = self.hall.naming_weight(self.me)
+        passed = {matter for text in passed_in(mind) for matter in spoken_matters(mind, text)}
+        mine = [matter for matter in self.matters if matter in passed]
+        level += CONTENT * saturating_share(named) * self.push + 0.6 * bool(mine) - 0.5
+        level += mind.knobs.noise * mind.draws.draw_normal()
         reason = "Others took up what I said." if named else "Nobody took up what I said."
         if mine:
-            reason = f"{the(mine[0]).capitalize()} will be dealt with."
-        return {"satisfaction": _within(level), "reason": reason}
+            reason = f"{with_article(mine[0]).capitalize()} will be dealt with."
+        return {"satisfaction": _clip_level(level), "reason": reason}
 
-    def ballot(self) -> Fields:
-        return {item: self._vote(text) for item, text in items_in(self.mind).items()}
+    def answer_ballot(self) -> Fields:
+        return {item: self._vote_on(text) for item, text in items_in(self.mind).items()}
 
-    def _vote(self, text: str) -> Fields:
-        about = matters(self.mind, text)
-        mine = [m for m in about if m in self.matters]
-        matter = the((mine or about)[0]) if about else "it"
-        if 0.7 * bool(mine) + self.mind.rating(f"vote {text}") + 0.15 <= 0:
+    def _vote_on(self, text: str) -> Fields:
+        about = spoken_matters(self.mind, text)
+        mine = [matter for matter in about if matter in self.matters]
+        matter = with_article((mine or about)[0]) if about else "it"
+        if 0.7 * bool(mine) + self.mind.draw_rating(f"vote {text}") + 0.15 <= 0:
             return {"vote": "no", "reason": f"This is not how I would deal with {matter}."}
         reason = f"It does no harm to {matter}." if about else "I can agree to it."
         return {"vote": "yes", "reason": f"I care about {matter}." if mine else reason}
 
 
-def _within(level: float) -> int:
+def _clip_level(level: float) -> int:
     return max(1, min(10, round(level)))
 
 
-def _people(mind: Mind, ids: Iterable[str], hall: Heard) -> dict[str, Resident]:
+def _played_residents(
+    mind: SimulatedRespondent, ids: Iterable[str], hall: HeardStatements
+) -> dict[str, Resident]:
     """The residents whom one session plays, by id."""
-    told = {i: "\n".join(persona_of(mind.reading.passages, i)) or i for i in ids}
-    return {i: Resident(mind.mind_of(text), i, hall) for i, text in told.items()}
+    told = {
+        resident_id: "\n".join(persona_of(mind.reading.passages, resident_id)) or resident_id
+        for resident_id in ids
+    }
+    return {
+        resident_id: Resident(mind.mind_of(text), resident_id, hall)
+        for resident_id, text in told.items()
+    }
 
 
 _PARTS: Mapping[str, Callable[[Resident], Fields]] = {
-    "Turn": lambda who: {"thinking": who.thinking(), "speaking": who.speaking()},
+    "Turn": lambda who: {"thinking": who.answer_thinking(), "speaking": who.answer_speaking()},
     "Reflection": Resident.reflection,
-    "Ballot": Resident.ballot,
-    "Satisfaction": Resident.satisfaction,
+    "Ballot": Resident.answer_ballot,
+    "Satisfaction": Resident.answer_satisfaction,
 }
 
 
-def _residents(mind: Mind) -> Fields | None:
+def _answer_for_residents(mind: SimulatedRespondent) -> Fields | None:
     """Parts of several residents: which, the schema says."""
     parts = mind.schema.get("properties", {})
     first: Mapping[str, str] = next(iter(parts.values()), {})
     part = _PARTS.get(first.get("title") or first.get("$ref", "").rsplit("/", 1)[-1])
     hall = read_hall(mind)
-    return part and {i: part(who) for i, who in _people(mind, parts, hall).items()}
+    return part and {
+        resident_id: part(who) for resident_id, who in _played_residents(mind, parts, hall).items()
+    }
 
 
-def _round(mind: Mind) -> Fields:
+def _answer_round(mind: SimulatedRespondent) -> Fields:
     """A whole round of a shared session: turns, then reflections on them."""
     ids = list(mind.schema["properties"]["turns"]["properties"])
     hall = read_hall(mind)
-    people = _people(mind, ids, hall)
+    people = _played_residents(mind, ids, hall)
     thoughts, spoken = {}, {}
-    for i, who in people.items():
-        thoughts[i], spoken[i] = who.thinking(), who.speaking()
-    turns = {i: {"thinking": thoughts[i], "speaking": spoken[i]} for i in ids}
+    for resident_id, who in people.items():
+        thoughts[resident_id], spoken[resident_id] = who.answer_thinking(), who.answer_speaking()
+    turns = {
+        resident_id: {"thinking": thoughts[resident_id], "speaking": spoken[resident_id]}
+        for resident_id in ids
+    }
     if "reflections" not in mind.schema["properties"]:
         return {"turns": turns}
-    said = [(i, words) for i in ids if (words := spoken[i]["full_statement"])]
-    later = _people(mind, ids, hall.plus(said))
-    back = {i: who.reflection(people[i].stance) for i, who in later.items()}
+    said = [
+        (resident_id, words)
+        for resident_id in ids
+        if (words := spoken[resident_id]["full_statement"])
+    ]
+    later = _played_residents(mind, ids, hall.with_statements(said))
+    back = {
+        resident_id: who.reflection(people[resident_id].stance)
+        for resident_id, who in later.items()
+    }
     return {"turns": turns, "reflections": back}
 
 
@@ -530,125 +597,141 @@ def _round(mind: Mind) -> Fields:
 _MINE = re.compile(r"\b(?:I|me|my|mine)\b", re.IGNORECASE)
 
 
-def _raised(mind: Mind, hall: Heard) -> dict[str, list[str]]:
+def _raised_matters(mind: SimulatedRespondent, hall: HeardStatements) -> dict[str, list[str]]:
     """Matter → who spoke of it in the first person, each once, the most raised first."""
     found: dict[str, list[str]] = {}
     for who, words in hall.said:
         for sentence in _SENTENCE.split(words):
             if sentence.endswith("?") or not _MINE.search(sentence):
                 continue
-            for m in matters(mind, sentence):
-                if who not in found.setdefault(m, []):
-                    found[m].append(who)
+            for matter in spoken_matters(mind, sentence):
+                if who not in found.setdefault(matter, []):
+                    found[matter].append(who)
     return dict(sorted(found.items(), key=lambda kv: (-len(kv[1]), kv[0])))
 
 
-def _called(hall: Heard, ids: Sequence[str]) -> str:
-    return enumerated(list(map(hall.name, ids)))
+def _addressed_residents(hall: HeardStatements, ids: Sequence[str]) -> str:
+    return join_words(list(map(hall.name, ids)))
 
 
-def _counted(hall: Heard, matter: str, who: Sequence[str]) -> str:
+def _describe_count(hall: HeardStatements, matter: str, who: Sequence[str]) -> str:
     if len(who) < 4:
-        return f"{_called(hall, who)} spoke of {the(matter)}."
-    return f"{len(who)} residents spoke of {the(matter)}, {_called(hall, who[:2])} among them."
+        return f"{_addressed_residents(hall, who)} spoke of {with_article(matter)}."
+    return (
+        f"{len(who)} residents spoke of {with_article(matter)}, "
+        f"{_addressed_residents(hall, who[:2])} among them."
+    )
 
 
-def moderation(mind: Mind) -> Fields:
+def answer_moderation(mind: SimulatedRespondent) -> Fields:
     """What was said last by how many, who was quiet, and whose matter nobody else took up: first
     of those residents whom the list of the vulnerable names."""
     hall = read_hall(mind)
     last = hall.last
-    raised = _raised(mind, Heard(tuple(last.items()), hall.names))
-    told = [_counted(hall, m, who) for m, who in list(raised.items())[:3]]
-    words = {i: len(text.split()) for i, text in last_round(mind).items()}
+    raised = _raised_matters(mind, HeardStatements(tuple(last.items()), hall.names))
+    told = [_describe_count(hall, matter, who) for matter, who in list(raised.items())[:3]]
+    words = {resident_id: len(text.split()) for resident_id, text in last_round(mind).items()}
     middle = median(words.values()) if words else 0
-    quiet = [i for i, n in words.items() if n == 0 or n < middle / 2]
+    quiet = [resident_id for resident_id, n in words.items() if n == 0 or n < middle / 2]
     # Drawn if there are more than can be invited: those with the last ids are vulnerable.
-    invited = sorted(quiet, key=lambda i: _lot(mind, f"{mind.at.address}/{i}"))[:MAX_INVITED]
-    quiet = [i for i in quiet if i in invited]
-    listed = [i for p in shown(mind, "portraits.label") if (i := _last_key(p)) in last]
+    invited = sorted(
+        quiet, key=lambda resident_id: _draw_lot(mind, f"{mind.at.address}/{resident_id}")
+    )[:MAX_INVITED]
+    quiet = [resident_id for resident_id in quiet if resident_id in invited]
+    listed = [
+        resident_id
+        for passage in shown_passages(mind, "portraits.label")
+        if (resident_id := _last_key(passage)) in last
+    ]
     rare = [who[0] for who in reversed(raised.values()) if len(who) == 1]
     overlooked = [
-        {"resident": i, "concern": the(own[0])}
-        for i in (listed or rare[:2])
-        if (own := [m for m, who in raised.items() if i in who] or matters(mind, last[i]))
+        {"resident": resident_id, "concern": with_article(own[0])}
+        for resident_id in (listed or rare[:2])
+        if (
+            own := [matter for matter, who in raised.items() if resident_id in who]
+            or spoken_matters(mind, last[resident_id])
+        )
     ]
     summary = " ".join(told) or "Nobody has named a matter of their own yet."
     asks = [
-        f"{_called(hall, [c['resident']])} spoke of {c['concern']}: who answers?"
+        f"{_addressed_residents(hall, [c['resident']])} spoke of {c['concern']}: who answers?"
         for c in overlooked
     ]
-    invites = [f"{_called(hall, quiet)}, how do you see it?"] if quiet else []
-    rarely = [m for m, who in raised.items() if len(who) == 1][:3]
+    invites = [f"{_addressed_residents(hall, quiet)}, how do you see it?"] if quiet else []
+    rarely = [matter for matter, who in raised.items() if len(who) == 1][:3]
     return {
         "summary": summary,
-        "underrepresented_opinions": [f"what is to become of {the(m)}" for m in rarely],
+        "underrepresented_opinions": [
+            f"what is to become of {with_article(matter)}" for matter in rarely
+        ],
         "invited_residents": quiet,
         "overlooked_concerns": overlooked,
         "spoken": " ".join(["Thank you all.", summary, *asks, *invites]),
     }
 
 
-def planned(mind: Mind) -> Fields:
+def answer_planning(mind: SimulatedRespondent) -> Fields:
     """A proposal on each of the matters that were raised most, credited to who raised it."""
     hall = read_hall(mind)
-    raised = _raised(mind, hall)
+    raised = _raised_matters(mind, hall)
     ranked = list(raised)
     # One seat is for a matter that few have raised.
     kept = ranked if len(ranked) <= 6 else [*ranked[:5], ranked[-1]]
     # By place alone, whatever the planner's prompts say.
     draws = Draws(mind.at.seed, mind.at.address, PLANNER)
-    wordings = draws.shuffled(WORDS["proposals"])
+    wordings = draws.shuffled_copy(WORDS["proposals"])
     items = [
         {
-            "proposal": wordings[n % len(wordings)].format(M=the(m)),
-            "reasoning": f"{_called(hall, raised[m][:3])} spoke of {the(m)}.",
-            "originating_residents": raised[m],
+            "proposal": wordings[n % len(wordings)].format(M=with_article(matter)),
+            "reasoning": f"{_addressed_residents(hall, raised[matter][:3])} spoke of {with_article(matter)}.",
+            "originating_residents": raised[matter],
         }
-        for n, m in enumerate(kept)
+        for n, matter in enumerate(kept)
     ]
     further = "Hold a further meeting before deciding"
     none = {"proposal": further, "reasoning": "No matter was named.", "originating_residents": []}
     return {"items": items or [none]}
 
 
-def closing(mind: Mind) -> Fields:
+def answer_closing(mind: SimulatedRespondent) -> Fields:
     """What passed, and whose matters that takes up."""
     hall = read_hall(mind)
     passed = passed_in(mind)
     if not passed:
         text = "The hall could not agree on any proposal and asks for new ones."
         return {"consensus": text, "concerns_reflected": []}
-    wants = "; ".join(p[:1].lower() + p[1:] for p in passed)
-    of = {m for p in passed for m in matters(mind, p)}
+    wants = "; ".join(part[:1].lower() + part[1:] for part in passed)
+    of = {matter for part in passed for matter in spoken_matters(mind, part)}
     return {
         "consensus": f"The hall wants this to be done: {wants}.",
         "concerns_reflected": [
-            {"resident": who, "concern": the(m)}
-            for m, people in _raised(mind, hall).items()
-            if m in of
+            {"resident": who, "concern": with_article(matter)}
+            for matter, people in _raised_matters(mind, hall).items()
+            if matter in of
             for who in people
         ],
     }
 
 
-def _own(part: Callable[[Resident], Mapping[str, object]]) -> Callable[[Mind], object]:
+def _for_own_resident(
+    part: Callable[[Resident], Mapping[str, object]],
+) -> Callable[[SimulatedRespondent], object]:
     return lambda mind: part(Resident(mind, mind.reading.speaker, read_hall(mind)))
 
 
-PART: Part[TownHallConfig] = Part(
-    names=_names,
+PART: RespondentPart[TownHallConfig] = RespondentPart(
+    option_names=_item_names,
     answers={
-        "Thinking": _own(Resident.thinking),
-        "Speaking": _own(Resident.speaking),
-        "Reflection": _own(Resident.reflection),
-        "Ballot": _own(Resident.ballot),
-        "Satisfaction": _own(Resident.satisfaction),
-        "Residents": _residents,
-        "Round": _round,
-        "Moderating": moderation,
-        "Planned": planned,
-        "Closing": closing,
+        "Thinking": _for_own_resident(Resident.answer_thinking),
+        "Speaking": _for_own_resident(Resident.answer_speaking),
+        "Reflection": _for_own_resident(Resident.reflection),
+        "Ballot": _for_own_resident(Resident.answer_ballot),
+        "Satisfaction": _for_own_resident(Resident.answer_satisfaction),
+        "Residents": _answer_for_residents,
+        "Round": _answer_round,
+        "Moderating": answer_moderation,
+        "Planned": answer_planning,
+        "Closing": answer_closing,
     },
-    lexicon=Lexicon.of(WORDS["lexicon"]),
+    lexicon=Lexicon.from_data(WORDS["lexicon"]),
 )

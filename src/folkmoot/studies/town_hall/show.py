@@ -9,7 +9,7 @@ from typing import Any
 from rich.markup import escape
 
 from folkmoot.kit import coding
-from folkmoot.kit.findings import number, signed
+from folkmoot.kit.findings import format_mean_value, format_signed
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.measures import find_vulnerable, read_concerns
 from folkmoot.studies.town_hall.stages import CONCERN
@@ -18,25 +18,25 @@ Row = Mapping[str, Any]  # a row of a table
 SCORE = "weighted_inclusivity_score"
 
 
-def show(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
+def render_lines(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
     """Yield what the run, a discussion or a resident has beyond what was said."""
     if not key:
         yield from _list_discussions(run)
         return
-    if key[0] not in run.table("discussions")["discussion_id"]:
+    if key[0] not in run.read_table("discussions")["discussion_id"]:
         return
-    portraits = run.table("portraits").filter(discussion_id=key[0])
-    known = run.table("residents").filter(set=portraits["set"][0])
+    portraits = run.read_table("portraits").filter(discussion_id=key[0])
+    known = run.read_table("residents").filter(set=portraits["set"][0])
     names = {id: f"{id} {name}" for id, name in known.select("id", "name").iter_rows()}
-    items = run.table("items").filter(discussion_id=key[0]).to_dicts()
+    items = run.read_table("items").filter(discussion_id=key[0]).to_dicts()
     if len(key) > 1 and key[1] in names:
         yield from _list_responses(run, key, names)
         yield from _describe_concern(run, "/".join(key))
-        votes = run.table("votes").filter(discussion_id=key[0], agent_id=key[1]).to_dicts()
+        votes = run.read_table("votes").filter(discussion_id=key[0], agent_id=key[1]).to_dicts()
         yield from _list_own_votes(votes, {item["item_id"]: item["text"] for item in items})
     if len(key) > 1:
         return
-    vulnerable = find_vulnerable({"rounds": run.table("rounds").filter(discussion_id=key[0])})
+    vulnerable = find_vulnerable({"rounds": run.read_table("rounds").filter(discussion_id=key[0])})
     for who, label in portraits.select("agent_id", "label").iter_rows():
         if who in vulnerable:
             yield f"[dim]{names[who]} is the {escape(label)}[/dim]"
@@ -45,12 +45,12 @@ def show(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
 
 
 def _list_discussions(run: RunFolder) -> Iterator[str]:
-    for row in run.table("discussions").to_dicts():
+    for row in run.read_table("discussions").to_dicts():
         yield (
             f"[bold]{row['discussion_id']:<12}[/bold] "
             f"{row['items_passed']} of {row['total_vote_items']} items passed"
-            f"   inclusivity of the vulnerable {number(row[f'vulnerable_{SCORE}'])}, "
-            f"gap {signed(row[f'gap_{SCORE}'])}"
+            f"   inclusivity of the vulnerable {format_mean_value(row[f'vulnerable_{SCORE}'])}, "
+            f"gap {format_signed(row[f'gap_{SCORE}'])}"
         )
 
 
@@ -59,7 +59,12 @@ def _list_items(items: Sequence[Row], names: Mapping[str, str]) -> Iterator[str]
     for item in items:
         word, colour = ("passed", "green") if item["passed"] else ("failed", "red")
         tie = ", a tie" if item["tie"] else ""
-        origin = ", ".join(names[i] for i in item["origin"].split("|") if i) or "nobody named"
+        origin = (
+            ", ".join(
+                names[resident_id] for resident_id in item["origin"].split("|") if resident_id
+            )
+            or "nobody named"
+        )
         result = f"[{colour}]{word} {item['yes']}:{item['no']}{tie}[/{colour}]"
         yield f"[bold]{item['item_id']}[/bold] {result}  {escape(item['text'])}"
         yield f"    [dim]from {origin}[/dim]"
@@ -70,13 +75,13 @@ def _list_items(items: Sequence[Row], names: Mapping[str, str]) -> Iterator[str]
 def _describe_consensus(
     run: RunFolder, discussion: str, names: Mapping[str, str], vulnerable: Collection[str]
 ) -> Iterator[str]:
-    said = run.table("utterances").filter(discussion_id=discussion, stage="consensus")
+    said = run.read_table("utterances").filter(discussion_id=discussion, stage="consensus")
     text = "".join(said["text"])
     yield f"\n[underline]Final consensus[/underline]\n{escape(text or '(none)')}"
     if not run.has_table("typed_answers"):  # a run of an earlier version
         return
     by_concern: dict[str, list[str]] = {}
-    answers = run.table("typed_answers").filter(discussion_id=discussion)
+    answers = run.read_table("typed_answers").filter(discussion_id=discussion)
     for concern in read_concerns({"typed_answers": answers}):
         name = names[concern["resident"]]
         mark = f"[bold yellow]{name}[/bold yellow]" if concern["resident"] in vulnerable else name
@@ -88,19 +93,19 @@ def _describe_consensus(
 def _list_responses(run: RunFolder, key: Sequence[str], names: Mapping[str, str]) -> Iterator[str]:
     if not run.has_table("references"):  # a run of an earlier version
         return
-    rows = run.table("references").filter(discussion_id=key[0], target=key[1]).to_dicts()
-    kinds = (f"{names[r['speaker']]} ({r['interaction_type'] or 'refer to'})" for r in rows)
+    rows = run.read_table("references").filter(discussion_id=key[0], target=key[1]).to_dicts()
+    kinds = (f"{names[row['speaker']]} ({row['interaction_type'] or 'refer to'})" for row in rows)
     if rows:
         yield f"\n[cyan]answered by {', '.join(kinds).replace('_', ' ')}[/cyan]"
 
 
 def _describe_concern(run: RunFolder, concern: str) -> Iterator[str]:
     """What became of the resident's concern by the coder, with the words that show it."""
-    read = coding.codings(run).get(CONCERN)
-    codes = read.of(concern) if read else None
+    read = coding.read_codings(run).get(CONCERN)
+    codes = read.codes_of(concern) if read else None
     if read is None or codes is None:
         return
-    by = " (by the embedded coder: no evidence)" * (not read.supports)
+    by = " (by the embedded coder: no evidence)" * (not read.supports_findings)
     yield f"\n[underline]What became of the concern[/underline]{by}"
     yield from (
         (escape(f"{code.replace('_', ' ')}: “{quote}”") for code, quote in codes.items())

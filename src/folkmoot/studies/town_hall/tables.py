@@ -284,14 +284,18 @@ def _with_figures(base: type[Row]) -> type[Row]:
     """`base` with a column for each figure of each group."""
     words = {"vulnerable": "vulnerable residents", "general": "general residents"}
     words["gap"] = "vulnerable minus general"
-    said = {f"{g}_{n}": f"{of}: {w}" for g, of in words.items() for n, w in FIGURES.items()}
+    said = {
+        f"{group}_{name}": f"{of}: {figure}"
+        for group, of in words.items()
+        for name, figure in FIGURES.items()
+    }
 
-    def columns(namespace: dict[str, object]) -> None:
+    def add_columns(namespace: dict[str, object]) -> None:
         namespace["__module__"] = __name__
         namespace["__annotations__"] = dict.fromkeys(said, "float | None")
         namespace.update({name: column(meaning) for name, meaning in said.items()})
 
-    return new_class(f"{base.__name__}WithFigures", (base,), exec_body=columns)
+    return new_class(f"{base.__name__}WithFigures", (base,), exec_body=add_columns)
 
 
 class DiscussionRow(_with_figures(OfDiscussion), table="discussions"):  # type: ignore[misc, call-arg]

@@ -7,38 +7,46 @@ from pathlib import Path
 from folkmoot.engine.study.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.workbook.checks import cells_with_images
-from folkmoot.studies.workbook.config import WorkbookConfig, claims
+from folkmoot.studies.workbook.config import WorkbookConfig, declare_claims
 from folkmoot.studies.workbook.exposure_design import EXPOSURE
-from folkmoot.studies.workbook.findings import findings, strict_tables
-from folkmoot.studies.workbook.preparation import check, limit, load, notes, planned, preview, size
-from folkmoot.studies.workbook.protocol import places, protocol
+from folkmoot.studies.workbook.findings import compute_findings, strict_tables
+from folkmoot.studies.workbook.preparation import (
+    check_config,
+    config_advisories,
+    design_size,
+    expected_rows,
+    limit_sessions,
+    load_workbook_config,
+    preview_prompts,
+)
+from folkmoot.studies.workbook.protocol import available_seats, run_protocol
 from folkmoot.studies.workbook.respondent import PART
-from folkmoot.studies.workbook.spreadsheet.layouts import template
-from folkmoot.studies.workbook.tables import TABLES, unusable
+from folkmoot.studies.workbook.spreadsheet.layouts import template_files
+from folkmoot.studies.workbook.tables import TABLES, unusable_reason
 
 STUDY = Study(
     name="workbook",
     title="An experiment defined in a spreadsheet",
     config=WorkbookConfig,
-    protocol=protocol,
+    protocol=run_protocol,
     prompts=Path(__file__).parent / "prompts",
     run_id=lambda config: str(config.workbook.settings.experiment_id),
-    check=check,
-    notes=notes,
-    size=size,
-    places=places,
-    images=cells_with_images,
-    preview=preview,
-    claims=claims,
-    findings=findings,
+    check_config=check_config,
+    notes=config_advisories,
+    size=design_size,
+    seats=available_seats,
+    image_locations=cells_with_images,
+    preview=preview_prompts,
+    claims=declare_claims,
+    findings=compute_findings,
     strict_tables=strict_tables,
-    planned=planned,
-    load=load,
-    suffixes=(".xlsx",),
-    limit=limit,
+    expected_rows=expected_rows,
+    load_config=load_workbook_config,
+    file_suffixes=(".xlsx",),
+    with_limit=limit_sessions,
     tables=(*TABLES, ExposureRow),
-    afterwards=EXPOSURE,
-    unusable=unusable,
-    template=template,
-    respondent=PART,
+    derived_tables=EXPOSURE,
+    unusable_reason=unusable_reason,
+    template_files=template_files,
+    respondent_part=PART,
 )

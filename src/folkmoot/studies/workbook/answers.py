@@ -18,18 +18,24 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from folkmoot.conversation.answer_types import (
-    ALL_FIELDS,
-    Answer,
+    ALL_FIELDS_INSTRUCTION,
+    AnswerType,
     Json,
     Missing,
-    Parsed,
+    ParsedAnswer,
+    ParseFailure,
     Text,
-    Unreadable,
     pin_schema,
 )
-from folkmoot.conversation.choices import NOT_COUNTED, Choice, Number, alike, listed
+from folkmoot.conversation.choices import (
+    IGNORED_DIFFERENCES,
+    Choice,
+    Number,
+    format_option_list,
+    indistinguishable_pairs,
+)
 from folkmoot.hidden_characters import hidden_in
-from folkmoot.provenance import SourcedText, concatenate, join, quote
+from folkmoot.provenance import SourcedText, concatenate_texts, join_texts, quote_value
 from folkmoot.studies.workbook.config import (
     MAX_TEXT,
     Scalar,
@@ -83,18 +89,18 @@ def read_literal(text: str) -> object:
     if len(text) > MAX_TEXT:
         raise NotALiteral(f"longer than {MAX_TEXT:,} characters")
     first: NotALiteral | None = None
-    for candidate in _mended(text.strip()):
+    for candidate in _repair_candidates(text.strip()):
         try:
-            value = _evaluate(candidate)
+            value = _evaluate_literal(candidate)
         except NotALiteral as error:
             first = first or error
             continue
-        _bounded(value)
+        _count_items(value)
         return value
     raise first or NotALiteral("empty")
 
 
-def _mended(text: str) -> list[str]:
+def _repair_candidates(text: str) -> list[str]:
     """The text, and the text with the quotes that a spreadsheet bent made straight again.
 
     Bent quotes are only touched when the text does not read as it is, so that an apostrophe
@@ -103,7 +109,7 @@ def _mended(text: str) -> list[str]:
     straight_doubles = re.sub(r"[“”„]", '"', text)
     straight = re.sub(r"[‘’‚]", "'", straight_doubles)
     candidates = [text, _delimiters_straightened(text), straight_doubles, straight]
-    return list(dict.fromkeys(_lines_joined(c) for c in candidates))
+    return list(dict.fromkeys(_lines_joined(candidate) for candidate in candidates))
 
 
 def _delimiters_straightened(text: str) -> str:
@@ -136,7 +142,7 @@ def _lines_joined(text: str) -> str:
     return "".join(out)
 
 
-def _evaluate(text: str) -> object:
+def _evaluate_literal(text: str) -> object:
     try:
         tree = ast.parse(text, mode="eval")
         tree = ast.fix_missing_locations(_CountedOut().visit(tree))
@@ -182,21 +188,21 @@ def _only_literals(tree: ast.AST, text: str) -> None:
                 raise NotALiteral(f"write {better} for {node.id}")
             raise NotALiteral(f'{node.id} needs quotes: "{node.id}"')
         if isinstance(node, ast.Dict):
-            keys = [k.value for k in node.keys if isinstance(k, ast.Constant)]
-            twice = [k for i, k in enumerate(keys) if k in keys[:i]]
+            keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
+            twice = [key for i, key in enumerate(keys) if key in keys[:i]]
             if twice:
                 raise NotALiteral(f"duplicate key {twice[0]!r}")
         if isinstance(node, (ast.Call, ast.Attribute, ast.Subscript, ast.Set)):
             raise NotALiteral("only lists, tuples, dicts, texts and numbers may stand here")
 
 
-def _bounded(value: object, depth: int = 0) -> int:
+def _count_items(value: object, depth: int = 0) -> int:
     if depth > MAX_DEPTH:
         raise NotALiteral(f"nested deeper than {MAX_DEPTH}")
     if isinstance(value, dict):
-        items = sum(_bounded(part, depth + 1) for pair in value.items() for part in pair)
+        items = sum(_count_items(part, depth + 1) for pair in value.items() for part in pair)
     elif isinstance(value, (list, tuple)):
-        items = sum(_bounded(v, depth + 1) for v in value) + len(value)
+        items = sum(_count_items(value, depth + 1) for value in value) + len(value)
     else:
         if isinstance(value, str) and (hidden := hidden_in(value)):
             raise NotALiteral(f"a text holds {hidden}; it is invisible")
@@ -223,32 +229,32 @@ def scalar_text(value: Scalar) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class FreeOptions:
     """Options in plain words; they are shown and cannot be checked."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedOptions:
     """A closed list, in the order of the workbook."""
 
     options: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class NumberRange:
     """All numbers between two bounds, both included."""
 
     low: float
     high: float
 
 
-Options = Words | Listed | Range
+Options = FreeOptions | ListedOptions | NumberRange
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownOptions:
     """Options as one participant saw them: in words, and in which order."""
 
     text: str
@@ -258,30 +264,30 @@ class Shown:
 def read_options(text: str) -> Options | dict[str, Options]:
     """The options of a cell, or those of each role. Raises NotALiteral with a message."""
     if not looks_like_literal(text):
-        return Words(text.strip())
+        return FreeOptions(text.strip())
     value = read_literal(text)
     if isinstance(value, dict):
         if not value:
             raise NotALiteral("the dict is empty")
-        return {_role(key): _single(v) for key, v in value.items()}
-    return _single(value)
+        return {_role_label(key): _single_option(value) for key, value in value.items()}
+    return _single_option(value)
 
 
-def _role(key: object) -> str:
+def _role_label(key: object) -> str:
     if not isinstance(key, str):
         raise NotALiteral(f"the key {key!r} is not a role label")
     return written_label(key.strip())
 
 
-def _single(value: object) -> Options:
+def _single_option(value: object) -> Options:
     if isinstance(value, str):
         if not value.strip():
             raise NotALiteral("an empty text holds no options")
         return read_nested(value)
     if isinstance(value, list):
-        return _listed(value)
+        return _parse_list(value)
     if isinstance(value, tuple):
-        return _range(value)
+        return _parse_range(value)
     raise NotALiteral(f"{value!r} is neither a text nor a list nor a pair of bounds")
 
 
@@ -290,71 +296,76 @@ def read_nested(text: str) -> Options:
     if looks_like_literal(text):
         value = read_literal(text)
         if isinstance(value, (list, tuple)):
-            return _single(value)
-    return Words(text.strip())
+            return _single_option(value)
+    return FreeOptions(text.strip())
 
 
-def _listed(values: Sequence[object]) -> Listed:
+def _parse_list(values: Sequence[object]) -> ListedOptions:
     if not values:
         raise NotALiteral("the list is empty")
     for value in values:
         if not is_scalar(value):
             raise NotALiteral(f"{value!r} is not a single option")
-    options = tuple(scalar_text(v) for v in values if is_scalar(v))
+    options = tuple(scalar_text(value) for value in values if is_scalar(value))
     if "" in options:
         raise NotALiteral("an option is empty")
-    twice = [o for i, o in enumerate(options) if o in options[:i]]
+    twice = [option for i, option in enumerate(options) if option in options[:i]]
     if twice:
         raise NotALiteral(f"duplicate option {twice[0]!r}")
-    for first, second in alike(options):
+    for first, second in indistinguishable_pairs(options):
         raise NotALiteral(
-            f"{options[first]!r} and {options[second]!r} cannot be told apart: {NOT_COUNTED}"
+            f"{options[first]!r} and {options[second]!r} cannot be told apart: "
+            f"{IGNORED_DIFFERENCES}"
         )
-    return Listed(options)
+    return ListedOptions(options)
 
 
-def _range(values: Sequence[object]) -> Range:
-    numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
+def _parse_range(values: Sequence[object]) -> NumberRange:
+    numbers = [
+        value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)
+    ]
     if len(values) != 2 or len(numbers) != 2:
         raise NotALiteral("a range is a pair of numbers, (low, high); a list needs [ ]")
     low, high = float(numbers[0]), float(numbers[1])
     if low > high:
         raise NotALiteral(f"the range runs from {number_text(low)} down to {number_text(high)}")
-    return Range(low, high)
+    return NumberRange(low, high)
 
 
 def option_texts(options: Options | None) -> tuple[str, ...]:
     """The options as texts: those of a list, the bounds of a range, or the words."""
-    if isinstance(options, Listed):
+    if isinstance(options, ListedOptions):
         return options.options
-    if isinstance(options, Range):
+    if isinstance(options, NumberRange):
         return (number_text(options.low), number_text(options.high))
     return () if options is None else (options.text,)
 
 
-def show(
+def format_options(
     options: Options | None,
     *,
     integer: bool,
     shuffle: bool,
     rng: np.random.Generator,
     recorded: str,
-) -> Shown:
+) -> ShownOptions:
     """Options as text for the prompt; a list is shuffled by `rng` where that is asked for.
     `recorded` is the id of their source."""
     order = option_texts(options)
-    if options is None or isinstance(options, Words):
-        return Shown(join("", [quote(text, "material", recorded) for text in order]))
-    if isinstance(options, Range):
+    if options is None or isinstance(options, FreeOptions):
+        return ShownOptions(
+            join_texts("", [quote_value(text, "material", recorded) for text in order])
+        )
+    if isinstance(options, NumberRange):
         kind = "a whole number" if integer else "a number"
-        low, high = (quote(bound, "value", recorded) for bound in order)
+        low, high = (quote_value(bound, "value", recorded) for bound in order)
         parts = (f"Answer with {kind} from ", low, " to ", high, ", both included.")
-        return Shown(concatenate(parts, plain=None))
+        return ShownOptions(concatenate_texts(parts, plain=None))
     if shuffle:
-        order = tuple(order[i] for i in rng.permutation(len(order)))
-    quoted = [quote(option, "option", recorded) for option in order]
-    shown = listed(quoted, labelled=False)
-    return Shown(SourcedText("Choose exactly one of these options:\n") + shown, order)
+        order = tuple(order[item_id] for item_id in rng.permutation(len(order)))
+    quoted = [quote_value(option, "option", recorded) for option in order]
+    shown = format_option_list(quoted, with_labels=False)
+    return ShownOptions(SourcedText("Choose exactly one of these options:\n") + shown, order)
 
 
 Status = Literal["valid", "invalid", "unchecked"]
@@ -375,7 +386,7 @@ class Structured(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenAnswer:
     """An answer. `status`: it passed validation, failed it five times, or was not validated."""
 
     value: Value
@@ -391,13 +402,13 @@ class Given:
         return self.text
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether calculations may rest on it."""
         return self.status != "invalid"
 
 
 @dataclass(frozen=True, slots=True)
-class WorkbookAnswer(Answer[Given]):
+class WorkbookAnswer(AnswerType[GivenAnswer]):
     """The answer type of one participant in one task. `order`: the options as shown."""
 
     choices: Options | None
@@ -413,30 +424,32 @@ class WorkbookAnswer(Answer[Given]):
         return self.order
 
     @property
-    def form(self) -> str:
+    def form_kind(self) -> str:
         """Of what form an answer is, for the embedded respondent."""
-        return "choice" if self.order else "number" if self.numeric else "text"
+        return "choice" if self.order else "number" if self.is_numeric else "text"
 
     @property
-    def offered(self) -> tuple[str, ...]:
+    def offered_values(self) -> tuple[str, ...]:
         """The options, or the bounds of a number; of options in words, the smallest and the largest
         number that they name."""
-        if isinstance(self.choices, Words) and self.numeric:
-            named = [float(n) for n in _NAMED.findall(self.choices.text) if len(n) < MAX_DIGITS]
+        if isinstance(self.choices, FreeOptions) and self.is_numeric:
+            named = [
+                float(name) for name in _NAMED.findall(self.choices.text) if len(name) < MAX_DIGITS
+            ]
             bounds = {min(named), max(named)} if named else ()
             return tuple(number_text(bound) for bound in sorted(bounds))
-        return option_texts(self.choices) if isinstance(self.choices, Range) else self.order
+        return option_texts(self.choices) if isinstance(self.choices, NumberRange) else self.order
 
     @property
-    def numeric(self) -> bool:
+    def is_numeric(self) -> bool:
         """Whether a number is wanted."""
-        if isinstance(self.choices, Listed):
+        if isinstance(self.choices, ListedOptions):
             return False
-        return isinstance(self.choices, Range) or self.var_type in ("integer", "float")
+        return isinstance(self.choices, NumberRange) or self.var_type in ("integer", "float")
 
     @property
     def is_closed(self) -> bool:
-        return self.numeric or isinstance(self.choices, Listed)
+        return self.is_numeric or isinstance(self.choices, ListedOptions)
 
     @property
     def is_short(self) -> bool:
@@ -471,65 +484,69 @@ class WorkbookAnswer(Answer[Given]):
     def _response_schema(self) -> dict[str, object]:
         """No list of values and no bounds: a refusal must be sayable. The reply is checked here,
         and asked for again as often as the workbook's format says."""
-        if not (self.numeric and self.validate):
+        if not (self.is_numeric and self.validate):
             return {"type": "string"}
         kind = "integer" if self.var_type == "integer" else "number"
         return {"anyOf": [{"type": kind}, {"type": "string"}]}
 
-    def parse(self, reply: str) -> Parsed[Given] | Unreadable | Missing:
+    def parse_reply(self, reply: str) -> ParsedAnswer[GivenAnswer] | ParseFailure | Missing:
         """Read a reply. Without validation everything but an empty reply is an answer."""
         if not reply.strip():
-            return Unreadable("The reply was empty.")
-        text, score, parse_step, problem = self._unwrapped(reply)
+            return ParseFailure("The reply was empty.")
+        text, score, parse_step, problem = self._unwrap_reply(reply)
         if problem is None:
-            read = self._read(text)
-            if isinstance(read, Parsed):
+            read = self._parse_answer(text)
+            if isinstance(read, ParsedAnswer):
                 status: Status = "valid" if self.validate else "unchecked"
-                return Parsed(Given(read.value, status, score), parse_step or read.parse_step)
+                return ParsedAnswer(
+                    GivenAnswer(read.value, status, score), parse_step or read.parse_step
+                )
             if isinstance(read, Missing):
                 return read
             problem = read
             if self.as_json:
-                problem = Unreadable(
-                    f'The "response" could not be read. {read.problem} {ALL_FIELDS}'
+                problem = ParseFailure(
+                    f'The "response" could not be read. {read.problem} {ALL_FIELDS_INSTRUCTION}'
                 )
         if self.validate:
             return problem
-        return Parsed(Given(text.strip(), "unchecked", score), "unformatted")
+        return ParsedAnswer(GivenAnswer(text.strip(), "unchecked", score), "unformatted")
 
-    def mentioned(self, reply: str) -> frozenset[str]:
+    def find_mentioned_values(self, reply: str) -> frozenset[str]:
         """Return the options, or the numbers within the bounds, that a reply names anywhere."""
-        plain = self._plain()
+        plain = self._text_answer_type()
         if isinstance(plain, Number):
-            return frozenset(number_text(_whole(n)) for n in plain.mentioned(reply))
-        return plain.mentioned(reply) if isinstance(plain, Choice) else frozenset()
+            return frozenset(
+                number_text(_as_whole_number(n)) for n in plain.find_mentioned_values(reply)
+            )
+        return plain.find_mentioned_values(reply) if isinstance(plain, Choice) else frozenset()
 
-    def last(self, reply: str) -> Given | Missing:
+    def last(self, reply: str) -> GivenAnswer | Missing:
         """What is kept when validation failed to the last: that answer, marked invalid."""
-        text, score, _, _ = self._unwrapped(reply)
+        text, score, _, _ = self._unwrap_reply(reply)
         if not text.strip():
             return Missing("empty", "the reply was empty")
-        number = Number().parse(text) if self.numeric else None
+        number = Number().parse_reply(text) if self.is_numeric else None
         if (
-            isinstance(number, Parsed)
+            isinstance(number, ParsedAnswer)
             and number.parse_step == "exact"
             and abs(number.value) < MAX_NUMBER
         ):
-            return Given(_whole(number.value), "invalid", score)
-        return Given(text.strip(), "invalid", score)
+            return GivenAnswer(_as_whole_number(number.value), "invalid", score)
+        return GivenAnswer(text.strip(), "invalid", score)
 
-    def _unwrapped(self, reply: str) -> tuple[str, int | None, str, Unreadable | None]:
+    def _unwrap_reply(self, reply: str) -> tuple[str, int | None, str, ParseFailure | None]:
         """(answer, speculation score, parse step, problem) of a reply."""
         reply = BROKEN.sub("\ufffd", reply)
         if not self.as_json:
             return reply, None, "", None
-        unreadable = Unreadable("The reply was not a JSON object that can be read.")
+        unreadable = ParseFailure("The reply was not a JSON object that can be read.")
         try:
-            parsed = Json(Structured).parse(reply)
+            parsed = Json(Structured).parse_reply(reply)
         except ValueError:  # numbers of thousands of digits
             parsed = unreadable
-        if not isinstance(parsed, Parsed):
-            return reply, None, "", parsed if isinstance(parsed, Unreadable) else unreadable
+        if not isinstance(parsed, ParsedAnswer):
+            return reply, None, "", parsed if isinstance(parsed, ParseFailure) else unreadable
         rated = parsed.value.speculation_score
         score = round(rated) if rated is not None and 0 <= rated <= 100 else None
         said = parsed.value.response
@@ -537,43 +554,47 @@ class WorkbookAnswer(Answer[Given]):
         text = BROKEN.sub("\ufffd", text)
         withheld = rated is None and "speculation_score" in parsed.value.model_fields_set
         if self.speculation and score is None and not withheld:
-            problem = Unreadable(
+            problem = ParseFailure(
                 "The JSON did not fit: speculation_score must be a whole number from 0 to 100. "
-                f"{ALL_FIELDS}"
+                f"{ALL_FIELDS_INSTRUCTION}"
             )
             return text, None, parsed.parse_step, problem
         if not text.strip():
-            return text, score, parsed.parse_step, Unreadable("The reply was empty.")
+            return text, score, parsed.parse_step, ParseFailure("The reply was empty.")
         return text, score, parsed.parse_step, None
 
-    def _read(self, text: str) -> Parsed[str] | Parsed[float] | Unreadable | Missing:
-        parsed = self._plain().parse(text)
-        if not isinstance(parsed, Parsed):
+    def _parse_answer(
+        self, text: str
+    ) -> ParsedAnswer[str] | ParsedAnswer[float] | ParseFailure | Missing:
+        parsed = self._text_answer_type().parse_reply(text)
+        if not isinstance(parsed, ParsedAnswer):
             return parsed
-        if not self.numeric and self.var_type not in ("integer", "float"):
+        if not self.is_numeric and self.var_type not in ("integer", "float"):
             return parsed
         number = float(parsed.value)
         if not abs(number) <= MAX_NUMBER:
-            return Unreadable("The number is too large. Reply with a single number.")
-        return Parsed(number if self.var_type == "float" else _whole(number), parsed.parse_step)
+            return ParseFailure("The number is too large. Reply with a single number.")
+        return ParsedAnswer(
+            number if self.var_type == "float" else _as_whole_number(number), parsed.parse_step
+        )
 
-    def _plain(self) -> Answer[str] | Answer[float]:
+    def _text_answer_type(self) -> AnswerType[str] | AnswerType[float]:
         """How the answer itself is read, out of JSON or without."""
-        if isinstance(self.choices, Listed):
-            return Choice(self.order, labelled=False, clarify=False)
-        if not self.numeric:
+        if isinstance(self.choices, ListedOptions):
+            return Choice(self.order, with_labels=False, clarify=False)
+        if not self.is_numeric:
             return Text()
         low, high = None, None
-        if isinstance(self.choices, Range):
+        if isinstance(self.choices, NumberRange):
             low, high = self.choices.low, self.choices.high
         return Number(low, high, integer=self.var_type == "integer")
 
 
-def _whole(number: float) -> int | float:
+def _as_whole_number(number: float) -> int | float:
     return int(number) if float(number).is_integer() else number
 
 
-def position(order: tuple[str, ...], value: Value) -> int | None:
+def option_position(order: tuple[str, ...], value: Value) -> int | None:
     """The place of a chosen option in the order shown, from 1."""
     text = value if isinstance(value, str) else number_text(value)
     if text in order:

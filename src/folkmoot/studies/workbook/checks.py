@@ -11,12 +11,12 @@ from itertools import islice
 
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
-from folkmoot.models.images import NOT_TAKEN, Image, images_in
+from folkmoot.models.images import UNSUPPORTED_TYPES, Image, find_image_references
 from folkmoot.storage.run_folder import WRITTEN_BY_ALL
-from folkmoot.studies.workbook.answers import Listed, Options, Range
+from folkmoot.studies.workbook.answers import ListedOptions, NumberRange, Options
 from folkmoot.studies.workbook.config import (
     SPECIAL_ROLES,
-    Described,
+    LabelledPart,
     Problems,
     Role,
     Task,
@@ -37,16 +37,16 @@ from folkmoot.studies.workbook.expressions import (
 from folkmoot.studies.workbook.participants import (
     Experiment,
     TaskInPlay,
-    assign,
-    build,
-    combinations,
+    assign_sessions,
+    build_experiment,
+    constant_combinations,
 )
 from folkmoot.studies.workbook.placeholders import (
     OPTIONS,
     UnknownName,
     check_names,
     names_in,
-    render,
+    render_text,
 )
 from folkmoot.studies.workbook.sessions import (
     NOT_AVAILABLE,
@@ -64,30 +64,32 @@ def cells_with_images(config: WorkbookConfig) -> list[str]:
     cells: dict[str, None] = {}
     if config.images == "placeholder" or not _may_show(config.workbook):
         return []
-    for experiment in permutations(config.workbook):
+    for experiment in iterate_permutations(config.workbook):
         cells.update(dict.fromkeys(where for _, where in shown_images(experiment)))
     return list(cells)
 
 
-def permutations(workbook: Workbook) -> Iterator[Experiment]:
+def iterate_permutations(workbook: Workbook) -> Iterator[Experiment]:
     """The experiments that the constants make, up to a bound that keeps a check quick."""
-    for number, values in enumerate(combinations(workbook), 1):
+    for number, values in enumerate(constant_combinations(workbook), 1):
         if number > MOST_PERMUTATIONS_CHECKED:
             return
-        yield build(workbook, values, number, workbook.settings.experiment_id)[0]
+        yield build_experiment(workbook, values, number, workbook.settings.experiment_id)[0]
 
 
 def image_problems(experiment: Experiment, problems: Problems) -> None:
     """Images that cannot be sent, or cannot be answered with."""
     for image, where in shown_images(experiment):
-        if image.ending in NOT_TAKEN:
-            message = f"models take no images of type {image.ending} ({image.url[:80]})"
-            problems.add(message, where, _SEND_AS)
+        if image.file_extension in UNSUPPORTED_TYPES:
+            message = f"models take no images of type {image.file_extension} ({image.url[:80]})"
+            problems.add_problem(message, where, _SEND_AS)
     for play in experiment.tasks.values():
         each = play.options.values() if isinstance(play.options, dict) else [play.options]
         for options in each:
-            if isinstance(options, Listed) and any(map(images_in, options.options)):
-                problems.add(
+            if isinstance(options, ListedOptions) and any(
+                map(find_image_references, options.options)
+            ):
+                problems.add_problem(
                     "an option is an image, which nobody can answer with",
                     play.task.at.get("response_options", ""),
                     "show the images in the prompt and give the options names",
@@ -99,9 +101,9 @@ def shown_images(experiment: Experiment) -> Iterator[tuple[Image, str]]:
     looked through as it is written, so that a branch that is not taken now counts too."""
     if not _may_show(experiment.workbook):  # spares large workbooks the search
         return
-    for text, where in (*texts(experiment), *filled_texts(experiment)):
+    for text, where in (*all_prompt_texts(experiment), *filled_texts(experiment)):
         if isinstance(text, str):  # the checks report what cannot be filled in
-            yield from ((image, where) for image in images_in(text))
+            yield from ((image, where) for image in find_image_references(text))
 
 
 def _may_show(workbook: Workbook) -> bool:
@@ -110,7 +112,7 @@ def _may_show(workbook: Workbook) -> bool:
     return "://" in written or "data:image" in written
 
 
-def texts(experiment: Experiment) -> Iterator[tuple[str, str]]:
+def all_prompt_texts(experiment: Experiment) -> Iterator[tuple[str, str]]:
     """All texts that a speaker is shown, as they are written, with their cell."""
     yield from ((text, where) for text, _, where in _told_texts(experiment))
 
@@ -123,7 +125,7 @@ def filled_texts(experiment: Experiment) -> Iterator[tuple[str | ExpressionProbl
             try:
                 values = known_beforehand(experiment, treatment, told)
                 yield (
-                    render(text, {**dict.fromkeys(names_in(text), NOT_AVAILABLE), **values}),
+                    render_text(text, {**dict.fromkeys(names_in(text), NOT_AVAILABLE), **values}),
                     where,
                 )
             except ExpressionProblem as problem:
@@ -153,33 +155,33 @@ def design_problems(
     """
     problems = Problems()
     _file_names(workbook, problems)
-    _endpoint(workbook, problems)
-    _names(workbook, problems)
-    _computed(workbook, problems)
-    _texts(workbook, problems)
-    _contexts(workbook, problems)
-    _prompts(workbook, problems)
+    _check_endpoint(workbook, problems)
+    _check_names(workbook, problems)
+    _check_computed(workbook, problems)
+    _check_texts(workbook, problems)
+    _check_contexts(workbook, problems)
+    _check_prompts(workbook, problems)
     # All permutations, up to a bound that keeps a check quick.
-    sample = list(islice(combinations(workbook), MOST_PERMUTATIONS_CHECKED))
+    sample = list(islice(constant_combinations(workbook), MOST_PERMUTATIONS_CHECKED))
     ids = (
         experiment_ids(workbook)
         if len(sample) == count_permutations(workbook)
         else [""] * len(sample)
     )
     for number, (name, constants) in enumerate(zip(ids, sample, strict=True), 1):
-        experiment, found = build(workbook, constants, number, name)
+        experiment, found = build_experiment(workbook, constants, number, name)
         problems.found += found
-        _specials(experiment, problems)
+        _check_special_roles(experiment, problems)
         for task in experiment.tasks.values():
-            _task(task, experiment, problems)
+            _check_task(task, experiment, problems)
         for filled, where in filled_texts(experiment):
             # A name that does not exist is reported with the likely one.
             if isinstance(filled, ExpressionProblem) and not isinstance(filled, UnknownName):
-                problems.add(str(filled), where, filled.hint or "correct the placeholder")
+                problems.add_problem(str(filled), where, filled.hint or "correct the placeholder")
         image_problems(experiment, problems)
         if seated and number == 1 and workbook.profiles.rows:
             seed = workbook.settings.random_seed if seed is None else seed
-            problems.found += assign(experiment, seed)[1]
+            problems.found += assign_sessions(experiment, seed)[1]
     return list(dict.fromkeys(problems.found))
 
 
@@ -196,53 +198,62 @@ def _file_names(workbook: Workbook, problems: Problems) -> None:
             if name.casefold() in taken:
                 message = f"the experiment would write {name}, which every run writes for itself"
                 where = workbook.settings.at.get("experiment_id", "")
-                problems.add(message, where, "choose another experiment_id")
+                problems.add_problem(message, where, "choose another experiment_id")
 
 
-def _endpoint(workbook: Workbook, problems: Problems) -> None:
+def _check_endpoint(workbook: Workbook, problems: Problems) -> None:
     where = workbook.settings.at.get("api_endpoint", "")
     url = workbook.settings.api_endpoint
     if workbook.settings.model_info == "hf-inference" and not url:
-        problems.add("hf-inference needs the URL of its endpoint", where, "fill it in")
+        problems.add_problem("hf-inference needs the URL of its endpoint", where, "fill it in")
     if url and not url.startswith(("http://", "https://")):
-        problems.add(f"{url!r} is not a URL", where, "it starts with https://")
+        problems.add_problem(f"{url!r} is not a URL", where, "it starts with https://")
 
 
-def _specials(experiment: Experiment, problems: Problems) -> None:
+def _check_special_roles(experiment: Experiment, problems: Problems) -> None:
     """Each special role is there once, whatever case it is written in; nobody has its name."""
     for special in SPECIAL_ROLES:
-        for role in [r for r in experiment.roles.values() if r.special == special][1:]:
+        for role in [role for role in experiment.roles.values() if role.special_name == special][
+            1:
+        ]:
             message = f"duplicate role {special}, here as {role.label!r}"
-            problems.add(message, role.at.get("role_label", ""), "keep one of them")
+            problems.add_problem(message, role.at.get("role_label", ""), "keep one of them")
     profiles = experiment.workbook.profiles
     for row, identifier in enumerate(profiles.ids()):
         if special_role(identifier):
             message = f"the ID {identifier!r} is the name of a special role"
-            where = profiles.cell(row, profiles.id_column)
-            problems.add(message, where, "give the respondent another ID")
+            where = profiles.cell_address(row, profiles.id_column)
+            problems.add_problem(message, where, "give the respondent another ID")
 
 
-def _names(workbook: Workbook, problems: Problems) -> None:
+def _check_names(workbook: Workbook, problems: Problems) -> None:
     """Variables, computed values and constants share one space of names."""
-    taken: dict[str, str] = {c.name: c.at.get("name", "") for c in workbook.constants}
-    variables = [(t.var_name, t.at.get("var_name", "")) for t in workbook.tasks]
-    for name, where in [*variables, *((c.name, c.at.get("name", "")) for c in workbook.computed)]:
+    taken: dict[str, str] = {
+        constant.name: constant.at.get("name", "") for constant in workbook.constants
+    }
+    variables = [(task.var_name, task.at.get("var_name", "")) for task in workbook.tasks]
+    for name, where in [
+        *variables,
+        *((computed.name, computed.at.get("name", "")) for computed in workbook.computed),
+    ]:
         if name in taken:
             hint = f"it is in {taken[name]} as well; rename one"
-            problems.add(f"duplicate name {name!r}", where, hint)
+            problems.add_problem(f"duplicate name {name!r}", where, hint)
         taken.setdefault(name, where)
     for name, where in taken.items():
         if name in (*FIXED_COLUMNS, *NAMESPACES, OPTIONS):
-            problems.add(f"the name {name!r} is reserved", where, "rename it")
+            problems.add_problem(f"the name {name!r} is reserved", where, "rename it")
 
 
-def _computed(workbook: Workbook, problems: Problems) -> None:
-    variables = {t.var_name for t in workbook.tasks if t.type != "context"}
-    constants = {c.name for c in workbook.constants}
-    own = variables | constants | {c.name for c in workbook.computed}
+def _check_computed(workbook: Workbook, problems: Problems) -> None:
+    variables = {task.var_name for task in workbook.tasks if task.type != "context"}
+    constants = {constant.name for constant in workbook.constants}
+    own = variables | constants | {computed.name for computed in workbook.computed}
     always = {*PERSONAL_NAMES, *SHARED_NAMES}
-    names = own | always | {n for n in workbook.profiles.names if n.isidentifier()}
-    shared = constants | {c.name for c in workbook.computed if c.scope == "session"}
+    names = own | always | {name for name in workbook.profiles.names if name.isidentifier()}
+    shared = constants | {
+        computed.name for computed in workbook.computed if computed.scope == "session"
+    }
     shared |= {*SHARED_NAMES} - own
     before = len(problems.found)
     for item in workbook.computed:
@@ -250,17 +261,17 @@ def _computed(workbook: Workbook, problems: Problems) -> None:
         try:
             tree = parse_expression(item.expression)
         except ExpressionProblem as error:
-            problems.add(f"the expression cannot be read: {error}", where, error.hint)
+            problems.add_problem(f"the expression cannot be read: {error}", where, error.hint)
             continue
         for name in sorted(names_used(tree) - names):
             hint = did_you_mean(name, sorted(names), "name a variable, a constant or a column")
-            problems.add(f"nothing is called {name}", where, hint)
+            problems.add_problem(f"nothing is called {name}", where, hint)
     if len(problems.found) == before:
         try:
             in_order(workbook.computed)
         except ExpressionProblem as error:
             where = workbook.computed[0].at.get("expression", "")
-            problems.add(str(error), where, error.hint)
+            problems.add_problem(str(error), where, error.hint)
     for item in workbook.computed:
         if item.scope == "session":
             _check_shared(item.name, item.expression, names - shared, item.at, problems)
@@ -277,17 +288,21 @@ def _check_shared(
     for used in sorted(alone):
         message = f"{used} differs between participants, but {name} is one value per session"
         hint = f"write sum({used}) or mean({used}), or scope participant"
-        problems.add(message, at.get("expression", ""), hint)
+        problems.add_problem(message, at.get("expression", ""), hint)
 
 
 # --- placeholders ------------------------------------------------------------------------------
 
 
-def _attributes(workbook: Workbook, space: str, label: str = "") -> set[str]:
+def _known_attributes(workbook: Workbook, space: str, label: str = "") -> set[str]:
     """What treatment.… or role.… may be, whoever is told it, or whoever has the role `label`."""
-    told: Sequence[Described] = workbook.treatments
+    told: Sequence[LabelledPart] = workbook.treatments
     if space == "role":
-        told = [r for r in workbook.roles if (r.label == label if label else r.special is None)]
+        told = [
+            role
+            for role in workbook.roles
+            if (role.label == label if label else role.special_name is None)
+        ]
     # Only attributes that all have: one that a single arm lacks would fail in its sessions.
     extras = set.intersection(*(set(part.extra) for part in told)) if told else set()
     return {f"{space}.{name}" for name in ("description", "label", *extras)}
@@ -298,68 +313,82 @@ def _constants(workbook: Workbook) -> set[str]:
     return names | {f"constant.{name}" for name in names}
 
 
-def _placeholders(text: str, where: str, known: Collection[str], problems: Problems) -> None:
+def _check_placeholders(text: str, where: str, known: Collection[str], problems: Problems) -> None:
     for problem in check_names(text, known):
-        problems.add(str(problem), where, problem.hint)
+        problems.add_problem(str(problem), where, problem.hint)
 
 
-def _texts(workbook: Workbook, problems: Problems) -> None:
+def _check_texts(workbook: Workbook, problems: Problems) -> None:
     """Labels, descriptions and options know the constants; roles the treatment as well."""
     constants = _constants(workbook)
-    with_treatment = constants | _attributes(workbook, "treatment")
+    with_treatment = constants | _known_attributes(workbook, "treatment")
     texts = [
-        *((t.label, t.at.get("treatment_label", "")) for t in workbook.treatments),
         *(
-            (text, t.at.get("treatment_description", ""))
-            for t in workbook.treatments
-            for text in (t.description, *t.extra.values())
+            (treatment.label, treatment.at.get("treatment_label", ""))
+            for treatment in workbook.treatments
         ),
-        *((r.label, r.at.get("role_label", "")) for r in workbook.roles),
-        *((x, r.at.get("role_description", "")) for r in workbook.roles for x in r.extra.values()),
-        *((t.response_options or "", t.at.get("response_options", "")) for t in workbook.tasks),
+        *(
+            (text, treatment.at.get("treatment_description", ""))
+            for treatment in workbook.treatments
+            for text in (treatment.description, *treatment.extra.values())
+        ),
+        *((role.label, role.at.get("role_label", "")) for role in workbook.roles),
+        *(
+            (x, role.at.get("role_description", ""))
+            for role in workbook.roles
+            for x in role.extra.values()
+        ),
+        *(
+            (task.response_options or "", task.at.get("response_options", ""))
+            for task in workbook.tasks
+        ),
     ]
     for text, where in texts:
-        _placeholders(text, where, constants, problems)
+        _check_placeholders(text, where, constants, problems)
     for role in workbook.roles:
-        _placeholders(
+        _check_placeholders(
             role.description, role.at.get("role_description", ""), with_treatment, problems
         )
 
 
-def _contexts(workbook: Workbook, problems: Problems) -> None:
+def _check_contexts(workbook: Workbook, problems: Problems) -> None:
     """The context comes first: it becomes the system message."""
-    contexts = [t for t in workbook.tasks if t.type == "context"]
-    others = [t.task_order for t in workbook.tasks if t.type != "context"]
+    contexts = [task for task in workbook.tasks if task.type == "context"]
+    others = [task.task_order for task in workbook.tasks if task.type != "context"]
     if workbook.tasks and not contexts:
         where = workbook.tasks[0].at.get("type", "")
-        problems.add("there is no context task", where, "the first task must be of type context")
+        problems.add_problem(
+            "there is no context task", where, "the first task must be of type context"
+        )
     elif contexts and not others:
         where = contexts[-1].at.get("type", "")
-        problems.add("all tasks are context", where, "add a discussion or a question")
+        problems.add_problem("all tasks are context", where, "add a discussion or a question")
     for task in contexts:
         if others and task.task_order >= min(others):
             message = f"the context {task.task_id} must come before all other tasks"
             hint = f"give it a task_order below {min(others)}"
-            problems.add(message, task.at.get("task_order", ""), hint)
+            problems.add_problem(message, task.at.get("task_order", ""), hint)
 
 
-def _prompts(workbook: Workbook, problems: Problems) -> None:
+def _check_prompts(workbook: Workbook, problems: Problems) -> None:
     constants = _constants(workbook)
-    personal = {t.var_name for t in workbook.tasks}
-    personal |= {c.name for c in workbook.computed if c.scope == "participant"}
+    personal = {task.var_name for task in workbook.tasks}
+    personal |= {computed.name for computed in workbook.computed if computed.scope == "participant"}
     since = _orders_known(workbook)
-    named = constants | since.keys() | _attributes(workbook, "treatment")
+    named = constants | since.keys() | _known_attributes(workbook, "treatment")
     with_options = named | {OPTIONS}
     for task in workbook.tasks:
         where = task.at.get("llm_text", "")
         by_role = {"": task.llm_text} if isinstance(task.llm_text, str) else task.llm_text
         known = named if task.type == "context" else with_options
         for role, text in by_role.items():
-            _placeholders(role, where, constants, problems)
-            _placeholders(text, where, known | _attributes(workbook, "role", role), problems)
+            _check_placeholders(role, where, constants, problems)
+            _check_placeholders(
+                text, where, known | _known_attributes(workbook, "role", role), problems
+            )
             # A special role has no answers of its own, so it is told session values only.
             untold = personal - constants if special_role(role) else set()
-            _in_time(task, text, since, untold, problems)
+            _check_availability(task, text, since, untold, problems)
 
 
 def _orders_known(workbook: Workbook) -> dict[str, int | None]:
@@ -367,18 +396,18 @@ def _orders_known(workbook: Workbook) -> dict[str, int | None]:
 
     A computed value is known after the last of the variables that it rests on.
     """
-    asked = [t for t in workbook.tasks if t.type != "context"]
-    orders = sorted({t.task_order for t in asked})
+    asked = [task for task in workbook.tasks if task.type != "context"]
+    orders = sorted({task.task_order for task in asked})
     place_of = {order: place for place, order in enumerate(orders)}
-    places = {t.var_name: place_of[t.task_order] for t in asked}
+    places = {task.var_name: place_of[task.task_order] for task in asked}
     try:
         places |= known_after(in_order(workbook.computed), places)
     except ExpressionProblem:  # reported with its own cell; here it would only be an echo
-        places |= dict.fromkeys((c.name for c in workbook.computed), -1)
+        places |= dict.fromkeys((computed.name for computed in workbook.computed), -1)
     return {name: None if place < 0 else orders[place] for name, place in places.items()}
 
 
-def _in_time(
+def _check_availability(
     task: Task,
     text: str,
     since: Mapping[str, int | None],
@@ -394,75 +423,75 @@ def _in_time(
         order = since[name]
         early = order is not None and (task.type == "context" or order >= task.task_order)
         if early or name in untold:
-            problems.add(
+            problems.add_problem(
                 f"{name} is not known yet when {task.task_id} is asked (or not to this role)",
                 where,
                 "it needs a task_order below this one's; equal ones are shuffled",
             )
     if OPTIONS in names and task.response_options is None and task.type != "context":
         hint = f"fill in {task.at.get('response_options', OPTIONS)} or leave the words out"
-        problems.add(f"the prompt says {{{OPTIONS}}}, but there are none", where, hint)
+        problems.add_problem(f"the prompt says {{{OPTIONS}}}, but there are none", where, hint)
 
 
 # --- tasks -------------------------------------------------------------------------------------
 
 
-def _task(play: TaskInPlay, experiment: Experiment, problems: Problems) -> None:
+def _check_task(play: TaskInPlay, experiment: Experiment, problems: Problems) -> None:
     """Roles and response options of a task."""
     task, where = play.task, play.task.at.get("response_options", "")
     roles = experiment.roles
-    _roles(play.prompts, task.at.get("llm_text", ""), list(roles), problems)
+    _check_roles(play.prompts, task.at.get("llm_text", ""), list(roles), problems)
     if isinstance(play.options, Mapping):
-        users = [label for label, role in roles.items() if role.special is None]
-        _roles(play.options, where, users, problems)
-    speaking = [r for r in play.prompts if r in roles and not special_role(r)]
+        users = [label for label, role in roles.items() if role.special_name is None]
+        _check_roles(play.options, where, users, problems)
+    speaking = [prompt for prompt in play.prompts if prompt in roles and not special_role(prompt)]
     if task.type == "context":
         return
     if not speaking:
         message = f"no participant takes part in {task.task_id}"
         hint = "add a role of the participants to the dict"
-        problems.add(message, task.at.get("llm_text", ""), hint)
+        problems.add_problem(message, task.at.get("llm_text", ""), hint)
     for role in speaking:
         options = play.options_for(role)
         if options is not None:
-            _typed(task, options, problems)
+            _check_types(task, options, problems)
         elif isinstance(play.options, Mapping):
             hint = "add the role to the dict, or leave it out of the prompts"
-            problems.add(f"{role} has no response options", where, hint)
+            problems.add_problem(f"{role} has no response options", where, hint)
         elif (
             task.validate_response
             and task.response_options is None
             and task.var_type in (None, "category")
         ):
-            problems.add(
+            problems.add_problem(
                 f"the answers of {task.task_id} must be validated, but there are no options",
                 task.at.get("validate_response", where),
                 "give response options or write 0",
             )
 
 
-def _roles(
+def _check_roles(
     labels: Mapping[str, object], where: str, known: Sequence[str], problems: Problems
 ) -> None:
     for label in labels:
         if label not in known:
             hint = did_you_mean(label, known, f"roles are {', '.join(known)}")
-            problems.add(f"there is no role {label!r}", where, hint)
+            problems.add_problem(f"there is no role {label!r}", where, hint)
 
 
-def _typed(task: Task, options: Options, problems: Problems) -> None:
+def _check_types(task: Task, options: Options, problems: Problems) -> None:
     where = task.at.get("response_options", "")
-    if isinstance(options, Range):
+    if isinstance(options, NumberRange):
         if task.var_type == "category":
             hint = "write integer or float as var_type, or a list of options"
-            problems.add("a range of numbers cannot be of type category", where, hint)
+            problems.add_problem("a range of numbers cannot be of type category", where, hint)
         elif task.var_type == "integer" and not options.low <= -(-options.low // 1) <= options.high:
-            problems.add("no whole number lies in the range", where, "widen it")
-    if isinstance(options, Listed) and task.var_type in ("integer", "float"):
+            problems.add_problem("no whole number lies in the range", where, "widen it")
+    if isinstance(options, ListedOptions) and task.var_type in ("integer", "float"):
         for option in options.options:
             if not _is_number(option, task.var_type == "integer"):
                 message = f"the option {option!r} is not of type {task.var_type}"
-                problems.add(message, where, "write a number, or category as var_type")
+                problems.add_problem(message, where, "write a number, or category as var_type")
 
 
 def _is_number(text: str, integer: bool) -> bool:

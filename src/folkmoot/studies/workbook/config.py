@@ -12,11 +12,11 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer
 
-from folkmoot.engine.settings.config import NonNegative, Positive, StudyConfig
+from folkmoot.engine.settings.config import NonNegative, PositiveInt, StudyConfig
 from folkmoot.errors import InputError, Problem
 from folkmoot.field_notes import Word
 from folkmoot.measures.inference.claims import MOST_PRIMARY, Claim, Family
-from folkmoot.models.catalog import HOSTED, resolve
+from folkmoot.models.catalog import HUGGING_FACE_VENDOR, resolve_model
 
 TaskType = Literal["context", "discussion", "public_question", "private_question"]
 VarType = Literal["category", "integer", "float"]
@@ -43,7 +43,7 @@ _BRITISH = {"summariser": SUMMARIZER}
 def special_role(label: str) -> str | None:
     """The special role that a label names (case does not matter), or None for a user's own."""
     folded = label.strip().casefold()
-    named = (s for s in SPECIAL_ROLES if s.casefold() == folded)
+    named = (special_role for special_role in SPECIAL_ROLES if special_role.casefold() == folded)
     return next(named, _BRITISH.get(folded))
 
 
@@ -70,7 +70,7 @@ class Problems:
     notes: list[str] = field(default_factory=list)
     structural: bool = False
 
-    def add(self, message: str, where: str = "", hint: str = "") -> None:
+    def add_problem(self, message: str, where: str = "", hint: str = "") -> None:
         self.found.append(Problem(message, where=where, hint=hint))
 
 
@@ -144,8 +144,8 @@ class Settings(_Part):
     at: Places = Field(default_factory=dict)
 
 
-class Described(_Part):
-    """A label and a description; `attributes` is what a placeholder can name."""
+class LabelledPart(_Part):
+    """A label and a description; `placeholder_attributes` is what a placeholder can name."""
 
     label: str = Field(description="A short label; must be unique.")
     description: str = Field(description="What participants are told about it.")
@@ -156,11 +156,11 @@ class Described(_Part):
     at: Places = Field(default_factory=dict)
 
     @property
-    def attributes(self) -> dict[str, str]:
+    def placeholder_attributes(self) -> dict[str, str]:
         return {"label": self.label, "description": self.description, **self.extra}
 
 
-class Treatment(Described):
+class Treatment(LabelledPart):
     """A treatment arm."""
 
     description: str = Field(
@@ -169,7 +169,7 @@ class Treatment(Described):
     )
 
 
-class Role(Described):
+class Role(LabelledPart):
     """A role, a user's own or one of the two special ones."""
 
     label: str = Field(
@@ -179,7 +179,7 @@ class Role(Described):
     description: str = Field(description="What the role is told about itself.")
 
     @property
-    def special(self) -> str | None:
+    def special_name(self) -> str | None:
         return special_role(self.label)
 
 
@@ -228,14 +228,14 @@ class Task(_Part):
     at: Places = Field(default_factory=dict)
 
 
-def _unpack(value: object) -> object:
+def _unpack_rows(value: object) -> object:
     if not isinstance(value, str):
         return value
-    return tuple(tuple(v) if isinstance(v, list) else v for v in json.loads(value))
+    return tuple(tuple(value) if isinstance(value, list) else value for value in json.loads(value))
 
 
 # One text instead of a hundred thousand YAML nodes, which take minutes to read back.
-_PACKED = BeforeValidator(_unpack, json_schema_input_type=Word)
+_PACKED = BeforeValidator(_unpack_rows, json_schema_input_type=Word)
 
 
 class Profiles(_Part):
@@ -251,10 +251,10 @@ class Profiles(_Part):
     sheet: str = Field("agent_profiles", description="Name of the sheet.")
 
     @field_serializer("rows", "lines")
-    def _packed(self, value: object) -> str:
+    def _pack_rows(self, value: object) -> str:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
-    def column(self, name: str) -> int | None:
+    def column_index(self, name: str) -> int | None:
         """Index of the column with that short name, or with that question."""
         for titles in (self.names, self.questions):
             if name in titles:
@@ -263,17 +263,17 @@ class Profiles(_Part):
 
     @property
     def id_column(self) -> int:
-        return self.titles.index("ID")
+        return self.column_titles.index("ID")
 
     @property
-    def titles(self) -> tuple[str, ...]:
+    def column_titles(self) -> tuple[str, ...]:
         """The row that says which column is the ID: the short names, or else the questions."""
         return self.names if "ID" in self.names else self.questions
 
     def ids(self) -> list[str]:
         return [row[self.id_column] for row in self.rows]
 
-    def cell(self, row: int, column: int) -> str:
+    def cell_address(self, row: int, column: int) -> str:
         """The address of a value, for messages."""
         return f"{self.sheet}!{self.columns[column]}{self.lines[row]}"
 
@@ -337,7 +337,7 @@ class WorkbookConfig(StudyConfig):
 
     workbook: Workbook = Field(description="the experiment, as read from the spreadsheet")
     source: str = Field("", description="name of the spreadsheet")
-    max_permutations: Positive = Field(
+    max_permutations: PositiveInt = Field(
         MOST_PERMUTATIONS,
         description="largest number of experiments that the constants may make",
     )
@@ -349,7 +349,7 @@ class WorkbookConfig(StudyConfig):
         description="`send` images to the model; `placeholder`: models that take none read [image] "
         "in their place",
     )
-    first_sessions: Positive | None = Field(
+    first_sessions: PositiveInt | None = Field(
         None, description="play at most this many sessions of each experiment (`--limit`)"
     )
 
@@ -359,15 +359,15 @@ def settings_of(workbook: Workbook) -> tuple[dict[str, object], list[str]]:
     ours = workbook.settings
     values: dict[str, object] = {"temperature": ours.temperature, "random_seed": ours.random_seed}
     notes: list[str] = []
-    if ours.model_info == HOSTED:
-        values["model"] = HOSTED
+    if ours.model_info == HUGGING_FACE_VENDOR:
+        values["model"] = HUGGING_FACE_VENDOR
         if ours.api_endpoint:
-            values["endpoints"] = {HOSTED: ours.api_endpoint}
+            values["endpoints"] = {HUGGING_FACE_VENDOR: ours.api_endpoint}
         return values, notes
     if ours.api_endpoint:
-        notes.append(f"api_endpoint is only used with {HOSTED}; it is ignored here")
+        notes.append(f"api_endpoint is only used with {HUGGING_FACE_VENDOR}; it is ignored here")
     try:
-        resolve(ours.model_info)
+        resolve_model(ours.model_info)
         values["model"] = ours.model_info
     except InputError:
         values["model"] = f"openai/{ours.model_info}"
@@ -380,7 +380,7 @@ def settings_of(workbook: Workbook) -> tuple[dict[str, object], list[str]]:
 
 def count_permutations(workbook: Workbook) -> int:
     """How many experiments the constants make."""
-    return math.prod(len(c.values) for c in workbook.constants)
+    return math.prod(len(constant.values) for constant in workbook.constants)
 
 
 def experiment_ids(workbook: Workbook) -> list[str]:
@@ -405,7 +405,7 @@ class Measure:
     computed: bool
 
     @property
-    def variables(self) -> tuple[str, ...]:
+    def variable_names(self) -> tuple[str, ...]:
         return tuple(variable for _, variable in self.rounds)
 
 
@@ -423,7 +423,7 @@ def measures_of(variables: Iterable[tuple[str, bool]]) -> list[Measure]:
     ]
 
 
-def claims(config: WorkbookConfig) -> list[Claim]:
+def declare_claims(config: WorkbookConfig) -> list[Claim]:
     """What a workbook compares: each numeric measure between treatments, and between experiments.
 
     A measure is a variable that is not a category, or a value computed for each participant; rounds
@@ -433,16 +433,20 @@ def claims(config: WorkbookConfig) -> list[Claim]:
     `MOST_COMPARED` experiments are described alone.
     """
     book = config.workbook
-    asked = [(t.var_name, False) for t in book.tasks if _may_be_numeric(t)]
-    computed = [(c.name, True) for c in book.computed if c.scope == "participant"]
+    asked = [(task.var_name, False) for task in book.tasks if _may_be_numeric(task)]
+    computed = [
+        (computed.name, True) for computed in book.computed if computed.scope == "participant"
+    ]
     measures = measures_of([*computed, *dict.fromkeys(asked)])
-    arms = list(dict.fromkeys(t.label for t in book.treatments))
+    arms = list(dict.fromkeys(treatment.label for treatment in book.treatments))
     pairs = [(measure, arm) for measure in measures for arm in arms[1:]]
     found = [
-        _between_treatments(book, measure, (arm, arms[0]), _family(n, measure, bool(computed)))
+        _between_treatments(
+            book, measure, (arm, arms[0]), _claim_family(n, measure, bool(computed))
+        )
         for n, (measure, arm) in enumerate(pairs)
     ]
-    first, *others = zip(experiment_ids(book), _combinations(book), strict=True)
+    first, *others = zip(experiment_ids(book), _describe_combinations(book), strict=True)
     if len(others) >= MOST_COMPARED:
         return found
     return found + [
@@ -452,13 +456,16 @@ def claims(config: WorkbookConfig) -> list[Claim]:
     ]
 
 
-def _combinations(book: Workbook) -> list[str]:
+def _describe_combinations(book: Workbook) -> list[str]:
     """The values of all constants in each experiment, in words; the last row varies fastest."""
-    named = [[f"{c.name} = {_plain(value)}" for value in c.values] for c in book.constants]
+    named = [
+        [f"{constant.name} = {_format_value(value)}" for value in constant.values]
+        for constant in book.constants
+    ]
     return [", ".join(values) for values in itertools.product(*named)]
 
 
-def _plain(value: Scalar) -> str:
+def _format_value(value: Scalar) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     return number_text(value)
@@ -468,7 +475,7 @@ def _may_be_numeric(task: Task) -> bool:
     return task.type.endswith("_question") and task.var_type != "category"
 
 
-def _family(number: int, measure: Measure, some_computed: bool) -> Family:
+def _claim_family(number: int, measure: Measure, some_computed: bool) -> Family:
     return "primary" if number < MOST_PRIMARY and measure.computed == some_computed else "secondary"
 
 
@@ -486,7 +493,7 @@ def _between_treatments(
             f"{measure.name} under {arms[0]} minus that under {arms[1]}; independent unit: session."
         ),
         by="treatment",
-        where=_counted(book, measure),
+        where=_counted_rows(book, measure),
         subject=("experiment_id", "session", "participant_id"),
         outcome=measure.name,
     )
@@ -508,7 +515,7 @@ def _between_experiments(
             "independent unit: session."
         ),
         by="experiment_id",
-        where=_counted(book, measure),
+        where=_counted_rows(book, measure),
         subject=("session", "participant_id"),
         paired=True,
         outcome=measure.name,
@@ -516,10 +523,12 @@ def _between_experiments(
     )
 
 
-def _counted(book: Workbook, measure: Measure) -> tuple[tuple[str, tuple[str | None, ...]], ...]:
+def _counted_rows(
+    book: Workbook, measure: Measure
+) -> tuple[tuple[str, tuple[str | None, ...]], ...]:
     """The rows of a measure. Invalid answers and those of the special roles do not count."""
     if measure.computed:
-        return (("name", measure.variables),)
-    own = tuple(role.label for role in book.roles if not role.special)
+        return (("name", measure.variable_names),)
+    own = tuple(role.label for role in book.roles if not role.special_name)
     statuses = ("valid", "unchecked", None)
-    return (("var_name", measure.variables), ("status", statuses), ("role", own))
+    return (("var_name", measure.variable_names), ("status", statuses), ("role", own))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from folkmoot.kit.exposure import Decision, Exposure
-from folkmoot.provenance import Source, cell
+from folkmoot.kit.exposure import Decision, ExposureTable
+from folkmoot.provenance import Source, cell_id
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook.config import SPECIAL_ROLES, Workbook, WorkbookConfig
 from folkmoot.studies.workbook.placeholders import names_in
@@ -15,7 +15,7 @@ TREATMENTS = "treatments.description/"  # how the ids of treatments begin
 Spoken = Mapping[str, object]  # a row of `utterances`
 
 
-def label(source: Source) -> str:
+def label_source(source: Source) -> str:
     """What a text is to participants; empty for names, numbers, options and personas."""
     if source.id.startswith(TREATMENTS):
         return TREATMENT
@@ -24,41 +24,47 @@ def label(source: Source) -> str:
     return OTHERS if source.address and source.speaker not in SPECIAL_ROLES else QUESTIONS
 
 
-def decisions(run: RunFolder) -> Iterator[Decision]:
+def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     """Every answer of a participant to a task."""
     workbook = WorkbookConfig.model_validate(run.config).workbook
     treatments = {
-        (experiment, arm): {cell("treatments.description", experiment, arm)} if text else set()
+        (experiment, arm): {cell_id("treatments.description", experiment, arm)} if text else set()
         for experiment, arm, text in run.rows(
             "treatments", "experiment_id", "treatment", "description"
         )
     }
     seats = {
         (row["experiment_id"], row["participant_id"]): row
-        for row in run.table("assignment").iter_rows(named=True)
+        for row in run.read_table("assignment").iter_rows(named=True)
     }
     said: dict[tuple[str, str], list[Spoken]] = {}
-    for row in run.table("utterances").iter_rows(named=True):
+    for row in run.read_table("utterances").iter_rows(named=True):
         said.setdefault((row["experiment_id"], row["session"]), []).append(row)
-    private = {t.task_id for t in workbook.tasks if t.type == "private_question"}
-    for row in run.table("answers").filter(role="participant").iter_rows(named=True):
+    private = {task.task_id for task in workbook.tasks if task.type == "private_question"}
+    for row in run.read_table("answers").filter(role="participant").iter_rows(named=True):
         stage, where, task, place, *_ = row["address"].split("/")
         experiment, who = where.rpartition(".")[0], row["speaker_id"]
         seat = seats.get((experiment, who))
         if stage != "sessions" or seat is None:
             continue
         session = said.get((experiment, seat["session"]), [])
-        heard = list(_heard(session, who, task, private, workbook.settings.reveal_private))
+        heard = list(
+            _heard_utterances(session, who, task, private, workbook.settings.reveal_private)
+        )
         # What was told to this participant alone, or written by it for itself.
-        alone = [r for r in session if r["turn"] is None and str(r["scope"]).endswith(f"/{place}")]
+        alone = [
+            row
+            for row in session
+            if row["turn"] is None and str(row["scope"]).endswith(f"/{place}")
+        ]
         others = {
-            str(r["utterance_id"])
-            for r in heard
-            if r["speaker_role"] == "participant" and r["speaker_id"] != who and r["text"]
+            str(row["utterance_id"])
+            for row in heard
+            if row["speaker_role"] == "participant" and row["speaker_id"] != who and row["text"]
         }
         told = treatments.get((experiment, seat["treatment"]))
         shows = {OTHERS: others}
-        within = {str(r["utterance_id"]) for r in (*heard, *alone)}
+        within = {str(row["utterance_id"]) for row in (*heard, *alone)}
         if told is not None and workbook.settings.treatment_in_system:
             shows = {TREATMENT: told, **shows}
         elif told is not None and _names_treatment(workbook):
@@ -78,7 +84,7 @@ def _names_treatment(workbook: Workbook) -> bool:
     return any("treatment.description" in names_in(text) for text in texts)
 
 
-def _heard(
+def _heard_utterances(
     session: Sequence[Spoken], who: str, task: str, private: set[str], revealed: bool
 ) -> Iterator[Spoken]:
     """What was said in the talk of a session until somebody answered a task, without private
@@ -96,4 +102,4 @@ def _heard(
             return
 
 
-EXPOSURE = Exposure(decisions, label)
+EXPOSURE = ExposureTable(exposure_decisions, label_source)

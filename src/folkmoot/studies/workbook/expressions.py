@@ -29,8 +29,8 @@ from jinja2.filters import do_title
 
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.conversation.prompts import keep_source
-from folkmoot.hints import did_you_mean, shortened
-from folkmoot.provenance import SourcedText, derive
+from folkmoot.hints import did_you_mean, shorten
+from folkmoot.provenance import SourcedText, derive_number
 from folkmoot.studies.workbook.answers import BROKEN
 from folkmoot.studies.workbook.config import Computed, Scalar
 
@@ -116,7 +116,7 @@ class _Absent(Exception):
         self.reason = reason
 
 
-class NotThere(SourcedText):
+class MissingValue(SourcedText):
     """A value that is not there, as a text shows it. It prints as its words. Arithmetic and
     functions leave it as it is, and it is not true. The words are ours, so they have no source."""
 
@@ -181,7 +181,7 @@ class _Pipes(ast.NodeTransformer):
         # for the other: within parentheses the sum begins after the whole.
         together = isinstance(left, ast.BinOp) and not isinstance(left.op, ast.BitOr)
         if together and left.col_offset == node.col_offset:
-            first = shortened(ast.unparse(left), 40)
+            first = shorten(ast.unparse(left), 40)
             hint = f"write ({first}) | … for all of it"
             raise ExpressionProblem(f"{first} | … can be read in two ways", hint)
         if isinstance(right, ast.Call):
@@ -204,7 +204,7 @@ def _check(node: ast.AST, depth: int = 0, *, inside: bool = False) -> None:
             raise ExpressionProblem(f"`.{node.attr}` is not allowed here", hint)
     elif isinstance(node, ast.Call):
         _check_call(node)
-        if _called(node) == "others" and not inside:
+        if _function_name(node) == "others" and not inside:
             hint = "write sum(others(…)) or mean(others(…))"
             raise ExpressionProblem("others(…) must be within an aggregate", hint)
     is_aggregate = _is_aggregate(node)
@@ -223,12 +223,12 @@ def _check_constant(value: object) -> None:
 
 
 def _check_call(node: ast.Call) -> None:
-    name = _called(node)
+    name = _function_name(node)
     known = sorted({*AGGREGATES, *FUNCTIONS, "others"})
     if name not in known:
         hint = did_you_mean(name, known, f"there are {', '.join(known)}")
         raise ExpressionProblem(f"there is no function {name or 'of that kind'}", hint)
-    if node.keywords or not node.args or any(isinstance(a, ast.Starred) for a in node.args):
+    if node.keywords or not node.args or any(isinstance(arg, ast.Starred) for arg in node.args):
         raise ExpressionProblem(f"{name} needs plain arguments", f"e.g. {name}(give)")
     most = _MOST_ARGUMENTS.get(name, 1)
     if len(node.args) > most:
@@ -239,16 +239,16 @@ def _check_call(node: ast.Call) -> None:
 def _check_fixed(node: ast.expr) -> None:
     """A part that is the same for everybody must have a value; `9 ** 9 ** 9` has none."""
     if not names_used(node) and not any(map(_is_aggregate, ast.walk(node))):
-        value = _calculated(node, Evaluator(EMPTY_SCENE), None)
+        value = _calculate_value(node, Evaluator(EMPTY_SCENE), None)
         if isinstance(value, Missing):
-            shown = shortened(ast.unparse(node), 40)
+            shown = shorten(ast.unparse(node), 40)
             raise ExpressionProblem(f"{shown} has no value: {value.detail}", "use smaller numbers")
         return
     for child in _operands(node):
         _check_fixed(child)
 
 
-def _called(node: ast.AST) -> str:
+def _function_name(node: ast.AST) -> str:
     """The name of the function that a node calls, or ""."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return node.func.id
@@ -257,7 +257,7 @@ def _called(node: ast.AST) -> str:
 
 def _is_aggregate(node: ast.AST) -> bool:
     """Whether a node goes over participants: a named aggregate of one argument."""
-    return isinstance(node, ast.Call) and _called(node) in AGGREGATES and len(node.args) == 1
+    return isinstance(node, ast.Call) and _function_name(node) in AGGREGATES and len(node.args) == 1
 
 
 def has_aggregate(node: ast.expr) -> bool:
@@ -295,7 +295,7 @@ def _operands(node: ast.expr) -> list[ast.expr]:
 # --- calculating -------------------------------------------------------------------------------
 
 
-def evaluate(expression: str, scene: Scene, participant: str | None) -> Scalar | Missing:
+def evaluate_expression(expression: str, scene: Scene, participant: str | None) -> Scalar | Missing:
     """The value for one participant (None: for the session), or why there is none.
 
     Numbers come out finite; a truth value comes out as 1 or 0.
@@ -306,13 +306,15 @@ def evaluate(expression: str, scene: Scene, participant: str | None) -> Scalar |
 def evaluate_for(
     expression: str, scene: Scene, participants: Sequence[str | None]
 ) -> list[Scalar | Missing]:
-    """The values for several participants, in their order: see `evaluate`."""
+    """The values for several participants, in their order: see `evaluate_expression`."""
     tree = parse_expression(expression)
     evaluator = Evaluator(scene)
-    return [_calculated(tree, evaluator, participant) for participant in participants]
+    return [_calculate_value(tree, evaluator, participant) for participant in participants]
 
 
-def _calculated(tree: ast.expr, evaluator: Evaluator, participant: str | None) -> Scalar | Missing:
+def _calculate_value(
+    tree: ast.expr, evaluator: Evaluator, participant: str | None
+) -> Scalar | Missing:
     try:
         result = evaluator.calculate(tree, participant)
     except _Absent as error:
@@ -403,7 +405,7 @@ class Evaluator:
             right = self.calculate(compared, participant)
             if kind in (ast.In, ast.NotIn):
                 self._spend(left, right)
-            absent = isinstance(left, NotThere) or isinstance(right, NotThere)
+            absent = isinstance(left, MissingValue) or isinstance(right, MissingValue)
             result = False if absent and kind in _ORDER else _COMPARED[kind](left, right)
             if not result:
                 break
@@ -411,16 +413,16 @@ class Evaluator:
         return result
 
     def _call(self, node: ast.Call, participant: str | None) -> Any:
-        name = _called(node)
+        name = _function_name(node)
         if _is_aggregate(node):
             return self._aggregate(node, participant)
         given = [self.calculate(argument, participant) for argument in node.args]
-        if absent := [value for value in given if isinstance(value, NotThere)]:
+        if absent := [value for value in given if isinstance(value, MissingValue)]:
             return absent[0]
         if name in _OF_TEXTS:
             self._spend(*given)
             return _OF_TEXTS[name](*given)
-        return derive(_NUMERIC[name](*given), given)
+        return derive_number(_NUMERIC[name](*given), given)
 
     def _spend(self, *values: object) -> None:
         self._work -= sum(len(value) for value in values if isinstance(value, str))
@@ -428,8 +430,8 @@ class Evaluator:
             raise ValueError("too much is done with long texts")
 
     def _aggregate(self, node: ast.Call, participant: str | None) -> object:
-        name, inner = _called(node), node.args[0]
-        without_self = isinstance(inner, ast.Call) and _called(inner) == "others"
+        name, inner = _function_name(node), node.args[0]
+        without_self = isinstance(inner, ast.Call) and _function_name(inner) == "others"
         if without_self:
             inner = inner.args[0]  # type: ignore[attr-defined]
         column = self._column(inner)
@@ -440,11 +442,11 @@ class Evaluator:
         if left_out not in column.values:
             left_out = None
         elif len(column.values) == 1:
-            return _combine(name, [])
+            return _combine_values(name, [])
         if (node, left_out) not in self._combined:
             values = [*column.values.values()]
             if left_out is None:
-                self._combined[node, None] = _combine(name, values)
+                self._combined[node, None] = _combine_values(name, values)
             else:
                 others = _combine_without_one(name, values)
                 for member, combined in zip(column.values, others, strict=True):
@@ -486,19 +488,21 @@ EMPTY_SCENE = Scene((), frozenset(), frozenset(), {}, lambda _name, _who: None)
 def _calculate_numbers(kind: ast.AST, *values: Any) -> Any:
     """Arithmetic without texts (`"%999999999d" % 1` would fill the memory) and huge numbers."""
     is_plain = _PLAIN.issuperset(map(type, values))
-    if not is_plain and (absent := [v for v in values if isinstance(v, NotThere)]):
+    if not is_plain and (absent := [value for value in values if isinstance(value, MissingValue)]):
         return absent[0]
-    if not all(isinstance(v, (int, float)) and abs(v) <= MAX_BETWEEN for v in values):
+    if not all(isinstance(value, (int, float)) and abs(value) <= MAX_BETWEEN for value in values):
         raise ArithmeticError("only numbers of moderate size can be calculated with")
     result = _ARITHMETIC[type(kind)](*values)
-    return result if is_plain else derive(result, values)
+    return result if is_plain else derive_number(result, values)
 
 
-def _combine(name: str, values: Sequence[Any]) -> Any:
+def _combine_values(name: str, values: Sequence[Any]) -> Any:
     if name == "count":
-        return sum(bool(v) for v in values)
+        return sum(bool(value) for value in values)
     if name == "sum":
-        return math.fsum(values) if any(isinstance(v, float) for v in values) else sum(values)
+        return (
+            math.fsum(values) if any(isinstance(value, float) for value in values) else sum(values)
+        )
     if not values:
         raise _Absent(f"nobody has a value for {name}(…)")
     if name == "mean":
@@ -507,7 +511,7 @@ def _combine(name: str, values: Sequence[Any]) -> Any:
 
 
 def _combine_without_one(name: str, values: Sequence[Any]) -> list[Any]:
-    """For each value what `_combine` gives for all others, the same to the last bit.
+    """For each value what `_combine_values` gives for all others, the same to the last bit.
 
     It takes time in proportion to the values. Each sum is exact before it is rounded once, as
     `math.fsum` does it.
@@ -519,33 +523,35 @@ def _combine_without_one(name: str, values: Sequence[Any]) -> list[Any]:
         middle = (choose(before[i - 1], after[i + 1]) for i in range(1, len(values) - 1))
         return [after[1], *middle, before[-2]]
     if name == "count":
-        true = _combine(name, values)
-        return [true - bool(v) for v in values]
-    total = _combine(name, values)  # raises for values that cannot be added
-    floats = sum(isinstance(v, float) for v in values)
+        true = _combine_values(name, values)
+        return [true - bool(value) for value in values]
+    total = _combine_values(name, values)  # raises for values that cannot be added
+    floats = sum(isinstance(value, float) for value in values)
     if name == "sum" and not floats:
-        return [total - v for v in values]
-    exact = [Fraction(float(v)) for v in values]
+        return [total - value for value in values]
+    exact = [Fraction(float(value)) for value in values]
     everybody = sum(exact)
     rest = [float(everybody - own) for own in exact]
     if name == "mean":
         return [others / (len(values) - 1) for others in rest]
     # The sum of integers alone is an integer.
-    whole = sum(v for v in values if not isinstance(v, float))
-    alone = [isinstance(v, float) and floats == 1 for v in values]
+    whole = sum(value for value in values if not isinstance(value, float))
+    alone = [isinstance(value, float) and floats == 1 for value in values]
     return [whole if only else others for only, others in zip(alone, rest, strict=True)]
 
 
 def in_order(computed: Sequence[Computed]) -> list[Computed]:
     """Computed values, each after those that it uses. Raises ExpressionProblem on a circle."""
-    by_name = {c.name: c for c in computed}
-    used = {name: sorted(_names_of(c) & by_name.keys()) for name, c in by_name.items()}
+    by_name = {computed.name: computed for computed in computed}
+    used = {
+        name: sorted(_names_of(computed) & by_name.keys()) for name, computed in by_name.items()
+    }
     try:
         return [by_name[name] for name in TopologicalSorter(used).static_order()]
     except CycleError as error:
         circle = " → ".join(reversed(error.args[1]))
         raise ExpressionProblem(
-            f"computed values go in a circle: {shortened(circle, 200)}", "break the circle"
+            f"computed values go in a circle: {shorten(circle, 200)}", "break the circle"
         ) from error
 
 

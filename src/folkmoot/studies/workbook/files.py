@@ -12,11 +12,11 @@ from typing import NotRequired, TypedDict
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.engine.session.session import Session
 from folkmoot.files import csv_text
-from folkmoot.studies.workbook.answers import Given, Value, position
+from folkmoot.studies.workbook.answers import GivenAnswer, Value, option_position
 from folkmoot.studies.workbook.config import Scalar, WorkbookConfig
 from folkmoot.studies.workbook.participants import Experiment
 from folkmoot.studies.workbook.sessions import EMPTY_PROMPT, Response, SessionState
-from folkmoot.studies.workbook.tables import unasked, variables
+from folkmoot.studies.workbook.tables import missing_responses, variable_descriptions
 
 NO_ANSWER = "NA"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -95,44 +95,66 @@ def session_record(state: SessionState) -> SessionRecord:
         "session_id": state.plan.label,
         "treatment": state.plan.treatment,
         "treatment_description": treatment.description if treatment else "",
-        "task_order": [t.task.task_id for t in state.order],
+        "task_order": [task_in_play.task.task_id for task_in_play in state.order],
         "messages": state.messages,
         "ended": state.ended,
         "stopped_in": state.stopped_in or None,
         "computed": {
-            c.name: _json(state.value(c.name, None)) for c in state.computed if c.scope == "session"
+            computed.name: _json_value(state.value(computed.name, None))
+            for computed in state.computed
+            if computed.scope == "session"
         },
-        "participants": [_participant(state, seat.id) for seat in state.seats],
+        "participants": [_participant_record(state, seat.id) for seat in state.taken_seats],
         "special_roles": {
             label: {
-                "responses": [_answer(r) for r in state.special_replies if r.speaker_id == label],
-                "message_history": _history(state, label),
+                "responses": [
+                    _answer_record(response)
+                    for response in state.special_replies
+                    if response.speaker_id == label
+                ],
+                "message_history": _speaker_history(state, label),
             }
-            for label in state.specials
+            for label in state.special_roles
         },
     }
 
 
-def _participant(state: SessionState, who: str) -> PersonRecord:
-    seat = next(s for s in state.seats if s.id == who)
+def _participant_record(state: SessionState, who: str) -> PersonRecord:
+    seat = next(
+        session_participant
+        for session_participant in state.taken_seats
+        if session_participant.id == who
+    )
     profiles = state.experiment.workbook.profiles
     row = profiles.rows[seat.row]
-    responses = [r for r in [*state.responses, *unasked(state)] if r.speaker_id == who]
-    personal = [c for c in state.computed if c.scope == "participant" and state.applies(c, who)]
+    responses = [
+        response
+        for response in [*state.responses, *missing_responses(state)]
+        if response.speaker_id == who
+    ]
+    personal = [
+        computed
+        for computed in state.computed
+        if computed.scope == "participant" and state.applies_to(computed, who)
+    ]
     return {
         "ID": who,
         "role": seat.role,
         "name": seat.name,
-        "profile": {n: row[i] for i, n in enumerate(profiles.names) if i != profiles.id_column},
-        "responses": {r.task.var_name: _answer(r) for r in responses},
-        "computed": {c.name: _json(state.value(c.name, who)) for c in personal},
-        "message_history": _history(state, who),
+        "profile": {
+            name: row[i] for i, name in enumerate(profiles.names) if i != profiles.id_column
+        },
+        "responses": {response.task.var_name: _answer_record(response) for response in responses},
+        "computed": {
+            computed.name: _json_value(state.value(computed.name, who)) for computed in personal
+        },
+        "message_history": _speaker_history(state, who),
     }
 
 
-def _answer(response: Response) -> AnswerRecord:
+def _answer_record(response: Response) -> AnswerRecord:
     answer = response.given
-    given = answer if isinstance(answer, Given) else None
+    given = answer if isinstance(answer, GivenAnswer) else None
     found: AnswerRecord = {
         "task_id": response.task.task.task_id,
         "place": response.place,
@@ -146,11 +168,11 @@ def _answer(response: Response) -> AnswerRecord:
         found["speculation_score"] = response.score
     if response.order:
         found["options_shown"] = list(response.order)
-        found["position"] = position(response.order, given.value) if given else None
+        found["position"] = option_position(response.order, given.value) if given else None
     return found
 
 
-def _history(state: SessionState, who: str) -> list[dict[str, str]]:
+def _speaker_history(state: SessionState, who: str) -> list[dict[str, str]]:
     """Everything that this speaker saw and said, in order, beginning with its system message."""
     system = {"role": "system", "name": "", "content": state.speakers[who].system}
     heard = state.heard.get(who, ())
@@ -158,21 +180,21 @@ def _history(state: SessionState, who: str) -> list[dict[str, str]]:
         system,
         *(
             {
-                "role": "assistant" if u.speaker_id == who else "user",
-                "name": u.name,
-                "content": u.text,
+                "role": "assistant" if utterance.speaker_id == who else "user",
+                "name": utterance.name,
+                "content": utterance.text,
             }
-            for u in heard
-            if u.missing is None
+            for utterance in heard
+            if utterance.missing is None
         ),
     ]
 
 
-def _json(value: Scalar | Missing | None) -> Scalar | None:
+def _json_value(value: Scalar | Missing | None) -> Scalar | None:
     return None if isinstance(value, Missing) else value
 
 
-class Files:
+class ExperimentFiles:
     """Writes both files of every experiment as its sessions come in."""
 
     def __init__(
@@ -185,23 +207,25 @@ class Files:
         self._session = session
         self._experiments = experiments
         self._numbers = numbers
-        self._done: dict[str, dict[int, SessionRecord]] = {e.id: {} for e in experiments}
+        self._done: dict[str, dict[int, SessionRecord]] = {
+            experiment.id: {} for experiment in experiments
+        }
         self._written = dict.fromkeys(self._done, 0)
 
-    def add(self, experiment: Experiment, number: int, record: SessionRecord) -> None:
+    def add_session(self, experiment: Experiment, number: int, record: SessionRecord) -> None:
         """Take a finished session in; write when enough is new."""
         done, written = self._done[experiment.id], self._written[experiment.id]
         done[number] = record
         if len(done) - written >= max(1, GROWTH * written):
-            self._write(experiment)
+            self._write_experiment(experiment)
 
     def write_rest(self) -> None:
         """Write the files that lack a finished session."""
         for experiment in self._experiments:
             if len(self._done[experiment.id]) > self._written[experiment.id]:
-                self._write(experiment)
+                self._write_experiment(experiment)
 
-    def _write(self, experiment: Experiment) -> None:
+    def _write_experiment(self, experiment: Experiment) -> None:
         """Both files with the sessions that are there, in the order of the sessions."""
         done = self._done[experiment.id]
         self._written[experiment.id] = len(done)
@@ -215,8 +239,11 @@ class Files:
             "temperature": config.temperature,
             "random_seed": self._session.seed,
             "layout": config.workbook.layout,
-            "variables": variables(experiment.workbook),
-            "treatments": {t.label: t.description for t in experiment.treatments.values()},
+            "variables": variable_descriptions(experiment.workbook),
+            "treatments": {
+                treatment.label: treatment.description
+                for treatment in experiment.treatments.values()
+            },
             "sessions_planned": len(self._numbers),
             "sessions_finished": len(records),
             "sessions": records,
@@ -232,14 +259,18 @@ def to_csv(experiment: Experiment, records: Sequence[SessionRecord]) -> str:
     `invalid` names the variables whose answer failed validation and was kept.
     """
     workbook = experiment.workbook
-    variables = [t.var_name for t in workbook.tasks if t.type != "context"]
-    computed = [c.name for c in workbook.computed]
+    variables = [task.var_name for task in workbook.tasks if task.type != "context"]
+    computed = [computed.name for computed in workbook.computed]
     speculated = [
-        t.var_name for t in workbook.tasks if t.type != "context" and t.generate_speculation_score
+        task.var_name
+        for task in workbook.tasks
+        if task.type != "context" and task.generate_speculation_score
     ]
-    profile = [n for i, n in enumerate(workbook.profiles.names) if i != workbook.profiles.id_column]
+    profile = [
+        name for i, name in enumerate(workbook.profiles.names) if i != workbook.profiles.id_column
+    ]
     taken = {"experiment_id", "session", "treatment", "ID", "role", *variables, *computed}
-    title = _titles(taken)
+    title = _unique_titles(taken)
     header = [
         *("experiment_id", "session", "treatment", "ID", "role"),
         *(title(f"constant_{name}") for name in experiment.constants),
@@ -261,21 +292,23 @@ def to_csv(experiment: Experiment, records: Sequence[SessionRecord]) -> str:
                     person["ID"],
                     person["role"],
                     *experiment.constants.values(),
-                    *(_value(answers.get(name)) for name in variables),
-                    *(_speculation(answers.get(n)) for n in speculated),
-                    *(_computed(name, person, session) for name in computed),
-                    ";".join(n for n, a in answers.items() if a["status"] == "invalid"),
-                    ";".join(n for n, a in answers.items() if _is_missing(a)),
+                    *(_answer_value(answers.get(name)) for name in variables),
+                    *(_speculation_score(answers.get(name)) for name in speculated),
+                    *(_computed_value(name, person, session) for name in computed),
+                    ";".join(
+                        name for name, answer in answers.items() if answer["status"] == "invalid"
+                    ),
+                    ";".join(name for name, answer in answers.items() if _is_missing(answer)),
                     *(person["profile"][name] for name in profile),
                 ]
             )
     return harmless_csv(header, rows)
 
 
-def _titles(taken: set[str]) -> Callable[..., str]:
+def _unique_titles(taken: set[str]) -> Callable[..., str]:
     """Names of columns that no other column has."""
 
-    def title(name: str, prefix: str = "") -> str:
+    def build_title(name: str, prefix: str = "") -> str:
         found = name
         if found in taken and prefix:
             found = prefix + name
@@ -284,14 +317,14 @@ def _titles(taken: set[str]) -> Callable[..., str]:
         taken.add(found)
         return found
 
-    return title
+    return build_title
 
 
-def _speculation(answer: AnswerRecord | None) -> int | str:
+def _speculation_score(answer: AnswerRecord | None) -> int | str:
     return answer.get("speculation_score", "") if answer else ""
 
 
-def _value(answer: AnswerRecord | None) -> Value | None:
+def _answer_value(answer: AnswerRecord | None) -> Value | None:
     if answer is None:
         return ""
     if _is_missing(answer):
@@ -304,7 +337,7 @@ def _is_missing(answer: AnswerRecord) -> bool:
     return answer["status"] == "missing" and answer.get("missing") != EMPTY_PROMPT
 
 
-def _computed(name: str, person: PersonRecord, session: SessionRecord) -> Scalar:
+def _computed_value(name: str, person: PersonRecord, session: SessionRecord) -> Scalar:
     for holder in (person["computed"], session["computed"]):
         if name in holder:
             value = holder[name]
@@ -314,10 +347,10 @@ def _computed(name: str, person: PersonRecord, session: SessionRecord) -> Scalar
 
 def harmless_csv(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """CSV in which no cell can act as a formula."""
-    return csv_text([harmless(cell) for cell in row] for row in (header, *rows))
+    return csv_text([escape_formula(cell) for cell in row] for row in (header, *rows))
 
 
-def harmless(value: object) -> str:
+def escape_formula(value: object) -> str:
     """A cell as text; text that a spreadsheet program would calculate gets an apostrophe.
 
     Numbers stay as they are, negative ones too.

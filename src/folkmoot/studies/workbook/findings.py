@@ -17,27 +17,27 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from folkmoot.hints import enumerated
+from folkmoot.hints import join_words
 from folkmoot.kit import findings as kit
 from folkmoot.kit.claims import LEVELS, read_results, say_claims
-from folkmoot.kit.exposure import exposure
+from folkmoot.kit.exposure import exposure_finding
 from folkmoot.kit.retest import pair_answers
-from folkmoot.measures.diagnostics import instability, of_answers, position_bias
+from folkmoot.measures.diagnostics import check_answers, instability, position_bias
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.clustered import skewed_mean
-from folkmoot.measures.inference.estimates import Estimate, percent, plural
+from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
 from folkmoot.measures.position import shown_in
 from folkmoot.measures.retest import Repeat
 from folkmoot.measures.wording import EXPLORATORY
-from folkmoot.storage.findings import Bars, Finding, Grid, Lines
-from folkmoot.storage.run_folder import RunFolder, Streamed
-from folkmoot.studies.workbook.answers import Listed, NotALiteral, read_options
+from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable
+from folkmoot.storage.run_folder import RowStream, RunFolder
+from folkmoot.studies.workbook.answers import ListedOptions, NotALiteral, read_options
 from folkmoot.studies.workbook.config import (
     NUMBERS,
     Measure,
     Workbook,
     WorkbookConfig,
-    claims,
+    declare_claims,
     measures_of,
 )
 from folkmoot.studies.workbook.sessions import EMPTY_PROMPT
@@ -49,41 +49,45 @@ PERSON = ("experiment_id", "session", "treatment", "participant_id")
 CLUSTERED = "95 % intervals, clustered by session"
 
 
-def findings(run: RunFolder) -> list[Finding]:
+def compute_findings(run: RunFolder) -> list[Finding]:
     """All findings of a finished run."""
-    sessions = run.table("sessions") if run.has_table("sessions") else pl.DataFrame()
+    sessions = run.read_table("sessions") if run.has_table("sessions") else pl.DataFrame()
     if sessions.is_empty():
         return []
-    seated = run.table("assignment")["participant_id"].unique().to_list()
-    responses = run.table("responses").filter(pl.col("participant_id").is_in(seated))
+    seated = run.read_table("assignment")["participant_id"].unique().to_list()
+    responses = run.read_table("responses").filter(pl.col("participant_id").is_in(seated))
     values = values_of(run, responses)
     names = values.select("name", "computed").unique(maintain_order=True).iter_rows()
     measures = measures_of(names)[:MOST_MEASURES]
     design = WorkbookConfig.model_validate(run.config).workbook
-    results = read_results(run, WorkbookConfig, claims)
-    arms = _arms(design, sessions)
-    some_computed = any(m.computed for m in measures)
-    return kit.found(
-        play(sessions, arms),
+    results = read_results(run, WorkbookConfig, declare_claims)
+    arms = _played_treatments(design, sessions)
+    some_computed = any(measure.computed for measure in measures)
+    return kit.collect_findings(
+        session_finding(sessions, arms),
         *(
             [
-                by_round(m, values, arms) if len(m.rounds) > 1 else None,
+                by_round(measure, values, arms) if len(measure.rounds) > 1 else None,
                 by_treatment(
-                    m,
+                    measure,
                     values,
                     arms,
-                    _about(m, results, "treatment"),
-                    main=m.computed or not some_computed,
+                    _measure_results(measure, results, "treatment"),
+                    main=measure.computed or not some_computed,
                 ),
             ]
-            for m in measures
+            for measure in measures
         ),
-        [distribution(m, values, arms) for m in measures if not m.computed],
-        option_shares(responses, arms, _listed(design)),
+        [
+            distribution_finding(measure, values, arms)
+            for measure in measures
+            if not measure.computed
+        ],
+        option_shares(responses, arms, _closed_options(design)),
         by_constants(run, measures, values, results),
-        quality(responses),
-        fitness(run, responses),
-        exposure(run),
+        quality_finding(responses),
+        fitness_finding(run, responses),
+        exposure_finding(run),
     )
 
 
@@ -98,7 +102,7 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
         for address, who in excluded.select("address", "speaker_id").iter_rows()
         for _, where, task, *_ in [kit.split_address(address)]
     }
-    responses = run.table("responses")
+    responses = run.read_table("responses")
     keys = responses.select("experiment_id", "task_id", "participant_id").iter_rows()
     left_out = pl.Series([key in asked for key in keys], dtype=pl.Boolean)
     played = ["experiment_id", "session"]
@@ -109,24 +113,24 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
     }
     if run.has_table("computed"):
         sessions = responses.filter(left_out).select(played).unique().lazy()
-        tables["computed"] = run.lazy("computed").join(sessions, on=played, how="anti")
+        tables["computed"] = run.scan_table("computed").join(sessions, on=played, how="anti")
     return tables
 
 
-def _arms(design: Workbook, sessions: pl.DataFrame) -> list[str]:
+def _played_treatments(design: Workbook, sessions: pl.DataFrame) -> list[str]:
     """The treatments that were played, in the order of the sheet: the first is compared against."""
     played = list(dict.fromkeys(sessions["treatment"].to_list()))
-    ordered = [t.label for t in design.treatments if t.label in played]
+    ordered = [treatment.label for treatment in design.treatments if treatment.label in played]
     return [*ordered, *(arm for arm in played if arm not in ordered)]
 
 
-def _listed(design: Workbook) -> dict[str, tuple[str, ...]]:
+def _closed_options(design: Workbook) -> dict[str, tuple[str, ...]]:
     """Variable → its options in the order of the sheet, where they are one plain list."""
     listed: dict[str, tuple[str, ...]] = {}
     for task in design.tasks:
         with contextlib.suppress(NotALiteral):
             options = read_options(task.response_options or "")
-            if isinstance(options, Listed):
+            if isinstance(options, ListedOptions):
                 listed[task.var_name] = options.options
     return listed
 
@@ -137,7 +141,7 @@ def values_of(run: RunFolder, responses: pl.DataFrame) -> pl.DataFrame:
     answered = responses.filter(pl.col("number").is_not_null() & (pl.col("status") != "invalid"))
     parts = [answered.select(*PERSON, name="var_name", number=number, computed=pl.lit(False))]
     if run.has_table("computed"):
-        personal = run.table("computed").filter(
+        personal = run.read_table("computed").filter(
             pl.col("participant_id").is_not_null() & pl.col("number").is_not_null()
         )
         parts.append(personal.select(*PERSON, "name", number, computed=pl.lit(True)))
@@ -146,7 +150,7 @@ def values_of(run: RunFolder, responses: pl.DataFrame) -> pl.DataFrame:
 
 def rows_of(measure: Measure, values: pl.DataFrame) -> pl.DataFrame:
     """The numbers of a measure."""
-    return values.filter(pl.col("name").is_in(measure.variables))
+    return values.filter(pl.col("name").is_in(measure.variable_names))
 
 
 def per_participant(measure: Measure, values: pl.DataFrame) -> pl.DataFrame:
@@ -155,19 +159,19 @@ def per_participant(measure: Measure, values: pl.DataFrame) -> pl.DataFrame:
     return own.agg(pl.col("number").mean())
 
 
-def _mean(people: pl.DataFrame) -> Estimate:
-    return skewed_mean(people["number"].to_numpy(), _clusters(people))
+def _mean_of_people(people: pl.DataFrame) -> Estimate:
+    return skewed_mean(people["number"].to_numpy(), _cluster_labels(people))
 
 
-def _clusters(data: pl.DataFrame) -> list[str]:
+def _cluster_labels(data: pl.DataFrame) -> list[str]:
     return data["session"].to_list()
 
 
-def _units(data: pl.DataFrame) -> int:
+def _session_count(data: pl.DataFrame) -> int:
     return data["session"].n_unique()
 
 
-def play(sessions: pl.DataFrame, arms: Sequence[str]) -> Finding:
+def session_finding(sessions: pl.DataFrame, arms: Sequence[str]) -> Finding:
     """How many sessions were played, and how many a limit ended."""
     rows: list[kit.Row] = []
     for arm in arms:
@@ -182,15 +186,15 @@ def play(sessions: pl.DataFrame, arms: Sequence[str]) -> Finding:
             }
         )
     cut = sessions.filter(pl.col("ended") != "completed").height
-    ended = f"{plural(cut, 'session')} ended at a limit" if cut else "all of them completed"
+    ended = f"{format_count(cut, 'session')} ended at a limit" if cut else "all of them completed"
     many = sessions["experiment_id"].n_unique()
-    across = f" of {plural(many, 'experiment')}" if many > 1 else ""
-    people = plural(int(sessions["participants"].sum()), "participant")
+    across = f" of {format_count(many, 'experiment')}" if many > 1 else ""
+    people = format_count(int(sessions["participants"].sum()), "participant")
     return Finding(
         "play",
         "What was played",
-        f"{plural(sessions.height, 'session')}{across} with {people} were played, {ended}.",
-        Grid.of(rows),
+        f"{format_count(sessions.height, 'session')}{across} with {people} were played, {ended}.",
+        ResultTable.from_records(rows),
         section="Play",
         headline=True,
     )
@@ -208,41 +212,47 @@ def by_round(measure: Measure, values: pl.DataFrame, arms: Sequence[str]) -> Fin
     )
     of = {(arm, name): (mean, n) for arm, name, mean, n in means.iter_rows()}
     rows = [
-        {"treatment": arm, "round": k, "mean": of[arm, name][0], "n": of[arm, name][1]}
+        {"treatment": arm, "round": key, "mean": of[arm, name][0], "n": of[arm, name][1]}
         for arm in arms
-        for k, name in measure.rounds
+        for key, name in measure.rounds
         if (arm, name) in of
     ]
-    said = "; ".join(_course(arm, [r for r in rows if r["treatment"] == arm]) for arm in arms)
+    said = "; ".join(
+        _describe_course(arm, [row for row in rows if row["treatment"] == arm]) for arm in arms
+    )
     return Finding(
         f"rounds_{measure.name}",
         f"{measure.name}, round by round",
         f"Mean {measure.name} under {said}.",
-        Grid.of(rows),
-        Lines(
-            tuple((r["treatment"], float(r["round"]), r["mean"]) for r in rows),
+        ResultTable.from_records(rows),
+        LineChart(
+            tuple((row["treatment"], float(row["round"]), row["mean"]) for row in rows),
             x="round",
             y=measure.name,
         ),
         section="Rounds",
         headline=measure.computed,
         unit="session",
-        units=_units(rows_of(measure, values)),
+        units=_session_count(rows_of(measure, values)),
     )
 
 
-def _course(arm: str, rows: Sequence[Mapping[str, object]]) -> str:
+def _describe_course(arm: str, rows: Sequence[Mapping[str, object]]) -> str:
     if not rows:
         return f"{arm}: no values"
-    first, last = (f"{r['mean']:.3g} in round {r['round']}" for r in (rows[0], rows[-1]))
+    first, last = (f"{row['mean']:.3g} in round {row['round']}" for row in (rows[0], rows[-1]))
     return f"{arm}: {first}, {last}"
 
 
-def _about(measure: Measure, results: Sequence[Result], by: str) -> list[Result]:
+def _measure_results(measure: Measure, results: Sequence[Result], by: str) -> list[Result]:
     """The claims on a measure between treatments, or between experiments."""
-    own = (r for r in results if r.claim.by == by and r.counts != (0, 0))
+    own = (result for result in results if result.claim.by == by and result.counts != (0, 0))
     table = NUMBERS[measure.computed]
-    return [r for r in own if (r.claim.measure, r.claim.outcome) == (table, measure.name)]
+    return [
+        result
+        for result in own
+        if (result.claim.measure, result.claim.outcome) == (table, measure.name)
+    ]
 
 
 def by_treatment(
@@ -255,37 +265,37 @@ def by_treatment(
 ) -> Finding:
     """A measure compared between treatments; `main` puts it among the main findings."""
     people = per_participant(measure, values)
-    estimates = {arm: _mean(people.filter(treatment=arm)) for arm in arms}
-    estimates = {arm: e for arm, e in estimates.items() if e.n}
-    against = {r.claim.contrast[0]: r for r in results}
+    estimates = {arm: _mean_of_people(people.filter(treatment=arm)) for arm in arms}
+    estimates = {arm: estimate for arm, estimate in estimates.items() if estimate.n}
+    against = {result.claim.contrast[0]: result for result in results}
     rows: list[kit.Row] = [
         {
             "treatment": arm,
-            **kit.cells(e, "mean"),
-            "participants": e.n,
-            "sessions": e.clusters,
+            **kit.estimate_cells(estimate, "mean"),
+            "participants": estimate.n,
+            "sessions": estimate.clusters,
             **(_minus_first(against.get(arm)) if against else {}),
         }
-        for arm, e in estimates.items()
+        for arm, estimate in estimates.items()
     ]
     over = f" (mean of {len(measure.rounds)} rounds)" if len(measure.rounds) > 1 else ""
     if against:
         says = say_claims(results, f"{measure.name}{over}")
     else:
-        each = (f"{e.value:.3g} under {arm}" for arm, e in estimates.items())
-        many = plural(people.height, "participant")
+        each = (f"{estimate.value:.3g} under {arm}" for arm, estimate in estimates.items())
+        many = format_count(people.height, "participant")
         says = f"Mean {measure.name}{over}: {', '.join(each)} ({many})."
     return Finding(
         f"treatment_{measure.name}",
         f"{measure.name}, by treatment",
         says,
-        Grid.of(rows, CLUSTERED),
-        kit.intervals(estimates, measure.name) if len(estimates) > 1 else None,
+        ResultTable.from_records(rows, CLUSTERED),
+        kit.interval_chart(estimates, measure.name) if len(estimates) > 1 else None,
         notes=(LEVELS,) if against else (),
         section="Treatments",
         headline=main and len(estimates) > 1,
         unit="session",
-        units=_units(people),
+        units=_session_count(people),
     )
 
 
@@ -294,9 +304,9 @@ def _minus_first(result: Result | None) -> kit.Row:
     names = ("minus_first", "minus_low", "minus_high", "p", "adjusted_p")
     if result is None:
         return dict.fromkeys(names)
-    e = result.estimate
-    bounds = (e.low, e.high) if e.has_interval else (math.nan, math.nan)
-    values = (e.value, *bounds, e.p, result.p)
+    estimate = result.estimate
+    bounds = (estimate.low, estimate.high) if estimate.has_interval else (math.nan, math.nan)
+    values = (estimate.value, *bounds, estimate.p, result.p)
     return dict(zip(names, map(kit.known, values), strict=True))
 
 
@@ -310,14 +320,17 @@ def by_constants(
     if not run.has_table("permutations"):
         return []
     constants: dict[str, list[str]] = {}
-    for row in run.table("permutations").to_dicts():
+    for row in run.read_table("permutations").to_dicts():
         said = f"{row['constant']} = {row['value']}"
         constants.setdefault(row["experiment_id"], []).append(said)
     return [
         _between_constants(
-            m, per_participant(m, values), constants, _about(m, results, "experiment_id")
+            measure,
+            per_participant(measure, values),
+            constants,
+            _measure_results(measure, results, "experiment_id"),
         )
-        for m in measures
+        for measure in measures
     ]
 
 
@@ -329,13 +342,15 @@ def _between_constants(
 ) -> Finding | None:
     """One measure: each combination, and what it differs by from the first one, within people."""
     words = {experiment: ", ".join(said) for experiment, said in constants.items()}
-    by = {e: people.filter(experiment_id=e) for e in words}
-    means = {e: _mean(own) for e, own in by.items() if not own.is_empty()}
+    by = {word: people.filter(experiment_id=word) for word in words}
+    means = {
+        expression: _mean_of_people(own) for expression, own in by.items() if not own.is_empty()
+    }
     if len(means) < 2:
         return None
-    against = {r.claim.contrast[0]: r for r in results}
-    ordered = sorted(means, key=lambda e: means[e].value)
-    low, high = (f"{means[e].value:.3g}" for e in (ordered[0], ordered[-1]))
+    against = {result.claim.contrast[0]: result for result in results}
+    ordered = sorted(means, key=lambda expression: means[expression].value)
+    low, high = (f"{means[expression].value:.3g}" for expression in (ordered[0], ordered[-1]))
     says = (
         f"Mean {measure.name} is lowest with {words[ordered[0]]} ({low}) and highest with "
         f"{words[ordered[-1]]} ({high})."
@@ -344,51 +359,55 @@ def _between_constants(
         says = f"Mean {measure.name} is {low} with all of them."
     says += f" {say_claims(results)}" if results else ""
     rows: list[kit.Row] = [
-        {"experiment": words[e], **kit.cells(mean, "mean"), **_minus_first(against.get(e))}
-        for e, mean in means.items()
+        {
+            "experiment": words[expression],
+            **kit.estimate_cells(mean, "mean"),
+            **_minus_first(against.get(expression)),
+        }
+        for expression, mean in means.items()
     ]
-    named = {words[e]: mean for e, mean in means.items()}
+    named = {words[expression]: mean for expression, mean in means.items()}
     return Finding(
         f"constants_{measure.name}",
         f"{measure.name}, by constants",
         says,
-        Grid.of(rows, f"{CLUSTERED}. Minus first: the same people, paired."),
-        kit.intervals(dict(itertools.islice(named.items(), MOST_LINES)), measure.name),
+        ResultTable.from_records(rows, f"{CLUSTERED}. Minus first: the same people, paired."),
+        kit.interval_chart(dict(itertools.islice(named.items(), MOST_LINES)), measure.name),
         notes=(LEVELS, EXPLORATORY),
         section="Constants",
         headline=True,
         unit="session",
-        units=_units(people),
+        units=_session_count(people),
     )
 
 
 # --- answers -----------------------------------------------------------------------------------
 
 
-def distribution(measure: Measure, values: pl.DataFrame, arms: Sequence[str]) -> Finding:
+def distribution_finding(measure: Measure, values: pl.DataFrame, arms: Sequence[str]) -> Finding:
     """How numbers spread, by treatment: as they are where there are few, else in equal steps."""
     data = rows_of(measure, values)
     numbers = data["number"].to_numpy()
     distinct = np.unique(numbers)
     if len(distinct) <= MOST_BARS:
-        names = [f"{v:g}" for v in distinct]
+        names = [f"{value:g}" for value in distinct]
         places = np.searchsorted(distinct, numbers)
     else:
         edges = np.linspace(distinct[0], distinct[-1], MOST_BARS // 2 + 1)
         names = [f"{a:.3g}–{b:.3g}" for a, b in itertools.pairwise(edges)]
         places = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(names) - 1)
-    answers = data.select("treatment", answer=pl.Series([names[i] for i in places]))
+    answers = data.select("treatment", answer=pl.Series([names[place] for place in places]))
     grid, chart = _by_arm(answers, arms, names, measure.name)
     return Finding(
         f"distribution_{measure.name}",
         f"{measure.name}, distribution of answers",
         f"Answers range from {numbers.min():.3g} to {numbers.max():.3g}; half of them are at or "
-        f"below {np.median(numbers):.3g} ({plural(len(numbers), 'answer')}).",
+        f"below {np.median(numbers):.3g} ({format_count(len(numbers), 'answer')}).",
         grid,
         chart,
         section="Answers",
         unit="session",
-        units=_units(data),
+        units=_session_count(data),
     )
 
 
@@ -405,20 +424,20 @@ def option_shares(
         options = list(dict.fromkeys([*listed.get(name, ()), *mine["answer"]]))
         counts = Counter(mine["answer"])
         most = max(counts.values())
-        top = enumerated([f'"{option}"' for option in options if counts[option] == most])
+        top = join_words([f'"{option}"' for option in options if counts[option] == most])
         each = " each" if list(counts.values()).count(most) > 1 else ""
         grid, chart = _by_arm(mine, arms, options, "answer")
         findings.append(
             Finding(
                 f"answers_{name}",
                 f"{name}, by treatment",
-                f"Most often {top} ({percent(most / mine.height)} of "
-                f"{plural(mine.height, 'answer')}{each}).",
+                f"Most often {top} ({format_percent(most / mine.height)} of "
+                f"{format_count(mine.height, 'answer')}{each}).",
                 grid,
                 chart,
                 section="Answers",
                 unit="session",
-                units=_units(mine),
+                units=_session_count(mine),
                 conclusion=f"most often {top}",
             )
         )
@@ -427,17 +446,19 @@ def option_shares(
 
 def _by_arm(
     answers: pl.DataFrame, arms: Sequence[str], names: Sequence[str], title: str
-) -> tuple[Grid, Bars]:
+) -> tuple[ResultTable, BarChart]:
     """What share of each arm gave which answer, as a table and as bars."""
     shares: list[tuple[str, str, float]] = []
     for arm in arms:
         mine = answers.filter(treatment=arm)["answer"].to_list()
         shares += [(name, arm, mine.count(name) / len(mine) if mine else 0.0) for name in names]
-    grid = Grid.of([{"treatment": arm, title: name, "share": n} for name, arm, n in shares])
-    return grid, Bars(tuple(shares), unit="share of answers", percent=True)
+    grid = ResultTable.from_records(
+        [{"treatment": arm, title: name, "share": n} for name, arm, n in shares]
+    )
+    return grid, BarChart(tuple(shares), unit="share of answers", percent=True)
 
 
-def quality(responses: pl.DataFrame) -> Finding:
+def quality_finding(responses: pl.DataFrame) -> Finding:
     """How far the answers can be trusted: validation, missing ones, speculation."""
     responses = responses.filter(pl.col("missing").ne_missing(EMPTY_PROMPT))
     rows = []
@@ -459,9 +480,10 @@ def quality(responses: pl.DataFrame) -> Finding:
     return Finding(
         "answer_quality",
         "How the answers were obtained",
-        f"Of {plural(responses.height, 'answer')}, {bad} failed validation on the last try and "
+        f"Of {format_count(responses.height, 'answer')}, {bad} failed validation on the last try "
+        "and "
         f"were kept, marked invalid; {gone} are missing.",
-        Grid.of(rows),
+        ResultTable.from_records(rows),
         notes=(
             "Invalid answers stay in the files but do not enter computed values.",
             "Speculation: 0 not speculative at all, 100 entirely, as the model rates itself.",
@@ -471,26 +493,30 @@ def quality(responses: pl.DataFrame) -> Finding:
     )
 
 
-def fitness(run: RunFolder, responses: pl.DataFrame) -> Finding:
+def fitness_finding(run: RunFolder, responses: pl.DataFrame) -> Finding:
     """The checks of every study, with the order of options as the workbook recorded it."""
     own = responses.filter(pl.col("position").is_not_null())
     shown = shown_in(
         own.select("options", "value", speaker_id="participant_id").iter_rows(named=True)
     )
-    answers = Streamed(run.lazy("answers")) if run.has_table("answers") else ()
-    checks = {c.key: c for c in of_answers(answers)}
+    answers = RowStream(run.scan_table("answers")) if run.has_table("answers") else ()
+    checks = {check.key: check for check in check_answers(answers)}
     bias = position_bias(shown)
-    return kit.fitness([*(checks | {bias.key: bias}).values(), instability(repeats(run))])
+    return kit.respondent_checks_finding(
+        [*(checks | {bias.key: bias}).values(), instability(repeated_answers(run))]
+    )
 
 
-def repeats(run: RunFolder) -> list[Repeat]:
+def repeated_answers(run: RunFolder) -> list[Repeat]:
     """Answers of a participant to tasks that ask the same, as each round of a game does."""
     if not run.has_table("variables"):
         return []
-    given = run.table("responses").filter(pl.col("status").is_in(["valid", "unchecked"]))
+    given = run.read_table("responses").filter(pl.col("status").is_in(["valid", "unchecked"]))
     alike: dict[tuple[str | None, str | None, str], list[str]] = {}
-    for row in run.table("variables").filter(pl.col("task_id").is_not_null()).iter_rows(named=True):
-        key = row["var_type"], row["response_options"], _wording(row["question"])
+    for row in (
+        run.read_table("variables").filter(pl.col("task_id").is_not_null()).iter_rows(named=True)
+    ):
+        key = row["var_type"], row["response_options"], _question_wording(row["question"])
         alike.setdefault(key, []).append(row["var_name"])
     found = []
     for (kind, _, _), names in alike.items():
@@ -510,7 +536,7 @@ _NUMBERS = re.compile(r"\d+")
 _PLACEHOLDER = re.compile(r"\{.*\}")
 
 
-def _wording(question: str) -> str:
+def _question_wording(question: str) -> str:
     """The last paragraph of a task's text as the sheet has it, whatever numbers are in it: what
     comes before tells what happened in earlier rounds. The whole where roles are asked in different
     words."""

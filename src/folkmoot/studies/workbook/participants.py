@@ -18,11 +18,11 @@ import numpy as np
 
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
-from folkmoot.provenance import Kind, Source, SourcedText, cell, enclose, quote
+from folkmoot.provenance import Kind, Source, SourcedText, cell_id, enclose_text, quote_value
 from folkmoot.randomness import generator
 from folkmoot.studies.workbook.answers import NotALiteral, Options, read_options, scalar_text
 from folkmoot.studies.workbook.config import (
-    Described,
+    LabelledPart,
     Problems,
     Profiles,
     Role,
@@ -34,9 +34,9 @@ from folkmoot.studies.workbook.config import (
     experiment_ids,
 )
 from folkmoot.studies.workbook.expressions import ExpressionProblem
-from folkmoot.studies.workbook.placeholders import UnknownName, render, sourced
+from folkmoot.studies.workbook.placeholders import UnknownName, render_text, with_source
 
-D = TypeVar("D", bound=Described)
+D = TypeVar("D", bound=LabelledPart)
 Filler = Callable[[str, str], SourcedText]  # (text, its cell) → the text filled in
 
 
@@ -79,48 +79,67 @@ class Experiment:
     tasks: Mapping[str, TaskInPlay]
     workbook: Workbook
 
-    def special(self, which: str) -> Role | None:
+    def find_special_role(self, which: str) -> Role | None:
         """The role of that special name, if it is defined."""
-        return next((r for r in self.roles.values() if r.special == which), None)
+        return next((role for role in self.roles.values() if role.special_name == which), None)
 
 
-def combinations(workbook: Workbook) -> Iterator[dict[str, Scalar]]:
+def constant_combinations(workbook: Workbook) -> Iterator[dict[str, Scalar]]:
     """The cartesian product of all constants; the last row varies fastest."""
-    names = [c.name for c in workbook.constants]
-    for values in itertools.product(*(c.values for c in workbook.constants)):
+    names = [constant.name for constant in workbook.constants]
+    for values in itertools.product(*(constant.values for constant in workbook.constants)):
         yield dict(zip(names, values, strict=True))
 
 
-def experiments(workbook: Workbook) -> list[Experiment]:
+def build_experiments(workbook: Workbook) -> list[Experiment]:
     """All permutations of a workbook whose design was checked."""
     ids = experiment_ids(workbook)
     built = (
-        build(workbook, values, number, name)
-        for number, (name, values) in enumerate(zip(ids, combinations(workbook), strict=True), 1)
+        build_experiment(workbook, values, number, name)
+        for number, (name, values) in enumerate(
+            zip(ids, constant_combinations(workbook), strict=True), 1
+        )
     )
     return [experiment for experiment, _ in built]
 
 
-def build(
+def build_experiment(
     workbook: Workbook, constants: Mapping[str, Scalar], number: int, name: str
 ) -> tuple[Experiment, list[Problem]]:
     """One permutation and what was wrong in it; every text that failed stays as it was."""
     problems = Problems()
-    sources = {n: Source("value", cell("permutations.value", name, n)) for n in constants}
-    quoted = {n: sourced(v, sources[n], scalar_text(v)) for n, v in constants.items()}
-    named: dict[str, object] = {**quoted, **{f"constant.{n}": value for n, value in quoted.items()}}
+    sources = {
+        constant: Source("value", cell_id("permutations.value", name, constant))
+        for constant in constants
+    }
+    quoted = {
+        name: with_source(constant, sources[name], scalar_text(constant))
+        for name, constant in constants.items()
+    }
+    named: dict[str, object] = {
+        **quoted,
+        **{f"constant.{name}": value for name, value in quoted.items()},
+    }
 
-    def fill(text: str, where: str) -> SourcedText:
+    def fill_text(text: str, where: str) -> SourcedText:
         try:
-            return render(text, named)
+            return render_text(text, named)
         except UnknownName:  # `checks` reports it with the likely name
             return SourcedText(text)
         except ExpressionProblem as problem:
-            problems.add(str(problem), where, problem.hint)
+            problems.add_problem(str(problem), where, problem.hint)
             return SourcedText(text)
 
-    treatments = {str(t.label): t for t in (_described(t, name, fill) for t in workbook.treatments)}
-    roles = {str(r.label): r for r in (_described(r, name, fill) for r in workbook.roles)}
+    treatments = {
+        str(treatment.label): treatment
+        for treatment in (
+            _fill_part(treatment, name, fill_text) for treatment in workbook.treatments
+        )
+    }
+    roles = {
+        str(role.label): role
+        for role in (_fill_part(role, name, fill_text) for role in workbook.roles)
+    }
     experiment = Experiment(
         name,
         number,
@@ -128,17 +147,22 @@ def build(
         named,
         treatments,
         roles,
-        {t.task_id: _task(t, n, roles, fill, problems) for n, t in enumerate(workbook.tasks)},
+        {
+            task.task_id: _build_task(task, n, roles, fill_text, problems)
+            for n, task in enumerate(workbook.tasks)
+        },
         workbook,
     )
-    labels = len({t.label for t in workbook.treatments}) + len({r.label for r in workbook.roles})
+    labels = len({treatment.label for treatment in workbook.treatments}) + len(
+        {role.label for role in workbook.roles}
+    )
     if len(treatments) + len(roles) < labels:
         message = "two labels become one when placeholders are filled in"
-        problems.add(message, hint="rename one")
+        problems.add_problem(message, hint="rename one")
     return experiment, problems.found
 
 
-def _described(part: D, experiment: str, fill: Filler) -> D:
+def _fill_part(part: D, experiment: str, fill: Filler) -> D:
     what = "role" if isinstance(part, Role) else "treatment"
     where = part.at.get(f"{what}_description", "")
     label = fill(part.label, part.at.get(f"{what}_label", ""))
@@ -147,20 +171,25 @@ def _described(part: D, experiment: str, fill: Filler) -> D:
     if what == "treatment" or "treatment." not in description:
         description = fill(description, where)
 
-    def recorded(text: SourcedText, column: str) -> SourcedText:
-        return enclose(text, Source("material", cell(f"{what}s.{column}", experiment, label)))
+    def enclose_cell(text: SourcedText, column: str) -> SourcedText:
+        return enclose_text(
+            text, Source("material", cell_id(f"{what}s.{column}", experiment, label))
+        )
 
     # A copy is not validated, so that its texts keep their sources.
     return part.model_copy(
         update={
-            "label": recorded(label, what),
-            "description": recorded(description, "description"),
-            "extra": {k: recorded(fill(v, where), "attributes") for k, v in part.extra.items()},
+            "label": enclose_cell(label, what),
+            "description": enclose_cell(description, "description"),
+            "extra": {
+                key: enclose_cell(fill(value, where), "attributes")
+                for key, value in part.extra.items()
+            },
         }
     )
 
 
-def _task(
+def _build_task(
     task: Task,
     number: int,
     roles: Mapping[str, Role],
@@ -175,9 +204,9 @@ def _task(
             options = read_options(str(fill(task.response_options, where)))
         except NotALiteral as error:
             hint = 'write a text, ["a", "b"], (0, 10) or {"Role 1": (0, 10)}'
-            problems.add(f"the response options cannot be read: {error}", where, hint)
+            problems.add_problem(f"the response options cannot be read: {error}", where, hint)
     if isinstance(task.llm_text, str):
-        users = [label for label, role in roles.items() if role.special is None]
+        users = [label for label, role in roles.items() if role.special_name is None]
         return TaskInPlay(task, dict.fromkeys(users, task.llm_text), options, True, key)
     where = task.at.get("llm_text", "")
     prompts = {str(fill(label, where)): text for label, text in task.llm_text.items()}
@@ -189,7 +218,7 @@ QUESTIONS = "study.workbook.profiles.questions"  # the key of the study file
 
 
 @dataclass(frozen=True)
-class Seat:
+class SessionParticipant:
     """One participant in one session. `row` is its row in the profiles, from 0."""
 
     id: str
@@ -205,7 +234,7 @@ class SessionPlan:
     number: int
     label: str
     treatment: str
-    seats: tuple[Seat, ...]
+    seats: tuple[SessionParticipant, ...]
 
 
 @dataclass(frozen=True)
@@ -216,53 +245,53 @@ class _Group:
     rows: tuple[int, ...]
 
 
-def assign(experiment: Experiment, seed: int) -> tuple[list[SessionPlan], list[Problem]]:
+def assign_sessions(experiment: Experiment, seed: int) -> tuple[list[SessionPlan], list[Problem]]:
     """The sessions of an experiment, or the problems that stand in their way (then none)."""
-    draw = _Draw(experiment, seed)
-    plans = draw.plans() if not draw.found else []
-    problems = draw.problems()
+    draw = _Assignment(experiment, seed)
+    plans = draw.session_plans() if not draw.found else []
+    problems = draw.list_problems()
     return ([] if problems else plans), problems
 
 
-def profile_of(experiment: Experiment, seat: Seat) -> dict[str, dict[str, str]]:
+def profile_of(experiment: Experiment, seat: SessionParticipant) -> dict[str, dict[str, str]]:
     """A persona as questions and answers by column: no identifier, no assignment, no blank."""
     profiles, settings = experiment.workbook.profiles, experiment.workbook.settings
     named = (settings.treatment_column, settings.session_column, settings.role_column)
-    hidden = {profiles.column(name) for name in named if name} | {profiles.id_column}
-    recorded = cell("assignment.profile", experiment.id, seat.id)
+    hidden = {profiles.column_index(name) for name in named if name} | {profiles.id_column}
+    recorded = cell_id("assignment.profile", experiment.id, seat.id)
     return {
         profiles.names[i]: {
-            "question": quote(profiles.questions[i], "material", QUESTIONS),
-            "answer": quote(answer, "persona", recorded, seat.id),
+            "question": quote_value(profiles.questions[i], "material", QUESTIONS),
+            "answer": quote_value(answer, "persona", recorded, seat.id),
         }
         for i, answer in enumerate(profiles.rows[seat.row])
         if answer and i not in hidden
     }
 
 
-def name_of(experiment: Experiment, seat: Seat, kind: Kind = "value") -> str:
+def name_of(experiment: Experiment, seat: SessionParticipant, kind: Kind = "value") -> str:
     """The name under which others see a participant, with its source."""
-    return quote(seat.name, kind, cell("assignment.name", experiment.id, seat.id), seat.id)
+    return quote_value(seat.name, kind, cell_id("assignment.name", experiment.id, seat.id), seat.id)
 
 
-def balanced(n: int, arms: int, rng: np.random.Generator) -> list[int]:
+def assign_balanced(count: int, arms: int, rng: np.random.Generator) -> list[int]:
     """n places dealt to arms as evenly as can be, in random order; who gets one more is drawn."""
-    whole, rest = divmod(n, arms)
+    whole, rest = divmod(count, arms)
     places = [arm for arm in range(arms) for _ in range(whole)]
     places += [int(arm) for arm in rng.permutation(arms)[:rest]]
-    return [places[i] for i in rng.permutation(n)]
+    return [places[item_id] for item_id in rng.permutation(count)]
 
 
 def manual_columns(settings: Settings, profiles: Profiles) -> dict[str, int | None]:
     """`treatment`, `session`, `role` → index of the column, for those assigned by hand."""
     return {
-        what: profiles.column(getattr(settings, f"{what}_column") or "")
+        what: profiles.column_index(getattr(settings, f"{what}_column") or "")
         for what in ("treatment", "session", "role")
         if getattr(settings, f"{what}_assignment_strategy") == "manual"
     }
 
 
-class _Draw:
+class _Assignment:
     """One assignment under way. Problems of one kind are listed up to a number, then counted."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
@@ -275,22 +304,22 @@ class _Draw:
         for what, column in by_hand.items():
             self._check_column(what, column)
 
-    def _report(self, kind: str, message: str, where: str = "", hint: str = "") -> None:
+    def _report_problem(self, kind: str, message: str, where: str = "", hint: str = "") -> None:
         self.found.setdefault(kind, []).append(Problem(message, where=where, hint=hint))
 
-    def problems(self) -> list[Problem]:
-        listed = [p for some in self.found.values() for p in some[:MOST_LISTED]]
+    def list_problems(self) -> list[Problem]:
+        listed = [problem for some in self.found.values() for problem in some[:MOST_LISTED]]
         more = {kind: len(some) - MOST_LISTED for kind, some in self.found.items()}
         return listed + [
             Problem(f"{n} more like this: {kind}") for kind, n in more.items() if n > 0
         ]
 
-    def plans(self) -> list[SessionPlan]:
-        groups = self._sessions()
+    def session_plans(self) -> list[SessionPlan]:
+        groups = self._draw_sessions()
         return [
-            SessionPlan(number, group.label, treatment, self._seats(group, number))
+            SessionPlan(number, group.label, treatment, self._fill_seats(group, number))
             for number, (group, treatment) in enumerate(
-                zip(groups, self._treatments(groups), strict=True), 1
+                zip(groups, self._assign_treatments(groups), strict=True), 1
             )
         ]
 
@@ -300,15 +329,15 @@ class _Draw:
         asked = self.profiles.questions.count(name)
         if not name:
             message = f"{what}s are assigned manually, but no column is named"
-            self._report("column", message, where, "name a column of the profiles")
+            self._report_problem("column", message, where, "name a column of the profiles")
         elif column is None:
             hint = did_you_mean(name, self.profiles.names, "give the name in row 1 or row 2")
-            self._report("column", f"the profiles have no column {name!r}", where, hint)
+            self._report_problem("column", f"the profiles have no column {name!r}", where, hint)
         elif name not in self.profiles.names and asked > 1:
             message = f"{asked} columns have the question {name!r}"
-            self._report("column", message, where, "give the name in row 1")
+            self._report_problem("column", message, where, "give the name in row 1")
 
-    def _sessions(self) -> list[_Group]:
+    def _draw_sessions(self) -> list[_Group]:
         if "session" in self.columns:
             return self._manual_sessions(self.columns["session"])
         rng = generator(self.seed, ("assignment", "sessions"))
@@ -317,15 +346,15 @@ class _Draw:
         pools: dict[str, list[int]] = {"": list(range(people))}
         if "treatment" in self.columns:
             # Treatment belongs to the session, so those of one treatment sit together.
-            pools = self._members(self.columns["treatment"])
+            pools = self._rows_by_value(self.columns["treatment"])
         groups: list[tuple[int, ...]] = []
         for rows in pools.values():
-            drawn = [rows[i] for i in rng.permutation(len(rows))]
+            drawn = [rows[item_id] for item_id in rng.permutation(len(rows))]
             full = range(len(drawn) // size)
-            groups += [tuple(sorted(drawn[k * size : (k + 1) * size])) for k in full]
+            groups += [tuple(sorted(drawn[key * size : (key + 1) * size])) for key in full]
         if len(groups) < n:
             together = " of one treatment" if "treatment" in self.columns else ""
-            self._report(
+            self._report_problem(
                 "sessions",
                 f"{n} sessions of {size} need more respondents{together} than the {people} there "
                 f"are: they fill {len(groups)}",
@@ -334,9 +363,9 @@ class _Draw:
             )
             return []
         chosen = sorted(rng.permutation(len(groups))[:n]) if len(groups) > n else range(n)
-        return [_Group(str(k), groups[i]) for k, i in enumerate(chosen, start=1)]
+        return [_Group(str(key), groups[item_id]) for key, item_id in enumerate(chosen, start=1)]
 
-    def _members(self, column: int) -> dict[str, list[int]]:
+    def _rows_by_value(self, column: int) -> dict[str, list[int]]:
         """Rows by what stands in a column; who is blank takes no part."""
         members: dict[str, list[int]] = {}
         for row, cells in enumerate(self.profiles.rows):
@@ -345,10 +374,10 @@ class _Draw:
         return members
 
     def _manual_sessions(self, column: int) -> list[_Group]:
-        members = self._members(column)
+        members = self._rows_by_value(column)
         n, size = self.settings.num_sessions, self.settings.num_agents_per_session
         if len(members) != n:
-            self._report(
+            self._report_problem(
                 "sessions",
                 f"the column {self.profiles.names[column]} names {len(members)} sessions, but {n} "
                 "must be played",
@@ -357,33 +386,33 @@ class _Draw:
             )
         for label, rows in members.items():
             if len(rows) != size:
-                self._report(
+                self._report_problem(
                     "session sizes",
                     f"session {label} has {len(rows)} respondents, not {size}",
-                    self.profiles.cell(rows[0], column),
+                    self.profiles.cell_address(rows[0], column),
                     "move respondents, or change the number of agents per session",
                 )
         return [_Group(label, tuple(rows)) for label, rows in members.items()]
 
-    def _treatments(self, groups: Sequence[_Group]) -> list[str]:
+    def _assign_treatments(self, groups: Sequence[_Group]) -> list[str]:
         labels = list(self.experiment.treatments)
         if "treatment" in self.columns:
-            return [self._manual_treatment(g, self.columns["treatment"]) for g in groups]
+            return [self._manual_treatment(group, self.columns["treatment"]) for group in groups]
         if not labels:
             return [""] * len(groups)
         rng = generator(self.seed, ("assignment", "treatments"))
         if self.settings.treatment_assignment_strategy == "simple_random":
-            return [labels[i] for i in rng.integers(len(labels), size=len(groups))]
-        return [labels[i] for i in balanced(len(groups), len(labels), rng)]
+            return [labels[item_id] for item_id in rng.integers(len(labels), size=len(groups))]
+        return [labels[i] for i in assign_balanced(len(groups), len(labels), rng)]
 
     def _manual_treatment(self, group: _Group, column: int) -> str:
         labels = [self.profiles.rows[row][column] for row in group.rows]
         self._check_labels("treatment", group, column, list(self.experiment.treatments))
         if len(set(labels)) > 1:
-            self._report(
+            self._report_problem(
                 "mixed sessions",
                 f"session {group.label} mixes the treatments {', '.join(sorted(set(labels)))}",
-                self.profiles.cell(group.rows[0], column),
+                self.profiles.cell_address(group.rows[0], column),
                 "a treatment belongs to a whole session",
             )
         return labels[0]
@@ -397,11 +426,15 @@ class _Draw:
                 sound = False
                 hint = did_you_mean(label, known, f"one of {', '.join(known)}")
                 message = f"there is no {what} {label!r}" if label else f"the {what} is blank"
-                self._report(f"{what} labels", message, self.profiles.cell(row, column), hint)
+                self._report_problem(
+                    f"{what} labels", message, self.profiles.cell_address(row, column), hint
+                )
         return sound
 
-    def _seats(self, group: _Group, number: int) -> tuple[Seat, ...]:
-        labels = [label for label, role in self.experiment.roles.items() if role.special is None]
+    def _fill_seats(self, group: _Group, number: int) -> tuple[SessionParticipant, ...]:
+        labels = [
+            label for label, role in self.experiment.roles.items() if role.special_name is None
+        ]
         if not labels:
             return ()
         if "role" in self.columns:
@@ -410,7 +443,7 @@ class _Draw:
                 return ()
             roles = [self.profiles.rows[row][column] for row in group.rows]
         elif len(labels) > len(group.rows):
-            self._report(
+            self._report_problem(
                 "roles",
                 f"{len(labels)} roles cannot be dealt to {len(group.rows)} participants",
                 self.settings.at.get("num_agents_per_session", ""),
@@ -419,23 +452,27 @@ class _Draw:
             return ()
         else:
             rng = generator(self.seed, ("assignment", "roles", str(number)))
-            roles = [labels[i] for i in balanced(len(group.rows), len(labels), rng)]
+            roles = [labels[i] for i in assign_balanced(len(group.rows), len(labels), rng)]
         seated = sorted(
             zip(roles, group.rows, strict=True), key=lambda pair: (labels.index(pair[0]), pair[1])
         )
-        return self._named(seated)
+        return self._name_seats(seated)
 
-    def _named(self, seated: Sequence[tuple[str, int]]) -> tuple[Seat, ...]:
+    def _name_seats(self, seated: Sequence[tuple[str, int]]) -> tuple[SessionParticipant, ...]:
         """Seats with the names that others see: the role, counted where several have it."""
         total = Counter(role for role, _ in seated)
         count: Counter[str] = Counter()
         taken = set(self.experiment.roles)
-        seats: list[Seat] = []
+        seats: list[SessionParticipant] = []
         for role, row in seated:
             count[role] += 1
             name = role if total[role] == 1 else f"{role} {count[role]}"
             while total[role] > 1 and name in taken:
                 name += "'"
             taken.add(name)
-            seats.append(Seat(self.profiles.rows[row][self.profiles.id_column], row, role, name))
+            seats.append(
+                SessionParticipant(
+                    self.profiles.rows[row][self.profiles.id_column], row, role, name
+                )
+            )
         return tuple(seats)

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from folkmoot.conversation.prompts import RESERVED, cut_spans
-from folkmoot.hints import nearest, shortened
+from folkmoot.hints import closest_name, shorten
 from folkmoot.provenance import (
     Quoted,
     QuotedFloat,
     QuotedInt,
     Source,
     SourcedText,
-    concatenate,
-    escape,
+    concatenate_texts,
+    escape_text,
     with_sources,
 )
 from folkmoot.studies.workbook.answers import BROKEN
@@ -70,7 +70,7 @@ class Truth(QuotedInt):
         return str(bool(self))
 
 
-def sourced(value: Scalar, source: Source, recorded: str) -> object:
+def with_source(value: Scalar, source: Source, recorded: str) -> object:
     """Return a value for placeholders with its source. `recorded` is how the source writes it."""
     source = source._replace(altered=str(value) != recorded)
     if isinstance(value, bool):
@@ -181,7 +181,7 @@ def _read_expression(written: str, names: _Names) -> ast.expr:
         hint = "write {{ a }}{{ b }} for a ~ b" if "~" in written else problem.hint
         raise ExpressionProblem(wrong, hint) from problem
     if has_aggregate(tree):
-        wrong = f"{shortened(written, 40)} goes over all participants"
+        wrong = f"{shorten(written, 40)} goes over all participants"
         raise ExpressionProblem(wrong, "give it a name in the sheet computed, and write the name")
     names |= names_used(tree)
     return tree
@@ -189,7 +189,9 @@ def _read_expression(written: str, names: _Names) -> ast.expr:
 
 def normalise_options(text: str) -> str:
     """`{response_options}` in single braces, as the format writes it, as a placeholder."""
-    return _SINGLE.sub(lambda m: "{{ " + OPTIONS + " }}" if m[1] == OPTIONS else m[0], text)
+    return _SINGLE.sub(
+        lambda match: "{{ " + OPTIONS + " }}" if match[1] == OPTIONS else match[0], text
+    )
 
 
 def names_in(text: str) -> frozenset[str]:
@@ -197,7 +199,7 @@ def names_in(text: str) -> frozenset[str]:
     return _read(normalise_options(text))[1]
 
 
-def render(text: str, values: Mapping[str, object]) -> SourcedText:
+def render_text(text: str, values: Mapping[str, object]) -> SourcedText:
     """Return the text with its placeholders filled in, without white space at the ends. It knows
     the sources of the values.
 
@@ -227,7 +229,7 @@ def render(text: str, values: Mapping[str, object]) -> SourcedText:
         raise
     except FAILURES as error:
         raise ExpressionProblem(f"the placeholder cannot be filled in: {error}") from error
-    filled = concatenate(shown, plain=None)
+    filled = concatenate_texts(shown, plain=None)
     if BROKEN.search(filled):
         wrong = "the filled text holds a broken character"
         raise ExpressionProblem(wrong, "correct the placeholder")
@@ -242,7 +244,9 @@ def _fill(parts: Sequence[_Part], evaluator: Evaluator) -> Iterator[SourcedText]
             yield SourcedText(part)
         elif isinstance(part, _If):
             holds = (
-                b for b in part.branches if b.condition is None or evaluator.calculate(b.condition)
+                branch
+                for branch in part.branches
+                if branch.condition is None or evaluator.calculate(branch.condition)
             )
             yield from _fill(next(holds).body, evaluator)
         else:
@@ -256,7 +260,7 @@ def _show(tree: ast.expr, evaluator: Evaluator) -> SourcedText:
         return _show(tree.body if evaluator.calculate(tree.test) else tree.orelse, evaluator)
     value = evaluator.calculate(tree)
     shown = with_sources(value) if names_used(tree) else SourcedText(str(value))
-    return shown if shown.isascii() else escape(shown, lambda part: part.translate(RESERVED))
+    return shown if shown.isascii() else escape_text(shown, lambda part: part.translate(RESERVED))
 
 
 def empty_branches(text: str) -> list[str]:
@@ -292,7 +296,7 @@ def check_names(text: str, known: Collection[str]) -> list[ExpressionProblem]:
         names = names_in(text)
     except ExpressionProblem as problem:
         return [problem]
-    found = [_unknown(name, known) for name in sorted(names) if name not in known]
+    found = [_unknown_name_problem(name, known) for name in sorted(names) if name not in known]
     for match in _SINGLE.finditer(text):
         name = match[1]
         if name == OPTIONS:
@@ -300,16 +304,16 @@ def check_names(text: str, known: Collection[str]) -> list[ExpressionProblem]:
         if name in known:
             wrong, mend = f"{{{name}}} has single braces", f"write {{{{{name}}}}}"
             found.append(ExpressionProblem(wrong, mend))
-        elif nearest(name, [OPTIONS]):
+        elif closest_name(name, [OPTIONS]):
             wrong, mend = f"there is no {{{name}}}", f"did you mean {{{OPTIONS}}}?"
             found.append(ExpressionProblem(wrong, mend))
     return found
 
 
-def _unknown(name: str, known: Collection[str]) -> ExpressionProblem:
+def _unknown_name_problem(name: str, known: Collection[str]) -> ExpressionProblem:
     space, dot, _ = name.partition(".")
-    pool = sorted(k for k in known if (k.startswith(f"{space}.") if dot else "." not in k))
-    guess = nearest(name, pool)
+    pool = sorted(key for key in known if (key.startswith(f"{space}.") if dot else "." not in key))
+    guess = closest_name(name, pool)
     if guess == OPTIONS:
         hint = f"did you mean {{{OPTIONS}}}?"
     elif guess:

@@ -14,15 +14,15 @@ from typing import Any
 from openpyxl.utils.cell import column_index_from_string
 
 from folkmoot.conversation.prompts import PromptLibrary
-from folkmoot.conversation.transcript import EMPTY, Utterance, build_messages
-from folkmoot.engine.study.study import PlannedRows, Preview
+from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Utterance, build_messages
+from folkmoot.engine.study.study import ExpectedRows, Preview
 from folkmoot.errors import InputError, Problem
-from folkmoot.measures.inference.estimates import plural
+from folkmoot.measures.inference.estimates import format_count
 from folkmoot.measures.inference.power import DesignSize
-from folkmoot.models.images import shown_in
+from folkmoot.models.images import images_in_messages
 from folkmoot.provenance import SourcedText
 from folkmoot.randomness import generator
-from folkmoot.studies.workbook.answers import Listed, Words
+from folkmoot.studies.workbook.answers import FreeOptions, ListedOptions
 from folkmoot.studies.workbook.checks import cells_with_images, design_problems
 from folkmoot.studies.workbook.config import (
     Workbook,
@@ -38,12 +38,12 @@ from folkmoot.studies.workbook.expressions import (
 )
 from folkmoot.studies.workbook.participants import (
     Experiment,
-    Seat,
+    SessionParticipant,
     TaskInPlay,
-    assign,
-    build,
-    combinations,
-    experiments,
+    assign_sessions,
+    build_experiment,
+    build_experiments,
+    constant_combinations,
     manual_columns,
 )
 from folkmoot.studies.workbook.placeholders import OPTIONS, empty_branches, names_in
@@ -52,40 +52,42 @@ from folkmoot.studies.workbook.sessions import (
     EMPTY_PROMPT,
     POSER,
     SessionState,
-    participant,
-    put_to,
-    special,
-    wording,
+    build_task_prompt,
+    fill_prompt,
+    participant_speaker,
+    special_speaker,
 )
 from folkmoot.studies.workbook.spreadsheet.layouts import COMPUTED, LAYOUTS, SHEETS
 from folkmoot.studies.workbook.spreadsheet.reading import look_alikes, read_workbook
 from folkmoot.studies.workbook.spreadsheet.sheets import rows_in_words
 
 _RANK = {
-    layout.sheet(ours): rank for layout in LAYOUTS for rank, ours in enumerate((*SHEETS, COMPUTED))
+    layout.sheet_name(ours): rank
+    for layout in LAYOUTS
+    for rank, ours in enumerate((*SHEETS, COMPUTED))
 }
 
 
-def load(path: Path) -> WorkbookConfig:
+def load_workbook_config(path: Path) -> WorkbookConfig:
     """The study file that a workbook is. Raises InputError with every mistake in it."""
     workbook, problems = read_workbook(path)
     if workbook is not None:
         found = design_problems(workbook, seated=not _about_people(problems, workbook))
         # A duplicate in its own column was reported as that.
-        twice = {p.where for p in problems if p.message.startswith("duplicate")}
+        twice = {problem.where for problem in problems if problem.message.startswith("duplicate")}
         problems += [
-            replace(p, file=path.name)
-            for p in found
-            if not (p.message.startswith("duplicate name") and p.where in twice)
+            replace(problem, file=path.name)
+            for problem in found
+            if not (problem.message.startswith("duplicate name") and problem.where in twice)
         ]
     if problems or workbook is None:
-        listed = sorted(dict.fromkeys(problems), key=_place)
+        listed = sorted(dict.fromkeys(problems), key=_problem_sort_key)
         raise InputError(listed)
     values, _ = settings_of(workbook)
     return WorkbookConfig(study="workbook", workbook=workbook, source=path.name, **values)
 
 
-def _place(problem: Problem) -> tuple[int, str, int, int]:
+def _problem_sort_key(problem: Problem) -> tuple[int, str, int, int]:
     """Where a mistake stands: the file, sheets that do not belong, then sheet by sheet, by row."""
     sheet, _, cell = problem.where.partition("!")
     found = re.fullmatch(r"([A-Z]+)(\d+)", cell)
@@ -98,15 +100,15 @@ def _about_people(problems: list[Problem], workbook: Workbook) -> bool:
     addresses = [workbook.profiles.sheet, *workbook.settings.at.values()]
     addresses += [role.at.get("role_label", "") for role in workbook.roles]
     sheets = {address.partition("!")[0] for address in addresses}
-    return any(p.where.partition("!")[0] in sheets for p in problems)
+    return any(problem.where.partition("!")[0] in sheets for problem in problems)
 
 
-def check(config: WorkbookConfig, _folder: Path) -> list[Problem]:
+def check_config(config: WorkbookConfig, _folder: Path) -> list[Problem]:
     """What only the run's settings can tell: too many permutations, a design that --set broke."""
     count = count_permutations(config.workbook)
     if count <= config.max_permutations:
         found = design_problems(config.workbook, config.random_seed)
-        return [replace(p, file=config.source) for p in found]
+        return [replace(problem, file=config.source) for problem in found]
     most = config.max_permutations
     return [
         Problem(
@@ -118,28 +120,28 @@ def check(config: WorkbookConfig, _folder: Path) -> list[Problem]:
     ]
 
 
-def limit(config: WorkbookConfig, n: int) -> WorkbookConfig:
+def limit_sessions(config: WorkbookConfig, session_limit: int) -> WorkbookConfig:
     """At most n sessions of each experiment."""
-    return config.model_copy(update={"first_sessions": n})
+    return config.model_copy(update={"first_sessions": session_limit})
 
 
-def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
+def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
     """The rows of the tables of sessions and seats that the sealed assignment foresees."""
     sessions = sealed.get("assignment", [])
-    of = [{"experiment_id": e["id"]} for e in sealed.get("experiments", [])]
+    of = [{"experiment_id": entry["id"]} for entry in sealed.get("experiments", [])]
     of = of if len(of) > 1 else [{}]  # with one it needs no name
     played = tuple(
-        {**experiment, "session": s["session"], "treatment": s["treatment"]}
+        {**experiment, "session": session["session"], "treatment": session["treatment"]}
         for experiment in of
-        for s in sessions
+        for session in sessions
     )
     seats = tuple(
-        {"session": s["session"], "participant_id": p["ID"], "role": p["role"]}
-        for s in sessions
-        for p in s["participants"]
+        {"session": session["session"], "participant_id": p["ID"], "role": p["role"]}
+        for session in sessions
+        for p in session["participants"]
     )
     return [
-        PlannedRows(
+        ExpectedRows(
             "sessions",
             (*of[0], "session"),
             played,
@@ -147,19 +149,21 @@ def planned(sealed: Mapping[str, Any]) -> list[PlannedRows]:
             done=("ended", "completed"),
             part="session",
         ),
-        PlannedRows("assignment", ("session", "participant_id"), seats),
+        ExpectedRows("assignment", ("session", "participant_id"), seats),
     ]
 
 
 # --- notes -------------------------------------------------------------------------------------
 
 
-def notes(config: WorkbookConfig) -> list[str]:
+def config_advisories(config: WorkbookConfig) -> list[str]:
     """What the user should know before a run: the layout, the model, limits that bind."""
     workbook = config.workbook
     _, about_model = settings_of(workbook)
     count = count_permutations(workbook)
-    first = build(workbook, next(combinations(workbook)), 1, workbook.settings.experiment_id)[0]
+    first = build_experiment(
+        workbook, next(constant_combinations(workbook)), 1, workbook.settings.experiment_id
+    )[0]
     return [
         *workbook.notes,
         *about_model,
@@ -178,7 +182,7 @@ def _seat_notes(experiment: Experiment, seed: int) -> list[str]:
     """Who takes no part and why, which arms nobody is in, and labels that may be meant as one."""
     workbook = experiment.workbook
     profiles = workbook.profiles
-    plans, problems = assign(experiment, seed)
+    plans, problems = assign_sessions(experiment, seed)
     if problems:
         return []
     seated = {seat.row for plan in plans for seat in plan.seats}
@@ -197,16 +201,16 @@ def _seat_notes(experiment: Experiment, seed: int) -> list[str]:
     ]
     played = {plan.treatment for plan in plans}
     found += [
-        f"{t.at.get('treatment_label', '')}: no session has the treatment {t.label}"
-        for t in experiment.treatments.values()
-        if t.label not in played
+        f"{treatment.at.get('treatment_label', '')}: no session has the treatment {treatment.label}"
+        for treatment in experiment.treatments.values()
+        if treatment.label not in played
     ]
     session = columns.get("session")
     labels = {
         "sessions": [cells[session] for cells in profiles.rows] if session is not None else [],
         "treatments": list(experiment.treatments),
         "roles": list(experiment.roles),
-        "variables": [t.var_name for t in workbook.tasks],
+        "variables": [task.var_name for task in workbook.tasks],
     }
     return found + [
         f"the {what} {' and '.join(map(repr, alike))} look alike, but they are different"
@@ -217,8 +221,12 @@ def _seat_notes(experiment: Experiment, seed: int) -> list[str]:
 
 def _limit_notes(experiment: Experiment) -> list[str]:
     settings = experiment.workbook.settings
-    rounds = [t for t in experiment.tasks.values() if t.task.type != "context"]
-    needed = sum(_speakers(t, experiment) for t in rounds)
+    rounds = [
+        task_in_play
+        for task_in_play in experiment.tasks.values()
+        if task_in_play.task.type != "context"
+    ]
+    needed = sum(_speaker_count(task_in_play, experiment) for task_in_play in rounds)
     found = []
     limit = settings.max_conversation_length
     if limit is not None and needed > limit:
@@ -236,22 +244,24 @@ def _limit_notes(experiment: Experiment) -> list[str]:
 
 def _constant_notes(workbook: Workbook, count: int) -> list[str]:
     """Constants that no text and no expression uses: they only multiply the experiments."""
-    used = set().union(*(names_used(parse_expression(c.expression)) for c in workbook.computed))
-    for text in _templates(workbook):
+    used = set().union(
+        *(names_used(parse_expression(computed.expression)) for computed in workbook.computed)
+    )
+    for text in _template_texts(workbook):
         with suppress(ExpressionProblem):  # the checks report it
             used |= {name.removeprefix("constant.") for name in names_in(text)}
     found = []
     for constant in workbook.constants:
         if constant.name not in used:
             added = count - count // len(constant.values)
-            adds = f"it adds {plural(added, 'experiment')} that say the same" if added else ""
+            adds = f"it adds {format_count(added, 'experiment')} that say the same" if added else ""
             where = constant.at.get("name", "")
             said = f"{where}: no text uses the constant {constant.name}"
             found.append(f"{said}; {adds}" if adds else said)
     return found
 
 
-def _templates(workbook: Workbook) -> Iterator[str]:
+def _template_texts(workbook: Workbook) -> Iterator[str]:
     """Yield every text that may contain a constant."""
     for part in (*workbook.treatments, *workbook.roles):
         yield from (part.label, part.description, *part.extra.values())
@@ -270,7 +280,7 @@ def _branch_notes(workbook: Workbook) -> list[str]:
             if branches:
                 where = task.at.get("llm_text", "")
                 whose = f" of {role}" if role else ""
-                count = plural(len(branches), "branch", "branches")
+                count = format_count(len(branches), "branch", "branches")
                 found.append(
                     f"{where}: the prompt{whose} is empty in {count} "
                     f"({'; '.join(branches)}): there {task.task_id} asks nothing, and the answer "
@@ -279,11 +289,11 @@ def _branch_notes(workbook: Workbook) -> list[str]:
     return found
 
 
-def _speakers(task: TaskInPlay, experiment: Experiment) -> int:
+def _speaker_count(task: TaskInPlay, experiment: Experiment) -> int:
     """About how many speak in a task (roles are taken to be dealt evenly)."""
     speaking = [experiment.roles[label] for label in task.prompts if label in experiment.roles]
-    special = sum(1 for role in speaking if role.special)
-    users = sum(1 for role in experiment.roles.values() if role.special is None)
+    special = sum(1 for role in speaking if role.special_name)
+    users = sum(1 for role in experiment.roles.values() if role.special_name is None)
     agents = experiment.workbook.settings.num_agents_per_session
     return special + round(agents * (len(speaking) - special) / max(1, users))
 
@@ -298,7 +308,9 @@ def _option_notes(experiment: Experiment) -> list[str]:
                 f"{play.task.at.get('randomize_response_order')}: there is no list of options "
                 "whose order could be randomized; it changes nothing"
             )
-        if play.task.validate_response and any(isinstance(o, Words) for o in options):
+        if play.task.validate_response and any(
+            isinstance(option, FreeOptions) for option in options
+        ):
             what = play.task.var_type or "text"
             found.append(
                 f"{play.task.at.get('response_options')}: options in words can only be checked for "
@@ -308,7 +320,7 @@ def _option_notes(experiment: Experiment) -> list[str]:
 
 
 def _has_list(options: Iterable[object]) -> bool:
-    return any(isinstance(one, Listed) for one in options)
+    return any(isinstance(one, ListedOptions) for one in options)
 
 
 def _image_notes(config: WorkbookConfig) -> list[str]:
@@ -326,7 +338,7 @@ def _column_notes(workbook: Workbook) -> list[str]:
         by_hand = getattr(settings, f"{what}_assignment_strategy") == "manual"
         if column and not by_hand:
             found.append(f"{what}_column is only used when {what}s are assigned manually")
-        if not column and what in (n.casefold() for n in workbook.profiles.names):
+        if not column and what in (name.casefold() for name in workbook.profiles.names):
             found.append(
                 f"the profile column {what!r} assigns nothing: participants will see it as part "
                 "of who they are"
@@ -334,7 +346,7 @@ def _column_notes(workbook: Workbook) -> list[str]:
     return found
 
 
-def size(config: WorkbookConfig, _folder: Path) -> DesignSize:
+def design_size(config: WorkbookConfig, _folder: Path) -> DesignSize:
     """How large the design is, for `folkmoot power`: sessions divided among treatments."""
     settings = config.workbook.settings
     arms = max(2, len(config.workbook.treatments))
@@ -353,61 +365,67 @@ SAID = "what was said before is left out; it stands before the last message"
 NOT_YET = "answers that nobody has given yet read “not available”"
 
 
-def preview(config: WorkbookConfig, prompts: PromptLibrary) -> list[Preview]:
+def preview_prompts(config: WorkbookConfig, prompts: PromptLibrary) -> list[Preview]:
     """By permutation, treatment and role: what the first speaker of that role is asked first."""
     found: list[Preview] = []
-    for experiment in experiments(config.workbook):
+    for experiment in build_experiments(config.workbook):
         computed = in_order(experiment.workbook.computed)
         seen: set[tuple[str, str]] = set()
         for plan in sessions_of(config, experiment):
             order = ordered_tasks(experiment, plan, config.random_seed)
             sends_images = config.images == "send"
             state = SessionState(experiment, plan, order, computed, config.reasks, sends_images)
-            speakers: list[Seat | str] = [*plan.seats, *state.specials]
+            speakers: list[SessionParticipant | str] = [*plan.seats, *state.special_roles]
             for who in speakers:
-                arm = (plan.treatment, who.role if isinstance(who, Seat) else who)
+                arm = (plan.treatment, who.role if isinstance(who, SessionParticipant) else who)
                 task = _first_task(state, who)
                 if task is not None and arm not in seen:
                     seen.add(arm)
-                    found.append(_prompt(config.random_seed, prompts, state, task, who))
+                    found.append(_preview_prompt(config.random_seed, prompts, state, task, who))
     return found
 
 
-def _first_task(state: SessionState, who: Seat | str) -> TaskInPlay | None:
+def _first_task(state: SessionState, who: SessionParticipant | str) -> TaskInPlay | None:
     """The first task that is put to a speaker, in the order of its session, by what is known."""
-    in_turn = (task for task in _asked(state) if who in state.in_play(task))
-    return next((task for task in in_turn if wording(state, task, who, OPTIONS).text), None)
+    in_turn = (task for task in _asked_tasks(state) if who in state.in_play(task))
+    return next((task for task in in_turn if fill_prompt(state, task, who, OPTIONS).text), None)
 
 
-def _asked(state: SessionState) -> list[TaskInPlay]:
+def _asked_tasks(state: SessionState) -> list[TaskInPlay]:
     return [task for task in state.order if task.task.type != "context"]
 
 
-def _prompt(
-    seed: int, prompts: PromptLibrary, state: SessionState, task: TaskInPlay, who: Seat | str
+def _preview_prompt(
+    seed: int,
+    prompts: PromptLibrary,
+    state: SessionState,
+    task: TaskInPlay,
+    who: SessionParticipant | str,
 ) -> Preview:
     experiment, task_id = state.experiment, task.task.task_id
-    heard = EMPTY
-    question = wording(state, task, who, "")
-    if isinstance(who, Seat):
+    heard = EMPTY_TRANSCRIPT
+    question = fill_prompt(state, task, who, "")
+    if isinstance(who, SessionParticipant):
         told = STORY if experiment.workbook.settings.include_backstories else ""
-        speaker = participant(prompts.render, state, who, told)
+        speaker = participant_speaker(prompts.render_prompt, state, who, told)
         session = f"{experiment.id}.{state.plan.number}"
         rng = generator(seed, ("sessions", session, task_id, who.id))
-        put = put_to(prompts.render, rng, state, task, who)
+        put = build_task_prompt(prompts.render_prompt, rng, state, task, who)
         prompt, images = put.prompt, put.images
         if task.task.type == "discussion":
-            heard = EMPTY + Utterance(POSER.id, question.text, POSER.name, images=question.images)
+            heard = EMPTY_TRANSCRIPT + Utterance(
+                POSER.id, question.text, POSER.name, images=question.images
+            )
     else:
-        speaker = special(prompts.render, state, who)
+        speaker = special_speaker(prompts.render_prompt, state, who)
         prompt, images = question.text, question.images
     messages = build_messages(speaker, heard, prompt).messages
     constants = ", ".join(f"{name} = {value}" for name, value in experiment.constants.items())
-    role = who.role if isinstance(who, Seat) else who
+    role = who.role if isinstance(who, SessionParticipant) else who
     place = f"task {task_id} of session {state.plan.label}"
     title = " · ".join(filter(None, (experiment.id, constants, state.plan.treatment, role, place)))
-    first = task is _asked(state)[0]
+    first = task is _asked_tasks(state)[0]
     notes = [] if first and state.in_play(task)[0] is who else [SAID]
     notes += [] if first else [NOT_YET]
-    images = shown_in({*speaker.images, *images}, messages)
+    images = images_in_messages({*speaker.images, *images}, messages)
     return Preview(title, messages, images, "; ".join(notes))

@@ -16,39 +16,39 @@ from pathlib import Path
 import numpy as np
 
 from folkmoot.conversation.transcript import Utterance
-from folkmoot.engine.seats.seats import Playable
+from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.errors import InputError
 from folkmoot.randomness import generator
 from folkmoot.studies.workbook.config import Task, WorkbookConfig
 from folkmoot.studies.workbook.expressions import in_order
-from folkmoot.studies.workbook.files import Files, session_record
+from folkmoot.studies.workbook.files import ExperimentFiles, session_record
 from folkmoot.studies.workbook.participants import (
     Experiment,
-    Seat,
+    SessionParticipant,
     SessionPlan,
     TaskInPlay,
-    assign,
-    experiments,
+    assign_sessions,
+    build_experiments,
 )
 from folkmoot.studies.workbook.sessions import (
     CUT,
     CUT_ROUNDS,
-    Asked,
+    AskedTask,
     SessionState,
     ask_seat,
     ask_special,
     asked_in,
     brief_speakers,
+    record_answer,
     say_question,
     say_question_to,
-    settle,
 )
 from folkmoot.studies.workbook.tables import record_design, record_session
 
 
 @dataclass(frozen=True)
-class Played:
+class PlannedSession:
     """One session to be played: its experiment, its plan, the order of its tasks."""
 
     experiment: Experiment
@@ -60,41 +60,59 @@ class Played:
         return f"{self.experiment.id}.{self.plan.number}"
 
 
-async def protocol(session: Session[WorkbookConfig]) -> None:
+async def run_protocol(session: Session[WorkbookConfig]) -> None:
     """Play all experiments of a workbook."""
     config = session.config
-    found = experiments(config.workbook)
+    found = build_experiments(config.workbook)
     plans = sessions_of(config, found[0])
     played = [
-        Played(e, plan, ordered_tasks(e, plan, session.seed)) for e in found for plan in plans
+        PlannedSession(experiment, plan, ordered_tasks(experiment, plan, session.seed))
+        for experiment in found
+        for plan in plans
     ]
-    await session.seal("assignment", [_sealed(p) for p in played[: len(plans)]])
-    await session.seal("experiments", [{"id": e.id, "constants": dict(e.constants)} for e in found])
+    await session.seal(
+        "assignment", [_sealed_session(planned_session) for planned_session in played[: len(plans)]]
+    )
+    await session.seal(
+        "experiments",
+        [{"id": experiment.id, "constants": dict(experiment.constants)} for experiment in found],
+    )
     record_design(session, found, plans)
-    files = Files(session, found, [plan.number for plan in plans])
+    files = ExperimentFiles(session, found, [plan.number for plan in plans])
 
-    async def one(scope: Scope, item: Played) -> None:
+    async def run_session(scope: Scope, item: PlannedSession) -> None:
         state = await play_session(scope, item, config)
         record_session(scope, state)
-        files.add(item.experiment, item.plan.number, session_record(state))
+        files.add_session(item.experiment, item.plan.number, session_record(state))
 
     try:
-        await session.at("sessions").each(played, one, sets=lambda p: p.plan.label)
+        await session.child("sessions").map(
+            played, run_session, block=lambda planned_session: planned_session.plan.label
+        )
     finally:  # however the run ends, the files have what has ended
         files.write_rest()
 
 
-def places(config: WorkbookConfig, _folder: Path) -> list[Playable]:
+def available_seats(config: WorkbookConfig, _folder: Path) -> list[Seat]:
     """The participants whom people could play, each in one session of one experiment."""
-    found = experiments(config.workbook)
+    found = build_experiments(config.workbook)
     plans = sessions_of(config, found[0])
-    played = [Played(e, plan, ()) for e in found for plan in plans]
-    return [Playable(s.id, (p.id,), s.role, p.plan.treatment) for p in played for s in p.plan.seats]
+    played = [PlannedSession(experiment, plan, ()) for experiment in found for plan in plans]
+    return [
+        Seat(
+            session_participant.id,
+            (planned_session.id,),
+            session_participant.role,
+            planned_session.plan.treatment,
+        )
+        for planned_session in played
+        for session_participant in planned_session.plan.seats
+    ]
 
 
 def sessions_of(config: WorkbookConfig, experiment: Experiment) -> list[SessionPlan]:
     """The sessions of every experiment; all permutations share them."""
-    plans, problems = assign(experiment, config.random_seed)
+    plans, problems = assign_sessions(experiment, config.random_seed)
     if problems:
         raise InputError(problems)
     return plans[: config.first_sessions]
@@ -103,30 +121,39 @@ def sessions_of(config: WorkbookConfig, experiment: Experiment) -> list[SessionP
 def ordered_tasks(experiment: Experiment, plan: SessionPlan, seed: int) -> tuple[TaskInPlay, ...]:
     """The tasks of a session in its own order; the same in every permutation."""
     rng = generator(seed, ("order", str(plan.number)))
-    order = realised_order([t.task for t in experiment.tasks.values()], rng)
+    order = order_tasks([task_in_play.task for task_in_play in experiment.tasks.values()], rng)
     return tuple(experiment.tasks[task.task_id] for task in order)
 
 
-def realised_order(tasks: Sequence[Task], rng: np.random.Generator) -> tuple[Task, ...]:
+def order_tasks(tasks: Sequence[Task], rng: np.random.Generator) -> tuple[Task, ...]:
     """The tasks by `task_order`, ties as drawn. Contexts come first, whatever is drawn."""
-    ordered = sorted(tasks, key=lambda t: (t.task_order, t.type != "context"))
+    ordered = sorted(tasks, key=lambda task: (task.task_order, task.type != "context"))
     out: list[Task] = []
-    for _, tied in groupby(ordered, key=lambda t: (t.task_order, t.type != "context")):
+    for _, tied in groupby(ordered, key=lambda task: (task.task_order, task.type != "context")):
         group = list(tied)
-        out.extend(group[i] for i in rng.permutation(len(group)))
+        out.extend(group[item_id] for item_id in rng.permutation(len(group)))
     return tuple(out)
 
 
-def _sealed(played: Played) -> dict[str, object]:
+def _sealed_session(played: PlannedSession) -> dict[str, object]:
     return {
         "session": played.plan.label,
         "treatment": played.plan.treatment,
-        "tasks": [t.task.task_id for t in played.order],
-        "participants": [{"ID": s.id, "role": s.role, "name": s.name} for s in played.plan.seats],
+        "tasks": [task_in_play.task.task_id for task_in_play in played.order],
+        "participants": [
+            {
+                "ID": session_participant.id,
+                "role": session_participant.role,
+                "name": session_participant.name,
+            }
+            for session_participant in played.plan.seats
+        ],
     }
 
 
-async def play_session(scope: Scope, played: Played, config: WorkbookConfig) -> SessionState:
+async def play_session(
+    scope: Scope, played: PlannedSession, config: WorkbookConfig
+) -> SessionState:
     """Play one session from its first word to its last; what is left of it."""
     experiment = played.experiment
     settings = experiment.workbook.settings
@@ -140,12 +167,12 @@ async def play_session(scope: Scope, played: Played, config: WorkbookConfig) -> 
         if task.task.type == "context":
             continue  # contexts are part of the system message
         if settings.max_rounds is not None and state.rounds >= settings.max_rounds:
-            state.stop(task, CUT_ROUNDS)
+            state.stop_session(task, CUT_ROUNDS)
         if state.ended != "completed":
             break
         state.rounds += 1
         in_play = asked_in(state, task)
-        await ROUNDS[task.task.type](scope.at(task.task.task_id), state, task, in_play)
+        await ROUNDS[task.task.type](scope.child(task.task.task_id), state, task, in_play)
         state.finish_task(task)
     state.finish()
     if state.ended != "completed":
@@ -159,60 +186,77 @@ async def play_session(scope: Scope, played: Played, config: WorkbookConfig) -> 
     return state
 
 
-async def discussion(
-    scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[Seat | str]
+async def run_discussion(
+    scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> None:
     """One question to the group; then each speaks in turn and hears those before."""
     aloud = say_question(scope, state, task, in_play)
-    places = [(who, scope.at(who if isinstance(who, str) else who.id)) for who in in_play]
+    places = [(who, scope.child(who if isinstance(who, str) else who.id)) for who in in_play]
     for who, place in places:
-        if isinstance(who, Seat):
+        if isinstance(who, SessionParticipant):
             say_question_to(place, state, task, who, aloud)
     for who, place in places:
         if state.left() <= 0:
-            state.stop(task, CUT)
+            state.stop_session(task, CUT)
             return
         turn = state.turns + 1
         if isinstance(who, str):
             said = await ask_special(place, state, task, who, turn)
-            state.tell([s.id for s in state.seats], said)
-            state.tell([r for r in state.specials if r != who], said)
+            state.add_to_history(
+                [session_participant.id for session_participant in state.taken_seats], said
+            )
+            state.add_to_history(
+                [special_role for special_role in state.special_roles if special_role != who], said
+            )
         else:
             asked = await ask_seat(place, state, task, who, turn=turn)
-            settle(state, asked)
-            state.tell([s.id for s in state.seats if s is not who], asked.said)
+            record_answer(state, asked)
+            state.add_to_history(
+                [
+                    session_participant.id
+                    for session_participant in state.taken_seats
+                    if session_participant is not who
+                ],
+                asked.said,
+            )
 
 
 async def public_question(
-    scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[Seat | str]
+    scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> None:
     """Put to each in turn. The answers so far stand before the question; who has answered already
     hears later ones at once."""
     say_question(scope, state, task, in_play)
     answers: list[Utterance] = []
-    present = [s.id for s in state.seats if s not in in_play]
+    present = [
+        session_participant.id
+        for session_participant in state.taken_seats
+        if session_participant not in in_play
+    ]
     for who in in_play:
         if state.left() <= 0:
-            state.stop(task, CUT)
+            state.stop_session(task, CUT)
             return
         turn = state.turns + 1
         if isinstance(who, str):
-            said = await ask_special(scope.at(who), state, task, who, turn)
-            state.tell([r for r in state.specials if r != who], said)
-            state.tell(present, said)
+            said = await ask_special(scope.child(who), state, task, who, turn)
+            state.add_to_history(
+                [special_role for special_role in state.special_roles if special_role != who], said
+            )
+            state.add_to_history(present, said)
         else:
-            place = scope.at(who.id)
+            place = scope.child(who.id)
             asked = await ask_seat(place, state, task, who, turn=turn, peers=answers)
-            settle(state, asked)
+            record_answer(state, asked)
             said = asked.said
-            state.tell(present, said)
+            state.add_to_history(present, said)
             present.append(who.id)
         if said.missing is None:
             answers.append(said)
 
 
 async def private_question(
-    scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[Seat | str]
+    scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> None:
     """Put to each alone, side by side; answers are hidden until the round ends.
 
@@ -224,34 +268,48 @@ async def private_question(
     # Turns are numbered beforehand: which of the answers comes first is not known.
     turns = {who: state.turns + place for place, who in enumerate(in_play, 1)}
 
-    async def ask_alone(inner: Scope, seat: Seat) -> Asked:
+    async def ask_alone(inner: Scope, seat: SessionParticipant) -> AskedTask:
         return await ask_seat(inner, state, task, seat, turn=turns[seat])
 
-    for is_seat, group in groupby(in_play, key=lambda who: isinstance(who, Seat)):
+    for is_seat, group in groupby(in_play, key=lambda who: isinstance(who, SessionParticipant)):
         everybody = list(group)
         allowed = everybody[: max(0, state.left())]
         if is_seat:
-            seats = [who for who in allowed if isinstance(who, Seat)]
-            for asked in (await scope.each(seats, ask_alone)).values():
-                settle(state, asked)
+            seats = [who for who in allowed if isinstance(who, SessionParticipant)]
+            for asked in (await scope.map(seats, ask_alone)).values():
+                record_answer(state, asked)
                 aloud.append(asked.said)
         else:
             for label in map(str, allowed):
-                said = await ask_special(scope.at(label), state, task, label, turns[label])
+                said = await ask_special(scope.child(label), state, task, label, turns[label])
                 aloud.append(said)
         if len(allowed) < len(everybody):
-            state.stop(task, CUT)
+            state.stop_session(task, CUT)
             break
     for said in aloud:
-        is_special = said.speaker_id in state.specials
+        is_special = said.speaker_id in state.special_roles
         if is_special:
-            state.tell([r for r in state.specials if r != said.speaker_id], said)
+            state.add_to_history(
+                [
+                    special_role
+                    for special_role in state.special_roles
+                    if special_role != said.speaker_id
+                ],
+                said,
+            )
         if is_special or state.reveals_private:
-            state.tell([s.id for s in state.seats if s.id != said.speaker_id], said)
+            state.add_to_history(
+                [
+                    session_participant.id
+                    for session_participant in state.taken_seats
+                    if session_participant.id != said.speaker_id
+                ],
+                said,
+            )
 
 
 ROUNDS = {
-    "discussion": discussion,
+    "discussion": run_discussion,
     "public_question": public_question,
     "private_question": private_question,
 }

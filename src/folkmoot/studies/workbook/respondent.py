@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from folkmoot.respondent import Mind, Part, Passage, of_kind
-from folkmoot.respondent.mind.draws import normal
+from folkmoot.respondent import Passage, RespondentPart, SimulatedRespondent, of_kind
+from folkmoot.respondent.mind.draws import normal_draw
 from folkmoot.respondent.mind.scales import scale_of
-from folkmoot.respondent.replies.answering import choice, number
-from folkmoot.studies.workbook.answers import Listed, NotALiteral, read_options
+from folkmoot.respondent.replies.answering import answer_choice, answer_number
+from folkmoot.studies.workbook.answers import ListedOptions, NotALiteral, read_options
 from folkmoot.studies.workbook.config import SPECIAL_ROLES, WorkbookConfig
 from folkmoot.studies.workbook.participants import QUESTIONS
 
@@ -56,7 +56,7 @@ _WEAR = 0.93  # a round
 _NOISE = 0.07
 
 
-def _names(config: WorkbookConfig) -> tuple[str, ...]:
+def _answer_names(config: WorkbookConfig) -> tuple[str, ...]:
     """The answers that the workbook lists, but for rating scales and numbers."""
     found: list[str] = []
     for task in config.workbook.tasks:
@@ -66,7 +66,7 @@ def _names(config: WorkbookConfig) -> tuple[str, ...]:
             continue
         each = options.values() if isinstance(options, dict) else [options]
         for one in each:
-            if isinstance(one, Listed) and not scale_of(one.options):
+            if isinstance(one, ListedOptions) and not scale_of(one.options):
                 found += one.options
     return tuple(dict.fromkeys(found))
 
@@ -74,7 +74,7 @@ def _names(config: WorkbookConfig) -> tuple[str, ...]:
 # --- what is read -------------------------------------------------------------------------------
 
 
-def _read(mind: Mind) -> list[Passage]:
+def _readable_passages(mind: SimulatedRespondent) -> list[Passage]:
     """The texts that can speak for giving or for holding back: of the workbook and of others.
 
     What the Facilitator poses holds a text of the workbook, which is a passage by itself. The
@@ -89,7 +89,7 @@ def _read(mind: Mind) -> list[Passage]:
     ]
 
 
-def _said_by_others(mind: Mind) -> list[Passage]:
+def _said_by_others(mind: SimulatedRespondent) -> list[Passage]:
     """What other participants said in replies, in order; what is shown twice counts once."""
     found: dict[str, Passage] = {}
     for passage in of_kind(mind.reading.passages, "utterance", own=False):
@@ -98,43 +98,46 @@ def _said_by_others(mind: Mind) -> list[Passage]:
     return list(found.values())
 
 
-def _asked(mind: Mind) -> str:
+def _question_text(mind: SimulatedRespondent) -> str:
     """The questions in the text of a task, else all of it: what it tells of earlier rounds is not
     what is asked."""
     about = mind.reading.about
     sentences = _SENTENCE_END.split(about)
-    return " ".join(s for s in sentences if s.rstrip().endswith(_QUESTION_MARKS)) or about
+    return (
+        " ".join(sentence for sentence in sentences if sentence.rstrip().endswith(_QUESTION_MARKS))
+        or about
+    )
 
 
 # --- answers ------------------------------------------------------------------------------------
 
 
-def _choice(mind: Mind) -> str:
+def _answer_choice(mind: SimulatedRespondent) -> str:
     if not mind.person or len(mind.options) < 2:
-        return choice(mind)
-    return mind.placed(mind.options, _asked(mind)) or mind.choose()
+        return answer_choice(mind)
+    return mind.choose_on_scale(mind.options, _question_text(mind)) or mind.choose_option()
 
 
-def _number(mind: Mind) -> str:
-    bounds = mind.reading.bounds
+def _answer_number(mind: SimulatedRespondent) -> str:
+    bounds = mind.reading.number_bounds
     if bounds is None or not mind.person:
-        return number(mind)
+        return answer_number(mind)
     low, high, whole = bounds
-    asked, stake = _asked(mind), _stake(mind)
+    asked, stake = _question_text(mind), _stake_amount(mind)
     # "How much of your 20 coins" asks for a gift whatever the word for giving is.
     whole_stake = stake is not None and (low, high) == (0, stake.high) and stake.unit in asked
     gives = bool(_GIVING.search(asked)) or whole_stake
-    share = given_share(mind, low, high) if gives else (mind.rating(asked) + 1) / 2
+    share = given_share(mind, low, high) if gives else (mind.draw_rating(asked) + 1) / 2
     value = low + (high - low) * share
     return str(round(value)) if whole and high - low > 1 else f"{value:.2f}"
 
 
-def _object(mind: Mind) -> object:
+def _answer_object(mind: SimulatedRespondent) -> object:
     """The answer in JSON: the field of the answer is known, the others are filled by form."""
     kind = mind.reading.kind
     if kind == "choice":
-        return _choice(mind)
-    text = _number(mind) if kind == "number" else _talk(mind)
+        return _answer_choice(mind)
+    text = _answer_number(mind) if kind == "number" else _answer_statement(mind)
     field: Mapping[str, Any] = mind.schema.get("properties", {}).get("response", {})
     types = {part.get("type") for part in field.get("anyOf", ())}
     if "integer" in types:
@@ -145,17 +148,17 @@ def _object(mind: Mind) -> object:
 # --- giving -------------------------------------------------------------------------------------
 
 
-def inclination(mind: Mind) -> float:
+def giving_inclination(mind: SimulatedRespondent) -> float:
     """The share that somebody would give in a first round if nobody said anything, 0 to 1."""
-    lean = mind.who.lean("giving to others") * (1 - mind.knobs.shrinking_variance)
+    lean = mind.who.question_lean("giving to others") * (1 - mind.knobs.shrinking_variance)
     return 0.48 + 0.38 * lean + 0.08 * mind.who.warmth + 0.3 * mind.knobs.acquiescence
 
 
-def push(mind: Mind) -> float:
+def argument_push(mind: SimulatedRespondent) -> float:
     """How far what was read and heard moves the share: distinct words for giving less those for
     holding back, at most `_MOST`, times strength and susceptibility. Words that all read move all
     alike, so that other instructions leave the difference between treatments as it is."""
-    texts = [passage.text for passage in _read(mind)]
+    texts = [passage.text for passage in _readable_passages(mind)]
     give, keep = (
         {m.casefold() for text in texts for m in words.findall(text)} for words in (_FOR, _AGAINST)
     )
@@ -164,11 +167,11 @@ def push(mind: Mind) -> float:
     return kappa * mind.who.susceptibility * balance
 
 
-def given_share(mind: Mind, low: float, high: float) -> float:
+def given_share(mind: SimulatedRespondent, low: float, high: float) -> float:
     """The share of what one may give, 0 to 1."""
     own = of_kind(mind.reading.passages, "utterance", own=True)
-    rounds = len({p.source.id for p in own if _AMOUNT.fullmatch(p.text.strip())})
-    share = (inclination(mind) + push(mind)) * _WEAR**rounds
+    rounds = len({passage.source.id for passage in own if _AMOUNT.fullmatch(passage.text.strip())})
+    share = (giving_inclination(mind) + argument_push(mind)) * _WEAR**rounds
     others = {  # the last amount of each
         passage.source.speaker: float(passage.text)
         for passage in _said_by_others(mind)
@@ -179,7 +182,7 @@ def given_share(mind: Mind, low: float, high: float) -> float:
         drawn = (_DRAWN + mind.knobs.sycophancy) * mind.who.susceptibility
         share += min(1.0, drawn) * (theirs - share)
     noise = _NOISE + mind.knobs.instability
-    share += noise * normal(mind.at.seed, mind.at.address, "gives")
+    share += noise * normal_draw(mind.at.seed, mind.at.address, "gives")
     return max(0.0, min(1.0, share))
 
 
@@ -214,69 +217,79 @@ class _Stake(NamedTuple):
     unit: str
 
 
-def _stake(mind: Mind) -> _Stake | None:
+def _stake_amount(mind: SimulatedRespondent) -> _Stake | None:
     """What there is to give: the amount with its unit that the texts name most often."""
-    texts = [passage.text for passage in _read(mind)]
+    texts = [passage.text for passage in _readable_passages(mind)]
     if not any(_GIVING.search(text) for text in texts):
         return None
     found = (amount for text in texts for amount in _UNITS.findall(text))
-    units = Counter((float(n), unit.casefold()) for n, unit in found)
+    units = Counter((float(name), unit.casefold()) for name, unit in found)
     people = {"people", "members", "rounds", "others", "groups", "sessions", "years", "sentences"}
     named = [(n, at) for at, n in units.items() if at[1] not in people]
     return _Stake(*max(named)[1]) if named else None
 
 
-def _side(words: str) -> int | None:
+def _side_of_words(words: str) -> int | None:
     """Which of the sides a text takes, by its words: 0 gives, 2 holds back; None: neither."""
     give, keep = len(_FOR.findall(words)), len(_AGAINST.findall(words))
     return None if give == keep else 0 if give > keep else 2
 
 
-def _talk(mind: Mind) -> str:
+def _answer_statement(mind: SimulatedRespondent) -> str:
     """What somebody says: of giving an amount as they would give it; reasons for an answer that the
     workbook lists; else words about what was asked."""
-    stake = _stake(mind)
+    stake = _stake_amount(mind)
     if stake is not None and mind.person:
         return _of_giving(mind, stake)
-    if mind.named:
-        held = mind.held if mind.held in mind.named else max(mind.named, key=mind.who.taste)
-        return mind.say(held)
-    if not mind.matters:
-        mind.unread()
-    return mind.tongue.talk(mind.matters or ("this",))
+    if mind.mentioned_names:
+        held = (
+            mind.current_option
+            if mind.current_option in mind.mentioned_names
+            else max(mind.mentioned_names, key=mind.who.option_taste)
+        )
+        return mind.compose_reasons(held)
+    if not mind.talked_about_matters:
+        mind.mark_unread()
+    return mind.tongue.talk(mind.talked_about_matters or ("this",))
 
 
-def _of_giving(mind: Mind, stake: _Stake) -> str:
+def _of_giving(mind: SimulatedRespondent, stake: _Stake) -> str:
     """An amount as one would give it; and of what another said, if they said it."""
-    share = max(0.0, min(1.0, inclination(mind) + push(mind)))
+    share = max(0.0, min(1.0, giving_inclination(mind) + argument_push(mind)))
     mine = 0 if share > 0.6 else 2 if share < 0.35 else 1
     slots = {"n": f"{round(share * stake.high):g}", "high": f"{stake.high:g}", "unit": stake.unit}
     sentences = []
-    if (heard := _statements(mind)) and mind.draws.chance(0.6):
+    if (heard := _last_statements(mind)) and mind.draws.draw_chance(0.6):
         who, words = [*heard.items()][-1]
-        name, theirs = _names_of(mind).get(who), _side(words)
+        name, theirs = _names_of(mind).get(who), _side_of_words(words)
         if name and theirs is not None and mine != 1:
             frames = _WITH if theirs == mine else _UNLIKE
-            sentences.append(mind.tongue.fresh(frames).format(who=name))
+            sentences.append(mind.tongue.pick_unused(frames).format(who=name))
     # What somebody else has said word for word is said in other words.
     said = "\n".join(passage.text for passage in _said_by_others(mind))
-    known = [f for f in _SIDES[mine] if _opening(f) not in said] or _SIDES[mine]
-    sentences.append(mind.tongue.fresh(known).format(**slots))
+    known = [
+        field_name for field_name in _SIDES[mine] if _frame_opening(field_name) not in said
+    ] or _SIDES[mine]
+    sentences.append(mind.tongue.pick_unused(known).format(**slots))
     return " ".join(sentences)
 
 
-def _opening(frame: str) -> str:
+def _frame_opening(frame: str) -> str:
     return frame.partition("{")[0] or frame.partition("}")[2]
 
 
-def _names_of(mind: Mind) -> Mapping[str, str]:
+def _names_of(mind: SimulatedRespondent) -> Mapping[str, str]:
     """What the other participants are called, by id."""
     passages = of_kind(mind.reading.passages, "value")
-    names = {p.source.speaker: p.text for p in passages if p.source.id.startswith(NAMES)}
+    names = {
+        passage.source.speaker: passage.text
+        for passage in passages
+        if passage.source.id.startswith(NAMES)
+    }
     return {**mind.reading.names, **names}
 
 
-def _statements(mind: Mind) -> dict[str, str]:
+def _last_statements(mind: SimulatedRespondent) -> dict[str, str]:
     """Participant → what they said last in words, in the order in which they said it."""
     statements: dict[str, str] = {}
     for passage in _said_by_others(mind):
@@ -286,34 +299,34 @@ def _statements(mind: Mind) -> dict[str, str]:
     return statements
 
 
-def _minutes(mind: Mind) -> str | None:
+def _summarise_minutes(mind: SimulatedRespondent) -> str | None:
     """Who would give and who would hold back, counted by what each said last."""
-    last = _statements(mind)
-    if not last or _stake(mind) is None:
+    last = _last_statements(mind)
+    if not last or _stake_amount(mind) is None:
         return None
-    sides = Counter(map(_side, last.values()))
+    sides = Counter(map(_side_of_words, last.values()))
     return (
         f"Of {len(last)} who spoke about it, {sides[0]} spoke for giving much, "
         f"{sides[2]} for holding back, and {sides[None]} for neither."
     )
 
 
-def _story(mind: Mind) -> str:
+def _answer_story(mind: SimulatedRespondent) -> str:
     """The answers of a participant about themselves as a paragraph, in their order."""
     lines = of_kind(mind.reading.passages, "persona")
     if not lines:
-        mind.unread()
+        mind.mark_unread()
     return f"This is me: {'; '.join(line.text.strip().rstrip('.') for line in lines)}."
 
 
-PART = Part(
-    names=_names,
+PART = RespondentPart(
+    option_names=_answer_names,
     answers={
-        "participant choice": _choice,
-        "participant number": _number,
-        "participant text": _talk,
-        "WorkbookResponse": _object,
-        "summarizer text": _minutes,
-        "biographer text": _story,
+        "participant choice": _answer_choice,
+        "participant number": _answer_number,
+        "participant text": _answer_statement,
+        "WorkbookResponse": _answer_object,
+        "summarizer text": _summarise_minutes,
+        "biographer text": _answer_story,
     },
 )

@@ -13,12 +13,17 @@ import numpy as np
 
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.conversation.choices import Number
-from folkmoot.conversation.transcript import EMPTY, Speaker, Transcript, Utterance
-from folkmoot.engine.seats.seats import YOURSELF
-from folkmoot.engine.session.session import Exchange, Scope
-from folkmoot.models.images import find_images, images_in, replace_images
-from folkmoot.provenance import Source, SourcedText, cell, enclose, join, quote
-from folkmoot.studies.workbook.answers import Given, Listed, WorkbookAnswer, show
+from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Transcript, Utterance
+from folkmoot.engine.seats.seats import SELF_DESCRIPTION_PLACEHOLDER
+from folkmoot.engine.session.session import AskResult, Scope
+from folkmoot.models.images import find_image_references, find_images, replace_images
+from folkmoot.provenance import Source, SourcedText, cell_id, enclose_text, join_texts, quote_value
+from folkmoot.studies.workbook.answers import (
+    GivenAnswer,
+    ListedOptions,
+    WorkbookAnswer,
+    format_options,
+)
 from folkmoot.studies.workbook.config import (
     FACILITATOR,
     SPECIAL_ROLES,
@@ -28,28 +33,34 @@ from folkmoot.studies.workbook.config import (
 )
 from folkmoot.studies.workbook.expressions import (
     ExpressionProblem,
-    NotThere,
+    MissingValue,
     Scene,
     evaluate_for,
     known_after,
 )
 from folkmoot.studies.workbook.participants import (
     Experiment,
-    Seat,
+    SessionParticipant,
     SessionPlan,
     TaskInPlay,
     name_of,
     profile_of,
 )
-from folkmoot.studies.workbook.placeholders import OPTIONS, Figure, names_in, render, sourced
+from folkmoot.studies.workbook.placeholders import (
+    OPTIONS,
+    Figure,
+    names_in,
+    render_text,
+    with_source,
+)
 
 # What expressions know of a participant and of a session beside the names of the workbook.
 PERSONAL_NAMES = ("role",)
 SHARED_NAMES = ("treatment", "session", "members")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d+)?")
 
-NOT_AVAILABLE = NotThere("not available")
-SOMEBODY_ELSES = NotThere("…")  # in a question as those hear it to whom it is not put
+NOT_AVAILABLE = MissingValue("not available")
+SOMEBODY_ELSES = MissingValue("…")  # in a question as those hear it to whom it is not put
 Prompts = Callable[..., str]  # (name, **variables) → the prompt of that name, filled in
 POSER = Speaker(FACILITATOR, FACILITATOR, "facilitator")  # of the questions in the sheet's words
 CUT, CUT_ROUNDS = "conversation_length", "rounds"  # why a session ended before its end
@@ -65,7 +76,7 @@ class Response:
     place: int  # of the task in this session's order, from 1
     speaker_id: str
     role: str
-    given: Given | Missing
+    given: GivenAnswer | Missing
     said: str = ""
     reasks: int = 0
     order: tuple[str, ...] = ()
@@ -109,28 +120,36 @@ class SessionState:
         self._waiting: dict[int, list[Computed]] = {}
         for item in self.computed:
             self._waiting.setdefault(ready[item.name], []).append(item)
-            not_yet = dict.fromkeys(self._holders(item), Missing("not_yet"))
+            not_yet = dict.fromkeys(self._value_holders(item), Missing("not_yet"))
             self._calculated |= {(item.name, holder): why for holder, why in not_yet.items()}
-        self._calculate(-1)
+        self._calculate_waiting(-1)
 
     @property
-    def seats(self) -> tuple[Seat, ...]:
+    def taken_seats(self) -> tuple[SessionParticipant, ...]:
         return self.plan.seats
 
     @property
-    def specials(self) -> list[str]:
+    def special_roles(self) -> list[str]:
         """Special roles that this experiment defines."""
-        return [r for r in SPECIAL_ROLES if self.experiment.special(r)]
+        return [
+            special_role
+            for special_role in SPECIAL_ROLES
+            if self.experiment.find_special_role(special_role)
+        ]
 
-    def in_play(self, task: TaskInPlay) -> list[Seat | str]:
+    def in_play(self, task: TaskInPlay) -> list[SessionParticipant | str]:
         """Who speaks in a task, in order: seats, and the labels of special roles."""
-        order: list[Seat | str] = []
+        order: list[SessionParticipant | str] = []
         for label in task.prompts:
             role = self.experiment.roles.get(label)
-            if role is not None and role.special:
-                order.append(role.special)
+            if role is not None and role.special_name:
+                order.append(role.special_name)
             else:
-                order.extend(s for s in self.seats if s.role == label)
+                order.extend(
+                    session_participant
+                    for session_participant in self.taken_seats
+                    if session_participant.role == label
+                )
         return order
 
     @property
@@ -143,15 +162,15 @@ class SessionState:
         limit = self.experiment.workbook.settings.max_conversation_length
         return limit - self.messages if limit is not None else 1_000_000
 
-    def stop(self, task: TaskInPlay, why: str) -> None:
+    def stop_session(self, task: TaskInPlay, why: str) -> None:
         """The session ends here; what was not asked stays missing."""
         if self.ended == "completed":
             self.ended, self.stopped_in = why, task.task.task_id
 
-    def tell(self, ids: Sequence[str], utterance: Utterance) -> None:
+    def add_to_history(self, ids: Sequence[str], utterance: Utterance) -> None:
         """These hear it."""
         for who in ids:
-            self.heard[who] = self.heard.get(who, EMPTY) + utterance
+            self.heard[who] = self.heard.get(who, EMPTY_TRANSCRIPT) + utterance
 
     def note(self, response: Response) -> None:
         """Keep a participant's answer."""
@@ -160,29 +179,29 @@ class SessionState:
 
     def finish_task(self, task: TaskInPlay) -> None:
         """Calculate the values that needed this task as their last answer."""
-        self._calculate(self._places[task.var_name])
+        self._calculate_waiting(self._places[task.var_name])
 
     def finish(self) -> None:
         """Calculate the values that rest on answers which a limit kept from being asked for."""
         for place in sorted(self._waiting):
-            self._calculate(place)
+            self._calculate_waiting(place)
 
-    def _calculate(self, place: int) -> None:
-        scene = self.scene()
+    def _calculate_waiting(self, place: int) -> None:
+        scene = self.expression_scene()
         for item in self._waiting.pop(place, []):
-            holders = self._holders(item)
+            holders = self._value_holders(item)
             values = evaluate_for(item.expression, scene, holders)
             for holder, value in zip(holders, values, strict=True):
                 self._calculated[item.name, holder] = value
 
-    def _holders(self, item: Computed) -> list[str | None]:
+    def _value_holders(self, item: Computed) -> list[str | None]:
         """Who has a value of this kind: every participant, or the session (None)."""
         return [*self._seats] if item.scope == "participant" else [None]
 
-    def scene(self) -> Scene:
+    def expression_scene(self) -> Scene:
         """What expressions can see now."""
         return Scene(
-            participants=[s.id for s in self.seats],
+            participants=[session_participant.id for session_participant in self.taken_seats],
             personal=self._personal,
             shared=self._shared,
             constants=self.experiment.constants,
@@ -195,10 +214,14 @@ class SessionState:
         A variable, constant or computed value of the workbook goes before a name that is always
         there, and that before a column of the profiles.
         """
-        own = {*self._tasks, *self.experiment.constants, *(c.name for c in self.computed)}
+        own = {
+            *self._tasks,
+            *self.experiment.constants,
+            *(computed.name for computed in self.computed),
+        }
         columns = set(self.experiment.workbook.profiles.names) - own - {*SHARED_NAMES}
-        personal = {c.name for c in self.computed if c.scope == "participant"}
-        shared = {c.name for c in self.computed if c.scope == "session"}
+        personal = {computed.name for computed in self.computed if computed.scope == "participant"}
+        shared = {computed.name for computed in self.computed if computed.scope == "session"}
         return (
             frozenset({*self._tasks, *personal, *columns} | ({*PERSONAL_NAMES} - own)),
             frozenset(shared | ({*SHARED_NAMES} - own)),
@@ -212,8 +235,8 @@ class SessionState:
         if name in self._shared:
             always: dict[str, Scalar] = {
                 "treatment": self.plan.treatment,
-                "session": typed(self.plan.label),
-                "members": len(self.seats),
+                "session": parse_cell(self.plan.label),
+                "members": len(self.taken_seats),
             }
             return always[name]
         seat = self._seats.get(participant or "")
@@ -221,14 +244,14 @@ class SessionState:
             return None
         task = self._tasks.get(name)
         if task is not None:
-            return self._answer(task, seat)
+            return self._answer_value(task, seat)
         if name in PERSONAL_NAMES:
             return seat.role
         profiles = self.experiment.workbook.profiles
         cell = profiles.rows[seat.row][profiles.names.index(name)]
-        return typed(cell) if cell else Missing("blank")
+        return parse_cell(cell) if cell else Missing("blank")
 
-    def _answer(self, task: TaskInPlay, seat: Seat) -> Scalar | Missing | None:
+    def _answer_value(self, task: TaskInPlay, seat: SessionParticipant) -> Scalar | Missing | None:
         if seat.role not in task.prompts:
             return None
         response = self._answers.get((task.var_name, seat.id))
@@ -237,28 +260,30 @@ class SessionState:
         given = response.given
         if isinstance(given, Missing):
             return None if given.reason == EMPTY_PROMPT else given
-        if not given.usable:
+        if not given.is_usable:
             return Missing("invalid")
         if task.task.var_type in ("integer", "float") and isinstance(given.value, str):
             return Missing("not_a_number")
         return given.value
 
-    def applies(self, item: Computed, participant: str) -> bool:
+    def applies_to(self, item: Computed, participant: str) -> bool:
         """Whether a participant has a value of this kind: it was asked what the value rests on."""
         value = self.value(item.name, participant)
         return not (isinstance(value, Missing) and value.reason == "not_asked")
 
-    def fillings(self, who: Seat | str, names: Collection[str]) -> dict[str, object]:
+    def placeholder_values(
+        self, who: SessionParticipant | str, names: Collection[str]
+    ) -> dict[str, object]:
         """Return values for these placeholders of a prompt, with their sources, as this speaker may
         know them.
 
         `who` is a seat, or the label of a role when nobody in particular is spoken to.
         """
-        label = who.role if isinstance(who, Seat) else who
-        role = self.experiment.roles.get(label) or self.experiment.special(label)
+        label = who.role if isinstance(who, SessionParticipant) else who
+        role = self.experiment.roles.get(label) or self.experiment.find_special_role(label)
         values = known_beforehand(self.experiment, self.plan.treatment, role)
-        seat = who.id if isinstance(who, Seat) else None
-        shared = {c.name for c in self.computed if c.scope == "session"}
+        seat = who.id if isinstance(who, SessionParticipant) else None
+        shared = {computed.name for computed in self.computed if computed.scope == "session"}
         for name in names:
             if name in values:
                 continue
@@ -266,18 +291,20 @@ class SessionState:
             if holder is None and name not in shared:
                 values[name] = SOMEBODY_ELSES
             else:
-                values[name] = shown(self.value(name, holder), self._source(name, holder))
+                values[name] = format_value(
+                    self.value(name, holder), self._value_source(name, holder)
+                )
         return values
 
-    def _source(self, name: str, holder: str | None) -> Source:
+    def _value_source(self, name: str, holder: str | None) -> Source:
         """Where a value is recorded: an answer in what was said, a computed one in its table."""
         answer = self._answers.get((name, holder or ""))
         if answer is not None:
             return Source("utterance", answer.said, answer.speaker_id)
         where = (self.experiment.id, self.plan.label, name, holder)
-        return Source("value", cell("computed.value", *where))
+        return Source("value", cell_id("computed.value", *where))
 
-    def say(
+    def record_utterance(
         self,
         scope: Scope,
         task: TaskInPlay | None,
@@ -305,7 +332,7 @@ class SessionState:
         )
 
 
-def typed(text: str) -> Scalar:
+def parse_cell(text: str) -> Scalar:
     """A cell of the profiles as a number if it is written as one; `007` and `10%` are texts."""
     if not _NUMBER.fullmatch(text):
         return text
@@ -321,17 +348,17 @@ def known_beforehand(
         f"{space}.{name}": text
         for space, part in told.items()
         if part
-        for name, text in part.attributes.items()
+        for name, text in part.placeholder_attributes.items()
     }
     return {**experiment.named, **attributes}
 
 
-def shown(value: Scalar | Missing | None, source: Source) -> object:
+def format_value(value: Scalar | Missing | None, source: Source) -> object:
     """A value as a prompt shows it: numbers in plain decimals, words for what is not there."""
     if value is None or isinstance(value, Missing):
         return NOT_AVAILABLE
     if isinstance(value, (str, bool)):
-        return sourced(str(value), source, str(value).strip())
+        return with_source(str(value), source, str(value).strip())
     return Figure(value, source)
 
 
@@ -343,40 +370,49 @@ async def brief_speakers(scope: Scope, state: SessionState) -> None:
     """
     settings = state.experiment.workbook.settings
 
-    async def backstory(inner: Scope, seat: Seat) -> str:
+    async def ask_backstory(inner: Scope, seat: SessionParticipant) -> str:
         profile = profile_of(state.experiment, seat)
         writer = Speaker(seat.id, seat.name, "biographer")
         prompt = inner.prompt("backstory", profile=[*profile.values()])
         told = await inner.ask(writer, prompt, about="the story of this person")
         if isinstance(told, Missing):
             return ""
-        said = state.say(inner, None, writer, told, inner.address)
-        return quote(str(told), "persona", cell("utterances.text", said.id), seat.id)
+        said = state.record_utterance(inner, None, writer, told, inner.address)
+        return quote_value(str(told), "persona", cell_id("utterances.text", said.id), seat.id)
 
     stories: dict[str, str] = {}
-    own = {seat.id for seat in state.seats if scope.oneself(seat.id)}
+    own = {seat.id for seat in state.taken_seats if scope.speaks_as_self(seat.id)}
     if settings.include_backstories:
         # Two names deep, so that no task_id can have the same address.
-        drawn = [seat for seat in state.seats if seat.id not in own]
-        stories = await scope.at("before", "backstories").each(drawn, backstory)
-    for seat in state.seats:
+        drawn = [seat for seat in state.taken_seats if seat.id not in own]
+        stories = await scope.child("before", "backstories").map(drawn, ask_backstory)
+    for seat in state.taken_seats:
         state.speakers[seat.id] = (
-            participant(
-                scope.prompt, state, seat, SourcedText(f"You are {YOURSELF}"), profile=False
+            participant_speaker(
+                scope.prompt,
+                state,
+                seat,
+                SourcedText(f"You are {SELF_DESCRIPTION_PLACEHOLDER}"),
+                profile=False,
             )
             if seat.id in own
-            else participant(scope.prompt, state, seat, stories.get(seat.id, ""))
+            else participant_speaker(scope.prompt, state, seat, stories.get(seat.id, ""))
         )
-    for label in state.specials:
-        state.speakers[label] = special(scope.prompt, state, label)
+    for label in state.special_roles:
+        state.speakers[label] = special_speaker(scope.prompt, state, label)
 
 
-def participant(
-    prompt: Prompts, state: SessionState, seat: Seat, story: str, *, profile: bool = True
+def participant_speaker(
+    prompt: Prompts,
+    state: SessionState,
+    seat: SessionParticipant,
+    story: str,
+    *,
+    profile: bool = True,
 ) -> Speaker:
     """A participant with its system message: persona, role, treatment, context. Without `profile`
     nothing of what the workbook says of this person is told."""
-    role, treatment, context = _told(state, seat, state.experiment.roles[seat.role])
+    role, treatment, context = _system_message(state, seat, state.experiment.roles[seat.role])
     shows_profile = profile and state.experiment.workbook.settings.show_profile
     told = [*profile_of(state.experiment, seat).values()] if shows_profile else []
     # Without a profile it is the name that tells people apart, and not the treatment.
@@ -391,29 +427,35 @@ def participant(
         context=context,
         facilitator=SourcedText(FACILITATOR),
     )
-    images = tuple(image.words for text in (role, treatment, context) for image in images_in(text))
+    images = tuple(
+        image.words for text in (role, treatment, context) for image in find_image_references(text)
+    )
     return Speaker(seat.id, seat.name, "participant", system, images=images)
 
 
-def special(prompt: Prompts, state: SessionState, label: str) -> Speaker:
+def special_speaker(prompt: Prompts, state: SessionState, label: str) -> Speaker:
     """A special role with its system message."""
-    told = state.experiment.special(label)
+    told = state.experiment.find_special_role(label)
     assert told is not None
-    role, treatment, context = _told(state, label, told)
+    role, treatment, context = _system_message(state, label, told)
     called = SourcedText(label)
     system = prompt("special", label=called, role=role, treatment=treatment, context=context)
-    images = tuple(image.words for text in (role, treatment, context) for image in images_in(text))
+    images = tuple(
+        image.words for text in (role, treatment, context) for image in find_image_references(text)
+    )
     return Speaker(label, label, label.lower(), system, images=images)
 
 
-def _told(state: SessionState, who: Seat | str, role: Role) -> tuple[str, str, str]:
+def _system_message(
+    state: SessionState, who: SessionParticipant | str, role: Role
+) -> tuple[str, str, str]:
     """What a speaker is told before anything else: its role, the treatment, the context."""
     treatment = state.experiment.treatments.get(state.plan.treatment)
     in_system = treatment and state.experiment.workbook.settings.treatment_in_system
     texts = (
         _role_of(state, who, role),
         treatment.description if treatment and in_system else "",
-        _context(state, who),
+        _speaker_context(state, who),
     )
     if state.sends_images:
         return texts
@@ -421,34 +463,38 @@ def _told(state: SessionState, who: Seat | str, role: Role) -> tuple[str, str, s
     return told, treated, context
 
 
-def _role_of(state: SessionState, who: Seat | str, role: Role) -> SourcedText:
+def _role_of(state: SessionState, who: SessionParticipant | str, role: Role) -> SourcedText:
     """The description of a role; what of it depends on the treatment is filled in now."""
-    filled = render(role.description, state.fillings(who, ()))
+    filled = render_text(role.description, state.placeholder_values(who, ()))
     if filled is role.description:
         return filled
-    recorded = cell("roles.description", state.experiment.id, role.label)
-    return material(filled, role.description, recorded)
+    recorded = cell_id("roles.description", state.experiment.id, role.label)
+    return quote_material(filled, role.description, recorded)
 
 
-def material(filled: SourcedText, template: str, recorded: str) -> SourcedText:
+def quote_material(filled: SourcedText, template: str, recorded: str) -> SourcedText:
     """Return a filled text of the workbook with its cell as the source."""
-    return enclose(filled, Source("material", recorded, altered=filled != template))
+    return enclose_text(filled, Source("material", recorded, altered=filled != template))
 
 
-def _context(state: SessionState, who: Seat | str) -> str:
+def _speaker_context(state: SessionState, who: SessionParticipant | str) -> str:
     """All contexts meant for this speaker, in the session's order."""
     texts: list[str] = []
     for task in state.experiment.tasks.values():
         if task.task.type != "context":
             continue
-        label = who.role if isinstance(who, Seat) else who
-        by_special = {k.casefold(): v for k, v in task.prompts.items()}
+        label = who.role if isinstance(who, SessionParticipant) else who
+        by_special = {key.casefold(): prompt for key, prompt in task.prompts.items()}
         text = task.prompts.get(label) or by_special.get(label.casefold())
         if text is None and task.shared:
             text = next(iter(task.prompts.values()), None)  # plain text is meant for all
         if text is not None:
-            texts.append(material(render(text, state.fillings(who, ())), text, task.cell))
-    return join("\n\n", texts)
+            texts.append(
+                quote_material(
+                    render_text(text, state.placeholder_values(who, ())), text, task.cell
+                )
+            )
+    return join_texts("\n\n", texts)
 
 
 # --- one task, one speaker --------------------------------------------------------------------
@@ -458,18 +504,18 @@ INSTRUCTOR = Speaker("Instruction", "Instruction", "instruction")
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedTask:
     """One participant's exchange in a task: its answer as others hear it, and what it adds to its
     own memory."""
 
-    seat: Seat
+    seat: SessionParticipant
     response: Response
     said: Utterance
     memory: tuple[Utterance, ...]
 
 
 @dataclass(frozen=True)
-class Wording:
+class FilledPrompt:
     """A task's prompt for one speaker, filled in; its `images` (their words)."""
 
     text: str
@@ -477,12 +523,14 @@ class Wording:
     images: tuple[str, ...]
 
 
-def wording(state: SessionState, task: TaskInPlay, who: Seat | str, options: str) -> Wording:
+def fill_prompt(
+    state: SessionState, task: TaskInPlay, who: SessionParticipant | str, options: str
+) -> FilledPrompt:
     """The prompt for one speaker, filled in.
 
     `who` may be a role's label: then it is the question as those hear it to whom it is not put.
     """
-    filled, names = _filled(state, task, who, options)
+    filled, names = _fill_prompt(state, task, who, options)
     answered = [
         (span.start, span.end)
         for span in filled.spans
@@ -495,42 +543,42 @@ def wording(state: SessionState, task: TaskInPlay, who: Seat | str, options: str
         if any(start <= found.start() and found.end() <= end for start, end in answered)
     }
     if not state.sends_images:
-        return Wording(replace_images(filled, words_alone), OPTIONS in names, ())
-    shown = (image.words for image in images_in(f"{filled}\n{options}"))
+        return FilledPrompt(replace_images(filled, words_alone), OPTIONS in names, ())
+    shown = (image.words for image in find_image_references(f"{filled}\n{options}"))
     images = tuple(words for words in shown if words not in words_alone)
-    return Wording(filled, OPTIONS in names, images)
+    return FilledPrompt(filled, OPTIONS in names, images)
 
 
-def _filled(
-    state: SessionState, task: TaskInPlay, who: Seat | str, options: str
+def _fill_prompt(
+    state: SessionState, task: TaskInPlay, who: SessionParticipant | str, options: str
 ) -> tuple[SourcedText, frozenset[str]]:
     """A task's prompt filled in, and the names in it."""
-    label = who.role if isinstance(who, Seat) else special_label(state, who)
+    label = who.role if isinstance(who, SessionParticipant) else special_label(state, who)
     template = task.prompts[label]
     names = names_in(template)
-    values = {**state.fillings(who, names - {OPTIONS}), OPTIONS: options}
+    values = {**state.placeholder_values(who, names - {OPTIONS}), OPTIONS: options}
     beforehand = {OPTIONS, *state.experiment.named}
     answers = {name for name in names - beforehand if "." not in name}
     try:
-        filled = render(template, values)
+        filled = render_text(template, values)
     except ExpressionProblem:
         # The values of this session break the text (a division by zero, say): without them it
         # was checked, so the participant reads that they are not available.
-        filled = render(template, {**values, **dict.fromkeys(answers, NOT_AVAILABLE)})
-    return material(filled, template, task.cell), names
+        filled = render_text(template, {**values, **dict.fromkeys(answers, NOT_AVAILABLE)})
+    return quote_material(filled, template, task.cell), names
 
 
-def asked_in(state: SessionState, task: TaskInPlay) -> list[Seat | str]:
+def asked_in(state: SessionState, task: TaskInPlay) -> list[SessionParticipant | str]:
     """Who is asked in a task, in order: those with a prompt that is not empty.
 
     A text may hold nothing for some of them (`{% if give_1 > 5 %}Why?{% endif %}`). They sit out,
     and their answer is missing with that reason.
     """
-    asked: list[Seat | str] = []
+    asked: list[SessionParticipant | str] = []
     for who in state.in_play(task):
-        if _filled(state, task, who, OPTIONS)[0]:
+        if _fill_prompt(state, task, who, OPTIONS)[0]:
             asked.append(who)
-        elif isinstance(who, Seat):
+        elif isinstance(who, SessionParticipant):
             skipped = Missing(EMPTY_PROMPT)
             state.note(Response(task, state.rounds, who.id, who.role, skipped))
         else:
@@ -540,40 +588,56 @@ def asked_in(state: SessionState, task: TaskInPlay) -> list[Seat | str]:
 
 
 def say_question(
-    scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[Seat | str]
+    scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> Utterance | None:
     """Let those hear the question to whom it is not put: special roles, and who sits out. Return it
     as they hear it; None if it depends on who is asked."""
-    first = next((who for who in in_play if isinstance(who, Seat)), None)
-    put = wording(state, task, first.role, "") if first else None
+    first = next((who for who in in_play if isinstance(who, SessionParticipant)), None)
+    put = fill_prompt(state, task, first.role, "") if first else None
     if put is None or not put.text:
         return None
     state.turns += 1
-    question = state.say(scope, task, POSER, put.text, turn=state.turns, images=put.images)
-    state.tell([*state.specials, *(s.id for s in state.seats if s not in in_play)], question)
+    question = state.record_utterance(
+        scope, task, POSER, put.text, turn=state.turns, images=put.images
+    )
+    state.add_to_history(
+        [
+            *state.special_roles,
+            *(
+                session_participant.id
+                for session_participant in state.taken_seats
+                if session_participant not in in_play
+            ),
+        ],
+        question,
+    )
     return question
 
 
 def say_question_to(
-    scope: Scope, state: SessionState, task: TaskInPlay, seat: Seat, aloud: Utterance | None
+    scope: Scope,
+    state: SessionState,
+    task: TaskInPlay,
+    seat: SessionParticipant,
+    aloud: Utterance | None,
 ) -> None:
     """Let a participant hear the question to the group, in the words for its role (`aloud`: as all
     others hear it)."""
-    put = wording(state, task, seat, "")
+    put = fill_prompt(state, task, seat, "")
     same = aloud is not None and (aloud.text, aloud.images) == (put.text, put.images)
     if aloud is None or not same:
-        aloud = state.say(scope, task, POSER, put.text, images=put.images)
-    state.tell([seat.id], aloud)
+        aloud = state.record_utterance(scope, task, POSER, put.text, images=put.images)
+    state.add_to_history([seat.id], aloud)
 
 
 def special_label(state: SessionState, special: str) -> str:
     """The label under which the workbook has a special role."""
-    role = state.experiment.special(special)
+    role = state.experiment.find_special_role(special)
     return role.label if role else special
 
 
 @dataclass(frozen=True)
-class Put:
+class TaskPrompt:
     """A task as it is put to one participant: the prompt, its images, the answer that is wanted,
     and what it is about: the task's text alone."""
 
@@ -583,24 +647,24 @@ class Put:
     about: str
 
 
-def put_to(
+def build_task_prompt(
     prompt: Prompts,
     rng: np.random.Generator,
     state: SessionState,
     task: TaskInPlay,
-    seat: Seat,
+    seat: SessionParticipant,
     peers: Sequence[Utterance] = (),
-) -> Put:
+) -> TaskPrompt:
     """A task in the words for one participant. `rng` shuffles the options; `peers` answered before
     and stand in the prompt."""
     row, choices = task.task, task.options_for(seat.role)
     name = "turn" if row.type == "discussion" else "question"
-    options = show(
+    options = format_options(
         choices,
         integer=row.var_type == "integer",
         shuffle=row.randomize_response_order,
         rng=rng,
-        recorded=cell("options.options", state.experiment.id, row.task_id, seat.role),
+        recorded=cell_id("options.options", state.experiment.id, row.task_id, seat.role),
     )
     if not state.sends_images:
         options = replace(options, text=replace_images(options.text))
@@ -612,47 +676,54 @@ def put_to(
         as_json=row.format_response,
         speculation=row.generate_speculation_score,
     )
-    put = wording(state, task, seat, options.text)
+    put = fill_prompt(state, task, seat, options.text)
     variables: dict[str, object] = {
         "options": "" if put.has_options and name == "question" else options.text,
         "answer_format": wanted.describe_format(),
-        "listed": isinstance(choices, Listed) and wanted.validate,
-        "numeric": wanted.numeric and wanted.validate,
+        "listed": isinstance(choices, ListedOptions) and wanted.validate,
+        "numeric": wanted.is_numeric and wanted.validate,
     }
     if name == "question":
-        variables |= {"peers": [_peer(state, said) for said in peers], "text": put.text}
+        variables |= {"peers": [_peer_answer(state, said) for said in peers], "text": put.text}
     else:
         variables["called"] = name_of(state.experiment, seat)
-    about = wording(state, task, seat, "").text if put.has_options else put.text
-    return Put(prompt(name, **variables), put.images, wanted, str(about))
+    about = fill_prompt(state, task, seat, "").text if put.has_options else put.text
+    return TaskPrompt(prompt(name, **variables), put.images, wanted, str(about))
 
 
-def _peer(state: SessionState, said: Utterance) -> Mapping[str, str]:
+def _peer_answer(state: SessionState, said: Utterance) -> Mapping[str, str]:
     """An answer that stands in the prompt of those who answer later, and by whom it is."""
-    seat = next((s for s in state.seats if s.id == said.speaker_id), None)
+    seat = next(
+        (
+            session_participant
+            for session_participant in state.taken_seats
+            if session_participant.id == said.speaker_id
+        ),
+        None,
+    )
     name = SourcedText(said.name) if seat is None else name_of(state.experiment, seat)
-    return {"name": name, "text": said.quoted}
+    return {"name": name, "text": said.quoted_text}
 
 
 async def ask_seat(
     scope: Scope,
     state: SessionState,
     task: TaskInPlay,
-    seat: Seat,
+    seat: SessionParticipant,
     *,
     turn: int,
     peers: Sequence[Utterance] = (),
-) -> Asked:
+) -> AskedTask:
     """Put a task to one participant, who knows what it has heard. `peers` stand in the prompt."""
-    row, heard = task.task, state.heard.get(seat.id, EMPTY)
-    put = put_to(scope.prompt, scope.rng, state, task, seat, peers)
+    row, heard = task.task, state.heard.get(seat.id, EMPTY_TRANSCRIPT)
+    put = build_task_prompt(scope.prompt, scope.rng, state, task, seat, peers)
     wanted = put.wanted
-    question = state.say(scope, task, POSER, put.prompt, images=put.images)
+    question = state.record_utterance(scope, task, POSER, put.prompt, images=put.images)
     who = state.speakers[seat.id]
     seeing = replace(who, images=(*who.images, *put.images))
     reasks = state.reasks if row.validate_response else 0
-    got = await scope.exchange(
-        seeing, put.prompt, heard=heard, answer=wanted, reasks=reasks, about=put.about
+    got = await scope.ask_detailed(
+        seeing, put.prompt, history=heard, answer=wanted, reasks=reasks, about=put.about
     )
     given, finish = got.value, got.reply.finish
     by_provider = finish.startswith("refused:")
@@ -661,16 +732,20 @@ async def ask_seat(
     missing = given.reason if isinstance(given, Missing) else None
     answer = "" if isinstance(given, Missing) else given.text
     public = row.type != "private_question" or state.reveals_private
-    said = state.say(
+    said = state.record_utterance(
         scope, task, who, answer, got.address, turn=turn, public=public, missing=missing
     )
     own = "" if missing else got.text.strip()
     # It remembers its reply as it wrote it.
-    reply = said if own == answer else state.say(scope, task, who, own, got.address, part="reply")
+    reply = (
+        said
+        if own == answer
+        else state.record_utterance(scope, task, who, own, got.address, part="reply")
+    )
     memory = [question, reply]
-    score = given.score if isinstance(given, Given) else None
+    score = given.score if isinstance(given, GivenAnswer) else None
     if wanted.speculation and not wanted.as_json and missing is None:
-        score, more = await _speculation(scope, state, task, who, heard + memory)
+        score, more = await _ask_speculation(scope, state, task, who, heard + memory)
         memory += more
     response = Response(
         task,
@@ -684,23 +759,23 @@ async def ask_seat(
         score,
         finish,
     )
-    return Asked(seat, response, said, tuple(memory))
+    return AskedTask(seat, response, said, tuple(memory))
 
 
-async def _speculation(
+async def _ask_speculation(
     scope: Scope, state: SessionState, task: TaskInPlay, who: Speaker, heard: Transcript
 ) -> tuple[int | None, list[Utterance]]:
     """How speculative the answer was, asked for by itself so that plain answers stay plain."""
     prompt = scope.prompt("speculation")
-    question = state.say(scope, task, POSER, prompt)
+    question = state.record_utterance(scope, task, POSER, prompt)
     wanted = Number(0, 100, integer=True)
     about = "how speculative the last answer was"
-    got: Exchange[float] = await scope.exchange(
-        who, prompt, heard=heard, answer=wanted, about=about
+    got: AskResult[float] = await scope.ask_detailed(
+        who, prompt, history=heard, answer=wanted, about=about
     )
     if isinstance(got.value, Missing):
         return None, []
-    said = state.say(scope, task, who, got.text.strip(), got.address)
+    said = state.record_utterance(scope, task, who, got.text.strip(), got.address)
     return int(got.value), [question, said]
 
 
@@ -708,20 +783,20 @@ async def ask_special(
     scope: Scope, state: SessionState, task: TaskInPlay, label: str, turn: int
 ) -> Utterance:
     """Let the Facilitator or the Summarizer speak; it has heard everything, secrets too."""
-    put = wording(state, task, label, "")
+    put = fill_prompt(state, task, label, "")
     who = state.speakers[label]
     seeing = replace(who, images=(*who.images, *put.images))
-    instruction = state.say(scope, task, INSTRUCTOR, put.text, images=put.images)
-    got: Exchange[str] = await scope.exchange(
-        seeing, put.text, heard=state.heard.get(label, EMPTY), about=str(put.text)
+    instruction = state.record_utterance(scope, task, INSTRUCTOR, put.text, images=put.images)
+    got: AskResult[str] = await scope.ask_detailed(
+        seeing, put.text, history=state.heard.get(label, EMPTY_TRANSCRIPT), about=str(put.text)
     )
     if isinstance(got.value, Missing):
-        given: Given | Missing = got.value
+        given: GivenAnswer | Missing = got.value
         words, missing = "", got.value.reason
     else:
-        given = Given(str(got.value), "unchecked")
+        given = GivenAnswer(str(got.value), "unchecked")
         words, missing = got.text.strip(), None
-    said = state.say(scope, task, who, words, got.address, turn=turn, missing=missing)
+    said = state.record_utterance(scope, task, who, words, got.address, turn=turn, missing=missing)
     state.special_replies.append(
         Response(
             task,
@@ -736,16 +811,16 @@ async def ask_special(
     )
     state.messages += 1
     state.turns += 1
-    state.tell([label], instruction)
-    state.tell([label], said)
+    state.add_to_history([label], instruction)
+    state.add_to_history([label], said)
     return said
 
 
-def settle(state: SessionState, asked: Asked) -> None:
+def record_answer(state: SessionState, asked: AskedTask) -> None:
     """Keep an answer, count it, let its speaker remember it and the special roles hear it."""
     state.note(asked.response)
     state.messages += 1
     state.turns += 1
-    state.tell(state.specials, asked.said)
+    state.add_to_history(state.special_roles, asked.said)
     for utterance in asked.memory:
-        state.tell([asked.seat.id], utterance)
+        state.add_to_history([asked.seat.id], utterance)

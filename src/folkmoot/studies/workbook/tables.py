@@ -9,8 +9,13 @@ from folkmoot.engine.seats.utterances import UtteranceRow
 from folkmoot.engine.session.session import Scope
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.workbook.answers import Given, option_texts, position, scalar_text
-from folkmoot.studies.workbook.config import Described, Workbook
+from folkmoot.studies.workbook.answers import (
+    GivenAnswer,
+    option_position,
+    option_texts,
+    scalar_text,
+)
+from folkmoot.studies.workbook.config import LabelledPart, Workbook
 from folkmoot.studies.workbook.participants import Experiment, SessionPlan, profile_of
 from folkmoot.studies.workbook.sessions import CUT, Response, SessionState
 
@@ -162,39 +167,43 @@ TABLES = (
 )
 
 
-def unusable(run: RunFolder) -> str:
+def unusable_reason(run: RunFolder) -> str:
     """Why nothing in a run is usable: not one valid response among those that were validated."""
-    had = set(run.table("responses")["status"])
+    had = set(run.read_table("responses")["status"])
     return "no response is valid" if had and "valid" not in had and had != {"unchecked"} else ""
 
 
-def variables(workbook: Workbook) -> list[dict[str, Any]]:
+def variable_descriptions(workbook: Workbook) -> list[dict[str, Any]]:
     """What each variable is: the task that asks for it, or the expression that gives it."""
     asked = [
         {
-            "var_name": t.var_name,
-            "task_id": t.task_id,
-            "task_type": t.type,
-            "task_order": t.task_order,
-            "var_type": t.var_type,
-            "question": t.llm_text if isinstance(t.llm_text, str) else dict(t.llm_text),
-            "response_options": t.response_options,
-            "human_text": t.human_text or None,
-            "is_adapted": t.is_adapted,
+            "var_name": task.var_name,
+            "task_id": task.task_id,
+            "task_type": task.type,
+            "task_order": task.task_order,
+            "var_type": task.var_type,
+            "question": task.llm_text if isinstance(task.llm_text, str) else dict(task.llm_text),
+            "response_options": task.response_options,
+            "human_text": task.human_text or None,
+            "is_adapted": task.is_adapted,
         }
-        for t in workbook.tasks
-        if t.type != "context"
+        for task in workbook.tasks
+        if task.type != "context"
     ]
     computed = [
-        {"var_name": c.name, "task_type": f"computed ({c.scope})", "expression": c.expression}
-        for c in workbook.computed
+        {
+            "var_name": computed.name,
+            "task_type": f"computed ({computed.scope})",
+            "expression": computed.expression,
+        }
+        for computed in workbook.computed
     ]
     return [*asked, *computed]
 
 
 def record_design(scope: Scope, experiments: list[Experiment], plans: list[SessionPlan]) -> None:
     """What is asked and who got what, before the first call."""
-    for row in variables(experiments[0].workbook):
+    for row in variable_descriptions(experiments[0].workbook):
         scope.record(Variable(**row))
     for experiment in experiments:
         for name, value in experiment.constants.items():
@@ -208,7 +217,7 @@ def record_design(scope: Scope, experiments: list[Experiment], plans: list[Sessi
             )
         _record_texts(scope, experiment)
         for plan in plans:
-            where = _where(experiment, plan)
+            where = _location_columns(experiment, plan)
             for seat in plan.seats:
                 scope.record(
                     Assignment(
@@ -227,9 +236,9 @@ def record_design(scope: Scope, experiments: list[Experiment], plans: list[Sessi
 def _record_texts(scope: Scope, experiment: Experiment) -> None:
     """The texts of treatments and roles and the response options as participants read them."""
     for label, treatment in experiment.treatments.items():
-        scope.record(TreatmentTold(treatment=label, **_texts(experiment, treatment)))
+        scope.record(TreatmentTold(treatment=label, **_text_columns(experiment, treatment)))
     for label, role in experiment.roles.items():
-        scope.record(RoleTold(role=label, **_texts(experiment, role)))
+        scope.record(RoleTold(role=label, **_text_columns(experiment, role)))
     for task in experiment.tasks.values():
         for label in task.prompts:
             if options := option_texts(task.options_for(label)):
@@ -243,7 +252,7 @@ def _record_texts(scope: Scope, experiment: Experiment) -> None:
                 )
 
 
-def _texts(experiment: Experiment, part: Described) -> dict[str, Any]:
+def _text_columns(experiment: Experiment, part: LabelledPart) -> dict[str, Any]:
     return {
         "experiment_id": experiment.id,
         "description": part.description,
@@ -253,22 +262,30 @@ def _texts(experiment: Experiment, part: Described) -> dict[str, Any]:
 
 def record_session(scope: Scope, state: SessionState) -> None:
     """The tables of a session that was played."""
-    where = _where(state.experiment, state.plan)
+    where = _location_columns(state.experiment, state.plan)
     scope.record(
         SessionPlayed(
             **where,
-            participants=len(state.seats),
+            participants=len(state.taken_seats),
             messages=state.messages,
             ended=state.ended,
             stopped_in=state.stopped_in or None,
-            order=[t.task.task_id for t in state.order],
+            order=[task_in_play.task.task_id for task_in_play in state.order],
         )
     )
-    for response in [*state.responses, *unasked(state), *state.special_replies]:
-        scope.record(_answered(response, where))
+    for response in [*state.responses, *missing_responses(state), *state.special_replies]:
+        scope.record(_answered_row(response, where))
     for item in state.experiment.workbook.computed:
         personal = item.scope == "participant"
-        holders = [s.id for s in state.seats if state.applies(item, s.id)] if personal else [None]
+        holders = (
+            [
+                session_participant.id
+                for session_participant in state.taken_seats
+                if state.applies_to(item, session_participant.id)
+            ]
+            if personal
+            else [None]
+        )
         for holder in holders:
             value = state.value(item.name, holder)
             missing = value if isinstance(value, Missing) else None
@@ -286,25 +303,25 @@ def record_session(scope: Scope, state: SessionState) -> None:
             )
 
 
-def _where(experiment: Experiment, plan: SessionPlan) -> dict[str, str]:
+def _location_columns(experiment: Experiment, plan: SessionPlan) -> dict[str, str]:
     return {"experiment_id": experiment.id, "session": plan.label, "treatment": plan.treatment}
 
 
-def unasked(state: SessionState) -> list[Response]:
+def missing_responses(state: SessionState) -> list[Response]:
     """Answers that a limit kept from being asked for, as missing ones."""
-    done = {(r.task.var_name, r.speaker_id) for r in state.responses}
-    rounds = [t for t in state.order if t.task.type != "context"]
+    done = {(response.task.var_name, response.speaker_id) for response in state.responses}
+    rounds = [task_in_play for task_in_play in state.order if task_in_play.task.type != "context"]
     return [
         Response(task, place, seat.id, seat.role, Missing(CUT))
         for place, task in enumerate(rounds, 1)
-        for seat in state.seats
+        for seat in state.taken_seats
         if seat.role in task.prompts and (task.var_name, seat.id) not in done
     ]
 
 
-def _answered(response: Response, where: dict[str, str]) -> Answered:
+def _answered_row(response: Response, where: dict[str, str]) -> Answered:
     task, answer = response.task.task, response.given
-    given = answer if isinstance(answer, Given) else None
+    given = answer if isinstance(answer, GivenAnswer) else None
     number = given.value if given and not isinstance(given.value, str) else None
     return Answered(
         **where,
@@ -322,7 +339,7 @@ def _answered(response: Response, where: dict[str, str]) -> Answered:
         reasks=response.reasks,
         speculation_score=response.score,
         options=list(response.order) or None,
-        position=position(response.order, given.value) if given and response.order else None,
+        position=option_position(response.order, given.value) if given and response.order else None,
         missing=answer.reason if isinstance(answer, Missing) else None,
         finish=response.finish,
     )

@@ -30,6 +30,6 @@ __all__ = [
 ]
 
 
-def make(n: int, rng: np.random.Generator) -> list[Persona]:
+def make(count: int, rng: np.random.Generator) -> list[Persona]:
     """n people of the default population (the maker that is registered as `grounded`)."""
-    return PersonaGenerator().personas(n, rng)
+    return PersonaGenerator().personas(count, rng)

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from folkmoot.people.sources.grounded.character import words
-from folkmoot.people.sources.grounded.joint import data as figures
+from folkmoot.people.sources.grounded.character import load_wordings
+from folkmoot.people.sources.grounded.joint import us_figures as figures
 from folkmoot.people.sources.grounded.population import Circumstances, Figures, Fixed
 from folkmoot.people.sources.grounded.profile import (
     TRAITS,
@@ -51,17 +51,19 @@ def draw_traits(rng: np.random.Generator, age: int, sex: str, fixed: Fixed) -> T
     residual = residual_factor() @ rng.standard_normal(len(TRAITS))
     scores: dict[str, int] = {}
     for trait, r in zip(TRAITS, residual, strict=True):
-        z = mean_z(trait, age, sex, terms) + float(r)
+        z = expected_z_score(trait, age, sex, terms) + float(r)
         drawn = round(min(100.0, max(0.0, terms["mean"] + terms["sd"] * z)))
         scores[trait] = int(fixed.get(trait, drawn))
     return Traits(**scores)
 
 
-def mean_z(trait: str, age: int, sex: str, terms: Fixed) -> float:
+def expected_z_score(trait: str, age: int, sex: str, terms: Fixed) -> float:
     """What age and sex alone let one expect, in standard deviations; of who is nonbinary, for whom
     there are no figures, the middle of women and men."""
     if sex == "X":
-        return (mean_z(trait, age, "F", terms) + mean_z(trait, age, "M", terms)) / 2
+        return (
+            expected_z_score(trait, age, "F", terms) + expected_z_score(trait, age, "M", terms)
+        ) / 2
     half = terms["women_minus_men"][trait] / 2
     slope = terms["per_decade"][sex][trait] * (age - terms["pivot_age"]) / 10
     return float((half if sex == "F" else -half) + slope)
@@ -74,7 +76,7 @@ def residual_factor() -> NDArray[np.float64]:
     The published correlations are those of whole populations, so the covariance that age and sex
     make is taken off: the total then has unit variances and the published correlations.
     """
-    remaining = published() - _by_age_and_sex()
+    remaining = published_correlations() - _by_age_and_sex()
     return np.asarray(np.linalg.cholesky(remaining), dtype=np.float64)
 
 
@@ -89,17 +91,17 @@ def _by_age_and_sex() -> NDArray[np.float64]:
         women = data["sex"]["women"][band] / 100
         for age in range(low, high + 1):
             for sex, share in (("F", women), ("M", 1 - women)):
-                cells.append([mean_z(t, age, sex, terms) for t in TRAITS])
+                cells.append([expected_z_score(trait, age, sex, terms) for trait in TRAITS])
                 weights.append(people * share / (high - low + 1))
     return np.cov(np.array(cells).T, aweights=np.array(weights), ddof=0)
 
 
-def published() -> NDArray[np.float64]:
+def published_correlations() -> NDArray[np.float64]:
     """The published correlation matrix, in the order of `TRAITS`."""
     pairs = figures()["ocean"]["correlations"]
     matrix = np.eye(len(TRAITS))
     for pair, r in pairs.items():
-        i, j = (TRAITS.index(t) for t in pair.split("-"))
+        i, j = (TRAITS.index(text) for text in pair.split("-"))
         matrix[i, j] = matrix[j, i] = r
     return matrix
 
@@ -109,21 +111,24 @@ def published() -> NDArray[np.float64]:
 
 def scores_of(who: Circumstances, traits: Traits) -> dict[str, float]:
     """All standardised scores that weights may name."""
-    return {**who.scores(), **{t: traits.z(t) for t in TRAITS}}
+    return {
+        **who.standardised_scores(),
+        **{trait: traits.standard_score(trait) for trait in TRAITS},
+    }
 
 
-def weighted(weights: Mapping[str, float], scores: Mapping[str, float]) -> float:
+def weighted_sum(weights: Mapping[str, float], scores: Mapping[str, float]) -> float:
     """Σ weight × score."""
-    return sum(w * scores[name] for name, w in weights.items())
+    return sum(weight * scores[name] for name, weight in weights.items())
 
 
 def draw_vals(rng: np.random.Generator, scores: Mapping[str, float], data: Figures) -> Vals:
     """A VALS type: resources decide the row, the strongest motivation the column."""
     terms = data["vals"]
     spread = math.sqrt(sum(w * w for w in terms["resources"].values()))
-    rank = _NORMAL.cdf(weighted(terms["resources"], scores) / (1.12 * spread))
+    rank = _NORMAL.cdf(weighted_sum(terms["resources"], scores) / (1.12 * spread))
     drive = {
-        name: weighted(weights, scores) + terms["motivation_noise"] * rng.standard_normal()
+        name: weighted_sum(weights, scores) + terms["motivation_noise"] * rng.standard_normal()
         for name, weights in terms["motivation"].items()
     }
     if rank > 1 - terms["innovators"]:
@@ -144,28 +149,28 @@ def draw_consumer(
 ) -> ConsumerProfile:
     """Scores 0–100 with unit variance before scaling, channels by age, the stage of adoption."""
     drawn = {
-        name: _score(weighted(weights, scores), weights, rng)
+        name: _draw_score(weighted_sum(weights, scores), weights, rng)
         for name, weights in data["consumer"]["weights"].items()
     }
     drawn.update({name: int(fixed[name]) for name in drawn if name in fixed})
     return ConsumerProfile(
         **drawn,
-        channels=_channels(rng, age, scores),
-        adoption=fixed.get("adoption") or _adoption(rng, scores, data),
+        channels=_shopping_channels(rng, age, scores),
+        adoption=fixed.get("adoption") or _adoption_stage(rng, scores, data),
     )
 
 
-def _score(value: float, weights: Mapping[str, float], rng: np.random.Generator) -> int:
-    noise = math.sqrt(max(0.05, 1 - sum(w * w for w in weights.values())))
+def _draw_score(value: float, weights: Mapping[str, float], rng: np.random.Generator) -> int:
+    noise = math.sqrt(max(0.05, 1 - sum(weight * weight for weight in weights.values())))
     z = value + noise * rng.standard_normal()
     return round(min(100.0, max(0.0, 50 + 20 * z)))
 
 
-def _adoption(rng: np.random.Generator, scores: Mapping[str, float], data: Figures) -> Any:
+def _adoption_stage(rng: np.random.Generator, scores: Mapping[str, float], data: Figures) -> Any:
     """The stage whose published share holds the person's rank in innovativeness."""
     terms = data["adoption"]
     spread = math.sqrt(sum(w * w for w in terms["weights"].values()) + terms["noise"] ** 2)
-    z = (weighted(terms["weights"], scores) + terms["noise"] * rng.standard_normal()) / spread
+    z = (weighted_sum(terms["weights"], scores) + terms["noise"] * rng.standard_normal()) / spread
     above = 1 - _NORMAL.cdf(z)
     for stage, share in terms["shares"].items():
         above -= share
@@ -174,7 +179,9 @@ def _adoption(rng: np.random.Generator, scores: Mapping[str, float], data: Figur
     return list(terms["shares"])[-1]
 
 
-def _channels(rng: np.random.Generator, age: int, scores: Mapping[str, float]) -> tuple[str, ...]:
+def _shopping_channels(
+    rng: np.random.Generator, age: int, scores: Mapping[str, float]
+) -> tuple[str, ...]:
     """Two or three places where somebody shops, the young online first (assumed)."""
     lean = {
         "online marketplaces": 1.2 - 0.02 * (age - 40),
@@ -202,36 +209,40 @@ def draw_voice(
     e, a, o = scores["extraversion"], scores["agreeableness"], scores["openness"]
     school = scores["education"]
     return VoiceProfile(
-        verbosity=_step(e, rng, ("brief", "moderate", "talkative")),
-        formality=_step(0.6 * school + 0.3 * scores["age"], rng, ("casual", "neutral", "formal")),
-        directness=_step(-a + 0.2 * e, rng, ("indirect", "balanced", "blunt")),
-        vocabulary=_step(0.8 * school + 0.3 * o, rng, ("plain", "everyday", "educated")),
-        habits=_habits(rng, traits),
+        verbosity=_three_step_value(e, rng, ("brief", "moderate", "talkative")),
+        formality=_three_step_value(
+            0.6 * school + 0.3 * scores["age"], rng, ("casual", "neutral", "formal")
+        ),
+        directness=_three_step_value(-a + 0.2 * e, rng, ("indirect", "balanced", "blunt")),
+        vocabulary=_three_step_value(
+            0.8 * school + 0.3 * o, rng, ("plain", "everyday", "educated")
+        ),
+        habits=_shopping_habits(rng, traits),
     )
 
 
-def _step(value: float, rng: np.random.Generator, names: tuple[T, T, T]) -> T:
+def _three_step_value(value: float, rng: np.random.Generator, names: tuple[T, T, T]) -> T:
     z = value + _TALK_NOISE * rng.standard_normal()
     return names[0] if z < -0.6 else names[2] if z > 0.6 else names[1]
 
 
-def _habits(rng: np.random.Generator, traits: Traits) -> tuple[str, ...]:
+def _shopping_habits(rng: np.random.Generator, traits: Traits) -> tuple[str, ...]:
     """One habit of the most marked trait, one of the second or of anybody."""
-    order = sorted(TRAITS, key=lambda t: -abs(getattr(traits, t) - 50))
-    stock = words()["habits"]
+    order = sorted(TRAITS, key=lambda text: -abs(getattr(traits, text) - 50))
+    stock = load_wordings()["habits"]
 
-    def of(trait: str) -> list[str]:
+    def habit_of(trait: str) -> list[str]:
         return list(stock[f"{trait}_{'high' if getattr(traits, trait) >= 50 else 'low'}"])
 
-    first = of(order[0])
-    second = of(order[1]) if rng.random() < 0.6 else list(stock["any"])
+    first = habit_of(order[0])
+    second = habit_of(order[1]) if rng.random() < 0.6 else list(stock["any"])
     return first[int(rng.integers(len(first)))], second[int(rng.integers(len(second)))]
 
 
 # --- the opinion of a concept before anybody has spoken -------------------------------------------
 
 
-def label(valence: float) -> str:
+def valence_label(valence: float) -> str:
     """The band of a valence in words."""
     return LABELS[sum(valence >= limit for limit in LIMITS)]
 
@@ -257,13 +268,13 @@ def draw_opinion(
     pick = rng.random()
     if "opinion" in fixed:
         return Opinion(valence=valence, sentence=str(fixed["opinion"]))
-    return Opinion(valence=valence, sentence=sentence(valence, parts, pick))
+    return Opinion(valence=valence, sentence=valence_sentence(valence, parts, pick))
 
 
-def sentence(valence: float, parts: Mapping[str, float], pick: float) -> str:
+def valence_sentence(valence: float, parts: Mapping[str, float], pick: float) -> str:
     """A sentence for a valence; what pulls hardest in its direction is what it speaks of."""
     sign = -1.0 if valence < 0 else 1.0
     strongest = max(parts, key=lambda name: sign * parts[name])
     theme = {"openness": "newness", "price_sensitivity": "price", "engagement": "category"}
-    stock = words()["opinion"][label(valence)][theme[strongest]]
+    stock = load_wordings()["opinion"][valence_label(valence)][theme[strongest]]
     return str(stock[int(pick * len(stock))])

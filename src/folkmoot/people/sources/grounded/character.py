@@ -9,18 +9,18 @@ from functools import lru_cache
 from typing import Any
 
 from folkmoot.files import packaged_yaml
-from folkmoot.hints import enumerated
-from folkmoot.people.persona import article
+from folkmoot.hints import join_words
+from folkmoot.people.persona import indefinite_article
 from folkmoot.people.sources.grounded.profile import TRAITS, Profile, Traits, VoiceProfile
 
 
-def band(score: int) -> int:
+def score_band(score: int) -> int:
     """0 to 4: the fifth of the scale in which a score of 0–100 lies."""
     return min(4, score // 20)
 
 
 @lru_cache(maxsize=1)
-def words() -> dict[str, Any]:
+def load_wordings() -> dict[str, Any]:
     """The wordings, from `character.yaml`."""
     data: dict[str, Any] = packaged_yaml(__file__, "character.yaml")
     return data
@@ -28,32 +28,32 @@ def words() -> dict[str, Any]:
 
 def trait_sentence(trait: str, score: int) -> str:
     """What a score means, in one sentence for its band."""
-    return str(words()[trait][band(score)])
+    return str(load_wordings()[trait][score_band(score)])
 
 
-def temperament(traits: Traits) -> str:
+def describe_temperament(traits: Traits) -> str:
     """All five traits, the most marked first (it is what a reader remembers)."""
-    order = sorted(TRAITS, key=lambda t: -abs(getattr(traits, t) - 50))
-    return " ".join(trait_sentence(t, getattr(traits, t)) for t in order)
+    order = sorted(TRAITS, key=lambda text: -abs(getattr(traits, text) - 50))
+    return " ".join(trait_sentence(text, getattr(traits, text)) for text in order)
 
 
-def manner(voice: VoiceProfile) -> str:
+def describe_manner(voice: VoiceProfile) -> str:
     """How somebody talks, with habits of speech."""
     scales = ("verbosity", "formality", "directness", "vocabulary")
-    said = " ".join(str(words()[s][getattr(voice, s)]) for s in scales)
-    habits = " and ".join(_second_person(h) for h in voice.habits)
+    said = " ".join(str(load_wordings()[scale][getattr(voice, scale)]) for scale in scales)
+    habits = " and ".join(_second_person(habit) for habit in voice.habits)
     return f"{said} When you talk, you {habits}." if habits else said
 
 
-def buying(profile: Profile) -> str:
+def describe_buying(profile: Profile) -> str:
     """How somebody buys, without the category."""
     consumer = profile.consumer
-    where = enumerated(consumer.channels)
+    where = join_words(consumer.channels)
     parts = [
-        words()["vals"][profile.vals],
-        words()["price_sensitivity"][band(consumer.price_sensitivity)],
-        words()["brand_loyalty"][band(consumer.brand_loyalty)],
-        words()["adoption"][consumer.adoption],
+        load_wordings()["vals"][profile.vals],
+        load_wordings()["price_sensitivity"][score_band(consumer.price_sensitivity)],
+        load_wordings()["brand_loyalty"][score_band(consumer.brand_loyalty)],
+        load_wordings()["adoption"][consumer.adoption],
         f"You mostly shop at or through {where}.",
     ]
     return " ".join(parts)
@@ -61,37 +61,46 @@ def buying(profile: Profile) -> str:
 
 def category_engagement(profile: Profile, category: str) -> str:
     """How much a category of products means to somebody."""
-    return str(words()["engagement"][band(profile.consumer.engagement)]).format(category=category)
+    return str(load_wordings()["engagement"][score_band(profile.consumer.engagement)]).format(
+        category=category
+    )
 
 
-def introduction(profile: Profile) -> str:
+def describe_introduction(profile: Profile) -> str:
     """The first paragraph after "You are": name, age, work, home. One sentence."""
     age = f"{profile.age}-year-old"
     return (
-        f"{profile.name}, {article(age)} {age} {profile.occupation} who lives {profile.household}"
+        f"{profile.name}, {indefinite_article(age)} {age} {profile.occupation} who lives "
+        f"{profile.household}"
         f"{f' in {profile.location}' if profile.location else ''}."
     )
 
 
-def circumstances(profile: Profile) -> str:
+def describe_circumstances(profile: Profile) -> str:
     """Sex, schooling, income and politics in one sentence."""
     in_words = {
-        key: words()["circumstances"][key][getattr(profile, key)]
+        key: load_wordings()["circumstances"][key][getattr(profile, key)]
         for key in ("sex", "education", "income", "political_leaning")
     }
-    race = words()["circumstances"]["race"].get(profile.race)
+    race = load_wordings()["circumstances"]["race"].get(profile.race)
     if race:
         sex = in_words["sex"].split(" ", 1)[1]
-        in_words["sex"] = f"{article(race)} {race} {sex}"
+        in_words["sex"] = f"{indefinite_article(race)} {race} {sex}"
     return (
         "You are {sex} with {education}, your household's income is {income} for this country, "
         "and politically you are {political_leaning}."
     ).format(**in_words)
 
 
-def description(profile: Profile) -> str:
+def describe_profile(profile: Profile) -> str:
     """The whole person as one paragraph that completes "You are …"."""
-    return " ".join((introduction(profile), temperament(profile.traits), buying(profile)))
+    return " ".join(
+        (
+            describe_introduction(profile),
+            describe_temperament(profile.traits),
+            describe_buying(profile),
+        )
+    )
 
 
 def _second_person(habit: str) -> str:

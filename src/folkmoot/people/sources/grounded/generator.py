@@ -20,7 +20,7 @@ from folkmoot.people.sources.grounded.attributes import (
     draw_voice,
     scores_of,
 )
-from folkmoot.people.sources.grounded.joint import data as figures
+from folkmoot.people.sources.grounded.joint import us_figures as figures
 from folkmoot.people.sources.grounded.panel import Panel
 from folkmoot.people.sources.grounded.population import Fixed, draw_circumstances
 from folkmoot.people.sources.grounded.profile import (
@@ -50,8 +50,8 @@ class PersonaGenerator:
     appeal: float = 0.0
     panel: Panel | None = None
 
-    def generate(
-        self, n: int, rng: np.random.Generator, quotas: Quotas | None = None
+    def generate_profiles(
+        self, count: int, rng: np.random.Generator, quotas: Quotas | None = None
     ) -> list[Profile]:
         """n people with different names; the same generator gives the same people.
 
@@ -60,14 +60,14 @@ class PersonaGenerator:
         from the population given the quotas. Raises InputError when a combination that they ask
         for does not occur.
         """
-        seeds: list[int] = rng.integers(2**63, size=n).tolist()
+        seeds: list[int] = rng.integers(2**63, size=count).tolist()
         if quotas:
-            drawn, known = self._by_quota(n, seeds, quotas)
+            drawn, known = self._by_quota(count, seeds, quotas)
         else:
-            known = self._known(n, rng)
+            known = self._fixed_attributes(count, rng)
             rngs = map(np.random.default_rng, seeds)
-            drawn = [self._one(r, row) for r, row in zip(rngs, known, strict=True)]
-        return self._named(drawn, rng, [str(row.get("name", "")) for row in known])
+            drawn = [self._draw_one(rng, row) for rng, row in zip(rngs, known, strict=True)]
+        return self._assign_names(drawn, rng, [str(row.get("name", "")) for row in known])
 
     def from_profiles(
         self, rows: Sequence[Mapping[str, object]], rng: np.random.Generator
@@ -76,32 +76,40 @@ class PersonaGenerator:
 
         Keys are those of `Given`. Raises InputError naming every value that makes no sense.
         """
-        problems = [p for i, row in enumerate(rows, 1) for p in check_profile(row, f"profile {i}")]
+        problems = [
+            problem
+            for i, row in enumerate(rows, 1)
+            for problem in check_profile(row, f"profile {i}")
+        ]
         if problems:
             raise InputError(group_problems(problems))
         known = [Given.model_validate(row).model_dump(exclude_none=True) for row in rows]
         seeds: list[int] = rng.integers(2**63, size=len(rows)).tolist()
         drawn = [
-            self._one(np.random.default_rng(s), row) for s, row in zip(seeds, known, strict=True)
+            self._draw_one(np.random.default_rng(seed), row)
+            for seed, row in zip(seeds, known, strict=True)
         ]
         given = [row.get("name", "") for row in known]
         ids = [row.get("id", "") for row in known]
-        named = self._named(drawn, rng, given, ids)
+        named = self._assign_names(drawn, rng, given, ids)
         return [person.model_copy(update={"source": "table"}) for person in named]
 
-    def facing_another_concept(self, profile: Profile, rng: np.random.Generator) -> Profile:
+    def with_new_opinion(self, profile: Profile, rng: np.random.Generator) -> Profile:
         """The same person with a first opinion on another concept, drawn anew."""
-        scores = {t: profile.traits.z(t) for t in TRAITS}
+        scores = {trait: profile.traits.standard_score(trait) for trait in TRAITS}
         opinion = draw_opinion(rng, scores, profile.consumer, figures(), {}, self.appeal)
         return profile.model_copy(update={"opinion": opinion})
 
     def personas(
-        self, n: int, rng: np.random.Generator, quotas: Quotas | None = None
+        self, count: int, rng: np.random.Generator, quotas: Quotas | None = None
     ) -> list[Persona]:
-        """`generate` as personas with a description, for studies of other types."""
-        return [p.to_persona(character.description(p)) for p in self.generate(n, rng, quotas)]
+        """`generate_profiles` as personas with a description, for studies of other types."""
+        return [
+            profile.to_persona(character.describe_profile(profile))
+            for profile in self.generate_profiles(count, rng, quotas)
+        ]
 
-    def _one(self, rng: np.random.Generator, fixed: Fixed) -> Profile:
+    def _draw_one(self, rng: np.random.Generator, fixed: Fixed) -> Profile:
         data = figures()
         who = draw_circumstances(rng, data, fixed)
         traits = draw_traits(rng, who.age, who.sex, fixed)
@@ -123,31 +131,36 @@ class PersonaGenerator:
             described=bool(fixed.get("described", False)),
         )  # fmt: skip
 
-    def _known(self, n: int, rng: np.random.Generator) -> list[Fixed]:
+    def _fixed_attributes(self, count: int, rng: np.random.Generator) -> list[Fixed]:
         """What is known beforehand of n people: those of the panel, or nothing."""
         if self.panel is None:
-            return [{}] * n
-        return [self.panel.rows[i] for i in self.panel.sample(n, rng)]
+            return [{}] * count
+        return [self.panel.rows[i] for i in self.panel.sample_rows(count, rng)]
 
     def _by_quota(
-        self, n: int, seeds: Sequence[int], quotas: Quotas
+        self, count: int, seeds: Sequence[int], quotas: Quotas
     ) -> tuple[list[Profile], list[Fixed]]:
         """Candidates are drawn until one fits what is still wanted, person by person. Of a panel
         everybody is looked at once, in the order of a draw by weight, before anybody comes again.
         """
-        left = {key: _counts(shares, n) for key, shares in quotas.items()}
+        left = {key: _allocate_counts(shares, count) for key, shares in quotas.items()}
         people: list[Profile] = []
         known: list[Mapping[str, object]] = []
         for seed in seeds:
             rng = np.random.default_rng(seed)
-            candidates = [r for r in self._known(_TRIES, rng) if not r or r not in known]
-            for row in candidates or self._known(_TRIES, rng):
-                one = self._one(rng, row)
-                cells = {key: _cell(one, key, left[key]) for key in left}
+            candidates = [
+                row for row in self._fixed_attributes(_TRIES, rng) if not row or row not in known
+            ]
+            for row in candidates or self._fixed_attributes(_TRIES, rng):
+                one = self._draw_one(rng, row)
+                cells = {key: _quota_cell(one, key, left[key]) for key in left}
                 if all(cell is not None and left[key][cell] > 0 for key, cell in cells.items()):
                     break
             else:
-                open_cells = {k: [c for c, m in v.items() if m > 0] for k, v in left.items()}
+                open_cells = {
+                    key: [column for column, m in value.items() if m > 0]
+                    for key, value in left.items()
+                }
                 raise InputError(
                     Problem(
                         f"no person fits the remaining quotas: {open_cells}",
@@ -161,7 +174,7 @@ class PersonaGenerator:
             known.append(row)
         return people, known
 
-    def _named(
+    def _assign_names(
         self,
         people: Sequence[Profile],
         rng: np.random.Generator,
@@ -171,7 +184,7 @@ class PersonaGenerator:
         given = given or [""] * len(people)
         ids = ids or [""] * len(people)
         taken = {first_name(name) for name in given if name}
-        names = draw_names([(p.sex, p.age) for p in people], rng, taken)
+        names = draw_names([(profile.sex, profile.age) for profile in people], rng, taken)
         return [
             person.model_copy(
                 update={"name": given[i] or names[i], "id": ids[i] or f"p_{i + 1:04d}"}
@@ -180,17 +193,19 @@ class PersonaGenerator:
         ]
 
 
-def _counts(shares: Mapping[str, float], n: int) -> dict[str, int]:
+def _allocate_counts(shares: Mapping[str, float], person_count: int) -> dict[str, int]:
     """Numbers of people from shares by largest remainder (numbers that sum to n stay)."""
     total = sum(shares.values())
-    exact = {str(k): v / total * n for k, v in shares.items()}
-    counts = {k: math.floor(v) for k, v in exact.items()}
-    for k in sorted(exact, key=lambda k: counts[k] - exact[k])[: n - sum(counts.values())]:
-        counts[k] += 1
+    exact = {str(key): share / total * person_count for key, share in shares.items()}
+    counts = {key: math.floor(value) for key, value in exact.items()}
+    for key in sorted(exact, key=lambda key: counts[key] - exact[key])[
+        : person_count - sum(counts.values())
+    ]:
+        counts[key] += 1
     return counts
 
 
-def _cell(one: Profile, key: str, cells: Mapping[str, int]) -> str | None:
+def _quota_cell(one: Profile, key: str, cells: Mapping[str, int]) -> str | None:
     """The quota cell that somebody falls into; None when no cell is theirs."""
     if key != "age":
         value = one.consumer.adoption if key == "adoption" else str(getattr(one, key))

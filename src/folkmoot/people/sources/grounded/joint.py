@@ -1,9 +1,9 @@
 """The people of the United States as a table: published tables fitted to each other by raking.
 
 Nobody publishes all that a persona needs in one table. Each of the published tables holds two or
-three attributes; counts of survey respondents say how these hang together beyond that. `rake`
-adjusts the counts until all published margins hold at once, and `people` turns the fitted table
-into persons with an occupation and an income. Every figure is in `us.yaml` with its source.
+three attributes; counts of survey respondents say how these hang together beyond that. `rake_table`
+adjusts the counts until all published margins hold at once, and `sample_people` turns the fitted
+table into persons with an occupation and an income. Every figure is in `us.yaml` with its source.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from folkmoot.files import packaged_yaml
 from folkmoot.people.enrichment import SCALES
 from folkmoot.people.sources.grounded.profile import RACES
-from folkmoot.people.sources.grounded.raking import Array, Margin, rake
+from folkmoot.people.sources.grounded.raking import Array, RakingMargin, rake_table
 from folkmoot.randomness import generator
 
 Index = NDArray[np.intp]
@@ -63,85 +63,85 @@ _MOST_NOISE = 2.2  # standard deviations of an income about what its kind earns
 
 
 @lru_cache(maxsize=1)
-def data() -> dict[str, Any]:
+def us_figures() -> dict[str, Any]:
     """Every figure of the United States."""
     figures: dict[str, Any] = packaged_yaml(__file__, "us.yaml")
     return figures
 
 
-def _table(name: str) -> pl.DataFrame:
+def _read_figures_table(name: str) -> pl.DataFrame:
     return pl.read_csv(files(__package__).joinpath(name).read_bytes())
 
 
-def bands() -> tuple[str, ...]:
-    return tuple(data()["age"]["bands"])
+def age_bands() -> tuple[str, ...]:
+    return tuple(us_figures()["age"]["bands"])
 
 
-def _shares(rows: Iterable[Mapping[str, float]], columns: Sequence[str]) -> Array:
-    wanted = np.array([[row[c] for c in columns] for row in rows], dtype=float)
+def _table_shares(rows: Iterable[Mapping[str, float]], columns: Sequence[str]) -> Array:
+    wanted = np.array([[row[column] for column in columns] for row in rows], dtype=float)
     result: Array = wanted / wanted.sum(axis=1, keepdims=True)
     return result
 
 
 @lru_cache(maxsize=1)
-def core_margins() -> tuple[Margin, ...]:
+def core_margins() -> tuple[RakingMargin, ...]:
     """The published tables that the core is raked to; the last ones hold exactly."""
-    d = data()
+    d = us_figures()
     ages = np.array([*d["age"]["bands"].values()], dtype=float)
     ages = ages / ages.sum()
     women = np.array([*d["sex"]["women"].values()]) / 100
     sexes = np.stack([women, 1 - women], axis=1)
-    races = np.array([_races(row) for row in d["race_by_age"]["employed"].values()])
+    races = np.array([_race_shares(row) for row in d["race_by_age"]["employed"].values()])
     old = ages[2:] / ages[2:].sum()
     adults = {AGE: slice(2, None)}
     working = {ACTIVITY: slice(0, 1)}
     degree = {EDUCATION: (0, 0, 1, 1, 1)}
-    by_sex = [d["degrees_by_sex"]["shares"][s] for s in SEXES]
-    by_race = [d["degrees_by_race"]["shares"].get(r, 37.7) for r in RACES]
+    by_sex = [d["degrees_by_sex"]["shares"][sex] for sex in SEXES]
+    by_race = [d["degrees_by_race"]["shares"].get(race, 37.7) for race in RACES]
     employed = d["employed_by_education"]["thousands"].values()
     by_age = {
-        "household": (HOME, _shares(d["household_by_age"]["shares"].values(), HOMES)),
+        "household": (HOME, _table_shares(d["household_by_age"]["shares"].values(), HOMES)),
         "race": (RACE, races),
-        "education": (EDUCATION, _shares(d["education_by_age"]["shares"].values(), DEGREES)),
-        "activity": (ACTIVITY, _shares(d["activity_by_age"]["shares"].values(), ACTIVITIES)),
+        "education": (EDUCATION, _table_shares(d["education_by_age"]["shares"].values(), DEGREES)),
+        "activity": (ACTIVITY, _table_shares(d["activity_by_age"]["shares"].values(), ACTIVITIES)),
         "sex": (SEX, sexes),
     }
     return (
-        Margin(
+        RakingMargin(
             "degrees by race, 25 and over",
             (RACE, EDUCATION),
             _with_degrees(old @ races[2:], by_race),
             adults,
             degree,
         ),
-        Margin(
+        RakingMargin(
             "degrees by sex, 25 and over",
             (SEX, EDUCATION),
             _with_degrees(old @ sexes[2:], by_sex),
             adults,
             degree,
         ),
-        Margin(
+        RakingMargin(
             "education of those at work, 25 and over",
             (EDUCATION,),
-            _one(employed),
+            _normalise_counts(employed),
             {**adults, **working},
             {EDUCATION: (0, 1, 2, 2, 2)},
         ),
-        Margin(
+        RakingMargin(
             "sex of those at work",
             (SEX,),
-            _one(d["employed_by_sex"]["thousands"].values()),
+            _normalise_counts(d["employed_by_sex"]["thousands"].values()),
             working,
         ),
         *(
-            Margin(f"{name} by age", (AGE, axis), ages[:, None] * wanted)
+            RakingMargin(f"{name} by age", (AGE, axis), ages[:, None] * wanted)
             for name, (axis, wanted) in by_age.items()
         ),
     )
 
 
-def _one(counts: Iterable[float]) -> Array:
+def _normalise_counts(counts: Iterable[float]) -> Array:
     found = np.array([*counts], dtype=float)
     shares: Array = found / found.sum()
     return shares
@@ -152,22 +152,26 @@ def _with_degrees(groups: Array, per_cent: Sequence[float]) -> Array:
     return np.stack([groups * (1 - degree), groups * degree], axis=1)
 
 
-def _races(counts: Sequence[float]) -> Array:
+def _race_shares(counts: Sequence[float]) -> Array:
     """Shares of `RACES` from counts of all, white, Black, Asian and Hispanic people. Hispanics are
     among the first three too: nine in ten of them are taken to be white, three in a hundred Black.
     """
     everybody, white, black, asian, hispanic = counts
     alone = np.array([white - 0.9 * hispanic, black - 0.03 * hispanic, asian, hispanic])
     alone = np.maximum(alone, 0.001 * everybody)
-    return _one([*alone, max(everybody - alone.sum(), 0.005 * everybody)])
+    return _normalise_counts([*alone, max(everybody - alone.sum(), 0.005 * everybody)])
 
 
 @lru_cache(maxsize=1)
-def core() -> Array:
+def core_shares() -> Array:
     """Shares of people by sex, age, education, activity, race and home, in that order of axes."""
-    seed = np.zeros((len(SEXES), len(bands()), len(_GSS_DEGREES), len(ACTIVITIES), len(_MARITAL)))
-    for sex, age, degree, activity, marital, people in _table("us_gss.csv").iter_rows():
-        at = (SEXES.index(sex), bands().index(age), _GSS_DEGREES.index(degree))
+    seed = np.zeros(
+        (len(SEXES), len(age_bands()), len(_GSS_DEGREES), len(ACTIVITIES), len(_MARITAL))
+    )
+    for sex, age, degree, activity, marital, people in _read_figures_table(
+        "us_gss.csv"
+    ).iter_rows():
+        at = (SEXES.index(sex), age_bands().index(age), _GSS_DEGREES.index(degree))
         seed[(*at, ACTIVITIES.index(activity), _MARITAL.index(marital))] = people
     # What a group of one sex and age lacks in the sample is rare, not impossible.
     seed += 0.02 * seed.sum(axis=(2, 3, 4), keepdims=True) / seed[0, 0].size
@@ -176,18 +180,18 @@ def core() -> Array:
     by_degree = np.concatenate([seed[:, :, :3], 0.85 * graduate, 0.15 * graduate], axis=2)
     young = {"18-19": 2, "20-24": 4}  # the first degree that nobody of this age has
     for band, first in young.items():
-        by_degree[:, bands().index(band), first:] = 0
-    return rake(
-        np.einsum("saecm,mh->saech", by_degree, _homes())[:, :, :, :, None, :].repeat(
+        by_degree[:, age_bands().index(band), first:] = 0
+    return rake_table(
+        np.einsum("saecm,mh->saech", by_degree, _home_shares())[:, :, :, :, None, :].repeat(
             len(RACES), 4
         ),
         core_margins(),
     )
 
 
-def _homes() -> Array:
+def _home_shares() -> Array:
     """How people of each marital status live, before the published shares decide."""
-    rows = [{"spouse": 1.0}, *(data()["unmarried"][m] for m in _MARITAL[1:])]
+    rows = [{"spouse": 1.0}, *(us_figures()["unmarried"][m] for m in _MARITAL[1:])]
     return np.array([[row.get(home, 0.0) for home in HOMES] for row in rows])
 
 
@@ -203,45 +207,47 @@ class Jobs:
     titles: tuple[str, ...]
     pay: Array
     table: Array
-    margins: tuple[Margin, ...]
+    margins: tuple[RakingMargin, ...]
 
 
 @lru_cache(maxsize=1)
-def jobs() -> Jobs:
+def raked_occupations() -> Jobs:
     """The occupations, raked to the core's people at work and to what is published of each."""
-    frame = _table("us_occupations.csv")
+    frame = _read_figures_table("us_occupations.csv")
     names = frame["job"].to_list()
-    size = _one(frame["thousands"].to_list())
+    size = _normalise_counts(frame["thousands"].to_list())
     women = frame["women"].to_numpy() / 100
     ages = frame.select(pl.col("^age_.*$")).to_numpy().astype(float)
     ages[:, 0] *= np.where(_of_age(frame), 0, 0.64)  # less those of 16 and 17 among those of 16-19
     ages = ages / ages.sum(axis=1, keepdims=True)
     counts = frame.select("white", "black", "asian", "hispanic").to_numpy()
-    races = np.array([_races([100, *row]) for row in counts])
-    schooling = np.array([_schooling(*row) for row in _schools(frame)])
+    races = np.array([_race_shares([100, *row]) for row in counts])
+    schooling = np.array([_degree_shares(*row) for row in _schooling_rows(frame)])
     sexes = np.stack([women, 1 - women], axis=1)
     seed = np.einsum("j,js,ja,je,jr->jsaer", size, sexes, ages, schooling, races)
-    working = core()[:, :, :, 0].sum(axis=-1)
+    working = core_shares()[:, :, :, 0].sum(axis=-1)
     margins = (
-        Margin("occupation by race", (0, 4), size[:, None] * races),
-        Margin("occupation by age", (0, 2), size[:, None] * ages),
-        Margin("occupation by sex", (0, 1), size[:, None] * sexes),
-        Margin("people at work", (1, 2, 3, 4), working / working.sum()),
+        RakingMargin("occupation by race", (0, 4), size[:, None] * races),
+        RakingMargin("occupation by age", (0, 2), size[:, None] * ages),
+        RakingMargin("occupation by sex", (0, 1), size[:, None] * sexes),
+        RakingMargin("people at work", (1, 2, 3, 4), working / working.sum()),
     )
     pay = frame["pay"].to_numpy()
     return Jobs(
-        tuple(names), tuple(frame["bls_title"].to_list()), pay, rake(seed, margins), margins
+        tuple(names), tuple(frame["bls_title"].to_list()), pay, rake_table(seed, margins), margins
     )
 
 
 def likely_job(sex: str, age: int, education: str, at: float) -> str:
     """An occupation of people of this sex, age and education; `at` (0 to 1) says which."""
-    ages = [int(band.split("-")[1]) for band in bands()]
+    ages = [int(band.split("-")[1]) for band in age_bands()]
     band = min(int(np.searchsorted(ages, age)), len(ages) - 1)
-    table = jobs().table[:, SEXES.index(sex), :, DEGREES.index(education)].sum(axis=-1)
+    table = raked_occupations().table[:, SEXES.index(sex), :, DEGREES.index(education)].sum(axis=-1)
     shares = table[:, band] if table[:, band].any() else table.sum(axis=1)
     edges = np.cumsum(shares)
-    return jobs().names[min(int(np.searchsorted(edges, at * edges[-1], "right")), len(edges) - 1)]
+    return raked_occupations().names[
+        min(int(np.searchsorted(edges, at * edges[-1], "right")), len(edges) - 1)
+    ]
 
 
 def _of_age(frame: pl.DataFrame) -> NDArray[np.bool_]:
@@ -251,11 +257,11 @@ def _of_age(frame: pl.DataFrame) -> NDArray[np.bool_]:
     return np.array(responsible) | schooled
 
 
-def _schools(frame: pl.DataFrame) -> Iterable[tuple[Any, ...]]:
+def _schooling_rows(frame: pl.DataFrame) -> Iterable[tuple[Any, ...]]:
     return frame.select("job", "high_school", "associate", "bachelor", "graduate").iter_rows()
 
 
-def _schooling(
+def _degree_shares(
     job: str, school: float, associate: float, bachelor: float, graduate: float
 ) -> Array:
     """Shares by degree of an occupation. The survey counts some college without a degree as high
@@ -265,30 +271,30 @@ def _schooling(
     shares = np.array([school - began, associate + began, bachelor, graduate - doctors, doctors])
     needed = DEGREES.index(_NEEDS.get(job, DEGREES[0]))
     shares[:needed] = 0
-    return _one(shares)
+    return _normalise_counts(shares)
 
 
 # --- persons -------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1)
-def people() -> pl.DataFrame:
+def sample_people() -> pl.DataFrame:
     """20,000 people of equal weight, the same ones always: `age`, `sex`, `education`, `race`,
     `activity`, `occupation`, `household`, `children`, `own_income_usd`, `income_usd` (the
     household's, dollars of 2022), `adults` (in the household) and `weight`."""
     rng = generator(0, ("people", "us"))
-    shares = core().ravel()
+    shares = core_shares().ravel()
     edges = np.cumsum(shares) * PEOPLE
     cells = np.searchsorted(edges, np.arange(PEOPLE) + 0.5)
-    at = np.array(np.unravel_index(np.minimum(cells, shares.size - 1), core().shape))
+    at = np.array(np.unravel_index(np.minimum(cells, shares.size - 1), core_shares().shape))
     sex, band, education, activity, race, home = at[:, rng.permutation(PEOPLE)]
     job = _jobs_of(sex, band, education, race, rng)
-    age = _ages(band, education, _of_age(_table("us_occupations.csv"))[job], rng)
+    age = _draw_ages(band, education, _of_age(_read_figures_table("us_occupations.csv"))[job], rng)
     own = _own_incomes(sex, band, education, activity, job, rng)
     own = own * _living_alone(activity, home)
-    adults, total = _households(sex, band, education, home, own, rng)
-    children = _children(sex, band, home, rng)
-    names = np.array(jobs().names)
+    adults, total = _draw_households(sex, band, education, home, own, rng)
+    children = _draw_children(sex, band, home, rng)
+    names = np.array(raked_occupations().names)
     return pl.DataFrame(
         {
             "age": age,
@@ -297,12 +303,16 @@ def people() -> pl.DataFrame:
             "race": np.array(RACES)[race],
             "activity": np.array(ACTIVITIES)[activity],
             "occupation": [
-                _occupation(ACTIVITIES[a], str(names[j]), DEGREES[e], HOMES[h], bool(c))
-                for a, j, e, h, c in zip(activity, job, education, home, children, strict=True)
+                _describe_occupation(
+                    ACTIVITIES[a], str(names[j]), DEGREES[entry], HOMES[h], bool(child)
+                )
+                for a, j, entry, h, child in zip(
+                    activity, job, education, home, children, strict=True
+                )
             ],
             "household": [
-                _household(HOMES[h], int(b), int(c))
-                for h, b, c in zip(home, band, children, strict=True)
+                _describe_household(HOMES[h], int(band), int(child))
+                for h, band, child in zip(home, band, children, strict=True)
             ],
             "children": children,
             "own_income_usd": np.round(own, -2).astype(int),
@@ -317,7 +327,7 @@ def _jobs_of(
     sex: Index, band: Index, education: Index, race: Index, rng: np.random.Generator
 ) -> Index:
     """An occupation for everybody: their own, the last one, or the one they look for."""
-    table = np.moveaxis(jobs().table, 0, -1)
+    table = np.moveaxis(raked_occupations().table, 0, -1)
     kinds = np.ravel_multi_index((sex, band, education, race), table.shape[:-1])
     edges = np.cumsum(table.reshape(-1, table.shape[-1]), axis=1)
     # Where a kind of people has nobody at work, that of its sex and education counts.
@@ -329,40 +339,42 @@ def _jobs_of(
     return np.asarray(np.minimum(chosen, table.shape[-1] - 1))
 
 
-def _ages(
+def _draw_ages(
     band: Index, education: Index, of_age: NDArray[np.bool_], rng: np.random.Generator
 ) -> Index:
-    limits = np.array([[int(x) for x in b.split("-")] for b in bands()])
+    limits = np.array([[int(x) for x in band.split("-")] for band in age_bands()])
     low, high = limits[band].T
     youngest = np.array([_YOUNGEST.get(degree, 0) for degree in DEGREES])[education]
     youngest = np.maximum(youngest, np.where(of_age, _OF_AGE, 0))
     return np.asarray(rng.integers(np.maximum(low, np.minimum(youngest, high)), high + 1))
 
 
-def _noise(n: int, rng: np.random.Generator) -> Array:
-    return np.clip(rng.standard_normal(n), -_MOST_NOISE, _MOST_NOISE)
+def _bounded_noise(count: int, rng: np.random.Generator) -> Array:
+    return np.clip(rng.standard_normal(count), -_MOST_NOISE, _MOST_NOISE)
 
 
 def _own_incomes(
     sex: Index, band: Index, education: Index, activity: Index, job: Index, rng: np.random.Generator
 ) -> Array:
     """What each has a year, in dollars."""
-    terms, other = data()["earnings"], data()["other_income"]
-    part = np.array([[terms["part_time_share"][s][b] for b in bands()] for s in SEXES])
-    log = terms["level"] + jobs().pay[job]
+    terms, other = us_figures()["earnings"], us_figures()["other_income"]
+    part = np.array(
+        [[terms["part_time_share"][sex][band] for band in age_bands()] for sex in SEXES]
+    )
+    log = terms["level"] + raked_occupations().pay[job]
     log = log + np.where(sex == 0, terms["female"], 0.0)
-    log = log + np.array([terms["age"][b] for b in bands()])[band]
-    schooling = np.array([terms["education"][e] for e in DEGREES])[education]
+    log = log + np.array([terms["age"][band] for band in age_bands()])[band]
+    schooling = np.array([terms["education"][degree] for degree in DEGREES])[education]
     log = log + schooling
-    former = _former_pay(jobs().pay[job] + schooling, sex, activity)
+    former = _former_pay(raked_occupations().pay[job] + schooling, sex, activity)
     works = ACTIVITIES.index("works")
     log = log + np.where(
         (rng.random(len(sex)) < part[sex, band]) & (activity == works), terms["part_time"], 0.0
     )
-    log = log + terms["log_sd"] * _noise(len(sex), rng)
+    log = log + terms["log_sd"] * _bounded_noise(len(sex), rng)
     earned = terms["prices"] * np.exp(log)
-    spread = np.exp(other["log_sd"] * _noise(len(sex), rng))
-    retired = np.array([other["retired"][s] for s in SEXES])[sex]
+    spread = np.exp(other["log_sd"] * _bounded_noise(len(sex), rng))
+    retired = np.array([other["retired"][sex] for sex in SEXES])[sex]
     retired = retired * np.exp(other["retired_by_former_pay"] * former)
     kinds = {
         "looks for work": earned * other["looks for work"],
@@ -378,7 +390,7 @@ def _own_incomes(
 
 def _living_alone(activity: Index, home: Index) -> Array:
     """Return the factor by which the income of a person at home is larger if they live alone."""
-    other = data()["other_income"]
+    other = us_figures()["other_income"]
     keeps = (activity == ACTIVITIES.index("at home")) & (home == HOMES.index("alone"))
     return np.where(keeps, other["at home alone"] / other["at home"], 1.0)
 
@@ -393,7 +405,7 @@ def _former_pay(log_pay: Array, sex: Index, activity: Index) -> Array:
     return found
 
 
-def _households(
+def _draw_households(
     sex: Index, band: Index, education: Index, home: Index, own: Array, rng: np.random.Generator
 ) -> tuple[Index, Array]:
     """(adults, income) of the household: one's own and that of those one lives with.
@@ -404,7 +416,7 @@ def _households(
     """
     everybody = np.arange(len(sex))
 
-    def drawn(who: Index, like: Sequence[tuple[Index, Index]]) -> Array:
+    def draw_partner_income(who: Index, like: Sequence[tuple[Index, Index]]) -> Array:
         """The own income of somebody else for each of `who`, alike in these attributes."""
         mine = np.stack([wanted for wanted, _ in like], axis=1)
         theirs = np.stack([found for _, found in like], axis=1)
@@ -421,25 +433,27 @@ def _households(
     total = own.copy()
     couple = everybody[home <= 1]
     alike = [(x[couple], x) for x in (band, education)]
-    total[couple] += drawn(couple, [(1 - sex[couple], sex), *alike])
+    total[couple] += draw_partner_income(couple, [(1 - sex[couple], sex), *alike])
     adults[couple] = 2
     child = everybody[home == HOMES.index("parents")]
-    parents_age = np.isin(band, [bands().index("45-54"), bands().index("55-64")]).astype(np.intp)
+    parents_age = np.isin(band, [age_bands().index("45-54"), age_bands().index("55-64")]).astype(
+        np.intp
+    )
     for parent, chance in ((0, 0.85), (1, 0.65)):
         there = child[rng.random(len(child)) < chance]
         one = np.ones(len(there), dtype=np.intp)
-        total[there] += drawn(there, [(one * parent, sex), (one, parents_age)])
+        total[there] += draw_partner_income(there, [(one * parent, sex), (one, parents_age)])
         adults[there] += 1
     shared = everybody[home == HOMES.index("roommates")]
     for mate in (shared, shared[rng.random(len(shared)) < 0.5]):
-        total[mate] += drawn(mate, [(band[mate], band)])
+        total[mate] += draw_partner_income(mate, [(band[mate], band)])
         adults[mate] += 1
     return adults, total
 
 
 def _to_published(incomes: Array, weights: Array) -> Array:
     """Household incomes in their order, with the published distribution over households."""
-    terms = data()["household_income"]
+    terms = us_figures()["household_income"]
     shares = np.array([0.2, 0.4, 0.5, 0.6, 0.8, 0.95])
     first, second, third, fourth = terms["fifths"]
     wanted = np.log([first, second, terms["median"], third, fourth, terms["top_twentieth"]])
@@ -453,10 +467,12 @@ def _to_published(incomes: Array, weights: Array) -> Array:
     return np.clip(np.exp(moved), 3_000, 900_000)
 
 
-def _children(sex: Index, band: Index, home: Index, rng: np.random.Generator) -> Index:
+def _draw_children(sex: Index, band: Index, home: Index, rng: np.random.Generator) -> Index:
     """Children at home, 0 to 3; of one-parent households most are mothers'."""
-    terms = data()["children"]
-    couples, others = (np.array([terms[k][b] for b in bands()]) for k in ("couples", "others"))
+    terms = us_figures()["children"]
+    couples, others = (
+        np.array([terms[key][band] for band in age_bands()]) for key in ("couples", "others")
+    )
     mothers = 2 * terms["mothers_of_one_parent"]
     alone = others[band] * np.where(sex == 0, mothers, 2 - mothers)
     chance = np.where(home <= 1, couples[band], np.where(home == HOMES.index("alone"), alone, 0))
@@ -464,7 +480,7 @@ def _children(sex: Index, band: Index, home: Index, rng: np.random.Generator) ->
     return np.where(rng.random(len(sex)) < chance, many, 0)
 
 
-def _occupation(activity: str, job: str, degree: str, home: str, children: bool) -> str:
+def _describe_occupation(activity: str, job: str, degree: str, home: str, children: bool) -> str:
     if activity == "retired":
         return f"retired {job}"
     if activity == "studies":
@@ -477,11 +493,11 @@ def _occupation(activity: str, job: str, degree: str, home: str, children: bool)
     return f"{job} between jobs" if activity == "looks for work" else job
 
 
-def _household(home: str, band: int, children: int) -> str:
+def _describe_household(home: str, band: int, children: int) -> str:
     """With whom somebody lives, in words that follow "lives"."""
     words = {
         "parents": "with parents",
-        "roommates": "with relatives" if band >= bands().index("45-54") else "with roommates",
+        "roommates": "with relatives" if band >= age_bands().index("45-54") else "with roommates",
         "partner": "with a partner",
         "spouse": "with a spouse",
         "alone": "alone",
@@ -495,12 +511,14 @@ def _household(home: str, band: int, children: int) -> str:
 # --- the fit -------------------------------------------------------------------------------------
 
 
-def fit() -> list[tuple[str, int, float, float]]:
+def fit_to_margins() -> list[tuple[str, int, float, float]]:
     """How near the tables come to what is published: (margin, cells, largest and mean distance of
     a cell in points of a hundred)."""
-    rows = [(m, core()) for m in core_margins()] + [(m, jobs().table) for m in jobs().margins]
+    rows = [(raking_margin, core_shares()) for raking_margin in core_margins()] + [
+        (raking_margin, raked_occupations().table) for raking_margin in raked_occupations().margins
+    ]
     found = []
     for margin, table in rows:
-        off = 100 * np.abs(margin.found(table) - margin.wanted)
+        off = 100 * np.abs(margin.observed_margin(table) - margin.wanted)
         found.append((margin.name, off.size, float(off.max()), float(off.mean())))
     return found

@@ -35,16 +35,16 @@ class Panel:
     rows: tuple[Mapping[str, object], ...]
     weights: tuple[float, ...]
 
-    def sample(self, n: int, rng: np.random.Generator) -> list[int]:
+    def sample_rows(self, count: int, rng: np.random.Generator) -> list[int]:
         """The rows of n people, by weight: nobody twice as long as there is somebody else."""
         weights = np.array(self.weights)
         there = int((weights > 0).sum())
         chosen: list[int] = []
-        while len(chosen) < n:
+        while len(chosen) < count:
             # Ranks of exponential times are successive draws by weight without replacement.
             with np.errstate(divide="ignore"):
                 times = rng.exponential(size=len(weights)) / weights
-            chosen += np.argsort(times)[: min(there, n - len(chosen))].tolist()
+            chosen += np.argsort(times)[: min(there, count - len(chosen))].tolist()
         return chosen
 
 
@@ -57,15 +57,15 @@ def read_panel(path: Path) -> Panel:
     rows: list[Mapping[str, object]] = []
     weights: list[float] = []
     problems: list[Problem] = []
-    for line, person in enumerate(table.read(path), table.first_line(path)):
+    for line, person in enumerate(table.read_personas(path), table.first_line(path)):
         row = {**person.demographics, **person.extra, "name": person.name or None}
-        weight = _weight(row.get("weight", 1))
+        weight = _parse_weight(row.get("weight", 1))
         found = check_profile(row, str(line))
         if weight is None:
             hint = "give a number of 0 or more"
             found.append(Problem("not a weight", where=str(line), key="weight", hint=hint))
         found += check_foreign_gaps(row, str(line))
-        problems += [replace(p, file=str(path)) for p in found]
+        problems += [replace(problem, file=str(path)) for problem in found]
         rows.append(row)
         weights.append(weight or 0.0)
     if not problems and not sum(weights):
@@ -91,7 +91,7 @@ def check_foreign_gaps(row: Mapping[str, object], line: str) -> list[Problem]:
     return [Problem("empty", where=line, key=key, hint=hint) for key in missing]
 
 
-def _weight(value: Any) -> float | None:
+def _parse_weight(value: Any) -> float | None:
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -44,7 +44,7 @@ class Circumstances:
     political_leaning: str
     race: str
 
-    def scores(self) -> dict[str, float]:
+    def standardised_scores(self) -> dict[str, float]:
         """Standardised scores: income by its rank in fifths of dollars, education by its rank."""
         return {
             "income": math.log(max(self.income_usd, 1000) / 74580) / 0.93,
@@ -74,39 +74,43 @@ _NEAR_INCOME = 0.25  # of the logarithm
 
 @dataclass(frozen=True)
 class Population:
-    """People with weights, one a row of `frame` (the columns of `joint.people`)."""
+    """People with weights, one a row of `frame` (the columns of `joint.sample_people`)."""
 
     frame: pl.DataFrame
 
-    def like(self, fixed: Fixed, at: float) -> dict[str, Any]:
+    def draw_matching_person(self, fixed: Fixed, at: float) -> dict[str, Any]:
         """One person of whom all that is fixed holds as far as anybody is like that; `at` (0 to 1)
         says which, by weight."""
-        chosen = self._matching(fixed)
-        weights = self._column("weight") if chosen is None else self._column("weight") * chosen
+        chosen = self._matching_rows(fixed)
+        weights = (
+            self._column_values("weight")
+            if chosen is None
+            else self._column_values("weight") * chosen
+        )
         edges = np.cumsum(weights)
         place = int(np.searchsorted(edges, at * edges[-1], side="right"))
         return self.frame.row(min(place, len(edges) - 1), named=True)
 
-    def _column(self, name: str) -> NDArray[Any]:
+    def _column_values(self, name: str) -> NDArray[Any]:
         return self.frame[name].to_numpy()
 
-    def _matching(self, fixed: Fixed) -> Mask | None:
+    def _matching_rows(self, fixed: Fixed) -> Mask | None:
         chosen: Mask | None = None
         for key in _KNOWN:
             if key not in fixed:
                 continue
-            found = self._alike(key, fixed[key], chosen)
+            found = self._rows_like(key, fixed[key], chosen)
             both = found if chosen is None else found & chosen
             if both.any():  # what nobody has who is alike otherwise decides nothing
                 chosen = both
         return chosen
 
-    def _alike(self, key: str, value: Any, chosen: Mask | None) -> Mask:
+    def _rows_like(self, key: str, value: Any, chosen: Mask | None) -> Mask:
         if key == "age_band":
-            ages, (low, high) = self._column("age"), value
+            ages, (low, high) = self._column_values("age"), value
             off = np.maximum(np.maximum(low - ages, ages - high), 0)
             return np.asarray(off <= (off if chosen is None else off[chosen]).min())
-        column = self._column("income_usd" if key == "income" else key)
+        column = self._column_values("income_usd" if key == "income" else key)
         if key == "age":
             off = np.abs(column - int(value))
             within = off if chosen is None else off[chosen]
@@ -114,22 +118,28 @@ class Population:
         if key == "income_usd":
             return np.asarray(np.abs(np.log(column / max(int(value), 1))) <= _NEAR_INCOME)
         if key == "income":
-            return np.asarray([fifth(usd) == value for usd in column])
-        return self._occupied(str(value)) if key == "occupation" else np.asarray(column == value)
+            return np.asarray([income_fifth(usd) == value for usd in column])
+        return (
+            self._rows_with_occupation(str(value))
+            if key == "occupation"
+            else np.asarray(column == value)
+        )
 
-    def _occupied(self, told: str) -> Mask:
+    def _rows_with_occupation(self, told: str) -> Mask:
         """Who has this occupation. One that the table lacks says by its last word what it is ("taxi
         driver": drivers), and by others who is out of work, retired, at school or at home."""
-        column = self._column("occupation")
+        column = self._column_values("occupation")
         words = re.findall(r"[\w-]+", told.casefold())
-        same = np.array([o.casefold() == told.casefold() for o in column])
+        same = np.array([option.casefold() == told.casefold() for option in column])
         if same.any() or not words:
             return same
-        doing = self._column("activity") == next(
-            (ACTIVITIES[w] for w in words if w in ACTIVITIES), "works"
+        doing = self._column_values("activity") == next(
+            (ACTIVITIES[word] for word in words if word in ACTIVITIES), "works"
         )
-        named = [w for w in words if w not in ACTIVITIES][-1:]
-        trade = np.array([o.removesuffix(" between jobs").split()[-1:] == named for o in column])
+        named = [word for word in words if word not in ACTIVITIES][-1:]
+        trade = np.array(
+            [option.removesuffix(" between jobs").split()[-1:] == named for option in column]
+        )
         return np.asarray(doing & trade if (doing & trade).any() else doing)
 
 
@@ -145,27 +155,29 @@ ACTIVITIES = {
 @lru_cache(maxsize=1)
 def united_states() -> Population:
     """The packaged people."""
-    return Population(joint.people())
+    return Population(joint.sample_people())
 
 
 def draw_circumstances(rng: np.random.Generator, data: Figures, fixed: Fixed) -> Circumstances:
     """Demographics: somebody of the population who is as the person is known to be; place and
     politics by themselves and by age."""
-    row = united_states().like(fixed, rng.random())
+    row = united_states().draw_matching_person(fixed, rng.random())
     low, high = fixed.get("age_band", (row["age"], row["age"]))
     age = int(fixed.get("age", min(max(row["age"], low), high)))
     usd = int(fixed.get("income_usd", row["income_usd"]))
-    income = str(fixed.get("income", fifth(usd)))
-    location_type = str(fixed.get("location_type", _pick(rng, data["location_type"]["shares"])))
-    location = _location(rng, data, location_type)
+    income = str(fixed.get("income", income_fifth(usd)))
+    location_type = str(fixed.get("location_type", _pick_key(rng, data["location_type"]["shares"])))
+    location = _draw_location(rng, data, location_type)
     by_age = data["political_leaning"]["shares"]
-    leaning = _pick(rng, by_age[band_of(age, by_age)])
+    leaning = _pick_key(rng, by_age[band_of(age, by_age)])
     return Circumstances(
         age=age,
         sex=str(fixed.get("sex", row["sex"])),
         education=str(fixed.get("education", row["education"])),
         income=income,
-        income_usd=usd if fifth(usd) == income or "income_usd" in fixed else _middle(income),
+        income_usd=usd
+        if income_fifth(usd) == income or "income_usd" in fixed
+        else _typical_income(income),
         occupation=str(fixed.get("occupation", row["occupation"])),
         employed=row["activity"] == "works",
         location=str(fixed.get("location", location)),
@@ -177,7 +189,7 @@ def draw_circumstances(rng: np.random.Generator, data: Figures, fixed: Fixed) ->
     )
 
 
-def _pick(rng: np.random.Generator, shares: Mapping[str, float]) -> str:
+def _pick_key(rng: np.random.Generator, shares: Mapping[str, float]) -> str:
     """A key, with probability in proportion to its share. One draw."""
     at = rng.random() * sum(shares.values())
     for key, share in shares.items():
@@ -187,22 +199,22 @@ def _pick(rng: np.random.Generator, shares: Mapping[str, float]) -> str:
     return str(list(shares)[-1])
 
 
-def fifth(usd: float) -> str:
+def income_fifth(usd: float) -> str:
     """The fifth of households that a household income lies in, in words."""
-    above = sum(usd > limit for limit in joint.data()["household_income"]["fifths"])
+    above = sum(usd > limit for limit in joint.us_figures()["household_income"]["fifths"])
     return SCALES["income"][int(above)]
 
 
-def _middle(income: str) -> int:
+def _typical_income(income: str) -> int:
     """A typical income of a fifth, for those of whom only the fifth is known and nobody else is
     like them."""
-    limits = [15_000, *joint.data()["household_income"]["fifths"], 260_000]
+    limits = [15_000, *joint.us_figures()["household_income"]["fifths"], 260_000]
     at = SCALES["income"].index(income)
     return int(round(math.sqrt(limits[at] * limits[at + 1]), -2))
 
 
-def _location(rng: np.random.Generator, data: Figures, location_type: str) -> str:
-    region = _pick(rng, data["region"]["shares"])
+def _draw_location(rng: np.random.Generator, data: Figures, location_type: str) -> str:
+    region = _pick_key(rng, data["region"]["shares"])
     cities = data["cities"][region]
     city = cities[int(rng.integers(len(cities)))]
     return {

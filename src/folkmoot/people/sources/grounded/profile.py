@@ -23,7 +23,7 @@ from folkmoot.people.enrichment import (
     Income,
     LocationType,
     PoliticalLeaning,
-    as_listed,
+    match_listed_value,
 )
 from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona
 from folkmoot.people.sources.grounded.survey_answers import (
@@ -77,7 +77,7 @@ class Traits(_Frozen):
     agreeableness: Score
     neuroticism: Score
 
-    def z(self, trait: str) -> float:
+    def standard_score(self, trait: str) -> float:
         """A trait in standard deviations from the mean of the population."""
         return (float(getattr(self, trait)) - 50.0) / 20.0
 
@@ -161,7 +161,7 @@ class Given(BaseModel):
     def _as_answered(cls, row: Any) -> Any:
         row = without_answers_not_given(row)
         if "income" in row and "income_usd" not in row:
-            dollars = _dollars(row["income"])
+            dollars = _parse_dollars(row["income"])
             if isinstance(dollars, int):
                 row["income_usd"] = dollars
                 del row["income"]
@@ -173,7 +173,7 @@ class Given(BaseModel):
     @field_validator("income_usd", mode="before")
     @classmethod
     def _as_dollars(cls, value: object) -> object:
-        return _dollars(value)
+        return _parse_dollars(value)
 
     @field_validator("sex", mode="before")
     @classmethod
@@ -184,12 +184,12 @@ class Given(BaseModel):
     @classmethod
     def _as_listed(cls, value: object, info: ValidationInfo) -> object:
         key = str(info.field_name)
-        return as_listed(read_listed(key, value), LISTED[key])
+        return match_listed_value(read_listed(key, value), LISTED[key])
 
     @field_validator("race", mode="before")
     @classmethod
     def _as_race(cls, value: object) -> object:
-        return as_listed(value, RACES)
+        return match_listed_value(value, RACES)
 
 
 # Columns in the person's own words, or the researcher's.
@@ -250,13 +250,18 @@ def check_profile(row: Mapping[str, object], where: str) -> list[Problem]:
     except ValidationError as error:
         wrong = {str(e["loc"][0]): e["input"] for e in error.errors()}
         return [
-            Problem(f"{value!r} is not a valid {key}", where=where, key=key, hint=_wanted(key))
+            Problem(
+                f"{value!r} is not a valid {key}",
+                where=where,
+                key=key,
+                hint=_describe_expected(key),
+            )
             for key, value in wrong.items()
         ]
     return []
 
 
-def _wanted(key: str) -> str:
+def _describe_expected(key: str) -> str:
     """What a value of a real profile may be."""
     if key in LISTED:
         return f"one of: {', '.join(LISTED[key])}" + (
@@ -270,7 +275,7 @@ def _wanted(key: str) -> str:
     }.get(key, "a whole number from 0 to 100")
 
 
-def _dollars(value: object) -> object:
+def _parse_dollars(value: object) -> object:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     found = read_dollars(value)
@@ -310,7 +315,7 @@ class Profile(_Frozen):
         """What the others at the table say."""
         return first_name(self.name)
 
-    def demographics(self) -> dict[str, Any]:
+    def shared_demographics(self) -> dict[str, Any]:
         """The seven demographics that all sources share, place and household, and race or
         ethnicity where it is known."""
         keys = (*DEMOGRAPHIC_KEYS, "location", "household", *(["race"] if self.race else []))
@@ -324,14 +329,14 @@ class Profile(_Frozen):
             base=", ".join(
                 filter(None, (self.name, str(self.age), self.occupation, self.location))
             ),
-            demographics=self.demographics(),
+            demographics=self.shared_demographics(),
             source=self.source,
             name=self.name,
             extra={"profile": self.model_dump(mode="json")},
         )
 
     @classmethod
-    def of(cls, persona: Persona) -> Profile | None:
+    def from_persona(cls, persona: Persona) -> Profile | None:
         """The profile that a persona carries; None for one of another source."""
         data = persona.extra.get("profile")
         return None if data is None else cls.model_validate(data)

@@ -27,7 +27,7 @@ _NOT_GIVEN = re.compile(
 
 
 @lru_cache(maxsize=1)
-def _values() -> dict[str, dict[str, str]]:
+def _value_meanings() -> dict[str, dict[str, str]]:
     """Key of a profile → folded word → the value that it means."""
     data: dict[str, dict[str, list[str]]] = packaged_yaml(__file__, "survey_answers.yaml")
     return {
@@ -54,12 +54,12 @@ def read_sex(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = re.sub(r"^(?:cis|trans)(?:gender)?\s+|\s+(?:cis|trans\w*)$", "", fold_answer(value))
-    return _values()["sex"].get(text, value)
+    return _value_meanings()["sex"].get(text, value)
 
 
 def read_listed(key: str, value: object) -> object:
     """The listed value that other words of surveys mean; whatever else it is, as it is."""
-    known = _values().get(key, {})
+    known = _value_meanings().get(key, {})
     return known.get(fold_answer(value), value) if isinstance(value, str) else value
 
 
@@ -119,26 +119,26 @@ def read_dollars(value: object) -> int | None:
         text, months = _PER_MONTH.sub("", text), 12
     text = _PER_YEAR.sub("", text).strip()
     if found := re.fullmatch(_SUM, text):
-        amount = _amount(found.groups())
+        amount = _parse_amount(found.groups())
     elif found := re.fullmatch(rf"(?:between )?{_SUM}(?:{_TO}| and ){_SUM}", text):
         low, high = found.groups()[:3], found.groups()[3:]
         # "40-50k" says the unit once.
         unit = low[2] or (high[2] if float(low[0].replace(",", "")) < 1000 else None)
-        amount = (_amount((*low[:2], unit)) + _amount(high)) / 2
+        amount = (_parse_amount((*low[:2], unit)) + _parse_amount(high)) / 2
     elif found := re.fullmatch(rf"{_DOWN_TO}{_SUM}", text) or re.fullmatch(
         rf"{_SUM}\s*(?:or|and) (?:less|under|below)", text
     ):
-        amount = _BELOW * _amount(found.groups())
+        amount = _BELOW * _parse_amount(found.groups())
     elif found := re.fullmatch(rf"{_UP_FROM}{_SUM}", text) or re.fullmatch(
         rf"{_SUM}{_UPWARDS}", text
     ):
-        amount = _ABOVE * _amount(found.groups())
+        amount = _ABOVE * _parse_amount(found.groups())
     else:
         return None
     return round(amount * months)
 
 
-def _amount(parts: tuple[str | None, ...]) -> float:
+def _parse_amount(parts: tuple[str | None, ...]) -> float:
     whole, fraction, unit = parts
     number = float(re.sub("[, ]", "", str(whole)) + (fraction or ""))
     return number * _TIMES[unit]

@@ -5,60 +5,60 @@
 
 from __future__ import annotations
 
-from folkmoot.kit.exposure import exposure
-from folkmoot.kit.findings import found
+from folkmoot.kit.exposure import exposure_finding
+from folkmoot.kit.findings import collect_findings
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination.findings.changes import (
-    differences,
+    difference_finding,
     main_effects,
     marginal_homogeneity,
     option_shifts,
     position_change,
-    regression,
-    tallies,
+    regression_finding,
     towards_opposition,
-    transitions,
+    transition_finding,
+    vote_counts,
 )
 from folkmoot.studies.cross_pollination.findings.decision_quality import (
-    diversity,
+    diversity_finding,
     human_bands,
-    quality,
-    shift,
+    quality_findings,
+    shift_finding,
 )
-from folkmoot.studies.cross_pollination.findings.reasons import reasons
+from folkmoot.studies.cross_pollination.findings.reasons import reason_findings
 from folkmoot.studies.cross_pollination.findings.trust import (
-    attrition,
+    attrition_finding,
     option_order,
-    persuasion,
+    persuasion_finding,
     respondent_checks,
     spread_of_votes,
 )
-from folkmoot.studies.cross_pollination.findings.votes import read
+from folkmoot.studies.cross_pollination.findings.votes import read_votes
 
 
-def findings(run: RunFolder) -> list[Finding]:
+def compute_findings(run: RunFolder) -> list[Finding]:
     """All findings that the run's data allow, the headline first."""
-    votes = read(run)
-    return found(
+    votes = read_votes(run)
+    return collect_findings(
         position_change(votes),
-        tallies(votes),
-        transitions(votes),
-        differences(votes),
+        vote_counts(votes),
+        transition_finding(votes),
+        difference_finding(votes),
         main_effects(votes),
-        regression(votes),
+        regression_finding(votes),
         towards_opposition(votes),
         marginal_homogeneity(votes),
         option_shifts(votes),
-        persuasion(votes),
+        persuasion_finding(votes),
         option_order(votes),
         respondent_checks(votes),
-        diversity(votes),
-        shift(votes),
+        diversity_finding(votes),
+        shift_finding(votes),
         human_bands(votes),
         spread_of_votes(votes),
-        attrition(votes),
-        quality(votes),
-        reasons(votes),
-        exposure(run),
+        attrition_finding(votes),
+        quality_findings(votes),
+        reason_findings(votes),
+        exposure_finding(run),
     )

@@ -9,15 +9,20 @@ from typing import NamedTuple
 from folkmoot.kit.claims import LEVELS, claims_finding, result_cells
 from folkmoot.kit.findings import (
     Row,
-    cells,
-    intervals,
-    listed,
-    share,
-    shares,
+    category_shares,
+    estimate_cells,
+    format_share,
+    interval_chart,
+    join_clauses,
 )
 from folkmoot.measures.diagnostics import agreeing_share
 from folkmoot.measures.inference.claims import Claim, adjust_families, fitted_result
-from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, percent, plural
+from folkmoot.measures.inference.estimates import (
+    FEWEST_UNITS,
+    Estimate,
+    format_count,
+    format_percent,
+)
 from folkmoot.measures.inference.factorial import factorial
 from folkmoot.measures.inference.paired_votes import (
     IntArray,
@@ -31,9 +36,14 @@ from folkmoot.measures.inference.paired_votes import (
 from folkmoot.measures.inference.proportions import holm
 from folkmoot.measures.inference.regression import Column, Logit, logistic
 from folkmoot.measures.wording import ESTIMATES, EXPLORATORY, EXPLORATORY_TESTS
-from folkmoot.storage.findings import Bars, Finding, Flow, Grid, Intervals
-from folkmoot.studies.cross_pollination.config import CHANGED, PLACEBOS, Exposed, label
-from folkmoot.studies.cross_pollination.findings.votes import Arm, Voter, Votes
+from folkmoot.storage.findings import AlluvialChart, BarChart, Finding, IntervalChart, ResultTable
+from folkmoot.studies.cross_pollination.config import (
+    CHANGED,
+    PLACEBOS,
+    ConditionDesign,
+    condition_label,
+)
+from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Voter, Votes
 
 ONE_POOL = (
     "Everybody was shown the same summaries, so the intervals tell how sure the figures are for "
@@ -68,102 +78,125 @@ EVENTS_PER_TERM = 5
 
 def position_change(votes: Votes) -> Finding:
     """The share of each condition whose final vote differs from the first: the headline."""
-    of = {a.condition: votes.rate(a) for a in votes.twice}
+    of = {
+        condition_votes.condition: votes.rate(condition_votes)
+        for condition_votes in votes.two_vote_conditions
+    }
     rows = []
-    for a in votes.arms:
-        status = Counter(r.status for r in a.rows)
+    for condition_votes in votes.arms:
+        status = Counter(voter.status for voter in condition_votes.rows)
         rows.append(
             {
-                "condition": a.name,
+                "condition": condition_votes.name,
                 "completed": status["complete"],
                 "failed": status["failed"],
                 "skipped": status["skipped"],
-                "changed": a.changed if a.n else None,
-                **cells(of.get(a.condition), "changed_rate", "_rate"),
+                "changed": condition_votes.changed_count
+                if condition_votes.participant_count
+                else None,
+                **estimate_cells(of.get(condition_votes.condition), "changed_rate", "_rate"),
             }
         )
     return Finding(
         "position_change",
         "Who changed their choice",
-        _rates_aloud(votes, of),
-        Grid.of(rows, "Participants whose final vote differs from their first; 95 % Wilson."),
-        intervals(
-            {a.name: of[a.condition] for a in votes.twice}, "changed their choice", percent=True
+        _describe_rates(votes, of),
+        ResultTable.from_records(
+            rows, "Participants whose final vote differs from their first; 95 % Wilson."
         ),
-        notes=caveats(votes),
+        interval_chart(
+            {
+                condition_votes.name: of[condition_votes.condition]
+                for condition_votes in votes.two_vote_conditions
+            },
+            "changed their choice",
+            percent=True,
+        ),
+        notes=summary_caveats(votes),
         headline=True,
-        alarms=_unseen(votes),
-        **votes.basis,
+        alarms=_undescribed_cluster_note(votes),
+        **votes.analysis_basis,
     )
 
 
-def caveats(votes: Votes) -> tuple[str, ...]:
+def summary_caveats(votes: Votes) -> tuple[str, ...]:
     """Of which summaries the figures tell."""
-    if not votes.having("summaries"):
+    if not votes.conditions_with("summaries"):
         return ()
-    several = FEW_POOLS if votes.draws < FEWEST_UNITS else SEVERAL_POOLS
-    pools = several.format(draws=votes.draws) if votes.draws > 1 else ONE_POOL
+    several = FEW_POOLS if votes.summary_draws < FEWEST_UNITS else SEVERAL_POOLS
+    pools = several.format(draws=votes.summary_draws) if votes.summary_draws > 1 else ONE_POOL
     notes = [pools]
-    if any(votes.shown(arm).interview for arm in votes.having("summaries")):
+    if any(votes.exposure_of(arm).interview for arm in votes.conditions_with("summaries")):
         notes.append(OWN_AMONG_OTHERS)
     if not votes.compared_by_one_thing:
-        notes.append(SOURCE_EXPOSURE.format(wording=votes.wording))
+        notes.append(SOURCE_EXPOSURE.format(wording=votes.wording_source))
     return tuple(notes)
 
 
-def _unseen(votes: Votes) -> tuple[str, ...]:
-    if not votes.undescribed or not votes.having("summaries"):
+def _undescribed_cluster_note(votes: Votes) -> tuple[str, ...]:
+    if not votes.undescribed_clusters or not votes.conditions_with("summaries"):
         return ()
     return (
         "Part of what people said was shown to nobody, because the model gave no description of "
-        f"{plural(len(votes.undescribed), 'cluster')}: {', '.join(votes.undescribed)}.",
+        f"{format_count(len(votes.undescribed_clusters), 'cluster')}: "
+        f"{', '.join(votes.undescribed_clusters)}.",
     )
 
 
-def _rates_aloud(votes: Votes, of: Mapping[str, Estimate]) -> str:
+def _describe_rates(votes: Votes, of: Mapping[str, Estimate]) -> str:
     if not of and not votes.terminated:
         return "Nobody voted twice, so changes cannot be reported."
     said = []
     if votes.terminated:
         said.append(f"The study ended before anybody could change: {votes.terminated}.")
-    elif not any(a.changed for a in votes.twice):
+    elif not any(condition_votes.changed_count for condition_votes in votes.two_vote_conditions):
         said.append("Nobody changed their choice.")
     if of:
         said.append(
-            listed(
-                f"{a.name}: {a.changed} of {a.n} changed, {share(of[a.condition], digits=1)}"
-                for a in votes.twice
+            join_clauses(
+                f"{condition_votes.name}: {condition_votes.changed_count} of "
+                f"{condition_votes.participant_count} changed, "
+                f"{format_share(of[condition_votes.condition], digits=1)}"
+                for condition_votes in votes.two_vote_conditions
             )
         )
     return " ".join(said)
 
 
-def differences(votes: Votes) -> Finding | None:
+def difference_finding(votes: Votes) -> Finding | None:
     """All pairs of conditions, the primary claims first; None with fewer than two that voted
     twice."""
     return claims_finding(
         "change_differences",
         "Differences between conditions",
-        votes.results,
+        votes.claim_results,
         axis="changed their choice",
-        notes=caveats(votes),
-        **votes.basis,
+        notes=summary_caveats(votes),
+        **votes.analysis_basis,
     )
 
 
-def tallies(votes: Votes) -> Finding | None:
+def vote_counts(votes: Votes) -> Finding | None:
     """Votes per option before and after, by condition; None if nobody voted."""
-    first = votes.counts(r.initial_choice for r in votes.people)
+    first = votes.counts(voter.initial_choice for voter in votes.people)
     if not any(first):
         return None
-    before = {a: votes.counts(r.initial_choice for r in a.rows) for a in votes.arms}
-    after = {a: votes.counts(r.final_choice for r in a.rows) for a in votes.arms}
+    before = {
+        condition_votes: votes.counts(voter.initial_choice for voter in condition_votes.rows)
+        for condition_votes in votes.arms
+    }
+    after = {
+        condition_votes: votes.counts(voter.final_choice for voter in condition_votes.rows)
+        for condition_votes in votes.arms
+    }
     rows = [
         {
             "option": option,
             **{
-                a.name: f"{before[a][i]} → {after[a][i]}" if a.n else str(before[a][i])
-                for a in votes.arms
+                condition_votes.name: f"{before[condition_votes][i]} → {after[condition_votes][i]}"
+                if condition_votes.participant_count
+                else str(before[condition_votes][i])
+                for condition_votes in votes.arms
             },
         }
         for i, option in enumerate(votes.options)
@@ -173,8 +206,10 @@ def tallies(votes: Votes) -> Finding | None:
         "votes",
         "Votes before and after",
         f"Most voted at first: “{votes.options[top]}”, {first[top]:,} of {sum(first):,} "
-        f"({percent(first[top] / sum(first))}).{_describe_missing(votes)}",
-        Grid.of(rows, "First → final votes; a single number where there was no final vote."),
+        f"({format_percent(first[top] / sum(first))}).{_describe_missing(votes)}",
+        ResultTable.from_records(
+            rows, "First → final votes; a single number where there was no final vote."
+        ),
         headline=True,
         conclusion=f"most voted “{votes.options[top]}”",
     )
@@ -184,7 +219,7 @@ def _describe_missing(votes: Votes) -> str:
     """Say how many votes name no option, by reason; empty where all do."""
     said = []
     for which, name in (("First", "initial_choice"), ("Final", "final_choice")):
-        all_reasons = (r.missing_answers.get(name) for r in votes.people)
+        all_reasons = (voter.missing_answers.get(name) for voter in votes.people)
         reasons = Counter(reason for reason in all_reasons if reason)
         if reasons:
             counted = ", ".join(f"{reason} {n:,}" for reason, n in sorted(reasons.items()))
@@ -192,57 +227,59 @@ def _describe_missing(votes: Votes) -> str:
     return "".join(said)
 
 
-def transitions(votes: Votes) -> Finding | None:
+def transition_finding(votes: Votes) -> Finding | None:
     """The flow of votes per condition; None if nobody voted twice."""
     links = [
-        (arm.name, a, b, int(n))
-        for arm in votes.twice
-        for a, row in zip(votes.options, _table(votes, arm), strict=True)
-        for b, n in zip(votes.options, row, strict=True)
-        if n
+        (arm.name, option, b, int(name))
+        for arm in votes.two_vote_conditions
+        for option, row in zip(votes.options, _arm_transitions(votes, arm), strict=True)
+        for b, name in zip(votes.options, row, strict=True)
+        if name
     ]
     if not links:
         return None
     says = "No vote moved."
     if moved := [link for link in links if link[1] != link[2]]:
-        panel, a, b, n = max(moved, key=lambda link: link[3])
+        panel, answer, b, n = max(moved, key=lambda link: link[3])
         says = (
-            f"{plural(sum(m[3] for m in moved), 'vote')} moved. The largest single move: "
-            f"{n} from “{a}” to “{b}” ({panel})."
+            f"{format_count(sum(m[3] for m in moved), 'vote')} moved. The largest single move: "
+            f"{n} from “{answer}” to “{b}” ({panel})."
         )
     return Finding(
         "transitions",
         "From first to final vote",
         says,
-        Grid(
+        ResultTable(
             ("condition", "first_vote", "final_vote", "participants"),
             tuple(links),
             "How many went from which option to which.",
         ),
-        Flow(tuple(links)),
+        AlluvialChart(tuple(links)),
     )
 
 
 def marginal_homogeneity(votes: Votes) -> Finding | None:
     """Did moves cancel out, or did they shift the outcome? Per condition, exploratory."""
-    if not votes.twice:
+    if not votes.two_vote_conditions:
         return None
-    tables = [_table(votes, arm) for arm in votes.twice]
+    tables = [_arm_transitions(votes, arm) for arm in votes.two_vote_conditions]
     tests = {
-        "bowker": [bowker(t) for t in tables],
+        "bowker": [bowker(table) for table in tables],
         "stuart_maxwell": [*map(stuart_maxwell, tables)],
     }
-    holms = {name: holm([t.p for t in some]) for name, some in tests.items()}
+    holms = {name: holm([test.p for test in some]) for name, some in tests.items()}
     rows: list[Row] = []
-    for at, arm in enumerate(votes.twice):
-        row: Row = {"condition": arm.name, "n": arm.n}
+    for at, arm in enumerate(votes.two_vote_conditions):
+        row: Row = {"condition": arm.name, "n": arm.participant_count}
         for name, some in tests.items():
             test = some[at]
             row |= {name: test.statistic, f"{name}_df": test.df, f"{name}_p": test.p}
             row[f"{name}_holm_p"] = holms[name][at]
         df = tests["bowker"][at].df
-        rows.append({**row, "reliable": df > 0 and arm.changed >= 5 * df})
-    shifts = dict(zip((arm.name for arm in votes.twice), tests["stuart_maxwell"], strict=True))
+        rows.append({**row, "reliable": df > 0 and arm.changed_count >= 5 * df})
+    shifts = dict(
+        zip((arm.name for arm in votes.two_vote_conditions), tests["stuart_maxwell"], strict=True)
+    )
     most = max(shifts, key=lambda name: shifts[name].statistic)
     return Finding(
         "marginal_homogeneity",
@@ -251,125 +288,133 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
         f"{most}: {shifts[most].statistic:.1f} on {shifts[most].df} degrees of freedom."
         if shifts[most].df
         else "The moves between options are too few for a test of whether the totals shifted.",
-        Grid.of(rows, "Bowker's test of symmetry and Stuart and Maxwell's of equal totals."),
+        ResultTable.from_records(
+            rows, "Bowker's test of symmetry and Stuart and Maxwell's of equal totals."
+        ),
         notes=(
             "Noise makes people change without favouring an option; persuasion that draws one way "
             "shows here. “reliable” is false where there are fewer than five moves per degree of "
             "freedom.",
             EXPLORATORY_TESTS,
         ),
-        **votes.given_these,
+        **votes.conditional_basis,
     )
 
 
 class Shift(NamedTuple):
     """How many of an arm chose an option first, at last, and both times."""
 
-    arm: Arm
+    arm: ConditionVotes
     option: str
     first: int
     final: int
     kept: int
 
     @property
-    def gained(self) -> int:
+    def gained_votes(self) -> int:
         return self.final - self.kept
 
     @property
-    def lost(self) -> int:
+    def lost_votes(self) -> int:
         return self.first - self.kept
 
     @property
-    def net(self) -> int:
+    def net_change(self) -> int:
         return self.final - self.first
 
     @property
     def p(self) -> float:
-        return mcnemar(self.gained, self.lost).p
+        return mcnemar(self.gained_votes, self.lost_votes).p
 
 
 def option_shifts(votes: Votes) -> Finding | None:
     """Option by option: gained, lost, and McNemar's test."""
     shifts = [
-        Shift(arm, option, *(int(n) for n in (table[i].sum(), table[:, i].sum(), table[i, i])))
-        for arm in votes.twice
-        for table in [_table(votes, arm)]
+        Shift(
+            arm, option, *(int(name) for name in (table[i].sum(), table[:, i].sum(), table[i, i]))
+        )
+        for arm in votes.two_vote_conditions
+        for table in [_arm_transitions(votes, arm)]
         for i, option in enumerate(votes.options)
     ]
     if not shifts:
         return None
     adjusted_p = holm([shift.p for shift in shifts])
-    top = max(shifts, key=lambda shift: abs(shift.net))
+    top = max(shifts, key=lambda shift: abs(shift.net_change))
     rows: list[Row] = [
         {
-            "condition": s.arm.name,
-            "option": s.option,
-            "first_share": s.first / s.arm.n,
-            "final_share": s.final / s.arm.n,
-            "gained": s.gained,
-            "lost": s.lost,
-            "p": s.p,
+            "condition": shift.arm.name,
+            "option": shift.option,
+            "first_share": shift.first / shift.arm.participant_count,
+            "final_share": shift.final / shift.arm.participant_count,
+            "gained": shift.gained_votes,
+            "lost": shift.lost_votes,
+            "p": shift.p,
             "holm_p": holm_p,
         }
-        for s, holm_p in zip(shifts, adjusted_p, strict=True)
+        for shift, holm_p in zip(shifts, adjusted_p, strict=True)
     ]
-    bars = ((s.arm.name, s.option, s.net / s.arm.n) for s in shifts)
+    bars = (
+        (shift.arm.name, shift.option, shift.net_change / shift.arm.participant_count)
+        for shift in shifts
+    )
     return Finding(
         "option_shifts",
         "What each option gained and lost",
-        f"Largest net shift: “{top.option}” {top.net:+d} in {top.arm.name} "
-        f"({top.gained} gained, {top.lost} lost)."
-        if top.net
+        f"Largest net shift: “{top.option}” {top.net_change:+d} in {top.arm.name} "
+        f"({top.gained_votes} gained, {top.lost_votes} lost)."
+        if top.net_change
         else "No option gained or lost on balance.",
-        Grid.of(rows, "p: McNemar's test per option (exact below 25 moves)."),
-        Bars(tuple(bars), unit="net change in share", percent=True),
+        ResultTable.from_records(rows, "p: McNemar's test per option (exact below 25 moves)."),
+        BarChart(tuple(bars), unit="net change in share", percent=True),
         notes=(EXPLORATORY_TESTS,),
-        **votes.given_these,
+        **votes.conditional_basis,
     )
 
 
 def towards_opposition(votes: Votes) -> Finding | None:
     """Of those with a dialogue: who moved to the view that was argued against them."""
-    facing = votes.facing
+    facing = votes.dialogue_participants
     if not facing:
         return None
     found = moves_towards(
-        [str(r.initial_choice) for r in facing],
-        [str(r.final_choice) for r in facing],
-        [str(r.opposition_view) for r in facing],
+        [str(voter.initial_choice) for voter in facing],
+        [str(voter.final_choice) for voter in facing],
+        [str(voter.opposition_view) for voter in facing],
         len(votes.options),
     )
     says = (
-        f"Of {plural(found.n, 'participant')} who faced an opposing view, {found.to_target} "
+        f"Of {format_count(found.n, 'participant')} who faced an opposing view, {found.to_target} "
         f"moved to it, {found.elsewhere} to another option, {found.stayed} stayed."
     )
-    if excess := towards_target(found.moved, found.to_target, len(votes.options)):
+    if excess := towards_target(found.moved_count, found.to_target, len(votes.options)):
         says += (
-            f" Of those who moved that is {share(excess.share)}; moving at random would give "
-            f"{percent(excess.expected)}."
+            f" Of those who moved that is {format_share(excess.share)}; moving at random would "
+            "give "
+            f"{format_percent(excess.expected)}."
         )
-    if agreeing := agreeing_share(votes.rebuttals):
-        says += f" {percent(agreeing.value)} of their replies open by agreeing."
+    if agreeing := agreeing_share(votes.rebuttal_texts):
+        says += f" {format_percent(agreeing.value)} of their replies open by agreeing."
     counts = {
         "to the opposing view": found.to_target,
         "to another option": found.elsewhere,
         "stayed": found.stayed,
     }
-    parts = shares(counts)
-    arms = votes.having("dialogue")
+    parts = category_shares(counts)
+    arms = votes.conditions_with("dialogue")
     where = arms[0].name if len(arms) == 1 else "With a dialogue"
     return Finding(
         "towards_opposition",
         "Moved towards the opposing view",
         says,
-        Grid.of(
+        ResultTable.from_records(
             [
                 {"move": move, "participants": n, "participants_share": parts[move]}
                 for move, n in counts.items()
             ],
             "Participants of a dialogue, by what they did with their vote.",
         ),
-        Bars(
+        BarChart(
             tuple((where, move, n / found.n) for move, n in counts.items()),
             unit="share of those who faced an opposing view",
             percent=True,
@@ -378,30 +423,34 @@ def towards_opposition(votes: Votes) -> Finding | None:
             "Above chance may be persuasion or giving in; the condition `empty_argument` tells the "
             "two apart. The share that opens by agreeing is a rough count of English phrases.",
         ),
-        unit=votes.given_these["unit"],
+        unit=votes.conditional_basis["unit"],
         units=len(facing),
     )
 
 
-def _table(votes: Votes, arm: Arm) -> IntArray:
-    return transition_table(arm.first, arm.final, votes.options)
+def _arm_transitions(votes: Votes, arm: ConditionVotes) -> IntArray:
+    return transition_table(arm.first, arm.final_choices, votes.options)
 
 
-def regression(votes: Votes) -> Finding | None:
+def regression_finding(votes: Votes) -> Finding | None:
     """Odds of changing by condition and first choice, with demographics if the data bear them."""
-    if len(votes.twice) < 2:
+    if len(votes.two_vote_conditions) < 2:
         return None
     title = "Change by condition, with first choices held equal"
-    rows = [r for a in votes.twice for r in a.moved]
-    order = [a.condition for a in votes.twice]
-    fitted, with_people = _fit(rows, order[0], votes)
+    rows = [
+        voter for condition_votes in votes.two_vote_conditions for voter in condition_votes.moved
+    ]
+    order = [condition_votes.condition for condition_votes in votes.two_vote_conditions]
+    fitted, with_people = _fit_regression(rows, order[0], votes)
     if not fitted.terms:
-        return Finding("regression", title, _why_not(fitted), Grid((), ()))
-    base = label(order[0]).lower()
-    arms = [t for t in fitted.terms if t.variable == "condition"]
-    arms.sort(key=lambda t: order.index(t.level))
-    others = [t for t in fitted.terms if t.variable != "condition"]
-    odds = tuple((label(t.level), t.odds_ratio, t.low, t.high) for t in arms)
+        return Finding("regression", title, _no_fit_reason(fitted), ResultTable((), ()))
+    base = condition_label(order[0]).lower()
+    arms = [term for term in fitted.terms if term.variable == "condition"]
+    arms.sort(key=lambda term: order.index(term.level))
+    others = [term for term in fitted.terms if term.variable != "condition"]
+    odds = tuple(
+        (condition_label(term.level), term.odds_ratio, term.low, term.high) for term in arms
+    )
     return Finding(
         "regression",
         title,
@@ -410,43 +459,47 @@ def regression(votes: Votes) -> Finding | None:
         f"{' and demographics' if with_people else ''} held equal: exploratory, no conclusion."
         if arms
         else "This model gives no estimate for the conditions.",
-        Grid.of(
+        ResultTable.from_records(
             [
                 {
-                    "variable": t.variable,
-                    "level": label(t.level) if t in arms else t.level,
-                    "odds_ratio": t.odds_ratio,
-                    "low": t.low,
-                    "high": t.high,
+                    "variable": term.variable,
+                    "level": condition_label(term.level) if term in arms else term.level,
+                    "odds_ratio": term.odds_ratio,
+                    "low": term.low,
+                    "high": term.high,
                 }
-                for t in (*arms, *others)
+                for term in (*arms, *others)
             ],
             f"Logistic regression, {fitted.estimator}, errors {fitted.errors}.",
         ),
-        Intervals(odds, f"odds ratio of changing, against {base}", 1.0, ratios=True)
+        IntervalChart(odds, f"odds ratio of changing, against {base}", 1.0, ratios=True)
         if odds
         else None,
-        notes=(*_notes(fitted, with_people), *([NOT_BY_DRAW] if votes.draws > 1 else [])),
-        **votes.given_these,
+        notes=(
+            *_regression_notes(fitted, with_people),
+            *([NOT_BY_DRAW] if votes.summary_draws > 1 else []),
+        ),
+        **votes.conditional_basis,
     )
 
 
-def _fit(rows: list[Voter], base: str, votes: Votes) -> tuple[Logit, bool]:
+def _fit_regression(rows: list[Voter], base: str, votes: Votes) -> tuple[Logit, bool]:
     """The fit, and whether demographics are in it."""
-    outcome = [bool(r.position_changed) for r in rows]
+    outcome = [bool(voter.position_changed) for voter in rows]
     columns: dict[str, Column] = {
-        "condition": [str(r.condition) for r in rows],
-        "first choice": [r.initial_choice for r in rows],
+        "condition": [str(voter.condition) for voter in rows],
+        "first choice": [voter.initial_choice for voter in rows],
     }
     demographics = {
-        d.replace("_", " "): [r.demographics.get(d) for r in rows] for d in DEMOGRAPHICS
+        demographic.replace("_", " "): [voter.demographics.get(demographic) for voter in rows]
+        for demographic in DEMOGRAPHICS
     }
     people = columns | {
         d: values for d, values in demographics.items() if len(set(values) - {None}) > 1
     }
     reference = {"condition": base, "first choice": votes.options[0]}
     rarer = min(sum(outcome), len(outcome) - sum(outcome))
-    terms = sum(_width(c) for c in people.values())
+    terms = sum(_coefficient_count(person) for person in people.values())
     if len(people) > len(columns) and rarer >= EVENTS_PER_TERM * terms:
         full = logistic(outcome, people, reference=reference)
         if full.terms and full.incomplete <= 0.2 * len(rows):
@@ -454,23 +507,23 @@ def _fit(rows: list[Voter], base: str, votes: Votes) -> tuple[Logit, bool]:
     return logistic(outcome, columns, reference=reference), False
 
 
-def _width(values: Column) -> int:
+def _coefficient_count(values: Column) -> int:
     """How many coefficients a column needs."""
-    kinds = {v for v in values if v is not None}
-    numbers = all(isinstance(v, (int, float)) for v in kinds)
+    kinds = {value for value in values if value is not None}
+    numbers = all(isinstance(kind, (int, float)) for kind in kinds)
     return 1 if numbers else max(0, len(kinds) - 1)
 
 
-def _why_not(fitted: Logit) -> str:
+def _no_fit_reason(fitted: Logit) -> str:
     who = {0: "Nobody", fitted.n: "Everybody"}.get(fitted.events)
     if who:
         return f"{who} changed, so no regression can be fitted."
     return f"Too few participants ({fitted.n}) for a regression."
 
 
-def _notes(fitted: Logit, with_people: bool) -> list[str]:
+def _regression_notes(fitted: Logit, with_people: bool) -> list[str]:
     against = ", ".join(
-        f"{name}: {label(level) if name == 'condition' else level}"
+        f"{name}: {condition_label(level) if name == 'condition' else level}"
         for name, level in fitted.reference.items()
     )
     notes = [
@@ -496,51 +549,74 @@ def _notes(fitted: Logit, with_people: bool) -> list[str]:
 
 # --- what summaries, interview and dialogue each do ----------------------------------------------
 
-SWITCHES = tuple(Exposed.model_fields)
+SWITCHES = tuple(ConditionDesign.model_fields)
 
 
 def main_effects(votes: Votes) -> Finding | None:
     """Each switch's effect over all arms; None with no more arms than it takes to add switches one
     by one, where the differences between them say it all."""
-    arms = [a for a in votes.twice if a.condition not in PLACEBOS]
-    varied = [s for s in SWITCHES if len({getattr(votes.shown(a), s) for a in arms}) > 1]
-    if not votes.compared_by_one_thing or len({votes.shown(a) for a in arms}) <= len(varied) + 1:
+    arms = [
+        condition_votes
+        for condition_votes in votes.two_vote_conditions
+        if condition_votes.condition not in PLACEBOS
+    ]
+    varied = [
+        switch
+        for switch in SWITCHES
+        if len({getattr(votes.exposure_of(condition_votes), switch) for condition_votes in arms})
+        > 1
+    ]
+    if (
+        not votes.compared_by_one_thing
+        or len({votes.exposure_of(condition_votes) for condition_votes in arms}) <= len(varied) + 1
+    ):
         return None
     found = factorial(
-        [changed for a in arms for changed in a.moves],
-        {s: [getattr(votes.shown(a), s) for a in arms for _ in a.moved] for s in varied},
-        [unit for a in arms for unit in votes.units(a)],
+        [changed for condition_votes in arms for changed in condition_votes.changed_flags],
+        {
+            text: [
+                getattr(votes.exposure_of(condition_votes), text)
+                for condition_votes in arms
+                for _ in condition_votes.moved
+            ]
+            for text in varied
+        },
+        [unit for condition_votes in arms for unit in votes.independent_units(condition_votes)],
     )
-    effects = {name.capitalize(): e for name, e in found.main.items()}
-    effects |= {f"{a.capitalize()} × {b}": e for (a, b), e in found.pairs.items()}
+    effects = {name.capitalize(): estimate for name, estimate in found.main.items()}
+    effects |= {f"{a.capitalize()} × {b}": pair for (a, b), pair in found.pairs.items()}
     if not effects:
         return None
     results = adjust_families(
-        [fitted_result(_effect_claim(name, votes), e) for name, e in effects.items()]
+        [fitted_result(_effect_claim(name, votes), estimate) for name, estimate in effects.items()]
     )
-    said = (f"{r.claim.outcome} {r.claim.signed(r.estimate.value)} ({r.span})" for r in results)
+    said = (
+        f"{result.claim.outcome} {result.claim.format_signed(result.estimate.value)} "
+        f"({result.span})"
+        for result in results
+    )
     return Finding(
         "main_effects",
         "What summaries, interview and dialogue each do",
         f"Change in the share that changed, over {len(arms)} conditions. {ESTIMATES} "
-        f"{listed(said)}",
-        Grid.of(
+        f"{join_clauses(said)}",
+        ResultTable.from_records(
             [
-                {"effect": r.claim.outcome, **result_cells(r, "change_points", "_points")}
-                for r in results
+                {"effect": result.claim.outcome, **result_cells(result, "change_points", "_points")}
+                for result in results
             ],
             "Least squares, switches coded −½ and ½.",
         ),
-        intervals(effects, "change in the share that changed", zero=0.0, percent=True),
+        interval_chart(effects, "change in the share that changed", zero=0.0, percent=True),
         notes=(
             LEVELS,
             "A main effect is on minus off, averaged over the other switches. A × B is how much "
             "more A does where B is on. What these conditions cannot tell apart is left out, and "
             "interactions that are left out are taken to be none.",
             EXPLORATORY,
-            *caveats(votes),
+            *summary_caveats(votes),
         ),
-        **votes.basis,
+        **votes.analysis_basis,
     )
 
 
@@ -549,7 +625,7 @@ def _effect_claim(effect: str, votes: Votes) -> Claim:
     return Claim(
         CHANGED,
         ("on", "off"),
-        unit=votes.basis["unit"],
+        unit=votes.analysis_basis["unit"],
         estimand=f"{effect}, over all conditions, by least squares on the switches of conditions.",
         outcome=effect,
     )

@@ -6,19 +6,20 @@ from collections import Counter
 
 from folkmoot.kit.findings import (
     Row,
-    adjusted,
-    cells,
-    fitness,
-    intervals,
-    p_cells,
-    points,
-    share,
+    estimate_cells,
+    format_points,
+    format_share,
+    interval_chart,
+    p_value_cells,
+    respondent_checks_finding,
+    with_adjusted_p,
 )
 from folkmoot.measures.diagnostics import (
     FAILED,
     NOT_KNOWN,
     Check,
-    cut,
+    check_cut_replies,
+    check_sycophancy,
     instability,
     malformed,
     off_list,
@@ -26,25 +27,27 @@ from folkmoot.measures.diagnostics import (
     position_bias,
     refusals,
     shrinking_variance,
-    sycophancy,
 )
-from folkmoot.measures.inference.estimates import plural, points_span
+from folkmoot.measures.inference.estimates import format_count, points_span
 from folkmoot.measures.position import Shown, position_effects
 from folkmoot.measures.retest import Repeat
 from folkmoot.measures.wording import EXPLORATORY_TESTS
-from folkmoot.storage.findings import Finding, Grid, Intervals
+from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.studies.cross_pollination.config import EMPTY_ARGUMENT, PLACEBOS, SIMPLE_VOTING
 from folkmoot.studies.cross_pollination.findings.decision_quality import count_moves
-from folkmoot.studies.cross_pollination.findings.votes import Arm, Votes
+from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Votes
 
 
-def persuasion(votes: Votes) -> Finding | None:
+def persuasion_finding(votes: Votes) -> Finding | None:
     """How many change when they are merely asked again; None if nobody voted twice.
 
     What conditions do beyond it is a claim, which stands with the other claims.
     """
-    floor = votes.floor
-    of = {a: votes.rate(a) for a in votes.twice}
+    floor = votes.revote_condition
+    of = {
+        condition_votes: votes.rate(condition_votes)
+        for condition_votes in votes.two_vote_conditions
+    }
     if not of:
         return None
     if floor is None:
@@ -53,9 +56,14 @@ def persuasion(votes: Votes) -> Finding | None:
             "anything. Set `revote: true` to give simple voting a second vote."
         )
     else:
-        placebos = [a.name.lower() for a in votes.twice if a.condition in PLACEBOS]
+        placebos = [
+            condition_votes.name.lower()
+            for condition_votes in votes.two_vote_conditions
+            if condition_votes.condition in PLACEBOS
+        ]
         says = (
-            f"Merely asked again, {share(of[floor])} choose differently: that is noise. What "
+            f"Merely asked again, {format_share(of[floor])} choose differently: that is noise. "
+            "What "
             "conditions move beyond it stands under “Differences between conditions”."
         )
         if placebos:
@@ -67,20 +75,20 @@ def persuasion(votes: Votes) -> Finding | None:
         "persuasion",
         "Persuasion apart from noise",
         says,
-        Grid.of(
+        ResultTable.from_records(
             [
                 {
-                    "condition": a.name,
-                    "voted_twice": a.n,
-                    "changed": a.changed,
-                    **cells(e, "changed_rate", "_rate"),
+                    "condition": condition_votes.name,
+                    "voted_twice": condition_votes.participant_count,
+                    "changed": condition_votes.changed_count,
+                    **estimate_cells(estimate, "changed_rate", "_rate"),
                 }
-                for a, e in of.items()
-                if floor in (None, a)
+                for condition_votes, estimate in of.items()
+                if floor in (None, condition_votes)
             ]
         ),
         section="Noise",
-        **votes.basis,
+        **votes.analysis_basis,
     )
 
 
@@ -97,28 +105,29 @@ def option_order(votes: Votes) -> Finding | None:
             title,
             "Everybody saw the options in the same order, so a preference for the first place "
             "cannot be separated from a preference for the option. Set `option_order: random`.",
-            Grid((), ()),
+            ResultTable((), ()),
             section="Noise",
         )
     first = found.first
-    holm = adjusted(found.by_place)
+    holm = with_adjusted_p(found.by_place)
     return Finding(
         "position_effects",
         title,
-        f"Being listed first changes an option's chance of the first vote by {points(first)}.",
-        Grid.of(
+        "Being listed first changes an option's chance of the first vote by "
+        f"{format_points(first)}.",
+        ResultTable.from_records(
             [
                 {
                     "listed_as": place,
-                    **cells(e, "effect_rate", "_rate"),
-                    **p_cells(e, holm[place]),
+                    **estimate_cells(estimate, "effect_rate", "_rate"),
+                    **p_value_cells(estimate, holm[place]),
                 }
-                for place, e in found.by_place.items()
+                for place, estimate in found.by_place.items()
             ],
             f"{found.orders} orders were shown to {found.answers} participants.",
         ),
-        intervals(
-            {f"listed {place}": e for place, e in found.by_place.items()},
+        interval_chart(
+            {f"listed {place}": estimate for place, estimate in found.by_place.items()},
             "change in the chance of being chosen",
             zero=0.0,
             percent=True,
@@ -136,56 +145,62 @@ def option_order(votes: Votes) -> Finding | None:
 def _first_votes(votes: Votes) -> list[Shown]:
     """First votes with the order in which each participant saw the options."""
     return [
-        Shown(r.options_shown, r.initial_choice, r.participant_id)
-        for r in votes.people
-        if r.initial_choice is not None and r.options_shown
+        Shown(voter.options_shown, voter.initial_choice, voter.participant_id)
+        for voter in votes.people
+        if voter.initial_choice is not None and voter.options_shown
     ]
 
 
 def respondent_checks(votes: Votes) -> Finding:
     """Signs that the model is unfit to stand in for people: every check that the data allow."""
-    return fitness(_checks(votes))
+    return respondent_checks_finding(_quality_checks(votes))
 
 
-def _checks(votes: Votes) -> list[Check]:
+def _quality_checks(votes: Votes) -> list[Check]:
     answers = votes.answers
-    placebo, floor = votes.arm(EMPTY_ARGUMENT), votes.floor
-    before = votes.counts(r.initial_choice for r in votes.people)
-    moves = count_moves(votes, votes.informed[-1]) if votes.informed else None
-    yielded = sum(r.final_choice == r.opposition_view for r in votes.facing)
+    placebo, floor = votes.arm(EMPTY_ARGUMENT), votes.revote_condition
+    before = votes.counts(voter.initial_choice for voter in votes.people)
+    moves = count_moves(votes, votes.informed_conditions[-1]) if votes.informed_conditions else None
+    yielded = sum(
+        voter.final_choice == voter.opposition_view for voter in votes.dialogue_participants
+    )
     return [
-        refusals(answers, votes.said()),
+        refusals(answers, votes.participant_texts()),
         malformed(answers),
         off_list(answers),
         over_length(answers),
-        cut(answers),
-        instability(repeats(votes)),
+        check_cut_replies(answers),
+        instability(repeated_votes(votes)),
         position_bias(_first_votes(votes)),
-        sycophancy(
-            (placebo.changed, placebo.n) if placebo else None,
-            (floor.changed, floor.n) if floor else None,
-            votes.rebuttals,
-            (yielded, len(votes.facing)),
+        check_sycophancy(
+            (placebo.changed_count, placebo.participant_count) if placebo else None,
+            (floor.changed_count, floor.participant_count) if floor else None,
+            votes.rebuttal_texts,
+            (yielded, len(votes.dialogue_participants)),
         ),
         shrinking_variance(before, moves),
     ]
 
 
-def repeats(votes: Votes) -> list[Repeat]:
+def repeated_votes(votes: Votes) -> list[Repeat]:
     """Both votes of everybody who voted twice; in the plainest condition nothing came between."""
     return [
-        Repeat(unit, "vote", first, last, untouched=arm is votes.floor)
-        for arm in votes.twice
-        for unit, first, last in zip(votes.units(arm), arm.first, arm.final, strict=True)
+        Repeat(unit, "vote", first, last, untouched=arm is votes.revote_condition)
+        for arm in votes.two_vote_conditions
+        for unit, first, last in zip(
+            votes.independent_units(arm), arm.first, arm.final_choices, strict=True
+        )
     ]
 
 
 def spread_of_votes(votes: Votes) -> Finding | None:
     """Whether votes spread as people's do, of all first votes and in each condition."""
     found = {
-        "all first votes": shrinking_variance(votes.counts(r.initial_choice for r in votes.people))
+        "all first votes": shrinking_variance(
+            votes.counts(voter.initial_choice for voter in votes.people)
+        )
     }
-    for arm in votes.informed:
+    for arm in votes.informed_conditions:
         found[arm.name] = shrinking_variance(votes.counts(arm.first), count_moves(votes, arm))
     failed = [name for name, check in found.items() if check.verdict == FAILED]
     unknown = [name for name, check in found.items() if check.verdict == NOT_KNOWN]
@@ -195,7 +210,7 @@ def spread_of_votes(votes: Votes) -> Finding | None:
         f"The votes do not spread as people's do: {', '.join(failed)}. Differences between "
         "participants, and any rate of change, are suspect there."
         if failed
-        else f"Inside the human range: {', '.join(n for n in found if n not in unknown) or 'none'}."
+        else f"Inside the human range: {', '.join(name for name in found if name not in unknown) or 'none'}."
     )
     if unknown:
         says += f" Not known: {', '.join(unknown)}."
@@ -203,7 +218,7 @@ def spread_of_votes(votes: Votes) -> Finding | None:
         "spread_of_votes",
         "Spread of the votes",
         says,
-        Grid.of(
+        ResultTable.from_records(
             [
                 {"votes": name, "verdict": check.verdict, "says": check.says}
                 for name, check in found.items()
@@ -214,38 +229,47 @@ def spread_of_votes(votes: Votes) -> Finding | None:
     )
 
 
-def attrition(votes: Votes) -> Finding:
+def attrition_finding(votes: Votes) -> Finding:
     """Who is missing from each condition and why, and what they could change at worst."""
     rows: list[Row] = []
     for arm in votes.arms:
-        why = Counter(str(r.error_message or r.status)[:80] for r in arm.lost)
+        why = Counter(str(voter.error_message or voter.status)[:80] for voter in arm.dropout_count)
         reasons = why.most_common(3) if _votes_twice(votes, arm) else []
-        status = Counter(r.status for r in arm.rows)
+        status = Counter(voter.status for voter in arm.rows)
         rows.append(
             {
                 "condition": arm.name,
                 "participants": len(arm.rows),
                 "failed": status["failed"],
                 "skipped": status["skipped"],
-                "no_final_vote": len(arm.lost),
-                "no_final_vote_share": len(arm.lost) / len(arm.rows),
+                "no_final_vote": len(arm.dropout_count),
+                "no_final_vote_share": len(arm.dropout_count) / len(arm.rows),
                 "reasons": "; ".join(f"{reason} ({n})" for reason, n in reasons),
             }
         )
-    lost = sum(len(a.lost) for a in votes.arms if _votes_twice(votes, a))
-    bounds, aloud = _bounds(votes)
+    lost = sum(
+        len(condition_votes.dropout_count)
+        for condition_votes in votes.arms
+        if _votes_twice(votes, condition_votes)
+    )
+    bounds, aloud = _claim_bounds(votes)
     if not lost:
         says = "Nobody who should have voted twice is missing."
     elif votes.terminated:
-        says = f"The study ended early: {plural(lost, 'participant')} did not vote a second time."
+        says = (
+            f"The study ended early: {format_count(lost, 'participant')} did not vote a second "
+            "time."
+        )
     else:
-        says = f"{plural(lost, 'participant')} who should have voted twice did not. {aloud}".strip()
+        says = f"{format_count(lost, 'participant')} who should have voted twice did not. {aloud}".strip()
     return Finding(
         "attrition",
         "Who is missing",
         says,
-        Grid.of(rows, "Participants without a final vote, by condition."),
-        Intervals(tuple(bounds), unit="difference at worst and at best", zero=0.0, percent=True)
+        ResultTable.from_records(rows, "Participants without a final vote, by condition."),
+        IntervalChart(
+            tuple(bounds), unit="difference at worst and at best", reference_line=0.0, percent=True
+        )
         if bounds and lost
         else None,
         notes=(
@@ -257,22 +281,35 @@ def attrition(votes: Votes) -> Finding:
         else (),
         section="Attrition",
         unit="participant",
-        units=sum(a.n for a in votes.twice),
+        units=sum(
+            condition_votes.participant_count for condition_votes in votes.two_vote_conditions
+        ),
     )
 
 
-def _votes_twice(votes: Votes, arm: Arm) -> bool:
+def _votes_twice(votes: Votes, arm: ConditionVotes) -> bool:
     """Whether the design gives this condition a second vote."""
-    return arm.condition != SIMPLE_VOTING or bool(votes.config.get("revote")) or arm.n > 0
+    return (
+        arm.condition != SIMPLE_VOTING
+        or bool(votes.config.get("revote"))
+        or arm.participant_count > 0
+    )
 
 
-def _bounds(votes: Votes) -> tuple[list[tuple[str, float, float, float]], str]:
+def _claim_bounds(votes: Votes) -> tuple[list[tuple[str, float, float, float]], str]:
     """Bounds of the claims over all ways of filling in who is missing, and what they overturn."""
-    bounded = [(r, r.bounds) for r in votes.results if r.bounds is not None]
-    lines = [(r.claim.line, b.observed, b.low, b.high) for r, b in bounded]
+    bounded = [
+        (result, result.bounds) for result in votes.claim_results if result.bounds is not None
+    ]
+    lines = [
+        (result.claim.contrast_label, bounds.observed, bounds.low, bounds.high)
+        for result, bounds in bounded
+    ]
     shown = [both for both in bounded if both[0].is_shown]
     fragile = [
-        f"{r.claim.line} ({points_span(b.low, b.high)})" for r, b in shown if not b.sign_holds
+        f"{result.claim.contrast_label} ({points_span(bounds.low, bounds.high)})"
+        for result, bounds in shown
+        if not bounds.sign_holds
     ]
     if fragile:
         return lines, f"They could overturn: {', '.join(fragile)}."

@@ -22,7 +22,7 @@ from folkmoot.conversation.answer_types import Json, Missing, pin_schema
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.session import Scope
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
-from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionMessage, heard
+from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionMessage, recent_transcript
 from folkmoot.studies.focus_group.participants import Participant
 from folkmoot.studies.focus_group.tables import say_planned
 from folkmoot.studies.focus_group.texts import DiscussionTexts, quote_phase
@@ -99,8 +99,8 @@ class NextQuestion(BaseModel):
 
     @field_validator("question")
     @classmethod
-    def _bare(cls, value: str) -> str:
-        if not (bare := unnumbered(value)):
+    def _strip_question(cls, value: str) -> str:
+        if not (bare := strip_numbering(value)):
             raise ValueError("the question is empty")
         return bare
 
@@ -153,7 +153,7 @@ class Moderator:
             "moderator_system",
             category=self.texts.category,
             concept=self.texts.concept,
-            names=self.texts.names(self.names, self.names),
+            names=self.texts.quote_names(self.names, self.names),
         )
         tokens = self.config.max_tokens or MODERATOR_TOKENS
         return Speaker(
@@ -172,7 +172,7 @@ class Moderator:
         gets the packaged questions of its style.
         """
         for phase in self.config.phases:
-            if own := self.texts.questions(phase):
+            if own := self.texts.researcher_questions(phase):
                 self.discussion_guide[phase] = tuple(own)
                 continue
             prompt = scope.prompt(
@@ -184,19 +184,19 @@ class Moderator:
                 stimulus=self.texts.material,
                 answer_format=PHASE_GUIDE.describe_format(),
             )
-            at = scope.at(phase.value)
+            at = scope.child(phase.value)
             about = f"questions of the {phase.heading} about {self.config.product_concept}"
-            plan = await at.ask(self.speaker(at), prompt, answer=PHASE_GUIDE, about=about)
+            plan = await at.ask(self.speaker(at), prompt, answer_type=PHASE_GUIDE, about=about)
             planned = () if isinstance(plan, Missing) else plan.questions
-            self.discussion_guide[phase] = self._complete(at, phase, planned)
-        return [q for questions in self.discussion_guide.values() for q in questions]
+            self.discussion_guide[phase] = self._complete_guide(at, phase, planned)
+        return [question for questions in self.discussion_guide.values() for question in questions]
 
-    def _complete(
+    def _complete_guide(
         self, scope: Scope, phase: DiscussionPhase, planned: Sequence[str]
     ) -> tuple[str, ...]:
         """Record exactly as many questions as wanted; packaged ones stand in for missing ones."""
         wanted = self.config.questions_per_phase
-        usable = list(dict.fromkeys(q for q in map(unnumbered, planned) if q))[:wanted]
+        usable = list(dict.fromkeys(q for q in map(strip_numbering, planned) if q))[:wanted]
         known = [(question, scope.address) for question in usable]
         spare = [q.format(category=self.config.category) for q in STOCK[phase] if q not in usable]
         while len(known) < wanted:
@@ -214,7 +214,7 @@ class Moderator:
         researcher's own question was not asked in its words.
         """
         planned = self.discussion_guide[phase][index]
-        own = bool(self.texts.questions(phase))
+        own = bool(self.texts.researcher_questions(phase))
         shown = phase is DiscussionPhase.REACTION and index == 0
         prompt = scope.prompt(
             "moderator_question",
@@ -227,30 +227,32 @@ class Moderator:
             category=self.texts.category,
             stimulus=self.texts.material if shown else None,
             read_before=self.config.first_opinion == "asked",
-            summary=self.texts.summary(self.asked, self.summary, MODERATOR),
+            summary=self.texts.quote_summary(self.asked, self.summary, MODERATOR),
             unanswered=self.texts.unanswered(self.asked, self.unanswered, MODERATOR),
-            quiet=self.texts.names(self.names, self.floor(so_far).quiet()),
+            quiet=self.texts.quote_names(
+                self.names, self.speaking_shares(so_far).quietest_participants()
+            ),
             last_phase=phase is self.config.phases[-1],
             answer_format=NEXT_QUESTION.describe_format(),
         )
-        latest = heard(so_far, REMEMBERED)
+        latest = recent_transcript(so_far, REMEMBERED)
         said = await scope.ask(
-            self.speaker(scope), prompt, heard=latest, answer=NEXT_QUESTION, about=planned
+            self.speaker(scope), prompt, history=latest, answer_type=NEXT_QUESTION, about=planned
         )
         self.asked += 1
         if isinstance(said, Missing):
             return Question(planned, planned=True)
         self.summary, self.unanswered = said.summary or self.summary, said.unanswered
-        if own and _folded(planned) not in _folded(said.question):
+        if own and _normalise_text(planned) not in _normalise_text(said.question):
             return Question(planned, planned=True)
         return Question(
             said.question,
-            self._asked(said),
-            remark(said.takes_up, so_far),
+            self._addressed_ids(said),
+            find_remark(said.takes_up, so_far),
             said.question == planned,
         )
 
-    def _asked(self, said: NextQuestion) -> tuple[str, ...]:
+    def _addressed_ids(self, said: NextQuestion) -> tuple[str, ...]:
         """Ids of those whom a question asks by name: listed as asked, and named aloud."""
         listed = {name.casefold() for name in said.asks}
         return tuple(
@@ -271,15 +273,15 @@ class Moderator:
         prompt = scope.prompt(
             "moderator_followup",
             who=self.texts.name(response.speaker_id, response.speaker_name),
-            answer=response.quoted,
+            answer=response.quoted_text,
             phase=quote_phase(response.phase),
             rung=response.rung + 1,
-            probes=self.texts.probes(response.phase),
+            probes=self.texts.researcher_probes(response.phase),
         )
-        latest = heard(so_far, REMEMBERED)
+        latest = recent_transcript(so_far, REMEMBERED)
         about = f"the reasons of {response.speaker_name}"
-        said = await scope.ask(self.speaker(scope), prompt, heard=latest, about=about)
-        return None if isinstance(said, Missing) else unnumbered(said) or None
+        said = await scope.ask(self.speaker(scope), prompt, history=latest, about=about)
+        return None if isinstance(said, Missing) else strip_numbering(said) or None
 
     def select_respondents(
         self,
@@ -289,19 +291,25 @@ class Moderator:
         questions_left: int,
         rng: np.random.Generator,
     ) -> list[Participant]:
-        """Those who answer a question, in their order: see `choose`. `called`: ids of those whom
-        it asks by name."""
-        floor = self.floor(so_far, questions_left)
-        willing = [p.id for p in participants if p.should_speak(rng, addressed=p.id in called)]
+        """Those who answer a question, in their order: see `choose_respondents`. `called`: ids of
+        those whom it asks by name."""
+        floor = self.speaking_shares(so_far, questions_left)
+        willing = [
+            participant.id
+            for participant in participants
+            if participant.should_speak(rng, addressed=participant.id in called)
+        ]
         willing = [who for who in willing if who in called or who not in floor.mute]
-        limits = room(len(participants), self.config.responses_cap)
-        order = choose(willing, called, floor, limits, rng)
+        limits = respondent_limits(len(participants), self.config.responses_cap)
+        order = choose_respondents(willing, called, floor, limits, rng)
         if self.config.control == "order":
-            order = [order[int(i)] for i in rng.permutation(len(order))]
-        by_id = {p.id: p for p in participants}
+            order = [order[int(item_id)] for item_id in rng.permutation(len(order))]
+        by_id = {participant.id: participant for participant in participants}
         return [by_id[who] for who in order]
 
-    def floor(self, so_far: Sequence[DiscussionMessage], questions_left: int = 0) -> Floor:
+    def speaking_shares(
+        self, so_far: Sequence[DiscussionMessage], questions_left: int = 0
+    ) -> SpeakingShares:
         """Who has said how much."""
         spoken = dict.fromkeys(self.names, 0)
         words = dict.fromkeys(self.names, 0)
@@ -310,7 +318,7 @@ class Moderator:
                 spoken[message.speaker_id] += 1
                 words[message.speaker_id] += message.words
         mute = frozenset(who for who, times in self.silent_times.items() if times >= MUTE_AFTER)
-        return Floor(spoken, words, questions_left, mute)
+        return SpeakingShares(spoken, words, questions_left, mute)
 
     def note_answer(self, who: str, answered: bool) -> None:
         """Note whether a participant who was asked gave an answer."""
@@ -324,19 +332,26 @@ _NUMBERING = re.compile(
 )
 
 
-def remark(taken: Remark | None, so_far: Sequence[DiscussionMessage]) -> DiscussionMessage | None:
+def find_remark(
+    taken: Remark | None, so_far: Sequence[DiscussionMessage]
+) -> DiscussionMessage | None:
     """The latest message of a participant that holds a remark's words; None where none does."""
-    words = _folded(taken.words) if taken else ""
-    own = (m for m in reversed(so_far) if m.by_participant and words in _folded(m.content))
+    words = _normalise_text(taken.words) if taken else ""
+    own = (
+        discussion_message
+        for discussion_message in reversed(so_far)
+        if discussion_message.by_participant
+        and words in _normalise_text(discussion_message.content)
+    )
     return next(own, None) if words else None
 
 
-def _folded(text: str) -> str:
+def _normalise_text(text: str) -> str:
     """Text without differences of case, space, quotation marks and a stop at the end."""
     return " ".join(re.sub("[“”\"‘’']", "", text).casefold().split()).rstrip(".?!…")
 
 
-def unnumbered(text: str) -> str:
+def strip_numbering(text: str) -> str:
     """A question without "Moderator:", number, bullet or quotation marks around it."""
     bare = _NUMBERING.sub("", text.strip(), count=1).strip()
     if len(bare) > 1 and (bare[0], bare[-1]) in {('"', '"'), ("“", "”")}:
@@ -347,7 +362,7 @@ def unnumbered(text: str) -> str:
 # --- who gets the floor ------------------------------------------------------------------------
 
 
-def room(people: int, cap: int) -> tuple[int, int]:
+def respondent_limits(people: int, cap: int) -> tuple[int, int]:
     """(fewest, most) who answer one question: 3–6 of eight, scaled, never more than `cap`."""
     most = max(1, min(cap, math.floor(6 * people / 8 + 0.5)))
     fewest = max(1, min(most, math.floor(3 * people / 8 + 0.5)))
@@ -355,7 +370,7 @@ def room(people: int, cap: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
+class SpeakingShares:
     """What has been said so far, as far as it decides who speaks. All by id, in seating order.
     `mute`: those who gave no answer the last times they were asked."""
 
@@ -364,11 +379,11 @@ class Floor:
     questions_left: int
     mute: frozenset[str] = frozenset()
 
-    def never(self) -> list[str]:
+    def silent_participants(self) -> list[str]:
         """Those who have not spoken yet, but for the mute."""
         return [who for who, n in self.spoken.items() if n == 0 and who not in self.mute]
 
-    def quiet(self, most: int = 2) -> list[str]:
+    def quietest_participants(self, most: int = 2) -> list[str]:
         """Up to `most` who have said clearly less than the others, the quietest first."""
         if not sum(self.spoken.values()):
             return []
@@ -377,10 +392,10 @@ class Floor:
         return sorted(below, key=lambda who: (self.spoken[who], self.words[who]))[:most]
 
 
-def choose(
+def choose_respondents(
     willing: Sequence[str],
     called: Sequence[str],
-    floor: Floor,
+    floor: SpeakingShares,
     limits: tuple[int, int],
     rng: np.random.Generator,
 ) -> list[str]:
@@ -392,9 +407,9 @@ def choose(
     """
     fewest, most = limits
     chosen = list(dict.fromkeys(called))[:most]
-    chosen += _overdue(floor, chosen, most)
+    chosen += _overdue_participants(floor, chosen, most)
     others = [who for who in willing if who not in chosen]
-    shuffled = [others[int(i)] for i in rng.permutation(len(others))]
+    shuffled = [others[int(item_id)] for item_id in rng.permutation(len(others))]
     chosen += shuffled[: max(0, most - len(chosen))]
     if len(chosen) < fewest:
         rest = [who for who in floor.spoken if who not in chosen]
@@ -402,14 +417,14 @@ def choose(
         chosen += rest[: fewest - len(chosen)]
     first = [who for who in called if who in chosen]
     later = [who for who in chosen if who not in first]
-    return first + [later[int(i)] for i in rng.permutation(len(later))]
+    return first + [later[int(item_id)] for item_id in rng.permutation(len(later))]
 
 
-def _overdue(floor: Floor, chosen: Sequence[str], most: int) -> list[str]:
+def _overdue_participants(floor: SpeakingShares, chosen: Sequence[str], most: int) -> list[str]:
     """Of those who never spoke, those who must speak now: at least one from the third question
     on, and always as many as the remaining questions could not take.
     """
-    waiting = [who for who in floor.never() if who not in chosen]
+    waiting = [who for who in floor.silent_participants() if who not in chosen]
     if not waiting:
         return []
     needed = max(0, len(waiting) - floor.questions_left * most)

@@ -23,7 +23,11 @@ from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.kit import coding
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
-from folkmoot.studies.focus_group.discussion import DiscussionMessage, DiscussionTranscript, When
+from folkmoot.studies.focus_group.discussion import (
+    DiscussionMessage,
+    DiscussionTranscript,
+    InterviewTime,
+)
 from folkmoot.studies.focus_group.participants import Participant
 from folkmoot.studies.focus_group.positions import DECIMALS, describe_position, has_moved
 
@@ -66,7 +70,7 @@ class OpinionReading(BaseModel):
 
 STANCES = ("agree", "disagree")
 OPINION_READING = Json(OpinionReading, may_decline=True)
-WITHOUT_SENTIMENT = Json(OpinionReading, may_decline=True, without=("sentiment",))
+WITHOUT_SENTIMENT = Json(OpinionReading, may_decline=True, excluded_fields=("sentiment",))
 
 
 class Position(NamedTuple):
@@ -96,12 +100,23 @@ async def read_position(
     A reading that cannot be had leaves the position where it was. Where none was known before,
     the first one read is no change.
     """
-    others = [m for m in before if m.by_participant and m.speaker_id != who.id]
+    others = [
+        discussion_message
+        for discussion_message in before
+        if discussion_message.by_participant and discussion_message.speaker_id != who.id
+    ]
     own = (
-        m.turn_number for m in reversed(before) if m.speaker_id == who.id and m.valence is not None
+        discussion_message.turn_number
+        for discussion_message in reversed(before)
+        if discussion_message.speaker_id == who.id and discussion_message.valence is not None
     )
     turn, texts = next(own, 0), who.texts
-    names = {m.speaker_id: texts.name(m.speaker_id, m.speaker_name) for m in others}
+    names = {
+        discussion_message.speaker_id: texts.name(
+            discussion_message.speaker_id, discussion_message.speaker_name
+        )
+        for discussion_message in others
+    }
     just_before = others[-1] if others else None
     answer_type = OPINION_READING if who.config.sentiment == MODEL else WITHOUT_SENTIMENT
     prompt = scope.prompt(
@@ -109,20 +124,32 @@ async def read_position(
         who=texts.name(who.id, who.name),
         concept=texts.concept,
         first_opinion=who.opinion_words,
-        last_position="" if last is None else texts.position(who.id, turn, last),
-        last_leaning="" if last is None else texts.leaning(who.id, turn, describe_position(last)),
-        before=just_before and {"name": names[just_before.speaker_id], "words": just_before.quoted},
+        last_position="" if last is None else texts.quote_position(who.id, turn, last),
+        last_leaning=""
+        if last is None
+        else texts.quote_leaning(who.id, turn, describe_position(last)),
+        before=just_before
+        and {"name": names[just_before.speaker_id], "words": just_before.quoted_text},
         others=list(names.values()),
-        question=asked.quoted,
+        question=asked.quoted_text,
         answer=answer,
         answer_format=answer_type.describe_format(),
     )
     coder = Speaker("coder", "Coder", role="coder", system=scope.prompt("coder_system"))
-    read = await scope.ask(coder, prompt, answer=answer_type, temperature=0.0, about=str(answer))
+    read = await scope.ask(
+        coder, prompt, answer_type=answer_type, temperature=0.0, about=str(answer)
+    )
     if isinstance(read, Missing):
         return Position(last, missing=read.reason)
     name = (read.takes_up or "").casefold()
-    takes_up = next((m for m in reversed(others) if m.speaker_name.casefold() == name), None)
+    takes_up = next(
+        (
+            discussion_message
+            for discussion_message in reversed(others)
+            if discussion_message.speaker_name.casefold() == name
+        ),
+        None,
+    )
     tone = None if read.sentiment is None else round(read.sentiment, 3)
     stance = read.stance if others and read.stance in STANCES else None
     rest = (takes_up, stance, tone)
@@ -135,7 +162,9 @@ async def read_position(
     return Position(round(read.valence, DECIMALS) if moved else last, moved, *rest, missing)
 
 
-def surprising(stance: str | None, tone: float | None, last: float | None, changed: bool) -> bool:
+def is_surprising(
+    stance: str | None, tone: float | None, last: float | None, changed: bool
+) -> bool:
     """Whether an answer is worth a probe: a change of mind, open disagreement, or a tone clearly
     against where the speaker stood.
     """
@@ -149,9 +178,11 @@ CODEBOOKS = Path(__file__).parents[1] / "codebooks"
 STANDS = {"keen": 1.0, "favourable": 0.5, "undecided": 0.0, "doubtful": -0.5, "opposed": -1.0}
 
 
-def answer_id(t: DiscussionTranscript, message: DiscussionMessage) -> str:
+def answer_id(discussion_transcript: DiscussionTranscript, message: DiscussionMessage) -> str:
     """The id of an answer as a text to be coded."""
-    return f"{t.group}/{t.stimulus}/turn{message.turn_number}"
+    return (
+        f"{discussion_transcript.group}/{discussion_transcript.stimulus}/turn{message.turn_number}"
+    )
 
 
 async def code_remarks(
@@ -160,22 +191,26 @@ async def code_remarks(
     """Code all answers. The warm-up, where people introduce themselves, is left out; what was said
     in private is coded too, for the report to compare with the positions."""
     answers = [
-        coding.Text(answer_id(t, m), m.quoted, f"{t.group}/{m.speaker_id}")
-        for t in talks
-        for m in t.by_participants()
-        if m.phase is not DiscussionPhase.WARMUP
+        coding.TextToCode(
+            answer_id(discussion_transcript, discussion_message),
+            discussion_message.quoted_text,
+            f"{discussion_transcript.group}/{discussion_message.speaker_id}",
+        )
+        for discussion_transcript in talks
+        for discussion_message in discussion_transcript.by_participants()
+        if discussion_message.phase is not DiscussionPhase.WARMUP
     ]
     private = [
-        coding.Text(
-            f"{t.group}/{t.stimulus}/{s.persona_id}/{s.when.value}", s.quoted,
-            f"{t.group}/{s.persona_id}",
+        coding.TextToCode(
+            f"{discussion_transcript.group}/{discussion_transcript.stimulus}/{statement.persona_id}/{statement.when.value}", statement.quoted_text,
+            f"{discussion_transcript.group}/{statement.persona_id}",
         )
-        for t in talks
-        for s in t.statements
-        if s.words and not s.planted and s.when is not When.RETEST
+        for discussion_transcript in talks
+        for statement in discussion_transcript.statements
+        if statement.words and not statement.planted and statement.when is not InterviewTime.RETEST
     ]  # fmt: skip
-    await coding.code(session, CODEBOOKS / "remarks.yaml", answers)
-    await coding.code(session, CODEBOOKS / "opinion.yaml", private)
+    await coding.code_texts(session, CODEBOOKS / "remarks.yaml", answers)
+    await coding.code_texts(session, CODEBOOKS / "opinion.yaml", private)
 
 
 def kind_and_name(code: str) -> tuple[str, str]:

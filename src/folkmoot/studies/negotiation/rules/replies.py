@@ -19,9 +19,9 @@ from folkmoot.conversation.answer_types import (
     DECLINED,
     NONE_OF_THESE,
     Json,
+    json_schema,
     parse_way_out,
     pin_schema,
-    schema_of,
     with_ways_out,
 )
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Portion
@@ -229,11 +229,11 @@ def json_answer(
         for path, texts in options.items()
         if texts
     }
-    schema = schema_of(model, allowed)
+    schema = json_schema(model, allowed)
     names = REASON_FIRST.get(model.__name__) if order == "reason_first" else None
     if names:
-        schema = schema | {"properties": {n: schema["properties"][n] for n in names}}
-    return Json(model, fallback=fallback, schema=schema, may_decline=True)
+        schema = schema | {"properties": {name: schema["properties"][name] for name in names}}
+    return Json(model, fallback_value=fallback, schema=schema, may_decline=True)
 
 
 # --- ballots -----------------------------------------------------------------------------------
@@ -269,7 +269,9 @@ def read_ballot(form: BallotForm, member_id: str, options: Sequence[str]) -> Bal
     named = _match_all([form.top_choice], options, unmatched, own)
     top = own if way_out is not None else "".join(named)
     acceptable = _match_all(form.acceptable, options, unmatched, own)
-    acceptable = tuple(o for o in dict.fromkeys((*acceptable, own)) if o and o != top)
+    acceptable = tuple(
+        option for option in dict.fromkeys((*acceptable, own)) if option and option != top
+    )
     hard_no, objections = read_hard_no(form, options, unmatched, own)
     found = {OPTIONS_ON_THE_TABLE: tuple(unmatched)} if unmatched else {}
     if not (top or acceptable or hard_no or objections):
@@ -299,8 +301,8 @@ def read_scores(form: ScoreForm | OwnScores, member_id: str, options: Sequence[s
     if not (given or hard_no or objections):
         return BallotRead(None, found, CANNOT_SAY if stated else "unparsed")
     liked = sorted(
-        (o for o, score in given.items() if score > 0 and o not in hard_no),
-        key=lambda o: -given[o],
+        (option for option, score in given.items() if score > 0 and option not in hard_no),
+        key=lambda option: -given[option],
     )
     top, acceptable = "".join(liked[:1]), tuple(liked[1:])
     return BallotRead(Ballot(member_id, top, acceptable, hard_no, given, objections), found)
@@ -350,7 +352,7 @@ def sort_lines(
 ) -> tuple[str, list[tuple[str, str]], int]:
     """The System's first words, the members' lines by their listed names, and how many lines had
     an unknown speaker or no words."""
-    by_key = {fold_name(n): n for n in names}
+    by_key = {fold_name(name): name for name in names}
     opening = ""
     said: list[tuple[str, str]] = []
     dropped = 0
@@ -380,7 +382,7 @@ class Settlement:
     unmatched: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
-    def unread(self) -> int:
+    def unread_count(self) -> int:
         """How many entries name an option or a member that there is not."""
         return sum(len(self.unmatched.get(what, ())) for what in (OPTIONS_ON_THE_TABLE, MEMBERS))
 
@@ -401,7 +403,7 @@ class Vocabulary:
     forbidden: tuple[str, ...] = ()
 
     @property
-    def allowed(self) -> dict[str, Sequence[str]]:
+    def allowed_values(self) -> dict[str, Sequence[str]]:
         """The values of the fields of a reply, for the schema that is sent."""
         names = [member.name for member in self.group.members]
         values: dict[str, Sequence[str]] = {
@@ -411,7 +413,7 @@ class Vocabulary:
         return values | ({"dropped": self.options} if self.options else {})
 
 
-def settlement(vocabulary: Vocabulary, said: Decided) -> Settlement:
+def parse_settlement(vocabulary: Vocabulary, said: Decided) -> Settlement:
     """Read a mediator's statement: options, members and times by their listed names.
 
     Entries that differ in the times or in the members alone are one; what a member gets is not
@@ -441,18 +443,18 @@ def settlement(vocabulary: Vocabulary, said: Decided) -> Settlement:
         when = WHOLE_TRIP if WHOLE_TRIP in whens else " and ".join(dict.fromkeys(whens))
         served.setdefault((option, when), set()).update(members)
     portions = tuple(
-        Portion(option, tuple(m.id for m in group.members if m.id in who), when)
+        Portion(option, tuple(member.id for member in group.members if member.id in who), when)
         for (option, when), who in served.items()
     )
-    got = {p.option for p in portions}
+    got = {portion.option for portion in portions}
     # Entries of `dropped` that name no option take nothing from anybody.
     dropped = _match_all(said.dropped, tuple(given), [])
     if vocabulary.topic != "house_rule":
-        portions = _side_by_side(portions)
+        portions = _shared_options(portions)
     unmatched = {OPTIONS_ON_THE_TABLE: not_options, MEMBERS: not_members, TIMES: not_times}
     return Settlement(
         portions,
-        tuple(o for o in dropped if o not in got),
+        tuple(option for option in dropped if option not in got),
         {what: tuple(entries) for what, entries in unmatched.items() if entries},
     )
 
@@ -478,26 +480,29 @@ def _members_of(share: Share, group: Group, unmatched: list[str]) -> tuple[str, 
     return tuple(member.id for member in group.members if member.id in named)
 
 
-def _side_by_side(portions: tuple[Portion, ...]) -> tuple[Portion, ...]:
+def _shared_options(portions: tuple[Portion, ...]) -> tuple[Portion, ...]:
     """Give each option that a member gets beside others for the whole trip a separate part of the
     trip, so that they do not count as in force at once."""
-    whole = [set(p.members) for p in portions if p.when == WHOLE_TRIP]
+    whole = [set(portion.members) for portion in portions if portion.when == WHOLE_TRIP]
 
-    def shares(p: Portion) -> bool:
-        return p.when == WHOLE_TRIP and sum(bool(set(p.members) & m) for m in whole) > 1
+    def is_shared(portion: Portion) -> bool:
+        return portion.when == WHOLE_TRIP and sum(bool(set(portion.members) & m) for m in whole) > 1
 
-    return tuple(replace(p, when=f"part with {p.option}") if shares(p) else p for p in portions)
+    return tuple(
+        replace(portion, when=f"part with {portion.option}") if is_shared(portion) else portion
+        for portion in portions
+    )
 
 
-def summed_up(portions: Sequence[Portion]) -> str | None:
+def summary_option(portions: Sequence[Portion]) -> str | None:
     """The one option that sums up a decision: what most members get; the first of equals."""
     got = _who_gets(portions)
     return max(got, key=lambda option: len(got[option]), default=None)
 
 
-def same(a: Sequence[Portion], b: Sequence[Portion]) -> bool:
+def same_allocation(first: Sequence[Portion], second: Sequence[Portion]) -> bool:
     """Whether two decisions give the same members the same options, times aside."""
-    return _who_gets(a) == _who_gets(b)
+    return _who_gets(first) == _who_gets(second)
 
 
 def is_same_decision(first: Sequence[Portion], second: Sequence[Portion], days: int) -> bool:
@@ -507,8 +512,8 @@ def is_same_decision(first: Sequence[Portion], second: Sequence[Portion], days: 
 
 def _who_gets(portions: Sequence[Portion]) -> Mapping[str, frozenset[str]]:
     got: dict[str, frozenset[str]] = {}
-    for p in portions:
-        got[p.option] = got.get(p.option, frozenset()) | frozenset(p.members)
+    for portion in portions:
+        got[portion.option] = got.get(portion.option, frozenset()) | frozenset(portion.members)
     return got
 
 
@@ -520,4 +525,6 @@ def _who_gets_when(portions: Sequence[Portion], days: int) -> dict[tuple[str, st
             key = portion.option, member
             got[key] = got.get(key, frozenset()) | times
     every_day = frozenset(f"Day {day + 1}" for day in range(days))
-    return {k: frozenset({WHOLE_TRIP}) if times >= every_day else times for k, times in got.items()}
+    return {
+        key: frozenset({WHOLE_TRIP}) if times >= every_day else times for key, times in got.items()
+    }

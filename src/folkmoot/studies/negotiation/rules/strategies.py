@@ -40,18 +40,21 @@ class Topic:
     options: tuple[str, ...]
 
     @property
-    def slot(self) -> str:
+    def slot_name(self) -> str:
         return slot_of(self.id)
 
 
-def topics(overrides: Mapping[str, Sequence[str]] | None = None) -> tuple[Topic, ...]:
+def load_topics(overrides: Mapping[str, Sequence[str]] | None = None) -> tuple[Topic, ...]:
     """The eight topics in order; `overrides` replaces the options of the topics it names."""
     own = overrides or {}
-    return tuple(replace(t, options=tuple(own.get(t.id, t.options))) for t in _catalogue())
+    return tuple(
+        replace(topic, options=tuple(own.get(topic.id, topic.options)))
+        for topic in _topic_catalogue()
+    )
 
 
 @cache
-def _catalogue() -> tuple[Topic, ...]:
+def _topic_catalogue() -> tuple[Topic, ...]:
     data = packaged_yaml(__file__, "options.yaml")
     if tuple(data) != TOPICS:
         raise ValueError(f"options.yaml must hold exactly {', '.join(TOPICS)}, in this order")
@@ -82,7 +85,7 @@ class GroupType:
     largest: int | None = None
 
     def role(self, role_id: str) -> Role | None:
-        return next((r for r in self.roles if r.id == role_id), None)
+        return next((role for role in self.roles if role.id == role_id), None)
 
 
 GROUP_TYPES = (
@@ -96,7 +99,7 @@ GROUP_TYPES = (
     GroupType("spouses", "Spouses", (Role("partner", "Partner", 2, 2),), largest=2),
     GroupType("strangers", "Strangers", (Role("stranger", "Stranger", 4, 2),)),
 )
-TYPE_IDS = tuple(t.id for t in GROUP_TYPES)
+TYPE_IDS = tuple(group_type.id for group_type in GROUP_TYPES)
 _TYPE_ALIASES = {"multigenerational": "elder_young", "couple": "spouses"}
 _ROLE_ALIASES = {
     "parents": "parent",
@@ -113,7 +116,7 @@ _ROLE_ALIASES = {
 
 def group_type(name: str) -> GroupType:
     """The group type of a name or alias in any case and spacing. Raises ValueError."""
-    id = _TYPE_ALIASES.get(_key(name), _key(name))
+    id = _TYPE_ALIASES.get(_comparison_key(name), _comparison_key(name))
     for kind in GROUP_TYPES:
         if kind.id == id:
             return kind
@@ -123,10 +126,10 @@ def group_type(name: str) -> GroupType:
 
 def role_id(name: str) -> str:
     """The id of a role's name, singular or plural, in any case and spacing."""
-    return _ROLE_ALIASES.get(_key(name), _key(name))
+    return _ROLE_ALIASES.get(_comparison_key(name), _comparison_key(name))
 
 
-def _key(name: str) -> str:
+def _comparison_key(name: str) -> str:
     return re.sub(r"[\s-]+", "_", name.strip().casefold())
 
 
@@ -145,13 +148,13 @@ class Condition:
     feedback: bool = False
 
     @property
-    def locked(self) -> bool:
+    def has_locked_strategy(self) -> bool:
         return self.synthesis == "canonical"
 
 
 CONDITIONS: Mapping[str, Condition] = {
-    c.id: c
-    for c in (
+    condition.id: condition
+    for condition in (
         Condition("C1", "single user", one_member=True),
         Condition("C2", "all preferences, no mediation"),
         Condition("C3", "raw synthesis", "raw"),
@@ -196,11 +199,11 @@ _COLUMNS = tuple(f.name for f in fields(Strategy))
 
 def strategy_for(group_type: str, topic: str) -> Strategy:
     """The canonical strategy of a pair; both are known ids."""
-    return table()[group_type, topic]
+    return strategy_table()[group_type, topic]
 
 
 @cache
-def table() -> Table:
+def strategy_table() -> Table:
     """The table that ships with the study, checked."""
     return read_table(files(__package__).joinpath("strategies.csv").read_text(encoding="utf-8"))
 
@@ -219,24 +222,33 @@ def read_table(text: str) -> Table:
     for line, row in rows:
         strategy = Strategy(**row)
         key = (strategy.group_type, strategy.topic)
-        faults += [f"line {line}: {fault}" for fault in _faults(strategy)]
+        faults += [f"line {line}: {fault}" for fault in _strategy_problems(strategy)]
         if key in found:
             faults.append(f"line {line}: duplicate row for {key[0]}/{key[1]}")
         found[key] = strategy
-    wanted = [(g, t) for g in TYPE_IDS for t in TOPICS]
-    faults += [f"no row for {g}/{t}" for g, t in wanted if (g, t) not in found]
+    wanted = [(group, topic) for group in TYPE_IDS for topic in TOPICS]
+    faults += [f"no row for {group}/{text}" for group, text in wanted if (group, text) not in found]
     if faults:
         raise ValueError("strategy table: " + "; ".join(faults))
     return {key: found[key] for key in wanted}
 
 
-def _faults(strategy: Strategy) -> list[str]:
-    faults = [f"no {c}" for c in _COLUMNS if c != "binding" and not getattr(strategy, c)]
+def _strategy_problems(strategy: Strategy) -> list[str]:
+    faults = [
+        f"no {column}"
+        for column in _COLUMNS
+        if column != "binding" and not getattr(strategy, column)
+    ]
     if strategy.group_type not in TYPE_IDS or strategy.topic not in TOPICS:
         faults.append(f"unknown pair {strategy.group_type}/{strategy.topic}")
     if strategy.operator not in OPERATORS:
         faults.append(f"unknown operator `{strategy.operator}`")
-    roles = {r.id for t in GROUP_TYPES if t.id == strategy.group_type for r in t.roles}
+    roles = {
+        role.id
+        for group_type in GROUP_TYPES
+        if group_type.id == strategy.group_type
+        for role in group_type.roles
+    }
     if strategy.binding not in roles | {"all", ""}:
         faults.append(f"a {strategy.group_type} group has no role `{strategy.binding}`")
     if (
@@ -265,7 +277,7 @@ class Member:
     preferences: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def described(self) -> str:
+    def full_description(self) -> str:
         """The description that the member answers by."""
         return self.persona.rstrip() or f"a traveller, {self.name}."
 
@@ -279,11 +291,11 @@ class Group:
     members: tuple[Member, ...]
 
     @property
-    def names(self) -> dict[str, str]:
+    def names_by_member(self) -> dict[str, str]:
         """Member id → name."""
-        return {m.id: m.name for m in self.members}
+        return {member.id: member.name for member in self.members}
 
 
-def natural(member_id: str) -> tuple[str | int, ...]:
+def natural_sort_key(member_id: str) -> tuple[str | int, ...]:
     """Sort key that puts `traveler_2` before `traveler_10`."""
     return tuple(int(p) if p.isdigit() else p for p in re.split(r"(\d+)", member_id))

@@ -2,7 +2,8 @@
 table, and what follows from the count: its summary, the promise to a minority, the split.
 
 The only input is text, and no model is asked. Operators decide on a `Tally`; the audit trail is its
-`summary`. What the source's rules leave open is settled in docs/decisions/0010-vote-parser.md.
+`summarise_vote`. What the source's rules leave open is settled in
+docs/decisions/0010-vote-parser.md.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TypedDict
 
-from folkmoot.studies.negotiation.rules.strategies import Member, natural
+from folkmoot.studies.negotiation.rules.strategies import Member, natural_sort_key
 
 NAMED = 2
 NEGATED = -4
@@ -54,7 +55,7 @@ _OR, _BETWEEN = frozenset({"or", "nor"}), frozenset({",", "or", "nor", "a", "an"
 
 
 @lru_cache(maxsize=50_000)
-def fold(word: str) -> str:
+def stem_word(word: str) -> str:
     """A word without its simple plural (or third-person) ending: diners, loves → diner, love."""
     word = word.removesuffix("'s")
     if len(word) > 4 and word.endswith(("ches", "shes", "sses", "xes", "zes")):
@@ -64,22 +65,22 @@ def fold(word: str) -> str:
     return word[:-2] + "y" if len(word) > 4 and word.endswith("ie") else word
 
 
-_STOP_STEMS = frozenset(fold(w) for w in STOP_WORDS)
+_STOP_STEMS = frozenset(stem_word(stop_word) for stop_word in STOP_WORDS)
 
 
-def clauses(text: str) -> tuple[tuple[str, ...], ...]:
+def split_clauses(text: str) -> tuple[tuple[str, ...], ...]:
     """The text's clauses as folded words. Clauses end at , ; . ! ? or a line's end, at "but",
     and before the "not" of "and not". A comma or point inside a number ends nothing."""
-    return tuple(part for words in _sentences(text) for part in _parts(words))
+    return tuple(part for words in _split_sentences(text) for part in _comma_parts(words))
 
 
 @lru_cache(maxsize=4_096)
-def _sentences(text: str) -> tuple[tuple[str, ...], ...]:
+def _split_sentences(text: str) -> tuple[tuple[str, ...], ...]:
     """Folded words up to whatever ends a clause, save commas, which are words here."""
     found: list[tuple[str, ...]] = []
-    for part in _BOUNDARY.split(_plain(text)):
+    for part in _BOUNDARY.split(_normalise_text(text)):
         words: list[str] = []
-        tokens = [fold(t) for t in _TOKEN.findall(part)]
+        tokens = [stem_word(text) for text in _TOKEN.findall(part)]
         for i, word in enumerate(tokens):
             ends = word == "but"
             before_not = word == "and" and tokens[i + 1 : i + 2] == ["not"]
@@ -92,19 +93,19 @@ def _sentences(text: str) -> tuple[tuple[str, ...], ...]:
     return tuple(c for c in found if c)
 
 
-def _parts(words: Sequence[str]) -> list[tuple[str, ...]]:
+def _comma_parts(words: Sequence[str]) -> list[tuple[str, ...]]:
     """Words between commas."""
     ends = [-1, *(i for i, word in enumerate(words) if word == ","), len(words)]
     parts = (tuple(words[a + 1 : b]) for a, b in pairwise(ends))
     return [part for part in parts if part]
 
 
-def _plain(text: str) -> str:
+def _normalise_text(text: str) -> str:
     """Case, width, accents and typographic quotes folded; hyphens open, save after a cue."""
     text = unicodedata.normalize("NFKC", _APOSTROPHES.sub("'", text)).casefold()
     text = re.sub(r"\bdon[^a-z0-9]?t\b", "don't", text)  # whatever stands for the apostrophe
     decomposed = unicodedata.normalize("NFKD", text)
-    text = "".join(c for c in decomposed if not unicodedata.combining(c))
+    text = "".join(condition for condition in decomposed if not unicodedata.combining(condition))
     # "no-frills diner" turns nothing down.
     text = re.sub(r"\b(no|not|non)[-‐‑](?=\w)", r"\1", text)
     return re.sub(r"[-‐‑–—/_]", " ", text.replace("&", " and "))
@@ -113,7 +114,7 @@ def _plain(text: str) -> str:
 @lru_cache(maxsize=50_000)
 def words_of(phrase: str) -> tuple[str, ...]:
     """An option's folded words, for matching; joining words are kept."""
-    return tuple(fold(t) for t in _TOKEN.findall(_plain(phrase)) if t != ",")
+    return tuple(stem_word(text) for text in _TOKEN.findall(_normalise_text(phrase)) if text != ",")
 
 
 def fold_option(text: str) -> tuple[str, ...]:
@@ -130,7 +131,7 @@ def match_option(entry: str, options: Iterable[str]) -> str | None:
 def content_words(text: str) -> frozenset[str]:
     """The words of a text that carry content: folded, stop words and cue words left out."""
     empty = _STOP_STEMS | POSITIVE_CUES | NEGATION_CUES
-    return frozenset(w for c in clauses(text) for w in c if w not in empty)
+    return frozenset(word for c in split_clauses(text) for word in c if word not in empty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +163,10 @@ class _Clause:
         return any(self.taken[i] is None and self.words[i] in POSITIVE_CUES for i in near)
 
 
-def mentions(text: str, options: Sequence[str]) -> tuple[Mention, ...]:
+def find_mentions(text: str, options: Sequence[str]) -> tuple[Mention, ...]:
     """Every full naming of an option, in the order of the text; longer options take precedence."""
     found: list[Mention] = []
-    for clause in _read(text, options):
+    for clause in _parse_clauses(text, options):
         for start, end, option in clause.spans:
             negated = clause.cue_near(start, end)
             found.append(Mention(option, negated, not negated and clause.wish_before(start)))
@@ -182,9 +183,9 @@ def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
     that of the whole list in which an option stands. Each is counted once, so that saying a thing
     twice weighs no more.
     """
-    read = _read(text, options)
+    read = _parse_clauses(text, options)
     named: dict[str, list[Mention]] = {}
-    for mention in mentions(text, options):
+    for mention in find_mentions(text, options):
         named.setdefault(mention.option, []).append(mention)
     loose = _loose_words(read)
     result: dict[str, int] = {}
@@ -193,8 +194,8 @@ def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
         if hits:
             result[option] = (
                 NAMED
-                + (NEGATED if any(h.negated for h in hits) else 0)
-                + (WANTED if any(h.wanted for h in hits) else 0)
+                + (NEGATED if any(mention.negated for mention in hits) else 0)
+                + (WANTED if any(mention.wanted for mention in hits) else 0)
             )
         else:
             words = set(words_of(option))
@@ -203,11 +204,11 @@ def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
     return result
 
 
-def adopted(text: str, options: Sequence[str]) -> tuple[str, ...]:
+def adopted_options(text: str, options: Sequence[str]) -> tuple[str, ...]:
     """The options that a text names and nowhere turns down, by first mention."""
-    seen = mentions(text, options)
-    refused = {m.option for m in seen if m.negated}
-    return tuple(dict.fromkeys(m.option for m in seen if m.option not in refused))
+    seen = find_mentions(text, options)
+    refused = {mention.option for mention in seen if mention.negated}
+    return tuple(dict.fromkeys(mention.option for mention in seen if mention.option not in refused))
 
 
 def _loose_words(read: Iterable[_Clause]) -> dict[str, set[str]]:
@@ -221,7 +222,7 @@ def _loose_words(read: Iterable[_Clause]) -> dict[str, set[str]]:
     return found
 
 
-def _read(text: str, options: Sequence[str]) -> list[_Clause]:
+def _parse_clauses(text: str, options: Sequence[str]) -> list[_Clause]:
     by_length: dict[int, dict[tuple[str, ...], str]] = {}
     for option in options:
         words = words_of(option)
@@ -229,12 +230,12 @@ def _read(text: str, options: Sequence[str]) -> list[_Clause]:
             by_length.setdefault(len(words), {}).setdefault(words, option)
     return [
         clause
-        for words in _sentences(text)
-        for clause in _divided(words, _claimed(words, by_length))
+        for words in _split_sentences(text)
+        for clause in _divide_sentence(words, _claim_words(words, by_length))
     ]
 
 
-def _claimed(
+def _claim_words(
     words: Sequence[str], by_length: dict[int, dict[tuple[str, ...], str]]
 ) -> list[tuple[int, int, str]]:
     """Give words to options: most words first, then from left to right (never by name)."""
@@ -251,9 +252,9 @@ def _claimed(
     return sorted(spans)
 
 
-def _divided(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -> list[_Clause]:
+def _divide_sentence(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -> list[_Clause]:
     """The clauses of a sentence: it ends at its commas, save those inside a list of options."""
-    runs = _lists(words, spans)
+    runs = _option_lists(words, spans)
     held = {i for run in runs for i in range(spans[run[0]][0], spans[run[-1]][1])}
     ends = [i for i, word in enumerate(words) if word == "," and i not in held]
     found: list[_Clause] = []
@@ -272,7 +273,7 @@ def _divided(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -> lis
     return [clause for clause in found if clause.words]
 
 
-def _lists(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -> list[list[int]]:
+def _option_lists(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -> list[list[int]]:
     """Places in `spans` by the list that they stand in: "A or B", "A, B, or C", "A, B and C".
 
     Commas join only where "or" or "and" closes the list: in "not A, B" the comma parts the two.
@@ -333,7 +334,7 @@ class Ballot:
     objections: tuple[str, ...] = ()
 
 
-def candidates(
+def candidate_options(
     catalogue: Sequence[str],
     texts: Mapping[str, str],
     ballots: Mapping[str, Ballot] | None = None,
@@ -348,17 +349,17 @@ def candidates(
     """
     found: dict[tuple[str, ...], str] = {}
     for text in texts.values():
-        seen = mentions(text, catalogue)
-        own = set() if any(not m.negated for m in seen) else _own_words(text)
-        for option in {m.option for m in seen} | own:
-            _put(found, option, catalogue)
+        seen = find_mentions(text, catalogue)
+        own = set() if any(not mention.negated for mention in seen) else _own_words(text)
+        for option in {mention.option for mention in seen} | own:
+            _add_candidate(found, option, catalogue)
     for ballot in (ballots or {}).values():
         for entry in (ballot.top_choice, *ballot.acceptable):
-            _put(found, entry, catalogue)
+            _add_candidate(found, entry, catalogue)
     return tuple(sorted(found.values()))
 
 
-def clean(entry: str) -> str:
+def normalise_entry(entry: str) -> str:
     """A ballot's entry as an option: lower case, single spaces, no list marks; "" if it is none."""
     text = re.sub(r"^[\s\d.)*•\-–—\"'`]+|[\s.,;:!?\"'`]+$", "", entry.casefold())
     text = " ".join(text.split())
@@ -366,7 +367,9 @@ def clean(entry: str) -> str:
     return text if 0 < len(words) <= MOST_WORDS and words not in NOTHING else ""
 
 
-def _put(found: dict[tuple[str, ...], str], option: str, catalogue: Sequence[str]) -> None:
+def _add_candidate(
+    found: dict[tuple[str, ...], str], option: str, catalogue: Sequence[str]
+) -> None:
     words = fold_option(option)
     if not words:
         return
@@ -382,18 +385,18 @@ def _own_words(text: str) -> set[str]:
     cues = POSITIVE_CUES | NEGATION_CUES
     if len(words) <= BARE_WORDS and not cues & set(words) and words not in NOTHING:
         bare = _between_small_words(words)
-        return {_as_written(bare, text)} if any(len(w) > 2 for w in bare) else set()
+        return {_as_written(bare, text)} if any(len(word) > 2 for word in bare) else set()
     phrases: set[str] = set()
-    for clause in clauses(text):
-        cue = next((i for i, w in enumerate(clause) if w in POSITIVE_CUES), None)
+    for clause in split_clauses(text):
+        cue = next((i for i, word in enumerate(clause) if word in POSITIVE_CUES), None)
         if cue is None or NEGATION_CUES & set(clause[:cue]):
             continue
-        if phrase := _wished(clause[cue + 1 :]):
+        if phrase := _wish_object(clause[cue + 1 :]):
             phrases.add(_as_written(phrase, text))
     return phrases
 
 
-def _wished(words: Sequence[str]) -> list[str]:
+def _wish_object(words: Sequence[str]) -> list[str]:
     """What a positive cue is about: of "to visit the castle" the castle, of "to see it" nothing."""
     with_object = words[:1] == ("to",) and words[2:3] and words[2] in _OBJECT_STARTS
     return _between_small_words(words[2:] if with_object else words)
@@ -433,62 +436,74 @@ class Tally:
     scores: Mapping[str, Mapping[str, float]]
     top: Mapping[str, str] = field(default_factory=dict)
 
-    def score(self, voter: str, option: str) -> float:
+    def score_of(self, voter: str, option: str) -> float:
         return self.scores[voter][option]
 
     def total(self, option: str, voters: Voters | None = None) -> float:
-        return sum(self.score(v.id, option) for v in self._some(voters))
+        return sum(self.score_of(member.id, option) for member in self._selected_voters(voters))
 
-    def rejections(self, option: str, voters: Voters | None = None) -> tuple[str, ...]:
+    def rejecting_voters(self, option: str, voters: Voters | None = None) -> tuple[str, ...]:
         """Ids of the voters who strongly reject the option."""
-        some = self._some(voters)
-        return tuple(v.id for v in some if self.score(v.id, option) <= STRONG_REJECTION)
+        some = self._selected_voters(voters)
+        return tuple(
+            member.id for member in some if self.score_of(member.id, option) <= STRONG_REJECTION
+        )
 
-    def lowest(self, option: str, voters: Voters | None = None) -> float:
-        return min(self.score(v.id, option) for v in self._some(voters))
+    def lowest_score(self, option: str, voters: Voters | None = None) -> float:
+        return min(self.score_of(member.id, option) for member in self._selected_voters(voters))
 
-    def supporters(self, option: str, voters: Voters | None = None) -> tuple[str, ...]:
+    def supporting_voters(self, option: str, voters: Voters | None = None) -> tuple[str, ...]:
         """Ids of the voters who approve: a score above zero."""
-        return tuple(v.id for v in self._some(voters) if self.score(v.id, option) > 0)
+        return tuple(
+            member.id
+            for member in self._selected_voters(voters)
+            if self.score_of(member.id, option) > 0
+        )
 
-    def primary(self, voter: str) -> str | None:
+    def first_choice(self, voter: str) -> str | None:
         """The option a voter wants most: the ballot's top choice, else the highest score (ties:
         what the text names first, then the group's score, then alphabetical). Only what scores
         above zero is wanted; else None."""
-        wanted = [o for o in self.options if self.score(voter, o) > 0]
+        wanted = [option for option in self.options if self.score_of(voter, option) > 0]
         top = self.top.get(voter)
         if top in wanted or not wanted:
             return top if wanted else None
-        return min(wanted, key=lambda o: (-self.score(voter, o), -self.total(o), o))
+        return min(
+            wanted, key=lambda option: (-self.score_of(voter, option), -self.total(option), option)
+        )
 
     def first_choices(self, voters: Voters | None = None) -> dict[str, str]:
         """Voter → primary option, of those who want one."""
-        some = self._some(voters)
-        return {v.id: wish for v in some if (wish := self.primary(v.id)) is not None}
+        some = self._selected_voters(voters)
+        return {
+            member.id: wish for member in some if (wish := self.first_choice(member.id)) is not None
+        }
 
-    def passed_over(self, selected: str | None) -> dict[str, str]:
+    def unmet_first_choices(self, selected: str | None) -> dict[str, str]:
         """Voter → primary option, of those who wanted another than the selected one."""
-        return {m: wish for m, wish in self.first_choices().items() if wish != selected}
+        return {
+            member_id: wish for member_id, wish in self.first_choices().items() if wish != selected
+        }
 
-    def ranked(self, voters: Voters | None = None) -> tuple[str, ...]:
+    def ranked_options(self, voters: Voters | None = None) -> tuple[str, ...]:
         """Options by total score, then alphabetical."""
-        return tuple(sorted(self.options, key=lambda o: (-self.total(o, voters), o)))
+        return tuple(sorted(self.options, key=lambda option: (-self.total(option, voters), option)))
 
     def of_role(self, role: str) -> tuple[Member, ...]:
         """The voters of a role; of everybody for `all` and ``."""
-        return tuple(v for v in self.voters if role in ("all", "", v.role))
+        return tuple(member for member in self.voters if role in ("all", "", member.role))
 
     @property
-    def conflict(self) -> bool:
+    def has_conflict(self) -> bool:
         """Whether the scores alone conflict: first choices differ, or one is strongly rejected."""
         wanted = set(self.first_choices().values())
-        return len(wanted) > 1 or any(self.rejections(o) for o in wanted)
+        return len(wanted) > 1 or any(self.rejecting_voters(option) for option in wanted)
 
-    def _some(self, voters: Voters | None) -> Voters:
+    def _selected_voters(self, voters: Voters | None) -> Voters:
         return self.voters if voters is None else voters
 
 
-def count(
+def count_votes(
     members: Iterable[Member],
     texts: Mapping[str, str],
     options: Sequence[str],
@@ -496,7 +511,7 @@ def count(
 ) -> Tally:
     """The tally of some members. `texts` maps member ids to preference texts (none: no words)."""
     ordered = tuple(sorted(options))
-    voters = tuple(sorted(members, key=lambda m: natural(m.id)))
+    voters = tuple(sorted(members, key=lambda member: natural_sort_key(member.id)))
     scored: dict[str, Mapping[str, float]] = {}
     top: dict[str, str] = {}
     for voter in voters:
@@ -521,7 +536,7 @@ def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> d
         return result
     refused = _match_entries((*ballot.hard_no, *ballot.objections), options)
     if ballot.scores:
-        given = ((match_option(o, options), score) for o, score in ballot.scores.items())
+        given = ((match_option(option, options), score) for option, score in ballot.scores.items())
         result |= {option: score for option, score in given if option}
     else:
         acceptable = _match_entries(ballot.acceptable, options)
@@ -529,7 +544,7 @@ def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> d
             result[option] += WEAK
         if top := match_option(ballot.top_choice, options):
             named = -math.inf if top in all_named(text, options) else NAMED
-            result[top] = max(named, result[top], *(result[o] for o in acceptable))
+            result[top] = max(named, result[top], *(result[option] for option in acceptable))
     for option in refused:
         result[option] = min(result[option], STRONG_REJECTION)
     return result
@@ -542,12 +557,14 @@ def _match_entries(entries: Iterable[str], options: Sequence[str]) -> set[str]:
 def _first_named(text: str, scores: Mapping[str, float]) -> str | None:
     """Of the options with the highest score, the one that the text names first."""
     most = max(scores.values(), default=0)
-    return next((o for o in all_named(text, tuple(scores)) if scores[o] == most), None)
+    return next(
+        (option for option in all_named(text, tuple(scores)) if scores[option] == most), None
+    )
 
 
 def all_named(entry: str, options: Sequence[str]) -> tuple[str, ...]:
     """The options that an entry names, in favour or not."""
-    return tuple(dict.fromkeys(m.option for m in mentions(entry, options)))
+    return tuple(dict.fromkeys(mention.option for mention in find_mentions(entry, options)))
 
 
 class OptionDetails(TypedDict):
@@ -580,7 +597,9 @@ class Coverage(TypedDict):
     commitment: str
 
 
-def summary(tally: Tally, strategy_id: str, selected: str | None, ballots: str) -> VoteSummary:
+def summarise_vote(
+    tally: Tally, strategy_id: str, selected: str | None, ballots: str
+) -> VoteSummary:
     """The vote's audit trail as the planner gets it; `ballots` says whether there were any."""
     parents = strategy_id == "parent_vote_lower_misery"
     return {
@@ -593,20 +612,24 @@ def summary(tally: Tally, strategy_id: str, selected: str | None, ballots: str) 
             {
                 "option": option,
                 "total_score": tally.total(option),
-                "member_scores": {v.id: tally.score(v.id, option) for v in tally.voters},
-                "strong_rejections": list(tally.rejections(option)),
+                "member_scores": {
+                    member.id: tally.score_of(member.id, option) for member in tally.voters
+                },
+                "strong_rejections": list(tally.rejecting_voters(option)),
             }
-            for option in tally.ranked()
+            for option in tally.ranked_options()
         ],
-        "minority_members": list(tally.passed_over(selected)),
-        "member_primary_option": {v.id: tally.primary(v.id) for v in tally.voters},
+        "minority_members": list(tally.unmet_first_choices(selected)),
+        "member_primary_option": {
+            member.id: tally.first_choice(member.id) for member in tally.voters
+        },
     }
 
 
 COMMITMENT = "Include at least one minority-supported choice in a later day/phase when feasible."
 
 
-def coverage(
+def describe_coverage(
     slot: str,
     tally: Tally,
     selected: str | None,
@@ -616,8 +639,12 @@ def coverage(
 
     `given`: member → options that the decision gives the member; those are promised no more.
     """
-    passed = tally.passed_over(selected)
-    targets = {m: wish for m, wish in passed.items() if wish not in (given or {}).get(m, ())}
+    passed = tally.unmet_first_choices(selected)
+    targets = {
+        member_id: wish
+        for member_id, wish in passed.items()
+        if wish not in (given or {}).get(member_id, ())
+    }
     if selected is None or not targets:
         return None
     return {"slot": slot, "minority_targets": targets, "commitment": COMMITMENT}
@@ -643,16 +670,19 @@ def nearest_split(tally: Tally) -> tuple[Branch, Branch]:
     group is empty: the member who gives up least (then the last by id) is moved. Needs two
     members or more.
     """
-    anchors = (*tally.ranked()[:2], *OPEN_ANCHORS)[:2]
+    anchors = (*tally.ranked_options()[:2], *OPEN_ANCHORS)[:2]
     lean = {}
     for voter in tally.voters:
         a, b = (tally.scores[voter.id].get(anchor, 0.0) for anchor in anchors)
         lean[voter.id] = a - b
-    in_a = {m: by > 0 or (by == 0 and place % 2 == 0) for place, (m, by) in enumerate(lean.items())}
+    in_a = {
+        member_id: by > 0 or (by == 0 and place % 2 == 0)
+        for place, (member_id, by) in enumerate(lean.items())
+    }
     if len(set(in_a.values())) == 1:
-        moved = min(reversed(in_a), key=lambda m: abs(lean[m]))
+        moved = min(reversed(in_a), key=lambda member_id: abs(lean[member_id]))
         in_a[moved] = not in_a[moved]
     return (
-        Branch(anchors[0], tuple(m for m, a in in_a.items() if a)),
-        Branch(anchors[1], tuple(m for m, a in in_a.items() if not a)),
+        Branch(anchors[0], tuple(member_id for member_id, a in in_a.items() if a)),
+        Branch(anchors[1], tuple(member_id for member_id, a in in_a.items() if not a)),
     )

@@ -11,16 +11,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from folkmoot.conversation.answer_types import parse_way_out
-from folkmoot.hints import enumerated
-from folkmoot.provenance import SourcedText, concatenate, enumerate_texts, join
+from folkmoot.hints import join_words
+from folkmoot.provenance import SourcedText, concatenate_texts, enumerate_texts, join_texts
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP
 from folkmoot.studies.negotiation.rules.strategies import Group
 from folkmoot.studies.negotiation.rules.tally import (
     NOTHING,
     all_named,
-    clean,
     content_words,
     match_option,
+    normalise_entry,
     words_of,
 )
 
@@ -49,7 +49,7 @@ def new_option_of(entry: str, options: Iterable[str]) -> str | None:
     taken_up = {word for option in named for word in words_of(option)}
     if len(named) > 1 or (named and not content_words(entry) - taken_up - _AROUND):
         return None
-    return clean(entry) or None
+    return normalise_entry(entry) or None
 
 
 def is_empty(entry: str) -> bool:
@@ -71,11 +71,11 @@ def groups_of_members(group: Group) -> dict[str, tuple[str, ...]]:
     for role in group.type.roles:
         ids = tuple(member.id for member in group.members if member.role == role.id)
         if 1 < len(ids) < len(group.members):
-            values[f"the {_plural(role.name.casefold())}"] = ids
+            values[f"the {_plural_form(role.name.casefold())}"] = ids
     return values
 
 
-def _plural(noun: str) -> str:
+def _plural_form(noun: str) -> str:
     return "children" if noun == "child" else f"{noun}s"
 
 
@@ -87,7 +87,11 @@ def match_members(entry: str, group: Group) -> tuple[str, ...]:
     for value, ids in groups_of_members(group).items():
         if folded in (value, value.removeprefix("the "), f"both {value.removeprefix('the ')}"):
             return ids
-    return tuple(m.id for m in group.members if folded in (fold_name(m.name), fold_name(m.id)))
+    return tuple(
+        member.id
+        for member in group.members
+        if folded in (fold_name(member.name), fold_name(member.id))
+    )
 
 
 # --- times -------------------------------------------------------------------------------------
@@ -138,25 +142,27 @@ def format_days(listed: Iterable[int], days: int) -> str:
     chosen = sorted(set(listed))
     if days > 1 and chosen == list(range(1, days + 1)):
         return WHOLE_TRIP
-    return enumerated([f"Day {day}" for day in chosen])
+    return join_words([f"Day {day}" for day in chosen])
 
 
 def describe_members(group: Group) -> str:
     """Return the values for several members as a prompt lists them."""
-    return enumerated(list(groups_of_members(group)))
+    return join_words(list(groups_of_members(group)))
 
 
 def describe_mismatches(unmatched: Mapping[str, Sequence[str]]) -> SourcedText:
     """Say which entries named nothing that there is, by what they should have named."""
-    return join(" ", (_describe_mismatch(what, entries) for what, entries in unmatched.items()))
+    return join_texts(
+        " ", (_describe_mismatch(what, entries) for what, entries in unmatched.items())
+    )
 
 
 def _describe_mismatch(what: str, entries: Sequence[str]) -> SourcedText:
     listed = enumerate_texts(
         [
-            concatenate(("“", entry, "”") if entry else ("an empty entry",), plain=None)
+            concatenate_texts(("“", entry, "”") if entry else ("an empty entry",), plain=None)
             for entry in entries
         ]
     )
     verb = "is" if len(entries) == 1 else "are"
-    return concatenate((listed, f" {verb} none of the {what}."), plain=None)
+    return concatenate_texts((listed, f" {verb} none of the {what}."), plain=None)

@@ -54,13 +54,13 @@ def draw_option_orders(seed: int, set_number: int) -> OptionOrders:
     """
     rng = generator(seed, ("town_hall", f"set{set_number:02d}", "options"))
 
-    def permute(options: Sequence[str]) -> tuple[str, ...]:
-        return tuple(options[i] for i in rng.permutation(len(options)))
+    def permute_options(options: Sequence[str]) -> tuple[str, ...]:
+        return tuple(options[resident_id] for resident_id in rng.permutation(len(options)))
 
     return OptionOrders(
         stances=STANCES[::-1] if rng.integers(2) else STANCES,
-        feelings=permute(FEELINGS),
-        interactions=permute(INTERACTIONS),
-        changes=permute(CHANGES),
-        votes=permute(VOTES),
+        feelings=permute_options(FEELINGS),
+        interactions=permute_options(INTERACTIONS),
+        changes=permute_options(CHANGES),
+        votes=permute_options(VOTES),
     )

@@ -13,7 +13,7 @@ from folkmoot.conversation.answer_types import (
     NONE_OF_THESE,
     WAYS_OUT,
     Json,
-    Reading,
+    ValidationContext,
     parse_way_out,
     pin_schema,
     with_ways_out,
@@ -27,7 +27,12 @@ from folkmoot.studies.town_hall.answers.records import (
     Words,
     asked_schema,
 )
-from folkmoot.studies.town_hall.answers.repairs import Asked, Repairer, spelled, whole
+from folkmoot.studies.town_hall.answers.repairs import (
+    AskContext,
+    Repairer,
+    match_option,
+    parse_whole_number,
+)
 
 
 class Concern(Record):
@@ -61,7 +66,7 @@ class Moderation(Minimal):
 
     @model_validator(mode="before")
     @classmethod
-    def _spoken(cls, raw: object) -> object:
+    def _fill_missing_speech(cls, raw: object) -> object:
         """A speech that was left out: the summary is read to the hall."""
         if isinstance(raw, Mapping) and not read_text(raw.get("spoken")):
             return {**raw, "spoken": read_text(raw.get("summary"))}
@@ -69,13 +74,13 @@ class Moderation(Minimal):
 
     @field_validator("underrepresented_opinions", mode="before")
     @classmethod
-    def _listed(cls, raw: object) -> object:
+    def _parse_list(cls, raw: object) -> object:
         return read_list(raw)
 
     @field_validator("invited_residents", mode="before")
     @classmethod
-    def _known(cls, raw: object, info: ValidationInfo) -> object:
-        return Repairer.of(info).targets(read_list(raw), "invited_residents")
+    def _keep_known_residents(cls, raw: object, info: ValidationInfo) -> object:
+        return Repairer.from_info(info).parse_targets(read_list(raw), "invited_residents")
 
     @field_validator("overlooked_concerns", mode="before")
     @classmethod
@@ -110,13 +115,17 @@ class Closing(Minimal):
 
     @field_validator("consensus")
     @classmethod
-    def _stripped(cls, said: str) -> str:
+    def _strip_closing(cls, said: str) -> str:
         return said.strip()
 
     @field_validator("concerns_reflected", mode="before")
     @classmethod
     def _of_known(cls, raw: object, info: ValidationInfo) -> object:
-        concerns = [c for c in (raw if isinstance(raw, list) else []) if isinstance(c, Mapping)]
+        concerns = [
+            column
+            for column in (raw if isinstance(raw, list) else [])
+            if isinstance(column, Mapping)
+        ]
         kept = _with_targets(concerns, "concerns_reflected", info)
         return [c for i, c in enumerate(kept) if c not in kept[:i]]
 
@@ -125,15 +134,16 @@ def _with_targets(
     concerns: Sequence[Mapping[str, object]], where: str, info: ValidationInfo
 ) -> list[dict[str, object]]:
     """Concerns of residents that there are."""
-    repairer = Repairer.of(info)
+    repairer = Repairer.from_info(info)
     named = [
-        (repairer.target(read_text(c.get("resident")), f"{where}.resident"), c) for c in concerns
+        (repairer.target(read_text(concern.get("resident")), f"{where}.resident"), concern)
+        for concern in concerns
     ]
     return [{"resident": who, "concern": c.get("concern")} for who, c in named if who]
 
 
-MINIMAL_MODERATION = Moderation.minimal()
-MINIMAL_CLOSING = Closing.minimal()
+MINIMAL_MODERATION = Moderation.minimal_answer()
+MINIMAL_CLOSING = Closing.minimal_answer()
 
 
 class PlannedItem(Record):
@@ -149,7 +159,7 @@ class PlannedItem(Record):
 
     @field_validator("originating_residents", mode="before")
     @classmethod
-    def _listed(cls, raw: object) -> object:
+    def _parse_list(cls, raw: object) -> object:
         return read_list(raw)
 
 
@@ -160,9 +170,9 @@ class Planned(Record):
 
     @field_validator("items", mode="before")
     @classmethod
-    def _objects(cls, raw: object, info: ValidationInfo) -> object:
+    def _keep_proposals(cls, raw: object, info: ValidationInfo) -> object:
         """Objects with a proposal of the planner's own; another's loss costs no item."""
-        echoed = Reading.of(info).echoed
+        echoed = ValidationContext.from_info(info).echoed
         return (
             [
                 item
@@ -175,11 +185,11 @@ class Planned(Record):
 
     @field_validator("items")
     @classmethod
-    def _distinct(
+    def _drop_repeated_items(
         cls, items: tuple[PlannedItem, ...], info: ValidationInfo
     ) -> tuple[PlannedItem, ...]:
         """Bad ids, repeated items and items beyond `most` are dropped and noted."""
-        repairer = Repairer.of(info)
+        repairer = Repairer.from_info(info)
         kept: dict[str, PlannedItem] = {}
         for item in items:
             wording = " ".join(item.proposal.split())
@@ -189,7 +199,7 @@ class Planned(Record):
                 repairer.note("items", "too_many", item.proposal)
             else:
                 where = "items.originating_residents"
-                origin = tuple(sorted(repairer.targets(item.originating_residents, where)))
+                origin = tuple(sorted(repairer.parse_targets(item.originating_residents, where)))
                 if not origin:
                     repairer.note(where, "no_origin", f"V{len(kept) + 1}")
                 known = {"proposal": wording, "originating_residents": origin}
@@ -197,9 +207,9 @@ class Planned(Record):
         return tuple(kept.values())
 
 
-def planned(asked: Asked) -> Json[Planned]:
+def planned_ballot_type(asked: AskContext) -> Json[Planned]:
     """The answer type of the planner's ballot."""
-    return Json(Planned, about=asked, schema=asked_schema(Planned))
+    return Json(Planned, validation_context=asked, schema=asked_schema(Planned))
 
 
 _YES_NO = {"true": "yes", "approve": "yes", "for": "yes", "in_favour": "yes", "false": "no"}
@@ -221,15 +231,15 @@ class Ballot(BaseModel):
     @classmethod
     def _on_each(cls, raw: object, info: ValidationInfo) -> object:
         """An item without a clear yes or no or a way out is refused."""
-        reading = Reading.of(info)
-        if reading.about is None or not isinstance(raw, Mapping):
+        reading = ValidationContext.from_info(info)
+        if reading.context is None or not isinstance(raw, Mapping):
             return raw
         votes: dict[str, str] = {}
         reasons: dict[str, str] = {}
         missing: dict[str, str] = {}
-        by_key = {str(k).strip().casefold(): v for k, v in raw.items()}
+        by_key = {str(key).strip().casefold(): value for key, value in raw.items()}
         repeated = {path.casefold() for path in reading.echoed}
-        for item in reading.about:
+        for item in reading.context:
             key = item.casefold()
             entry = by_key.get(key)
             entry = entry if isinstance(entry, Mapping) else {"vote": entry}
@@ -247,7 +257,7 @@ class Ballot(BaseModel):
             else:
                 votes[item] = vote
                 if vote != said:
-                    reading.repaired(f"{item}.vote", "spelling", read_text(said), vote)
+                    reading.add_repair(f"{item}.vote", "spelling", read_text(said), vote)
         return {"votes": votes, "reasons": reasons, "missing": missing}
 
     def to_json(self) -> dict[str, object]:
@@ -267,7 +277,7 @@ def refused_ballot(items: Iterable[str]) -> Ballot:
     return Ballot(missing=dict.fromkeys(items, DECLINED), declined=True)
 
 
-def ballot(items: Iterable[str], options: Sequence[str] = VOTES) -> Json[Ballot]:
+def ballot_type(items: Iterable[str], options: Sequence[str] = VOTES) -> Json[Ballot]:
     """A vote with a reason on each item; `options` are yes and no in the order of the prompt."""
     one = {
         "title": "Vote",
@@ -290,13 +300,13 @@ def ballot(items: Iterable[str], options: Sequence[str] = VOTES) -> Json[Ballot]
         "required": list(refs),
         "$defs": {"Vote": one},
     }
-    return Json(Ballot, about=tuple(refs), schema=schema, may_decline=True)
+    return Json(Ballot, validation_context=tuple(refs), schema=schema, may_decline=True)
 
 
 def yes_or_no(raw: object) -> str | None:
     """`yes` or `no`, also when written as true, "Yes." or against; None for anything else."""
     folded = str(raw).strip().casefold().replace(" ", "_") if raw is not None else ""
-    return spelled(_YES_NO.get(folded.strip("."), raw), VOTES)
+    return match_option(_YES_NO.get(folded.strip("."), raw), VOTES)
 
 
 class Satisfaction(Record):
@@ -319,13 +329,13 @@ class Satisfaction(Record):
 
     @field_validator("satisfaction", mode="before")
     @classmethod
-    def _score(cls, said: object, info: ValidationInfo) -> object:
+    def _check_score(cls, said: object, info: ValidationInfo) -> object:
         """A score out of range is asked for again, never moved to the nearest."""
-        score = whole(said, 10)
+        score = parse_whole_number(said, 10)
         if score is None:
             raise ValueError("must be a whole number from 1 to 10, or null if you cannot say")
         if not isinstance(said, int):
-            Repairer.of(info).note("satisfaction", "spelling", said, str(score))
+            Repairer.from_info(info).note("satisfaction", "spelling", said, str(score))
         return score
 
 

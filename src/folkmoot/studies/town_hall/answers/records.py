@@ -22,9 +22,9 @@ from pydantic.json_schema import SkipJsonSchema
 from folkmoot.conversation.answer_types import (
     DECLINED,
     WAYS_OUT,
-    Reading,
+    ValidationContext,
+    json_schema,
     parse_way_out,
-    schema_of,
     with_ways_out,
 )
 from folkmoot.conversation.lenient_fields import read_text
@@ -50,18 +50,18 @@ ASKED_ORDER: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _texts(raw: object, info: ValidationInfo) -> object:
+def _parse_texts(raw: object, info: ValidationInfo) -> object:
     if isinstance(raw, str):
-        Repairer.of(info).note(str(info.field_name), "wrong_shape", raw, raw)
+        Repairer.from_info(info).note(str(info.field_name), "wrong_shape", raw, raw)
         raw = [raw]
-    return [t for t in map(read_text, raw) if t] if isinstance(raw, Sequence) else raw
+    return [text for text in map(read_text, raw) if text] if isinstance(raw, Sequence) else raw
 
 
 Words = Annotated[str, BeforeValidator(read_text)]
-Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_parse_texts)]
 
 
-def _plain(of: FieldInfo) -> bool:
+def _is_plain_text(of: FieldInfo) -> bool:
     mended = any(isinstance(m, BeforeValidator) for m in of.metadata)
     return of.annotation is str and not mended
 
@@ -90,17 +90,31 @@ class Record(BaseModel):
         if not isinstance(raw, Mapping):
             return handler(raw)
         # Whether an answer could be read is ours to say, not the model's.
-        said = {str(k): v for k, v in raw.items() if str(k).removeprefix("_") not in OURS}
-        mended = (n for n, f in cls.model_fields.items() if f.is_required() and not _plain(f))
-        reading = Reading.of(info)
+        said = {
+            str(key): value for key, value in raw.items() if str(key).removeprefix("_") not in OURS
+        }
+        mended = (
+            name
+            for name, model_field in cls.model_fields.items()
+            if model_field.is_required() and not _is_plain_text(model_field)
+        )
+        reading = ValidationContext.from_info(info)
         missing = cls._find_missing(said, reading.echoed)
-        unread = {p.rpartition(".")[2] for p in reading.unread if not _INSIDE_LIST.search(p)}
-        missing |= {n: UNKNOWN_VALUE for n in unread & cls.model_fields.keys() if not said.get(n)}
-        known = {**dict.fromkeys(mended), **said} | {n: cls._placeholder(n) for n in missing}
+        unread = {
+            unread_field.rpartition(".")[2]
+            for unread_field in reading.unread_fields
+            if not _INSIDE_LIST.search(unread_field)
+        }
+        missing |= {
+            name: UNKNOWN_VALUE for name in unread & cls.model_fields.keys() if not said.get(name)
+        }
+        known = {**dict.fromkeys(mended), **said} | {
+            name: cls._placeholder_value(name) for name in missing
+        }
         found = handler(known)
         if not missing:
             return found
-        empty = {name: cls._empty(name) for name in missing}
+        empty = {name: cls._empty_value(name) for name in missing}
         return found.model_copy(update=empty | {"missing": {**found.missing, **missing}})
 
     @classmethod
@@ -108,7 +122,9 @@ class Record(BaseModel):
         """Return the fields without an answer, each with the reason."""
         repeated = {path.rpartition(".")[2] for path in echoed if not _INSIDE_LIST.search(path)}
         missing = {
-            n: TEMPLATE_SENTENCE for n in cls.model_fields if n in repeated and n not in said
+            model_field: TEMPLATE_SENTENCE
+            for model_field in cls.model_fields
+            if model_field in repeated and model_field not in said
         }
         for name in cls.CLOSED:
             if (way_out := parse_way_out(said.get(name), WAYS_OUT)) is not None:
@@ -116,13 +132,13 @@ class Record(BaseModel):
         return missing
 
     @classmethod
-    def _placeholder(cls, name: str) -> object:
+    def _placeholder_value(cls, name: str) -> object:
         """Return a value that a missing field may hold while the others are read."""
-        empty = cls._empty(name)
+        empty = cls._empty_value(name)
         return cls.CLOSED.get(name, "…" if empty == "" else empty)
 
     @classmethod
-    def _empty(cls, name: str) -> object:
+    def _empty_value(cls, name: str) -> object:
         of = cls.model_fields[name].annotation
         return "" if of is str else () if get_origin(of) is tuple else None
 
@@ -159,8 +175,10 @@ def _null_missing(data: dict[str, Any]) -> None:
 
 def _without_marks(data: Any) -> Any:
     if isinstance(data, dict):
-        return {k: _without_marks(v) for k, v in data.items() if not k.startswith("_")}
-    return [_without_marks(v) for v in data] if isinstance(data, list) else data
+        return {
+            key: _without_marks(value) for key, value in data.items() if not key.startswith("_")
+        }
+    return [_without_marks(value) for value in data] if isinstance(data, list) else data
 
 
 class Minimal(Record):
@@ -175,18 +193,18 @@ class Minimal(Record):
         return self.parse_error or self.declined
 
     @classmethod
-    def minimal(cls) -> Self:
+    def minimal_answer(cls) -> Self:
         """Return the minimal structure that replaces an answer that could not be read."""
-        return cls._nothing(parse_error=True)
+        return cls._empty_answer(parse_error=True)
 
     @classmethod
-    def refused(cls) -> Self:
+    def refused_answer(cls) -> Self:
         """Return the minimal structure that replaces an answer that was declined."""
-        return cls._nothing(declined=True)
+        return cls._empty_answer(declined=True)
 
     @classmethod
-    def _nothing(cls, **why: bool) -> Self:
-        empty: dict[str, Any] = {name: cls._empty(name) for name in cls.model_fields}
+    def _empty_answer(cls, **why: bool) -> Self:
+        empty: dict[str, Any] = {name: cls._empty_value(name) for name in cls.model_fields}
         marks = {"parse_error": False, "declined": False, "missing": {}}
         return cast(Self, cls.model_construct(**(empty | marks | why)))
 
@@ -199,16 +217,16 @@ def asked_schema(
 ) -> Schema:
     """Return the schema of a model with its fields in `ASKED_ORDER`. Not to be changed."""
     allowed = {path: with_ways_out(texts) for path, texts in options}
-    return cast("Schema", _in_asked_order(schema_of(model, allowed, without)))
+    return cast("Schema", _in_asked_order(json_schema(model, allowed, without)))
 
 
 def _in_asked_order(node: Any) -> Any:
     if isinstance(node, list):
-        return [_in_asked_order(n) for n in node]
+        return [_in_asked_order(name) for name in node]
     if not isinstance(node, dict):
         return node
     ordered = {name: _in_asked_order(n) for name, n in node.items()}
     order = ASKED_ORDER.get(str(node.get("title")), ())
     if isinstance(fields := ordered.get("properties"), dict) and order:
-        ordered["properties"] = {n: fields[n] for n in order if n in fields} | fields
+        ordered["properties"] = {name: fields[name] for name in order if name in fields} | fields
     return ordered

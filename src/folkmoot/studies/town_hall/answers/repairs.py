@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationInfo
 from rapidfuzz import fuzz
 
-from folkmoot.conversation.answer_types import Reading
+from folkmoot.conversation.answer_types import ValidationContext
 from folkmoot.conversation.lenient_fields import fold_option, match_folded, read_number, read_text
 from folkmoot.studies.town_hall.answers.options import OptionOrders
 
@@ -44,7 +44,7 @@ _SYNONYMS = {
 }
 
 
-def resolve(raw: object, ids: Sequence[str]) -> str:
+def resolve_id(raw: object, ids: Sequence[str]) -> str:
     """The one id that a text names (`a3`, `Resident A03`, `A03 (teacher)` are A03), or ''."""
     if not isinstance(raw, (str, int)) or isinstance(raw, bool):
         return ""
@@ -59,18 +59,26 @@ def ids_in(raw: str, ids: Sequence[str]) -> list[str]:
 
     A bare number counts only when it stands alone.
     """
-    by_key = {_key(i): i for i in ids}
+    by_key = {_comparison_key(resident_id): resident_id for resident_id in ids}
     alone = re.fullmatch(r"\s*(?:resident|agent)?[\s#_-]*(\d{1,4})\s*", raw, re.IGNORECASE)
     if alone:
-        numbered = [i for i in ids if re.sub(r"\D", "", i).lstrip("0") == alone[1].lstrip("0")]
+        numbered = [
+            resident_id
+            for resident_id in ids
+            if re.sub(r"\D", "", resident_id).lstrip("0") == alone[1].lstrip("0")
+        ]
         return numbered[:1]
     words = re.findall(r"[A-Za-z]+[\s_-]?\d+", raw)
-    found = [by_key[_key(w)] for w in words if _key(w) in by_key]
-    unknown = [w for w in words if _key(w) not in by_key and re.match(r"[Aa][\s_-]?\d", w)]
+    found = [by_key[_comparison_key(word)] for word in words if _comparison_key(word) in by_key]
+    unknown = [
+        word
+        for word in words
+        if _comparison_key(word) not in by_key and re.match(r"[Aa][\s_-]?\d", word)
+    ]
     return list(dict.fromkeys(found)) + unknown
 
 
-def _key(name: str) -> str:
+def _comparison_key(name: str) -> str:
     letters, digits = re.sub(r"[\d\s_-]", "", name).casefold(), re.sub(r"\D", "", name)
     return f"{letters}{digits.lstrip('0') or '0'}"
 
@@ -78,13 +86,15 @@ def _key(name: str) -> str:
 TITLES = {"mr", "mrs", "miss", "dr", "prof", "sir", "don", "herr", "frau", "madame", "monsieur"}
 
 
-def _unmarked(said: str) -> str:
+def _strip_accents(said: str) -> str:
     """Without accents, and with one kind of apostrophe."""
     plain = unicodedata.normalize("NFKD", said.replace("’", "'"))
-    return unicodedata.normalize("NFC", "".join(c for c in plain if not unicodedata.combining(c)))
+    return unicodedata.normalize(
+        "NFC", "".join(column for column in plain if not unicodedata.combining(column))
+    )
 
 
-def _cased(name: str) -> bool:
+def _has_case(name: str) -> bool:
     """Where a script has no capitals, words may follow a name without a space."""
     return name.upper() != name.lower()
 
@@ -92,10 +102,10 @@ def _cased(name: str) -> bool:
 ALIKE = 85  # of 100: how like its words a passage of a statement must be
 
 
-def quoted(words: str, statement: str) -> bool:
+def is_quoted(words: str, statement: str) -> bool:
     """Do these words stand in a statement, but for spelling, marks and what an ellipsis omits?"""
-    said = _plain(statement)
-    parts = [p for p in map(_plain, re.split(r"…|\.\.\.", words)) if p]
+    said = _normalise_words(statement)
+    parts = [part for part in map(_normalise_words, re.split(r"…|\.\.\.", words)) if part]
     return bool(parts) and all(
         f" {part} " in f" {said} "
         or (len(part) <= len(said) and fuzz.partial_ratio(part, said) >= ALIKE)
@@ -103,27 +113,27 @@ def quoted(words: str, statement: str) -> bool:
     )
 
 
-def _plain(said: str) -> str:
+def _normalise_words(said: str) -> str:
     return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", said).casefold()))
 
 
-def _stems(said: str) -> set[str]:
-    return {word[:5] for word in _plain(said).split() if len(word) > 3}
+def _word_stems(said: str) -> set[str]:
+    return {word[:5] for word in _normalise_words(said).split() if len(word) > 3}
 
 
-def spelled(raw: object, options: Sequence[str]) -> str | None:
+def match_option(raw: object, options: Sequence[str]) -> str | None:
     """The option that is meant but for case, spaces, hyphens and a few plain synonyms."""
     return match_folded(raw, options) or match_folded(_SYNONYMS.get(fold_option(raw)), options)
 
 
-def whole(raw: object, top: int) -> int | None:
+def parse_whole_number(raw: object, top: int) -> int | None:
     """A whole number, also in words, or as `4/5` on a scale up to `top` = 5."""
     number = read_number(raw, top)
     return int(number) if number is not None and number.is_integer() else None
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskContext:
     """Who was asked: `ids` are all residents (`names` by id), `me` who replied.
 
     `options`: the orders in which closed fields list their options. In `round` 1 there is nothing
@@ -141,43 +151,47 @@ class Asked:
     names: Mapping[str, str] = field(default_factory=dict)
     options: OptionOrders = field(default_factory=OptionOrders)
 
-    def resident(self, raw: object) -> str:
+    def find_resident(self, raw: object) -> str:
         """The one resident that a text names, by id or by name, or ''."""
-        found = resolve(raw, self.ids)
+        found = resolve_id(raw, self.ids)
         if found or not isinstance(raw, str):
             return found
         # A name of one word needs its capital ("rose" is also a flower), a longer one does not.
-        said = _unmarked(raw).strip().casefold()
-        full = ((i, _unmarked(name).casefold()) for i, name in self.names.items())
-        named = [i for i, name in full if " " in name and name == said]
-        named = named or [i for i in self.names if self.calls(i, raw)]
+        said = _strip_accents(raw).strip().casefold()
+        full = (
+            (resident_id, _strip_accents(name).casefold())
+            for resident_id, name in self.names.items()
+        )
+        named = [resident_id for resident_id, name in full if " " in name and name == said]
+        named = named or [name for name in self.names if self.calls(name, raw)]
         return named[0] if len(named) == 1 else ""
 
     def calls(self, target: str, said: str) -> bool:
         """Do these words name a resident: by the whole name, or a part of it that is theirs alone
         ("Siobhán", "O’Brien"), whatever the accents and apostrophes?"""
         name, others = self.names.get(target, target), " ".join(self.names.values())
-        parts = [p for p in name.split() if len(p) > 2 and others.split().count(p) == 1]
-        said = _unmarked(said)
+        parts = [part for part in name.split() if len(part) > 2 and others.split().count(part) == 1]
+        said = _strip_accents(said)
         return any(
-            re.search(rf"(?<!\w){re.escape(part)}" + (r"(?!\w)" if _cased(part) else ""), said)
+            re.search(rf"(?<!\w){re.escape(part)}" + (r"(?!\w)" if _has_case(part) else ""), said)
             for part in map(
-                _unmarked, (name, *(p for p in parts if p.strip(".").casefold() not in TITLES))
+                _strip_accents,
+                (name, *(part for part in parts if part.strip(".").casefold() not in TITLES)),
             )
         )
 
-    def said_aloud(self, words: str, target: str, statement: str) -> bool:
+    def was_said_publicly(self, words: str, target: str, statement: str) -> bool:
         """Can the hall have heard this answer to `target` in a statement, by a rule over words?
 
         It is a robustness check and decides nothing: people answer each other in words that no
         rule finds. By the rule the words occur there, or a sentence that names `target` shares one
         with it: models copy their words into what they say only roughly.
         """
-        if quoted(words, statement):
+        if is_quoted(words, statement):
             return True
-        told = _stems(words) - _stems(self.names.get(target, target))
+        told = _word_stems(words) - _word_stems(self.names.get(target, target))
         return any(
-            not told or told & _stems(sentence)
+            not told or told & _word_stems(sentence)
             for sentence in re.split(r"(?<=[.!?…;])\s", statement)
             if target in ids_in(sentence, self.ids) or self.calls(target, sentence)
         )
@@ -192,21 +206,21 @@ class Repairer:
     wrong_shape.
     """
 
-    asked: Asked
-    reading: Reading
+    asked: AskContext
+    reading: ValidationContext
 
     @classmethod
-    def of(cls, info: ValidationInfo) -> Repairer:
+    def from_info(cls, info: ValidationInfo) -> Repairer:
         """The repairer of a validator; one that knows nobody where an answer is made in Python."""
-        reading = Reading.of(info)
-        return cls(reading.about or Asked(), reading)
+        reading = ValidationContext.from_info(info)
+        return cls(reading.context or AskContext(), reading)
 
     def note(self, where: str, kind: str, was: object, became: str = "") -> None:
-        self.reading.repaired(where, kind, read_text(was), became)
+        self.reading.add_repair(where, kind, read_text(was), became)
 
     def target(self, raw: object, where: str) -> str:
         """The id that is meant, or an empty text when it was dropped."""
-        found = self.asked.resident(raw)
+        found = self.asked.find_resident(raw)
         if not found:
             several = isinstance(raw, str) and len(ids_in(raw, self.asked.ids)) > 1
             self.note(where, "several_ids" if several else "unknown_id", raw)
@@ -217,28 +231,28 @@ class Repairer:
             self.note(where, "spelling", raw, found)
         return found
 
-    def targets(self, raw: Sequence[object], where: str) -> list[str]:
+    def parse_targets(self, raw: Sequence[object], where: str) -> list[str]:
         """The ids that are meant, each once."""
         found = [self.target(one, where) for one in raw]
-        return list(dict.fromkeys(i for i in found if i))
+        return list(dict.fromkeys(resident_id for resident_id in found if resident_id))
 
     def choice(self, raw: object, options: Sequence[str], where: str) -> str | None:
         """One of the options in its own spelling, or None when it was dropped."""
-        found = spelled(raw, options)
+        found = match_option(raw, options)
         if found is None:
             self.note(where, "unknown_value" if raw else "missing_value", raw)
         elif found != raw:
             self.note(where, "spelling", raw, found)
         return found
 
-    def or_refused(self, raw: object, options: Sequence[str], where: str) -> object:
+    def choice_or_reask(self, raw: object, options: Sequence[str], where: str) -> object:
         """One of the options in its own spelling; else something that the type refuses."""
-        found = spelled(raw, options)
+        found = match_option(raw, options)
         if found is not None and found != raw:
             self.note(where, "spelling", raw, found)
         return found if found is not None else (raw or "none given")
 
-    def entries(self, value: object, name: str) -> list[Mapping[str, object]]:
+    def parse_entries(self, value: object, name: str) -> list[Mapping[str, object]]:
         """The objects of a list; anything else in it is dropped."""
         if isinstance(value, Mapping):
             self.note(name, "wrong_shape", "object", "list")

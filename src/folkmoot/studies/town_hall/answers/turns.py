@@ -21,12 +21,12 @@ from folkmoot.conversation.answer_types import (
     DECLINED,
     WAYS_OUT,
     Json,
-    Reading,
+    ValidationContext,
     is_declined,
+    json_schema,
     object_schema,
     parse_way_out,
     pin_schema,
-    schema_of,
 )
 from folkmoot.conversation.lenient_fields import read_switch
 from folkmoot.studies.town_hall.answers.options import (
@@ -49,18 +49,27 @@ from folkmoot.studies.town_hall.answers.records import (
     Words,
     asked_schema,
 )
-from folkmoot.studies.town_hall.answers.repairs import Asked, Repairer, spelled, whole
+from folkmoot.studies.town_hall.answers.repairs import (
+    AskContext,
+    Repairer,
+    match_option,
+    parse_whole_number,
+)
 
 EVERYONE = ("all", "moderator", "planner")
 
 
-def _feeling(raw: object, info: ValidationInfo) -> str | None:
-    return Repairer.of(info).choice(raw, FEELINGS, "reactions.my_feeling")
+def _parse_feeling(raw: object, info: ValidationInfo) -> str | None:
+    return Repairer.from_info(info).choice(raw, FEELINGS, "reactions.my_feeling")
 
 
 def _level(raw: object, info: ValidationInfo) -> int | None:
     """From 1 to 5; out of range is dropped, never moved to the nearest."""
-    repairer, value, where = Repairer.of(info), whole(raw, 5), "reactions.agree_level"
+    repairer, value, where = (
+        Repairer.from_info(info),
+        parse_whole_number(raw, 5),
+        "reactions.agree_level",
+    )
     if value is None:
         repairer.note(where, "unknown_value" if raw else "missing_value", raw)
     elif not 1 <= value <= 5:
@@ -77,7 +86,7 @@ def _truth(raw: object, info: ValidationInfo) -> bool | None:
     found = read_switch(raw)
     kind = "spelling" if found is not None else "unknown_value" if raw else "missing_value"
     became = "" if found is None else str(found)
-    Repairer.of(info).note("reactions.want_to_respond", kind, raw, became)
+    Repairer.from_info(info).note("reactions.want_to_respond", kind, raw, became)
     return found
 
 
@@ -85,7 +94,7 @@ def _truth(raw: object, info: ValidationInfo) -> bool | None:
 OptionalFeeling = Annotated[
     Feeling | None,
     WithJsonSchema({"type": "string", "enum": list(FEELINGS)}),
-    BeforeValidator(_feeling),
+    BeforeValidator(_parse_feeling),
 ]
 AgreeLevel = Annotated[
     int | None,
@@ -112,16 +121,16 @@ class Reference(Record):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _typed(
+    def _keep_untyped_reference(
         cls, raw: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
         """A reference without a type that can be read is still a reference, of an unknown type."""
-        if not isinstance(raw, Mapping) or not Reading.of(info).about:
+        if not isinstance(raw, Mapping) or not ValidationContext.from_info(info).context:
             return handler(raw)
         said = raw.get("interaction_type")
         if parse_way_out(said, WAYS_OUT) is not None:
             return handler(raw)
-        kind = Repairer.of(info).choice(said, INTERACTIONS, "references.interaction_type")
+        kind = Repairer.from_info(info).choice(said, INTERACTIONS, "references.interaction_type")
         found = handler({**raw, "interaction_type": kind})
         why = {"interaction_type": UNKNOWN_VALUE if said else MISSING_VALUE}
         return found if kind else found.model_copy(update={"missing": {**found.missing, **why}})
@@ -158,7 +167,7 @@ class Reaction(Record):
 T = TypeVar("T", Reaction, Reference)
 
 
-def _heard(kept: list[T], name: str, repairer: Repairer) -> list[T]:
+def _keep_after_first_round(kept: list[T], name: str, repairer: Repairer) -> list[T]:
     """Nothing in round 1, in which nobody has been heard yet."""
     if repairer.asked.round > 1:
         return kept
@@ -186,21 +195,21 @@ class Thinking(Minimal):
     @field_validator("reactions", mode="before")
     @classmethod
     def _to_others(cls, raw: object, info: ValidationInfo) -> object:
-        repairer = Repairer.of(info)
+        repairer = Repairer.from_info(info)
         kept: dict[str, Reaction] = {}
-        for entry in repairer.entries(raw, "reactions"):
+        for entry in repairer.parse_entries(raw, "reactions"):
             target = repairer.target(entry.get("target_agent"), "reactions.target_agent")
             if target in kept:
                 repairer.note("reactions", "repeated", target)
             elif target:
                 own = {**entry, "target_agent": target}
                 kept[target] = Reaction.model_validate(own, context=repairer.reading)
-        return _heard(list(kept.values()), "reactions", repairer)
+        return _keep_after_first_round(list(kept.values()), "reactions", repairer)
 
     @field_validator("overall_stance", mode="before")
     @classmethod
-    def _spelled(cls, raw: object, info: ValidationInfo) -> object:
-        return Repairer.of(info).or_refused(raw, STANCES, "overall_stance")
+    def _normalise_stance(cls, raw: object, info: ValidationInfo) -> object:
+        return Repairer.from_info(info).choice_or_reask(raw, STANCES, "overall_stance")
 
 
 class Question(Record):
@@ -235,34 +244,34 @@ class Speaking(Minimal):
     @field_validator("references", mode="before")
     @classmethod
     def _to_others(cls, raw: object, info: ValidationInfo) -> object:
-        repairer = Repairer.of(info)
+        repairer = Repairer.from_info(info)
         kept = []
-        for entry in repairer.entries(raw, "references"):
+        for entry in repairer.parse_entries(raw, "references"):
             target = repairer.target(entry.get("target_agent"), "references.target_agent")
             if target:
                 own = {**entry, "target_agent": target}
                 kept.append(Reference.model_validate(own, context=repairer.reading))
-        return _heard(kept, "references", repairer)
+        return _keep_after_first_round(kept, "references", repairer)
 
     @field_validator("questions", mode="before")
     @classmethod
     def _to_somebody(cls, raw: object, info: ValidationInfo) -> object:
-        repairer = Repairer.of(info)
+        repairer = Repairer.from_info(info)
         kept = []
-        for entry in repairer.entries(raw, "questions"):
+        for entry in repairer.parse_entries(raw, "questions"):
             said = entry.get("target")
-            target = spelled(said, EVERYONE) or repairer.target(said, "questions.target")
+            target = match_option(said, EVERYONE) or repairer.target(said, "questions.target")
             if target:
                 kept.append({**entry, "target": target})
         return kept
 
     @field_validator("full_statement")
     @classmethod
-    def _stripped(cls, said: str) -> str:
+    def _strip_statement(cls, said: str) -> str:
         return said.strip()
 
     @property
-    def silent(self) -> bool:
+    def is_silent(self) -> bool:
         """The resident chose to say nothing."""
         unread = self.unanswered or "full_statement" in self.missing
         return not unread and not self.full_statement
@@ -298,26 +307,29 @@ class StanceEvolution(Record):
 
     @model_validator(mode="before")
     @classmethod
-    def _consistent(cls, raw: object, info: ValidationInfo) -> object:
+    def _keep_recorded_stance(cls, raw: object, info: ValidationInfo) -> object:
         """The stance before is the one on record; the change is the one between the stances."""
         if not isinstance(raw, Mapping):
             return raw
-        repairer = Repairer.of(info)
+        repairer = Repairer.from_info(info)
         named = ("previous_stance", "current_stance", "change_type")
-        ways = {n: parse_way_out(raw.get(n), WAYS_OUT) for n in named}
-        missing = {n: way.reason for n, way in ways.items() if way is not None}
+        ways = {name: parse_way_out(raw.get(name), WAYS_OUT) for name in named}
+        missing = {name: way.reason for name, way in ways.items() if way is not None}
         repeated = {path.rpartition(".")[2] for path in repairer.reading.echoed}
-        missing |= {n: TEMPLATE_SENTENCE for n in named if n in repeated and n not in raw}
+        missing |= {
+            name: TEMPLATE_SENTENCE for name in named if name in repeated and name not in raw
+        }
         on_record = repairer.asked.stance
         before, after = (
-            None if n in missing else repairer.or_refused(raw.get(n), STANCES, n) for n in named[:2]
+            None if name in missing else repairer.choice_or_reask(raw.get(name), STANCES, name)
+            for name in named[:2]
         )
         if on_record and before != on_record:
             where = "stance_evolution.previous_stance"
             repairer.note(where, "contradiction", before, on_record)
             before = on_record
             missing.pop("previous_stance", None)
-        said = spelled(raw.get("change_type"), CHANGES)
+        said = match_option(raw.get("change_type"), CHANGES)
         if before in STANCES and after in STANCES:
             meant = change_between(str(before), str(after))
             # One may soften or harden and stay on the same step of the scale.
@@ -346,10 +358,10 @@ class Reflection(Minimal):
         "Reflection", "REFLECT: private, between rounds; feeds the same resident's next THINK only."
     )
 
-    most_compelling: Annotated[Compelling | None, WithJsonSchema(schema_of(Compelling))] = Field(
+    most_compelling: Annotated[Compelling | None, WithJsonSchema(json_schema(Compelling))] = Field(
         description="the opinion that convinced most, or null if none did"
     )
-    most_disagreed: Annotated[Disagreed | None, WithJsonSchema(schema_of(Disagreed))] = Field(
+    most_disagreed: Annotated[Disagreed | None, WithJsonSchema(json_schema(Disagreed))] = Field(
         description="the opinion to disagree with most, or null if there is none"
     )
     stance_evolution: StanceEvolution | SkipJsonSchema[None] = Field(
@@ -360,7 +372,7 @@ class Reflection(Minimal):
     @field_validator("most_compelling", "most_disagreed", mode="before")
     @classmethod
     def _of_another(cls, raw: object, info: ValidationInfo) -> object:
-        repairer, name = Repairer.of(info), str(info.field_name)
+        repairer, name = Repairer.from_info(info), str(info.field_name)
         if not isinstance(raw, Mapping):
             if raw:
                 repairer.note(name, "wrong_shape", raw)
@@ -370,21 +382,21 @@ class Reflection(Minimal):
 
     @field_validator("stance_evolution", mode="before")
     @classmethod
-    def _given(cls, raw: object) -> object:
+    def _replace_missing(cls, raw: object) -> object:
         return raw or ""  # null is refused: without a stance there is no answer
 
     @classmethod
-    def _placeholder(cls, name: str) -> object:
+    def _placeholder_value(cls, name: str) -> object:
         if name != "stance_evolution":
-            return super()._placeholder(name)
+            return super()._placeholder_value(name)
         return StanceEvolution(
             previous_stance=None, current_stance=None, change_type=None, change_reason=""
         )
 
 
-MINIMAL_THINKING = Thinking.minimal()
-MINIMAL_SPEAKING = Speaking.minimal()
-MINIMAL_REFLECTION = Reflection.minimal()
+MINIMAL_THINKING = Thinking.minimal_answer()
+MINIMAL_SPEAKING = Speaking.minimal_answer()
+MINIMAL_REFLECTION = Reflection.minimal_answer()
 
 
 class Turn(Record):
@@ -405,26 +417,26 @@ class Turn(Record):
 
     @field_validator("thinking", "speaking", mode="before")
     @classmethod
-    def _objects(cls, raw: object, info: ValidationInfo) -> object:
-        if info.field_name == "thinking" and not Repairer.of(info).asked.think:
+    def _require_objects(cls, raw: object, info: ValidationInfo) -> object:
+        if info.field_name == "thinking" and not Repairer.from_info(info).asked.think:
             return None
         if isinstance(raw, Mapping) and is_declined(raw.get(DECLINED)):
-            return (Thinking if info.field_name == "thinking" else Speaking).refused()
+            return (Thinking if info.field_name == "thinking" else Speaking).refused_answer()
         return raw if isinstance(raw, Mapping) else {}
 
     @property
-    def heard(self) -> bool:
+    def has_statement(self) -> bool:
         """Was there a statement that could be read (silence included)?"""
-        return bool(self.speaking.full_statement) or self.silent
+        return bool(self.speaking.full_statement) or self.is_silent
 
     @property
-    def referring(self) -> bool:
+    def has_known_references(self) -> bool:
         """Is it known to whom the resident referred?"""
         return not self.speaking.unanswered and "references" not in self.speaking.missing
 
     @property
-    def silent(self) -> bool:
-        return self.speaking.silent
+    def is_silent(self) -> bool:
+        return self.speaking.is_silent
 
     @property
     def stance(self) -> str:
@@ -432,32 +444,38 @@ class Turn(Record):
         return (self.thinking.overall_stance if self.thinking else None) or ""
 
 
-def thinking(asked: Asked) -> Json[Thinking]:
+def thinking_answer_type(asked: AskContext) -> Json[Thinking]:
     """The answer type of THINK; without reactions in the first round."""
     options = asked.options
     closed = (("overall_stance", options.stances), ("reactions.my_feeling", options.feelings))
     schema = asked_schema(Thinking, closed, ("reactions",) * (asked.round == 1))
-    return Json(Thinking, about=asked, schema=schema, may_decline=True)
+    return Json(Thinking, validation_context=asked, schema=schema, may_decline=True)
 
 
-def speaking(asked: Asked) -> Json[Speaking]:
+def speaking_answer_type(asked: AskContext) -> Json[Speaking]:
     """The answer type of SPEAK; without references in the first round."""
     closed = (("references.interaction_type", asked.options.interactions),)
     schema = asked_schema(Speaking, closed, ("references",) * (asked.round == 1))
-    return Json(Speaking, about=asked, schema=schema, may_decline=True)
+    return Json(Speaking, validation_context=asked, schema=schema, may_decline=True)
 
 
-def turn(asked: Asked) -> Json[Turn]:
-    """One resident's part of a shared session's reply: `thinking` and `speaking`."""
-    parts = {"speaking": {**(speaking(asked).schema or {}), "description": "said in public"}}
+def turn(asked: AskContext) -> Json[Turn]:
+    """One resident's part of a shared session's reply: `thinking_answer_type` and
+    `speaking_answer_type`."""
+    parts = {
+        "speaking": {**(speaking_answer_type(asked).schema or {}), "description": "said in public"}
+    }
     if asked.think:
-        private = {**(thinking(asked).schema or {}), "description": "thought in private"}
+        private = {
+            **(thinking_answer_type(asked).schema or {}),
+            "description": "thought in private",
+        }
         parts = {"thinking": private, **parts}
     schema = object_schema("Turn", parts)
-    return Json(Turn, about=asked, schema=schema)
+    return Json(Turn, validation_context=asked, schema=schema)
 
 
-def reflection(asked: Asked) -> Json[Reflection]:
+def reflection_answer_type(asked: AskContext) -> Json[Reflection]:
     """The answer type of REFLECT."""
     options = asked.options
     closed = tuple(
@@ -469,7 +487,7 @@ def reflection(asked: Asked) -> Json[Reflection]:
         )
     )
     schema = asked_schema(Reflection, closed)
-    return Json(Reflection, about=asked, schema=schema, may_decline=True)
+    return Json(Reflection, validation_context=asked, schema=schema, may_decline=True)
 
 
 def change_between(before: str, after: str) -> str:
@@ -477,7 +495,7 @@ def change_between(before: str, after: str) -> str:
 
     A flip goes to the other side; leaving neutral is hardening, going there softening.
     """
-    a, b = (2 - STANCES.index(s) for s in (before, after))
+    a, b = (2 - STANCES.index(text) for text in (before, after))
     if a == b:
         return "maintain"
     if a * b < 0:

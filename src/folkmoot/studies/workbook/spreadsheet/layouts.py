@@ -2,7 +2,7 @@
 them (`folkmoot new workbook`: a blank one with drop-downs and notes, and a filled example).
 
 A layout is data alone, in `layouts.yaml`: our name for a sheet, key or column → its name. Workbooks
-are made cell by cell from `template.yaml`; the same input gives the same bytes.
+are made cell by cell from `template_files.yaml`; the same input gives the same bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pydantic import BaseModel
 from folkmoot.errors import Problem
 from folkmoot.files import packaged_yaml
 from folkmoot.hidden_characters import hidden_in
-from folkmoot.hints import did_you_mean, nearest
+from folkmoot.hints import closest_name, did_you_mean
 from folkmoot.studies.workbook.config import (
     COMPUTED_SCOPES,
     FACILITATOR,
@@ -71,17 +71,17 @@ class Layout:
     fixed: Mapping[str, bool] = field(default_factory=dict)
     texts_may_be_dicts: bool = False
 
-    def sheet(self, ours: str) -> str:
+    def sheet_name(self, ours: str) -> str:
         return self.sheets.get(ours, ours)
 
-    def setting(self, ours: str) -> str:
+    def setting_name(self, ours: str) -> str:
         return self.settings.get(ours, ours)
 
-    def column(self, sheet: str, ours: str) -> str:
+    def column_name(self, sheet: str, ours: str) -> str:
         return self.columns.get(f"{sheet}.{ours}", ours)
 
     @property
-    def keys(self) -> tuple[str, ...]:
+    def setting_keys(self) -> tuple[str, ...]:
         return (*SETTINGS, *self.more_settings)
 
 
@@ -99,7 +99,9 @@ LAYOUTS = tuple(Layout(name, **parts) for name, parts in _NAMES["layouts"].items
 AGENT_ROLES, ROLES, SHORT = LAYOUTS
 SHEETS = tuple(AGENT_ROLES.sheets)
 SETTINGS = tuple(_NAMES["settings"])
-COLUMNS: Mapping[str, tuple[str, ...]] = {k: tuple(v) for k, v in _NAMES["columns"].items()}
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    key: tuple(value) for key, value in _NAMES["columns"].items()
+}
 
 
 def names_for(name: str) -> tuple[str, ...]:
@@ -108,16 +110,16 @@ def names_for(name: str) -> tuple[str, ...]:
     return (name, *(other for other in group if other != name))
 
 
-def recognise(sheet_names: Collection[str]) -> tuple[Layout, Mapping[str, str]]:
+def detect_layout(sheet_names: Collection[str]) -> tuple[Layout, Mapping[str, str]]:
     """The layout that fits best, and our sheet name → the sheet that holds it."""
 
-    def fit(layout: Layout) -> int:
+    def count_matching_sheets(layout: Layout) -> int:
         return sum(name in sheet_names for name in layout.sheets.values())
 
-    best = max(LAYOUTS, key=fit)  # the documented one wins a tie, it stands first
+    best = max(LAYOUTS, key=count_matching_sheets)  # the documented one wins a tie, it stands first
     found: dict[str, str] = {}
     for ours in SHEETS:
-        candidates = [best.sheet(ours), *(other.sheet(ours) for other in LAYOUTS)]
+        candidates = [best.sheet_name(ours), *(other.sheet_name(ours) for other in LAYOUTS)]
         match = next((name for name in candidates if name in sheet_names), None)
         if match is not None:
             found[ours] = match
@@ -133,28 +135,34 @@ def sheet_problems(
     hidden: Collection[str] = (),
 ) -> list[Problem]:
     """Missing sheets and extra ones (also those out of sight), each with the likely remedy."""
-    extra = [n for n in sheet_names if n not in found.values() and n != NOTES_SHEET]
+    extra = [
+        sheet_name
+        for sheet_name in sheet_names
+        if sheet_name not in found.values() and sheet_name != NOTES_SHEET
+    ]
     problems = Problems()
     for ours in SHEETS:
         if ours in found:
             continue
-        wanted = layout.sheet(ours)
+        wanted = layout.sheet_name(ours)
         hint = f"add a sheet named {wanted!r}"
-        if guess := nearest(wanted, extra):
+        if guess := closest_name(wanted, extra):
             hint = f"rename {guess!r} to {wanted!r}"
             extra.remove(guess)
-        problems.add(f"the sheet {wanted} is missing", hint=hint)
+        problems.add_problem(f"the sheet {wanted} is missing", hint=hint)
     known = f"{', '.join(layout.sheets.values())} and, if wanted, {COMPUTED} and {NOTES_SHEET}"
     for name in extra:
         what, first = ("hidden sheet", "unhide it, then ") if name in hidden else ("sheet", "")
         hint = f"{first}delete or rename it; sheets are {known}"
-        problems.add(f"the {what} {name!r} does not belong here", name, hint)
+        problems.add_problem(f"the {what} {name!r} does not belong here", name, hint)
     return problems.found
 
 
-def describe(layout: Layout, found: Mapping[str, str]) -> str:
+def describe_layout(layout: Layout, found: Mapping[str, str]) -> str:
     """The line that says which layout was found."""
-    odd = [s for ours, s in found.items() if ours != COMPUTED and s != layout.sheet(ours)]
+    odd = [
+        text for ours, text in found.items() if ours != COMPUTED and text != layout.sheet_name(ours)
+    ]
     mixed = f"; from another layout: {', '.join(odd)}" if odd else ""
     seventh = "; with computed values" if COMPUTED in found else ""
     return f"layout: {layout.title}{mixed}{seventh}"
@@ -176,11 +184,11 @@ class Row:
     columns: Mapping[str, int]
     titles: Mapping[str, str]
 
-    def at(self, column: str) -> str:
-        return self.sheet.at(self.number, self.columns.get(column, 1))
+    def address_of(self, column: str) -> str:
+        return self.sheet.cell_address(self.number, self.columns.get(column, 1))
 
-    def addresses(self) -> dict[str, str]:
-        return {column: self.at(column) for column in self.columns}
+    def cell_addresses(self) -> dict[str, str]:
+        return {column: self.address_of(column) for column in self.columns}
 
     def text(self, column: str) -> str:
         """The text of a cell, "" when it is blank."""
@@ -199,17 +207,17 @@ class Row:
         # A missing column is reported once, not in each row.
         if not text and column in self.columns:
             title = self.titles.get(column, column)
-            problems.add(f"{title} is blank", self.at(column), "fill in the cell")
+            problems.add_problem(f"{title} is blank", self.address_of(column), "fill in the cell")
         return text or default
 
-    def boolean(self, column: str, problems: Problems) -> bool:
-        return bool(self._typed(column, as_bool, problems, "write 0 or 1"))
+    def parse_boolean(self, column: str, problems: Problems) -> bool:
+        return bool(self._parse_typed(column, as_bool, problems, "write 0 or 1"))
 
-    def integer(self, column: str, problems: Problems, default: int) -> int:
-        value = self._typed(column, as_integer, problems, "write a whole number")
+    def parse_integer(self, column: str, problems: Problems, default: int) -> int:
+        value = self._parse_typed(column, as_integer, problems, "write a whole number")
         return default if value is None else value
 
-    def _typed(
+    def _parse_typed(
         self, column: str, read: Callable[[Cell | None], T | None], problems: Problems, hint: str
     ) -> T | None:
         cell = self.cells.get(column)
@@ -217,7 +225,9 @@ class Row:
         # A missing column is reported once, not in each row.
         if value is None and column in self.columns:
             what = "is blank" if cell is None else f"is {cell.text!r}"
-            problems.add(f"{self.titles.get(column, column)} {what}", self.at(column), hint)
+            problems.add_problem(
+                f"{self.titles.get(column, column)} {what}", self.address_of(column), hint
+            )
         return value
 
 
@@ -231,11 +241,11 @@ def header_row(sheet: Sheet, names: Collection[str], problems: Problems) -> int:
         for row in [1, *sorted(sheet.rows)[:MAX_ABOVE]]
     }
     row = max(known, key=lambda r: (known[r], -r))
-    note_above(sheet, row, problems)
+    warn_header_offset(sheet, row, problems)
     return row
 
 
-def note_above(sheet: Sheet, row: int, problems: Problems) -> None:
+def warn_header_offset(sheet: Sheet, row: int, problems: Problems) -> None:
     """Says that a header is not in row 1, and what stands above it."""
     if row > 1:
         above = [r for r in sheet.rows if r < row]
@@ -243,7 +253,7 @@ def note_above(sheet: Sheet, row: int, problems: Problems) -> None:
         problems.notes.append(f"{sheet.name}: the column names are in row {row}; {what}")
 
 
-def note_gaps(sheet: Sheet, rows: Collection[int], problems: Problems) -> None:
+def warn_empty_rows(sheet: Sheet, rows: Collection[int], problems: Problems) -> None:
     """Says which rows between others are empty."""
     gaps = [r for r in range(min(rows), max(rows)) if r not in sheet.rows] if rows else []
     if gaps:
@@ -260,14 +270,16 @@ def read_table(sheet: Sheet, columns: Mapping[str, str], problems: Problems) -> 
     top = header_row(sheet, known, problems)
     extra = sheet.texts(top)
     unnamed: dict[int, str] = {}
-    for row, column, _ in sheet.cells():
+    for row, column, _ in sheet.iterate_cells():
         if row > top and column not in extra:
-            unnamed.setdefault(column, sheet.at(row, column))
+            unnamed.setdefault(column, sheet.cell_address(row, column))
     found: dict[str, int] = {}
     for ours, title in columns.items():
         numbers = [n for n, text in extra.items() if text in names_for(title)]
         if len(numbers) > 1:
-            problems.add(f"duplicate column {title}", sheet.at(top, numbers[1]), "keep one of them")
+            problems.add_problem(
+                f"duplicate column {title}", sheet.cell_address(top, numbers[1]), "keep one of them"
+            )
         if numbers:
             found[ours] = numbers[0]
         for number in numbers:
@@ -276,23 +288,31 @@ def read_table(sheet: Sheet, columns: Mapping[str, str], problems: Problems) -> 
         if ours in found:
             continue
         hint = f"add a column named {title}"
-        if guess := nearest(title, extra.values()):
+        if guess := closest_name(title, extra.values()):
             number = next(n for n, text in extra.items() if text == guess)
-            hint = f"rename {guess!r} in {sheet.at(top, number)} to {title}"
+            hint = f"rename {guess!r} in {sheet.cell_address(top, number)} to {title}"
             del extra[number]
-        problems.add(f"the column {title} is missing", sheet.name, hint)
+        problems.add_problem(f"the column {title} is missing", sheet.name, hint)
         problems.structural = True
     hint = f"delete it; columns are {', '.join(columns.values())}"
     for number, text in extra.items():
-        problems.add(f"the column {text!r} does not belong here", sheet.at(top, number), hint)
+        problems.add_problem(
+            f"the column {text!r} does not belong here", sheet.cell_address(top, number), hint
+        )
     for where in [unnamed[c] for c in sorted(unnamed)][:MAX_ROWS_LISTED]:
-        problems.add("the column has values but no name", where, "name it or clear it")
+        problems.add_problem("the column has values but no name", where, "name it or clear it")
     rows = [
-        Row(sheet, number, {o: cells[c] for o, c in found.items() if c in cells}, found, columns)
+        Row(
+            sheet,
+            number,
+            {option: cells[c] for option, c in found.items() if c in cells},
+            found,
+            columns,
+        )
         for number, cells in sorted(sheet.rows.items())
         if number > top and any(c in cells for c in found.values())
     ]
-    note_gaps(sheet, [row.number for row in rows], problems)
+    warn_empty_rows(sheet, [row.number for row in rows], problems)
     return rows
 
 
@@ -301,29 +321,29 @@ def report_hidden(sheet: Sheet, row: int, column: int, problems: Problems) -> No
     cell = sheet.rows.get(row, {}).get(column)
     if cell is not None and isinstance(cell.value, str) and (found := hidden_in(cell.value)):
         message = f"the cell holds {found}; it is invisible"
-        problems.add(message, sheet.at(row, column), "delete it")
+        problems.add_problem(message, sheet.cell_address(row, column), "delete it")
 
 
-def unique(rows: Sequence[Row], column: str, problems: Problems) -> None:
+def check_unique(rows: Sequence[Row], column: str, problems: Problems) -> None:
     """Reports values that a column holds twice."""
     seen: dict[str, Row] = {}
     for row in rows:
         text = row.text(column)
         if text and seen.setdefault(text, row) is not row:
-            hint = f"it is in {seen[text].at(column)} as well; make them differ"
+            hint = f"it is in {seen[text].address_of(column)} as well; make them differ"
             title = row.titles.get(column, column)
-            problems.add(f"duplicate {title} {text!r}", row.at(column), hint)
+            problems.add_problem(f"duplicate {title} {text!r}", row.address_of(column), hint)
 
 
-def one_of(
+def parse_choice(
     text: str, choices: Sequence[str], title: str, where: str, problems: Problems
 ) -> str | None:
     """The choice that a text names (case and spaces do not matter), or None with a Problem."""
     folded = text.strip().casefold().replace(" ", "_").replace("-", "_")
-    match = next((c for c in choices if c.casefold() == folded), None)
+    match = next((choice for choice in choices if choice.casefold() == folded), None)
     if match is None:
         hint = did_you_mean(text, choices, f"write one of {', '.join(choices)}")
-        problems.add(f"{title} is {text!r}", where, hint)
+        problems.add_problem(f"{title} is {text!r}", where, hint)
     return match
 
 
@@ -377,9 +397,9 @@ _CHOICES: Mapping[str, Sequence[str]] = {
 Rows = Sequence[Sequence[Scalar | None]]
 
 
-def template() -> dict[str, str | bytes]:
+def template_files() -> dict[str, str | bytes]:
     """File name → content for `folkmoot new workbook`."""
-    return {BLANK_NAME: blank(), EXAMPLE_NAME: example()}
+    return {BLANK_NAME: blank_workbook(), EXAMPLE_NAME: example_workbook()}
 
 
 class _Example(TypedDict):
@@ -395,7 +415,7 @@ class _Example(TypedDict):
 
 
 @cache
-def _example() -> _Example:
+def _load_example() -> _Example:
     example: _Example = packaged_yaml(__file__, "template.yaml")["example"]
     return example
 
@@ -421,7 +441,7 @@ def note_of(sheet: str, column: str) -> str:
     return (field.description or "") if field else ""
 
 
-def blank() -> bytes:
+def blank_workbook() -> bytes:
     """The six sheets with headers, notes and drop-downs, and the one role that must be there."""
     facilitator = (FACILITATOR, "You lead the session and pose the questions.")
     return workbook_bytes(
@@ -433,11 +453,13 @@ def blank() -> bytes:
     )
 
 
-def example() -> bytes:
+def example_workbook() -> bytes:
     """A public goods game with payoffs that are computed."""
-    rows = _example()
+    rows = _load_example()
     none: dict[str, Scalar] = dict.fromkeys(FLAGS, 0)
-    tasks = [[{**none, **task}.get(c) for c in COLUMNS["tasks"]] for task in rows["tasks"]]
+    tasks = [
+        [{**none, **task}.get(column) for column in COLUMNS["tasks"]] for task in rows["tasks"]
+    ]
     return workbook_bytes(
         {
             "settings": list(rows["settings"].items()),
@@ -462,53 +484,53 @@ def workbook_bytes(
         sheet = book.create_sheet(title)
         rows = content.get(ours, ())
         if ours == "settings":
-            _settings(sheet, rows, layout.settings_header)
+            _write_settings(sheet, rows, layout.settings_header)
         elif ours == "profiles":
-            _profiles(sheet, rows)
+            _write_profiles(sheet, rows)
         else:
-            _table(sheet, ours, rows, layout)
+            _write_table(sheet, ours, rows, layout)
     if COMPUTED in content:
-        _table(book.create_sheet(COMPUTED), COMPUTED, content[COMPUTED], layout)
+        _write_table(book.create_sheet(COMPUTED), COMPUTED, content[COMPUTED], layout)
     if notes:
         sheet = book.create_sheet(NOTES_SHEET)
         sheet.column_dimensions["A"].width = 120
         for number, note in enumerate(notes, 1):
-            _write(sheet, number, 1, note)
+            _write_cell(sheet, number, 1, note)
     book.properties.created = book.properties.modified = _DAY
     out = io.BytesIO()
     book.save(out)
-    return _timeless(out.getvalue())
+    return _remove_timestamps(out.getvalue())
 
 
-def _settings(sheet: Worksheet, rows: Rows, title: str) -> None:
-    _header(sheet, (title, "value"))
+def _write_settings(sheet: Worksheet, rows: Rows, title: str) -> None:
+    _write_header(sheet, (title, "value"))
     for number, (key, value) in enumerate(rows, 2):
         sheet.cell(number, 1, key)
-        cell = _write(sheet, number, 2, value)
+        cell = _write_cell(sheet, number, 2, value)
         cell.alignment = Alignment(horizontal="left")
-        _note(sheet.cell(number, 1), note_of("settings", str(key)))
+        _attach_note(sheet.cell(number, 1), note_of("settings", str(key)))
         if key in STRATEGIES:
             _drop_down(sheet, STRATEGIES[str(key)], f"B{number}")
     sheet.column_dimensions["A"].width = 32
     sheet.column_dimensions["B"].width = 32
 
 
-def _profiles(sheet: Worksheet, rows: Rows) -> None:
+def _write_profiles(sheet: Worksheet, rows: Rows) -> None:
     for number, row in enumerate(rows, 1):
         for column, value in enumerate(row, 1):
-            cell = _write(sheet, number, column, value)
+            cell = _write_cell(sheet, number, column, value)
             if column == 1:
                 cell.number_format = "@"  # so that 3.10 stays 3.10
     for column in range(1, len(rows[0]) + 1 if rows else 2):
-        _head(sheet.cell(1, column))
+        _style_head(sheet.cell(1, column))
         sheet.cell(2, column).alignment = Alignment(wrap_text=True, vertical="top")
         sheet.column_dimensions[get_column_letter(column)].width = 24
     sheet.column_dimensions["A"].number_format = "@"
-    _note(sheet["A1"], note_of("profiles", "ID"))
+    _attach_note(sheet["A1"], note_of("profiles", "ID"))
     sheet.freeze_panes = "B3"
 
 
-def _write(sheet: Worksheet, row: int, column: int, value: Scalar | None) -> WrittenCell:
+def _write_cell(sheet: Worksheet, row: int, column: int, value: Scalar | None) -> WrittenCell:
     if isinstance(value, str):
         value = ILLEGAL_CHARACTERS_RE.sub("\ufffd", value)
     cell = sheet.cell(row, column, value)
@@ -517,33 +539,33 @@ def _write(sheet: Worksheet, row: int, column: int, value: Scalar | None) -> Wri
     return cast("WrittenCell", cell)
 
 
-def _table(sheet: Worksheet, ours: str, rows: Rows, layout: Layout) -> None:
+def _write_table(sheet: Worksheet, ours: str, rows: Rows, layout: Layout) -> None:
     columns = COLUMNS[ours]
-    _header(sheet, [layout.column(ours, name) for name in columns])
+    _write_header(sheet, [layout.column_name(ours, name) for name in columns])
     for number, name in enumerate(columns, 1):
-        _note(sheet.cell(1, number), note_of(ours, name))
+        _attach_note(sheet.cell(1, number), note_of(ours, name))
         letter = get_column_letter(number)
         sheet.column_dimensions[letter].width = _WIDTHS.get(name, 22)
         if name in _CHOICES:
             _drop_down(sheet, _CHOICES[name], f"{letter}2:{letter}{_LAST_ROW}")
     for number, row in enumerate(rows, 2):
         for column, value in enumerate(row, 1):
-            cell = _write(sheet, number, column, value)
+            cell = _write_cell(sheet, number, column, value)
             cell.alignment = Alignment(wrap_text=True, vertical="top")
 
 
-def _header(sheet: Worksheet, titles: Sequence[str]) -> None:
+def _write_header(sheet: Worksheet, titles: Sequence[str]) -> None:
     for column, title in enumerate(titles, 1):
-        _head(sheet.cell(1, column, title))
+        _style_head(sheet.cell(1, column, title))
     sheet.freeze_panes = "A2"
 
 
-def _head(cell: object) -> None:
+def _style_head(cell: object) -> None:
     cell.font = Font(bold=True, color="FFFFFF")  # type: ignore[attr-defined]
     cell.fill = PatternFill("solid", fgColor="33415C")  # type: ignore[attr-defined]
 
 
-def _note(cell: object, text: str) -> None:
+def _attach_note(cell: object, text: str) -> None:
     if text:
         note = Comment(text, "folkmoot", width=340, height=40 + 18 * (1 + len(text) // 50))
         cell.comment = note  # type: ignore[attr-defined]
@@ -557,7 +579,7 @@ def _drop_down(sheet: Worksheet, choices: Sequence[str], cells: str) -> None:
     rule.add(cells)
 
 
-def _timeless(data: bytes) -> bytes:
+def _remove_timestamps(data: bytes) -> bytes:
     """The same archive without the time of day at which it was written."""
     out = io.BytesIO()
     day = b">" + _DAY.strftime("%Y-%m-%dT%H:%M:%SZ").encode() + rb"\1"

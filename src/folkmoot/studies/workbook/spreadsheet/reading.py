@@ -17,7 +17,7 @@ from openpyxl.utils import get_column_letter
 
 from folkmoot.errors import Problem
 from folkmoot.hidden_characters import without_hidden
-from folkmoot.hints import nearest
+from folkmoot.hints import closest_name
 from folkmoot.studies.workbook.answers import (
     NotALiteral,
     is_scalar,
@@ -35,7 +35,7 @@ from folkmoot.studies.workbook.config import (
     Computed,
     ComputedScope,
     Constant,
-    Described,
+    LabelledPart,
     Problems,
     Profiles,
     Role,
@@ -60,17 +60,17 @@ from folkmoot.studies.workbook.spreadsheet.layouts import (
     as_bool,
     as_integer,
     as_number,
-    describe,
+    check_unique,
+    describe_layout,
+    detect_layout,
     header_row,
     names_for,
-    note_above,
-    note_gaps,
-    one_of,
+    parse_choice,
     read_table,
-    recognise,
     report_hidden,
     sheet_problems,
-    unique,
+    warn_empty_rows,
+    warn_header_offset,
 )
 from folkmoot.studies.workbook.spreadsheet.sheets import Cell, Sheet, read_book, rows_in_words
 
@@ -83,7 +83,7 @@ UNSAFE = re.compile(r'[\x00-\x1f<>:"/\\|?*]')
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 
 T = TypeVar("T")
-D = TypeVar("D", bound=Described)
+D = TypeVar("D", bound=LabelledPart)
 
 
 def read_workbook(path: Path) -> tuple[Workbook | None, list[Problem]]:
@@ -93,19 +93,19 @@ def read_workbook(path: Path) -> tuple[Workbook | None, list[Problem]]:
     """
     book = read_book(path)
     problems = book.problems
-    layout, found = recognise(list(book.sheets))
+    layout, found = detect_layout(list(book.sheets))
     problems.found[:0] = sheet_problems(layout, found, list(book.sheets), book.hidden)
     problems.structural = any(ours not in found for ours in SHEETS)
-    problems.notes.insert(0, describe(layout, found))
+    problems.notes.insert(0, describe_layout(layout, found))
     if NOTES_SHEET in book.sheets:
         problems.notes.append(f"the sheet {NOTES_SHEET} is for people; it is not read")
     sheets = {ours: book.sheets[name] for ours, name in found.items()}
     for ours, sheet in sheets.items():
         if ours != "profiles":  # what people wrote of themselves is read without
-            for row, column, _ in sheet.cells():
+            for row, column, _ in sheet.iterate_cells():
                 report_hidden(sheet, row, column, problems)
     workbook = _read_sheets(sheets, layout, problems)
-    listed = [replace(p, file=path.name) for p in problems.found]
+    listed = [replace(problem, file=path.name) for problem in problems.found]
     return (None if problems.structural else workbook), listed
 
 
@@ -115,17 +115,23 @@ def _read_sheets(
     """All sheets that are there, so that one missing sheet does not hide the other mistakes."""
     settings = read_settings(sheets["settings"], layout, problems) if "settings" in sheets else None
     tables = {
-        ours: read_table(sheets[ours], {c: layout.column(ours, c) for c in COLUMNS[ours]}, problems)
+        ours: read_table(
+            sheets[ours],
+            {column: layout.column_name(ours, column) for column in COLUMNS[ours]},
+            problems,
+        )
         for ours in COLUMNS
         if ours in sheets
     }
     treatments = tuple(
-        _described(r, Treatment, layout, problems) for r in tables.get("treatments", [])
+        _read_labelled_row(row, Treatment, layout, problems) for row in tables.get("treatments", [])
     )
-    roles = tuple(_described(r, Role, layout, problems) for r in tables.get("roles", []))
-    tasks = tuple(_task(r, problems) for r in tables.get("tasks", []))
-    constants = tuple(_constant(r, problems) for r in tables.get("constants", []))
-    computed = tuple(_computed(r, problems) for r in tables.get(COMPUTED, []))
+    roles = tuple(
+        _read_labelled_row(row, Role, layout, problems) for row in tables.get("roles", [])
+    )
+    tasks = tuple(_parse_task(row, problems) for row in tables.get("tasks", []))
+    constants = tuple(_parse_constant(row, problems) for row in tables.get("constants", []))
+    computed = tuple(_parse_computed(row, problems) for row in tables.get(COMPUTED, []))
     for ours, column in (
         ("treatments", "treatment_label"),
         ("roles", "role_label"),
@@ -134,10 +140,10 @@ def _read_sheets(
         ("constants", "name"),
         (COMPUTED, "name"),
     ):
-        unique(tables.get(ours, []), column, problems)
+        check_unique(tables.get(ours, []), column, problems)
     for ours, what in (("treatments", "treatment"), ("roles", "role"), ("tasks", "task")):
         if ours in tables and not tables[ours]:
-            problems.add(f"there is no {what}", f"{sheets[ours].name}!A2", "add a row")
+            problems.add_problem(f"there is no {what}", f"{sheets[ours].name}!A2", "add a row")
     if "roles" in tables:
         _check_roles(roles, sheets["roles"], problems)
     profiles = read_profiles(sheets["profiles"], problems) if "profiles" in sheets else None
@@ -150,7 +156,7 @@ def _read_sheets(
         roles=roles,
         tasks=tasks,
         profiles=profiles,
-        constants=tuple(c for c in constants if c is not None),
+        constants=tuple(constant for constant in constants if constant is not None),
         computed=computed,
         notes=tuple(problems.notes),
     )
@@ -172,17 +178,23 @@ class _Settings:
         self.column = left + 1
         for column, title in ((left, layout.settings_header), (self.column, "value")):
             if header.get(column, "") != title:
-                where = sheet.at(top, column)
-                problems.add(f"the header should be {title}", where, f"write {title}")
+                where = sheet.cell_address(top, column)
+                problems.add_problem(f"the header should be {title}", where, f"write {title}")
         unknown: dict[int, str] = {}
-        by_name = {alias: k for k in layout.keys for alias in names_for(layout.setting(k))}
-        by_name |= {layout.setting(k): k for k in layout.keys}
+        by_name = {
+            alias: setting_key
+            for setting_key in layout.setting_keys
+            for alias in names_for(layout.setting_name(setting_key))
+        }
+        by_name |= {
+            layout.setting_name(setting_key): setting_key for setting_key in layout.setting_keys
+        }
         for number, row in sorted(sheet.rows.items()):
             if number < top:
                 continue
             for column in sorted(set(row) - {left, self.column}):
-                where = sheet.at(number, column)
-                problems.add("nothing belongs beside the value", where, "clear it")
+                where = sheet.cell_address(number, column)
+                problems.add_problem("nothing belongs beside the value", where, "clear it")
             if number == top or not (left in row or self.column in row):
                 continue
             name = row[left].text if left in row else ""
@@ -190,7 +202,9 @@ class _Settings:
             if key is None:
                 unknown[number] = name
             elif key in self.rows:
-                problems.add(f"duplicate setting {name}", sheet.at(number, left), "keep one row")
+                problems.add_problem(
+                    f"duplicate setting {name}", sheet.cell_address(number, left), "keep one row"
+                )
             else:
                 self.rows[key] = number
                 if self.column in row:
@@ -200,28 +214,30 @@ class _Settings:
     def _report_keys(self, unknown: dict[int, str]) -> None:
         """Settings that are missing, and rows of others: number → name."""
         sheet, left = self.sheet, self.column - 1
-        for key in self.layout.keys:
+        for key in self.layout.setting_keys:
             if key in self.rows or key in self.layout.optional:
                 continue
-            title = self.layout.setting(key)
+            title = self.layout.setting_name(key)
             hint = f"add a row {title}"
-            if guess := nearest(title, unknown.values()):
+            if guess := closest_name(title, unknown.values()):
                 number = next(n for n, name in unknown.items() if name == guess)
-                hint = f"rename {guess!r} in {sheet.at(number, left)} to {title}"
+                hint = f"rename {guess!r} in {sheet.cell_address(number, left)} to {title}"
                 del unknown[number]
-            self.problems.add(f"the setting {title} is missing", sheet.name, hint)
+            self.problems.add_problem(f"the setting {title} is missing", sheet.name, hint)
         for number, name in unknown.items():
             message = f"there is no setting {name!r}" if name else "the value has no key"
-            self.problems.add(message, sheet.at(number, left), "delete the row")
+            self.problems.add_problem(message, sheet.cell_address(number, left), "delete the row")
 
-    def at(self, key: str) -> str:
-        return self.sheet.at(self.rows.get(key, 1), self.column)
+    def cell_address(self, key: str) -> str:
+        return self.sheet.cell_address(self.rows.get(key, 1), self.column)
 
     def wrong(self, key: str, hint: str) -> None:
         if key in self.rows:  # a missing key is reported already
             cell = self.cells.get(key)
             what = "is blank" if cell is None else f"is {cell.text!r}"
-            self.problems.add(f"{self.layout.setting(key)} {what}", self.at(key), hint)
+            self.problems.add_problem(
+                f"{self.layout.setting_name(key)} {what}", self.cell_address(key), hint
+            )
 
     def text(self, key: str, hint: str, default: str = "") -> str:
         if key not in self.cells:
@@ -229,11 +245,11 @@ class _Settings:
             return default
         return self.cells[key].text
 
-    def optional(self, key: str) -> str | None:
+    def optional_text(self, key: str) -> str | None:
         cell = self.cells.get(key)
         return cell.text if cell else None
 
-    def typed(
+    def parse_typed(
         self,
         key: str,
         read: Callable[[Cell | None], T | None],
@@ -249,25 +265,25 @@ class _Settings:
 
     def count(self, key: str, default: int = 1) -> int:
         hint = "write a whole number of at least 1"
-        return self.typed(key, as_integer, lambda n: 1 <= n <= MAX_COUNT, default, hint)
+        return self.parse_typed(key, as_integer, lambda n: 1 <= n <= MAX_COUNT, default, hint)
 
-    def boolean(self, key: str, default: bool) -> bool:
+    def parse_boolean(self, key: str, default: bool) -> bool:
         if key not in self.cells and key in self.layout.optional:
             return default
-        return self.typed(key, as_bool, lambda _: True, default, "write True or False")
+        return self.parse_typed(key, as_bool, lambda _: True, default, "write True or False")
 
     def choice(self, key: str, choices: Sequence[str], default: str) -> str:
         text = self.text(key, f"write one of {', '.join(choices)}")
         if not text:
             return default
-        title = self.layout.setting(key)
-        return one_of(text, choices, title, self.at(key), self.problems) or default
+        title = self.layout.setting_name(key)
+        return parse_choice(text, choices, title, self.cell_address(key), self.problems) or default
 
-    def seed(self) -> int:
+    def random_seed(self) -> int:
         if "random_seed" not in self.cells:
             return 42
         hint = "write a whole number of at least 0, or leave it blank"
-        return self.typed("random_seed", as_integer, lambda n: n >= 0, 42, hint)
+        return self.parse_typed("random_seed", as_integer, lambda n: n >= 0, 42, hint)
 
     def experiment_id(self) -> str:
         text = self.text("experiment_id", "give the experiment a name", "experiment")
@@ -288,39 +304,39 @@ def read_settings(sheet: Sheet, layout: Layout, problems: Problems) -> Settings:
     values: dict[str, object] = {
         "experiment_id": keys.experiment_id(),
         "model_info": keys.text("model_info", "name a model, e.g. gpt-4o-mini", "synthetic"),
-        "api_endpoint": keys.optional("api_endpoint"),
-        "temperature": keys.typed(
+        "api_endpoint": keys.optional_text("api_endpoint"),
+        "temperature": keys.parse_typed(
             "temperature", as_number, lambda t: 0 <= t <= 2, 0.0, "write a number from 0 to 2"
         ),
         "num_agents_per_session": keys.count("num_agents_per_session"),
         "num_sessions": keys.count("num_sessions"),
         limit: keys.count("max_conversation_length", MAX_COUNT),
-        "random_seed": keys.seed(),
-        "include_backstories": keys.boolean("include_backstories", False),
-        "at": {key: keys.at(key) for key in keys.rows},
+        "random_seed": keys.random_seed(),
+        "include_backstories": keys.parse_boolean("include_backstories", False),
+        "at": {key: keys.cell_address(key) for key in keys.rows},
         **layout.fixed,
     }
     if "show_profile" in layout.more_settings:
-        values["show_profile"] = keys.boolean("show_profile", True)
+        values["show_profile"] = keys.parse_boolean("show_profile", True)
     for key, choices in STRATEGIES.items():
         default = "complete_random" if "treatment" in key else "random"
         values[key] = keys.choice(key, choices, default)
         column = key.replace("_assignment_strategy", "_column")
-        values[column] = keys.optional(column)
+        values[column] = keys.optional_text(column)
     return Settings(**values)
 
 
 # --- treatments, roles, tasks, constants, computed values --------------------------------------
 
 
-def _described(row: Row, kind: type[D], layout: Layout, problems: Problems) -> D:
+def _read_labelled_row(row: Row, kind: type[D], layout: Layout, problems: Problems) -> D:
     """A treatment or a role, with further attributes where the layout allows a dict of them."""
     what = "role" if issubclass(kind, Role) else "treatment"
     column = f"{what}_description"
     label = row.required(f"{what}_label", problems)
     label = written_label(label) if what == "role" else label
     row.required(column, problems)
-    text, where = row.long_text(column).strip(), row.at(column)
+    text, where = row.long_text(column).strip(), row.address_of(column)
     extra: dict[str, str] = {}
     if layout.texts_may_be_dicts and looks_like_dict(text):
         value: dict[object, object] = {"description": text}
@@ -328,31 +344,37 @@ def _described(row: Row, kind: type[D], layout: Layout, problems: Problems) -> D
             read = read_literal(text)
             value = read if isinstance(read, dict) else value
         except NotALiteral as error:
-            problems.add(f"the dict cannot be read: {error}", where, "correct the dict")
+            problems.add_problem(f"the dict cannot be read: {error}", where, "correct the dict")
         if "description" not in value:
-            problems.add("the dict has no description", where, 'add "description": "…"')
-        bad = [k for k, v in value.items() if not (isinstance(k, str) and is_scalar(v))]
+            problems.add_problem("the dict has no description", where, 'add "description": "…"')
+        bad = [
+            key for key, value in value.items() if not (isinstance(key, str) and is_scalar(value))
+        ]
         for key in bad:
-            problems.add(f"the attribute {key!r} is not a text", where, "write a text")
-        extra = {str(k): scalar_text(v) for k, v in value.items() if k not in bad and is_scalar(v)}
+            problems.add_problem(f"the attribute {key!r} is not a text", where, "write a text")
+        extra = {
+            str(key): scalar_text(value)
+            for key, value in value.items()
+            if key not in bad and is_scalar(value)
+        }
         text = extra.pop("description", "")
-    return kind(label=label, description=text, extra=extra, at=row.addresses())
+    return kind(label=label, description=text, extra=extra, at=row.cell_addresses())
 
 
 def _check_roles(roles: Sequence[Role], sheet: Sheet, problems: Problems) -> None:
-    if not any(r.special == FACILITATOR for r in roles):
+    if not any(role.special_name == FACILITATOR for role in roles):
         hint = f"add a row {FACILITATOR} with a description; it asks the questions"
-        problems.add(f"the role {FACILITATOR} is missing", f"{sheet.name}!A2", hint)
-    for twice in [r for r in roles if r.label == SUMMARIZER][1:]:
+        problems.add_problem(f"the role {FACILITATOR} is missing", f"{sheet.name}!A2", hint)
+    for twice in [role for role in roles if role.label == SUMMARIZER][1:]:
         where = twice.at.get("role_label", "")
-        problems.add(f"duplicate role {SUMMARIZER}", where, "keep one of them")
-    if all(r.special for r in roles):
+        problems.add_problem(f"duplicate role {SUMMARIZER}", where, "keep one of them")
+    if all(role.special_name for role in roles):
         where = f"{sheet.name}!A{len(roles) + 2}"
         hint = "add a row such as Participant with its description"
-        problems.add("there is no role for participants", where, hint)
+        problems.add_problem("there is no role for participants", where, hint)
 
 
-def _task(row: Row, problems: Problems) -> Task:
+def _parse_task(row: Row, problems: Problems) -> Task:
     task_id = row.required("task_id", problems, f"row {row.number}")
     kind = _task_type(row, problems)
     var_name = row.text("var_name")
@@ -360,35 +382,37 @@ def _task(row: Row, problems: Problems) -> Task:
         var_name = task_id
         if kind != "context":
             problems.notes.append(
-                f"{row.at('var_name')} is blank: the task_id {task_id} names the variable"
+                f"{row.address_of('var_name')} is blank: the task_id {task_id} names the variable"
             )
     return Task(
         task_id=task_id,
         type=kind,
-        task_order=row.integer("task_order", problems, default=row.number),
-        is_adapted=row.boolean("is_adapted", problems),
+        task_order=row.parse_integer("task_order", problems, default=row.number),
+        is_adapted=row.parse_boolean("is_adapted", problems),
         human_text=row.long_text("human_text"),
         llm_text=_llm_text(row, problems),
         var_name=var_name,
         var_type=_var_type(row, kind, problems),
         response_options=row.long_text("response_options").strip() or None,
-        randomize_response_order=row.boolean("randomize_response_order", problems),
-        validate_response=row.boolean("validate_response", problems),
-        generate_speculation_score=row.boolean("generate_speculation_score", problems),
-        format_response=row.boolean("format_response", problems),
-        at=row.addresses(),
+        randomize_response_order=row.parse_boolean("randomize_response_order", problems),
+        validate_response=row.parse_boolean("validate_response", problems),
+        generate_speculation_score=row.parse_boolean("generate_speculation_score", problems),
+        format_response=row.parse_boolean("format_response", problems),
+        at=row.cell_addresses(),
     )
 
 
 def _task_type(row: Row, problems: Problems) -> TaskType:
-    text, where = row.required("type", problems), row.at("type")
+    text, where = row.required("type", problems), row.address_of("type")
     found: str | None = None
     if text.casefold() in REPEATED:
         found = text.casefold().removeprefix("repeat_")
         message = f"type {text} is not supported: a round cannot repeat itself"
-        problems.add(message, where, f"write each repetition as a row of its own, of type {found}")
+        problems.add_problem(
+            message, where, f"write each repetition as a row of its own, of type {found}"
+        )
     elif text:
-        found = one_of(text, TASK_TYPES, "type", where, problems)
+        found = parse_choice(text, TASK_TYPES, "type", where, problems)
     return cast("TaskType", found or "private_question")
 
 
@@ -398,69 +422,79 @@ def _var_type(row: Row, kind: str, problems: Problems) -> VarType | None:
         return None
     if re.sub(r"[\s_-]", "", text.casefold()) in FREE_TEXT:
         return None
-    found = one_of(text, VAR_TYPES, "var_type", row.at("var_type"), problems)
+    found = parse_choice(text, VAR_TYPES, "var_type", row.address_of("var_type"), problems)
     return cast("VarType | None", found)
 
 
 def _llm_text(row: Row, problems: Problems) -> str | dict[str, str]:
     row.required("llm_text", problems)
-    text, where = row.long_text("llm_text"), row.at("llm_text")
+    text, where = row.long_text("llm_text"), row.address_of("llm_text")
     if not looks_like_dict(text):
         return text
     try:
         value = read_literal(text)
     except NotALiteral as error:
         hint = 'write {"Role 1": "text", "Role 2": "text"}'
-        problems.add(f"the dict of prompts cannot be read: {error}", where, hint)
+        problems.add_problem(f"the dict of prompts cannot be read: {error}", where, hint)
         return ""
     if not isinstance(value, dict) or not value:
-        problems.add("the dict of prompts is empty", where, "name a role")
+        problems.add_problem("the dict of prompts is empty", where, "name a role")
         return ""
-    bad = [k for k, v in value.items() if not (isinstance(k, str) and isinstance(v, str) and v)]
+    bad = [
+        key
+        for key, value in value.items()
+        if not (isinstance(key, str) and isinstance(value, str) and value)
+    ]
     for key in bad:
-        problems.add(f"the prompt of {key!r} is not a text", where, "quote it")
-    return {written_label(k.strip()): v for k, v in value.items() if k not in bad}
+        problems.add_problem(f"the prompt of {key!r} is not a text", where, "quote it")
+    return {written_label(key.strip()): value for key, value in value.items() if key not in bad}
 
 
-def _constant(row: Row, problems: Problems) -> Constant | None:
+def _parse_constant(row: Row, problems: Problems) -> Constant | None:
     name = row.required("name", problems)
     text = row.required("value", problems)
-    where = row.at("value")
+    where = row.address_of("value")
     hint = 'write a list, e.g. ["participant", "subject"] or [10, 20]'
     if name and not name.isidentifier():
         message = f"{name!r} cannot be a placeholder"
-        problems.add(message, row.at("name"), "use letters, digits and _")
+        problems.add_problem(message, row.address_of("name"), "use letters, digits and _")
         return None
     try:
         value = read_literal(text) if text else []
     except NotALiteral as error:
-        problems.add(f"the value is not a list: {error}", where, hint)
+        problems.add_problem(f"the value is not a list: {error}", where, hint)
         value = [text]
     if not isinstance(value, (list, tuple)):
-        problems.add(f"the value {text[:40]} is not a list", where, f"write [{text[:40]}]")
+        problems.add_problem(f"the value {text[:40]} is not a list", where, f"write [{text[:40]}]")
         value = [value]
-    values: list[Scalar] = [v for v in value if is_scalar(v)]
+    values: list[Scalar] = [value for value in value if is_scalar(value)]
     if not values or len(values) < len(value):
         if text:
-            problems.add("the list must hold texts or numbers, at least one", where, hint)
+            problems.add_problem("the list must hold texts or numbers, at least one", where, hint)
         # The name is known, so texts that use it are not mistakes.
         values = [text or name]
-    if len({scalar_text(v) for v in values}) < len(values):
-        problems.add("duplicate value in the list", where, "keep one of them")
-    return Constant(name=name, values=tuple(values), at=row.addresses()) if name else None
+    if len({scalar_text(value) for value in values}) < len(values):
+        problems.add_problem("duplicate value in the list", where, "keep one of them")
+    return Constant(name=name, values=tuple(values), at=row.cell_addresses()) if name else None
 
 
-def _computed(row: Row, problems: Problems) -> Computed:
+def _parse_computed(row: Row, problems: Problems) -> Computed:
     name = row.required("name", problems, f"row_{row.number}")
     if not name.isidentifier():
-        problems.add(f"{name!r} is not a name", row.at("name"), "use letters, digits and _")
+        problems.add_problem(
+            f"{name!r} is not a name", row.address_of("name"), "use letters, digits and _"
+        )
     text = row.required("scope", problems)
-    scope = one_of(text, COMPUTED_SCOPES, "scope", row.at("scope"), problems) if text else None
+    scope = (
+        parse_choice(text, COMPUTED_SCOPES, "scope", row.address_of("scope"), problems)
+        if text
+        else None
+    )
     return Computed(
         name=name,
         scope=cast("ComputedScope", scope or "participant"),
         expression=row.required("expression", problems, "0"),
-        at=row.addresses(),
+        at=row.cell_addresses(),
     )
 
 
@@ -475,24 +509,26 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
     columns = sorted(names)
     _check_header(sheet, top, problems)
     profiles = Profiles(
-        names=tuple(names[c] for c in columns),
-        questions=tuple(questions.get(c, names[c]) for c in columns),
+        names=tuple(names[column] for column in columns),
+        questions=tuple(questions.get(column, names[column]) for column in columns),
         rows=tuple(
-            tuple(without_hidden(cells[c].text) if c in cells else "" for c in columns)
+            tuple(
+                without_hidden(cells[column].text) if column in cells else "" for column in columns
+            )
             for cells in data.values()
         ),
         lines=tuple(data),
-        columns=tuple(get_column_letter(c) for c in columns),
+        columns=tuple(get_column_letter(column) for column in columns),
         sheet=sheet.name,
     )
     for row in (top, top + 1):
         for c in columns:
             report_hidden(sheet, row, c, problems)
-    if "ID" not in profiles.titles:
-        near = next((t for t in profiles.names if t.casefold() == "id"), None)
+    if "ID" not in profiles.column_titles:
+        near = next((name for name in profiles.names if name.casefold() == "id"), None)
         hint = f"rename {near!r} to 'ID'" if near else "name the column of identifiers ID"
-        where = sheet.at(top, 1)
-        problems.add(f"there is no column named ID in row {top} or {top + 1}", where, hint)
+        where = sheet.cell_address(top, 1)
+        problems.add_problem(f"there is no column named ID in row {top} or {top + 1}", where, hint)
         problems.structural = True
         return profiles
     column = columns[profiles.id_column]
@@ -500,11 +536,14 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
         report_hidden(sheet, row, column, problems)
     if names[column] != "ID":
         problems.notes.append(
-            f"{sheet.at(top + 1, column)}: the column {names[column]} holds the IDs, as row "
+            f"{sheet.cell_address(top + 1, column)}: the column {names[column]} holds the IDs, as "
+            "row "
             f"{top + 1} says"
         )
     if not data:
-        problems.add("there is no respondent", sheet.at(top + 2, 1), "add rows from there on")
+        problems.add_problem(
+            "there is no respondent", sheet.cell_address(top + 2, 1), "add rows from there on"
+        )
     # Without a row of questions the first respondent would be taken for one.
     asked = as_number(sheet.rows.get(top + 1, {}).get(column))
     if (
@@ -514,15 +553,17 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
     ):
         message = f"row {top + 1} must hold the questions, but it looks like a respondent"
         hint = f"insert a row {top + 1} with the questions as they were asked"
-        problems.add(message, sheet.at(top + 1, column), hint)
+        problems.add_problem(message, sheet.cell_address(top + 1, column), hint)
     _check_ids(profiles, problems)
-    bare = [n for n, r in zip(profiles.lines, profiles.rows, strict=True) if sum(map(bool, r)) == 1]
+    bare = [
+        n for n, row in zip(profiles.lines, profiles.rows, strict=True) if sum(map(bool, row)) == 1
+    ]
     if bare and len(bare) < len(profiles.rows) and len(columns) > 1:  # a footnote below the table?
         problems.notes.append(
             f"{profiles.sheet}: {rows_in_words(bare)} with one filled cell only, read as "
             "respondents all the same"
         )
-    note_gaps(sheet, data, problems)
+    warn_empty_rows(sheet, data, problems)
     return profiles
 
 
@@ -537,7 +578,7 @@ def names_row(sheet: Sheet, problems: Problems) -> int:
     two = "ID" in sheet.texts(found + 1).values()
     if not two and 2 * above > len(sheet.rows.get(found, {})):
         found -= 1
-    note_above(sheet, found, problems)
+    warn_header_offset(sheet, found, problems)
     return found
 
 
@@ -546,18 +587,22 @@ def _check_header(sheet: Sheet, top: int, problems: Problems) -> None:
     asked = "write each question as it was asked"
     if names and not questions:
         message = f"row {top + 1} is empty; the questions belong there"
-        problems.add(message, sheet.at(top + 1, min(names)), asked)
-    for column in sorted({c for row, c, _ in sheet.cells() if row >= top}):
+        problems.add_problem(message, sheet.cell_address(top + 1, min(names)), asked)
+    for column in sorted({c for row, c, _ in sheet.iterate_cells() if row >= top}):
         if column not in names:
             message = f"the column has no name in row {top}"
-            problems.add(message, sheet.at(top, column), "name it or clear it")
+            problems.add_problem(message, sheet.cell_address(top, column), "name it or clear it")
         elif questions and column not in questions:
             message = f"the column {names[column]} has no question in row {top + 1}"
-            problems.add(message, sheet.at(top + 1, column), "write the question as it was asked")
+            problems.add_problem(
+                message, sheet.cell_address(top + 1, column), "write the question as it was asked"
+            )
     seen: set[str] = set()
     for column, title in sorted(names.items()):
         if title in seen:
-            problems.add(f"duplicate name {title!r} in row {top}", sheet.at(top, column), "rename")
+            problems.add_problem(
+                f"duplicate name {title!r} in row {top}", sheet.cell_address(top, column), "rename"
+            )
         seen.add(title)
 
 
@@ -565,7 +610,7 @@ def _check_ids(profiles: Profiles, problems: Problems) -> None:
     seen: dict[str, str] = {}
     reported = 0
     for i, identifier in enumerate(profiles.ids()):
-        where = profiles.cell(i, profiles.id_column)
+        where = profiles.cell_address(i, profiles.id_column)
         if identifier and identifier not in seen:
             seen[identifier] = where
             continue
@@ -573,16 +618,18 @@ def _check_ids(profiles: Profiles, problems: Problems) -> None:
         if reported > MAX_ROWS_OF_ONE_KIND:
             continue
         if not identifier:
-            problems.add("the respondent has no ID", where, "fill in the cell or clear the row")
+            problems.add_problem(
+                "the respondent has no ID", where, "fill in the cell or clear the row"
+            )
         else:
             hint = (
                 f"it is in {seen[identifier]} as well; make them differ, and format the column as "
                 "text where 3.1 and 3.10 are two"
             )
-            problems.add(f"duplicate ID {identifier!r}", where, hint)
+            problems.add_problem(f"duplicate ID {identifier!r}", where, hint)
     if (more := reported - MAX_ROWS_OF_ONE_KIND) > 0:
         message = f"{more} more respondents have a missing or repeated ID"
-        problems.add(message, profiles.sheet, "correct the column ID")
+        problems.add_problem(message, profiles.sheet, "correct the column ID")
     problems.notes += [
         f"{seen[labels[-1]]}: the IDs {' and '.join(map(repr, labels))} look alike; they are "
         "different respondents"
@@ -594,11 +641,11 @@ def look_alikes(labels: Sequence[str]) -> list[list[str]]:
     """Different labels that a person would take for one, together."""
     groups: dict[str, dict[str, None]] = {}
     for label in labels:
-        groups.setdefault(_folded(label), {})[label] = None
+        groups.setdefault(_normalise_label(label), {})[label] = None
     return [list(group) for group in groups.values() if len(group) > 1]
 
 
-def _folded(text: str) -> str:
+def _normalise_label(text: str) -> str:
     """The same for labels that a person would take for one: P1 and p1, 1 and 1.0 and 01."""
     plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     try:

@@ -16,7 +16,7 @@ from pathlib import Path
 from openpyxl.utils import get_column_letter, range_boundaries
 
 from folkmoot.errors import InputError, Problem
-from folkmoot.hints import shortened
+from folkmoot.hints import shorten
 from folkmoot.spreadsheet_cells import MAX_DIGITS, RawCell, RawSheet, read_spreadsheet
 from folkmoot.studies.workbook.config import MAX_TEXT, Problems, Scalar, number_text
 
@@ -43,11 +43,11 @@ class Sheet:
     name: str
     rows: dict[int, dict[int, Cell]] = field(default_factory=dict)
 
-    def at(self, row: int, column: int) -> str:
+    def cell_address(self, row: int, column: int) -> str:
         """An address as Excel writes it."""
         return f"{self.name}!{get_column_letter(column)}{row}"
 
-    def cells(self) -> Iterator[tuple[int, int, Cell]]:
+    def iterate_cells(self) -> Iterator[tuple[int, int, Cell]]:
         """Row, column and cell, row by row."""
         for row, cells in sorted(self.rows.items()):
             for column, cell in sorted(cells.items()):
@@ -76,38 +76,40 @@ def read_book(path: Path) -> Book:
         sheet = sheets.setdefault(raw.name, Sheet(raw.name))
         wrong = Problems()
         for cell in raw.cells:
-            _put(sheet, cell, wrong)
+            _set_cell(sheet, cell, wrong)
         problems.found += wrong.found[:MAX_MISTAKES]
         if (more := len(wrong.found) - MAX_MISTAKES) > 0:
-            problems.add(f"{more:,} more cells of the sheet cannot be read", sheet.name)
-        problems.notes += _shown(sheet)
+            problems.add_problem(f"{more:,} more cells of the sheet cannot be read", sheet.name)
+        problems.notes += _display_precision(sheet)
     try:
         for raw in found:
             problems.notes += _hidden_notes(sheets[raw.name], raw)
-            problems.notes += _merge(sheets[raw.name], raw, problems)
+            problems.notes += _spread_merged_values(sheets[raw.name], raw, problems)
     except InputError as error:
-        raise InputError([replace(p, file=path.name) for p in error.problems]) from error
+        raise InputError(
+            [replace(problem, file=path.name) for problem in error.problems]
+        ) from error
     for sheet in sheets.values():
-        problems.notes += _garbled(sheet)
+        problems.notes += _garbled_texts(sheet)
     return Book(sheets, problems, frozenset(raw.name for raw in found if raw.is_hidden))
 
 
 # --- one cell ----------------------------------------------------------------------------------
 
 
-def _put(sheet: Sheet, cell: RawCell, problems: Problems) -> None:
-    where, value = sheet.at(cell.row, cell.column), cell.value
+def _set_cell(sheet: Sheet, cell: RawCell, problems: Problems) -> None:
+    where, value = sheet.cell_address(cell.row, cell.column), cell.value
     if cell.kind == "error":
-        problems.add(f"the cell holds the error {value}", where, "correct the formula")
+        problems.add_problem(f"the cell holds the error {value}", where, "correct the formula")
     elif cell.kind == "formula":
         hint = "open and save the file in a spreadsheet program, or type the value"
-        problems.add("the cell holds a formula that was never calculated", where, hint)
+        problems.add_problem("the cell holds a formula that was never calculated", where, hint)
     elif cell.kind == "number":
         message = f"the cell holds a number of more than {MAX_DIGITS} digits, or not a number"
-        problems.add(message, where, "type the number again, or format the cell as text")
+        problems.add_problem(message, where, "type the number again, or format the cell as text")
     elif isinstance(value, str) and len(value) > MAX_TEXT:
         message = f"the text has {len(value):,} characters, the limit is {MAX_TEXT:,}"
-        problems.add(message, where, "shorten it")
+        problems.add_problem(message, where, "shorten it")
     else:
         if isinstance(value, str):
             # Excel writes characters that XML cannot hold as _x000D_ and the like.
@@ -115,10 +117,10 @@ def _put(sheet: Sheet, cell: RawCell, problems: Problems) -> None:
             if not value.strip():
                 return
         row = sheet.rows.setdefault(cell.row, {})
-        row[cell.column] = Cell(value, _text(value, cell.number_format), cell.kind == "date")
+        row[cell.column] = Cell(value, _format_cell(value, cell.number_format), cell.kind == "date")
 
 
-def _text(value: Scalar, number_format: str) -> str:
+def _format_cell(value: Scalar, number_format: str) -> str:
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, bool):
@@ -136,21 +138,21 @@ def _text(value: Scalar, number_format: str) -> str:
 # --- what a person sees ------------------------------------------------------------------------
 
 
-def _shown(sheet: Sheet) -> Iterator[str]:
+def _display_precision(sheet: Sheet) -> Iterator[str]:
     """Columns with dates, and those whose numbers are shown with fewer digits than they have."""
     first: dict[tuple[int, str], str] = {}
-    for row, column, cell in sheet.cells():
+    for row, column, cell in sheet.iterate_cells():
         if cell.date:
             what = f"holds dates; they are read as {cell.text}"
-            first.setdefault((column, "date"), f"{what} ({sheet.at(row, column)})")
-        elif isinstance(cell.value, float) and _rounded(cell.value, cell.text):
+            first.setdefault((column, "date"), f"{what} ({sheet.cell_address(row, column)})")
+        elif isinstance(cell.value, float) and _is_rounded(cell.value, cell.text):
             what = f"is read as it is shown: {cell.text} for {cell.value}"
-            first.setdefault((column, "digits"), f"{what} ({sheet.at(row, column)})")
+            first.setdefault((column, "digits"), f"{what} ({sheet.cell_address(row, column)})")
     for (column, _), what in sorted(first.items()):
         yield f"{sheet.name}: column {get_column_letter(column)} {what}"
 
 
-def _rounded(value: float, text: str) -> bool:
+def _is_rounded(value: float, text: str) -> bool:
     return not text.endswith("%") and abs(float(text) - value) > 1e-9 * max(1.0, abs(value))
 
 
@@ -164,16 +166,20 @@ def _hidden_notes(sheet: Sheet, raw: RawSheet) -> Iterator[str]:
             f"{sheet.name}: {rows_in_words(rows)} {by} in the spreadsheet; read all the same "
             "(delete what should not take part)"
         )
-    columns = sorted({column for _, column, _ in sheet.cells()}) if raw.hidden_columns else []
+    columns = (
+        sorted({column for _, column, _ in sheet.iterate_cells()}) if raw.hidden_columns else []
+    )
     shut = [
-        get_column_letter(c) for c in columns if any(a <= c <= b for a, b in raw.hidden_columns)
+        get_column_letter(column)
+        for column in columns
+        if any(a <= column <= b for a, b in raw.hidden_columns)
     ]
     if shut:
         what = f"column{'s' * (len(shut) > 1)} {', '.join(shut)}"
         yield f"{sheet.name}: {what} hidden in the spreadsheet; read all the same"
 
 
-def _merge(sheet: Sheet, raw: RawSheet, problems: Problems) -> list[str]:
+def _spread_merged_values(sheet: Sheet, raw: RawSheet, problems: Problems) -> list[str]:
     """Gives the value of a merged range to all its rows, as a person reads it.
 
     Across columns a merged cell is only wide: it is refused where a column that it covers has
@@ -205,13 +211,13 @@ def _merge(sheet: Sheet, raw: RawSheet, problems: Problems) -> list[str]:
         if wide or any(left in filled[row] for row in within):
             what = "merged across columns" if wide else "merged over other values"
             hint = "unmerge them and fill in each cell"
-            problems.add(f"the cells {ref} are {what}", sheet.at(top, left), hint)
+            problems.add_problem(f"the cells {ref} are {what}", sheet.cell_address(top, left), hint)
             continue
         for row in within:
             rows[row][left] = cell
         if within:
             notes.append(
-                f"{sheet.name}!{ref} is one merged cell: its value {shortened(cell.text, 40)!r} "
+                f"{sheet.name}!{ref} is one merged cell: its value {shorten(cell.text, 40)!r} "
                 f"counts for {rows_in_words([top, *within])}"
             )
     if (more := len(notes) - MAX_MERGES_TOLD) > 0:
@@ -219,24 +225,24 @@ def _merge(sheet: Sheet, raw: RawSheet, problems: Problems) -> list[str]:
     return notes
 
 
-def _garbled(sheet: Sheet) -> Iterator[str]:
+def _garbled_texts(sheet: Sheet) -> Iterator[str]:
     """Texts that were once saved in one encoding and opened in another."""
     found = [
-        (sheet.at(row, column), cell.text, right)
-        for row, column, cell in sheet.cells()
-        if isinstance(cell.value, str) and (right := _decoded(cell.value))
+        (sheet.cell_address(row, column), cell.text, right)
+        for row, column, cell in sheet.iterate_cells()
+        if isinstance(cell.value, str) and (right := _decode_garbled(cell.value))
     ]
     if found:
         where, text, right = found[0]
         more = f" (and {len(found) - 1} more cells of this sheet)" if len(found) > 1 else ""
         yield (
             f"{where} looks like a text that was opened in the wrong encoding: "
-            f"{shortened(text, 40)!r} was perhaps {shortened(right, 40)!r}{more}; it is read as it "
+            f"{shorten(text, 40)!r} was perhaps {shorten(right, 40)!r}{more}; it is read as it "
             "stands"
         )
 
 
-def _decoded(text: str) -> str:
+def _decode_garbled(text: str) -> str:
     """What a garbled text was before; "" where there is no sign of that."""
     if text.isascii():
         return ""
