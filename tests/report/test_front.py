@@ -229,8 +229,8 @@ def test_the_first_page_says_how_brackets_and_circles_are_read(pilot: RunFolder)
         unit="set", units=9,
     )  # fmt: skip
     few = Finding(
-        "two", "B", "It is 1 (no interval).", ResultTable((), ()), replace(line, unit_values=(("a", 0.9),)),
-        headline=True, unit="set", units=2,
+        "two", "B", "It is 1 (no interval).", ResultTable((), ()),
+        replace(line, unit_values=(("a", 0.9),)), headline=True, unit="set", units=2,
     )  # fmt: skip
     stated = replace(shares, section=STATED, says="+8 points (+3 to +13).")
 

@@ -80,7 +80,8 @@ def say_claims(results: Sequence[Result], about: str = "") -> str:
     if primary:
         counted = format_count(len(others), "exploratory estimate")
         more = f" The table also has {counted}, without a conclusion." if others else ""
-        return f"{f'{about}: ' if about else ''}{join_clauses(result.describe_conclusion for result in primary)}{more}"
+        conclusions = join_clauses(result.describe_conclusion for result in primary)
+        return f"{f'{about}: ' if about else ''}{conclusions}{more}"
     more = f" and {len(others) - SAID} more in the table" * (len(others) > SAID)
     told = f"{ESTIMATES} {'; '.join(result.describe_estimate for result in others[:SAID])}{more}."
     return f"{about}. {told}" if about else told

@@ -232,7 +232,8 @@ def describe_possibly_paid(calls: int, max_usd: float | None) -> str:
 # What the note of a run counts of the embedded respondent's answers.
 _FORM_ONLY_FINISHES = {
     FINISH_UNREAD: "by form alone, without reading the material",
-    FINISH_UNMOVED: "after texts in which it knows no argument, so that nothing in them moved anybody",
+    FINISH_UNMOVED: "after texts in which it knows no argument, so that nothing in them moved "
+    "anybody",
 }
 
 

@@ -175,7 +175,7 @@ class Studio:
             "name": name, "base": _study_base(name), "study": study, "sections": sections,
             "is_text": text is not None, "placed": placed, "rest": rest,
             "is_right": not problems, "version": _version(path), "beside": beside,
-            "fields": [form_field for form_section in sections for form_field in walk_fields(form_section.fields)], "tab": "",
+            "fields": [field for part in sections for field in walk_fields(part.fields)], "tab": "",
             "models": [SYNTHETIC_MODEL, *KNOWN_MODELS], "try_budget": TRY_BUDGET, "tried": TRIED,
         }  # fmt: skip
 
@@ -349,7 +349,8 @@ class Studio:
         budget = f"{config.budget_usd:g}" if config is not None and config.budget_usd else ""
         shown = {
             "name": name, "base": _study_base(name), "tab": "run", "problems": problems,
-            "budget": budget or RUN_BUDGET, "problem": problem, "models": [SYNTHETIC_MODEL, *KNOWN_MODELS],
+            "budget": budget or RUN_BUDGET, "problem": problem,
+            "models": [SYNTHETIC_MODEL, *KNOWN_MODELS],
             "model": (config.model or "") if config is not None else "",
         }  # fmt: skip
         return self._page("budget.html.j2", shown, 422 if problem else 200)

@@ -241,9 +241,10 @@ def _build_line(
 def _build_thought(
     reply: ReplyView, part: str, names: Mapping[str, str], key: Sequence[str]
 ) -> Line:
+    turns = (_shorten_address(reply.address, reply.speaker, key),)
     return Line(
         part, names.get(reply.speaker, reply.speaker), reply.speaker, reply.role, "", reply.text,
-        reply.fields, (_shorten_address(reply.address, reply.speaker, key),), (), reply.address, True,
+        reply.fields, turns, (), reply.address, True,
     )  # fmt: skip
 
 

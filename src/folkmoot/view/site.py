@@ -179,9 +179,11 @@ def create_app(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
         routes=[*routes, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")],
         middleware=[Middleware(Guarded, guard)],
         exception_handlers={
-            404: _missing_response, ClientDisconnect: _client_left_response, **dict.fromkeys(UNREADABLE, _unreadable_response)
+            404: _missing_response,
+            ClientDisconnect: _client_left_response,
+            **dict.fromkeys(UNREADABLE, _unreadable_response),
         },
-    )  # fmt: skip
+    )
     return app
 
 

@@ -65,7 +65,8 @@ class StudyCode:
         if self.digests.get(path) == digest and path in self.modules:
             return self.modules[path]
         # In sys.modules, because dataclasses and pydantic resolve annotations through it.
-        name = f"{STUDY_MODULE_PREFIX}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+        of_path = hashlib.sha256(str(path).encode()).hexdigest()[:12]
+        name = f"{STUDY_MODULE_PREFIX}{path.stem}_{of_path}"
         spec = importlib.util.spec_from_file_location(
             name, path, loader=AgreedSource(name, str(path), source)
         )

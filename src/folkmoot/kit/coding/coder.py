@@ -425,7 +425,8 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
                 slot: {
                     "type": "string",
                     "enum": [*self.text.slots[slot], ALL_SLOT_VALUES],
-                    "description": f"one of the values listed above, or {ALL_SLOT_VALUES} for all of them",
+                    "description": f"one of the values listed above, or {ALL_SLOT_VALUES} for all "
+                    "of them",
                 }
                 for slot in self.book.slots
             },

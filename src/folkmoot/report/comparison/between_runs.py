@@ -290,8 +290,14 @@ def compare_effects(
         }
         for name, result in named
     ]
-    within = [replace(result, claim=replace(result.claim, outcome=f"{name}, {name_measure(result.claim)}"))
-              for name, result in named if name in {sample.name for sample in runs}]  # fmt: skip
+    compared = {sample.name for sample in runs}
+    within = [
+        replace(
+            result, claim=replace(result.claim, outcome=f"{name}, {name_measure(result.claim)}")
+        )
+        for name, result in named
+        if name in compared
+    ]
     return Finding(
         "compare_effects",
         "Effects, run by run",

@@ -105,7 +105,8 @@ def _draw_ribbons(
                 f'<path d="M{x0:.1f} {y0:.1f} C{middle:.1f} {y0:.1f} {middle:.1f} {y1:.1f} '
                 f"{x1:.1f} {y1:.1f} L{x1:.1f} {y1 + thick:.1f} C{middle:.1f} {y1 + thick:.1f} "
                 f'{middle:.1f} {y0 + thick:.1f} {x0:.1f} {y0 + thick:.1f} Z" fill="{colour}" '
-                f'fill-opacity="{opacity}"><title>{escape(option)} to {escape(b)}: {n}</title></path>'
+                f'fill-opacity="{opacity}">'
+                f"<title>{escape(option)} to {escape(b)}: {n}</title></path>"
             )
     return parts
 

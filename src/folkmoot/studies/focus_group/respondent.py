@@ -497,9 +497,13 @@ def give_reason(
 def fill_phrase(mind: SimulatedRespondent, frames: Sequence[str], it: Product, **more: str) -> str:
     """One of the frames, filled: if there are such, one that has not been said before."""
     known = dict(
-        thing=it.product_noun, price=it.price or "that", category=it.category, concept=it.concept_text,
-        C=mind.who.calling, **more,
-    )  # fmt: skip
+        thing=it.product_noun,
+        price=it.price or "that",
+        category=it.category,
+        concept=it.concept_text,
+        C=mind.who.calling,
+        **more,
+    )
     said = "\n".join(passage.text for passage in of_kind(mind.reading.passages, "utterance"))
     unheard = [frame for frame in frames if capitalise_first(frame.format(**known)) not in said]
     return capitalise_first(

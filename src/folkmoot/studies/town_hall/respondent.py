@@ -680,10 +680,11 @@ def answer_planning(mind: SimulatedRespondent) -> Fields:
     # By place alone, whatever the planner's prompts say.
     draws = Draws(mind.at.seed, mind.at.address, PLANNER)
     wordings = draws.shuffled_copy(WORDS["proposals"])
+    speakers = [_addressed_residents(hall, raised[matter][:3]) for matter in kept]
     items = [
         {
             "proposal": wordings[n % len(wordings)].format(M=with_article(matter)),
-            "reasoning": f"{_addressed_residents(hall, raised[matter][:3])} spoke of {with_article(matter)}.",
+            "reasoning": f"{speakers[n]} spoke of {with_article(matter)}.",
             "originating_residents": raised[matter],
         }
         for n, matter in enumerate(kept)

@@ -206,11 +206,12 @@ def spread_of_votes(votes: Votes) -> Finding | None:
     unknown = [name for name, check in found.items() if check.verdict == NOT_KNOWN]
     if len(unknown) == len(found) and all(check.value is None for check in found.values()):
         return None
+    inside = ", ".join(name for name in found if name not in unknown)
     says = (
         f"The votes do not spread as people's do: {', '.join(failed)}. Differences between "
         "participants, and any rate of change, are suspect there."
         if failed
-        else f"Inside the human range: {', '.join(name for name in found if name not in unknown) or 'none'}."
+        else f"Inside the human range: {inside or 'none'}."
     )
     if unknown:
         says += f" Not known: {', '.join(unknown)}."
@@ -261,7 +262,8 @@ def attrition_finding(votes: Votes) -> Finding:
             "time."
         )
     else:
-        says = f"{format_count(lost, 'participant')} who should have voted twice did not. {aloud}".strip()
+        who = format_count(lost, "participant")
+        says = f"{who} who should have voted twice did not. {aloud}".strip()
     return Finding(
         "attrition",
         "Who is missing",

@@ -202,13 +202,14 @@ async def code_remarks(
     ]
     private = [
         coding.TextToCode(
-            f"{discussion_transcript.group}/{discussion_transcript.stimulus}/{statement.persona_id}/{statement.when.value}", statement.quoted_text,
-            f"{discussion_transcript.group}/{statement.persona_id}",
+            f"{talk.group}/{talk.stimulus}/{statement.persona_id}/{statement.when.value}",
+            statement.quoted_text,
+            f"{talk.group}/{statement.persona_id}",
         )
-        for discussion_transcript in talks
-        for statement in discussion_transcript.statements
+        for talk in talks
+        for statement in talk.statements
         if statement.words and not statement.planted and statement.when is not InterviewTime.RETEST
-    ]  # fmt: skip
+    ]
     await coding.code_texts(session, CODEBOOKS / "remarks.yaml", answers)
     await coding.code_texts(session, CODEBOOKS / "opinion.yaml", private)
 
