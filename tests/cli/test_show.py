@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.cli.show import render_run_lines
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import InputError
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.studies.negotiation.rules.strategies import TOPICS

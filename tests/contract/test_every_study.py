@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import folkmoot
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.dry_run import estimate_run
 from folkmoot.engine.study.study import FAILED_FINDING_KEY, registered_studies
 from folkmoot.engine.study.study_file import load_study_file

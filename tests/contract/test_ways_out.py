@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import folkmoot
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.storage.run_folder import JOURNAL
 from tests.contract.small import SMALL, small_study
 

@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 import folkmoot
 from folkmoot import Speaker
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.redaction import MARK
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.seats.withdrawal import QUOTATION, find_personal_texts, withdraw_texts

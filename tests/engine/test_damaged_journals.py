@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot import Scope, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
-from folkmoot.engine.journal.journal import BrokenReply, Journal, JournalReader
+from folkmoot.engine.journal.journal import BrokenReply, Journal
 from folkmoot.engine.journal.journal_file import BatchRecord
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import ForeignJournalError
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import JOURNAL, RunFolder

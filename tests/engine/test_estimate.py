@@ -11,13 +11,9 @@ import folkmoot
 from folkmoot import Choice, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
 from folkmoot.engine.run import dry_run as estimate
-from folkmoot.engine.run.dry_run import (
-    ASSUMED_UTTERANCE_WORDS,
-    RunEstimate,
-    StageEstimate,
-    estimate_run,
-)
+from folkmoot.engine.run.dry_run import RunEstimate, StageEstimate, estimate_run
 from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.longer_replies import ASSUMED_UTTERANCE_WORDS
 from folkmoot.engine.run.runner import study_from_settings
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.models.request import estimate_tokens

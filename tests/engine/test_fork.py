@@ -12,7 +12,7 @@ import pytest
 
 import folkmoot
 from folkmoot import Session, Speaker, Study, StudyConfig
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.fork import ReplyReplacement, fork_change
 from folkmoot.engine.run.fork_repeats import pairs_of, repeat_fork, resume_repeats

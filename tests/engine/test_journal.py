@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.engine.journal.journal import MAX_QUEUED_ENTRIES, Journal, JournalEntry, JournalReader
+from folkmoot.engine.journal.journal import MAX_QUEUED_ENTRIES, Journal, JournalEntry
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import DriftError, ForeignJournalError, StorageError
 
 LONG = "A long prompt that is stored once however often it is sent. " * 20

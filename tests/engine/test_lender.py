@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folkmoot.engine.calls.gateway import Gateway
-from folkmoot.engine.journal.journal import Journal, JournalEntry, JournalReader
+from folkmoot.engine.journal.journal import Journal, JournalEntry
 from folkmoot.engine.journal.journal_copy import copy_journal, replace_journal
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.limits.budget import Amount, Budget
 from folkmoot.engine.limits.lender import PACKAGE_PREFIX, LoanManager, Wish
 from folkmoot.engine.settings.config import StudyConfig

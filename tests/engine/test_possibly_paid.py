@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.limits.lender import FEWEST_AHEAD, MOST_AHEAD, SHARE_AHEAD
 from folkmoot.models.catalog import resolve_model
 from folkmoot.models.prices import ModelPrice, find_price

@@ -14,7 +14,7 @@ import pytest
 import folkmoot
 from folkmoot.conversation.prompts import Prompt
 from folkmoot.conversation.transcript import Speaker
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.dry_run import estimate_run
 from folkmoot.engine.run.execution import RunOptions, SeatHost
 from folkmoot.engine.run.runner import load_study_with_options

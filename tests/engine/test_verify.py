@@ -21,8 +21,8 @@ from folkmoot import Choice, Scope, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.journal.integrity import Chain, hash_content, hash_entry
-from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.journal.journal_file import SELECT_SQL
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.verify import digests_of, verify_run
 from folkmoot.engine.session.run_context import RunContext
 from folkmoot.engine.study.study import find_study_of_run, registered_studies

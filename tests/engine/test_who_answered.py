@@ -20,7 +20,7 @@ import folkmoot
 from folkmoot import Run, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
 from folkmoot.engine.calls.model_routing import ModelRouter
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.errors import InputError, Problem
 from folkmoot.models.api_keys import _KEY_NAME

@@ -17,7 +17,7 @@ import typer
 import folkmoot
 from folkmoot import Session, Speaker, Study, StudyConfig, Transcript
 from folkmoot.cli.results import withdraw_command
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.engine.seats.redaction import MARK
 from folkmoot.engine.seats.seat_manager import WITHDRAWN, PendingQuestion, SeatManager, SeatState

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import StorageError
 from folkmoot.models.request import Message, ModelRequest
 from folkmoot.models.wire.openai_chat import encode_request

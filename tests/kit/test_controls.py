@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState, read_seats
 from folkmoot.engine.seats.withdrawal import find_personal_texts, withdraw_texts

@@ -10,7 +10,7 @@ import pytest
 
 import folkmoot
 from folkmoot.cli.study_files import run_dry_run
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import load_study_with_options
 from folkmoot.engine.study.study_file import load_study_file

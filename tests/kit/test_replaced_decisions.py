@@ -12,7 +12,7 @@ import pytest
 
 import folkmoot
 from folkmoot.conversation.answer_types import Missing, ParsedAnswer, ParseFailure
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.forms import single_field_form
 from folkmoot.kit.controls.replacing import NO_DESCRIPTION, REPLIED, UNCHANGED, neutral_text

@@ -15,7 +15,7 @@ import pytest
 from folkmoot import EMPTY_TRANSCRIPT, Run, Session, Speaker, Study, StudyConfig, Utterance, run
 from folkmoot.conversation.prompts import Prompt, PromptLibrary
 from folkmoot.conversation.transcript import build_messages
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.dry_run import estimate_run
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import load_study_with_options, run_study, study_from_settings

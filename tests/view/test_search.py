@@ -14,7 +14,7 @@ import pytest
 
 import folkmoot
 from folkmoot import Session, Speaker, Study, StudyConfig
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import JOURNAL, cache_folder
 from folkmoot.view.overview import open_overview_cache

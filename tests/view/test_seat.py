@@ -23,7 +23,7 @@ from playwright.async_api import Error as PlaywrightError
 
 import folkmoot
 from folkmoot import Run
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.seat_manager import SeatManager
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.storage.run_folder import RunFolder

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 import polars as pl
 import pytest
 
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.provenance import Source, Span
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.view.people import (

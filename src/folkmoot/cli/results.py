@@ -18,7 +18,7 @@ from folkmoot.cli.console import (
 )
 from folkmoot.cli.study_files import ask_consent
 from folkmoot.cli.tables import print_findings, synthetic_panel
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.execution import RunOptions, money_in
 from folkmoot.engine.run.grid import RunGrid, cell_folder, is_grid, read_grid
 from folkmoot.engine.run.repair import plan_repair, repair_journal

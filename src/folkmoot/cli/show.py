@@ -19,7 +19,8 @@ from starlette.exceptions import HTTPException
 from folkmoot.cli.console import output_console, print_warning, remove_control_characters
 from folkmoot.cli.results import find_grid, find_run, show_grid
 from folkmoot.cli.tables import synthetic_panel
-from folkmoot.engine.journal.journal import JournalReader, unescape_address_part
+from folkmoot.engine.journal.journal import unescape_address_part
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.engine.session.folder_access import open_run
 from folkmoot.engine.study.study import find_study_of_run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 
 __all__ = ["TOOK", "JournalReader", "calls_within"]
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.measures.inference.estimates import format_percent
 from folkmoot.provenance import Source

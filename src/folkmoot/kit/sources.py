@@ -12,7 +12,7 @@ from contextlib import closing
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.utterances import (
     UTTERANCES,
     SelfDescriptionRow,

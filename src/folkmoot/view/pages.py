@@ -30,7 +30,7 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.session.folder_access import is_held, open_run
 from folkmoot.errors import InputError, StorageError
 from folkmoot.storage.amendments import AMENDMENTS_FILE

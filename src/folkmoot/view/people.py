@@ -17,7 +17,7 @@ from typing import NamedTuple
 import polars as pl
 
 from folkmoot.engine.calls.retries import PREFLIGHT_SCOPE
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.errors import EmptyJournalError, StorageError
 from folkmoot.storage.findings import TableCell

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from folkmoot.engine.journal.journal import JournalReader, escape_address_part
+from folkmoot.engine.journal.journal import escape_address_part
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.redaction import MARK
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.storage.run_folder import RunFolder

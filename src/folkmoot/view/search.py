@@ -20,7 +20,7 @@ from markupsafe import Markup, escape
 from polars.exceptions import PolarsError
 from starlette.exceptions import HTTPException
 
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import StorageError
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.storage.amendments import AMENDMENTS_FILE

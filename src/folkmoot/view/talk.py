@@ -15,12 +15,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from folkmoot.engine.journal.journal import (
-    JournalEntry,
-    JournalReader,
-    escape_address_part,
-    unescape_address_part,
-)
+from folkmoot.engine.journal.journal import JournalEntry, escape_address_part, unescape_address_part
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.storage.findings import column_heading
 from folkmoot.storage.run_folder import RunFolder

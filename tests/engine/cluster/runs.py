@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 import folkmoot
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.journal.shards import SHARD_FOLDER, list_shards
 from folkmoot.errors import StorageError
 from tests.contract.runs import digest

@@ -19,8 +19,8 @@ from folkmoot.studies.negotiation.measures import (
     satisfaction_of_members,
     text_scores_of,
 )
-from folkmoot.studies.negotiation.mediation import left_out
 from folkmoot.studies.negotiation.participants import build_group
+from folkmoot.studies.negotiation.quotes import left_out
 from folkmoot.studies.negotiation.rules.operators import Portion
 from folkmoot.studies.negotiation.rules.strategies import Group, group_type
 from folkmoot.studies.negotiation.rules.tally import count_votes

@@ -28,7 +28,8 @@ from folkmoot.engine.calls.retries import (
     SharedLimits,
 )
 from folkmoot.engine.journal.earlier_replies import RESEARCHER
-from folkmoot.engine.journal.journal import BrokenReply, Journal, JournalEntry, ReplayJournal
+from folkmoot.engine.journal.journal import BrokenReply, Journal, JournalEntry
+from folkmoot.engine.journal.journal_reader import ReplayJournal
 from folkmoot.engine.limits.budget import Budget
 from folkmoot.engine.limits.lender import LoanManager
 from folkmoot.engine.seats.seat_manager import SeatManager

@@ -8,34 +8,22 @@ The gateway and the session write; reports, `show` and `verify` read.
 from __future__ import annotations
 
 import asyncio
-import json
 import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from functools import cached_property
-from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
-from folkmoot.engine.journal.earlier_replies import TAKEN_OVER, EarlierReplies
+from folkmoot.engine.journal.earlier_replies import EarlierReplies
 from folkmoot.engine.journal.integrity import (
-    BINDING_FORMAT,
-    COLUMNS,
-    NAMES,
-    Damage,
-    digest_of_content,
-    digest_of_record,
-    find_damage,
-    is_intact,
     kept_in_meta,
 )
 from folkmoot.engine.journal.journal_file import (
     FORMAT,
     REPAIRED,
-    SELECT_SQL,
     BatchRecord,
     BrokenReply,
     FirstReply,
@@ -44,8 +32,6 @@ from folkmoot.engine.journal.journal_file import (
     checkpoint_wal,
     commit_group,
     escape_address_part,
-    format_difference,
-    open_for_reading,
     open_for_writing,
     storage_error,
     supersede_entry,
@@ -53,18 +39,14 @@ from folkmoot.engine.journal.journal_file import (
     write_batch,
     write_broken,
 )
-from folkmoot.engine.journal.journal_loans import Outstanding, OwnLoan, loans_in
+from folkmoot.engine.journal.journal_loans import OwnLoan
+from folkmoot.engine.journal.journal_reader import JournalReader, ReplayJournal
 from folkmoot.engine.limits.budget import Amount
 from folkmoot.errors import (
-    DriftError,
     EmptyJournalError,
     ForeignJournalError,
-    NotJournaledError,
     StorageError,
 )
-from folkmoot.models.catalog import HUMAN_MODEL
-from folkmoot.models.request import Message
-from folkmoot.randomness import digest
 
 __all__ = [
     "BatchRecord",
@@ -82,404 +64,6 @@ MAX_LISTED_ADDRESSES = 5
 MAX_GROUP_COMMIT = 1000  # entries a commit at most
 GROUP_COMMIT_SECONDS = 0.02  # how long a group waits for company
 MAX_QUEUED_ENTRIES = 2 * MAX_GROUP_COMMIT  # entries that are not on the disk yet
-
-
-class JournalReader:
-    """A journal opened to read, in any format ever written. Use as a context manager, or call
-    `close`.
-
-    Raises ForeignJournal for a file that is corrupt or not ours, StorageError when there is none.
-    """
-
-    def __init__(self, path: Path, db: sqlite3.Connection | None = None) -> None:
-        self.path = path
-        self._reader = open_for_reading(path) if db is None else db
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __len__(self) -> int:
-        """Entries committed so far."""
-        return int(self._reader.execute("SELECT count(*) FROM entries").fetchone()[0])
-
-    def close(self) -> None:
-        self._reader.close()
-
-    def total_calls_and_cost(self) -> tuple[int, float, list[str]]:
-        """Return the number of calls ever made, their known cost (USD), and the models with replies
-        of unknown cost. Repeated calls count each time, replies of another run not at all. A reply
-        that broke off is no call, and counts at the most that it may have cost."""
-        made = f"kind != 'compute' AND attempts != {TAKEN_OVER}"
-        paid = (
-            f"(SELECT model_asked, cost_usd FROM entries WHERE {made} UNION ALL "
-            f"SELECT model_asked, cost_usd FROM superseded WHERE {made})"
-        )
-        calls, usd = self._reader.execute(
-            f"SELECT count(*), coalesce(sum(cost_usd), 0) FROM {paid}"
-        ).fetchone()
-        unknown = self._reader.execute(
-            f"SELECT DISTINCT model_asked FROM {paid} WHERE cost_usd IS NULL ORDER BY 1"
-        ).fetchall()
-        broken = self.read_broken_replies()
-        models = {row[0] for row in unknown} | {
-            broken_reply.model for broken_reply in broken if broken_reply.max_usd is None
-        }
-        return (
-            int(calls),
-            float(usd) + sum(broken_reply.max_usd or 0.0 for broken_reply in broken),
-            sorted(models),
-        )
-
-    def read_broken_replies(self) -> list[BrokenReply]:
-        """The replies that broke off and may have been billed, in order of time."""
-        if not self._has_table("broken"):
-            return []
-        rows = self._reader.execute("SELECT at, address, model, max_usd FROM broken ORDER BY at")
-        return [BrokenReply._make(row) for row in rows]
-
-    def read_outstanding_loans(self) -> list[Outstanding]:
-        """What may be out beside the entries. While no process of the run is under way, this is
-        what killed ones had out."""
-        return loans_in(self._reader)
-
-    def possibly_paid(self) -> Amount:
-        """What the loans come to; a lower bound (USD) where one of them has an unknown price."""
-        loans = self.read_outstanding_loans()
-        return Amount(
-            sum(outstanding.calls for outstanding in loans),
-            sum(outstanding.max_usd or 0.0 for outstanding in loans),
-        )
-
-    def human_answer_count(self) -> int:
-        """Answers of people, which no budget counts."""
-        asked = "SELECT count(*) FROM entries WHERE model_asked = ?"
-        return int(self._reader.execute(asked, (HUMAN_MODEL,)).fetchone()[0])
-
-    def call_times_by_model(self) -> dict[str, tuple[float, float]]:
-        """Model asked → when it was called first and last (seconds since 1970)."""
-        rows = self._reader.execute(
-            "SELECT model_asked, min(started_at), max(started_at) FROM entries "
-            "WHERE kind != 'compute' GROUP BY model_asked"
-        )
-        return {name: (first, last) for name, first, last in rows}
-
-    def call_time(self, address: str) -> float:
-        """When an address was asked (seconds since 1970); 0 where it was not."""
-        asked = "SELECT started_at FROM entries WHERE address = ?"
-        row = self._reader.execute(asked, (address,)).fetchone()
-        return float(row[0]) if row else 0.0
-
-    @cached_property
-    def format_version(self) -> int:
-        """The version of the file's format."""
-        return int(self._reader.execute("SELECT value FROM meta WHERE key='format'").fetchone()[0])
-
-    def _read_rows(
-        self, where: str, given: Sequence[object] = (), table: str = "entries"
-    ) -> Iterator[tuple[Any, ...]]:
-        """The cells of entries. Raises ForeignJournal at one that changed since it was written."""
-        if self.format_version < BINDING_FORMAT:
-            yield from self._reader.execute(f"SELECT {NAMES} FROM {table} {where}", given)
-            return
-        sealed = f"SELECT number, {NAMES}, content, seal FROM {table} {where}"
-        for row in self._reader.execute(sealed, given):
-            if not is_intact(row):
-                raise ForeignJournalError(
-                    f"{self.path}: the entry at {row[1]} changed since it was written; "
-                    "`folkmoot verify` says what is damaged"
-                )
-            yield row[1 : 1 + len(COLUMNS)]
-
-    def _read_entries(
-        self, where: str, given: Sequence[object] = (), table: str = "entries"
-    ) -> Iterator[JournalEntry]:
-        for row in self._read_rows(where, given, table):
-            yield JournalEntry._make((*row[:3], self._restore_texts(json.loads(row[3])), *row[4:]))
-
-    def superseded_count(self) -> int:
-        """Entries that were asked for again under --accept-changes."""
-        return int(self._reader.execute("SELECT count(*) FROM superseded").fetchone()[0])
-
-    def content_digest(self) -> str:
-        """SHA-256 over all requests and replies in order of address; times and costs left out.
-
-        In formats before 4 a sum of hashes, which can be forged. It holds where `find_damage` is
-        empty.
-        """
-        return digest_of_content(self._reader, self.format_version)
-
-    def record_digest(self) -> str:
-        """SHA-256 over everything in the journal; empty in formats before 4."""
-        return digest_of_record(self._reader, self.format_version)
-
-    def find_damage(self) -> list[Damage]:
-        """Everything that is not as it was written: the check of resume, report and `verify`."""
-        self._reader.text_factory = _as_text
-        try:
-            return find_damage(self._reader, self.format_version)
-        finally:
-            self._reader.text_factory = str
-
-    def list_addresses(self) -> list[str]:
-        """All addresses, in order."""
-        return [r[0] for r in self._reader.execute("SELECT address FROM entries ORDER BY address")]
-
-    def messages(self, address: str) -> list[Message]:
-        """What was sent at an address, in order; empty where nothing was asked."""
-        row = next(self._read_rows("WHERE address = ?", (address,)), None)
-        request = self._restore_texts(json.loads(row[3])) if row else {}
-        return [Message(m["role"], m["content"]) for m in request.get("messages", ())]
-
-    def addresses_containing(self, name: str, *, whole_part: bool = True) -> list[str]:
-        """Addresses with this name (as it stands in addresses) among their parts, in order; unless
-        `whole_part`, also those of which a part begins with it."""
-        wanted = f"/{name}/" if whole_part else f"/{name}"
-        parts = "instr('/' || address || '/', ?)"
-        found = self._reader.execute(
-            f"SELECT address FROM entries WHERE {parts} ORDER BY address", (wanted,)
-        )
-        return [row[0] for row in found]
-
-    def addresses_in_scope(self, scope: str) -> list[str]:
-        """The addresses of what was asked in a scope itself, in order."""
-        found = self._reader.execute(
-            "SELECT address FROM entries WHERE address >= ? AND address < ? AND kind = 'ask'",
-            (f"{scope}/", f"{scope}0"),  # "0" follows "/"
-        )
-        return [row[0] for row in found if "/" not in row[0][len(scope) + 1 :]]
-
-    def tries(self, address: str) -> list[str]:
-        """The addresses of a question and of its further tries (`.r1`, `.long`), in order."""
-        found = self._reader.execute(
-            "SELECT address FROM entries WHERE address = ? OR (address >= ? AND address < ?) "
-            "ORDER BY address",
-            (address, f"{address}.", f"{address}/"),
-        )
-        return [row[0] for row in found]
-
-    def entry_at(self, address: str, *, expand_texts: bool = True) -> JournalEntry | None:
-        """The entry at an address; unless `expand_texts`, long texts of its request are left as
-        hashes."""
-        row = next(self._read_rows("WHERE address = ?", (address,)), None)
-        if row is None:
-            return None
-        request = json.loads(row[3])
-        return JournalEntry._make(
-            (*row[:3], self._restore_texts(request) if expand_texts else request, *row[4:])
-        )
-
-    def replies_after_row(self, row: int, most: int) -> list[tuple[int, str, str]]:
-        """Replies (row, address, text) to questions, of the rows after this one, in their order."""
-        found = self._reader.execute(
-            "SELECT rowid, address, reply FROM entries WHERE rowid > ? AND kind = 'ask' "
-            "ORDER BY rowid LIMIT ?",
-            (row, most),
-        )
-        return found.fetchall()
-
-    def first_replies(self) -> Iterator[FirstReply]:
-        """The first reply to each question, in order of address. Raises StorageError where entries
-        are damaged."""
-
-        def question_of(row: tuple[Any, ...]) -> str:
-            # Further requests of a question end in .r1, .long and the like.
-            scope, _, name = str(row[0]).rpartition("/")
-            return f"{scope}/{name.partition('.')[0]}"
-
-        try:
-            rows = self._read_rows("WHERE kind = 'ask' ORDER BY address")
-            for address, requests in groupby(rows, key=question_of):
-                replies = {row[0]: JournalEntry._make((*row[:3], {}, *row[4:])) for row in requests}
-                if first := replies.get(address):
-                    asked_again = f"{address}.r1" in replies
-                    yield FirstReply(first.model_asked, first.reply, first.finish, asked_again)
-        except sqlite3.Error as error:
-            raise storage_error(self.path, error) from None
-
-    def calls(self, *, taken_over: bool) -> list[str]:
-        """The addresses of calls that a fork has from its source, or of those that it asked."""
-        which = "kind != 'compute' AND (attempts = ?) = ? ORDER BY address"
-        given = (TAKEN_OVER, taken_over)
-        found = self._reader.execute(f"SELECT address FROM entries WHERE {which}", given)
-        return [row[0] for row in found]
-
-    def last_row(self) -> int:
-        """The number of the row that was written last; 0 in an empty journal."""
-        return int(self._reader.execute("SELECT max(rowid) FROM entries").fetchone()[0] or 0)
-
-    def read_batches(self) -> dict[str, BatchRecord]:
-        """What was handed in to vendors' batch interfaces, by name."""
-        if not self._has_table("batches"):
-            return {}
-        rows = self._reader.execute(f"SELECT {', '.join(BatchRecord._fields)} FROM batches")
-        return {row[0]: BatchRecord._make(row) for row in rows}
-
-    def keys_of(self, batch: str) -> list[str]:
-        """Return the keys of the requests in a batch."""
-        rows = self._reader.execute(
-            "SELECT key FROM batched WHERE batch = ? ORDER BY key", (batch,)
-        )
-        return [row[0] for row in rows]
-
-    def find_batch(self, key: str) -> str | None:
-        """The name of the batch in which a request stands."""
-        if not self._has_table("batched"):
-            return None
-        row = self._reader.execute("SELECT batch FROM batched WHERE key = ?", (key,)).fetchone()
-        return None if row is None else str(row[0])
-
-    def _has_table(self, table: str) -> bool:
-        known = "SELECT 1 FROM sqlite_master WHERE name = ?"
-        return self._reader.execute(known, (table,)).fetchone() is not None
-
-    def lookup_entry(
-        self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
-    ) -> JournalEntry | None:
-        """The entry at an address, or None if this effect has not happened yet.
-
-        Raises DriftError with a diff when the entry was made from another request.
-        """
-        row = self._reader.execute(f"{SELECT_SQL} WHERE address = ?", (address,)).fetchone()
-        if row is None:
-            return None
-        if row[2] == fingerprint:
-            # The request of a replayed entry is what was just asked; no need to read it back.
-            return JournalEntry(row[0], row[1], row[2], {}, *row[4:])
-        return self._drift_error(address, row[3], request)
-
-    def _drift_error(
-        self, address: str, stored: str, request: Callable[[], Mapping[str, object]]
-    ) -> JournalEntry | None:
-        raise DriftError(
-            f"{address}: the request differs from the one in the journal. Restore the study as "
-            "it was, or add --accept-changes to ask again where it differs.\n"
-            + format_difference(self._restore_texts(json.loads(stored)), request())
-        )
-
-    def read_entries(self, kind: str | None = None) -> Iterable[JournalEntry]:
-        """All committed entries in address order, requests expanded (for exports and checks)."""
-        where, given = ("WHERE kind = ?", (kind,)) if kind else ("", ())
-        return self._read_entries(f"{where} ORDER BY address", given)
-
-    def all_rows(self, table: str) -> Iterable[tuple[JournalEntry, float]]:
-        """All of `entries` or `superseded_count` in the order in which they went there, requests
-        expanded, with when they were superseded."""
-        at = "at" if table == "superseded" else "0.0"
-        times = self._reader.execute(f"SELECT {at} FROM {table} ORDER BY rowid").fetchall()
-        entries = self._read_entries("ORDER BY rowid", table=table)
-        for entry, (when,) in zip(entries, times, strict=True):
-            yield entry, when
-
-    def count_entries(self) -> int:
-        """How many entries there were, counted by the chain where rows cannot be."""
-        counted = kept_in_meta(self._reader, "chain").partition(" ")[0]
-        gone = self._reader.execute("SELECT 2 * count(*) FROM superseded").fetchone()[0]
-        return max(int(counted) - gone if counted.isdigit() else 0, len(self))
-
-    def intact_entries(self, table: str) -> Iterator[tuple[int, JournalEntry, float]]:
-        """The undamaged rows of `read_entries` or `superseded_count`, with their numbers and when
-        they were superseded, as far as the file can be read."""
-        at = "at" if table == "superseded" else "0.0"
-        try:
-            rows = self._reader.execute(f"SELECT rowid FROM {table} ORDER BY rowid").fetchall()
-        except StorageError:
-            rows = [(number,) for number in range(1, self.last_row() + 1)]
-        for (row,) in rows:
-            try:
-                found = list(self._read_entries("WHERE rowid = ?", (row,), table))
-                when = f"SELECT number, {at} FROM {table} WHERE rowid = ?"
-                number, time_of = self._reader.execute(when, (row,)).fetchone() or (0, 0.0)
-            except (StorageError, ValueError, TypeError, AttributeError):
-                continue
-            for entry in found:
-                yield number, entry, float(time_of)
-
-    def entries_with_prefix(self, prefix: str) -> Iterable[JournalEntry]:
-        """The entries whose addresses begin so, in the order in which they were put."""
-        where = "WHERE substr(address, 1, ?) = ? ORDER BY rowid"
-        return self._read_entries(where, (len(prefix), prefix))
-
-    def row_number(self, address: str) -> int:
-        """The number of the row of an address; 0 where there is none."""
-        row = self._reader.execute("SELECT rowid FROM entries WHERE address = ?", (address,))
-        return int((row.fetchone() or (0,))[0])
-
-    def entries_in_scope(self, scope: str) -> Iterable[JournalEntry]:
-        """The entries of a scope and the scopes in it, in order, without their requests."""
-        where = "WHERE address >= ? AND address < ? ORDER BY address"
-        inside = (f"{scope}/", f"{scope}0")  # "0" follows "/"
-        for row in self._read_rows(where, inside):
-            yield JournalEntry._make((*row[:3], {}, *row[4:]))
-
-    def entries_after_row(self, row: int) -> Iterable[JournalEntry]:
-        """The entries of the rows after this one, in the order in which they were put."""
-        return self._read_entries("WHERE rowid > ? ORDER BY rowid", (row,))
-
-    def _restore_texts(self, value: Any) -> Any:
-        """A stored request with its long texts put back."""
-        if isinstance(value, dict):
-            if set(value) == {"$text"}:
-                key = bytes.fromhex(value["$text"])
-                found = self._reader.execute(
-                    "SELECT text FROM texts WHERE hash = ?", (key,)
-                ).fetchone()
-                if found is None or digest(found[0]) != key:
-                    raise ForeignJournalError(
-                        f"{self.path}: a long text of a request changed since it was written or is "
-                        "gone; `folkmoot verify` says of which"
-                    )
-                return found[0]
-            return {key: self._restore_texts(value) for key, value in value.items()}
-        if isinstance(value, list):
-            return [self._restore_texts(value) for value in value]
-        return value
-
-
-class ReplayJournal(JournalReader):
-    """A journal that answers a replay and takes no entries.
-
-    `asked` holds the addresses that were looked up.
-    """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.asked: set[str] = set()
-        self.accept_changes = self.repaired = False
-        self.changed = False
-        self.before_change: Callable[[], None] | None = None
-
-    def content_digest(self) -> str:
-        """Empty: that of the journal itself is the reader's to say."""
-        return ""
-
-    def record_digest(self) -> str:
-        """Empty as well."""
-        return ""
-
-    def lookup_entry(
-        self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
-    ) -> JournalEntry:
-        """As the reader's. Raises NotJournaled where there is no entry."""
-        found = super().lookup_entry(address, fingerprint, request)
-        if found is None:
-            raise NotJournaledError(f"{address} is not in the journal")
-        self.asked.add(address)
-        return found
-
-    def end_repair(self) -> None:
-        """Nothing is ever changed."""
-
-    def tell_change(self) -> None:
-        """Nothing is ever changed."""
-
-    def append(self, entry: JournalEntry, covered_usd: float | None = None) -> None:
-        raise NotJournaledError(f"{entry.address} is not in the journal")
-
-    async def flush(self) -> None:
-        """Nothing is ever written."""
 
 
 class Journal(JournalReader):
@@ -761,11 +345,6 @@ def _refuse_damaged(path: Path) -> None:
         "back as it was, without journal.sqlite-wal and -shm, or have the damaged answers asked "
         "again: `folkmoot verify --repair`."
     )
-
-
-def _as_text(stored: bytes) -> str:
-    """Text of a journal that may be damaged: what is no UTF-8 stays recognisable."""
-    return stored.decode("utf-8", "surrogateescape")
 
 
 class _Covered(NamedTuple):

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 
-from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.journal.journal_file import (
     JournalEntry,
     chain_in,
@@ -21,6 +20,7 @@ from folkmoot.engine.journal.journal_file import (
     write_broken,
 )
 from folkmoot.engine.journal.journal_loans import write_loan
+from folkmoot.engine.journal.journal_reader import JournalReader
 
 ENTRIES_AT_ONCE = 1000
 

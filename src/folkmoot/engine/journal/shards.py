@@ -8,7 +8,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from folkmoot.engine.journal.journal import Journal, JournalEntry, JournalReader
+from folkmoot.engine.journal.journal import Journal, JournalEntry
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import DriftError, RunLockedError
 
 SHARD_FOLDER = ".shards"

@@ -26,6 +26,10 @@ from typing import Any, NamedTuple, TypeVar
 from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.calls.batch_queue import MAX_WAVE_CALLS
 from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.longer_replies import (
+    FILLER,
+    extend_reply,
+)
 from folkmoot.engine.run.runner import apply_limit, run_study
 from folkmoot.engine.session.run_context import ForkItem, ForkLike, RunContext
 from folkmoot.engine.session.session import run_locally
@@ -169,12 +173,6 @@ class RunEstimate:
         return max(calls / concurrency * latency, self.longest_chain * latency, calls * spacing)
 
 
-# What people say freely may be so long, in words: replies of hosted models to prompts like the
-# shipped ones are between the length of the embedded respondent's and this.
-ASSUMED_UTTERANCE_WORDS = 80
-# What a free reply is lengthened by. It is found again in later prompts, so that one dry run counts
-# their tokens with and without it. With its space it is eight bytes: two tokens.
-FILLER = "andsoon"
 FILLER_TOKENS = 2
 # A reply of the embedded respondent takes more time than the prompt, and its length varies little
 # from one person to the next. In a sample so many are made for each kind of request; further
@@ -189,9 +187,6 @@ MAX_REHEARSED_BYTES = 12_000_000
 SAMPLE = 5
 FEWEST_TO_SAMPLE = 2 * SAMPLE
 NOT_SAMPLED = " (not run)"  # behind the name of a stage in the table
-MIN_FREE_TEXT_WORDS = (
-    6  # a reply of fewer words is a vote, a number or a signal, and stays as it is
-)
 SUFFICIENT_SAMPLE_CALLS = 1_000  # a rehearsal of so many scales up well
 MIN_CACHED_PREFIX_TOKENS = (
     1024  # tokens of a beginning; OpenAI's and Anthropic's caches hold no shorter one
@@ -276,7 +271,7 @@ class CountingProvider:
         if self.repeats_replies and (len(made) >= REPLIES_OF_A_KIND or long):
             return made[self._met[kind] % len(made)]
         reply = await self._inner.complete_request(request, address=address)
-        text = _extend_reply(reply.text, "\n".join(asked), request)
+        text = extend_reply(reply.text, "\n".join(asked), request)
         self.bytes += REPLY_WORK * byte_count(reply.text)
         made.append(reply._replace(text=text, usage=NO_USAGE))
         return made[-1]
@@ -730,35 +725,3 @@ def _summarise_stages(counted: CountingProvider, scale: float) -> list[StageEsti
         )
         for name, use in merged.items()
     ]
-
-
-def _extend_reply(text: str, asked: str, request: ModelRequest) -> str:
-    """A reply with its free text at the length that is expected of a model."""
-    if request.schema is None:
-        return _extend_text(text, asked, request.max_tokens)
-    schema = json.dumps(request.schema)
-    try:
-        data = json.loads(text)
-    except ValueError:
-        return text
-    if "maxLength" in schema or "pattern" in schema:
-        return text
-    return json.dumps(
-        _extend_json_texts(data, asked + schema, request.max_tokens), ensure_ascii=False
-    )
-
-
-def _extend_json_texts(data: object, asked: str, limit: int | None) -> object:
-    if isinstance(data, dict):
-        return {key: _extend_json_texts(value, asked, limit) for key, value in data.items()}
-    if isinstance(data, list):
-        return [_extend_json_texts(value, asked, limit) for value in data]
-    return _extend_text(data, asked, limit) if isinstance(data, str) else data
-
-
-def _extend_text(text: str, asked: str, limit: int | None) -> str:
-    words = text.split()
-    if not MIN_FREE_TEXT_WORDS <= len(words) < ASSUMED_UTTERANCE_WORDS or text.strip() in asked:
-        return text
-    longer = " ".join([text, *[FILLER] * (ASSUMED_UTTERANCE_WORDS - len(words))])
-    return text if limit is not None and estimate_tokens(longer) > limit else longer

@@ -34,7 +34,8 @@ from folkmoot.engine.calls.progress import (
 from folkmoot.engine.calls.retries import RunHaltedError, SharedLimits
 from folkmoot.engine.journal.earlier_replies import EarlierReplies, ReplyChange
 from folkmoot.engine.journal.integrity import digest_of_run
-from folkmoot.engine.journal.journal import Journal, JournalReader, ReplayJournal
+from folkmoot.engine.journal.journal import Journal
+from folkmoot.engine.journal.journal_reader import JournalReader, ReplayJournal
 from folkmoot.engine.run.event_loop import RunStopper, handle_interrupt, release_free_memory
 from folkmoot.engine.run.preflight import run_preflight
 from folkmoot.engine.run.study_language import describe_language

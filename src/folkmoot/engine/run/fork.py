@@ -17,8 +17,9 @@ import polars as pl
 
 from folkmoot.conversation.json_replies import json_candidates
 from folkmoot.engine.journal.earlier_replies import ReplyChange
-from folkmoot.engine.journal.journal import JournalEntry, JournalReader
+from folkmoot.engine.journal.journal import JournalEntry
 from folkmoot.engine.journal.journal_file import FORMAT
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions, build_design, relative_path
 from folkmoot.engine.run.runner import check_models, create_router, run_study

@@ -35,7 +35,8 @@ from folkmoot.engine.calls.progress import (
     StageStarted,
 )
 from folkmoot.engine.calls.retries import RunHaltedError, SharedLimits
-from folkmoot.engine.journal.journal import Journal, JournalReader, escape_address_part
+from folkmoot.engine.journal.journal import Journal, escape_address_part
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.limits.budget import NOTHING, Budget
 from folkmoot.engine.run.event_loop import RunStopper, run_until_complete
 from folkmoot.engine.run.execution import (

@@ -19,12 +19,8 @@ from folkmoot.engine.calls.gateway import Gateway
 from folkmoot.engine.calls.model_routing import ModelRouter
 from folkmoot.engine.calls.progress import Preflight, PreflightCheck
 from folkmoot.engine.calls.retries import PREFLIGHT_SCOPE
-from folkmoot.engine.journal.journal import (
-    JournalEntry,
-    JournalReader,
-    ReplayJournal,
-    escape_address_part,
-)
+from folkmoot.engine.journal.journal import JournalEntry, escape_address_part
+from folkmoot.engine.journal.journal_reader import JournalReader, ReplayJournal
 from folkmoot.engine.session.run_context import RunContext
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import FatalModelError

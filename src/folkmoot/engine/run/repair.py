@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.journal.journal_copy import copy_journal, replace_journal
 from folkmoot.engine.journal.journal_file import mark_repaired
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.verify import digests_of
 from folkmoot.storage.amendments import Amendment, append_amendments
 from folkmoot.storage.json_files import read_json_object, write_json

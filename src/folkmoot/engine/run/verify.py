@@ -24,7 +24,8 @@ import polars as pl
 from folkmoot.engine.calls.model_routing import ModelRouter
 from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.journal.integrity import BINDING_FORMAT, digest_of_run
-from folkmoot.engine.journal.journal import JournalEntry, JournalReader, ReplayJournal
+from folkmoot.engine.journal.journal import JournalEntry
+from folkmoot.engine.journal.journal_reader import JournalReader, ReplayJournal
 from folkmoot.engine.run.event_loop import run_until_complete
 from folkmoot.engine.run.execution import TIME_PLACEHOLDER, Execution, RunOptions, execute_study
 from folkmoot.engine.run.preflight import preflight_requests_in

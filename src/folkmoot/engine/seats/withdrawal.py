@@ -32,9 +32,9 @@ import polars as pl
 from pydantic import ValidationError
 
 from folkmoot.engine.journal.integrity import digest_of_run
-from folkmoot.engine.journal.journal import JournalReader
 from folkmoot.engine.journal.journal_copy import copy_journal, discard_copy, replace_journal
 from folkmoot.engine.journal.journal_file import JournalEntry
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.redaction import (
     Gram,
     Redaction,

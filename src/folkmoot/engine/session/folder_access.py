@@ -16,7 +16,8 @@ from typing import Literal, get_args
 import yaml
 from filelock import FileLock, Timeout
 
-from folkmoot.engine.journal.journal import Journal, JournalReader
+from folkmoot.engine.journal.journal import Journal
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.journal.shards import SHARD_FOLDER, list_shards, merge_shards
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import InputError, Problem, RunExistsError, RunLockedError, StorageError

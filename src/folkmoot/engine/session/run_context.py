@@ -21,7 +21,8 @@ from folkmoot.engine.calls.model_routing import ModelRouter
 from folkmoot.engine.calls.progress import ItemDone, Notice, Progress, StageStarted
 from folkmoot.engine.calls.retries import RunHaltedError
 from folkmoot.engine.journal.earlier_replies import ReplyChange
-from folkmoot.engine.journal.journal import Journal, ReplayJournal
+from folkmoot.engine.journal.journal import Journal
+from folkmoot.engine.journal.journal_reader import ReplayJournal
 from folkmoot.engine.seats.seat_manager import SeatManager
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.session.plan import Plan

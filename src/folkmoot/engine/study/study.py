@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Generic
 
 from folkmoot.conversation.prompts import PromptLibrary
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.seats import Seat, select_seats
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings.author_errors import find_author_error

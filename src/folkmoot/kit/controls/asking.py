@@ -12,7 +12,7 @@ from typing import Any
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Transcript
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.grid import Axes, RunGrid, Samples, run_grid

@@ -16,7 +16,8 @@ import polars as pl
 from folkmoot.conversation.answer_types import AnswerType, ParsedAnswer
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
-from folkmoot.engine.journal.journal import JournalEntry, JournalReader
+from folkmoot.engine.journal.journal import JournalEntry
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import InputError, Problem
 from folkmoot.kit.controls.forms import single_field_form
 from folkmoot.kit.exposure import ExposureRow

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.dry_run import (
     DRY_RUN_OVERRIDES,
     RunEstimate,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import polars as pl
 
 from folkmoot.engine.journal.earlier_replies import ReplyChange
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.fork import fork_change
 from folkmoot.engine.run.fork_repeats import pairs_of
 from folkmoot.engine.run.grid import GridCell, RunGrid

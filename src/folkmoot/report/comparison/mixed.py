@@ -18,7 +18,7 @@ import polars as pl
 from pydantic import JsonValue
 
 from folkmoot.conversation.answer_types import DECLINED
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.seat_manager import read_seats
 from folkmoot.kit.claims import LEVELS, SAID, result_cells
 from folkmoot.kit.findings import Row, interval_chart

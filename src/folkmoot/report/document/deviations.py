@@ -13,7 +13,7 @@ from dataclasses import asdict
 from itertools import pairwise, zip_longest
 from typing import Any
 
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.verify import list_changes
 from folkmoot.engine.session.plan import CLAIMS, DESIGN
 from folkmoot.engine.study.study import ExpectedRows, Study, claims_of_run

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from folkmoot.engine.journal.journal import FirstReply, JournalReader
+from folkmoot.engine.journal.journal import FirstReply
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import StorageError
 from folkmoot.measures.diagnostics import repeats_itself

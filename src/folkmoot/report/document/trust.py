@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from folkmoot.engine.journal.journal import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import StorageError
 from folkmoot.models.catalog import HUMAN_MODEL, LOCAL_MODEL, is_synthetic

@@ -47,13 +47,18 @@ from folkmoot.studies.focus_group.config import (
     parse_amount,
 )
 from folkmoot.studies.focus_group.discussion import INTENTS, InterviewTime
-from folkmoot.studies.focus_group.positions import has_moved
+from folkmoot.studies.focus_group.positions import (
+    MOST_LINES,
+    PERSON,
+    TALK,
+    carry_positions_forward,
+    has_moved,
+    mean_position_by_question,
+    position_pairs,
+)
 from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.talk.reading import STANDS, kind_and_name
 
-TALK = ["group", "stimulus"]
-PERSON = [*TALK, "persona_id"]
-MOST_LINES = 20
 INTERVALS = (
     "Intervals, from five groups on: 95 %, groups as units, not adjusted for the number of rows."
 )
@@ -335,17 +340,6 @@ def demand_finding(concept: Concept) -> Finding | None:
     )
 
 
-def position_pairs(stated: pl.DataFrame, end: InterviewTime = InterviewTime.AFTER) -> pl.DataFrame:
-    """One row a person of whom both are known: the private position before the talk and at the
-    `end`, as `after`."""
-    before, after = (
-        stated.filter((pl.col("when") == when.value) & pl.col("position").is_not_null())
-        for when in (InterviewTime.BEFORE, end)
-    )
-    both = before.join(after, on=PERSON, suffix="_after", maintain_order="left")
-    return both.select(*PERSON, "name", before=pl.col("position"), after=pl.col("position_after"))
-
-
 def position_finding(concept: Concept) -> Finding | None:
     """From where to where: of one group its people, of many their means."""
     path = position_pairs(concept.statements)
@@ -381,7 +375,9 @@ def position_finding(concept: Concept) -> Finding | None:
     if concept.single:
         rows = path.select(pl.col("name").alias("person"), "before", "after", "shifts")
         lines = LineChart(
-            tuple(_carry_forward(concept.opinions)), "turn", "position (−1 against, 1 in favor)"
+            tuple(carry_positions_forward(concept.opinions)),
+            "turn",
+            "position (−1 against, 1 in favor)",
         )
     else:
         rows = path.group_by("group", maintain_order=True).agg(
@@ -390,7 +386,9 @@ def position_finding(concept: Concept) -> Finding | None:
             pl.col("shifts").sum(),
         )
         lines = LineChart(
-            tuple(_by_question(concept.opinions)), "question", "mean position of the group"
+            tuple(mean_position_by_question(concept.opinions)),
+            "question",
+            "mean position of the group",
         )
     planted = bool(concept.statements["planted"].any())
     return concept.finding(
@@ -430,29 +428,6 @@ def _unread_answers(concept: Concept) -> tuple[str, ...]:
         f"{format_count(concept.answers.height, 'answer')} "
         f"({describe_missing(unread)}); the one known before is kept there.",
     )
-
-
-def _carry_forward(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
-    """Each person's positions, the last one carried to the last turn of the talk."""
-    known = opinions.filter(pl.col("valence").is_not_null()).sort("turn", maintain_order=True)
-    rows = known.select("name", "turn", "valence").rows()
-    last = float(max((turn for _, turn, _ in rows), default=0))
-    ends = {name: (name, last, valence) for name, _, valence in rows}
-    return [(name, float(turn), valence) for name, turn, valence in rows] + list(ends.values())
-
-
-def _by_question(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
-    """Mean position of each group after each question, of as many groups as can be told apart."""
-    out: list[tuple[str, float, float]] = []
-    for group in opinions["group"].unique(maintain_order=True).to_list()[:MOST_LINES]:
-        now: dict[str, float] = {}
-        means: dict[int, float] = {}
-        own = opinions.filter((pl.col("group") == group) & pl.col("valence").is_not_null())
-        for row in own.iter_rows(named=True):
-            now[row["persona_id"]] = row["valence"]
-            means[row["question"]] = sum(now.values()) / len(now)
-        out += [(group, float(q), round(mean, 4)) for q, mean in means.items()]
-    return out
 
 
 def coded_themes(concept: Concept) -> Finding | None:

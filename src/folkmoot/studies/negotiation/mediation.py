@@ -55,6 +55,7 @@ from folkmoot.studies.negotiation.quotes import (
     RESOLUTION,
     TARGET_NAME,
     in_quotation_marks,
+    left_out,
     list_preferences,
     quote_member_groups,
     quote_name,
@@ -86,7 +87,6 @@ from folkmoot.studies.negotiation.rules.replies import (
     summary_option,
 )
 from folkmoot.studies.negotiation.rules.strategies import (
-    Group,
     Member,
     Strategy,
     Topic,
@@ -96,7 +96,6 @@ from folkmoot.studies.negotiation.rules.tally import (
     Ballot,
     Branch,
     Tally,
-    content_words,
     describe_coverage,
     summarise_vote,
     text_scores,
@@ -413,28 +412,6 @@ def _stated_refusals(portions: Sequence[Portion], member: str) -> dict[str, tupl
     got = tuple(dict.fromkeys(portion.option for portion in portions if member in portion.members))
     refusals = {f"refused: {option}": (option,) for option in got}
     return refusals | ({"refused: all of it": got} if len(got) > 1 else {})
-
-
-# Words of ours that say when and for whom; nobody's wish is met by them.
-_FRAME = frozenset(words_of("day whole trip group shared backbone optional branch part"))
-
-
-def left_out(group: Group, texts: Mapping[str, str], resolution: str) -> list[Member]:
-    """Members, by id, whose preference has no content word in common with the resolution.
-
-    Content words: case and simple plurals folded, stop words, cue words, numbers and words for
-    days and parts of the trip left out. Who stated nothing cannot be left out.
-    """
-    decided = _significant_words(resolution)
-    return [
-        member
-        for member in sorted(group.members, key=lambda member: natural_sort_key(member.id))
-        if (words := _significant_words(texts.get(member.id, ""))) and not words & decided
-    ]
-
-
-def _significant_words(text: str) -> set[str]:
-    return {word for word in content_words(text) - _FRAME if not word.isdigit()}
 
 
 async def hold_feedback(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:

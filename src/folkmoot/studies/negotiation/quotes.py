@@ -28,7 +28,18 @@ from folkmoot.studies.negotiation.decision import (
     share_of,
 )
 from folkmoot.studies.negotiation.rules.operators import Portion
-from folkmoot.studies.negotiation.rules.strategies import Group, Strategy, Topic, strategy_table
+from folkmoot.studies.negotiation.rules.strategies import (
+    Group,
+    Member,
+    Strategy,
+    Topic,
+    natural_sort_key,
+    strategy_table,
+)
+from folkmoot.studies.negotiation.rules.tally import (
+    content_words,
+    words_of,
+)
 from folkmoot.studies.negotiation.rules.vocabulary import EVERYONE, describe_members
 from folkmoot.studies.negotiation.tables import (
     OptionRow,
@@ -239,3 +250,25 @@ def show_sentence(
     scope.record(row)
     id = cell_id(SENTENCE, row.group_id, row.condition, row.topic, step)
     return quote_value(text, "proposal" if stated else "value", id)
+
+
+# Words of ours that say when and for whom; nobody's wish is met by them.
+_FRAME = frozenset(words_of("day whole trip group shared backbone optional branch part"))
+
+
+def left_out(group: Group, texts: Mapping[str, str], resolution: str) -> list[Member]:
+    """Members, by id, whose preference has no content word in common with the resolution.
+
+    Content words: case and simple plurals folded, stop words, cue words, numbers and words for
+    days and parts of the trip left out. Who stated nothing cannot be left out.
+    """
+    decided = _significant_words(resolution)
+    return [
+        member
+        for member in sorted(group.members, key=lambda member: natural_sort_key(member.id))
+        if (words := _significant_words(texts.get(member.id, ""))) and not words & decided
+    ]
+
+
+def _significant_words(text: str) -> set[str]:
+    return {word for word in content_words(text) - _FRAME if not word.isdigit()}

@@ -6,7 +6,6 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import combinations
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -55,8 +54,11 @@ from folkmoot.studies.town_hall.config import (
     declare_claims,
 )
 from folkmoot.studies.town_hall.measures import compare_levels
-from folkmoot.studies.town_hall.quality import OfRun, quality_of_run, total_count
-from folkmoot.studies.town_hall.stages import CONCERN
+from folkmoot.studies.town_hall.quality import (
+    answer_quality_finding,
+    quality_of_run,
+)
+from folkmoot.studies.town_hall.recording import CONCERN
 from folkmoot.studies.town_hall.tables import GROUPS, SPECTRUM
 
 SCORE = "weighted_inclusivity_score"
@@ -721,46 +723,4 @@ def _describe_responses(counts: Counter[tuple[str, str]], names: Mapping[str, st
         f"{format_count(counts.total(), 'response')} between "
         f"{format_count(len(names), 'resident')}, most of "
         f"them to {most} ({received[most]}). {rest}"
-    )
-
-
-def answer_quality_finding(quality: OfRun) -> Finding:
-    """How well answers could be read."""
-    rows: list[Row] = [
-        {
-            "level": level,
-            "answers": total_count(own, "answers"),
-            **{
-                step: total_count(own, "parse_steps", step)
-                for step in ("exact", "fenced", "repaired")
-            },
-            "asked again": total_count(own, "reasks"),
-            "minimal structures": total_count(own, "minimal_structures"),
-            "fields repaired": total_count(own, "repaired"),
-            "fields dropped": total_count(own, "dropped"),
-            "silent turns": total_count(own, "silent_turns"),
-            "ways out": total_count(own, "ways_out"),
-            "votes uncast": total_count(own, "votes_uncast"),
-            "rounds split": total_count(own, "rounds_split"),
-        }
-        for level, own in quality["levels"].items()
-    ]
-    total = partial(total_count, quality["all"])
-    return Finding(
-        "quality",
-        "How well answers could be read",
-        f"Of {total('answers'):,} answers, {total('parse_steps', 'exact'):,} could be read "
-        f"as they came. {format_count(total('reasks'), 're-ask')} followed; the minimal structure "
-        f"replaced the answers of {format_count(total('minimal_structures'), 'resident')}; "
-        f"{format_count(total('dropped'), 'field')} had to be dropped (ids that do not exist, "
-        "self-references, levels out of range).",
-        ResultTable.from_records(rows),
-        notes=(
-            "Answers that could not be read are left out of the denominators and never counted "
-            "as silence.",
-            "`rounds split`: rounds of the shared session that took more calls than planned.",
-            "`ways out`: stances, agreements, votes and ratings answered with none of these, "
-            "declined or cannot say; they count as no option.",
-        ),
-        section="Quality",
     )

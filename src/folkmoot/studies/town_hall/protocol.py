@@ -26,7 +26,7 @@ from folkmoot.studies.town_hall.discussion import (
 )
 from folkmoot.studies.town_hall.files import keep_log
 from folkmoot.studies.town_hall.participants import Resident, ResidentSet, load_profiles, make_set
-from folkmoot.studies.town_hall.recording import Recorder, record_set
+from folkmoot.studies.town_hall.recording import Recorder, code_concerns, concern_texts, record_set
 from folkmoot.studies.town_hall.stages import (
     AFTER,
     BEFORE,
@@ -34,8 +34,6 @@ from folkmoot.studies.town_hall.stages import (
     ask_reflections,
     ask_satisfaction,
     ask_votes,
-    code_concerns,
-    concern_texts,
     draw_up_ballot,
     shared_round,
     take_turns,

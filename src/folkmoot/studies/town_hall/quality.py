@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TypeAlias, TypedDict
 
 from folkmoot.conversation.answer_types import WAYS_OUT
+from folkmoot.kit.findings import (
+    Row,
+)
+from folkmoot.measures.inference.estimates import format_count
+from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers.records import Record
 from folkmoot.studies.town_hall.discussion import Discussion
@@ -161,3 +167,45 @@ def _parse_steps(found: Iterable[str]) -> Counts:
 
 def _by_kind(kinds: Iterable[str]) -> Counts:
     return dict(sorted(Counter(kinds).items()))
+
+
+def answer_quality_finding(quality: OfRun) -> Finding:
+    """How well answers could be read."""
+    rows: list[Row] = [
+        {
+            "level": level,
+            "answers": total_count(own, "answers"),
+            **{
+                step: total_count(own, "parse_steps", step)
+                for step in ("exact", "fenced", "repaired")
+            },
+            "asked again": total_count(own, "reasks"),
+            "minimal structures": total_count(own, "minimal_structures"),
+            "fields repaired": total_count(own, "repaired"),
+            "fields dropped": total_count(own, "dropped"),
+            "silent turns": total_count(own, "silent_turns"),
+            "ways out": total_count(own, "ways_out"),
+            "votes uncast": total_count(own, "votes_uncast"),
+            "rounds split": total_count(own, "rounds_split"),
+        }
+        for level, own in quality["levels"].items()
+    ]
+    total = partial(total_count, quality["all"])
+    return Finding(
+        "quality",
+        "How well answers could be read",
+        f"Of {total('answers'):,} answers, {total('parse_steps', 'exact'):,} could be read "
+        f"as they came. {format_count(total('reasks'), 're-ask')} followed; the minimal structure "
+        f"replaced the answers of {format_count(total('minimal_structures'), 'resident')}; "
+        f"{format_count(total('dropped'), 'field')} had to be dropped (ids that do not exist, "
+        "self-references, levels out of range).",
+        ResultTable.from_records(rows),
+        notes=(
+            "Answers that could not be read are left out of the denominators and never counted "
+            "as silence.",
+            "`rounds split`: rounds of the shared session that took more calls than planned.",
+            "`ways out`: stances, agreements, votes and ratings answered with none of these, "
+            "declined or cannot say; they count as no option.",
+        ),
+        section="Quality",
+    )

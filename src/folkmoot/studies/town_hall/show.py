@@ -12,7 +12,7 @@ from folkmoot.kit import coding
 from folkmoot.kit.findings import format_mean_value, format_signed
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.measures import find_vulnerable, read_concerns
-from folkmoot.studies.town_hall.stages import CONCERN
+from folkmoot.studies.town_hall.recording import CONCERN
 
 Row = Mapping[str, Any]  # a row of a table
 SCORE = "weighted_inclusivity_score"

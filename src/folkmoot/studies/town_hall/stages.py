@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -27,10 +26,8 @@ from folkmoot.conversation.answer_types import (
     pin_schema,
 )
 from folkmoot.conversation.transcript import Speaker, Utterance
-from folkmoot.engine.session.session import Scope, Session
-from folkmoot.kit import coding
-from folkmoot.provenance import cell_id, concatenate_texts, join_texts, quote_value
-from folkmoot.randomness import generator
+from folkmoot.engine.session.session import Scope
+from folkmoot.provenance import cell_id, concatenate_texts, quote_value
 from folkmoot.studies.town_hall.answers.outcome import (
     MINIMAL_CLOSING,
     MINIMAL_MODERATION,
@@ -61,7 +58,6 @@ from folkmoot.studies.town_hall.answers.turns import (
     thinking_answer_type,
     turn,
 )
-from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.discussion import (
     Call,
     Discussion,
@@ -78,14 +74,12 @@ from folkmoot.studies.town_hall.discussion import (
     call_of,
     each_of,
     keep_answer,
-    on_one_line,
-    one_line,
     resident_history,
     session_of,
     shared_history,
 )
 from folkmoot.studies.town_hall.recording import (
-    PLANNER,
+    quote_item,
     record_consensus,
     record_moderation,
     record_reflection,
@@ -432,14 +426,6 @@ def with_outcomes(so_far: Discussion) -> list[dict[str, Any]]:
     ]
 
 
-def quote_item(meeting: Meeting, id: str, text: str) -> dict[str, str]:
-    """An item with its sources, for prompts."""
-    return {
-        "id": quote_value(id, "value", cell_id("items.item_id", meeting.id, id)),
-        "text": quote_value(text, "proposal", cell_id("items.text", meeting.id, id), PLANNER),
-    }
-
-
 # Tokens that one resident's part is expected to take: the fixed fields and each reaction.
 TURN_TOKENS, REACTION_TOKENS, REFLECTION_TOKENS = 330, 55, 200
 
@@ -719,69 +705,3 @@ def _object_or_default(
 ) -> Mapping[str, object]:
     part = raw.get(name)
     return part if isinstance(part, Mapping) else otherwise
-
-
-CODEBOOK = Path(__file__).parent / "codebooks" / "concern.yaml"
-CONCERN = "concern"  # the name of the codebook
-
-
-def concern_texts(discussion: Discussion, seed: int) -> list[coding.TextToCode]:
-    """What the coder reads, for each vulnerable resident and as many others, who are drawn by the
-    seed and are the same at every level. Nothing for who never spoke: no concern was voiced."""
-    meeting = discussion.meeting
-    rng = generator(seed, ("town_hall", f"set{meeting.set.number:02d}", "concerns"))
-    some = rng.permutation(len(meeting.general_ids))[: len(meeting.vulnerable_ids)]
-    chosen = [
-        *meeting.vulnerable_ids,
-        *(meeting.general_ids[resident_id] for resident_id in sorted(some)),
-    ]
-    return [
-        text_to_code
-        for text_to_code in (_concern_text(discussion, resident_id) for resident_id in chosen)
-        if text_to_code is not None
-    ]
-
-
-def _concern_text(discussion: Discussion, me: str) -> coding.TextToCode | None:
-    """The points that a resident made aloud (without points, the statements), and all that others
-    said and proposed after the first of them."""
-    rounds, names = discussion.rounds, discussion.meeting.names_by_id
-    spoke = [r for r in rounds if r.turns[me].speaking.full_statement]
-    if not spoke:
-        return None
-    points = [new_point for r in spoke for new_point in r.turns[me].speaking.new_points]
-    points = points or [one_line(r.turns[me].speaking.full_statement) for r in spoke]
-    first = spoke[0].number
-    said = [
-        concatenate_texts((s["name"], " (", s["id"], "): ", s["text"]), plain=None)
-        for row in discussion.meeting.public_history(
-            [r for r in rounds if r.number > first], but=me
-        )
-        for s in row["statements"]
-    ]
-    chair = [on_one_line(r.moderator) for r in rounds[first - 1 :] if r.moderator]
-    items = [
-        quote_item(discussion.meeting, item_row.item_id, item_row.text)
-        for item_row in discussion.item_outcomes
-    ]
-    closing = discussion.consensus
-    parts = [
-        *said,
-        *(concatenate_texts(("The chair: ", words), plain=None) for words in chair if words),
-        *(
-            concatenate_texts(("Proposal ", item["id"], ": ", item["text"]), plain=None)
-            for item in items
-        ),
-    ]
-    if closing is not None and closing.text:
-        parts.append(concatenate_texts(("The final text: ", closing.quoted_text), plain=None))
-    about = {"resident": f"{names[me]} ({me})", "concern": " ".join(dict.fromkeys(points))}
-    return coding.TextToCode(f"{discussion.meeting.id}/{me}", join_texts("\n\n", parts), me, about)
-
-
-async def code_concerns(
-    session: Session[TownHallConfig], texts: Sequence[coding.TextToCode]
-) -> None:
-    """Code what became of the concerns (or only record the texts, where coding is off)."""
-    if texts:
-        await coding.code_texts(session, CODEBOOK, texts)

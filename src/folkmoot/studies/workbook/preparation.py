@@ -23,6 +23,7 @@ from folkmoot.models.images import images_in_messages
 from folkmoot.provenance import SourcedText
 from folkmoot.randomness import generator
 from folkmoot.studies.workbook.answers import FreeOptions, ListedOptions
+from folkmoot.studies.workbook.asking import build_task_prompt, fill_prompt
 from folkmoot.studies.workbook.checks import cells_with_images, design_problems
 from folkmoot.studies.workbook.config import (
     Workbook,
@@ -52,8 +53,6 @@ from folkmoot.studies.workbook.sessions import (
     EMPTY_PROMPT,
     POSER,
     SessionState,
-    build_task_prompt,
-    fill_prompt,
     participant_speaker,
     special_speaker,
 )

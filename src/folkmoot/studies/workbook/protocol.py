@@ -20,6 +20,15 @@ from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.errors import InputError
 from folkmoot.randomness import generator
+from folkmoot.studies.workbook.asking import (
+    AskedTask,
+    ask_seat,
+    ask_special,
+    asked_in,
+    record_answer,
+    say_question,
+    say_question_to,
+)
 from folkmoot.studies.workbook.config import Task, WorkbookConfig
 from folkmoot.studies.workbook.expressions import in_order
 from folkmoot.studies.workbook.files import ExperimentFiles, session_record
@@ -31,19 +40,7 @@ from folkmoot.studies.workbook.participants import (
     assign_sessions,
     build_experiments,
 )
-from folkmoot.studies.workbook.sessions import (
-    CUT,
-    CUT_ROUNDS,
-    AskedTask,
-    SessionState,
-    ask_seat,
-    ask_special,
-    asked_in,
-    brief_speakers,
-    record_answer,
-    say_question,
-    say_question_to,
-)
+from folkmoot.studies.workbook.sessions import CUT, CUT_ROUNDS, SessionState, brief_speakers
 from folkmoot.studies.workbook.tables import record_design, record_session
 
 
